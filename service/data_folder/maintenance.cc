@@ -157,6 +157,11 @@ absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir, bool 
   return report;
 }
 
+absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  return DropDamagedSourceGraph(SourceGraphsFolder(data_dir), name);
+}
+
 absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string& data_dir) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
   const std::string datasets = DatasetsFolder(data_dir);

@@ -36,11 +36,15 @@ struct RepairReport {
 };
 
 // Repairs the ledger (ledger_repair.h), in one transaction. Nothing else of the folder is touched:
-// damaged data sets and source graphs are served as damaged, and can be deleted.
+// damaged data sets and source graphs are served as damaged, and can be deleted, or dropped by
+// DropDamagedGraph().
 //
 // FAILED_PRECONDITION, and nothing changes, if a damaged record may belong to any job and not
 // `may_lose_all_jobs`; DATA_LOSS if the trees of its file are damaged: then only a snapshot helps.
 absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir, bool may_lose_all_jobs);
+
+// Removes a source graph that is damaged, with its partitions. Errors: as DropDamagedSourceGraph().
+absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name);
 
 struct CompactedStore {
   std::string folder;

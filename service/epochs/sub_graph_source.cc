@@ -25,6 +25,7 @@ std::string SubGraphsRequest::Words() const {
   add("weights", options.weight_column);
   add_if("induced", options.induced);
   for (const std::string& edge_set : options.induced_edge_sets) add("induced set", edge_set);
+  add_if("merge parallel", options.merge_parallel);
   add("node times", options.node_time_column);
   add("edge times", options.edge_time_column);
   add_if("latest", options.latest);

@@ -28,6 +28,7 @@ ArraySource GatheredRows(std::string name, const SourceColumnSpec& spec, const S
     const size_t written_bytes = widened ? 2 * row_bytes : row_bytes;
     std::string block;
     for (uint64_t row = 0; row < rows; ++row) {
+      PH_RETURN_IF_ERROR(column.CheckRow(original(row)));
       const char* const from = column.data + original(row) * row_bytes;
       if (widened) {
         for (size_t at = 0; at < row_bytes; at += sizeof(uint16_t)) {

@@ -46,8 +46,10 @@ absl::StatusOr<NumberAt> NumbersOf(const SourceGraph& graph, size_t node_set,
         absl::StrCat("column \"", column, "\" of \"", set.name,
                      "\" cannot be the class of a node: it has not one number a node"));
   }
-  const char* data =
-      graph.NodeColumn(node_set, static_cast<size_t>(found - set.columns.begin())).data;
+  const SourceColumn values =
+      graph.NodeColumn(node_set, static_cast<size_t>(found - set.columns.begin()));
+  PH_RETURN_IF_ERROR(values.CheckAll());
+  const char* data = values.data;
   switch (found->dtype) {
     case DType::kInt8:
       return Reader<int8_t>(data);

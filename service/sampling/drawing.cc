@@ -25,7 +25,10 @@ uint64_t DrawRooms::num_bytes() const {
   uint64_t bytes = BytesOf(frontier) + BytesOf(places) + BytesOf(row_ends) + BytesOf(targets) +
                    BytesOf(induced) + choice.num_bytes();
   for (const NodeSet& set : node_sets) bytes += set.table.num_bytes() + BytesOf(set.states);
-  for (const EdgeSet& set : edge_sets) bytes += BytesOf(set.runs) + BytesOf(set.last_run);
+  for (const EdgeSet& set : edge_sets) {
+    bytes +=
+        BytesOf(set.runs) + BytesOf(set.last_run) + BytesOf(set.places) + BytesOf(set.previous);
+  }
   for (const std::vector<uint32_t>& output : outputs) bytes += BytesOf(output);
   return bytes;
 }
@@ -52,6 +55,8 @@ Drawing::Drawing(const SamplingPlan& plan, const PlannedEdges& edges, Bounds bou
   for (DrawRooms::EdgeSet& set : rooms_.edge_sets) {
     set.runs.clear();
     set.last_run.clear();
+    set.places.clear();
+    set.previous.clear();
   }
   for (std::vector<uint32_t>& output : rooms_.outputs) output.clear();
   rooms_.stamp = 0;
@@ -111,6 +116,7 @@ size_t Drawing::ChooseEdges(const OpEdges& edges, absl::Span<const uint32_t> nod
     }
     const uint32_t node = nodes[rooms_.frontier[next]];
     const size_t begin = rooms_.places.size();
+    if (!IsRow(edges.by_source, node)) return next;
     rooms_.choice.Choose(edges, node, asked, time, RowRandom(op_key, node), rooms_.places);
     const size_t end = rooms_.places.size();
     if (end - begin > most) {
@@ -133,7 +139,68 @@ size_t Drawing::ChooseEdges(const OpEdges& edges, absl::Span<const uint32_t> nod
   return next;
 }
 
+void Drawing::AddRun(DrawRooms::EdgeSet& drawn, uint32_t source, size_t first, size_t count) {
+  if (count == first) return;
+  drawn.runs.push_back(
+      {static_cast<uint32_t>(first), static_cast<uint32_t>(count - first), drawn.last_run[source]});
+  drawn.last_run[source] = static_cast<uint32_t>(drawn.runs.size());
+}
+
 void Drawing::AddRow(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers) {
+  const size_t set = plan_.ops()[op].edge_set;
+  if (plan_.options().merge_parallel) return MergeRow(op, source, begin, end, edge_numbers);
+  if (plan_.edge_sets()[set].num_ops > 1) {
+    return AddNewEdges(op, source, begin, end, edge_numbers);
+  }
+  // An op draws for a source once, and each edge once.
+  SampledEdges& edges = result_.edge_sets[set];
+  edges.sources.resize(edges.sources.size() + (end - begin), source);
+  edges.targets.insert(edges.targets.end(),
+                       rooms_.targets.begin() + static_cast<std::ptrdiff_t>(begin),
+                       rooms_.targets.begin() + static_cast<std::ptrdiff_t>(end));
+  if (!edge_numbers) return;
+  const Adjacency& by_source = edges_.ops[op].by_source;
+  for (size_t i = begin; i < end; ++i) edges.numbers.push_back(by_source.edge(rooms_.places[i]));
+}
+
+void Drawing::AddNewEdges(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers) {
+  const size_t set = plan_.ops()[op].edge_set;
+  DrawRooms::NodeState* const states =
+      rooms_.node_sets[plan_.edge_sets()[set].target].states.data();
+  SampledEdges& edges = result_.edge_sets[set];
+  DrawRooms::EdgeSet& drawn = rooms_.edge_sets[set];
+  const uint32_t stamp = NextStamp();
+  if (drawn.last_run.size() <= source) drawn.last_run.resize(source + size_t{1});
+  // Of each target the last edge that other ops drew for this source.
+  for (uint32_t r = drawn.last_run[source]; r != 0; r = drawn.runs[r - 1].next) {
+    const DrawRooms::Run& run = drawn.runs[r - 1];
+    for (uint32_t e = run.begin; e < run.begin + run.count; ++e) {
+      DrawRooms::NodeState& state = states[edges.targets[e]];
+      state.edge = state.row == stamp ? std::max(state.edge, e) : e;
+      state.row = stamp;
+    }
+  }
+  const Adjacency& by_source = edges_.ops[op].by_source;
+  const size_t first = edges.sources.size();
+  for (size_t i = begin; i < end; ++i) {
+    const uint64_t place = rooms_.places[i];
+    DrawRooms::NodeState& state = states[rooms_.targets[i]];
+    const uint32_t last = state.row == stamp ? state.edge + 1 : 0;
+    uint32_t same = last;
+    while (same != 0 && drawn.places[same - 1] != place) same = drawn.previous[same - 1];
+    if (same != 0) continue;
+    state.row = stamp;
+    state.edge = static_cast<uint32_t>(edges.sources.size());
+    edges.sources.push_back(source);
+    edges.targets.push_back(rooms_.targets[i]);
+    if (edge_numbers) edges.numbers.push_back(by_source.edge(place));
+    drawn.places.push_back(place);
+    drawn.previous.push_back(last);
+  }
+  AddRun(drawn, source, first, edges.sources.size());
+}
+
+void Drawing::MergeRow(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers) {
   const size_t set = plan_.ops()[op].edge_set;
   const PlannedEdgeSet& planned = plan_.edge_sets()[set];
   DrawRooms::NodeState* const states = rooms_.node_sets[planned.target].states.data();
@@ -176,24 +243,26 @@ void Drawing::AddRow(size_t op, uint32_t source, size_t begin, size_t end, bool 
   edges.sources.resize(count);
   edges.targets.resize(count);
   if (edge_numbers) edges.numbers.resize(count);
-  if (planned.num_ops > 1 && count > first) {
-    drawn.runs.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(count - first),
-                          drawn.last_run[source]});
-    drawn.last_run[source] = static_cast<uint32_t>(drawn.runs.size());
-  }
+  if (planned.num_ops > 1) AddRun(drawn, source, first, count);
 }
 
-void Drawing::AddEdges(size_t op, size_t first_row, bool edge_numbers) {
+bool Drawing::AddEdges(size_t op, size_t first_row, bool edge_numbers) {
   const Adjacency& by_source = edges_.ops[op].by_source;
   DrawRooms::NodeSet& set = rooms_.node_sets[plan_.edge_sets()[plan_.ops()[op].edge_set].target];
   const size_t count = rooms_.places.size();
   rooms_.targets.resize(count);
+  uint64_t last = 0;
   for (size_t i = 0; i < count; ++i) {
     rooms_.targets[i] = by_source.neighbours[rooms_.places[i]];
+    last = std::max<uint64_t>(last, rooms_.targets[i]);
     set.table.Prefetch(rooms_.targets[i]);
     if (edge_numbers && !by_source.edges.empty()) {
       __builtin_prefetch(&by_source.edges[rooms_.places[i]]);
     }
+  }
+  if (count > 0 && last >= edges_.ops[op].num_targets) {
+    is_damaged_ = true;
+    return false;
   }
   for (size_t i = 0; i < count; ++i) rooms_.targets[i] = set.table.Insert(rooms_.targets[i]);
   set.states.resize(set.table.size());
@@ -206,6 +275,7 @@ void Drawing::AddEdges(size_t op, size_t first_row, bool edge_numbers) {
     AddRow(op, rooms_.frontier[first_row + r], begin, rooms_.row_ends[r], edge_numbers);
     begin = rooms_.row_ends[r];
   }
+  return true;
 }
 
 bool Drawing::DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, int64_t time,
@@ -218,8 +288,7 @@ bool Drawing::DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, int64_t t
     const size_t first_row = next;
     next = ChooseEdges(edges_.ops[op], sources.numbers, next, sample_size, MostEdges(set), op_key,
                        time, is_beyond);
-    if (is_beyond) return false;
-    AddEdges(op, first_row, edge_numbers);
+    if (is_beyond || is_damaged_ || !AddEdges(op, first_row, edge_numbers)) return false;
     if (!IsWithin(set)) return false;
   }
   return true;
@@ -229,13 +298,16 @@ void Drawing::FindBySource(const PlannedEdges::Induced& set, const PlannedEdgeSe
                            int64_t time, uint64_t most) {
   const std::vector<uint32_t>& sources = result_.node_sets[planned.source].numbers;
   DrawRooms::NodeSet& targets = rooms_.node_sets[planned.target];
+  const bool merges = plan_.options().merge_parallel;
   for (uint32_t source = 0; source < sources.size(); ++source) {
     const uint32_t stamp = NextStamp();
+    if (!IsRow(*set.by_source, sources[source])) return;
     const uint64_t end = set.by_source->offsets[sources[source] + size_t{1}];
     for (uint64_t place = set.by_source->offsets[sources[source]]; place < end; ++place) {
       const uint32_t node = set.by_source->neighbours[place];
       const uint32_t target = targets.table.Find(node);
-      if (target == NodeTable::kNone || targets.states[target].row == stamp) continue;
+      if (target == NodeTable::kNone) continue;
+      if (merges && targets.states[target].row == stamp) continue;
       const uint64_t number = set.by_source->edge(place);
       if (set.node_times.exists() && set.node_times.Integer(node) > time) continue;
       if (set.edge_times.exists() && set.edge_times.Integer(number) > time) continue;
@@ -250,14 +322,17 @@ void Drawing::FindByTarget(const PlannedEdges::Induced& set, const PlannedEdgeSe
                            int64_t time, uint64_t most) {
   const std::vector<uint32_t>& targets = result_.node_sets[planned.target].numbers;
   DrawRooms::NodeSet& sources = rooms_.node_sets[planned.source];
+  const bool merges = plan_.options().merge_parallel;
   for (uint32_t target = 0; target < targets.size(); ++target) {
     const uint32_t node = targets[target];
     if (set.node_times.exists() && set.node_times.Integer(node) > time) continue;
     const uint32_t stamp = NextStamp();
+    if (!IsRow(*set.by_target, node)) return;
     const uint64_t end = set.by_target->offsets[node + size_t{1}];
     for (uint64_t place = set.by_target->offsets[node]; place < end; ++place) {
       const uint32_t source = sources.table.Find(set.by_target->neighbours[place]);
-      if (source == NodeTable::kNone || sources.states[source].row == stamp) continue;
+      if (source == NodeTable::kNone) continue;
+      if (merges && sources.states[source].row == stamp) continue;
       const uint64_t number = set.by_target->edge(place);
       if (set.edge_times.exists() && set.edge_times.Integer(number) > time) continue;
       sources.states[source].row = stamp;
@@ -290,7 +365,7 @@ bool Drawing::TakeInduced(size_t edge_set, int64_t time) {
                 return a.source != b.source ? a.source < b.source : a.number < b.number;
               });
   }
-  if (rooms_.induced.size() > most) return false;
+  if (is_damaged_ || rooms_.induced.size() > most) return false;
   SampledEdges& edges = result_.edge_sets[edge_set];
   edges.sources.clear();
   edges.targets.clear();

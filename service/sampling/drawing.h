@@ -54,9 +54,14 @@ struct DrawRooms {
     uint32_t count = 0;
     uint32_t next = 0;  // Number of the run plus 1; 0: none.
   };
+  // Of a set from which several ops draw.
   struct EdgeSet {
     std::vector<Run> runs;
     std::vector<uint32_t> last_run;  // By position of the source, as Run::next.
+    // Unless parallel edges become one, of each edge: its place in the source graph, and the edge
+    // before it with the same ends, plus 1; 0: none.
+    std::vector<uint64_t> places;
+    std::vector<uint32_t> previous;
   };
   struct InducedEdge {
     uint32_t source;
@@ -90,12 +95,21 @@ class Drawing {
   Drawing(const SamplingPlan& plan, const PlannedEdges& edges, Bounds bounds, DrawRooms& rooms,
           SampledGraph& result);
 
-  // `seeds` are nodes of the seeds' set. False if a bound is exceeded: result then has the part up
-  // to there.
+  // `seeds` are nodes of the seeds' set. False if a bound is exceeded, or if is_damaged(): result
+  // then has the part up to there.
   bool Draw(absl::Span<const uint32_t> seeds, uint64_t draw_key, uint32_t level, int64_t time,
             bool edge_numbers);
+  // An edge leads to no node, or a row has no end: what was sealed would not have that.
+  bool is_damaged() const { return is_damaged_; }
 
  private:
+  bool IsRow(const Adjacency& rows, uint32_t row) {
+    const bool is_row = row + size_t{1} < rows.offsets.size() &&
+                        rows.offsets[row] <= rows.offsets[row + size_t{1}] &&
+                        rows.offsets[row + size_t{1}] <= rows.neighbours.size();
+    is_damaged_ |= !is_row;
+    return is_row;
+  }
   bool DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, int64_t time, bool edge_numbers);
   // The nodes that the inputs of an op give, each once, into frontier.
   void TakeInputs(size_t op);
@@ -104,10 +118,17 @@ class Drawing {
   size_t ChooseEdges(const OpEdges& edges, absl::Span<const uint32_t> nodes, size_t next,
                      uint32_t sample_size, uint64_t most, uint64_t op_key, int64_t time,
                      bool& is_beyond);
-  void AddEdges(size_t op, size_t first_row, bool edge_numbers);
+  // False if it is damaged.
+  bool AddEdges(size_t op, size_t first_row, bool edge_numbers);
+  // What was drawn of one source: all of it; without what other ops drew; or of parallel edges the
+  // first.
   void AddRow(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers);
+  void AddNewEdges(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers);
+  void MergeRow(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers);
+  void AddRun(DrawRooms::EdgeSet& drawn, uint32_t source, size_t first, size_t count);
   bool TakeInduced(size_t edge_set, int64_t time);
-  // Into rooms_.induced, of parallel edges the first; stop once there are more than `most`.
+  // Into rooms_.induced, of parallel edges that become one the first; stop once there are more than
+  // `most`.
   void FindBySource(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned, int64_t time,
                     uint64_t most);
   void FindByTarget(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned, int64_t time,
@@ -121,6 +142,7 @@ class Drawing {
   const Bounds bounds_;
   DrawRooms& rooms_;
   SampledGraph& result_;
+  bool is_damaged_ = false;
 };
 
 }  // namespace packhouse

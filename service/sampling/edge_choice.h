@@ -17,6 +17,7 @@ namespace packhouse {
 // The edges that an op draws from, and how.
 struct OpEdges {
   Adjacency by_source;
+  uint64_t num_targets = 0;  // Nodes at the other ends.
   tfgnn::SamplingStrategy strategy = tfgnn::SamplingStrategy::kRandomUniform;
   NumberColumn weights;  // By edges. Exists for TOP_K and RANDOM_WEIGHTED.
   // Of the nodes at the other end, or of the edges; at most one exists.

@@ -163,6 +163,14 @@ absl::Status SampledChunk::Append(const SampledGraph& sampled, ReadoutRows reado
         "the rows of '", schema.tensors()[t].name, "' have ", readout[source.readout_column].size(),
         " bytes, but ", bytes, " are needed for ", tuple_[schema.tensors()[t].component], " rows"));
   }
+  for (const TensorSource& source : tensors.sources) {
+    const bool reads_rows = source.kind == TensorSource::Kind::kRows;
+    if (!reads_rows && source.kind != TensorSource::Kind::kSteps) continue;
+    absl::Status sound;
+    VisitNumbers(sampled, source.rows,
+                 [&](const auto& numbers) { sound = source.column.CheckRows(numbers); });
+    PH_RETURN_IF_ERROR(sound);
+  }
   for (size_t t = 0; t < tensors.sources.size(); ++t) {
     const TensorSource& source = tensors.sources[t];
     const uint64_t bytes = tuple_[schema.tensors()[t].component] * source.row_bytes;

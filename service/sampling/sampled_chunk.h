@@ -31,7 +31,8 @@ class SampledChunk {
 
   // Copies the sub-graph's rows. O(bytes). INVALID_ARGUMENT if `readout` does not have the plan's
   // columns and the sub-graph's number of rows, or if a draw without edge numbers is to give
-  // columns of edges; OUT_OF_RANGE as SampledSchema::Sizes. On an error nothing is appended.
+  // columns of edges; OUT_OF_RANGE as SampledSchema::Sizes; DATA_LOSS naming the graph if a row is
+  // damaged. On an error nothing is appended.
   absl::Status Append(const SampledGraph& sampled, ReadoutRows readout = {});
 
   size_t num_graphs() const { return num_graphs_; }

@@ -17,8 +17,8 @@ struct SampledNodes {
   uint32_t num_inner = UINT32_MAX;
 };
 
-// No two edges have the same ends: of parallel edges that were drawn, the first in table order is
-// here.
+// No edge is here twice. With SamplingOptions::merge_parallel no two have the same ends: of
+// parallel edges that were drawn, the first in table order is here.
 struct SampledEdges {
   // Positions in the `numbers` of the two node sets.
   std::vector<uint32_t> sources;

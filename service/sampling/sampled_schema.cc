@@ -327,11 +327,15 @@ absl::Status SampledSchema::Sizes(const SampledGraph& sampled, std::vector<uint3
   if (!tensors_->ragged.empty()) PH_RETURN_IF_ERROR(CheckEdgeNumbers(sampled));
   for (const RaggedSource& ragged : tensors_->ragged) {
     uint64_t steps = 0;
+    absl::Status sound;
     VisitNumbers(sampled, ragged.rows, [&](const auto& numbers) {
+      sound = ragged.column.CheckLengths(numbers);
+      if (!sound.ok()) return;
       for (const uint64_t row : numbers) {
         steps += ragged.column.offsets[row + 1] - ragged.column.offsets[row];
       }
     });
+    PH_RETURN_IF_ERROR(sound);
     PH_RETURN_IF_ERROR(add(steps));
   }
   return absl::OkStatus();

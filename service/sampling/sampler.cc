@@ -13,16 +13,21 @@ namespace packhouse {
 namespace {
 
 // Of a set's columns the one with this name, as numbers; one that does not exist if there is none.
-NumberColumn NumbersNamed(const std::vector<SourceColumnSpec>& columns, absl::string_view name,
-                          const auto& column_at) {
-  if (name.empty()) return {};
+// Draws read any of them: all are checked.
+absl::StatusOr<NumberColumn> NumbersNamed(const std::vector<SourceColumnSpec>& columns,
+                                          absl::string_view name, const auto& column_at) {
+  if (name.empty()) return NumberColumn();
   for (size_t c = 0; c < columns.size(); ++c) {
-    if (columns[c].name == name) return NumberColumn(column_at(c), columns[c].dtype);
+    if (columns[c].name != name) continue;
+    const SourceColumn column = column_at(c);
+    PH_RETURN_IF_ERROR(column.CheckAll());
+    return NumberColumn(column, columns[c].dtype);
   }
-  return {};
+  return NumberColumn();
 }
 
-NumberColumn NodeNumbers(const SourceGraph& graph, size_t node_set, absl::string_view name) {
+absl::StatusOr<NumberColumn> NodeNumbers(const SourceGraph& graph, size_t node_set,
+                                         absl::string_view name) {
   return NumbersNamed(graph.schema().node_sets()[node_set].columns, name,
                       [&](size_t c) { return graph.NodeColumn(node_set, c); });
 }
@@ -32,7 +37,8 @@ const std::vector<SourceColumnSpec>& EdgeColumns(const SourceGraph& graph, size_
   return graph.schema().edge_sets()[set.reverse_of.value_or(edge_set)].columns;
 }
 
-NumberColumn EdgeNumbers(const SourceGraph& graph, size_t edge_set, absl::string_view name) {
+absl::StatusOr<NumberColumn> EdgeNumbers(const SourceGraph& graph, size_t edge_set,
+                                         absl::string_view name) {
   return NumbersNamed(EdgeColumns(graph, edge_set), name,
                       [&](size_t c) { return graph.EdgeColumn(edge_set, c); });
 }
@@ -60,20 +66,24 @@ absl::StatusOr<Sampler> Sampler::Create(std::shared_ptr<const SamplingPlan> plan
   const SamplingOptions& options = plan->options();
   const size_t seed_node_set = plan->node_sets()[plan->seed_set()];
   auto edges = std::make_shared<PlannedEdges>();
-  edges->seed_times = NodeNumbers(*graph, seed_node_set, options.node_time_column);
+  PH_ASSIGN_OR_RETURN(edges->seed_times,
+                      NodeNumbers(*graph, seed_node_set, options.node_time_column));
   edges->is_input.resize(plan->ops().size());
   for (const PlannedOp& op : plan->ops()) {
     const size_t edge_set = plan->edge_sets()[op.edge_set].edge_set;
     OpEdges from;
     PH_ASSIGN_OR_RETURN(from.by_source, graph->BySource(edge_set));
     from.strategy = op.strategy;
+    from.num_targets = graph->num_nodes(graph->schema().edge_sets()[edge_set].target);
     if (op.weight_column) {
-      from.weights = NumberColumn(graph->EdgeColumn(edge_set, *op.weight_column),
-                                  EdgeColumns(*graph, edge_set)[*op.weight_column].dtype);
+      PH_ASSIGN_OR_RETURN(
+          from.weights,
+          EdgeNumbers(*graph, edge_set, EdgeColumns(*graph, edge_set)[*op.weight_column].name));
     }
-    from.node_times =
-        NodeNumbers(*graph, graph->schema().edge_sets()[edge_set].target, options.node_time_column);
-    from.edge_times = EdgeNumbers(*graph, edge_set, options.edge_time_column);
+    PH_ASSIGN_OR_RETURN(from.node_times,
+                        NodeNumbers(*graph, graph->schema().edge_sets()[edge_set].target,
+                                    options.node_time_column));
+    PH_ASSIGN_OR_RETURN(from.edge_times, EdgeNumbers(*graph, edge_set, options.edge_time_column));
     from.latest = options.latest;
     edges->ops.push_back(from);
     for (const size_t input : op.inputs) {
@@ -85,12 +95,17 @@ absl::StatusOr<Sampler> Sampler::Create(std::shared_ptr<const SamplingPlan> plan
     if (!set.induced) continue;
     auto by_source = graph->BySource(set.edge_set);
     auto by_target = graph->ByTarget(set.edge_set);
+    for (const absl::Status& status : {by_source.status(), by_target.status()}) {
+      if (absl::IsDataLoss(status)) return status;
+    }
     if (!by_source.ok() && !by_target.ok()) return by_source.status();
     if (by_source.ok()) induced.by_source = *by_source;
     if (by_target.ok()) induced.by_target = *by_target;
-    induced.node_times = NodeNumbers(*graph, graph->schema().edge_sets()[set.edge_set].target,
-                                     options.node_time_column);
-    induced.edge_times = EdgeNumbers(*graph, set.edge_set, options.edge_time_column);
+    PH_ASSIGN_OR_RETURN(induced.node_times,
+                        NodeNumbers(*graph, graph->schema().edge_sets()[set.edge_set].target,
+                                    options.node_time_column));
+    PH_ASSIGN_OR_RETURN(induced.edge_times,
+                        EdgeNumbers(*graph, set.edge_set, options.edge_time_column));
   }
   Sampler sampler;
   sampler.plan_ = std::move(plan);
@@ -180,6 +195,7 @@ absl::Status Sampler::Draw(const DrawRequest& request, SamplerScratch& scratch,
     if (drawing.Draw(request.seeds, key, level, time, request.edge_numbers)) {
       return absl::OkStatus();
     }
+    if (drawing.is_damaged()) return graph_->Damaged("an edge leads to no node");
     if (!has_limits) {
       return absl::ResourceExhaustedError(
           absl::StrCat("the sub-graph of seed ", request.seeds.empty() ? 0 : request.seeds.front(),
@@ -243,6 +259,9 @@ uint64_t Sampler::DrawBytes(const SampledCounts& counts) const {
     // Both ends, the number, and for each op what it gives; runs if there are several ops.
     uint64_t each = 2 * sizeof(uint32_t) + sizeof(uint64_t) + set.num_ops * sizeof(uint32_t);
     if (set.num_ops > 1) each += sizeof(DrawRooms::Run) + sizeof(uint32_t);
+    if (set.num_ops > 1 && !plan_->options().merge_parallel) {
+      each += sizeof(uint64_t) + sizeof(uint32_t);
+    }
     if (set.induced) each += sizeof(DrawRooms::InducedEdge);
     add(counts.edges[e], each);
     if (set.num_ops > 1) add(counts.nodes[set.source], sizeof(uint32_t));

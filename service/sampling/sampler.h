@@ -6,7 +6,9 @@
 // - TOP_K: the largest weights; of equal ones the first in table order. NaN is below all numbers.
 // - RANDOM_WEIGHTED: one after the other without replacement, each with a probability in proportion
 //   to its weight among those that are left. Only weights above 0 are drawn.
-// Parallel edges (same source, same target) that were drawn, in one op or in several, become one.
+// Each edge is there once, though several ops draw it. Parallel edges (same source, same target)
+// are edges of their own; with SamplingOptions::merge_parallel those that were drawn, in one op or
+// in several, become one.
 //
 // One sub-graph can have several seeds, which then share one frontier: a node that several of them
 // reach is drawn for once. A loader that draws one sub-graph for all seeds of a batch does as PyG's
@@ -45,7 +47,7 @@ struct DrawRequest {
   std::optional<int64_t> time;
   // The sub-graph is drawn at this level of SamplingPlan, and, if it exceeds `limits` or max_rows,
   // at the first level after it that does not. Of the edges that an op draws from one node,
-  // parallel ones count before they are merged.
+  // parallel ones count before they are merged, if they are.
   uint32_t level = 0;
   // By set. Empty, both of them: no limits.
   SampledCounts limits;
@@ -90,11 +92,12 @@ class Sampler {
   // OUT_OF_RANGE naming a seed that is no node of the set; if `limits` do not hold the seeds alone,
   // naming the set, the count and the limit. INVALID_ARGUMENT for an odd number of link seeds, a
   // missing time, limits of another number of sets, a level or max_rows out of range.
-  // RESOURCE_EXHAUSTED naming the first seed and the bound, if there are no limits and the
-  // sub-graph would exceed max_rows. `result` is then undefined. O(edges that are drawn) expected;
-  // strategies by weight or time, and RANDOM_UNIFORM with a time, O(sum of the degrees of the nodes
-  // that are drawn for); induced edges O(sum of the degrees of all nodes). With limits: that, times
-  // the number of levels tried, each of which ends as soon as a limit is exceeded.
+  // DATA_LOSS naming the graph, if an edge leads to no node. RESOURCE_EXHAUSTED naming the first
+  // seed and the bound, if there are no limits and the sub-graph would exceed max_rows. `result` is
+  // then undefined. O(edges that are drawn) expected; strategies by weight or time, and
+  // RANDOM_UNIFORM with a time, O(sum of the degrees of the nodes that are drawn for); induced
+  // edges O(sum of the degrees of all nodes). With limits: that, times the number of levels tried,
+  // each of which ends as soon as a limit is exceeded.
   absl::Status Draw(const DrawRequest& request, SamplerScratch& scratch,
                     SampledGraph& result) const;
 

@@ -30,6 +30,10 @@ struct SamplingOptions {
   // For `induced`: the edge sets. Empty: those of the ops.
   std::vector<std::string> induced_edge_sets;
 
+  // Of parallel edges (same source, same target) that were drawn, only the first in table order is
+  // there, as TF-GNN's sampler has it. Otherwise each of them is, as in PyG and DGL.
+  bool merge_parallel = false;
+
   // Temporal sampling, as PyG's `time_attr`: no edge is taken that is later than the sub-graph's
   // time. At most one of the two; both name a column of integers (not uint64). With
   // node_time_column an edge is as late as the node that it leads to; node sets without the column

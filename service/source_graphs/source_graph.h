@@ -7,8 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "service/source_graphs/checked_array.h"
 #include "service/source_graphs/source_graph_schema.h"
 
 namespace packhouse {
@@ -29,11 +32,52 @@ struct Adjacency {
 };
 
 // The rows of one column: little-endian and dense.
+//
+// Rows must be checked before they are read, as often as they are: a stored column may be damaged.
+// That is quick, once the block of memory that has them was checked.
 struct SourceColumn {
   const char* data = nullptr;
   uint64_t row_bytes = 0;  // Not ragged: of each row. Ragged: of one step of the first axis.
   // Ragged: rows + 1 ascending numbers of steps. Otherwise empty.
   absl::Span<const uint64_t> offsets;
+  // Of `data` and `offsets`.
+  CheckedArray checked_data = {};
+  CheckedArray checked_offsets = {};
+
+  // DATA_LOSS naming the graph unless the row is as it was sealed. Its length alone, for ragged
+  // columns: CheckLength().
+  absl::Status CheckRow(uint64_t row) const {
+    if (!checked_data.has_checks()) return absl::OkStatus();
+    return CheckStoredRow(row, /*with_data=*/true);
+  }
+  absl::Status CheckLength(uint64_t row) const {
+    if (!checked_offsets.has_checks()) return absl::OkStatus();
+    return CheckStoredRow(row, /*with_data=*/false);
+  }
+  template <typename Rows>
+  absl::Status CheckRows(const Rows& rows) const {
+    if (!checked_data.has_checks()) return absl::OkStatus();
+    for (const uint64_t row : rows) {
+      if (absl::Status sound = CheckStoredRow(row, /*with_data=*/true); !sound.ok()) return sound;
+    }
+    return absl::OkStatus();
+  }
+  template <typename Rows>
+  absl::Status CheckLengths(const Rows& rows) const {
+    if (!checked_offsets.has_checks()) return absl::OkStatus();
+    for (const uint64_t row : rows) {
+      if (absl::Status sound = CheckStoredRow(row, /*with_data=*/false); !sound.ok()) return sound;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status CheckAll() const {
+    if (absl::Status sound = checked_offsets.CheckAll(); !sound.ok()) return sound;
+    return checked_data.CheckAll();
+  }
+
+ private:
+  absl::Status CheckStoredRow(uint64_t row, bool with_data) const;
+  absl::Status OutOfPlace(uint64_t row) const;
 };
 
 // Nodes of a set are numbered from 0 in table order, and so are edges. A set has at most 2^32 - 2
@@ -51,7 +95,9 @@ class SourceGraph {
   virtual uint64_t num_edges(size_t edge_set) const = 0;
   // Edges by their source, or by their target. Edges of a row are in table order. For an edge set
   // that is the reverse of another, they are the other's with the ends exchanged.
-  // FAILED_PRECONDITION naming the edge set if the graph was sealed without that direction.
+  // FAILED_PRECONDITION naming the edge set if the graph was sealed without that direction;
+  // DATA_LOSS naming the graph if they are damaged. The first call reads all of them, to check
+  // that: some 10 GB a second once they are in memory.
   virtual absl::StatusOr<Adjacency> BySource(size_t edge_set) const = 0;
   virtual absl::StatusOr<Adjacency> ByTarget(size_t edge_set) const = 0;
   virtual SourceColumn NodeColumn(size_t node_set, size_t column) const = 0;
@@ -60,6 +106,9 @@ class SourceGraph {
   // says.
   virtual SourceColumn NodeIds(size_t node_set) const = 0;
   virtual bool integer_ids(size_t node_set) const = 0;
+  // DATA_LOSS naming the graph, for a reader who finds what cannot be: a node that there is not, a
+  // row that ends before it begins.
+  virtual absl::Status Damaged(absl::string_view why) const;
 };
 
 }  // namespace packhouse

@@ -39,8 +39,8 @@ enum class SourceGraphState {
   kOpen,     // Takes nodes and edges.
   kSealing,  // A call of Seal() is at work. If it fails, the graph is open again.
   kSealed,   // Never changes again.
-  kDamaged,  // What says what the graph is fails its checksum. Only List() has this state, with a
-             // name if it could be read.
+  kDamaged,  // Something that was read of it fails its checksum. Only List() has this state, with
+             // a name if it could be read; all else but Delete() and Verify() is DATA_LOSS.
 };
 
 // What a node set is beside its columns.
@@ -148,7 +148,7 @@ class StoredSourceGraph : public SourceGraph {
 };
 
 // The number of the node with an external id; nullopt if there is none. Requires that ids ascend,
-// as they do in stored graphs. O(log n).
+// as they do in stored graphs, and that NodeIds(node_set).CheckAll() is OK. O(log n).
 std::optional<uint32_t> FindNode(const SourceGraph& graph, size_t node_set, int64_t id);
 std::optional<uint32_t> FindNode(const SourceGraph& graph, size_t node_set, absl::string_view id);
 
@@ -224,8 +224,9 @@ class SourceGraphStore {
       absl::string_view name,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const = 0;
 
-  // Maps a sealed graph; readers share one map. Takes milliseconds: no checksum of an array is
-  // looked at. NOT_FOUND; FAILED_PRECONDITION if it is not sealed.
+  // Maps a sealed graph; readers share one map. Takes milliseconds: checksums are looked at when
+  // edges and rows are read, and that what is found stays known as long as the store is open.
+  // NOT_FOUND; FAILED_PRECONDITION if it is not sealed.
   virtual absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
       absl::string_view name) const = 0;
   // The same, unless the graph's arrays would have to be fetched from elsewhere: CANCELLED then.

@@ -92,7 +92,11 @@ class ColumnRows {
   ColumnRows(const SourceColumnSpec& spec, const SourceColumn& column)
       : spec_(spec), column_(column) {}
 
+  // Checks the rows, too.
   absl::Status Count(uint64_t num_rows, RowAt row_at, ResponseBytes& bytes) const {
+    for (uint64_t r = 0; r < num_rows; ++r) {
+      if (const auto row = row_at(r)) PH_RETURN_IF_ERROR(column_.CheckRow(*row));
+    }
     if (!spec_.ragged) return bytes.Add(num_rows * column_.row_bytes);
     for (uint64_t r = 0; r < num_rows; ++r) {
       const auto row = row_at(r);
@@ -161,6 +165,7 @@ absl::StatusOr<std::string> NumbersOf(const v1::LookupNodesRequest& request,
                                                    graph.integer_ids(set) ? "integers" : "text"));
   }
   std::string numbers;
+  PH_RETURN_IF_ERROR(graph.NodeIds(set).CheckAll());
   if (integers) {
     const std::string& ids = request.ids().integers();
     if (ids.size() % sizeof(int64_t) != 0) {
@@ -266,6 +271,7 @@ absl::StatusOr<v1::ReadEdgesResponse> ReadEdges(const v1::ReadEdgesRequest& requ
   PH_ASSIGN_OR_RETURN(const auto columns, ColumnsOf(request, specs, request.edge_set()));
   // Edges are in the order of one of the two: there the number of an edge is its place.
   absl::StatusOr<Adjacency> rows = graph.BySource(*asked_set);
+  if (absl::IsDataLoss(rows.status())) return rows.status();
   const bool by_source = rows.ok() && rows->edges.empty();
   if (!by_source) rows = graph.ByTarget(*asked_set);
   if (!rows.ok()) return rows.status();

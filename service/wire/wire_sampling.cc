@@ -33,6 +33,7 @@ absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
   const SourceGraph& graph = source.graph();
   const size_t set = source.seed_node_set();
   std::vector<uint32_t> nodes;
+  PH_RETURN_IF_ERROR(graph.NodeIds(set).CheckAll());
   if (wire.ids_case() == v1::NodeIds::kIntegers) {
     if (!graph.integer_ids(set)) {
       return absl::InvalidArgumentError("seeds.ids: integers, the node set's ids are text");
@@ -137,6 +138,7 @@ absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
   options.induced = wire.induced();
   options.induced_edge_sets.assign(wire.induced_edge_sets().begin(),
                                    wire.induced_edge_sets().end());
+  options.merge_parallel = wire.merge_parallel();
   options.node_time_column = wire.node_time_column();
   options.edge_time_column = wire.edge_time_column();
   options.latest = wire.latest();

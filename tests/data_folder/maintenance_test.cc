@@ -9,11 +9,14 @@
 #include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/stored_keys.h"
 #include "service/ledger/lmdb/lmdb_log_repair.h"
+#include "service/source_graphs/stored/file_source_graph_store.h"
+#include "service/source_graphs/stored/source_graph_names.h"
 #include "tests/data_folder/folder_world.h"
 
 namespace packhouse {
 namespace {
 
+using ::testing::_;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -131,6 +134,40 @@ TEST_F(MaintenanceTest, DamageIsFoundOrDoesNotMatter) {
 }
 
 // One flipped bit of a record is put right: nothing is lost.
+TEST_F(MaintenanceTest, ADamagedSourceGraphIsDropped) {
+  const auto open = [this] {
+    FileSourceGraphStore::Options options;
+    options.folder = SourceGraphsFolder(data_dir_);
+    options.min_free_bytes = 0;
+    return FileSourceGraphStore::Open(options);
+  };
+  SourceGraphInfo sealed;
+  size_t num_graphs = 0;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, open());
+    PH_ASSERT_OK_AND_ASSIGN(const SourceGraphList list, store->List(0, ""));
+    num_graphs = list.graphs.size();
+    for (const SourceGraphInfo& info : list.graphs) {
+      if (info.state == SourceGraphState::kSealed) sealed = info;
+    }
+  }
+  ASSERT_NE(sealed.name, "");
+  EXPECT_THAT(DropDamagedGraph(data_dir_, "none"), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(DropDamagedGraph(data_dir_, sealed.name),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is sound")));
+  const std::string path = absl::StrCat(SourceGraphsFolder(data_dir_), "/",
+                                        SourceGraphFolderName(sealed.id), "/definition");
+  std::string bytes = ReadFile(path);
+  bytes[30] ^= 1;
+  WriteFile(path, bytes);
+  EXPECT_FALSE(FoundIn(data_dir_).empty());
+  ASSERT_THAT(DropDamagedGraph(data_dir_, sealed.name), IsOk());
+  EXPECT_TRUE(FoundIn(data_dir_).empty());
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, open());
+  EXPECT_EQ(store->List(0, "")->graphs.size(), num_graphs - 1);
+  EXPECT_THAT(store->Get(sealed.name).status(), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
 TEST_F(MaintenanceTest, AFlippedBitIsPutRight) {
   const Contents contents = ReadContents(data_dir_);
   const std::vector<std::string> raw = RawRecords(data_dir_);

@@ -22,6 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 // The seeds live as long as the thread.
 DrawRequest SeedsOf(std::vector<uint32_t> seeds) {
@@ -51,6 +52,7 @@ SamplingOptions RandomOptions(const SourceGraphSchema& schema, SeededRandom& ran
   }
   const bool is_temporal = !options.node_time_column.empty() || !options.edge_time_column.empty();
   options.latest = is_temporal && random.Below(2) == 0;
+  options.merge_parallel = random.Below(2) == 0;
   return options;
 }
 
@@ -139,9 +141,25 @@ TEST(SamplerTest, SeedsComeFirst) {
   EXPECT_THAT(drawn.node_sets[1].numbers, ElementsAre(0, 1, 2));
 }
 
-TEST(SamplerTest, TheFirstOfParallelEdgesStays) {
+TEST(SamplerTest, ParallelEdgesAreEdges) {
   const auto graph = GraphOf(3, {{0, 2}, {0, 1}, {0, 1}, {0, 2}, {0, 1}});
-  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 1000)}));
+  // Several ops draw the same edges: each is there once.
+  for (const tfgnn::SamplingSpec& spec :
+       {SpecOf("a", {UniformOp("h", {"seed"}, "e", 1000)}),
+        SpecOf("a", {UniformOp("h", {"seed"}, "e", 1000), UniformOp("i", {"seed"}, "e", 1000)})}) {
+    const SampledGraph drawn = Draw(SamplerOf(*graph, spec), SeedsOf({0}));
+    EXPECT_THAT(drawn.edge_sets[0].numbers, UnorderedElementsAre(0, 1, 2, 3, 4));
+    EXPECT_THAT(drawn.edge_sets[0].targets, UnorderedElementsAre(1, 1, 2, 2, 2));
+    EXPECT_THAT(drawn.node_sets[0].numbers, ElementsAre(0, 2, 1));
+  }
+}
+
+TEST(SamplerTest, TheFirstOfParallelEdgesStaysIfTheyBecomeOne) {
+  const auto graph = GraphOf(3, {{0, 2}, {0, 1}, {0, 1}, {0, 2}, {0, 1}});
+  SamplingOptions options;
+  options.merge_parallel = true;
+  const Sampler sampler =
+      SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 1000)}), options);
   const SampledGraph drawn = Draw(sampler, SeedsOf({0}));
   EXPECT_THAT(drawn.edge_sets[0].numbers, ElementsAre(0, 1));
   EXPECT_THAT(drawn.edge_sets[0].targets, ElementsAre(1, 2));

@@ -91,8 +91,9 @@ class SlowSampler {
   static void AddNode(std::vector<uint32_t>& nodes, uint32_t node) {
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
   }
-  static void AddEdge(std::vector<SlowEdge>& edges, const SlowEdge& edge) {
+  void AddEdge(std::vector<SlowEdge>& edges, const SlowEdge& edge) const {
     for (SlowEdge& other : edges) {
+      if (!options_.merge_parallel && other.number != edge.number) continue;
       if (other.source != edge.source || other.target != edge.target) continue;
       other.number = std::min(other.number, edge.number);
       return;

@@ -23,6 +23,12 @@
 namespace packhouse {
 namespace {
 
+SamplingOptions AsTfgnn() {
+  SamplingOptions options;
+  options.merge_parallel = true;
+  return options;
+}
+
 using Pairs = std::set<std::pair<uint32_t, uint32_t>>;
 using tfgnn::GoldenBytes;
 using tfgnn::GoldenJson;
@@ -75,7 +81,7 @@ TEST(TfgnnSamplesTest, WholeNeighbourhoodsAreThoseOfBothSamplers) {
     PH_ASSERT_OK_AND_ASSIGN(
         const tfgnn::SamplingSpec spec,
         tfgnn::ParseSamplingSpec(GoldenBytes("sampling/" + spec_name + ".pbtxt")));
-    const Sampler sampler = SamplerOf(*graph, spec);
+    const Sampler sampler = SamplerOf(*graph, spec, AsTfgnn());
     for (const std::string which : {"beam", "in_memory"}) {
       const Json samples = GoldenJson("sampling/" + spec_name + "_" + which + ".json");
       for (const Json& sample : samples["samples"]) {
@@ -156,7 +162,7 @@ TEST(TfgnnSamplesTest, SmallQuestionsHaveTheSameAnswers) {
       ++num_refused;
       continue;
     }
-    const Sampler sampler = SamplerOf(*graph, spec);
+    const Sampler sampler = SamplerOf(*graph, spec, AsTfgnn());
     for (size_t i = 0; i < question["seeds"].size(); ++i) {
       const auto seeds = question["seeds"][i].get<std::vector<uint32_t>>();
       DrawRequest request;
@@ -194,7 +200,7 @@ TEST(TfgnnSamplesTest, SizesOfTheGuidesSpecAreThoseOfTheLibrary) {
   const auto graph = Unigraph();
   PH_ASSERT_OK_AND_ASSIGN(const tfgnn::SamplingSpec spec,
                           tfgnn::ParseSamplingSpec(GoldenBytes("sampling/guide.pbtxt")));
-  const Sampler sampler = SamplerOf(*graph, spec);
+  const Sampler sampler = SamplerOf(*graph, spec, AsTfgnn());
   std::map<std::string, double> sums;
   for (uint32_t paper = 0; paper < 500; ++paper) {
     DrawRequest request;

@@ -29,6 +29,7 @@ struct StoreArguments {
   std::string snapshot;
   bool json = false;
   bool may_lose_all_jobs = false;
+  std::vector<std::string> dropped_graphs;
 };
 
 bool IsSnapshot(const std::string& folder) {
@@ -89,6 +90,11 @@ ExitCode RunCheck(const StoreArguments& arguments) {
 }
 
 ExitCode RunRepair(const StoreArguments& arguments) {
+  for (const std::string& graph : arguments.dropped_graphs) {
+    const absl::Status dropped = DropDamagedGraph(arguments.folder, graph);
+    if (!dropped.ok()) return Fail(dropped);
+    std::cout << "dropped: source graph '" << graph << "', with its partitions\n";
+  }
   const auto report = RepairDataFolder(arguments.folder, arguments.may_lose_all_jobs);
   if (!report.ok()) return Fail(report.status());
   for (const std::string& done : report->done) std::cout << done << '\n';
@@ -200,6 +206,11 @@ void AddStoreCommand(CLI::App& app, ExitCode& code) {
       AddStoreAction(*command, arguments, code, "repair",
                      "Give up the jobs that damaged records of the ledger belong to", RunRepair);
   AddFolder(arguments, *repair, data_dir);
+  repair
+      ->add_option(
+          "--drop-source-graph", arguments->dropped_graphs,
+          "Remove this source graph, which is damaged, with its partitions; may be repeated")
+      ->type_name("NAME");
   repair->add_flag("--lose-all-jobs", arguments->may_lose_all_jobs,
                    "Give up all jobs if nobody can tell which one a damaged record belongs to");
 

@@ -37,6 +37,8 @@ class SubGraphs:
       text, its bytes, or the message.
     - `seeds_per_graph`: how many seeds share one sub-graph and its frontier.
     - `induced`: all edges between sampled nodes; of `induced_edge_sets`, or of those of the spec.
+    - `merge_parallel`: of parallel edges that are drawn one is there, as in TF-GNN; otherwise all are,
+      as in PyG and DGL.
     - `node_time_column` or `edge_time_column`: temporal: no edge later than the sub-graph's time;
       `latest`: the latest edges instead of random ones.
     - `weight_column`: for TOP_K and RANDOM_WEIGHTED ("": `#weight`, or else `weight`).
@@ -65,6 +67,7 @@ class SubGraphs:
     readout_columns: Sequence[SourceColumn] = ()
     payload: str = "features"
     numbers: bool = False
+    merge_parallel: bool = False
 
     def __post_init__(self) -> None:
         if self.payload not in ("features", "ids"):
@@ -84,6 +87,7 @@ class SubGraphs:
             node_time_column=self.node_time_column,
             edge_time_column=self.edge_time_column,
             latest=self.latest,
+            merge_parallel=self.merge_parallel,
             weight_column=self.weight_column,
             link_node_set=self.link_node_set,
             readout=self.readout,

@@ -351,7 +351,8 @@ absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> ObjectSourceGraphStore:
     const ArrayInfo& array = manifest.manifest.arrays[a];
     arrays.emplace(array.name, joined->bytes().substr(places.offsets[a], array.bytes));
   }
-  return MappedSourceGraph::OfArrays(std::move(arrays), joined, InfoOfGraph(graph));
+  return MappedSourceGraph::OfArrays(std::move(arrays), joined, InfoOfGraph(graph),
+                                     std::make_shared<SealedChecks>(name, manifest.manifest));
 }
 
 std::optional<SealedSourceGraph> ObjectSourceGraphStore::FindOpened(

@@ -13,12 +13,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "service/base/disk_file.h"
+#include "service/source_graphs/checked_array.h"
 #include "service/source_graphs/stored/disk_space.h"
 
 namespace packhouse {
 
 struct ArrayInfo {
-  static constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
+  static constexpr uint64_t kBlockBytes = ArrayChecks::kBlockBytes;
 
   std::string name;  // Of the file.
   uint64_t bytes = 0;

@@ -60,14 +60,15 @@ absl::StatusOr<Message> Unsealed(const std::string& where, absl::string_view byt
       bytes.substr(0, kGraphMagic.size()) != kGraphMagic) {
     return lost("is cut off, or is no file of a source graph");
   }
+  // First, so that a damaged one does not look like one of another release.
+  const size_t end = bytes.size() - sizeof(uint32_t);
+  if (U32At(bytes, end) != Crc32c(bytes.substr(0, end))) return lost("fails its checksum");
   if (const uint32_t version = U32At(bytes, kGraphMagic.size()); version != kGraphVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         where, ": has format ", version, ", this release reads format ", kGraphVersion));
   }
-  const size_t end = bytes.size() - sizeof(uint32_t);
-  if (U32At(bytes, kGraphHeader - sizeof(uint32_t)) != end - kGraphHeader ||
-      U32At(bytes, end) != Crc32c(bytes.substr(0, end))) {
-    return lost("fails its checksum");
+  if (U32At(bytes, kGraphHeader - sizeof(uint32_t)) != end - kGraphHeader) {
+    return lost("has another length than it says");
   }
   Message message;
   if (!message.ParseFromArray(bytes.data() + kGraphHeader, static_cast<int>(end - kGraphHeader)) ||
@@ -134,6 +135,7 @@ std::string EncodeDefinition(const GraphDefinition& definition) {
 
 std::string EncodeManifest(const GraphManifest& manifest) {
   internal::SealedSourceGraph stored;
+  stored.set_name(manifest.name);
   stored.set_id(manifest.id);
   stored.set_version(manifest.version);
   for (const uint64_t count : manifest.num_nodes) stored.add_num_nodes(count);
@@ -188,6 +190,7 @@ absl::StatusOr<GraphManifest> DecodeGraphManifest(const std::string& where,
                                                   absl::string_view bytes) {
   PH_ASSIGN_OR_RETURN(const auto stored, Unsealed<internal::SealedSourceGraph>(where, bytes));
   GraphManifest manifest;
+  manifest.name = stored.name();
   manifest.id = stored.id();
   manifest.version = stored.version();
   manifest.num_nodes.assign(stored.num_nodes().begin(), stored.num_nodes().end());

@@ -38,6 +38,8 @@ struct GraphDefinition {
 using ProducerSequences = absl::btree_map<std::string, uint64_t>;
 
 struct GraphManifest {
+  // As the definition has it, for a graph whose definition is damaged.
+  std::string name;
   uint64_t id = 0;
   uint64_t version = 0;
   std::vector<uint64_t> num_nodes;
@@ -50,7 +52,7 @@ std::string EncodeDefinition(const GraphDefinition& definition);
 std::string EncodeManifest(const GraphManifest& manifest);
 
 // DATA_LOSS naming `where` if a checksum or the contents are wrong; FAILED_PRECONDITION naming both
-// versions for another version.
+// versions for another version, if the checksum is right.
 absl::StatusOr<GraphDefinition> DecodeGraphDefinition(const std::string& where,
                                                       absl::string_view bytes);
 absl::StatusOr<GraphManifest> DecodeGraphManifest(const std::string& where,

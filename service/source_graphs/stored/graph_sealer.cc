@@ -67,6 +67,7 @@ absl::StatusOr<GraphManifest> Seal(const GraphDefinition& definition, const std:
   task.duplicates = options.duplicates;
   task.work = &work;
   GraphManifest manifest;
+  manifest.name = definition.name;
   manifest.id = definition.id;
   manifest.version = NewVersion();
   for (size_t n = 0; n < definition.schema->node_sets().size(); ++n) {

@@ -116,7 +116,9 @@ absl::StatusOr<SourceGraphVerifyReport> VerifyArrays(const std::string& folder,
                                    now, progress, report));
   }
   if (report.num_damaged != 0) return report;
-  auto graph = MappedSourceGraph::Open(folder, manifest, std::move(info), std::move(space));
+  auto checks = std::make_shared<SealedChecks>(info.name, manifest);
+  auto graph = MappedSourceGraph::Open(folder, manifest, std::move(info), std::move(space),
+                                       std::move(checks));
   absl::Status structure = graph.status();
   if (graph.ok()) structure = (*graph)->CheckStructure([&] { return progress(now); });
   if (absl::IsCancelled(structure)) return structure;

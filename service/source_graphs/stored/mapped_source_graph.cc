@@ -65,9 +65,17 @@ absl::Status CheckAdjacency(const Adjacency& rows, uint64_t num_neighbours, uint
 
 }  // namespace
 
+SealedChecks::SealedChecks(absl::string_view graph_name, const GraphManifest& manifest)
+    : graph(absl::StrCat("source graph ", Quoted(graph_name))) {
+  for (const ArrayInfo& array : manifest.arrays) {
+    arrays.emplace(array.name,
+                   std::make_unique<const ArrayChecks>(array.name, array.block_crcs, &graph));
+  }
+}
+
 absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> MappedSourceGraph::Open(
     const std::string& folder, const GraphManifest& manifest, SourceGraphInfo info,
-    std::shared_ptr<const GraphSpace> space) {
+    std::shared_ptr<const GraphSpace> space, std::shared_ptr<SealedChecks> checks) {
   auto files = std::make_shared<MappedFiles>();
   files->space = std::move(space);
   Arrays arrays;
@@ -75,38 +83,44 @@ absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> MappedSourceGraph::Open
     const std::string path = absl::StrCat(folder, "/", kArraysFolder, "/", array.name);
     auto map = FileMap::Open(path);
     if (absl::IsNotFound(map.status())) {
-      return absl::DataLossError(absl::StrCat(path, ": is missing"));
+      return checks->graph.Add(absl::StrCat(path, ": is missing"));
     }
     if (!map.ok()) return map.status();
     if (map->bytes().size() != array.bytes) {
-      return absl::DataLossError(absl::StrCat(path, ": has ", map->bytes().size(),
-                                              " bytes, was sealed with ", array.bytes));
+      return checks->graph.Add(absl::StrCat(path, ": has ", map->bytes().size(),
+                                            " bytes, was sealed with ", array.bytes));
     }
     arrays.emplace(array.name, map->bytes());
     files->maps.push_back(*std::move(map));
   }
   auto graph = std::shared_ptr<MappedSourceGraph>(
       new MappedSourceGraph(std::move(info), absl::StrCat(folder, "/", kCompanionFolder),
-                            std::move(arrays), std::move(files)));
+                            std::move(arrays), std::move(files), std::move(checks)));
   PH_RETURN_IF_ERROR(graph->FindArrays());
   return std::shared_ptr<const MappedSourceGraph>(std::move(graph));
 }
 
 absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> MappedSourceGraph::OfArrays(
-    Arrays arrays, std::shared_ptr<const void> owner, SourceGraphInfo info) {
-  auto graph = std::shared_ptr<MappedSourceGraph>(new MappedSourceGraph(
-      std::move(info), /*companion_folder=*/"", std::move(arrays), std::move(owner)));
+    Arrays arrays, std::shared_ptr<const void> owner, SourceGraphInfo info,
+    std::shared_ptr<SealedChecks> checks) {
+  auto graph = std::shared_ptr<MappedSourceGraph>(
+      new MappedSourceGraph(std::move(info), /*companion_folder=*/"", std::move(arrays),
+                            std::move(owner), std::move(checks)));
   PH_RETURN_IF_ERROR(graph->FindArrays());
   return std::shared_ptr<const MappedSourceGraph>(std::move(graph));
 }
 
-absl::StatusOr<const char*> MappedSourceGraph::Array(const std::string& name,
-                                                     uint64_t bytes) const {
+absl::StatusOr<const char*> MappedSourceGraph::Array(const std::string& name, uint64_t bytes,
+                                                     CheckedArray* checked) const {
   const auto found = arrays_.find(name);
   const uint64_t size = found == arrays_.end() ? 0 : found->second.size();
   if (found == arrays_.end() || size != bytes) {
-    return absl::DataLossError(absl::StrCat("source graph ", Quoted(info_.name), ": array ", name,
-                                            " has ", size, " bytes, must have ", bytes));
+    return checks_->graph.Add(
+        absl::StrCat("array ", name, " has ", size, " bytes, must have ", bytes));
+  }
+  const auto checks = checks_->arrays.find(name);
+  if (checks != checks_->arrays.end()) {
+    *checked = CheckedArray(found->second, checks->second.get());
   }
   return size == 0 ? reinterpret_cast<const char*>(&kNothing) : found->second.data();
 }
@@ -118,36 +132,41 @@ absl::StatusOr<SourceColumn> MappedSourceGraph::Column(const std::string& name, 
   uint64_t steps = num_rows;
   if (ragged) {
     PH_ASSIGN_OR_RETURN(const char* const offsets,
-                        Array(absl::StrCat(name, kOffsetsPart), (num_rows + 1) * sizeof(uint64_t)));
+                        Array(absl::StrCat(name, kOffsetsPart), (num_rows + 1) * sizeof(uint64_t),
+                              &column.checked_offsets));
     column.offsets = Numbers(offsets, num_rows + 1);
+    const uint64_t end = column.checked_offsets.size();
+    PH_RETURN_IF_ERROR(column.checked_offsets.Check(end - sizeof(uint64_t), end));
     steps = column.offsets.back();
   }
-  PH_ASSIGN_OR_RETURN(column.data, Array(name, steps * step_bytes));
+  PH_ASSIGN_OR_RETURN(column.data, Array(name, steps * step_bytes, &column.checked_data));
   return column;
 }
 
-absl::StatusOr<Adjacency> MappedSourceGraph::FindAdjacency(size_t edge_set, bool by_source) const {
+absl::StatusOr<MappedSourceGraph::CheckedAdjacency> MappedSourceGraph::FindAdjacency(
+    size_t edge_set, bool by_source) const {
   const SourceEdgeSetSpec& set = info_.schema->edge_sets()[edge_set];
   const SourceEdgeSetOptions& options = info_.options.edge_sets[edge_set];
   const uint64_t num_rows = info_.num_nodes[by_source ? set.source : set.target];
   const uint64_t num_edges = info_.num_edges[edge_set];
-  Adjacency rows;
-  PH_ASSIGN_OR_RETURN(
-      const char* const offsets,
-      Array(AdjacencyArray(edge_set, by_source, kOffsetsPart), (num_rows + 1) * sizeof(uint64_t)));
+  CheckedAdjacency checked;
+  Adjacency& rows = checked.rows;
+  PH_ASSIGN_OR_RETURN(const char* const offsets,
+                      Array(AdjacencyArray(edge_set, by_source, kOffsetsPart),
+                            (num_rows + 1) * sizeof(uint64_t), &checked.offsets));
   rows.offsets = Numbers(offsets, num_rows + 1);
-  PH_ASSIGN_OR_RETURN(
-      const char* const neighbours,
-      Array(AdjacencyArray(edge_set, by_source, kNeighboursPart), num_edges * sizeof(uint32_t)));
+  PH_ASSIGN_OR_RETURN(const char* const neighbours,
+                      Array(AdjacencyArray(edge_set, by_source, kNeighboursPart),
+                            num_edges * sizeof(uint32_t), &checked.neighbours));
   rows.neighbours = {reinterpret_cast<const uint32_t*>(neighbours), num_edges};
   // Edges are stored in the order of their first direction.
   if (options.by_source && !by_source) {
-    PH_ASSIGN_OR_RETURN(
-        const char* const edges,
-        Array(AdjacencyArray(edge_set, by_source, kEdgesPart), num_edges * sizeof(uint64_t)));
+    PH_ASSIGN_OR_RETURN(const char* const edges,
+                        Array(AdjacencyArray(edge_set, by_source, kEdgesPart),
+                              num_edges * sizeof(uint64_t), &checked.edges));
     rows.edges = Numbers(edges, num_edges);
   }
-  return rows;
+  return checked;
 }
 
 absl::Status MappedSourceGraph::FindArrays() {
@@ -195,7 +214,11 @@ absl::StatusOr<Adjacency> MappedSourceGraph::By(size_t edge_set, bool source) co
   const bool by_source = source == (stored == edge_set);
   const SourceEdgeSetOptions& options = info_.options.edge_sets[stored];
   if (by_source ? options.by_source : options.by_target) {
-    return (by_source ? by_source_ : by_target_)[stored];
+    const CheckedAdjacency& found = (by_source ? by_source_ : by_target_)[stored];
+    PH_RETURN_IF_ERROR(found.offsets.CheckAll());
+    PH_RETURN_IF_ERROR(found.neighbours.CheckAll());
+    PH_RETURN_IF_ERROR(found.edges.CheckAll());
+    return found.rows;
   }
   return absl::FailedPreconditionError(
       absl::StrCat("source graph ", Quoted(info_.name), ": edge set ",
@@ -226,12 +249,12 @@ absl::Status MappedSourceGraph::CheckStructure(absl::FunctionRef<bool()> progres
           CheckOffsets(edge_columns_[e][c].offsets, EdgeColumnArray(e, c, kOffsetsPart), progress));
     }
     if (set.reverse_of) continue;
-    if (!by_source_[e].offsets.empty()) {
-      PH_RETURN_IF_ERROR(CheckAdjacency(by_source_[e], info_.num_nodes[set.target],
+    if (!by_source_[e].rows.offsets.empty()) {
+      PH_RETURN_IF_ERROR(CheckAdjacency(by_source_[e].rows, info_.num_nodes[set.target],
                                         info_.num_edges[e], AdjacencyArray(e, true, ""), progress));
     }
-    if (!by_target_[e].offsets.empty()) {
-      PH_RETURN_IF_ERROR(CheckAdjacency(by_target_[e], info_.num_nodes[set.source],
+    if (!by_target_[e].rows.offsets.empty()) {
+      PH_RETURN_IF_ERROR(CheckAdjacency(by_target_[e].rows, info_.num_nodes[set.source],
                                         info_.num_edges[e], AdjacencyArray(e, false, ""),
                                         progress));
     }

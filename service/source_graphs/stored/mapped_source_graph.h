@@ -21,20 +21,30 @@
 
 namespace packhouse {
 
+// What the arrays of a graph were sealed with, and what is known of them. Thread-safe.
+struct SealedChecks {
+  SealedChecks(absl::string_view graph_name, const GraphManifest& manifest);
+
+  GraphChecks graph;
+  absl::flat_hash_map<std::string, std::unique_ptr<const ArrayChecks>> arrays;
+};
+
+// Rows are checked as SourceColumn says, edges when they are first asked for.
 class MappedSourceGraph final : public StoredSourceGraph {
  public:
   // Maps the arrays of the graph in `folder`. `info` is that of the sealed graph. `space` is kept
   // as long as the map. DATA_LOSS naming the file if one is missing, or has another length than
-  // the manifest says. Reads no element but the last offset of ragged arrays.
+  // the manifest says. Reads nothing but the last blocks of the offsets of ragged arrays.
   static absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Open(
       const std::string& folder, const GraphManifest& manifest, SourceGraphInfo info,
-      std::shared_ptr<const GraphSpace> space);
+      std::shared_ptr<const GraphSpace> space, std::shared_ptr<SealedChecks> checks);
 
   // Of arrays that are in memory, by their names. `owner` keeps them there as long as the map.
   // DATA_LOSS naming an array if one is missing or has another length than the sets need.
   using Arrays = absl::flat_hash_map<std::string, absl::string_view>;
   static absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> OfArrays(
-      Arrays arrays, std::shared_ptr<const void> owner, SourceGraphInfo info);
+      Arrays arrays, std::shared_ptr<const void> owner, SourceGraphInfo info,
+      std::shared_ptr<SealedChecks> checks);
 
   // The bytes of an array of the manifest.
   absl::string_view array(absl::string_view name) const {
@@ -58,6 +68,7 @@ class MappedSourceGraph final : public StoredSourceGraph {
   bool integer_ids(size_t node_set) const override {
     return info_.options.node_sets[node_set].integer_ids;
   }
+  absl::Status Damaged(absl::string_view why) const override { return checks_->graph.Add(why); }
   const SourceGraphInfo& info() const override { return info_; }
   const std::string& companion_folder() const override { return companion_folder_; }
 
@@ -67,17 +78,26 @@ class MappedSourceGraph final : public StoredSourceGraph {
 
  private:
   MappedSourceGraph(SourceGraphInfo info, std::string companion_folder, Arrays arrays,
-                    std::shared_ptr<const void> owner)
+                    std::shared_ptr<const void> owner, std::shared_ptr<SealedChecks> checks)
       : info_(std::move(info)),
         companion_folder_(std::move(companion_folder)),
         owner_(std::move(owner)),
+        checks_(std::move(checks)),
         arrays_(std::move(arrays)) {}
 
+  struct CheckedAdjacency {
+    Adjacency rows;
+    CheckedArray offsets;
+    CheckedArray neighbours;
+    CheckedArray edges;
+  };
+
   absl::Status FindArrays();
-  absl::StatusOr<Adjacency> FindAdjacency(size_t edge_set, bool by_source) const;
+  absl::StatusOr<CheckedAdjacency> FindAdjacency(size_t edge_set, bool by_source) const;
   absl::StatusOr<Adjacency> By(size_t edge_set, bool source) const;
   // The bytes of an array of `bytes`; DATA_LOSS naming it if it has others.
-  absl::StatusOr<const char*> Array(const std::string& name, uint64_t bytes) const;
+  absl::StatusOr<const char*> Array(const std::string& name, uint64_t bytes,
+                                    CheckedArray* checked) const;
   absl::StatusOr<SourceColumn> Column(const std::string& name, uint64_t step_bytes, bool ragged,
                                       uint64_t num_rows) const;
   size_t Stored(size_t edge_set) const {
@@ -87,12 +107,13 @@ class MappedSourceGraph final : public StoredSourceGraph {
   const SourceGraphInfo info_;
   const std::string companion_folder_;
   const std::shared_ptr<const void> owner_;
+  const std::shared_ptr<SealedChecks> checks_;
   const Arrays arrays_;
   std::vector<SourceColumn> ids_;
   std::vector<std::vector<SourceColumn>> node_columns_;
   std::vector<std::vector<SourceColumn>> edge_columns_;
-  std::vector<Adjacency> by_source_;
-  std::vector<Adjacency> by_target_;
+  std::vector<CheckedAdjacency> by_source_;
+  std::vector<CheckedAdjacency> by_target_;
 };
 
 }  // namespace packhouse

@@ -91,13 +91,20 @@ absl::StatusOr<SourceGraphVerifyReport> VerifyFolder(const std::string& folder,
                       std::make_shared<GraphSpace>(std::move(store), definition.name, 0), GoOn);
 }
 
+// As the store calls it.
+std::string NameOf(const std::string& folder, const std::string& folder_name) {
+  if (const auto definition = ReadDefinition(folder); definition.ok()) return definition->name;
+  const auto manifest = ReadManifest(folder);
+  return manifest.ok() ? manifest->name : folder_name;
+}
+
 absl::Status CheckGraph(const std::string& folder, const std::string& folder_name,
                         const DamageVisitor& found) {
   const auto definition = ReadDefinition(folder);
   if (absl::IsDataLoss(definition.status()) || absl::IsNotFound(definition.status())) {
     found({absl::StrCat(folder, "/", kDefinitionFile), "",
            std::string(definition.status().message()),
-           absl::StrCat("the source graph in folder ", folder_name)});
+           absl::StrCat("source graph ", Quoted(NameOf(folder, folder_name)))});
     return absl::OkStatus();
   }
   PH_RETURN_IF_ERROR(definition.status());
@@ -123,30 +130,57 @@ absl::Status CheckGraph(const std::string& folder, const std::string& folder_nam
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> GraphFoldersIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (IsSourceGraphFolderName(name)) names.push_back(name);
+  }
+  if (error) return DiskStatus(error.value(), "cannot list", folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 }  // namespace
+
+absl::Status DropDamagedSourceGraph(const std::string& folder, absl::string_view name) {
+  if (IsThere(folder)) {
+    PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
+    PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
+    for (const std::string& folder_name : names) {
+      const std::string graph = absl::StrCat(folder, "/", folder_name);
+      if (NameOf(graph, folder_name) != name) continue;
+      bool is_damaged = false;
+      PH_RETURN_IF_ERROR(
+          CheckGraph(graph, folder_name, [&](const StoredDamage&) { is_damaged = true; }));
+      if (!is_damaged) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("source graph ", Quoted(name), " is sound: a server can delete it"));
+      }
+      // As the store deletes: what is left is removed when it is opened.
+      const std::string deleted = absl::StrCat(graph, kDeletedFolder);
+      PH_RETURN_IF_ERROR(Rename(graph, deleted));
+      PH_RETURN_IF_ERROR(SyncFolder(folder));
+      return RemoveAll(deleted);
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("source graph ", Quoted(name), ": there is none"));
+}
 
 absl::StatusOr<uint64_t> CheckSourceGraphFolders(
     const std::string& folder, DamageVisitor found,
     absl::FunctionRef<void(const std::string& graph, const std::string& companion)> companion) {
   if (!IsThere(folder)) return 0;
   PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  if (error) return DiskStatus(error.value(), "cannot list", folder);
-  std::sort(names.begin(), names.end());
+  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
   uint64_t num_graphs = 0;
   for (const std::string& name : names) {
-    if (!IsSourceGraphFolderName(name)) continue;
     ++num_graphs;
     const std::string graph = absl::StrCat(folder, "/", name);
     PH_RETURN_IF_ERROR(CheckGraph(graph, name, found));
-    const auto definition = ReadDefinition(graph);
-    companion(definition.ok() ? definition->name : name,
-              absl::StrCat(graph, "/", kCompanionFolder));
+    companion(NameOf(graph, name), absl::StrCat(graph, "/", kCompanionFolder));
   }
   return num_graphs;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "service/base/stored_damage.h"
@@ -21,6 +22,13 @@ namespace packhouse {
 absl::StatusOr<uint64_t> CheckSourceGraphFolders(
     const std::string& folder, DamageVisitor found,
     absl::FunctionRef<void(const std::string& graph, const std::string& companion)> companion);
+
+// Removes a damaged graph, and its companions, from a folder that no store has open. `name` is the
+// graph's, or that of its folder if nobody can read what it is called.
+//
+// NOT_FOUND; FAILED_PRECONDITION if nothing of it is damaged, or the folder is open, or another
+// release wrote the graph; errors of the disk.
+absl::Status DropDamagedSourceGraph(const std::string& folder, absl::string_view name);
 
 }  // namespace packhouse
 

@@ -84,6 +84,7 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::CopyIn(
   }
   PH_RETURN_IF_ERROR(SyncFolder(arrays));
   GraphManifest manifest = *from.manifest;
+  manifest.name = definition.name;
   manifest.id = definition.id;
   PH_RETURN_IF_ERROR(WriteWhole(unfinished, kManifestFile, EncodeManifest(manifest)));
   PH_RETURN_IF_ERROR(SyncFolder(unfinished));
@@ -103,7 +104,8 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Load(
   absl::Status damage = definition.status();
   if (!definition.ok()) {
     definition.emplace();
-    definition->name = folder_name;
+    const auto manifest = ReadManifest(folder);
+    definition->name = manifest.ok() ? manifest->name : folder_name;
   }
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, *std::move(definition), std::move(store)));
@@ -113,8 +115,11 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Load(
     absl::MutexLock lock(&graph->mutex_);
     graph->state_ = SourceGraphState::kDamaged;
     // A missing file is damage, too.
-    graph->damage_ =
-        absl::IsNotFound(damage) ? absl::DataLossError(damage.message()) : std::move(damage);
+    if (absl::IsNotFound(damage) || absl::IsDataLoss(damage)) {
+      damage = absl::DataLossError(absl::StrCat("source graph ", Quoted(graph->definition_.name),
+                                                " is damaged: ", damage.message()));
+    }
+    graph->damage_ = std::move(damage);
   }
   return graph;
 }
@@ -143,8 +148,18 @@ absl::Status SourceGraphFolder::LoadState() {
   RemoveAll(rows).IgnoreError();
   space_->TakeStored(BytesOf(*manifest));
   state_ = SourceGraphState::kSealed;
-  manifest_ = std::make_shared<const GraphManifest>(*std::move(manifest));
+  SetManifest(*std::move(manifest));
   return absl::OkStatus();
+}
+
+void SourceGraphFolder::SetManifest(GraphManifest manifest) {
+  checks_ = std::make_shared<SealedChecks>(definition_.name, manifest);
+  manifest_ = std::make_shared<const GraphManifest>(std::move(manifest));
+}
+
+absl::Status SourceGraphFolder::Damage() const {
+  PH_RETURN_IF_ERROR(damage_);
+  return checks_ == nullptr ? absl::OkStatus() : checks_->graph.damage();
 }
 
 absl::Status SourceGraphFolder::NotFound() const {
@@ -179,13 +194,13 @@ SourceGraphInfo SourceGraphFolder::Info() const {
 
 absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Get() const {
   absl::MutexLock lock(&mutex_);
-  PH_RETURN_IF_ERROR(damage_);
+  PH_RETURN_IF_ERROR(Damage());
   return Info();
 }
 
 SourceGraphInfo SourceGraphFolder::Listed() const {
   absl::MutexLock lock(&mutex_);
-  if (damage_.ok()) return Info();
+  if (Damage().ok()) return Info();
   SourceGraphInfo info;
   info.name = definition_.name;
   info.state = SourceGraphState::kDamaged;
@@ -278,7 +293,7 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
   space_->Give(log_->bytes());
   log_ = nullptr;
   RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError();
-  manifest_ = std::make_shared<const GraphManifest>(*std::move(manifest));
+  SetManifest(*std::move(manifest));
   return Info();
 }
 
@@ -316,14 +331,15 @@ absl::StatusOr<SealedSourceGraph> SourceGraphFolder::OpenSealed() const {
 }
 
 absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> SourceGraphFolder::Map() const {
-  PH_RETURN_IF_ERROR(damage_);
+  PH_RETURN_IF_ERROR(Damage());
   if (is_forgotten_) return NotFound();
   if (manifest_ == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("source graph ", Quoted(definition_.name), " is not sealed"));
   }
   if (auto mapped = mapped_.lock()) return mapped;
-  PH_ASSIGN_OR_RETURN(auto mapped, MappedSourceGraph::Open(folder_, *manifest_, Info(), space_));
+  PH_ASSIGN_OR_RETURN(auto mapped,
+                      MappedSourceGraph::Open(folder_, *manifest_, Info(), space_, checks_));
   mapped_ = mapped;
   return mapped;
 }

@@ -31,8 +31,8 @@ class SourceGraphFolder {
   static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Create(
       const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store);
   // The graph in `folder`, as it was left. If it is damaged, its functions answer with DATA_LOSS;
-  // its name is that of the folder if it cannot be read. FAILED_PRECONDITION if another release
-  // wrote it.
+  // its name is that in the manifest, or else that of the folder, if it cannot be read.
+  // FAILED_PRECONDITION if another release wrote it.
   static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Load(const std::string& folder,
                                                                  const std::string& folder_name,
                                                                  std::shared_ptr<DiskSpace> store);
@@ -71,6 +71,9 @@ class SourceGraphFolder {
   absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Map() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SourceGraphInfo Info() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Found when the graph was loaded, or when it was read: nothing of it is served then.
+  absl::Status Damage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetManifest(GraphManifest manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotFound() const;
   bool is_forgotten() const;
   // Begins sealing: false if there is nothing to do.
@@ -90,6 +93,8 @@ class SourceGraphFolder {
   std::shared_ptr<RowLog> log_ ABSL_GUARDED_BY(mutex_);
   // Sealed.
   std::shared_ptr<const GraphManifest> manifest_ ABSL_GUARDED_BY(mutex_);
+  // Not null if manifest_ is not; kept when nobody has the graph open.
+  std::shared_ptr<SealedChecks> checks_ ABSL_GUARDED_BY(mutex_);
   mutable std::weak_ptr<const MappedSourceGraph> mapped_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -2,6 +2,7 @@
 #include "service/source_graphs/stored/file_source_graph_store.h"
 
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -16,6 +17,8 @@
 #include "gtest/gtest.h"
 #include "service/admission/memory_budget.h"
 #include "service/admission/retention.h"
+#include "service/base/checksum.h"
+#include "service/base/disk_file.h"
 #include "service/base/seeded_random.h"
 #include "service/source_graphs/retained_source_graphs.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
@@ -23,6 +26,7 @@
 namespace packhouse {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
@@ -509,6 +513,7 @@ TEST_F(FileSourceGraphStoreTest, VerifyFindsEveryDamagedByteOfAnArray) {
   EXPECT_EQ(store_->Open("a").status().code(), absl::StatusCode::kDataLoss);
   ExpectDamaged(*store_, "a");
   std::filesystem::remove(array);
+  Reopen();
   EXPECT_EQ(store_->Open("a").status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(store_->Open("a").status().message()), HasSubstr("is missing"));
 }
@@ -525,28 +530,116 @@ TEST_F(FileSourceGraphStoreTest, ADamagedDescriptionDoesNotHideOtherGraphs) {
       FlipByte(file, at);
       store_.reset();
       auto store = FileSourceGraphStore::Open(Options());
-      if (at < 8 || at >= 12) {
-        ASSERT_TRUE(store.ok()) << store.status();
-        EXPECT_TRUE((*store)->Get("b").ok());
-        const auto list = (*store)->List(10, "");
-        ASSERT_EQ(list->graphs.size(), 2U);
-        size_t num_damaged = 0;
-        for (const SourceGraphInfo& info : list->graphs) {
-          if (info.state != SourceGraphState::kDamaged) continue;
-          ++num_damaged;
-          EXPECT_EQ((*store)->Get(info.name).status().code(), absl::StatusCode::kDataLoss);
-          EXPECT_EQ((*store)->Open(info.name).status().code(), absl::StatusCode::kDataLoss);
-          ExpectDamaged(**store, info.name);
-        }
-        EXPECT_EQ(num_damaged, 1U);
-      } else {
-        EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition) << "the version";
+      ASSERT_TRUE(store.ok()) << store.status();
+      EXPECT_TRUE((*store)->Get("b").ok());
+      const auto list = (*store)->List(10, "");
+      ASSERT_EQ(list->graphs.size(), 2U);
+      EXPECT_EQ(list->graphs[0].name, "a") << "the other file has its name";
+      EXPECT_EQ(list->graphs[0].state, SourceGraphState::kDamaged);
+      for (const absl::Status& status :
+           {(*store)->Get("a").status(), (*store)->Open("a").status()}) {
+        EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+        EXPECT_THAT(std::string(status.message()), HasSubstr("source graph 'a' is damaged"));
       }
+      ExpectDamaged(**store, "a");
       FlipByte(file, at);
     }
   }
   Reopen();
   EXPECT_TRUE(store_->Open("a").ok());
+  // Another release wrote it: its checksum is right.
+  std::string bytes = *ReadWhole(definition);
+  bytes[8] = 2;
+  const uint32_t crc = Crc32c(absl::string_view(bytes).substr(0, bytes.size() - sizeof(crc)));
+  std::memcpy(bytes.data() + bytes.size() - sizeof(crc), &crc, sizeof(crc));
+  store_.reset();
+  std::ofstream(definition, std::ios::binary) << bytes;
+  EXPECT_EQ(FileSourceGraphStore::Open(Options()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// Whatever is flipped in whichever array: a reader gets the bytes that were sealed, or DATA_LOSS
+// that names the graph, which is then put aside. The others are served.
+TEST_F(FileSourceGraphStoreTest, ReadersGetWhatWasSealedOrDataLoss) {
+  Create("a");
+  Create("b");
+  SeededRandom random(11);
+  const RowsOfGraph rows = RandomRows(random, 8, 16);
+  Append("a", rows);
+  Append("b", rows);
+  ASSERT_TRUE(Seal("a").ok());
+  const std::vector<std::filesystem::path> files = Files("");
+  ASSERT_TRUE(Seal("b").ok());
+  const ReadGraph expected = Expected(schema_, options_, rows);
+  size_t num_flipped = 0;
+  size_t num_found = 0;
+  for (const auto& file : files) {
+    if (file.parent_path().filename() != "arrays") continue;
+    for (uint64_t at = 0; at < std::filesystem::file_size(file); at += 1 + random.Below(4)) {
+      SCOPED_TRACE(absl::StrCat(file.string(), " ", at));
+      FlipByte(file, at);
+      Reopen();
+      ++num_flipped;
+      const auto opened = store_->Open("a");
+      const absl::StatusOr<ReadGraph> read =
+          opened.ok() ? TryRead(**opened) : absl::StatusOr<ReadGraph>(opened.status());
+      if (read.ok()) {
+        EXPECT_TRUE(*read == expected);
+      } else {
+        ++num_found;
+        EXPECT_EQ(read.status().code(), absl::StatusCode::kDataLoss);
+        EXPECT_THAT(
+            std::string(read.status().message()),
+            AllOf(HasSubstr("source graph 'a' is damaged"), HasSubstr(file.filename().string())));
+        EXPECT_EQ(store_->Open("a").status(), read.status());
+        EXPECT_EQ(store_->Get("a").status(), read.status());
+        EXPECT_EQ(store_->List(10, "")->graphs[0].state, SourceGraphState::kDamaged);
+        ExpectDamaged(*store_, "a");
+      }
+      EXPECT_TRUE(ReadSealed("b") == expected);
+      FlipByte(file, at);
+    }
+  }
+  EXPECT_GT(num_flipped, 300U);
+  EXPECT_EQ(num_found, num_flipped) << "all of a graph was read";
+  Reopen();
+  EXPECT_TRUE(ReadSealed("a") == expected);
+}
+
+// A large column is checked by blocks, as its rows are read; what was found sound stays so.
+TEST_F(FileSourceGraphStoreTest, ColumnsAreCheckedByBlocks) {
+  const SourceGraphSchema schema =
+      *SourceGraphSchema::Create({{"n", {{"x", DType::kUint8, {1024}, false, false}}}}, {});
+  ASSERT_TRUE(store_->Create("large", schema, {}).ok());
+  constexpr uint64_t kRows = 4096;
+  std::string ids;
+  for (uint64_t row = 0; row < kRows; ++row) ids += BytesOf(static_cast<int64_t>(row));
+  const std::string data(kRows * 1024, 'x');
+  SourceGraphChunk chunk;
+  chunk.nodes = {{0, kRows, {true, ids, ""}, {{data, ""}}}};
+  ASSERT_TRUE(store_->Append({"large", 0}, chunk, std::nullopt).ok());
+  ASSERT_TRUE(Seal("large").ok());
+  const auto file = Files("node0.column0").front();
+  ASSERT_EQ(std::filesystem::file_size(file), kRows * 1024);
+  {
+    const auto graph = *store_->Open("large");
+    EXPECT_TRUE(graph->NodeColumn(0, 0).CheckRow(2048).ok());
+  }
+  FlipByte(file, 1500 * 1024);
+  const auto graph = *store_->Open("large");
+  const SourceColumn column = graph->NodeColumn(0, 0);
+  EXPECT_TRUE(column.CheckRow(0).ok());
+  EXPECT_TRUE(column.CheckRow(1023).ok());
+  EXPECT_TRUE(column.CheckRow(2047 + 1).ok());
+  EXPECT_TRUE(store_->Open("large").ok());
+  EXPECT_THAT(std::string(column.CheckRow(1024).message()),
+              HasSubstr("source graph 'large' is damaged: array node0.column0: bytes 1048576 to "
+                        "2097152 fail their checksum"));
+  EXPECT_EQ(column.CheckRow(kRows).code(), absl::StatusCode::kDataLoss) << "beyond its end";
+  // Others are told so from now on; who had it open still reads what is sound.
+  EXPECT_EQ(store_->Open("large").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(column.CheckRow(0).ok());
+  EXPECT_TRUE(store_->Delete("large").ok());
 }
 
 // Nothing is removed of a graph whose arrays are all that is left. What a seal leaves that did not

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
@@ -276,6 +278,36 @@ inline ReadGraph Read(const SourceGraph& graph) {
     read.edges.push_back(std::move(edges));
   }
   return read;
+}
+
+// The same by a reader that checks what it reads, as all do.
+inline absl::StatusOr<ReadGraph> TryRead(const SourceGraph& graph) {
+  const auto check = [](const SourceColumn& column, uint64_t num_rows) {
+    for (uint64_t row = 0; row < num_rows; ++row) {
+      if (absl::Status sound = column.CheckLength(row); !sound.ok()) return sound;
+      if (absl::Status sound = column.CheckRow(row); !sound.ok()) return sound;
+    }
+    return absl::OkStatus();
+  };
+  for (size_t set = 0; set < graph.schema().node_sets().size(); ++set) {
+    absl::Status sound = check(graph.NodeIds(set), graph.num_nodes(set));
+    for (size_t c = 0; c < graph.schema().node_sets()[set].columns.size() && sound.ok(); ++c) {
+      sound = check(graph.NodeColumn(set, c), graph.num_nodes(set));
+    }
+    if (!sound.ok()) return sound;
+  }
+  for (size_t set = 0; set < graph.schema().edge_sets().size(); ++set) {
+    absl::Status sound;
+    for (size_t c = 0; c < graph.schema().edge_sets()[set].columns.size() && sound.ok(); ++c) {
+      sound = check(graph.EdgeColumn(set, c), graph.num_edges(set));
+    }
+    for (const absl::Status& status :
+         {graph.BySource(set).status(), graph.ByTarget(set).status()}) {
+      if (absl::IsDataLoss(status)) sound = status;
+    }
+    if (!sound.ok()) return sound;
+  }
+  return Read(graph);
 }
 
 // What the rows must be sealed to.
