@@ -76,11 +76,12 @@ class ScotchEngine : public ShareEngine {
  private:
   absl::Status Run(SymmetricShare& graph, std::vector<int64_t>& node_weights, uint32_t num_parts,
                    double imbalance, uint64_t seed, std::vector<int64_t>& part) {
-    // An array is there on all ranks or on none, also where it has no elements.
+    // An array is there on all ranks or on none, also where it has no elements. PT-Scotch takes
+    // two arrays that are one for none.
     const bool weighted = AnyRank(ranks_, !graph.weights.empty());
-    SCOTCH_Num none = 0;
-    const auto data = [&none](std::vector<int64_t>& values) {
-      return values.empty() ? &none : values.data();
+    SCOTCH_Num nothing[3] = {};
+    const auto data = [&nothing](std::vector<int64_t>& values, size_t which) {
+      return values.empty() ? nothing + which : values.data();
     };
     const auto own = static_cast<SCOTCH_Num>(graph.num_own());
     const auto entries = static_cast<SCOTCH_Num>(graph.neighbours.size());
@@ -88,8 +89,9 @@ class ScotchEngine : public ShareEngine {
     Freed<SCOTCH_Dgraph> plain(&SCOTCH_dgraphExit);
     if (!plain.Ready(SCOTCH_dgraphInit(plain.get(), ranks_.communicator()))) return Failed("begin");
     if (SCOTCH_dgraphBuild(plain.get(), 0, own, own, graph.offsets.data(), graph.offsets.data() + 1,
-                           data(node_weights), nullptr, entries, entries, data(graph.neighbours),
-                           nullptr, weighted ? data(graph.weights) : nullptr) != 0) {
+                           data(node_weights, 0), nullptr, entries, entries,
+                           data(graph.neighbours, 1), nullptr,
+                           weighted ? data(graph.weights, 2) : nullptr) != 0) {
       return Failed("take the graph");
     }
     Freed<SCOTCH_Context> context(&SCOTCH_contextExit);

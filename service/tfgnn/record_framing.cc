@@ -24,6 +24,14 @@ void AppendLittleEndian(T value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
+// RFC 1950: deflate with a window of 32 KiB, and a checksum of both bytes.
+bool IsZlib(absl::string_view bytes) {
+  constexpr unsigned kDeflate = 0x78;
+  if (bytes.size() < 2) return false;
+  const unsigned head = static_cast<unsigned char>(bytes[0]);
+  return head == kDeflate && (head << 8 | static_cast<unsigned char>(bytes[1])) % 31 == 0;
+}
+
 }  // namespace
 
 uint32_t MaskedCrc32c(absl::string_view bytes) {
@@ -51,8 +59,12 @@ void RecordReader::Feed(absl::string_view bytes) {
 }
 
 absl::Status RecordReader::Damage(uint64_t offset, absl::string_view what) const {
-  return absl::DataLossError(
-      absl::StrCat(name_, ": record ", num_records_, " at offset ", offset, ": ", what));
+  const bool is_zlib = offset == 0 && IsZlib(absl::string_view(buffer_).substr(at_));
+  return absl::DataLossError(absl::StrCat(
+      name_, ": record ", num_records_, " at offset ", offset, ": ", what,
+      is_zlib ? "; it looks compressed by ZLIB: files that are plain, or compressed by "
+                "GZIP, are read"
+              : ""));
 }
 
 absl::StatusOr<std::optional<absl::string_view>> RecordReader::Next() {

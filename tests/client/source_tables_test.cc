@@ -294,6 +294,10 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
   EXPECT_EQ(again->schema.edge_sets()[2].name, "written");
   EXPECT_TRUE(again->schema.edge_sets()[2].reverse_of.has_value());
 
+  Write("raw/num-node-dict.csv", "../../author,paper\n2,3\n");
+  EXPECT_EQ(ReadError(Path("")),
+            absl::StrCat(Path("raw/num-node-dict.csv"),
+                         ": line 1: field 1: '../../author' cannot be the name of a folder"));
   Write("raw/num-node-dict.csv", "author,paper\n2,many\n");
   EXPECT_EQ(ReadError(Path("")),
             absl::StrCat(Path("raw/num-node-dict.csv"), ": line 2: field 2: 'many' is no count"));
@@ -311,6 +315,34 @@ TEST_F(SourceTablesTest, ChunksOfDglAreReadAsTheyAreShared) {
   EXPECT_EQ(all.sets.at("buys").count, 500);
   EXPECT_EQ(all.sets.at("top").count, 1);
   EXPECT_FALSE(all.sets.at("user").columns[0].bytes.empty());
+}
+
+// As `convert-chunked` writes them.
+TEST_F(SourceTablesTest, EdgesOfChunksMayBeArrays) {
+  const auto pairs = [](const std::vector<int64_t>& ids) {
+    std::string header = absl::StrCat("{'descr': '<i8', 'fortran_order': False, 'shape': (",
+                                      ids.size() / 2, ", 2), }");
+    header.resize(117, ' ');
+    std::string bytes("\x93NUMPY\x01\x00\x76\x00", 10);
+    absl::StrAppend(&bytes, header, "\n");
+    bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int64_t));
+    return bytes;
+  };
+  const std::string path = Write("metadata.json", R"({"node_type": ["u"], "num_nodes_per_type": [3],
+      "edge_type": ["u:/a/r:u"], "num_edges_per_type": [3], "edges": {"u:/a/r:u": {"format":
+      {"name": "numpy"}, "data": ["e0.npy", "e1.npy"]}}})");
+  Write("e0.npy", pairs({0, 1, 2, 0}));
+  const std::string last = Write("e1.npy", pairs({1, 2}));
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(path);
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  const Everything all = ReadAll(*tables);
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  EXPECT_THAT(all.sets.at("/a/r").sources.numbers, ElementsAre(0, 2, 1));
+  EXPECT_THAT(all.sets.at("/a/r").targets.numbers, ElementsAre(1, 0, 2));
+  Write("e1.npy", pairs({1, 3}));
+  EXPECT_EQ(ReadError(path), absl::StrCat(last, ": row 0: target 3 is none of the 3 nodes"));
+  Write("e1.npy", pairs({1, 2, 0, 0}));
+  EXPECT_EQ(ReadError(path), absl::StrCat(path, ": edge type 'u:/a/r:u' has 3 edges, its files 4"));
 }
 
 TEST_F(SourceTablesTest, ChunksThatDisagreeAreNamed) {

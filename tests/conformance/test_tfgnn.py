@@ -613,8 +613,26 @@ def test_what_cannot_be_sent_is_named() -> None:
             node_sets={"a": tfgnn.NodeSet.from_fields(features={"f": value}, sizes=[2])}
         )
 
-    with pytest.raises(ValueError, match="GraphTensor 1 has other sets or features"):
+    with pytest.raises(ValueError, match="GraphTensor 1 has int32 in feature 'a.f', the first one float32"):
         graphs = [with_feature(tf.zeros([2])), with_feature(tf.zeros([2], tf.int32))]
         packhouse.tfgnn.table(graphs)
+    with pytest.raises(ValueError, match=r"GraphTensor 1 has rows of the shape \[4\] in feature 'a.f'"):
+        packhouse.tfgnn.table([with_feature(tf.zeros([2, 3])), with_feature(tf.zeros([2, 4]))])
+    with pytest.raises(ValueError, match="GraphTensor 1 has other sets or features"):
+        other = tfgnn.GraphTensor.from_pieces(node_sets={"b": tfgnn.NodeSet.from_fields(sizes=[2])})
+        packhouse.tfgnn.table([with_feature(tf.zeros([2])), other])
+    hyper = tfgnn.GraphTensor.from_pieces(
+        node_sets={"a": tfgnn.NodeSet.from_fields(sizes=[2])},
+        edge_sets={
+            "h": tfgnn.EdgeSet.from_fields(
+                sizes=[1],
+                adjacency=tfgnn.HyperAdjacency.from_indices(
+                    {0: ("a", tf.constant([0])), 1: ("a", tf.constant([1])), 2: ("a", tf.constant([1]))}
+                ),
+            )
+        },
+    )
+    with pytest.raises(ValueError, match="edge set 'h' has a HyperAdjacency"):
+        packhouse.tfgnn.table([hyper])
     with pytest.raises(ValueError, match="no graph"):
         packhouse.tfgnn.table([])

@@ -104,6 +104,15 @@ def write_graph(
     return folder
 
 
+def test_ranks_without_nodes_do_not_mind_duplicate_edges(folder: pathlib.Path) -> None:
+    source, target = np.array([0, 0, 1, 1, 2]), np.array([1, 1, 2, 2, 0])
+    graph = write_graph(folder / "graph", source, target, 3, " ")
+    for ranks in (1, 2, 4):
+        succeed(ranks, graph, "--parts", 2, "--output", folder / f"parts{ranks}")
+        report = json.loads((folder / f"parts{ranks}/report.json").read_text())
+        assert sum(part["num_inner_edges"] for part in report["parts"]) == 5
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_laws_hold_and_parts_are_those_of_one_process(ranks: int, folder: pathlib.Path) -> None:
     """Three node types, features; the same assignment given to `packhouse partition`."""

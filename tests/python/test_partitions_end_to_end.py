@@ -26,6 +26,7 @@ from packhouse import (
     SourceGraphSchema,
     SourceNodeSet,
 )
+from packhouse.partition import edge_rows
 
 NODES = 400
 SCHEMA = SourceGraphSchema(
@@ -58,6 +59,30 @@ def files_in(folder: pathlib.Path) -> dict[str, bytes]:
 
 def expect(code: grpc.StatusCode, words: str) -> pytest.RaisesContext[PackhouseError]:
     return pytest.raises(PackhouseError, match=f"(?s)^{code.name}: .*{words}")
+
+
+def test_mappings_lead_to_the_rows_that_were_imported(client: Client, tmp_path: pathlib.Path) -> None:
+    random = np.random.default_rng(9)
+    ids = random.permutation(50) * 3
+    sources, targets = (ids[random.integers(0, 50, 400)] for _ in range(2))
+    schema = SourceGraphSchema(
+        [SourceNodeSet("n")], [SourceEdgeSet("e", "n", "n", [SourceColumn("row", "int64")])]
+    )
+    client.source_graphs.create("partitions/rows", schema)
+    rows = {"row": np.arange(400)}
+    client.source_graphs.append(
+        "partitions/rows", [NodeRows("n", ids), EdgeRows("e", sources, targets, rows)], producer="one"
+    )
+    client.source_graphs.seal("partitions/rows")
+    by_number = edge_rows(sources, targets)
+    every = client.source_graphs.read_edges("partitions/rows", "e", columns=["row"])
+    assert every.columns["row"].tolist() == by_number.tolist()
+    client.partition("partitions/rows", "two", 2, method="random", mapping=True)
+    client.wait_for_partition("partitions/rows", "two")
+    client.download_partition("partitions/rows", "two", tmp_path / "two")
+    numbers = np.load(tmp_path / "two/mapping/edges/n:e:n.npy")
+    assert sorted(by_number[numbers]) == list(range(400))
+    assert (every.columns["row"][numbers] == by_number[numbers]).all()
 
 
 @pytest.mark.parametrize("method", ["metis", "streaming", "random"])

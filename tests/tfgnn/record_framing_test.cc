@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
@@ -11,7 +12,9 @@
 namespace packhouse::tfgnn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string FileOf(const std::vector<std::string>& records) {
   std::string file;
@@ -86,6 +89,20 @@ TEST(RecordFramingTest, DamageNamesFileAndOffset) {
                   StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the file ends")));
     }
   }
+}
+
+// What TensorFlow writes with compression_type="ZLIB" begins with these bytes.
+TEST(RecordFramingTest, ZlibIsNamed) {
+  for (const absl::string_view head : {"\x78\x9c", "\x78\x01", "\x78\xda"}) {
+    RecordReader reader("f.tfrecord");
+    reader.Feed(absl::StrCat(head, "and more than a header"));
+    EXPECT_THAT(reader.Next(), StatusIs(absl::StatusCode::kDataLoss,
+                                        AllOf(HasSubstr("f.tfrecord: record 0 at offset 0"),
+                                              HasSubstr("compressed by ZLIB"))));
+  }
+  RecordReader reader("f.tfrecord");
+  reader.Feed("something else entirely");
+  EXPECT_THAT(reader.Next(), StatusIs(absl::StatusCode::kDataLoss, Not(HasSubstr("ZLIB"))));
 }
 
 TEST(RecordFramingTest, TooLongRecordsAreRefusedBeforeTheyAreRead) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/files/npz_numbers.h"
 #include "client/cli/source_graphs/text_columns.h"
 #include "service/base/in_file.h"
 #include "service/base/quoted.h"
@@ -66,6 +67,30 @@ class ChunkFolder {
                                                      " rows, its type ", rows));
     }
     return column;
+  }
+
+  // The arrays of the ends of edges.
+  absl::StatusOr<std::vector<NpyArray>> Pairs(const ChunkedEdgeType& type) {
+    PH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Paths(type.edges));
+    std::vector<NpyArray> arrays;
+    uint64_t found = 0;
+    for (const std::string& path : paths) {
+      PH_ASSIGN_OR_RETURN(NpyArray array, OpenNpyFile(path));
+      if (!IsWholeNumbers(array.header.dtype) || array.header.shape.size() != 2 ||
+          array.header.shape[1] != 2) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": has rows of ", DTypeName(array.dtype()), " ",
+                         ShapeText(array.header), ", two whole numbers are needed"));
+      }
+      found += array.rows();
+      arrays.push_back(std::move(array));
+    }
+    if (found != type.num_edges) {
+      return absl::InvalidArgumentError(absl::StrCat(metadata_.string(), ": edge type ",
+                                                     Quoted(type.name), " has ", type.num_edges,
+                                                     " edges, its files ", found));
+    }
+    return arrays;
   }
 
   std::string fingerprint() const { return FingerprintOfFiles(paths_); }
@@ -127,18 +152,18 @@ absl::StatusOr<SourceTables> OpenChunkedTables(const std::string& path) {
   for (const ChunkedEdgeType& type : metadata->edge_types) ++uses[PartsOf(type)[1]];
   std::vector<SourceEdgeSetSpec> edge_sets;
   for (const ChunkedEdgeType& type : metadata->edge_types) {
-    if (type.edges.format == ChunkFormat::kNumpy) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": edges of ", Quoted(type.name), " are numpy; csv is needed"));
-    }
     SourceEdgeSetSpec& spec = edge_sets.emplace_back();
     const std::vector<std::string> parts = PartsOf(type);
     spec.name = uses[parts[1]] == 1 ? parts[1] : type.name;
     spec.source = node_type(parts[0]);
     spec.target = node_type(parts[2]);
-    TextEdges edges;
+    PairedEdges edges;
     edges.set = edge_sets.size() - 1;
-    PH_ASSIGN_OR_RETURN(edges.files, folder.Texts(type.edges));
+    if (type.edges.format == ChunkFormat::kNumpy) {
+      PH_ASSIGN_OR_RETURN(edges.arrays, folder.Pairs(type));
+    } else {
+      PH_ASSIGN_OR_RETURN(edges.files, folder.Texts(type.edges));
+    }
     edges.num_edges = type.num_edges;
     edges.num_sources = metadata->node_types[spec.source].num_nodes;
     edges.num_targets = metadata->node_types[spec.target].num_nodes;
@@ -147,7 +172,7 @@ absl::StatusOr<SourceTables> OpenChunkedTables(const std::string& path) {
       spec.columns.push_back(column.spec);
       edges.columns.push_back(std::move(column));
     }
-    tables.push_back(ReadTextEdges(std::move(edges)));
+    tables.push_back(ReadPairedEdges(std::move(edges)));
   }
   PH_ASSIGN_OR_RETURN(SourceGraphSchema schema,
                       SourceGraphSchema::Create(std::move(node_sets), std::move(edge_sets)));

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/source_graphs/text_columns.h"
+#include "service/base/file_name.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 
@@ -80,8 +81,8 @@ class OgbFolder {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<TextEdges> Edges(const fs::path& folder) {
-    TextEdges edges;
+  absl::StatusOr<PairedEdges> Edges(const fs::path& folder) {
+    PairedEdges edges;
     PH_ASSIGN_OR_RETURN(const std::string path, NeedFile(folder, "edge"));
     PH_ASSIGN_OR_RETURN(const std::string count, NeedFile(folder, "num-edge-list"));
     PH_ASSIGN_OR_RETURN(edges.num_edges, ReadCount(count));
@@ -109,6 +110,14 @@ struct Counted {
   uint64_t count = 0;
 };
 
+// Names are those of folders, too.
+absl::Status CheckOgbName(const std::string& path, size_t line, size_t field,
+                          const std::string& name) {
+  if (IsPathBelow(name) && name.find('/') == std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, ": line ", line, ": field ", field, ": ",
+                                                 Quoted(name), " cannot be the name of a folder"));
+}
+
 // The names and counts of num-node-dict.csv.gz.
 absl::StatusOr<std::vector<Counted>> ReadNodeSets(const std::string& path) {
   PH_ASSIGN_OR_RETURN(const auto records, ReadRecords(path));
@@ -123,6 +132,7 @@ absl::StatusOr<std::vector<Counted>> ReadNodeSets(const std::string& path) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": line 2: field ", i + 1, ": ",
                                                      Quoted(records[1][i]), " is no count"));
     }
+    PH_RETURN_IF_ERROR(CheckOgbName(path, 1, i + 1, records[0][i]));
     sets.push_back({records[0][i], count});
   }
   return sets;
@@ -136,14 +146,14 @@ absl::StatusOr<SourceTables> OpenOneKind(const fs::path& raw) {
   PH_RETURN_IF_ERROR(folder.AddColumn(raw, "node-feat", "feat", &columns));
   PH_RETURN_IF_ERROR(folder.AddColumn(raw, "node-label", "labels", &columns));
   PH_RETURN_IF_ERROR(folder.AddColumn(raw, "node_year", "year", &columns));
-  PH_ASSIGN_OR_RETURN(TextEdges edges, folder.Edges(raw));
+  PH_ASSIGN_OR_RETURN(PairedEdges edges, folder.Edges(raw));
   edges.num_sources = edges.num_targets = num_nodes;
   PH_ASSIGN_OR_RETURN(SourceGraphSchema schema,
                       SourceGraphSchema::Create({{"nodes", SpecsOf(columns)}},
                                                 {{"edges", 0, 0, SpecsOf(edges.columns), {}}}));
   std::vector<OpenTable> tables;
   tables.push_back(ReadNumberedNodes(0, num_nodes, std::move(columns)));
-  tables.push_back(ReadTextEdges(std::move(edges)));
+  tables.push_back(ReadPairedEdges(std::move(edges)));
   return SourceTables{std::move(schema), /*has_text_ids=*/false, std::move(tables),
                       folder.fingerprint()};
 }
@@ -171,9 +181,13 @@ absl::StatusOr<SourceTables> OpenSeveralKinds(const fs::path& raw, const std::st
       return absl::InvalidArgumentError(absl::StrCat(triplets_path, ": line ", edge_sets.size() + 1,
                                                      ": must be source,relation,target"));
     }
+    for (size_t field = 0; field < triplet.size(); ++field) {
+      PH_RETURN_IF_ERROR(
+          CheckOgbName(triplets_path, edge_sets.size() + 1, field + 1, triplet[field]));
+    }
     const fs::path of_set =
         raw / "relations" / absl::StrCat(triplet[0], "___", triplet[1], "___", triplet[2]);
-    PH_ASSIGN_OR_RETURN(TextEdges edges, folder.Edges(of_set));
+    PH_ASSIGN_OR_RETURN(PairedEdges edges, folder.Edges(of_set));
     SourceEdgeSetSpec spec;
     spec.name = triplet[1];
     for (const SourceEdgeSetSpec& other : edge_sets) {
@@ -195,7 +209,7 @@ absl::StatusOr<SourceTables> OpenSeveralKinds(const fs::path& raw, const std::st
     edges.set = edge_sets.size();
     spec.columns = SpecsOf(edges.columns);
     edge_sets.push_back(std::move(spec));
-    tables.push_back(ReadTextEdges(std::move(edges)));
+    tables.push_back(ReadPairedEdges(std::move(edges)));
   }
   PH_ASSIGN_OR_RETURN(SourceGraphSchema schema,
                       SourceGraphSchema::Create(std::move(node_sets), std::move(edge_sets)));

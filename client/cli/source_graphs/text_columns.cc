@@ -162,7 +162,7 @@ class NumberedNodes final : public TableReader {
 
 class EdgeLines final : public TableReader {
  public:
-  explicit EdgeLines(const TextEdges& edges)
+  explicit EdgeLines(const PairedEdges& edges)
       : edges_(edges), lines_(edges.files), columns_(edges.columns) {}
 
   absl::StatusOr<bool> Read(size_t max_bytes, SourceRows* rows) override {
@@ -204,8 +204,55 @@ class EdgeLines final : public TableReader {
     return absl::OkStatus();
   }
 
-  const TextEdges edges_;
+  const PairedEdges edges_;
   TextRows lines_;
+  ColumnReaders columns_;
+  uint64_t next_ = 0;
+};
+
+class EdgePairs final : public TableReader {
+ public:
+  explicit EdgePairs(const PairedEdges& edges)
+      : edges_(edges), pairs_(edges.arrays), columns_(edges.columns) {}
+
+  absl::StatusOr<bool> Read(size_t max_bytes, SourceRows* rows) override {
+    *rows = {};
+    rows->is_edges = true;
+    rows->set = edges_.set;
+    const uint64_t row_bytes = 2 * sizeof(int64_t) + columns_.row_bytes();
+    rows->count = std::min(edges_.num_edges - next_, std::max<uint64_t>(1, max_bytes / row_bytes));
+    if (rows->count == 0) {
+      PH_RETURN_IF_ERROR(columns_.CheckEnd());
+      return false;
+    }
+    std::vector<int64_t> ends;
+    PH_RETURN_IF_ERROR(pairs_.AppendNumbers(2 * rows->count, &ends));
+    for (uint64_t i = 0; i < rows->count; ++i, ++next_) {
+      PH_RETURN_IF_ERROR(AppendEnd("source", ends[2 * i], edges_.num_sources, &rows->sources));
+      PH_RETURN_IF_ERROR(AppendEnd("target", ends[2 * i + 1], edges_.num_targets, &rows->targets));
+    }
+    PH_RETURN_IF_ERROR(columns_.Append(rows->count, rows));
+    return true;
+  }
+
+ private:
+  // Of edge next_.
+  absl::Status AppendEnd(const char* end, int64_t id, uint64_t num_nodes,
+                         graph_files::IdRows* ids) const {
+    if (id >= 0 && static_cast<uint64_t>(id) < num_nodes) {
+      ids->numbers.push_back(id);
+      return absl::OkStatus();
+    }
+    uint64_t row = next_;
+    size_t file = 0;
+    while (row >= edges_.arrays[file].rows()) row -= edges_.arrays[file++].rows();
+    return absl::InvalidArgumentError(absl::StrCat(edges_.arrays[file].place, ": row ", row, ": ",
+                                                   end, " ", id, " is none of the ", num_nodes,
+                                                   " nodes"));
+  }
+
+  const PairedEdges edges_;
+  NpyStream pairs_;
   ColumnReaders columns_;
   uint64_t next_ = 0;
 };
@@ -225,8 +272,9 @@ OpenTable ReadNumberedNodes(size_t set, uint64_t num_nodes, std::vector<RowColum
   };
 }
 
-OpenTable ReadTextEdges(TextEdges edges) {
+OpenTable ReadPairedEdges(PairedEdges edges) {
   return [edges = std::move(edges)]() -> absl::StatusOr<std::unique_ptr<TableReader>> {
+    if (!edges.arrays.empty()) return std::make_unique<EdgePairs>(edges);
     return std::make_unique<EdgeLines>(edges);
   };
 }

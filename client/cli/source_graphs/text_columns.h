@@ -37,9 +37,11 @@ struct RowColumn {
 // Nodes 0 to num_nodes - 1 with these columns, which must have as many rows.
 OpenTable ReadNumberedNodes(size_t set, uint64_t num_nodes, std::vector<RowColumn> columns);
 
-struct TextEdges {
+struct PairedEdges {
   size_t set = 0;
   TextFiles files;
+  // Instead of the files: of whole numbers, of the shape [edges, 2] each.
+  std::vector<NpyArray> arrays;
   // What the files must have.
   uint64_t num_edges = 0;
   uint64_t num_sources = 0;
@@ -47,9 +49,9 @@ struct TextEdges {
   std::vector<RowColumn> columns;
 };
 
-// INVALID_ARGUMENT naming file, line, field and value for an end that is no node, and the numbers
-// for more or fewer edges.
-OpenTable ReadTextEdges(TextEdges edges);
+// INVALID_ARGUMENT naming file, line, field and value (of arrays the row) for an end that is no
+// node, and the numbers for more or fewer edges.
+OpenTable ReadPairedEdges(PairedEdges edges);
 
 }  // namespace packhouse::client
 

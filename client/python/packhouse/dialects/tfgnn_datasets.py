@@ -33,8 +33,9 @@ def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
     so the schema is the one that the service makes of TF-GNN's own. Padding components are graphs:
     take the graphs before they are padded.
 
-    Raises ValueError naming a feature that cannot be sent, for graphs of several specs, and for no
-    graph at all.
+    Raises ValueError naming a feature that cannot be sent, or whose rows have another shape or dtype
+    than in the first GraphTensor; naming an edge set with a HyperAdjacency; for graphs of several
+    specs, and for no graph at all.
     """
     parts = [_Part(graph) for graph in graphs]
     if not parts:
@@ -42,7 +43,7 @@ def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
     schema = parts[0].schema
     for number, part in enumerate(parts):
         if part.schema != schema:
-            raise ValueError(f"GraphTensor {number} has other sets or features than the first one")
+            raise ValueError(f"GraphTensor {number} {_difference(part.schema, schema)}")
     return GraphTable(
         schema,
         np.concatenate([part.sizes for part in parts]),
@@ -93,6 +94,24 @@ def batch_sampler(
     return BatchSampler(address, sizes, real, components=components, **options)
 
 
+def _difference(schema: GraphSchema, first: GraphSchema) -> str:
+    """What makes them different: a feature by its name, if they have the same ones."""
+    before = {spec.name: spec for spec in first.tensors}
+    for spec in schema.tensors:
+        other = before.get(spec.name)
+        if other is not None and spec.row_shape != other.row_shape:
+            return (
+                f"has rows of the shape {list(spec.row_shape)} in feature {spec.name!r}, "
+                f"the first one {list(other.row_shape)}"
+            )
+        if other is not None and spec.dtype != other.dtype:
+            return (
+                f"has {spec.dtype.name.lower()} in feature {spec.name!r}, "
+                f"the first one {other.dtype.name.lower()}"
+            )
+    return "has other sets or features than the first one"
+
+
 class _Part:
     """The schema, sizes and columns of one GraphTensor, its indices within each graph."""
 
@@ -115,6 +134,11 @@ class _Part:
                 self._add_feature(f"{set_name}.{name}", feature, set_name)
         for set_name, edges in sorted(graph.edge_sets.items()):
             ends = edges.adjacency
+            if not hasattr(ends, "source_name"):
+                raise ValueError(
+                    f"edge set {set_name!r} has a {type(ends).__name__}: "
+                    "edges must have one source and one target"
+                )
             mark = "#" if {"source", "target"} & set(edges.features) else ""
             for end, nodes, index in (
                 ("source", ends.source_name, ends.source),
