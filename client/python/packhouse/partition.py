@@ -77,7 +77,8 @@ def edge_rows(sources: Any, targets: Any, *, by_target: bool = False) -> npt.NDA
             f"sources and targets: must be two lists of one length, not {ends[0].shape} and {ends[1].shape}"
         )
     first, second = (ends[1], ends[0]) if by_target else (ends[0], ends[1])
-    return np.lexsort((second, first)).astype(np.int64)
+    rows: npt.NDArray[np.int64] = np.lexsort((second, first)).astype(np.int64)
+    return rows
 
 
 def _rows_of_type(
