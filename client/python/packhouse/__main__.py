@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import signal
 import sys
+import time
 from typing import Final, NoReturn, Sequence
 
 from packhouse.client import Client
@@ -13,10 +15,11 @@ from packhouse.datasets import chunked_parquet, files, graph_tables
 from packhouse.datasets.graph_import import import_graph
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.errors import PackhouseError
+from packhouse.local_cluster import LocalCluster
 from packhouse.schema import TensorSpec
 
 
-_COMMANDS: Final = ("ingest", "import-graph", "convert-chunked")
+_COMMANDS: Final = ("ingest", "import-graph", "convert-chunked", "cluster")
 _SECURITY: Final = ("tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "token_file")
 
 
@@ -25,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     try:
         return int(options.run(options))
-    except (OSError, ImportError, ValueError, PackhouseError) as error:
+    except (OSError, ImportError, RuntimeError, ValueError, PackhouseError) as error:
         print(f"packhouse: {error}", file=sys.stderr)
         return 1
 
@@ -73,6 +76,27 @@ def _convert_chunked(options: argparse.Namespace) -> int:
     converted = chunked_parquet.convert(options.folder, options.output)
     print(f"{options.output}: {converted:,} Parquet files converted")
     return 0
+
+
+def _try_cluster(options: argparse.Namespace) -> int:
+    # As Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with LocalCluster(options.folder, num_servers=options.servers) as cluster:
+            every = ",".join(cluster.addresses)
+            print(f"etcd        {cluster.etcd_address}")
+            print(f"S3          {cluster.s3_endpoint}, bucket and prefix {cluster.store}")
+            for address, page in zip(cluster.addresses, cluster.http_addresses):
+                print(f"packhoused  {address}, its page http://{page}/")
+            print(f"logs        {cluster.folder}")
+            print(f'Load from any of them: Loader("{every}", ...), or packhouse --server')
+            print("Ctrl-C ends all" + (", and deletes it." if options.folder is None else "."))
+            sys.stdout.flush()
+            while not (ended := cluster.ended()):
+                time.sleep(0.2)
+            raise RuntimeError(ended)
+    except KeyboardInterrupt:
+        return 0
 
 
 def _credentials(options: argparse.Namespace) -> Credentials:
@@ -172,6 +196,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     chunked.set_defaults(run=_convert_chunked)
     chunked.add_argument("folder", help="has metadata.json")
     chunked.add_argument("--output", required=True, metavar="DIR", help="the new folder")
+    cluster = commands.add_parser("cluster", help="several servers that share data sets and jobs")
+    of_cluster = cluster.add_subparsers(dest="what", required=True)
+    trial = of_cluster.add_parser(
+        "try",
+        help="start a cluster on this machine: etcd, an S3 server and two servers",
+        description="Starts etcd, an S3 server (versitygw) and servers of packhouse on this machine, "
+        "all on loopback, until Ctrl-C. The programs are found on PATH, or by the variables "
+        "PACKHOUSE_ETCD, PACKHOUSE_S3_SERVER and PACKHOUSED.",
+    )
+    trial.set_defaults(run=_try_cluster)
+    trial.add_argument(
+        "--servers", type=int, default=2, choices=range(1, 17), metavar="N", help="of packhouse; 2"
+    )
+    trial.add_argument(
+        "--folder", metavar="DIR", help="keeps what is stored; otherwise a temporary folder"
+    )
     return parser.parse_args(arguments)
 
 
