@@ -7,11 +7,14 @@ INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
 CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
-# Real graphs, where the folder of shared data is there.
-GRAPHS ?= ../shared/data/graphs/molhiv.npz
+# Real sizes and graphs, where their folder is there: tests and benchmarks use it, and do without.
+PACKHOUSE_SHARED_DATA ?= $(abspath ../shared/data)
+export PACKHOUSE_SHARED_DATA
+SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
+GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
+.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +59,10 @@ test: packages  ## Build and run all tests, the gRPC-free ones under TSan too, e
 	ctest --preset fuzz $(RESULTS)
 	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml build/fuzz/tests.xml
 
+test-shared-data: packages  ## After `make test`: once more the tests that do more with real sizes and graphs (PACKHOUSE_SHARED_DATA)
+	ctest --preset release -L shared_data $(RESULTS)
+	@$(PYTHON) tests/report_skipped.py build/release/tests.xml
+
 check: packages  ## The quick tests alone: no sanitizer, no programs from outside (less than 90 s after a build)
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release
@@ -70,7 +77,7 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	  PACKHOUSE_DRAW_CASES=build/release/tests/sampling/sampling_draw_cases \
 	  PACKHOUSE_CLI=build/release/client/cli/packhouse \
 	  PACKHOUSE_PARTITION=build/release/service/packhouse-partition \
-	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
+	  $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
 	  $(wildcard tests/conformance/test_$(environment)*.py) tests/conformance/test_examples.py \
 	  tests/conformance/test_docs.py &&) true
 	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
@@ -101,8 +108,6 @@ fuzz: packages  ## Each fuzz target for FUZZ_SECONDS (600)
 	cmake --build --preset fuzz
 	ctest --preset fuzz
 
-# Real graphs where they are: as CMake has it for the tests, else beside this folder.
-SHARED_DATA = $(or $(PACKHOUSE_SHARED_DATA),$(shell sed -n 's/^PACKHOUSE_SHARED_DATA:PATH=//p' $(BUILD)/CMakeCache.txt 2>/dev/null),../shared/data)
 BENCH_FLAGS ?= --runs 5 --seconds 0.25
 # PAGE=docs/performance/MACHINE.md: a benchmark writes what it prints there.
 page = $(if $(PAGE),$(PYTHON) -B tests/benchmarks/performance_page.py '$(PAGE)' '$(1)' --)
@@ -158,7 +163,7 @@ bench-frameworks: packages  ## Epochs beside PyG, torch, jraph, DGL and TF-GNN, 
 bench-partitioning: packages  ## Cuts beside gpmetis and recorded ones of Mt-KaHyPar, growth to 10^6 edges, and a graph like ogbn-products beside DGL, of pinned packages; PAGE=...
 	cmake --preset release
 	cmake --build --preset release --target packhouse packhouse-metis
-	PACKHOUSE_CLI=build/release/client/cli/packhouse PACKHOUSE_SHARED_DATA='$(SHARED_DATA)' \
+	PACKHOUSE_CLI=build/release/client/cli/packhouse \
 	  $(call page,partition_quality.py) $(PYTHON) -B tests/benchmarks/partition_quality.py --best
 	PACKHOUSE_CLI=build/release/client/cli/packhouse $(call page,partition_growth.py) $(PYTHON) -B tests/benchmarks/partition_growth.py --edges 1e5 1e6
 	PACKHOUSE_CLI=build/release/client/cli/packhouse $(call page,partitioning.py) \

@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "service/planning/optimizer/plan_optimizer.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 
 namespace packhouse {
@@ -79,7 +80,7 @@ Certificate Measure(const std::string& set, const SizeHistogram& histogram, uint
 }
 
 int Run(const std::string& only, size_t num_worst) {
-  const std::string folder = absl::StrCat(PACKHOUSE_SHARED_DATA, "/hist");
+  const std::string folder = absl::StrCat(SharedData(), "/hist");
   std::vector<std::string> sets;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {

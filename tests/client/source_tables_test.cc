@@ -14,6 +14,7 @@
 #include "client/cli/source_graphs/table_writers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/shared_data.h"
 
 namespace packhouse::client {
 namespace {
@@ -305,7 +306,7 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
 
 TEST_F(SourceTablesTest, ChunksOfDglAreReadAsTheyAreShared) {
   const std::filesystem::path folder =
-      std::filesystem::path(PACKHOUSE_SHARED_DATA) / "partition" / "chunked";
+      std::filesystem::path(SharedData()) / "partition" / "chunked";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing";
   const absl::StatusOr<SourceTables> tables = OpenSourceTables(folder.string());
   ASSERT_TRUE(tables.ok()) << tables.status();

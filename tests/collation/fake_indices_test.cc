@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "service/graphs/index_values.h"
+#include "tests/support/shared_data.h"
 
 namespace packhouse {
 namespace {
@@ -71,8 +72,8 @@ uint32_t Crc32(const std::string& data) {
 
 // What the library itself wrote down.
 TEST(FakeIndicesTest, EqualTheLibrarysOwn) {
-  std::ifstream file(PACKHOUSE_SHARED_DATA "/tfgnn/padding/fake_edges.json");
-  if (!file) GTEST_SKIP() << "no tfgnn/padding/fake_edges.json in " << PACKHOUSE_SHARED_DATA;
+  std::ifstream file(SharedData() + "/tfgnn/padding/fake_edges.json");
+  if (!file) GTEST_SKIP() << "no tfgnn/padding/fake_edges.json in " << SharedData();
   const nlohmann::json goldens = nlohmann::json::parse(file);
   size_t num_cases = 0;
   for (const nlohmann::json& golden : goldens["cases"]) {

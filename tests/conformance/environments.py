@@ -22,6 +22,8 @@ from typing import Final
 
 LIST: Final = pathlib.Path(__file__).with_name("environments.txt")
 SKIPPED: Final = 77
+# Of pytest, where all files skip themselves.
+NO_TESTS: Final = 5
 
 
 def packages_of(name: str, text: str) -> list[str]:
@@ -87,9 +89,12 @@ def main() -> int:
         return subprocess.run([python, "-B", arguments.program, *words], check=False).returncode
     if arguments.module == "pytest":
         words = ["-q", "-rs", "-p", "no:cacheprovider", *words]
-    return subprocess.run(
+    status = subprocess.run(
         [python, "-B", "-m", arguments.module, *words], check=False
     ).returncode
+    if arguments.module == "pytest" and status == NO_TESTS and arguments.skip_without_packages:
+        return SKIPPED
+    return status
 
 
 if __name__ == "__main__":

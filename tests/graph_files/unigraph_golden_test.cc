@@ -16,6 +16,7 @@
 #include "service/graph_files/table_rows.h"
 #include "service/graph_files/unigraph.h"
 #include "service/tfgnn/record_framing.h"
+#include "tests/support/shared_data.h"
 
 namespace packhouse::graph_files {
 namespace {
@@ -67,8 +68,7 @@ SourceRows ReadTable(const std::filesystem::path& folder, const Unigraph& unigra
 }
 
 TEST(UnigraphGoldenTest, EdgesAreThoseOfTheGroundTruth) {
-  const std::filesystem::path folder =
-      std::filesystem::path(PACKHOUSE_SHARED_DATA) / "tfgnn" / "unigraph";
+  const std::filesystem::path folder = std::filesystem::path(SharedData()) / "tfgnn" / "unigraph";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing";
   const auto unigraph = ParseUnigraph(Bytes(folder / "graph_schema.pbtxt"));
   ASSERT_TRUE(unigraph.ok()) << unigraph.status();

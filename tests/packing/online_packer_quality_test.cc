@@ -14,6 +14,7 @@
 #include "tests/packing/molecule_sizes.h"
 #include "tests/packing/next_fit.h"
 #include "tests/support/random.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 
 namespace packhouse {
@@ -56,7 +57,7 @@ double PercentNextFit(const std::vector<uint32_t>& sizes, const Limits& limits) 
 
 TEST(OnlinePackerQualityTest, MoleculesInNaturalOrder) {
   const std::optional<std::vector<uint32_t>> sizes = ReadSizes("molhiv_all");
-  if (!sizes) GTEST_SKIP() << "no sizes/molhiv_all.csv.gz in " << PACKHOUSE_SHARED_DATA;
+  if (!sizes) GTEST_SKIP() << "no sizes/molhiv_all.csv.gz in " << SharedData();
   const Limits limits = NodesAndEdges(222, 502);
   EXPECT_NEAR(PercentNextFit(*sizes, limits), 92.99, 0.01);
   EXPECT_GE(PercentOnline(*sizes, limits, 16), 99.8);    // Measured: 99.915.
@@ -66,14 +67,14 @@ TEST(OnlinePackerQualityTest, MoleculesInNaturalOrder) {
 
 TEST(OnlinePackerQualityTest, ManyMoleculesInLargePacks) {
   const std::optional<std::vector<uint32_t>> sizes = ReadSizes("molpcba_train");
-  if (!sizes) GTEST_SKIP() << "no sizes/molpcba_train.csv.gz in " << PACKHOUSE_SHARED_DATA;
+  if (!sizes) GTEST_SKIP() << "no sizes/molpcba_train.csv.gz in " << SharedData();
   const Limits limits = NodesAndEdges(512, 1152);
   EXPECT_GE(PercentOnline(*sizes, limits, 64), 99.97);  // Measured: 100.
 }
 
 TEST(OnlinePackerQualityTest, DenseGraphsInNoOrder) {
   const std::optional<std::vector<uint32_t>> sizes = ReadSizes("ppa_standin_ego");
-  if (!sizes) GTEST_SKIP() << "no sizes/ppa_standin_ego.csv.gz in " << PACKHOUSE_SHARED_DATA;
+  if (!sizes) GTEST_SKIP() << "no sizes/ppa_standin_ego.csv.gz in " << SharedData();
   const Limits limits = NodesAndEdges(1200, 36138);
   const std::vector<uint32_t> shuffled = Shuffled(*sizes, 1);
   EXPECT_LE(PercentNextFit(shuffled, limits), 91);

@@ -84,14 +84,17 @@ def graphs() -> GraphTable:
 
 
 def observe_molecules(client: Client) -> None:
-    """The histogram of molhiv, where it is; else one of random sizes."""
+    """The histogram of molhiv, where it is; else one of random sizes like its own."""
     real = SHARED / "hist" / "molhiv_train.csv"
     if real.exists():
         with open(real, encoding="ascii") as file:
             rows = [list(map(int, row)) for row in list(csv.reader(file))[1:]]
     else:
         generator = np.random.default_rng(1)
-        rows = [[int(n), 2 * int(n) + 2, 40] for n in generator.integers(2, 60, 300)]
+        drawn = np.clip(generator.lognormal(3.1, 0.45, 800).astype(int), 2, 200)
+        rows = [[int(n), 2 * int(n) + 2 * int(generator.integers(0, 4)), 40] for n in drawn]
+        # The largest of all, which limits below it leave out.
+        rows.append([222, 502, 1])
     sizes = np.repeat([row[:2] for row in rows], [row[2] for row in rows], axis=0)
     client.observe("molecules", sizes.astype(np.uint32))
 

@@ -8,11 +8,12 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/support/shared_data.h"
 
 namespace packhouse {
 
 inline std::string PartitionData(const std::string& name) {
-  return std::string(PACKHOUSE_SHARED_DATA) + "/partition/" + name;
+  return SharedData() + "/partition/" + name;
 }
 
 inline bool HasPartitionData() { return std::filesystem::exists(PartitionData("native")); }

@@ -14,6 +14,7 @@
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
@@ -223,7 +224,7 @@ TEST(LiftedBoundTest, NothingBinds) {
 // What the volume does not see on real molecules.
 TEST(LiftedBoundTest, Molecules) {
   const auto histogram = ReadHistogram("molhiv_train");
-  if (!histogram) GTEST_SKIP() << "no hist/molhiv_train.csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no hist/molhiv_train.csv in " << SharedData();
   const Limits limits = LimitsOf({222, 502, 256});
   EXPECT_LT(ComputeVolumeBound(*histogram, limits).packs, 3744);
   EXPECT_EQ(Lifted(*histogram, limits).packs, 3744);

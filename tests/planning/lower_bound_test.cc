@@ -9,6 +9,7 @@
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
@@ -86,7 +87,7 @@ TEST(VolumeBoundTest, NeverAboveTheOptimum) {
 // Molecules have an even number of directed edges.
 TEST(VolumeBoundTest, MoleculesHaveEvenEdges) {
   const std::optional<SizeHistogram> histogram = ReadHistogram("molpcba_train");
-  if (!histogram) GTEST_SKIP() << "no hist/molpcba_train.csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no hist/molpcba_train.csv in " << SharedData();
   EXPECT_EQ(ComputeVolumeBound(*histogram, LimitsOf({512, 1105, 256})).packs, 17588);
   EXPECT_EQ(ComputeVolumeBound(*histogram, LimitsOf({512, 1104, 256})).packs, 17588);
 }

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "service/histograms/size_histogram.h"
+#include "tests/support/shared_data.h"
 
 namespace packhouse {
 
 // hist/NAME.csv (num_nodes,num_edges,count); nothing if it is not there.
 inline std::optional<SizeHistogram> ReadHistogram(const std::string& name) {
-  const std::string path = std::string(PACKHOUSE_SHARED_DATA) + "/hist/" + name + ".csv";
+  const std::string path = SharedData() + "/hist/" + name + ".csv";
   std::FILE* const file = std::fopen(path.c_str(), "r");
   if (file == nullptr) return std::nullopt;
   SizeHistogram histogram(2);
@@ -32,7 +33,7 @@ inline std::optional<SizeHistogram> ReadHistogram(const std::string& name) {
 
 // sizes/NAME.csv.gz (num_nodes,num_edges), in the data set's own order, through `gzip -dc`.
 inline std::optional<std::vector<uint32_t>> ReadSizes(const std::string& name) {
-  const std::string path = std::string(PACKHOUSE_SHARED_DATA) + "/sizes/" + name + ".csv.gz";
+  const std::string path = SharedData() + "/sizes/" + name + ".csv.gz";
   std::FILE* const probe = std::fopen(path.c_str(), "r");
   if (probe == nullptr) return std::nullopt;
   std::fclose(probe);

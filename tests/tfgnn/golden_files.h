@@ -21,13 +21,14 @@
 #include "service/graphs/index_values.h"
 #include "service/tfgnn/graph_sets.h"
 #include "service/tfgnn/number_lists.h"
+#include "tests/support/shared_data.h"
 
 namespace packhouse::tfgnn {
 
 using Json = nlohmann::json;
 
 inline std::filesystem::path GoldenFolder() {
-  return std::filesystem::path(PACKHOUSE_SHARED_DATA) / "tfgnn";
+  return std::filesystem::path(SharedData()) / "tfgnn";
 }
 
 // Skips the test where the folder is missing.

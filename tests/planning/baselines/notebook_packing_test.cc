@@ -12,6 +12,7 @@
 #include "service/planning/baselines/planner.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
@@ -42,7 +43,7 @@ std::vector<std::string> NotebookFigures(const SizeHistogram& histogram, const L
 // Krell et al. 2022, Table 2, and the companion notebook's output.
 TEST(NotebookPackingTest, ReproducesThePublishedFiguresOfMolhiv) {
   const std::optional<SizeHistogram> histogram = ReadHistogram("molhiv_train");
-  if (!histogram) GTEST_SKIP() << "no hist/molhiv_train.csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no hist/molhiv_train.csv in " << SharedData();
   EXPECT_THAT(NotebookFigures(*histogram, LimitsOf({222, 502, 256})),
               ElementsAre("95.56/90.50", "97.52/92.37", "98.50/93.29", "98.50/93.29", "98.78/93.56",
                           "98.50/93.29"));
@@ -50,7 +51,7 @@ TEST(NotebookPackingTest, ReproducesThePublishedFiguresOfMolhiv) {
 
 TEST(NotebookPackingTest, ReproducesThePublishedFiguresOfMolpcba) {
   const std::optional<SizeHistogram> histogram = ReadHistogram("molpcba_train");
-  if (!histogram) GTEST_SKIP() << "no hist/molpcba_train.csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no hist/molpcba_train.csv in " << SharedData();
   EXPECT_THAT(NotebookFigures(*histogram, LimitsOf({313, 636, 256})),
               ElementsAre("89.59/95.10", "85.35/90.61", "92.58/98.28", "92.58/98.28", "91.51/97.14",
                           "90.64/96.22"));

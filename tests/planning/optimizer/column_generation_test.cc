@@ -16,6 +16,7 @@
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
@@ -271,7 +272,7 @@ TEST(SuitsColumnGenerationTest, TablesMustBeSmallAndStepsEnough) {
 // The bound that proves what no volume proves (Gilmore and Gomory 1961).
 TEST(ColumnGenerationTest, MoleculesWhoseOptimumOnlyTheLinearProgramProves) {
   const auto histogram = ReadHistogram("pcqm4mv2_train_heatmap");
-  if (!histogram) GTEST_SKIP() << "no hist/pcqm4mv2_train_heatmap.csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no hist/pcqm4mv2_train_heatmap.csv in " << SharedData();
   const Limits limits = LimitsOf({30, 62, 256});
   const PackingProblem problem(*histogram, limits);
   WorkBudget budget;

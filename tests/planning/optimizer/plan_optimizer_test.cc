@@ -19,6 +19,7 @@
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
@@ -723,7 +724,7 @@ class PlanOptimizerRealDataTest : public testing::TestWithParam<RealWorld> {};
 TEST_P(PlanOptimizerRealDataTest, IsProvedOptimal) {
   const RealWorld& world = GetParam();
   const auto histogram = ReadHistogram(world.name);
-  if (!histogram) GTEST_SKIP() << "no hist/" << world.name << ".csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no hist/" << world.name << ".csv in " << SharedData();
   const Limits limits = LimitsOf(world.capacities);
   for (uint64_t seed = 0; seed < 3; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -758,7 +759,7 @@ INSTANTIATE_TEST_SUITE_P(
 // As hard as any for speed: each level makes the same plan of it.
 TEST(PlanOptimizerTest, EachLevelMakesTheSamePlanOfRealData) {
   const auto histogram = ReadHistogram("pyast_functions");
-  if (!histogram) GTEST_SKIP() << "no hist/pyast_functions.csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no hist/pyast_functions.csv in " << SharedData();
   const Limits limits = LimitsOf({189054, 189053, 256});
   OptimizerOptions options;
   options.vector_level = VectorLevel::kPlain;

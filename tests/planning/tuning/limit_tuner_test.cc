@@ -13,6 +13,7 @@
 #include "service/planning/optimizer/plan_optimizer.h"
 #include "tests/planning/tuning/tuning_worlds.h"
 #include "tests/support/random.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
@@ -738,7 +739,7 @@ class TuneDataTest : public testing::TestWithParam<DataCase> {};
 TEST_P(TuneDataTest, BothEfficienciesAreNearlyOne) {
   std::optional<SizeHistogram> histogram = ReadHistogram(GetParam().name);
   if (!histogram) {
-    GTEST_SKIP() << "no hist/" << GetParam().name << ".csv in " << PACKHOUSE_SHARED_DATA;
+    GTEST_SKIP() << "no hist/" << GetParam().name << ".csv in " << SharedData();
   }
   TuningWorld world = {*std::move(histogram), DeviceProfile(), SizeSchema::NodesAndEdges()};
   world.profile.components = {
@@ -765,7 +766,7 @@ INSTANTIATE_TEST_SUITE_P(Data, TuneDataTest,
 // The grid of the companion notebook, where the bound is out of reach.
 TEST(TuneNotebookGridTest, TheBestOfTheGridIsNearTheBound) {
   std::optional<SizeHistogram> histogram = ReadHistogram("pcqm4mv2_train_heatmap");
-  if (!histogram) GTEST_SKIP() << "no pcqm4mv2_train_heatmap.csv in " << PACKHOUSE_SHARED_DATA;
+  if (!histogram) GTEST_SKIP() << "no pcqm4mv2_train_heatmap.csv in " << SharedData();
   TuningWorld world = {*std::move(histogram), DeviceProfile(), SizeSchema::NodesAndEdges()};
   world.profile.components = {{20, 59, 1, 0, 1}, {54, 160, 2, 0, 1}, {1, 256, 1, 0, 0}};
   TuneOptions options;
