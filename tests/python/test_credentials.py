@@ -60,3 +60,70 @@ def test_fields_that_do_not_fit_are_refused(tmp_path: pathlib.Path) -> None:
         Credentials(tls_ca=str(tmp_path / "nothing")).to_grpc()
     with pytest.raises(FileNotFoundError, match="nothing"):
         Credentials(tls=True, token_file=str(tmp_path / "nothing")).to_grpc()
+
+
+TOKEN = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (TOKEN + "\n" + TOKEN[::-1], "line 1: more follows the token"),
+        ("\n" + TOKEN + "\u00a0", "line 2: a token has a letter that is no printable ASCII"),
+        (TOKEN + "\x00", "line 1: a token has a letter"),
+        (TOKEN + "\x7f", "line 1: a token has a letter"),
+        (TOKEN + " x", "line 1: more follows"),
+    ],
+)
+def test_a_token_that_no_header_carries_is_named_and_not_shown(
+    tmp_path: pathlib.Path, text: str, says: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(text, encoding="utf-8")
+    conf = tmp_path / "client.conf"
+    conf.write_text(f"tls = 1\ntoken = {TOKEN}\u00a0\n", encoding="utf-8")
+    ways = {
+        f"token_file: '{file}': {says}": Credentials(tls=True, token_file=str(file)).to_grpc,
+        f"token: {says}": Credentials(tls=True, token=text).to_grpc,
+        f"PACKHOUSE_TOKEN: {says}": lambda: Credentials.from_environment({"PACKHOUSE_TOKEN": text}),
+        f"{conf}: line 2: token: line 1: a token has": lambda: Credentials.from_environment(
+            {"PACKHOUSE_CONFIG": str(conf)}
+        ),
+    }
+    for message, way in ways.items():
+        with pytest.raises(ValueError) as error:
+            way()
+        assert message in str(error.value)
+        assert TOKEN not in str(error.value)
+
+
+def test_a_token_may_have_blanks_and_a_mark_around_it(tmp_path: pathlib.Path) -> None:
+    for text in (TOKEN, TOKEN + "\n", "\ufeff" + TOKEN + "\r\n", f" {TOKEN}\t"):
+        file = tmp_path / "token"
+        file.write_text(text, encoding="utf-8")
+        Credentials(tls=True, token_file=str(file)).to_grpc()
+        Credentials(tls=True, token=text).to_grpc()
+        assert Credentials.from_environment({"PACKHOUSE_TOKEN": text}).token == TOKEN
+
+
+def test_a_file_from_windows_says_the_same(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "client.conf"
+    file.write_bytes("\ufeff# ours\r\ntls_ca = C:\\ca.crt\r\n\r\ntoken = abc \r\n".encode())
+    found = Credentials.from_environment({"PACKHOUSE_CONFIG": str(file)})
+    assert found == Credentials(tls_ca="C:\\ca.crt", token="abc")
+    file.write_bytes("tls = 1\ntls_ca = /caf\xe9\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="client.conf: line 2: is not in UTF-8"):
+        Credentials.from_environment({"PACKHOUSE_CONFIG": str(file)})
+
+
+def test_fields_go_before_the_environment() -> None:
+    environment = {"PACKHOUSE_TOKEN": "a", "PACKHOUSE_TLS_CA": "/ca"}
+    from_environment = Credentials.from_environment
+    assert from_environment(environment, tls_ca="/mine") == Credentials(tls_ca="/mine", token="a")
+    assert from_environment(environment, token_file="/t") == Credentials(
+        tls_ca="/ca", token_file="/t"
+    )
+    with pytest.raises(TypeError, match="tls_cas"):
+        from_environment(environment, tls_cas="/ca")
+    # Alone they are all that there is.
+    assert Credentials(tls_ca="/mine").token == ""

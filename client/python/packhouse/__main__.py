@@ -101,10 +101,7 @@ def _try_cluster(options: argparse.Namespace) -> int:
 
 def _credentials(options: argparse.Namespace) -> Credentials:
     """The options, and what they leave open as the environment has it."""
-    used = Credentials.from_environment()
-    if options.token_file:
-        used = used._replace(token="")
-    return used._replace(
+    return Credentials.from_environment(
         **{name: getattr(options, name) for name in _SECURITY if getattr(options, name)}
     )
 

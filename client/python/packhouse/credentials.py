@@ -22,6 +22,7 @@ _VARIABLES: Final = {
 _CONFIG: Final = "PACKHOUSE_CONFIG"
 _TRUE: Final = ("1", "true", "yes")
 _FALSE: Final = ("", "0", "false", "no")
+_BLANKS: Final = " \t\r\n\v\f"
 
 
 class Credentials(NamedTuple):
@@ -31,9 +32,13 @@ class Credentials(NamedTuple):
     - `tls_ca`: a PEM file of the CAs that may sign the server's certificate, instead of the system's.
     - `tls_cert`, `tls_key`: PEM files of the client's certificate, for a server that asks for one.
     - `tls_server_name`: the name in the server's certificate, if it is not that of the address.
-    - `token`: a bearer token that each call shows.
+    - `token`: a bearer token that each call shows: printable ASCII without blanks, but for those
+      around it.
     - `token_file`: a file that has it, read again for each call: tokens of Kubernetes are renewed
       there. Not both.
+
+    These fields are all that there is: what is made here does not ask the environment. Where it
+    should say what is left open, as for the commands, use `from_environment(tls_ca=...)`.
 
     Files of certificates are read when a connection is made; make a new one after a renewal.
     """
@@ -58,19 +63,24 @@ class Credentials(NamedTuple):
         return not any(self)
 
     @staticmethod
-    def from_environment(environment: Mapping[str, str] | None = None) -> Credentials:
+    def from_environment(
+        environment: Mapping[str, str] | None = None, **fields: Any
+    ) -> Credentials:
         """The credentials of the variables PACKHOUSE_TLS, PACKHOUSE_TLS_CA, PACKHOUSE_TLS_CERT,
         PACKHOUSE_TLS_KEY, PACKHOUSE_TLS_SERVER_NAME, PACKHOUSE_TOKEN and PACKHOUSE_TOKEN_FILE.
 
         What they do not say, the file says that PACKHOUSE_CONFIG names, or else
         `~/.config/packhouse/client.conf` if there is one: lines such as `tls_ca = /etc/ca.crt`; a `#`
-        begins a comment. Raises ValueError naming the variable, or the line, that makes no sense.
+        begins a comment. `fields` go before both; of tokens and files of tokens, the one that is
+        said first replaces the other. Raises ValueError naming the variable, or the line, that makes
+        no sense; no message shows a token. TypeError for a field that there is not.
         """
         environment = os.environ if environment is None else environment
-        texts = _from_file(environment)
+        texts, where = _from_file(environment)
         for name, variable in _VARIABLES.items():
             if variable in environment:
                 texts[name] = environment[variable]
+                where.pop(name, None)
                 if name in ("token", "token_file"):
                     other = "token_file" if name == "token" else "token"
                     if _VARIABLES[other] not in environment:
@@ -78,7 +88,17 @@ class Credentials(NamedTuple):
         tls = texts.pop("tls", "").lower()
         if tls not in (*_TRUE, *_FALSE):
             raise ValueError(f"{_VARIABLES['tls']}: {tls!r} is neither 1 nor 0")
-        return Credentials(tls=tls in _TRUE, **texts)
+        if "token" in texts:
+            texts["token"] = _token_of(texts["token"], where.get("token", _VARIABLES["token"]))
+        found = Credentials(tls=tls in _TRUE, **texts)
+        for name, other in (("token", "token_file"), ("token_file", "token")):
+            if fields.get(name) and not fields.get(other):
+                replaced: dict[str, Any] = {other: ""}
+                found = found._replace(**replaced)
+        try:
+            return found._replace(**fields)
+        except ValueError as error:
+            raise TypeError(f"Credentials: {error}") from None
 
     def to_grpc(self) -> grpc.ChannelCredentials:
         """gRPC's own. Raises ValueError if fields do not fit together, OSError naming a file."""
@@ -96,11 +116,10 @@ class Credentials(NamedTuple):
         )
         if not (self.token or self.token_file):
             return channel
-        if self.token_file:
-            _read_token(self.token_file)
+        token = _read_token(self.token_file) if self.token_file else _token_of(self.token, "token")
         return grpc.composite_channel_credentials(
             channel,
-            grpc.metadata_call_credentials(_TokenPlugin(self.token, self.token_file), "packhouse"),
+            grpc.metadata_call_credentials(_TokenPlugin(token, self.token_file), "packhouse"),
         )
 
 
@@ -122,9 +141,29 @@ class _TokenPlugin(grpc.AuthMetadataPlugin):  # type: ignore[misc]
 
 
 def _read_token(path: str) -> str:
-    token = pathlib.Path(path).read_text(encoding="utf-8").strip()
+    # Whatever its bytes are: an error names the line that has a wrong one.
+    text = pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+    token = _token_of(text, f"token_file: {path!r}")
     if not token:
         raise ValueError(f"token_file: {path!r} is empty")
+    return token
+
+
+def _token_of(text: str, where: str) -> str:
+    """The token in a text, without blanks and line ends around it, and a byte order mark.
+
+    gRPC writes a header that it cannot send to the standard error stream: such a token does not get
+    there. Raises ValueError that names the line, and does not show it.
+    """
+    begin = len(text) - len(text.removeprefix("\ufeff").lstrip(_BLANKS))
+    token = text[begin:].rstrip(_BLANKS)
+    for place, letter in enumerate(token, begin):
+        if "!" <= letter <= "~":
+            continue
+        line = 1 + text.count("\n", 0, place)
+        if letter in _BLANKS:
+            raise ValueError(f"{where}: line {line}: more follows the token; there must be one only")
+        raise ValueError(f"{where}: line {line}: a token has a letter that is no printable ASCII")
     return token
 
 
@@ -132,26 +171,33 @@ def _bytes_of(path: str) -> bytes | None:
     return pathlib.Path(path).read_bytes() if path else None
 
 
-def _from_file(environment: Mapping[str, str]) -> dict[str, str]:
+def _from_file(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What the file says, and where each field stands in it."""
     named = environment.get(_CONFIG)
     if named is not None and not named:
-        return {}
+        return {}, {}
     folder = environment.get("XDG_CONFIG_HOME") or os.path.join(
         environment.get("HOME", "/nonexistent"), ".config"
     )
     path = pathlib.Path(named or os.path.join(folder, "packhouse", "client.conf"))
     if not named and not path.is_file():
-        return {}
+        return {}, {}
     texts: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        line = line.strip()
+    places: dict[str, str] = {}
+    # As editors on Windows write it, too: with a byte order mark, and \r at line ends.
+    for number, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            line = raw.decode().strip(_BLANKS)
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}: line {number}: is not in UTF-8") from None
         if not line or line.startswith("#"):
             continue
-        name, equals, value = (part.strip() for part in line.partition("="))
+        name, equals, value = (part.strip(_BLANKS) for part in line.partition("="))
         if not equals or name not in _VARIABLES:
             known = ", ".join(_VARIABLES)
             raise ValueError(f"{path}: line {number}: no NAME = VALUE with a name of {known}")
         if name in texts:
             raise ValueError(f"{path}: line {number}: {name} is there twice")
         texts[name] = value
-    return texts
+        places[name] = f"{path}: line {number}: {name}"
+    return texts, places
