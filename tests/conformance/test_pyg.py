@@ -231,9 +231,14 @@ def test_rings_have_as_many_edges_as_nodes(client: Client) -> None:
                 deg=torch.ones(nodes),
             )
         )
-    table = packhouse.pyg.table(graphs)
+    with pytest.raises(ValueError, match="'deg' has as many rows as nodes and as edges: say which"):
+        packhouse.pyg.table(graphs)
+    table = packhouse.pyg.table(graphs, components={"deg": "nodes"})
     components = {spec.name: spec.component for spec in table.schema.tensors}
     assert components == {"x": "nodes", "edge_index": "edges", "edge_attr": "edges", "deg": "nodes"}
+    for graph in graphs:
+        graph.node_deg = graph.deg
+        del graph.deg
     assert_conforms(client, graphs)
 
 

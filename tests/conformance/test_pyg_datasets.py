@@ -14,7 +14,7 @@ import pytest
 import torch
 from graph_sources import of_npz, random_plain, random_typed
 from test_pyg import data_of, hetero_data_of
-from torch_geometric.data import Batch, Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.loader import DataLoader
 
 import packhouse.pyg
@@ -27,6 +27,7 @@ from packhouse import (
     PackOptions,
 )
 from packhouse.datasets import pyg_files
+from packhouse.dialects.batch_sampler import BatchSampler
 
 
 class InMemory(InMemoryDataset):
@@ -37,13 +38,188 @@ class InMemory(InMemoryDataset):
         self.data, self.slices = self.collate(graphs)
 
 
-def test_nodes_that_only_edges_tell_of_are_counted_and_said(client: Client) -> None:
-    graphs = [Data(edge_index=torch.randint(0, 4, (2, 5)), y=torch.tensor([n])) for n in range(20)]
+def test_the_number_of_nodes_is_never_guessed(client: Client) -> None:
+    """From edges, nodes without any would vanish; what is left out tells it all the same."""
+
+    def molecule(i: int, **more: Any) -> Data:
+        ends = torch.tensor([[0, 1], [1, 0]])
+        return Data(edge_index=ends, z=torch.arange(5) + 10 * i, y=torch.tensor([1.0 * i]), **more)
+
+    for saved in ([molecule(i) for i in range(3)], InMemory([molecule(i) for i in range(3)])):
+        with pytest.raises(ValueError, match="nothing says how many nodes a graph has"):
+            packhouse.pyg.table(saved)
+    for more in ({"num_nodes": 5}, {"x": torch.zeros(5, 1)}):
+        graphs = [molecule(i, **more) for i in range(3)]
+        for dataset in (graphs, InMemory(graphs)):
+            table = packhouse.pyg.table(
+                dataset, exclude_keys=["x"], components={"z": "nodes"}
+            )
+            assert table.sizes.tolist() == [[5, 2]] * 3
+            (batch,) = client.pack([table], PackOptions({"graphs": 32}))
+            ours = packhouse.pyg.to_batch(batch)
+            assert ours.z[ours.edge_index[0]].tolist() == [0, 1, 10, 11, 20, 21]
+
+
+class Bipartite(Data):
+    """As in PyG's own manual."""
+
+    def __inc__(self, key: str, value: Any, *more: Any, **named: Any) -> Any:
+        if key == "edge_index":
+            return torch.tensor([[self.x_s.size(0)], [self.x_t.size(0)]])
+        return super().__inc__(key, value, *more, **named)
+
+
+class Shared(Data):
+    """All graphs have the nodes of one network."""
+
+    def __inc__(self, key: str, value: Any, *more: Any, **named: Any) -> Any:
+        return 0 if key == "edge_index" else super().__inc__(key, value, *more, **named)
+
+
+class Pair(Data):
+    """x, edge_index of one molecule; x_t of another, and an atom of it."""
+
+    def __inc__(self, key: str, value: Any, *more: Any, **named: Any) -> Any:
+        if key == "atom_index_t":
+            return self.x_t.size(0)
+        return super().__inc__(key, value, *more, **named)
+
+
+class Numbered(Data):
+    """Numbers of atoms under a name that PyG does not know, and its own way to say it."""
+
+    def __inc__(self, key: str, value: Any, *more: Any, **named: Any) -> Any:
+        return self.num_nodes if key == "centre" else super().__inc__(key, value, *more, **named)
+
+
+def bipartite(s: int, t: int, **more: Any) -> Data:
+    ends = torch.tensor([[0, s - 1], [t - 1, 0]])
+    return Bipartite(x_s=torch.randn(s, 1), x_t=torch.randn(t, 1), edge_index=ends, **more)
+
+
+def pair(a: int, b: int) -> Data:
+    return Pair(
+        x=torch.randn(a, 1), edge_index=torch.tensor([[0], [1]]), x_t=torch.randn(b, 1),
+        atom_index_t=torch.tensor([0]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("graphs", "says"),
+    [
+        ([bipartite(5, 3, num_nodes=8), bipartite(4, 6, num_nodes=10)],
+         r"graph 0: attribute 'edge_index': PyG adds \[\[5\], \[3\]\]"),
+        ([Shared(x=torch.randn(3, 1), edge_index=torch.tensor([[0], [2]]))] * 2,
+         "graph 0: attribute 'edge_index': PyG adds nothing"),
+        ([pair(5, 3), pair(4, 7)], "graph 0: attribute 'atom_index_t': PyG adds 3 .* nodes .5."),
+        # The totals agree.
+        ([pair(5, 3), pair(3, 5)], "graph 0: attribute 'atom_index_t': PyG adds 3"),
+        ([pair(5, 5), pair(3, 4)], "graph 1: attribute 'atom_index_t': PyG adds 4"),
+    ],
+)
+def test_what_pyg_adds_is_asked_graph_by_graph(graphs: list[Data], says: str) -> None:
+    for dataset in (graphs, InMemory(graphs)):
+        with pytest.raises(ValueError, match=says):
+            packhouse.pyg.table(dataset)
+
+
+def test_a_class_may_say_that_nodes_are_numbered(client: Client) -> None:
+    graphs = [
+        Numbered(x=torch.randn(n, 1), edge_index=torch.tensor([[0], [n - 1]]),
+                 centre=torch.tensor([n // 2]))
+        for n in (3, 5, 2)
+    ]
     table = packhouse.pyg.table(graphs)
     (batch,) = client.pack([table], PackOptions({"graphs": 32}))
     ours = packhouse.pyg.to_batch(batch)
-    assert ours.ptr.diff().tolist() == [int(data.edge_index.max()) + 1 for data in graphs]
-    assert ours.num_nodes == int(ours.ptr[-1])
+    theirs = Batch.from_data_list(graphs)
+    assert ours.centre.tolist() == theirs.centre.tolist()
+    assert ours.edge_index.tolist() == theirs.edge_index.tolist()
+
+
+def library(venue: bool = True) -> HeteroData:
+    data = HeteroData()
+    data["paper"].x = torch.randn(2, 1)
+    if venue:
+        data["venue"].x = torch.randn(4, 3)
+        data["paper", "in", "venue"].edge_index = torch.tensor([[0, 1], [3, 2]])
+    return data
+
+
+def test_the_first_graph_does_not_decide_what_the_others_have() -> None:
+    def atoms(n: int, **more: Any) -> Data:
+        return Data(z=torch.arange(n), pos=torch.randn(n, 3), energy=torch.randn(1), **more)
+
+    virial = {"virial": torch.randn(1, 3, 3)}
+    for graphs, says in (
+        ([atoms(3), atoms(2, **virial)], "'virial': graph 1 has it, graph 0 lacks it"),
+        ([atoms(3, **virial), atoms(2)], "'virial': graph 0 has it, graph 1 lacks it"),
+        ([atoms(3, virial=None), atoms(2, **virial)], "'virial': graph 1 has it"),
+        ([library(False), library()], "graph 1 has the type .*the first one has it not"),
+        ([library(), library(False)], "graph 1 has not the type .*the first one has it"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            packhouse.pyg.table(graphs)
+        if len(graphs[0].stores) == 1:
+            packhouse.pyg.table(graphs, exclude_keys=["virial"])
+
+
+def test_one_graph_of_another_type_changes_no_values() -> None:
+    def data(value: float, dtype: torch.dtype) -> Data:
+        y = torch.tensor([value], dtype=dtype)
+        return Data(x=torch.zeros(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long), y=y)
+
+    for first, odd in (
+        (data(16777217, torch.int64), data(0.5, torch.float32)),
+        (data(70000, torch.int32), data(0.5, torch.float16)),
+        (data(-1.0000000001, torch.float64), data(-2.0, torch.float32)),
+    ):
+        with pytest.raises(ValueError, match="'y': it is a tensor of .* in graph 0 and a tensor of"):
+            packhouse.pyg.table([first, first, odd])
+
+
+@pytest.mark.parametrize("name", ["loss_weight", "node_mask", "edge_mask", "graph_mask", "nodes"])
+def test_names_of_batches_are_refused(name: str) -> None:
+    graphs = [Data(x=torch.ones(n, 1), **{name: torch.ones(n, 1)}) for n in (2, 3)]
+    for dataset in (graphs, InMemory(graphs)):
+        with pytest.raises(ValueError, match=f"attribute '{name}': batches have something else"):
+            packhouse.pyg.table(dataset)
+        packhouse.pyg.table(dataset, exclude_keys=[name])
+
+
+def test_no_coincidence_of_numbers_decides_what_an_attribute_belongs_to() -> None:
+    def crystal(atoms: int) -> Data:
+        return Data(pos=torch.randn(atoms, 3), cell=torch.eye(3), num_nodes=atoms)
+
+    schema = packhouse.pyg.table([crystal(2), crystal(5)]).schema
+    assert {spec.name: spec.component for spec in schema.tensors}["cell"] == "cell"
+    with pytest.raises(ValueError, match="'cell' has as many rows as nodes, and 3 in each graph"):
+        packhouse.pyg.table([crystal(3), crystal(3)])
+    water = packhouse.pyg.table([crystal(3), crystal(3)], components={"cell": "cell"})
+    assert water.schema == schema
+    with pytest.raises(ValueError, match="said to be along 'nodes', of which graph 1 has 5, but has 3"):
+        packhouse.pyg.table([crystal(3), crystal(5)], components={"cell": "nodes"})
+    with pytest.raises(ValueError, match="cannot be along 'atoms', but nodes, "):
+        packhouse.pyg.table([crystal(3), crystal(5)], components={"cell": "atoms"})
+
+
+def test_sizes_are_by_name_and_checked(server: LocalServer) -> None:
+    first, other = HeteroData(), HeteroData()
+    first["paper"].x, first["author"].x = torch.ones(2, 1), torch.ones(100, 1)
+    other["author"].x, other["paper"].x = torch.ones(100, 1), torch.ones(2, 1)
+    sizes, components = packhouse.dialects.pyg_datasets.sizes_of([first, other])
+    assert dict(zip(components, sizes.T.tolist())) == {"paper": [2, 2], "author": [100, 100]}
+    with pytest.raises(ValueError, match="graph 1 and the first one do not both have venue"):
+        more = HeteroData()
+        more["author"].x, more["paper"].x = other["author"].x, other["paper"].x
+        more["venue"].x = torch.ones(1, 1)
+        packhouse.dialects.pyg_datasets.sizes_of([first, more])
+    for odd in (float("nan"), 3.9, 2.0**32 + 1, -1):
+        with pytest.raises(ValueError, match="sizes has"):
+            BatchSampler(server.address, [[1, odd]], {"nodes": 8})
+    for whole in (2**32 + 1, -1):
+        with pytest.raises(ValueError, match="sizes has values from .* beyond uint32"):
+            BatchSampler(server.address, [[1, whole]], {"nodes": 8})
 
 
 def test_a_data_set_in_memory_is_read_without_a_loop(
@@ -183,11 +359,17 @@ def test_what_cannot_be_sent_is_named(attribute: dict[str, Any], words: str) -> 
 
 def test_a_later_part_that_differs_is_named() -> None:
     some = [Data(x=torch.ones(3, 1), z=torch.ones(3)), Data(x=torch.ones(3, 1))]
-    with pytest.raises(ValueError, match="attribute 'z' of the first graph is missing in another"):
+    with pytest.raises(ValueError, match="attribute 'z': graph 0 has it, graph 1 lacks it"):
         packhouse.pyg.table(some)
+    with pytest.raises(ValueError, match="attribute 'z': graph 1 has it, graph 0 lacks it"):
+        packhouse.pyg.table(some[::-1])
     graphs = [Data(x=torch.ones(3, 1))] * 4 + [Data(x=torch.ones(3, 1).double())]
+    for graphs_per_table in (2, 4, 100):
+        with pytest.raises(ValueError, match="attribute 'x': it is a tensor of torch.float32 .* in gr"):
+            list(packhouse.pyg.tables(graphs, graphs_per_table=graphs_per_table))
+    wide = [Data(x=torch.ones(3, 1))] * 4 + [Data(x=torch.ones(3, 2))]
     with pytest.raises(ValueError, match="attribute 'x': .* from graph 4 on as"):
-        list(packhouse.pyg.tables(graphs, graphs_per_table=4))
+        list(packhouse.pyg.tables(wide, graphs_per_table=4))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

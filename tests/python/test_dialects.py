@@ -93,7 +93,7 @@ def test_a_sampler_refuses_what_it_cannot_know() -> None:
     with pytest.raises(ValueError, match=r"sizes has shape \(3,\), needs \(n, 2\)"):
         BatchSampler("nowhere", [1, 2, 3], {"nodes": 8})
     with pytest.raises(ValueError, match="rank 2 of 2 ranks"):
-        BatchSampler("nowhere", np.zeros((3, 2)), {"nodes": 8}, rank=2, num_ranks=2)
+        BatchSampler("nowhere", np.zeros((3, 2), int), {"nodes": 8}, rank=2, num_ranks=2)
 
 
 def test_the_layout_is_kept_for_the_schema_it_was_read_of() -> None:

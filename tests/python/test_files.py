@@ -75,7 +75,8 @@ def test_a_command_stores_a_file_once(
         output = packhouse(*ingest, tmp_path / "graphs.npz", "--seal")
         assert output.returncode == 0, output.stderr
         assert output.stdout.startswith("from-a-file: 2 graphs, ")
-        assert output.stdout.endswith("; sealed\n")
+        assert output.stdout.splitlines()[0].endswith("; sealed")
+        assert "x: float32" in output.stdout
     assert client.get_dataset("from-a-file").num_graphs == 2
     other = packhouse(*ingest, tmp_path / "sizes.csv")
     assert other.returncode == 1

@@ -45,7 +45,7 @@ def _reader(
         return lambda: iter([npz.load(name)])
     if name.endswith((".csv", ".csv.gz")):
         return lambda: iter([size_files.load(name)])
-    kind = file_kinds.kind_of(name)
+    kind = file_kinds.kind_of(name) if os.path.exists(name) else None
     if kind is not None:
         raise ValueError(f"{name}: is {kind[0]}: {kind[1]}")
     raise ValueError(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from packhouse.batch import Padding
 from packhouse.errors import PackhouseError
-from packhouse.graphs import GraphTable
+from packhouse.graphs import GraphTable, as_sizes
 from packhouse.packing import OversizePolicy, PackOptions, Rejection, warn_of_oversize
 from packhouse.schema import GraphSchema
 
@@ -79,13 +79,11 @@ class BatchSampler:
         not come. `timeout` bounds the connecting, in seconds; the rest is as for `PackOptions`.
         Raises ValueError.
         """
-        table = np.asarray(sizes)
-        if table.ndim != 2 or table.shape[1] != len(components):
-            raise ValueError(f"sizes has shape {table.shape}, needs (n, {len(components)})")
+        table = as_sizes(sizes, len(components))
         if not 0 <= rank < num_ranks:
             raise ValueError(f"rank {rank} of {num_ranks} ranks")
         self._address = address
-        self._sizes = table.astype(np.uint32)
+        self._sizes = table
         self._components = tuple(components)
         self._options = PackOptions(dict(limits), padding, look_ahead=look_ahead, oversize=oversize)
         self._shuffle = shuffle

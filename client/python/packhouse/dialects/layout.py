@@ -34,6 +34,20 @@ from packhouse.schema import Layout as TensorLayout
 NODES: Final = "nodes"
 EDGES: Final = "edges"
 
+# What dialects put into batches themselves: no attribute of a user's may be called so.
+RESERVED: Final = frozenset(
+    {"lease", "loss_weight", "node_mask", "edge_mask", "graph_mask", NODES, EDGES, GRAPHS}
+)
+
+
+def check_not_reserved(name: str) -> None:
+    """Raises ValueError for a name that dialects use themselves."""
+    if name in RESERVED:
+        raise ValueError(
+            f"attribute {name!r}: batches have something else of this name; reserved are "
+            f"{', '.join(sorted(RESERVED))}: rename it, or leave it out"
+        )
+
 _JOINED_ENDS: Final = "edge_index"
 _PAIRED_ENDS: Final = (
     ("source", "target"),

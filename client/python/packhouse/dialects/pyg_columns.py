@@ -9,7 +9,7 @@ from typing import Any, Collection, Mapping, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.dialects.layout import EDGES, NODES
+from packhouse.dialects.layout import EDGES, NODES, check_not_reserved
 from packhouse.dialects.pyg_notes import NUM_NODES
 from packhouse.dialects.tensors import from_torch
 from packhouse.graphs import Array
@@ -33,17 +33,18 @@ def counts_of(collated: Collated) -> dict[str, Counts]:
 
     Raises ValueError for nodes that cannot be counted.
     """
-    return _Reader(collated, ()).counts
+    return _Reader(collated, (), {}).counts
 
 
 def columns_of(
-    collated: Collated, exclude_keys: Collection[str]
+    collated: Collated, exclude_keys: Collection[str], components: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Counts], list[tuple[TensorSpec, Array]]]:
     """The counts, with those of attributes' own components, and the columns, in PyG's order.
 
-    Raises ValueError naming an attribute that cannot be sent.
+    `components`: the component of an attribute, by its name in the schema. Raises ValueError naming
+    an attribute that cannot be sent, or can be along several components.
     """
-    reader = _Reader(collated, exclude_keys)
+    reader = _Reader(collated, exclude_keys, components or {})
     for store in collated.data.stores:
         for key in list(store.keys()):
             if key not in exclude_keys:
@@ -62,13 +63,16 @@ def component_of(store: Any) -> str:
 class _Reader:
     """Reads one store after another."""
 
-    def __init__(self, collated: Collated, exclude_keys: Collection[str]) -> None:
+    def __init__(
+        self, collated: Collated, exclude_keys: Collection[str], components: Mapping[str, str]
+    ) -> None:
         from torch_geometric.data import HeteroData
 
         self._data = collated.data
         self._slices = collated.slices
         self._num_graphs = collated.num_graphs
         self._exclude_keys = exclude_keys
+        self._said = components
         self._is_plain = not isinstance(collated.data, HeteroData)
         self.columns: list[tuple[TensorSpec, Array]] = []
         self.counts: dict[str, Counts] = {}
@@ -90,6 +94,7 @@ class _Reader:
     def read(self, store: Any, key: str) -> None:
         """Adds the attribute `key` to the columns."""
         name = self._name(store, key)
+        check_not_reserved(key)
         if key == NUM_NODES:
             component = NODES if self._is_plain else self._component(store)
             self._add(TensorSpec(name, DType.INT32, GRAPHS), self.counts[component])
@@ -164,19 +169,25 @@ class _Reader:
         return bool(self._data.__cat_dim__(key, value, store)) and value.dim() > 1
 
     def _component_for(self, store: Any, key: str) -> str:
-        """Along which component an attribute grows, by its numbers of rows."""
+        """Along which component an attribute grows: as is said, by PyG's names, or by its rows.
+
+        Rows alone decide only where one thing fits them: graphs of other sizes must not change it.
+        """
         from torch_geometric.data.storage import E_KEYS, N_KEYS
 
         counts = self._slices_of(store, key)
+        name = self._name(store, key)
+        if name in self._said:
+            return self._said_component(name, counts)
         if not self._is_plain and store._key is not None:
             component = self._component(store)
             if np.array_equal(counts, self.counts[component]):
                 return component
-            return self._own(self._name(store, key), counts)
+            return self._own(name, counts)
         fits = [
-            name
-            for name in (NODES, EDGES)
-            if self._is_plain and np.array_equal(counts, self.counts.get(name, ()))
+            component
+            for component in (NODES, EDGES)
+            if self._is_plain and np.array_equal(counts, self.counts.get(component, ()))
         ]
         # As PyG decides between them where the numbers are the same.
         if EDGES in fits and (key in E_KEYS or "edge" in key):
@@ -185,7 +196,43 @@ class _Reader:
             return NODES
         if np.all(counts == 1):
             return GRAPHS
-        return fits[0] if fits else self._own(key, counts)
+        # Of a single graph there is nothing to compare.
+        if fits and len(counts) > 1 and (counts == counts[0]).all():
+            fits.append(name)
+        if len(fits) > 1:
+            raise self._ambiguous(name, fits, counts)
+        return fits[0] if fits else self._own(name, counts)
+
+    def _said_component(self, name: str, counts: Counts) -> str:
+        component = self._said[name]
+        if component == GRAPHS:
+            wanted = np.ones_like(counts)
+        elif component == name:
+            return self._own(name, counts)
+        elif component in self.counts:
+            wanted = self.counts[component]
+        else:
+            known = ", ".join((*self.counts, GRAPHS, name))
+            raise ValueError(f"components: {name!r} cannot be along {component!r}, but {known}")
+        if not np.array_equal(counts, wanted):
+            graph = int(np.argmax(counts != wanted))
+            raise ValueError(
+                f"attribute {name!r} is said to be along {component!r}, of which graph {graph} has "
+                f"{wanted[graph]}, but has {counts[graph]} rows there"
+            )
+        return component
+
+    @staticmethod
+    def _ambiguous(name: str, fits: list[str], counts: Counts) -> ValueError:
+        return ValueError(
+            f"attribute {name!r} has as many rows as {' and as '.join(fits[:-1])}"
+            + (
+                f", and {counts[0]} in each graph"
+                if fits[-1] == name
+                else f" and as {fits[-1]}"
+            )
+            + f": say which, as components={{{name!r}: {fits[0]!r}}}"
+        )
 
     def _own(self, name: str, counts: Counts) -> str:
         self.counts[name] = counts
@@ -213,37 +260,28 @@ class _Reader:
         )
 
     def _num_nodes(self, store: Any) -> Counts:
-        """As PyG infers it, graph by graph."""
+        """As PyG infers it, graph by graph; never guessed."""
         from torch_geometric.data.storage import N_KEYS
 
         if NUM_NODES in store:
             return np.asarray(store._num_nodes, np.int64)
+        # What is left out tells it all the same.
         keys = [key for key in store.keys() if self._is_tensor(store, key)]
         telling = [key for key in keys if key in N_KEYS] + [key for key in keys if "node" in key]
         if telling:
             return self._slices_of(store, telling[0])
-        for key in ("edge_index", "face"):
-            if key in keys:
-                return self._one_more_than_largest(store, key)
         raise ValueError(
             "nothing says how many nodes a graph has"
             + ("" if store._key is None else f" of type {store._key!r}")
-            + ": set num_nodes"
+            + ", since PyG knows it by num_nodes or "
+            + ", ".join(sorted(N_KEYS))
+            + ": set num_nodes. Guessed from edges, nodes without any would vanish"
         )
 
     def _is_tensor(self, store: Any, key: str) -> bool:
         import torch
 
-        return key not in self._exclude_keys and isinstance(store[key], torch.Tensor)
-
-    def _one_more_than_largest(self, store: Any, key: str) -> Counts:
-        rows = store[key].numpy()
-        stops = np.cumsum(self._slices_of(store, key))
-        counts = np.zeros(self._num_graphs, np.int64)
-        for graph, (stop, size) in enumerate(zip(stops, self._slices_of(store, key))):
-            if size:
-                counts[graph] = rows[:, stop - size : stop].max() + 1
-        return counts
+        return isinstance(store[key], torch.Tensor) and store[key].layout is torch.strided
 
     def _num_edges(self, store: Any) -> Counts | None:
         from torch_geometric.data.storage import E_KEYS

@@ -13,6 +13,7 @@ from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.dialects.layout import EDGES, NODES
+from packhouse.dialects.pyg_checks import GraphChecks, has_own_rules
 from packhouse.dialects.pyg_columns import Collated, columns_of, component_of, counts_of
 from packhouse.dialects.pyg_notes import NUM_NODES
 from packhouse.graphs import GraphTable
@@ -21,23 +22,36 @@ from packhouse.schema import GraphSchema
 DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 16
 
 
-def table(dataset: Any, *, exclude_keys: Collection[str] = ()) -> GraphTable:
+def table(
+    dataset: Any,
+    *,
+    exclude_keys: Collection[str] = (),
+    components: Mapping[str, str] | None = None,
+) -> GraphTable:
     """The graphs of a PyG data set, ids from 0 in its order.
 
     `dataset` is an `InMemoryDataset` (OGB's included), any other PyG `Dataset`, or an iterable of
     `Data` or `HeteroData`. Attributes become tensors along `nodes`, `edges` or `graphs` by the rows
-    they have; one that has other numbers of rows gets a component of its own name. `edge_index`
+    they have; one that has other numbers of rows gets a component of its own name. Where several
+    fit, as a cell of three rows in molecules of three atoms, `components={"cell": "cell"}` says
+    which. `edge_index`
     becomes an int32 index tensor, (2, edges) as it is (`Layout.ROWS_LAST`), as do other attributes
     to which PyG adds the number of nodes.
     Types of nodes and edges become components: `paper`, `author.writes.paper`, with tensors
     `paper.x`; an edge type's ends are its tensors `source` and `target`.
 
     A transform of the data set is applied, once: leave out those that are to differ from epoch to
-    epoch. Raises ValueError naming an attribute that cannot be sent (text, sparse or nested
-    tensors, lists) and is not one of `exclude_keys`. Cost: O(bytes); no copy of an
-    `InMemoryDataset` without a transform, where its types stay.
+    epoch. What a batch has equals what PyG's own has, or ValueError names attribute and graph: for
+    what cannot be sent (text, sparse or nested tensors, lists) and is not one of `exclude_keys`;
+    what some graphs have and others lack, or have with another type; what PyG joins or shifts
+    otherwise than by the number of nodes (a class's own `__inc__` and `__cat_dim__` are asked for
+    each graph); names that batches use themselves (`packhouse.dialects.layout.RESERVED`); and where
+    nothing says how many nodes a graph has. Cost: O(bytes), and some microseconds an attribute of
+    each graph; no copy of an `InMemoryDataset` without a transform, where its types stay.
     """
-    parts = list(tables(dataset, exclude_keys=exclude_keys, graphs_per_table=0))
+    parts = list(
+        tables(dataset, exclude_keys=exclude_keys, components=components, graphs_per_table=0)
+    )
     return parts[0]
 
 
@@ -45,6 +59,7 @@ def tables(
     dataset: Any,
     *,
     exclude_keys: Collection[str] = (),
+    components: Mapping[str, str] | None = None,
     graphs_per_table: int = DEFAULT_GRAPHS_PER_TABLE,
 ) -> Iterator[GraphTable]:
     """As `table`, in parts of so many graphs (0: all at once), of which one is held at a time.
@@ -55,7 +70,7 @@ def tables(
     first_id = 0
     schema: GraphSchema | None = None
     for collated in _parts(dataset, exclude_keys, graphs_per_table):
-        part = _table_of(collated, exclude_keys, first_id)
+        part = _table_of(collated, exclude_keys, components, first_id)
         if schema is not None and part.schema != schema:
             raise ValueError(_difference(schema, part.schema, first_id))
         schema = part.schema
@@ -71,11 +86,13 @@ def ingest(
     dataset: Any,
     *,
     exclude_keys: Collection[str] = (),
+    components: Mapping[str, str] | None = None,
     seal: bool = True,
 ) -> Dataset:
-    """Stores a PyG data set under that name, and seals it. Errors: those of `tables`;
+    """Stores a PyG data set under that name, and seals it. Errors: those of `table`;
     see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
-    return ingest_tables(client, name, tables(dataset, exclude_keys=exclude_keys), seal=seal)
+    parts = tables(dataset, exclude_keys=exclude_keys, components=components)
+    return ingest_tables(client, name, parts, seal=seal)
 
 
 def batch_sampler(
@@ -104,22 +121,34 @@ def sizes_of(dataset: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
             counts[EDGES] = np.zeros_like(counts[NODES])
         table = np.stack(list(counts.values()), axis=1)
         return (table if collated.take is None else table[collated.take]), tuple(counts)
-    components: tuple[str, ...] = (NODES, EDGES)
+    components: tuple[str, ...] | None = None
     rows: list[list[int]] = []
-    for data in _each(dataset):
+    for number, data in enumerate(_each(dataset)):
         if hasattr(data, "node_types"):
-            stores = (*data.node_stores, *data.edge_stores)
-            components = tuple(component_of(store) for store in stores)
-            row = [store.num_nodes for store in data.node_stores]
-            row += [store.num_edges for store in data.edge_stores]
+            row = {component_of(store): store.num_nodes for store in data.node_stores}
+            row.update({component_of(store): store.num_edges for store in data.edge_stores})
         else:
-            row = [data.num_nodes, data.num_edges]
-        rows.append(row)
+            row = {NODES: data.num_nodes, EDGES: data.num_edges}
+        if components is None:
+            components = tuple(row)
+        if row.keys() != set(components):
+            other = ", ".join(sorted(row.keys() ^ set(components)))
+            raise ValueError(f"graph {number} and the first one do not both have {other}")
+        if None in row.values():
+            raise ValueError(f"graph {number}: nothing says how many nodes it has: set num_nodes")
+        # By name: each graph has an order of types of its own.
+        rows.append([row[component] for component in components])
+    components = components or (NODES, EDGES)
     return np.array(rows, np.int64).reshape(len(rows), len(components)), components
 
 
-def _table_of(collated: Collated, exclude_keys: Collection[str], first_id: int) -> GraphTable:
-    counts, columns = columns_of(collated, exclude_keys)
+def _table_of(
+    collated: Collated,
+    exclude_keys: Collection[str],
+    components: Mapping[str, str] | None,
+    first_id: int,
+) -> GraphTable:
+    counts, columns = columns_of(collated, exclude_keys, components)
     schema = GraphSchema(tuple(counts), [spec for spec, _ in columns])
     sizes = (
         np.stack(list(counts.values()), axis=1) if counts else np.zeros((collated.num_graphs, 0))
@@ -145,29 +174,28 @@ def _parts(
         yield Collated(dataset._data, dataset.slices, dataset.len(), take)
         return
     graphs = _each(dataset)
+    checks = GraphChecks(exclude_keys)
     while True:
         part = list(itertools.islice(graphs, graphs_per_table or None))
         if not part:
             return
-        try:
-            data, slices, _ = collate(
-                Batch,  # Which can also be made of a class whose own arguments are not known.
-                part,
-                increment=False,
-                add_batch=False,
-                exclude_keys=list(exclude_keys),
-            )
-        except KeyError as error:
-            raise ValueError(
-                f"attribute {error.args[0]!r} of the first graph is missing in another one: "
-                "name it in exclude_keys, or give it to all"
-            ) from None
+        for graph in part:
+            checks.check(graph)
+        data, slices, _ = collate(
+            Batch,  # Which can also be made of a class whose own arguments are not known.
+            part,
+            increment=False,
+            add_batch=False,
+            exclude_keys=checks.left_out,
+        )
         yield Collated(data, slices, len(part), None)
 
 
 def _is_joined(dataset: Any) -> bool:
     """Whether its graphs are there as they would be joined here."""
     if dataset.transform is not None or dataset.slices is None:
+        return False
+    if has_own_rules(dataset._data):
         return False
     return not any(
         NUM_NODES in store and not hasattr(store, "_num_nodes") for store in dataset._data.stores
