@@ -69,6 +69,37 @@ class FakeKeyValueServers {
     full_ = full;
   }
 
+  // What a backup has: all keys, the revision, the leases.
+  class Backup {
+   private:
+    friend class FakeKeyValueServers;
+    Revision revision = 0;
+    std::map<std::string, std::map<Revision, std::optional<KeyValue>>> keys;
+  };
+  Backup TakeBackup() {
+    absl::MutexLock lock(&mutex_);
+    EndLeases();
+    Backup backup;
+    backup.revision = revision_;
+    for (const auto& [key, lives] : keys_) {
+      if (Now(key) != nullptr) backup.keys[key] = {*lives.rbegin()};
+    }
+    return backup;
+  }
+  // All is as it was when the backup was taken: the same revisions name other values from now on.
+  // Leases that have begun since are unknown, what was under way is lost.
+  void Restore(const Backup& backup) {
+    absl::MutexLock lock(&mutex_);
+    late_.clear();
+    revision_ = compacted_ = backup.revision;
+    keys_ = backup.keys;
+    std::erase_if(leases_, [&](const auto& lease) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return std::none_of(keys_.begin(), keys_.end(), [&](const auto& key) {
+        return key.second.rbegin()->second->lease == lease.first;
+      });
+    });
+  }
+
   Revision revision() {
     absl::MutexLock lock(&mutex_);
     EndLeases();

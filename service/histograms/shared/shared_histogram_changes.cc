@@ -111,12 +111,12 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
   // without one, by reading.
   bool is_fresh = false;
   for (int race = 0; race < kRaces; ++race) {
-    if (copy.life == 0 && !is_fresh) {
+    if (!copy.is_there() && !is_fresh) {
       const absl::Status read = Refresh(name, copy);
       if (!read.ok() && !absl::IsNotFound(read)) return refuse(changes.size(), read);
       is_fresh = true;
     }
-    const bool is_new = copy.life == 0;
+    const bool is_new = !copy.is_there();
     const HistogramKey& first = *changes[0]->key;
     if (is_new) {
       if (changes[0]->subtracts) return refuse(1, NoHistogram(name));
@@ -178,6 +178,7 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
     const std::string attempt = NextAttempt();
     Run run;
     run.set_attempt(attempt);
+    run.set_previous_run(copy.head.last_run());
     run.set_subtracts(in_run[0]->subtracts);
     run.set_time_nanos(absl::ToUnixNanos(in_run.back()->now));
     for (const auto& [producer, sequence] : producers) {
@@ -194,13 +195,15 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
     Head next = copy.head;
     if (is_new) DescribeTo(first, next);
     next.set_attempt(attempt);
+    next.set_last_run(attempt);
     const uint64_t number = next.end();
     next.set_end(number + 1);
     next.set_run_bytes(next.run_bytes() + bytes.size());
-    const Transaction transaction = {{Compare::ModRevision(HeadKey(name), copy.revision)},
-                                     {Operation::Put(RunKey(name, number), bytes),
-                                      Operation::Put(HeadKey(name), next.SerializeAsString())},
-                                     {}};
+    std::string next_bytes = next.SerializeAsString();
+    const Transaction transaction = {
+        {IsCurrent(name, copy)},
+        {Operation::Put(RunKey(name, number), bytes), Operation::Put(HeadKey(name), next_bytes)},
+        {}};
     const auto answer = [&] {
       for (Change* const each : in_run) {
         each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
@@ -241,7 +244,7 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
         DropCopy(name, copy);
         return count;
       }
-      if (is_new) copy.life = *made;
+      copy.head_bytes = std::move(next_bytes);
       copy.revision = *made;
       copy.head = std::move(next);
       return answer();
@@ -270,7 +273,7 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
 }
 
 void SharedHistogramStore::WriteBase(absl::string_view name, Copy& copy) {
-  if (copy.life == 0 ||
+  if (!copy.is_there() ||
       copy.head.run_bytes() < std::max<uint64_t>(kMinRunBytes, copy.head.base_bytes())) {
     return;
   }
@@ -302,13 +305,15 @@ void SharedHistogramStore::WriteBase(absl::string_view name, Copy& copy) {
   // What others have left goes, too: of two that write a base, one loses.
   const std::string begin = PartKey(name, next.base(), 0);
   const std::string end = PartKey(name, next.base(), part);
-  const auto done = keys_->Commit({{Compare::ModRevision(HeadKey(name), copy.revision)},
-                                   {Operation::Put(HeadKey(name), next.SerializeAsString()),
+  std::string next_bytes = next.SerializeAsString();
+  const auto done = keys_->Commit({{IsCurrent(name, copy)},
+                                   {Operation::Put(HeadKey(name), next_bytes),
                                     Operation::Delete(KeyRange::Prefix(RunsKey(name))),
                                     Operation::Delete({BasesKey(name), begin}),
                                     Operation::Delete({end, KeyRange::Prefix(BasesKey(name)).end})},
                                    {Operation::Delete({begin, end})}});
   if (done.ok() && done->succeeded) {
+    copy.head_bytes = std::move(next_bytes);
     copy.revision = done->revision;
     copy.head = std::move(next);
   }

@@ -116,7 +116,7 @@ void SharedHistogramStore::Free(absl::string_view name, const std::shared_ptr<Co
   bool is_none = false;
   {
     absl::MutexLock lock(&copy->mutex);
-    is_none = copy->life == 0 && copy->queue.empty();
+    is_none = !copy->is_there() && copy->queue.empty();
     copy->is_busy = false;
   }
   if (!is_none) return;
@@ -129,7 +129,7 @@ void SharedHistogramStore::Free(absl::string_view name, const std::shared_ptr<Co
 }
 
 void SharedHistogramStore::DropCopy(absl::string_view name, Copy& copy) const {
-  copy.life = 0;
+  copy.head_bytes.clear();
   copy.revision = 0;
   copy.head.Clear();
   // Only to say that there is none takes memory.
@@ -190,6 +190,11 @@ size_t SharedHistogramStore::NumWaiting(absl::string_view name) const {
 
 // --- Reading.
 
+Compare SharedHistogramStore::IsCurrent(absl::string_view name, const Copy& copy) {
+  return copy.is_there() ? Compare::Value(HeadKey(name), copy.head_bytes)
+                         : Compare::Absent(HeadKey(name));
+}
+
 absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
                                            absl::string_view attempt, bool* is_made) const {
   absl::Status last;
@@ -201,7 +206,8 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
       return NoHistogram(name);
     }
     const KeyValue& found = read.values[0];
-    if (found.create_revision == copy.life && found.mod_revision == copy.revision) {
+    if (found.value == copy.head_bytes) {
+      copy.revision = found.mod_revision;
       return absl::OkStatus();
     }
     Head head;
@@ -212,11 +218,17 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
       if (!is_whole) DropCopy(name, copy);
     };
     const auto read_all = [&]() -> absl::Status {
-      if (copy.life != found.create_revision || copy.head.end() < head.begin()) {
+      const auto begin_anew = [&]() -> absl::Status {
         DropCopy(name, copy);
         if (!head.base().empty()) PH_RETURN_IF_ERROR(ReadBase(name, head, read.revision));
         copy.head.set_end(head.begin());
-      }
+        return absl::OkStatus();
+      };
+      bool is_followed =
+          copy.is_there() && copy.head.end() >= head.begin() && copy.head.end() <= head.end();
+      // Without another run, it must be the copy's last one.
+      if (copy.head.end() == head.end()) is_followed &= copy.head.last_run() == head.last_run();
+      if (!is_followed) PH_RETURN_IF_ERROR(begin_anew());
       // Few that are large, or many that are small: an answer has its bound.
       const uint64_t fitting =
           kPageBytes * (head.end() - head.begin()) / std::max<uint64_t>(head.run_bytes(), 1);
@@ -232,6 +244,14 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
           if (value.key != RunKey(name, copy.head.end()) || !run.ParseFromString(value.value)) {
             return Damaged(name, absl::StrCat("run ", copy.head.end(), " cannot be read"));
           }
+          if (is_followed && run.previous_run() != copy.head.last_run()) {
+            // The copy has runs that are no part of this histogram: it was deleted and made anew,
+            // or etcd was restored.
+            is_followed = false;
+            PH_RETURN_IF_ERROR(begin_anew());
+            break;
+          }
+          is_followed = false;
           if (is_made != nullptr && run.attempt() == attempt) *is_made = true;
           PH_RETURN_IF_ERROR(ApplyRun(name, head, run));
           copy.head.set_end(copy.head.end() + 1);
@@ -241,7 +261,7 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
     };
     last = read_all();
     if (last.ok()) {
-      copy.life = found.create_revision;
+      copy.head_bytes = found.value;
       copy.revision = found.mod_revision;
       copy.head = std::move(head);
       is_whole = true;
@@ -439,8 +459,8 @@ absl::Status SharedHistogramStore::Delete(absl::string_view name) {
     for (int race = 0; race < kRaces; ++race) {
       result = Refresh(name, copy);
       if (absl::IsNotFound(result) && is_uncertain) result = absl::OkStatus();
-      if (!result.ok() || copy.life == 0) return;
-      const auto done = keys_->Commit({{Compare::ModRevision(HeadKey(name), copy.revision)},
+      if (!result.ok() || !copy.is_there()) return;
+      const auto done = keys_->Commit({{IsCurrent(name, copy)},
                                        {Operation::Delete(KeyRange::Of(HeadKey(name))),
                                         Operation::Delete(KeyRange::Prefix(RunsKey(name))),
                                         Operation::Delete(KeyRange::Prefix(BasesKey(name)))},

@@ -2,9 +2,10 @@
 //
 // Each server has a copy of those that it was asked for. A change is a run (proto/packhouse/
 // internal/shared_histogram.proto), which goes to the end of the histogram's runs in a transaction
-// that compares the head it follows: so all copies make the same changes in the same order, and are
-// equal, those with a half-life too. When the runs have become larger than the base, a server
-// writes its copy as the new base.
+// that compares the head it follows. No head is ever written twice, and a run names the one before
+// it; revisions are not asked, since they name other values after etcd was restored. So all copies
+// make the same changes in the same order, and are equal, those with a half-life too. When the runs
+// have become larger than the base, a server writes its copy as the new base.
 //
 // A change is answered when its run is in the store: it is durable then, and every server counts
 // it. Changes that wait on one server share a run. Every read asks for the head first, so it has
@@ -130,10 +131,14 @@ class SharedHistogramStore final : public HistogramStore {
     std::deque<Change*> queue ABSL_GUARDED_BY(mutex);
     // Grows with each use of any copy.
     uint64_t used ABSL_GUARDED_BY(mutex) = 0;
-    // Of the busy thread. The copy has all runs before head.end(). 0: there is no copy.
-    Revision life = 0;
-    Revision revision = 0;
+    // Of the busy thread. The copy has all runs before head.end(), the last of them
+    // head.last_run(). An empty head: there is no copy.
+    std::string head_bytes;
     Head head;
+    // For who asks only: of the head.
+    Revision revision = 0;
+
+    bool is_there() const { return !head_bytes.empty(); }
 
     bool IsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !is_busy; }
     bool IsUnused(uint64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
@@ -169,6 +174,8 @@ class SharedHistogramStore final : public HistogramStore {
   // done.
   size_t MakeSome(absl::string_view name, Copy& copy, absl::Span<Change* const> changes);
   absl::Status CheckCreation(const HistogramKey& key) const;
+  // That the head is still the copy's.
+  static Compare IsCurrent(absl::string_view name, const Copy& copy);
   // Writes the copy as the base, if that is due. Of no consequence if it fails.
   void WriteBase(absl::string_view name, Copy& copy);
   std::string NextAttempt() const;

@@ -579,6 +579,52 @@ TEST_F(SharedHistogramStoreTest, CopiesThatNobodyUsesNowMakeRoom) {
 
 // Producers try again, at any server, until they are answered. Requests and answers are lost, come
 // late, and servers crash.
+// Revisions that a server has seen come again, and name what others have counted since. Some runs
+// are large, so that servers write bases.
+TEST(SharedHistogramModelTest, CopiesAreEqualAlsoWhenTheStoreWasRestored) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    SimulatedClock clock;
+    FakeKeyValueServers servers(&clock, seed);
+    std::vector<std::unique_ptr<CountingServer>> cluster;
+    for (int i = 0; i < 2; ++i) {
+      cluster.push_back(std::make_unique<CountingServer>(&servers, absl::StrCat("s", i)));
+    }
+    std::optional<FakeKeyValueServers::Backup> backup;
+    const auto change_some = [&] {
+      for (uint64_t step = random.Below(5); step > 0; --step) {
+        SharedHistogramStore& store = cluster[random.Below(2)]->store;
+        if (random.Below(8) == 0) {
+          store.Delete("h").IgnoreError();
+          continue;
+        }
+        std::vector<uint32_t> sizes;
+        const uint64_t rows = random.Below(4) == 0 ? 8000 : 1;
+        for (uint64_t k = 0; k < 2 * rows; ++k) {
+          sizes.push_back(static_cast<uint32_t>(random.Below(1000)));
+        }
+        ASSERT_THAT(store.Observe(KeyNamed("h"), Sizes(sizes), {}, kStart), IsOk());
+      }
+    };
+    for (int restores = 0; restores < 4; ++restores) {
+      change_some();
+      backup = servers.TakeBackup();
+      change_some();
+      servers.Restore(*backup);
+      change_some();
+      CountingServer fresh(&servers, "fresh");
+      const auto expected = fresh.store.Get("h", kStart);
+      for (const auto& server : cluster) {
+        const auto copy = server->store.Get("h", kStart);
+        ASSERT_EQ(copy.status(), expected.status());
+        if (!copy.ok()) continue;
+        ASSERT_EQ(copy->histogram, expected->histogram);
+      }
+    }
+  }
+}
+
 TEST(SharedHistogramModelTest, EachRequestIsCountedOnceWhateverFails) {
   const std::vector<StoreFault> kFaults = {StoreFault::kUnreachable, StoreFault::kRequestLost,
                                            StoreFault::kReplyLost,   StoreFault::kDoneLater,
