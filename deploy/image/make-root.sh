@@ -18,7 +18,7 @@ closure=$(awk -v wanted="$*" '
                    for (i = split($0, names, " "); i > 0; --i) if (!(names[i] in by)) by[names[i]] = package }
   /^(Pre-)?Depends: / { sub(/^[^:]*: /, ""); needs[package] = needs[package] "," $0 }
   END {
-    split("debconf debconf-2.0 dpkg perl-base perl install-info tar", names, " ")
+    split("debconf debconf-2.0 dpkg perl-base perl install-info openssl tar", names, " ")
     for (i in names) skipped[names[i]] = 1
     size = split(wanted, queue, " ")
     for (at = 1; at <= size; ++at) {
@@ -57,8 +57,8 @@ dpkg-query -L $closure | sed -n 's|^/||p' | sort -u | grep -v -E \
   | tar -C "$root" -x --keep-directory-symlink
 
 # What installing them has written.
-for file in etc/passwd etc/group etc/nsswitch.conf; do
-  [ ! -e "/$file" ] || cp -p "/$file" "$root/$file"
+for file in etc/passwd etc/group etc/nsswitch.conf etc/ssl/certs/ca-certificates.crt; do
+  [ ! -e "/$file" ] || { mkdir -p "$root/$(dirname "$file")"; cp -p "/$file" "$root/$file"; }
 done
 mkdir -p "$root/tmp" "$root/proc" "$root/sys" "$root/dev" "$root/var/lib/dpkg"
 chmod 1777 "$root/tmp"

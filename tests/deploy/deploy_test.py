@@ -39,13 +39,17 @@ class Workload(NamedTuple):
     kind: str
 
     def manifest(self, kind: str) -> Any:
-        """The one Kubernetes object of this kind."""
+        """The one Kubernetes object of this kind; of services, the one for clients."""
         objects = [
             document
             for path in self.folder.glob("*.yaml")
             for document in yaml.safe_load_all(path.read_text())
         ]
-        (found,) = (one for one in objects if one["kind"] == kind)
+        (found,) = (
+            one
+            for one in objects
+            if one["kind"] == kind and one.get("spec", {}).get("clusterIP") != "None"
+        )
         return found
 
     def pod(self) -> Any:
@@ -240,7 +244,9 @@ def test_streams_cannot_outgrow_the_memory_of_a_pod(workload: Workload) -> None:
 def test_data_sets_have_one_writer_with_a_volume_that_it_can_write() -> None:
     stateful = DATASETS.manifest("StatefulSet")["spec"]
     assert stateful["replicas"] == 1
-    assert stateful["serviceName"] == DATASETS.manifest("Service")["metadata"]["name"]
+    headless = yaml.safe_load((DATASETS.folder / "pods.yaml").read_text())
+    assert stateful["serviceName"] == headless["metadata"]["name"]
+    assert headless["spec"]["clusterIP"] == "None"
     (claim,) = stateful["volumeClaimTemplates"]
     (mount,) = DATASETS.container()["volumeMounts"]
     assert mount == {"name": claim["metadata"]["name"], "mountPath": DATASETS.argument("--data-dir")}

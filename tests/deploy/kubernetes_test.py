@@ -35,7 +35,6 @@ NOT_FOLLOWED: Final = {
     "container-resources": "no limit of CPU: throttling would stall every stream of a pod",
     "container-image-pull-policy": "an image by digest is never another one: no need to ask again",
     "deployment-has-host-podantiaffinity": "topologySpreadConstraints do it, and let pods start",
-    "statefulset-has-servicename": "no headless service: the one pod needs no name of its own",
 }
 
 if shutil.which("kubectl") is None:
@@ -231,6 +230,32 @@ def test_the_server_takes_the_arguments_of_a_cluster() -> None:
     done = run(os.environ["PACKHOUSED"], *words)
     assert done.returncode == 1, done.stderr
     assert "/s3/credentials" in done.stderr or "ledger" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_stateful_set_names_a_headless_service_of_its_pods(name: str) -> None:
+    documents = objects(KUBERNETES / name)
+    services = {each["metadata"]["name"]: each["spec"] for each in documents
+                if each["kind"] == "Service"}
+    for document in documents:
+        if document["kind"] != "StatefulSet":
+            continue
+        spec = document["spec"]
+        service = services[spec["serviceName"]]
+        assert service["clusterIP"] == "None"
+        assert service["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_ports_say_what_they_speak(tmp_path: Path) -> None:
+    for base in ("stateless", "datasets", "cluster"):
+        for component, grpc, http in (((), "kubernetes.io/h2c", "http"), (("tls",), None, "https")):
+            folder = overlay(tmp_path / f"{base}{len(component)}", base, *component)
+            for document in objects(folder):
+                if document["kind"] != "Service":
+                    continue
+                for port in document["spec"]["ports"]:
+                    expected = {"grpc": grpc, "http": http}[port["name"]]
+                    assert port.get("appProtocol") == expected, (base, component, document)
 
 
 def test_images_are_named_by_digest() -> None:

@@ -354,7 +354,9 @@ class Scenes:
         with pytest.raises(PackhouseError, match="(?i)no space left"):
             while True:
                 self._client.append("growing", [table], retry_timeout=0)
-        self._world.until("PackhouseDiskFullInADay", "PackhouseCommitsFailing")
+        self._world.until(
+            "PackhouseDiskFullInADay", "PackhouseDiskFilling", "PackhouseCommitsFailing"
+        )
         other.unlink()
         with pytest.raises(PackhouseError) as full:
             while True:
