@@ -319,14 +319,20 @@ absl::StatusOr<bool> Job::PlanAhead(const Session& session, uint64_t window) {
   return epoch->windows.BeginAhead(window);
 }
 
-void Job::WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> counts,
-                        absl::Status status) {
+bool Job::Has(uint64_t epoch, uint64_t opening) const {
+  absl::MutexLock lock(&mutex_);
+  return state_.ledger().OpeningOf(KeyOf(epoch)) == opening;
+}
+
+void Job::WindowPlanned(uint64_t epoch, uint64_t opening, uint64_t window,
+                        std::vector<uint32_t> counts, absl::Status status) {
   if (status.ok() && !counts.empty()) {
-    status = Perform(std::make_shared<WindowsOperation>(KeyOf(epoch), std::move(counts)));
+    status = Perform(std::make_shared<WindowsOperation>(KeyOf(epoch), opening, std::move(counts)));
   }
   Wakes wakes;
   {
     absl::MutexLock lock(&mutex_);
+    if (state_.ledger().OpeningOf(KeyOf(epoch)) != opening) return;
     const auto open = state_.open_epochs().find(epoch);
     if (open == state_.open_epochs().end()) return;
     open->second->windows.Ended(window, status);

@@ -107,11 +107,15 @@ class Job : public std::enable_shared_from_this<Job> {
   // The same of a window that no batch is missing yet: nobody waits, and nobody is told of
   // failures.
   absl::StatusOr<bool> PlanAhead(const Session& session, uint64_t window);
-  // A window was planned, or could not be. `counts`: as EpochWindows::Counts(). Makes the numbers
-  // durable, deals the new batches, and wakes the epoch's sessions. Blocks. The same for segments
-  // (segmented_epoch.h), whose numbers of batches are known; `counts` is empty then.
-  void WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> counts,
-                     absl::Status status);
+  // A window was planned for this opening of the epoch (JobSession::opening), or could not be.
+  // `counts`: as EpochWindows::Counts(). Makes the numbers durable, deals the new batches, and
+  // wakes the epoch's sessions. If the epoch was forgotten since, also if it was begun anew,
+  // nothing happens. Blocks. The same for segments (segmented_epoch.h), whose numbers of batches
+  // are known; `counts` is empty then.
+  void WindowPlanned(uint64_t epoch, uint64_t opening, uint64_t window,
+                     std::vector<uint32_t> counts, absl::Status status);
+  // Whether the job still has this opening of the epoch: otherwise its windows need no planning.
+  bool Has(uint64_t epoch, uint64_t opening) const;
   // Whether Next(), or Started(), would tell it to wait.
   bool WouldWait(const Session& session) const;
   // Gives back the batches that it has not acknowledged. If Next() has ended it while others work,

@@ -96,6 +96,7 @@ class JobSession {
   AwaitedWindow awaited;
   size_t num_acknowledging = 0;  // Batches whose acknowledgement is not durable yet.
   bool is_lost = false;          // There was no memory for its epoch.
+  uint64_t opening = 0;          // JobLedger::OpeningOf() its epoch. kJoined.
   absl::Status refusal;          // kRefused.
   LoadStart start;               // kJoined.
 };

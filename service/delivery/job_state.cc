@@ -1,6 +1,7 @@
 #include "service/delivery/job_state.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,12 @@ bool JobState::HasMemoryOrLoses(Wakes& wakes, absl::FunctionRef<void()> change) 
   epochs_.clear();
   open_bytes_ = 0;
   return false;
+}
+
+OpenEpoch& JobState::At(uint64_t epoch) {
+  const auto found = epochs_.find(epoch);
+  if (found == epochs_.end()) throw std::bad_alloc();
+  return *found->second;
 }
 
 absl::StatusOr<MemoryHold> JobState::HoldDealing(const EpochIdentity& identity,

@@ -133,8 +133,10 @@ class JobState {
   // Brings an epoch of the ledger into memory. O(batches) for the first time. NOT_FOUND or
   // FAILED_PRECONDITION as NoSuchEpoch(); RESOURCE_EXHAUSTED.
   absl::StatusOr<OpenEpoch*> Open(const EpochKey& key);
-  // An epoch that is in memory.
-  OpenEpoch& At(uint64_t epoch) { return *epochs_.at(epoch); }
+  // An epoch that was in memory when a change of it was planned. Throws std::bad_alloc if it has
+  // been lost since (HasMemoryOrLoses()), while the change was made durable: then there is no
+  // memory to apply the change to.
+  OpenEpoch& At(uint64_t epoch);
   // Whether somebody loads it.
   bool IsLoaded(uint64_t epoch) const;
   // The epoch that a session has joined. FAILED_PRECONDITION or NOT_FOUND unless it may lease.

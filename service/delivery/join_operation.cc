@@ -74,6 +74,7 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   pending.joined.insert(identity_.key);
   if (plan_.starts) pending.started.insert(identity_.key);
   const EpochState& state = *pending.ledger.Find(identity_.key);
+  opening_ = pending.ledger.OpeningOf(identity_.key);
   if (plan_.starts) table_bytes_ = JobState::TableBytes(state);
   start_.session = session_->id;
   start_.join = {state.generation, plan_.starts.has_value(), CursorOf(state, state.base)};
@@ -169,6 +170,7 @@ void JoinOperation::Answer() {
   session_->state = status.ok() ? JobSession::State::kJoined : JobSession::State::kRefused;
   session_->refusal = status;
   session_->start = std::move(start_);
+  session_->opening = opening_;
   wakes_session_ = std::exchange(session_->waits_for_join, false);
 }
 

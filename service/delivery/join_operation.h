@@ -67,6 +67,7 @@ class JoinOperation final : public JobOperation {
   uint64_t num_known_ = 0;
   bool is_complete_ = false;
   uint64_t expected_steps_ = 0;
+  uint64_t opening_ = 0;  // As the ledger is after this operation.
   LoadStart start_;
   bool wakes_session_ = false;
 };

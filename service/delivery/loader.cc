@@ -76,7 +76,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
   LoadEvent event;
   if (!pending_) {
     PH_ASSIGN_OR_RETURN(Offer lease, job_->Next(*seat_, now));
-    if (lease.plan_window) plan_(*lease.plan_window, /*is_first=*/false);
+    if (lease.plan_window) plan_(seat_->opening, *lease.plan_window, /*is_first=*/false);
     event.num_pending = lease.num_pending;
     event.num_steps = lease.num_steps;
     if (lease.ends) return event;
@@ -88,7 +88,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
   if (!pending_->is_padding) needed.push_back(pending_->batch);
   if (const std::optional<uint64_t> missing = windows.FirstMissing(needed)) {
     PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *missing));
-    if (is_ours) plan_(*missing, /*is_first=*/!has_had_batch_);
+    if (is_ours) plan_(seat_->opening, *missing, /*is_first=*/!has_had_batch_);
     event.kind = LoadEvent::Kind::kWait;
     return event;
   }
@@ -123,7 +123,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
   const std::vector<uint64_t> needed = BatchesOfStep(dealing, pending_->place);
   if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
     PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *missing));
-    if (is_ours) plan_(*missing, /*is_first=*/true);
+    if (is_ours) plan_(seat_->opening, *missing, /*is_first=*/true);
     event.kind = LoadEvent::Kind::kWait;
     return event;
   }
@@ -131,7 +131,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
     const std::optional<uint32_t> next = epoch.NextMissing(batch);
     if (!next) continue;
     PH_ASSIGN_OR_RETURN(const bool is_ours, job_->PlanAhead(*seat_, *next));
-    if (is_ours) plan_(*next, /*is_first=*/false);
+    if (is_ours) plan_(seat_->opening, *next, /*is_first=*/false);
   }
   const Offer lease = *std::exchange(pending_, std::nullopt);
   event = BatchEventAt(dealing, *epoch_, lease.place);
@@ -358,15 +358,16 @@ absl::Status Loader::PlanFirstWindow(const ClientId& client,
   }
 }
 
-void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
+void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t opening,
                         std::shared_ptr<const LoadableEpoch> epoch, uint64_t window,
                         WindowOrder order, const ClientId& client) {
   PlanSoon(
       client, order,
-      [this, job = std::move(job), number = key.epoch, epoch = std::move(epoch), window,
+      [this, job = std::move(job), number = key.epoch, opening, epoch = std::move(epoch), window,
        is_ahead = order == WindowOrder::kLater](const std::function<bool()>& given_up) mutable {
         absl::Status status = NoMemoryForWindow();
-        const Making making(catalog_->memory(), given_up);
+        const auto is_over = [&] { return given_up() || !job->Has(number, opening); };
+        const Making making(catalog_->memory(), is_over);
         std::vector<uint32_t> counts;
         if (const SegmentedEpoch* const segmented = epoch->segmented()) {
           status = MakeSegment(*segmented, static_cast<uint32_t>(window), is_ahead, making);
@@ -374,7 +375,7 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
           HasMemoryFor([&] { status = epoch->windows()->Plan(window, making); });
           counts = epoch->windows()->Counts();
         }
-        job->WindowPlanned(number, window, std::move(counts), status);
+        job->WindowPlanned(number, opening, window, std::move(counts), status);
         epoch = nullptr;
         job = nullptr;
       });
@@ -431,9 +432,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest requ
   std::shared_ptr<Job> job = FindOrCreate(request.key.job);
   const SessionId id = next_session_.fetch_add(1, std::memory_order_relaxed);
   auto plan = [this, pinned = job, key = request.key, epoch = prepared, client = join.client](
-                  uint64_t window, bool is_first) {
-    PlanWindow(pinned, key, epoch, window, is_first ? WindowOrder::kFirst : WindowOrder::kLater,
-               client);
+                  uint64_t opening, uint64_t window, bool is_first) {
+    PlanWindow(pinned, key, opening, epoch, window,
+               is_first ? WindowOrder::kFirst : WindowOrder::kLater, client);
   };
   auto seat = job->StartJoin(prepared->identity(), std::move(join), id, max_in_flight,
                              std::move(wake), job);

@@ -124,9 +124,9 @@ class LoadSession {
  private:
   friend class Loader;
 
-  // Plans a window of the epoch in the background, and tells the job. `is_first`: as
-  // Loader::WindowOrder.
-  using PlanWindow = std::function<void(uint64_t window, bool is_first)>;
+  // Plans a window of this opening of the epoch in the background, and tells the job. `is_first`:
+  // as Loader::WindowOrder.
+  using PlanWindow = std::function<void(uint64_t opening, uint64_t window, bool is_first)>;
 
   LoadSession(std::shared_ptr<Job> job, std::shared_ptr<Job::Session> seat,
               std::shared_ptr<const LoadableEpoch> epoch, PlanWindow plan)
@@ -329,8 +329,9 @@ class Loader {
   // Plans the first window of a new epoch, and waits for it. CANCELLED if the call is given up.
   absl::Status PlanFirstWindow(const ClientId& client, std::shared_ptr<const SampledEpoch> epoch,
                                const GivenUp& given_up);
-  // Plans a window for an epoch of a job, or makes a segment of it.
-  void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
+  // Plans a window for an opening of an epoch of a job, or makes a segment of it. Is given up when
+  // the job forgets the epoch.
+  void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t opening,
                   std::shared_ptr<const LoadableEpoch> epoch, uint64_t window, WindowOrder order,
                   const ClientId& client);
   // Makes a segment for an evaluation, unless it is being made for another.

@@ -1,5 +1,7 @@
 #include "service/delivery/windows_operation.h"
 
+#include "absl/strings/str_cat.h"
+#include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/delivery/joining.h"
 #include "service/ledger/ledger_event.h"
@@ -9,6 +11,11 @@ namespace packhouse {
 absl::Status WindowsOperation::Plan(JobState& job, PendingChanges& pending) {
   const EpochState* const state = pending.ledger.Find(key_);
   if (state == nullptr) return NoSuchEpoch(pending.ledger, key_);
+  if (pending.ledger.OpeningOf(key_) != opening_) {
+    return absl::NotFoundError(
+        absl::StrCat("epoch ", key_.epoch, " of job ", Quoted(key_.job),
+                     ": was forgotten and begun anew while its windows were planned"));
+  }
   const size_t known = state->windows.size();
   if (counts_.size() <= known) return absl::OkStatus();
   PH_RETURN_IF_ERROR(job.Reserve(state->Bytes() + 4 * sizeof(uint32_t) * counts_.size()));
@@ -17,7 +24,8 @@ absl::Status WindowsOperation::Plan(JobState& job, PendingChanges& pending) {
 }
 
 void WindowsOperation::Apply(JobState& job, Wakes& wakes) {
-  // Nobody may load it any more, or it may be forgotten.
+  // Nobody may load it any more, or it may be forgotten, and begun anew in the same commit.
+  if (job.ledger().OpeningOf(key_) != opening_) return;
   const auto open = job.open_epochs().find(key_.epoch);
   const EpochState* const state = job.ledger().Find(key_);
   if (open == job.open_epochs().end() || state == nullptr) return;

@@ -17,15 +17,20 @@ namespace packhouse {
 // numbers.
 class WindowsOperation final : public JobOperation {
  public:
-  // `counts`: batches of the first windows, as EpochWindows::Counts().
-  WindowsOperation(EpochKey key, std::vector<uint32_t> counts)
-      : JobOperation(/*somebody_waits=*/true), key_(std::move(key)), counts_(std::move(counts)) {}
+  // `opening`: for which of the epoch's openings they were planned. `counts`: batches of the first
+  // windows, as EpochWindows::Counts().
+  WindowsOperation(EpochKey key, uint64_t opening, std::vector<uint32_t> counts)
+      : JobOperation(/*somebody_waits=*/true),
+        key_(std::move(key)),
+        opening_(opening),
+        counts_(std::move(counts)) {}
 
   absl::Status Plan(JobState& job, PendingChanges& pending) override;
   void Apply(JobState& job, Wakes& wakes) override;
 
  private:
   const EpochKey key_;
+  const uint64_t opening_;
   const std::vector<uint32_t> counts_;
 };
 

@@ -56,10 +56,11 @@ JobLedger::JobLedger(const JobLedger& other)
     : expired_(other.expired_),
       plans_(other.plans_),
       last_generation_(other.last_generation_),
+      last_opening_(other.last_opening_),
       bytes_(other.bytes_),
       plan_bytes_(other.plan_bytes_) {
   for (const auto& [key, slot] : other.epochs_) {
-    epochs_.emplace(key, Slot{std::make_shared<EpochState>(*slot.state)});
+    epochs_.emplace(key, Slot{std::make_shared<EpochState>(*slot.state), false, slot.opening});
   }
 }
 
@@ -85,6 +86,7 @@ std::map<std::string, JobLedger> JobLedger::SplitByJob() && {
   const auto job_of = [&](const EpochKey& key) -> JobLedger& {
     JobLedger& job = jobs[key.job];
     job.last_generation_ = last_generation_;
+    job.last_opening_ = last_opening_;
     return job;
   };
   for (auto& [key, slot] : epochs_) {
@@ -107,6 +109,7 @@ JobLedger JobLedger::Fork() {
   fork.plans_ = plans_;
   fork.plan_bytes_ = plan_bytes_;
   fork.last_generation_ = last_generation_;
+  fork.last_opening_ = last_opening_;
   fork.bytes_ = bytes_;
   return fork;
 }
@@ -136,6 +139,7 @@ absl::Status JobLedger::ApplyOne(const EpochOpened& event) {
   if (!is_new) return CheckSameEpoch(found->second.state->identity, event.identity, "ledger");
   found->second.state = std::make_shared<EpochState>();
   found->second.state->identity = event.identity;
+  found->second.opening = ++last_opening_;
   expired_.erase(event.identity.key);
   return absl::OkStatus();
 }
@@ -228,7 +232,10 @@ EpochState* JobLedger::FindMutable(const EpochKey& key) {
   const auto found = epochs_.find(key);
   if (found == epochs_.end()) return nullptr;
   Slot& slot = found->second;
-  if (slot.is_shared) slot = {std::make_shared<EpochState>(*slot.state), false};
+  if (slot.is_shared) {
+    slot.state = std::make_shared<EpochState>(*slot.state);
+    slot.is_shared = false;
+  }
   return slot.state.get();
 }
 
@@ -310,6 +317,11 @@ absl::Status JobLedger::ApplyOne(const EpochWorded& event) {
 const EpochState* JobLedger::Find(const EpochKey& key) const {
   const auto found = epochs_.find(key);
   return found == epochs_.end() ? nullptr : found->second.state.get();
+}
+
+uint64_t JobLedger::OpeningOf(const EpochKey& key) const {
+  const auto found = epochs_.find(key);
+  return found == epochs_.end() ? 0 : found->second.opening;
 }
 
 const ExpiredEpoch* JobLedger::FindExpired(const EpochKey& key) const {

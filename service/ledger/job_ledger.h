@@ -112,6 +112,11 @@ class JobLedger {
 
   // Null if it is not open; valid until the epoch is changed.
   const EpochState* Find(const EpochKey& key) const;
+  // Tells one opening of an epoch from others under the same key, before and after it was
+  // forgotten: above 0, and never the same twice in a ledger and its forks, as long as each
+  // replaces the one it was forked from. 0 if the epoch is not open. Not durable: for work in
+  // progress.
+  uint64_t OpeningOf(const EpochKey& key) const;
   // The kept plan of an open epoch; null if none is kept.
   std::shared_ptr<const KeptPlan> PlanOf(const EpochKey& key) const;
   // Whether an open epoch has the plan with this digest.
@@ -151,6 +156,7 @@ class JobLedger {
   struct Slot {
     std::shared_ptr<EpochState> state;
     bool is_shared = false;
+    uint64_t opening = 0;
   };
 
   // Plans are shared: all epochs of a job with the same words have one.
@@ -194,6 +200,7 @@ class JobLedger {
   std::map<EpochKey, ExpiredEpoch> expired_;
   std::map<std::string, PlanInUse> plans_;  // By digest.
   uint64_t last_generation_ = 0;
+  uint64_t last_opening_ = 0;
   uint64_t bytes_ = 0;       // The bytes of epochs_.
   uint64_t plan_bytes_ = 0;  // The bytes of plans_.
 };

@@ -1,6 +1,7 @@
 // Whichever allocation fails, nothing ends, nothing hangs, and what was answered with OK is there.
 #include "service/base/out_of_memory.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
@@ -28,6 +29,7 @@ constexpr uint64_t kBatches = 6;
 class SteadyLog final : public RecordLog {
  public:
   absl::Status Append(absl::Span<const std::string> records) override {
+    if (during_append != nullptr) during_append();
     std::vector<std::string> added(records.begin(), records.end());
     records_.reserve(records_.size() + added.size());
     for (std::string& record : added) records_.push_back(std::move(record));
@@ -38,6 +40,8 @@ class SteadyLog final : public RecordLog {
     records_.assign(records.begin(), records.end());
     return absl::OkStatus();
   }
+
+  std::function<void()> during_append;
 
  private:
   std::vector<std::string> records_;
@@ -179,6 +183,61 @@ TEST(OutOfMemoryTest, AJobGoesOnWhicheverAllocationFails) {
       EXPECT_EQ(restarted.Ledger().EpochRecords(), world.Ledger().EpochRecords());
       ASSERT_LT(first, 100'000U);
       if (HasFailure()) return;
+    }
+  }
+}
+
+// Others use the job while a change of it is made durable, and their allocations may fail. Then the
+// epochs in memory are gone when the change is to be applied to them.
+TEST(OutOfMemoryTest, WhatIsLostWhileAChangeIsWrittenIsMadeAgainFromTheLedger) {
+  const std::vector<std::function<void(JobWorld&, Seat&, Seat&)>> others = {
+      [](JobWorld& world, Seat&, Seat&) { world.job().Expire(kStart + absl::Hours(1)); },
+      [](JobWorld& world, Seat&, Seat& other) { world.job().Leave(*other.session); },
+      [](JobWorld& world, Seat&, Seat& other) {
+        AsCall([&] { return world.job().Next(*other.session, kStart).status(); }).IgnoreError();
+      },
+  };
+  for (size_t which = 0; which < others.size(); ++which) {
+    for (const bool joins : {false, true}) {
+      bool has_failed = true;
+      for (uint64_t first = 0; has_failed; ++first) {
+        SCOPED_TRACE(testing::Message()
+                     << "which=" << which << " joins=" << joins << " first=" << first);
+        SteadyLog log;
+        JobWorld world(&log);
+        const EpochIdentity epoch = IdentityOf({kBatches});
+        PH_ASSERT_OK_AND_ASSIGN(Seat seat, world.Join(epoch, Worker("a"), /*max_in_flight=*/2));
+        PH_ASSERT_OK_AND_ASSIGN(Seat other, world.Join(epoch, Worker("b"), /*max_in_flight=*/1));
+        PH_ASSERT_OK_AND_ASSIGN(const Offer offer, world.job().Next(*seat.session, kStart));
+        ASSERT_THAT(world.job().Next(*other.session, kStart), IsOk());
+        // Waits, so that it is told when a lease ends.
+        ASSERT_THAT(world.job().Next(*other.session, kStart), IsOk());
+        log.during_append = [&] {
+          FailingNew failing(first, 1);
+          others[which](world, seat, other);
+          has_failed = failing.num_failed() != 0;
+        };
+        std::vector<uint64_t> acknowledged;
+        if (joins) {
+          has_failed = false;
+          world.Join(epoch, Worker("c")).status().IgnoreError();
+        } else {
+          acknowledged = {offer.batch};
+          world.job()
+              .Acknowledge(epoch.key.epoch, 1, seat.start.join.generation, acknowledged, kStart)
+              .status()
+              .IgnoreError();
+        }
+        log.during_append = nullptr;
+        if (which != 1) world.job().Leave(*other.session);
+        world.job().Leave(*seat.session);
+        world.job().Expire(kStart + absl::Hours(2));
+        FinishEpoch(world, acknowledged);
+        JobWorld restarted(&log);
+        EXPECT_EQ(restarted.Ledger().EpochRecords(), world.Ledger().EpochRecords());
+        ASSERT_LT(first, 1000U);
+        if (HasFailure()) return;
+      }
     }
   }
 }

@@ -58,8 +58,14 @@ class SampledLoader {
     for (const Loader::Planning& work : std::exchange(held_, {})) work([] { return false; });
   }
 
-  std::unique_ptr<LoadSession> Load(const std::string& job) {
-    auto session = loader_->Load(RequestOf(job), OneRank(), 4, [this] { is_woken_ = true; });
+  // Another seed is another order, and other limits make other batches.
+  struct Words {
+    uint32_t max_nodes = 64;
+    uint64_t seed = 0;
+  };
+  std::unique_ptr<LoadSession> Load(const std::string& job) { return Load(job, Words()); }
+  std::unique_ptr<LoadSession> Load(const std::string& job, Words words) {
+    auto session = loader_->Load(RequestOf(job, words), OneRank(), 4, [this] { is_woken_ = true; });
     EXPECT_THAT(session, IsOk());
     return session.ok() ? *std::move(session) : nullptr;
   }
@@ -83,13 +89,18 @@ class SampledLoader {
   }
 
   Loader& loader() { return *loader_; }
-  EpochRequest RequestOf(const std::string& job) const {
+  // Work that waits.
+  std::vector<Loader::Planning> TakeHeld() { return std::exchange(held_, {}); }
+  size_t num_held() const { return held_.size(); }
+  EpochRequest RequestOf(const std::string& job) const { return RequestOf(job, Words()); }
+  EpochRequest RequestOf(const std::string& job, Words words) const {
     SubGraphsRequest sub_graphs;
     sub_graphs.graph = "g";
     sub_graphs.spec = tfgnn::ParseSamplingSpec(TwoHopSpec(3, 2)).value();
     EpochRequest request;
     request.key = {job, 0};
-    request.rank_groups.push_back({{{64, 80, 8}}, std::nullopt, 1});
+    request.seed = words.seed;
+    request.rank_groups.push_back({{{words.max_nodes, 80, 8}}, std::nullopt, 1});
     request.padding = Padding::kMasked;
     SamplesRequest samples;
     samples.source = SubGraphSource::Create(graphs_.Open("g").value(), sub_graphs).value();
@@ -150,6 +161,55 @@ TEST(WindowOrderTest, AWorkerThatGoesOnGetsItsFirstWindowFirst) {
   ids.insert(last.begin(), last.end());
   EXPECT_EQ(ids.size(), kSampledNodes);
   EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kSampledNodes);
+}
+
+// A job that is deleted and begun anew under its name, at every point of its delivery, while a
+// window of the deleted one is being planned, or fails to be; and that ends at every point of the
+// new one.
+TEST(WindowOrderTest, AWindowOfADeletedJobIsNoneOfTheJobThatHasItsName) {
+  for (const bool fails : {false, true}) {
+    for (int before = 1; before <= 12; ++before) {
+      for (int after = 0; after <= 12; after += 3) {
+        SCOPED_TRACE(testing::Message()
+                     << "fails=" << fails << " before=" << before << " after=" << after);
+        SampledLoader world;
+        auto deleted = world.Load("job");
+        world.Take(*deleted, before);
+        std::vector<Loader::Planning> of_deleted = world.TakeHeld();
+        ASSERT_THAT(world.loader().DeleteJob("job"), IsOk());
+        const auto anew = world.Load("job", {/*max_nodes=*/24, /*seed=*/7});
+        std::multiset<uint64_t> ids;
+        const auto take = [&](int most) {
+          const std::multiset<uint64_t> more = world.Take(*anew, most);
+          ids.insert(more.begin(), more.end());
+        };
+        take(after);
+        for (const Loader::Planning& work : of_deleted) work([fails] { return fails; });
+        deleted = nullptr;
+        for (int i = 0; i < 10; ++i) {
+          take(1000);
+          world.LetGo();
+        }
+        EXPECT_EQ(ids.size(), kSampledNodes);
+        EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kSampledNodes);
+        PH_ASSERT_OK_AND_ASSIGN(const JobSummary job, world.loader().GetJob("job"));
+        ASSERT_EQ(job.epochs.size(), 1u);
+        EXPECT_EQ(job.epochs[0].progress.num_done, job.epochs[0].progress.num_batches);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(WindowOrderTest, AWindowOfADeletedJobIsGivenUp) {
+  SampledLoader world;
+  const auto session = world.Load("job");
+  world.Take(*session);
+  ASSERT_EQ(world.num_held(), 1u);
+  const uint64_t planned = session->epoch().windows()->Counts().size();
+  ASSERT_THAT(world.loader().DeleteJob("job"), IsOk());
+  world.LetGo();
+  EXPECT_EQ(session->epoch().windows()->Counts().size(), planned);
 }
 
 // An executor that has other work, and a call that is given up meanwhile.
