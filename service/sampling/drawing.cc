@@ -349,14 +349,18 @@ bool Drawing::TakeInduced(size_t edge_set, int64_t time) {
     if (!adjacency) return ~uint64_t{0};
     uint64_t degrees = 0;
     for (const uint32_t node : result_.node_sets[node_set].numbers) {
+      if (!IsRow(*adjacency, node)) return ~uint64_t{0};
       degrees += adjacency->degree(node);
     }
     return degrees;
   };
   rooms_.induced.clear();
   const uint64_t most = MostEdges(edge_set);
+  const uint64_t by_source = work(set.by_source, planned.source);
+  const uint64_t by_target = work(set.by_target, planned.target);
+  if (is_damaged_) return false;
   // Found either way, the edges are the same, and have the same order below.
-  if (work(set.by_source, planned.source) <= work(set.by_target, planned.target)) {
+  if (by_source <= by_target) {
     FindBySource(set, planned, time, most);
   } else {
     FindByTarget(set, planned, time, most);

@@ -6,12 +6,14 @@ import copy
 import pickle
 import subprocess
 import sys
+import types
 from typing import Any
 
 import numpy as np
 import pytest
 
 from packhouse import DType, GraphSchema, TensorSpec
+from packhouse.dialects import tfgnn_datasets
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.layout import Layout
 from packhouse.dialects.pyg_notes import LazyDict
@@ -176,3 +178,23 @@ def test_a_lazy_dict_is_made_once_and_by_whatever_looks_into_it() -> None:
     lazy["z"] = 3
     del lazy["x"]
     assert lazy.pop("y") == 2 and lazy == {"z": 3}
+
+
+def test_edges_with_more_than_two_ends_are_named() -> None:
+    class HyperAdjacency:
+        """As TF-GNN's, as far as it is looked at."""
+
+    def sizes(count: int) -> types.SimpleNamespace:
+        return types.SimpleNamespace(numpy=lambda: np.array([count]))
+
+    graph = types.SimpleNamespace(
+        rank=0,
+        num_components=1,
+        context=types.SimpleNamespace(features={}),
+        node_sets={"a": types.SimpleNamespace(sizes=sizes(2), features={})},
+        edge_sets={
+            "h": types.SimpleNamespace(sizes=sizes(1), features={}, adjacency=HyperAdjacency())
+        },
+    )
+    with pytest.raises(ValueError, match="edge set 'h' has a HyperAdjacency: edges must have one"):
+        tfgnn_datasets.table([graph])

@@ -282,3 +282,34 @@ def test_names_in_files_of_the_command(tmp_path: pathlib.Path) -> None:
         )
         assert ran.returncode != 0 and "the graph's name" in ran.stderr, ran.stderr
     assert {path.name for path in place.iterdir()} == outputs | {"graph"}
+
+
+def test_relations_of_knowledge_graphs_are_imported(
+    watched: tuple[LocalServer, pathlib.Path], tmp_path: pathlib.Path
+) -> None:
+    if "PACKHOUSE_CLI" not in os.environ:
+        pytest.skip("PACKHOUSE_CLI does not name the program")
+    server, _ = watched
+    # As FB15k-237 has them: compound ones have a dot.
+    relations = ("/film/film/genre", "/people/person/spouse_s./people/marriage/type_of_union")
+    arrays = {"nodes/entity/#size": np.array(9)}
+    for at, relation in enumerate(relations):
+        edge_index = np.array([[0, 1, 2 + at], [3, 4, 5]])
+        arrays[f"edges/entity.{relation}.entity/edge_index"] = edge_index
+    file = tmp_path / DEEP / "data/fb.npz"
+    np.savez(file, **arrays)
+    imported = subprocess.run(
+        [os.environ["PACKHOUSE_CLI"], "graph", "import", str(file)]
+        + ["--server", server.address, "--graph", "fb", "--seal"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert imported.returncode == 0, imported.stderr
+    with Client(server.address) as client:
+        schema = client.source_graphs.get("fb").schema
+        assert {edges.name for edges in schema.edge_sets} == set(relations)
+        for at, relation in enumerate(relations):
+            assert client.source_graphs.read_edges("fb", relation).sources.tolist() == [0, 1, 2 + at]
+        client.partition("fb", "p", 2, method="random", mapping=True, formats=["npy"])
+        assert client.wait_for_partition("fb", "p").state.name == "DONE"

@@ -166,6 +166,68 @@ TEST(SamplerTest, TheFirstOfParallelEdgesStaysIfTheyBecomeOne) {
   EXPECT_THAT(drawn.node_sets[0].numbers, ElementsAre(0, 2, 1));
 }
 
+// A graph whose edges were damaged after they had been checked.
+class DamagedGraph final : public SourceGraph {
+ public:
+  DamagedGraph(const SourceGraph* graph, std::vector<uint64_t> offsets,
+               std::vector<uint32_t> neighbours)
+      : graph_(*graph), offsets_(std::move(offsets)), neighbours_(std::move(neighbours)) {}
+
+  const SourceGraphSchema& schema() const override { return graph_.schema(); }
+  uint64_t version() const override { return graph_.version(); }
+  uint64_t num_nodes(size_t set) const override { return graph_.num_nodes(set); }
+  uint64_t num_edges(size_t set) const override { return graph_.num_edges(set); }
+  absl::StatusOr<Adjacency> BySource(size_t) const override { return Rows(); }
+  absl::StatusOr<Adjacency> ByTarget(size_t) const override { return Rows(); }
+  SourceColumn NodeColumn(size_t set, size_t column) const override {
+    return graph_.NodeColumn(set, column);
+  }
+  SourceColumn EdgeColumn(size_t set, size_t column) const override {
+    return graph_.EdgeColumn(set, column);
+  }
+  SourceColumn NodeIds(size_t set) const override { return graph_.NodeIds(set); }
+  bool integer_ids(size_t set) const override { return graph_.integer_ids(set); }
+
+ private:
+  Adjacency Rows() const {
+    Adjacency rows;
+    rows.offsets = offsets_;
+    rows.neighbours = neighbours_;
+    return rows;
+  }
+
+  const SourceGraph& graph_;
+  const std::vector<uint64_t> offsets_;
+  const std::vector<uint32_t> neighbours_;
+};
+
+// Indices are looked at where they are used: no row and no node that there is not.
+TEST(SamplerTest, DrawsOfADamagedGraphAreDataLoss) {
+  const auto graph = GraphOf(3, {{0, 1}, {0, 2}, {1, 2}});
+  const std::vector<std::pair<std::vector<uint64_t>, std::vector<uint32_t>>> damages = {
+      {{0, 2, 3, 3}, {1, uint32_t{1} << 31, 2}},  // No node.
+      {{0, 2, 3, 3}, {3, 2, 2}},                  // One beyond the last.
+      {{0, uint64_t{1} << 60, 3, 3}, {1, 2, 2}},  // No end of a row.
+      {{uint64_t{1} << 60, 2, 3, 3}, {1, 2, 2}},  // No beginning.
+      {{0, 2, 3}, {1, 2, 2}},                     // No last row.
+  };
+  for (const auto& [offsets, neighbours] : damages) {
+    for (const bool induced : {false, true}) {
+      const DamagedGraph damaged(graph.get(), offsets, neighbours);
+      SamplingOptions options;
+      options.induced = induced;
+      const Sampler sampler = SamplerOf(
+          damaged, SpecOf("a", {UniformOp("h", {"seed"}, "e", 5), UniformOp("i", {"h"}, "e", 5)}),
+          options);
+      SamplerScratch scratch;
+      SampledGraph sampled;
+      const absl::Status status = sampler.Draw(SeedsOf({0, 1, 2}), scratch, sampled);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+      EXPECT_THAT(status.message(), HasSubstr("is damaged"));
+    }
+  }
+}
+
 TEST(SamplerTest, NoSeedsGiveAnEmptySubgraph) {
   const auto graph = GraphOf(3, {{0, 1}});
   const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 5)}));

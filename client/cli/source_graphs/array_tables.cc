@@ -8,7 +8,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "client/cli/files/npz_numbers.h"
 #include "client/cli/source_graphs/array_readers.h"
 #include "service/base/status_macros.h"
@@ -30,12 +29,15 @@ absl::Status BadArray(const NpyArray& array, const Parts&... parts) {
 }
 
 absl::Status AddArray(const std::string& name, NpyArray array, GraphArrays* arrays) {
-  const std::vector<std::string> parts = absl::StrSplit(name, '/');
-  const bool is_known = parts.size() == 3 && (parts[0] == "nodes" || parts[0] == "edges") &&
-                        !parts[1].empty() && !parts[2].empty();
+  // Sets may be called as paths are: edges/entity./film/genre.entity/source.
+  const size_t first = name.find('/');
+  const size_t last = name.rfind('/');
+  const std::string kind = name.substr(0, first);
+  const bool is_known = (kind == "nodes" || kind == "edges") && first + 1 < last &&
+                        last + 1 < name.size() && last != std::string::npos;
   if (!is_known) return BadArray(array, "must be called nodes/SET/COLUMN or edges/SET/COLUMN");
-  (parts[0] == "nodes" ? arrays->nodes : arrays->edges)[parts[1]].emplace(parts[2],
-                                                                          std::move(array));
+  (kind == "nodes" ? arrays->nodes : arrays->edges)[name.substr(first + 1, last - first - 1)]
+      .emplace(name.substr(last + 1), std::move(array));
   return absl::OkStatus();
 }
 
@@ -89,8 +91,17 @@ absl::StatusOr<uint64_t> SizeOf(const NpyArray& array) {
 // SOURCE, NAME, TARGET of a set of edges.
 absl::StatusOr<std::vector<std::string>> EndsOf(const std::string& set, const GraphArrays& arrays,
                                                 const NpyArray& any) {
-  std::vector<std::string> parts = absl::StrSplit(set, '.');
-  if (parts.size() == 3) return parts;
+  // NAME may have dots, if SOURCE and TARGET are node sets.
+  const size_t first = set.find('.');
+  const size_t last = set.rfind('.');
+  if (first != last) {
+    std::vector<std::string> parts = {set.substr(0, first), set.substr(first + 1, last - first - 1),
+                                      set.substr(last + 1)};
+    const bool is_plain = parts[1].find('.') == std::string::npos;
+    if (is_plain || (arrays.nodes.contains(parts[0]) && arrays.nodes.contains(parts[2]))) {
+      return parts;
+    }
+  }
   if (arrays.nodes.size() == 1) {
     const std::string& nodes = arrays.nodes.begin()->first;
     return std::vector<std::string>{nodes, set, nodes};
