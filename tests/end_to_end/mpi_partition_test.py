@@ -110,7 +110,7 @@ def test_ranks_without_nodes_do_not_mind_duplicate_edges(folder: pathlib.Path) -
     for ranks in (1, 2, 4):
         succeed(ranks, graph, "--parts", 2, "--output", folder / f"parts{ranks}")
         report = json.loads((folder / f"parts{ranks}/report.json").read_text())
-        assert sum(part["num_inner_edges"] for part in report["parts"]) == 5
+        assert sum(part["inner_edges"] for part in report["parts"]) == 5
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
