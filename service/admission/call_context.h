@@ -62,6 +62,9 @@ struct CallContext {
   const Authenticator* authenticator = nullptr;
   // Null: everybody may do everything.
   const Authorizer* authorizer = nullptr;
+  // Whether the call came in where nobody comes who may not administer the server: over the socket
+  // of ServerOptions::admin_address.
+  bool is_administrators = false;
   // Signs cursors and page tokens; null: they are not signed.
   const TextSigner* signer = nullptr;
   // Whether cursors without a signature are good, too: releases up to 0.1 gave such.

@@ -19,10 +19,4 @@ ClientId PeerAddressIdentity::Of(absl::string_view peer) const {
   return "in-process";
 }
 
-bool IsThisMachine(absl::string_view peer) {
-  const ClientId host = PeerAddressIdentity().Of(peer);
-  return host == "unix" || host == "in-process" || host == "::1" ||
-         absl::StartsWith(host, "127.") || absl::StartsWith(host, "::ffff:127.");
-}
-
 }  // namespace packhouse

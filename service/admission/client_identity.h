@@ -21,10 +21,6 @@ class ClientIdentity {
   virtual ClientId Of(absl::string_view peer) const = 0;
 };
 
-// Whether a call from `peer` comes from this machine: by a loopback address, a unix socket, or
-// within the process.
-bool IsThisMachine(absl::string_view peer);
-
 // Each host is one client: its address without the port. All callers through a unix socket are
 // "unix", all in this process are "in-process", and all behind one proxy have the proxy's address.
 class PeerAddressIdentity final : public ClientIdentity {

@@ -33,7 +33,7 @@ absl::Status CannotListen(const std::string& address, absl::string_view why) {
 }
 
 // The socket, or -1 and errno. Connections inherit the options that are set here.
-int Listen(int family, const sockaddr* address, socklen_t size) {
+int Listen(int family, const sockaddr* address, socklen_t size, SocketAccess access) {
   const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
   const int on = 1;
@@ -44,11 +44,26 @@ int Listen(int family, const sockaddr* address, socklen_t size) {
     ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
   }
   if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-  if (::bind(socket, address, size) == 0 && ::listen(socket, kBacklog) == 0) return socket;
+  // Nobody can connect before listen().
+  const bool is_bound =
+      ::bind(socket, address, size) == 0 &&
+      (access == SocketAccess::kUmask ||
+       ::chmod(reinterpret_cast<const sockaddr_un*>(address)->sun_path, S_IRUSR | S_IWUSR) == 0);
+  if (is_bound && ::listen(socket, kBacklog) == 0) return socket;
   const int error = errno;
   ::close(socket);
   errno = error;
   return -1;
+}
+
+// Whether a process takes connections at a unix socket.
+bool IsListening(const sockaddr* address, socklen_t size) {
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket < 0) return false;
+  // EAGAIN: its queue is full.
+  const bool is_listening = ::connect(socket, address, size) == 0 || errno == EAGAIN;
+  ::close(socket);
+  return is_listening;
 }
 
 uint16_t PortOf(int socket) {
@@ -87,7 +102,8 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const 
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
     if (each->ai_family != AF_INET && each->ai_family != AF_INET6) continue;
     SetPort(each->ai_addr, static_cast<uint16_t>(port));
-    const int socket = Listen(each->ai_family, each->ai_addr, each->ai_addrlen);
+    const int socket =
+        Listen(each->ai_family, each->ai_addr, each->ai_addrlen, SocketAccess::kUmask);
     if (socket < 0) {
       error = errno;
       continue;
@@ -101,7 +117,8 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const 
 
 }  // namespace
 
-absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& address) {
+absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& address,
+                                                        SocketAccess access) {
   ListeningSockets opened(address);
   if (absl::StartsWith(address, kUnix)) {
     const std::string path = address.substr(kUnix.size());
@@ -113,8 +130,14 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
     }
     path.copy(local.sun_path, path.size());
     struct stat there = {};
-    if (::lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) ::unlink(path.c_str());
-    const int socket = Listen(AF_UNIX, reinterpret_cast<const sockaddr*>(&local), sizeof(local));
+    const auto* const name = reinterpret_cast<const sockaddr*>(&local);
+    if (::lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) {
+      if (IsListening(name, sizeof(local))) {
+        return CannotListen(address, "another process listens there");
+      }
+      ::unlink(path.c_str());
+    }
+    const int socket = Listen(AF_UNIX, name, sizeof(local), access);
     if (socket < 0) return CannotListen(address, std::strerror(errno));
     opened.sockets_ = {socket};
     opened.path_ = path;

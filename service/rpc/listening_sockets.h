@@ -10,16 +10,22 @@
 
 namespace packhouse::rpc {
 
+// Who may open a unix socket. kOwner: the user that the server runs as (and root); kUmask: whom the
+// process' umask lets.
+enum class SocketAccess { kUmask, kOwner };
+
 // The destructor closes the sockets, and removes the path of a unix socket. Thread-compatible.
 class ListeningSockets {
  public:
   // Listens at "host:port" (port 0: any free one, the same for all addresses of the host) or at
-  // "unix:/path", where an existing socket is replaced. 0.0.0.0 and [::] stand for all addresses of
-  // both kinds. Two processes cannot listen on one port.
+  // "unix:/path", where a socket that nobody listens at is replaced. 0.0.0.0 and [::] stand for all
+  // addresses of both kinds. Two processes cannot listen on one port, or at one path. `access` is
+  // about unix sockets alone.
   //
   // UNAVAILABLE with the address and the system's message, if none of its addresses can be listened
   // on.
-  static absl::StatusOr<ListeningSockets> Open(const std::string& address);
+  static absl::StatusOr<ListeningSockets> Open(const std::string& address,
+                                               SocketAccess access = SocketAccess::kUmask);
 
   ListeningSockets(ListeningSockets&& other) noexcept;
   ListeningSockets& operator=(ListeningSockets&&) = delete;

@@ -193,6 +193,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                          server->working_.get(), *server->histograms_));
   }
   PH_RETURN_IF_ERROR(server->Listen(options));
+  PH_RETURN_IF_ERROR(server->ListenForAdministrators(options));
   return server;
 }
 
@@ -221,6 +222,37 @@ absl::Status Server::Listen(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status Server::ListenForAdministrators(const ServerOptions& options) {
+  if (options.admin_address.empty()) return absl::OkStatus();
+  auto sockets = ListeningSockets::Open(options.admin_address, SocketAccess::kOwner);
+  if (!sockets.ok()) {
+    if (!options.may_lack_admin_address) return sockets.status();
+    if (options.log.failures != nullptr) {
+      options.log.failures->Log("no admin socket", LogLevel::kWarning,
+                                "no socket for administrators",
+                                {LogField::Message(sockets.status().message())});
+    }
+    return absl::OkStatus();
+  }
+  // Few are needed; they take nothing from those of clients.
+  constexpr FairBound::Bounds kConnections = {.most = 64, .most_of_client = 64};
+  admin_connections_ = std::make_unique<ConnectionAcceptor>(*std::move(sockets), kConnections,
+                                                            &identity_, options.log.failures);
+  admin_address_ = admin_connections_->address();
+  grpc::ServerBuilder builder;
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  SetUpGrpc(builder, options, bounds_);
+  services_->RegisterForAdministratorsAt(builder, options);
+  admin_server_ = builder.BuildAndStart();
+  if (admin_server_ == nullptr) {
+    return absl::UnavailableError("gRPC cannot start a server, for a reason of its own");
+  }
+  admin_connections_->Start(std::move(acceptor));
+  return absl::OkStatus();
+}
+
 Server::~Server() {
   recent_delivery_.Stop();
   recent_quotas_.Stop();
@@ -236,10 +268,13 @@ void Server::Drain(const DrainOptions& options) {
                .loads = &services_->loads(),
                .page_calls = page_calls_.get(),
                .connections = connections_.get(),
+               .admin_connections = admin_connections_.get(),
                .server = server_.get(),
+               .admin_server = admin_server_.get(),
                .leave_cluster = leave_cluster_},
               options);
   server_.reset();
+  admin_server_.reset();
   // What streams have counted last.
   histograms_->Flush().IgnoreError();
 }

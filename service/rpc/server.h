@@ -76,6 +76,8 @@ class Server {
 
   // "host:port" with the port resolved, or "unix:/path".
   const std::string& address() const { return address_; }
+  // "unix:/path" of the administrators' socket; empty: there is none.
+  const std::string& admin_address() const { return admin_address_; }
   std::shared_ptr<grpc::Channel> InProcessChannel(const grpc::ChannelArguments& arguments) {
     return server_->InProcessChannel(arguments);
   }
@@ -172,6 +174,7 @@ class Server {
   AdminView ViewForAdmins();
   // Opens the address, if there is one, and begins to serve.
   absl::Status Listen(const ServerOptions& options);
+  absl::Status ListenForAdministrators(const ServerOptions& options);
 
   const ServerBounds bounds_;
   const QuotasOf quotas_of_;  // Null without a policy.
@@ -212,7 +215,11 @@ class Server {
   std::string address_;                              // Empty: in-process only.
   std::unique_ptr<ConnectionAcceptor> connections_;  // Null without an address.
   std::unique_ptr<grpc::Server> server_;             // Destroyed before the services.
-  std::unique_ptr<InProcessCalls> page_calls_;       // Null: there is no page.
+  // By themselves, so that it shows where a call came in. Null without an address.
+  std::string admin_address_;
+  std::unique_ptr<ConnectionAcceptor> admin_connections_;
+  std::unique_ptr<grpc::Server> admin_server_;
+  std::unique_ptr<InProcessCalls> page_calls_;  // Null: there is no page.
 };
 
 }  // namespace packhouse::rpc

@@ -67,8 +67,11 @@ void DrainServer(const DrainedParts& parts, const DrainOptions& options) {
                      absl::FormatDuration(options.timeout), "; try another")));
     parts.gate->WaitUntilEmpty(absl::Now() + kCancelGrace);
   }
+  if (parts.admin_connections != nullptr) parts.admin_connections->Stop();
   // Cancels what still cannot end.
-  parts.server->Shutdown(absl::ToChronoTime(absl::Now() + kCancelGrace));
+  for (grpc::Server* const server : {parts.server, parts.admin_server}) {
+    if (server != nullptr) server->Shutdown(absl::ToChronoTime(absl::Now() + kCancelGrace));
+  }
   // Calls that were cancelled have left when this returns: nobody is on the pools.
   parts.gate->WaitUntilEmpty(absl::InfiniteFuture());
 }

@@ -21,9 +21,11 @@ struct DrainedParts {
   Gate* gate = nullptr;
   HealthService* health = nullptr;
   LoaderService* loads = nullptr;
-  InProcessCalls* page_calls = nullptr;       // Null: there is no page.
-  ConnectionAcceptor* connections = nullptr;  // Null without an address.
+  InProcessCalls* page_calls = nullptr;             // Null: there is no page.
+  ConnectionAcceptor* connections = nullptr;        // Null without an address.
+  ConnectionAcceptor* admin_connections = nullptr;  // Null without a socket for administrators.
   grpc::Server* server = nullptr;
+  grpc::Server* admin_server = nullptr;
   // ServerOptions::leave_cluster; may be null.
   std::function<void()> leave_cluster = nullptr;
 };
@@ -38,6 +40,7 @@ struct DrainedParts {
 // 3. Other streams and calls go on until they have ended, or until the timeout.
 // 4. The gate closes. Streams that are open even now end with UNAVAILABLE; what cannot end, because
 //    its client does not read, is cancelled.
+// Administrators are served until step 4.
 // A server without an address has no connections: there the gate closes in step 2.
 //
 // To be called once. Ends within both times and a little more; then nobody calls the server any

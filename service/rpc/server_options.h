@@ -32,6 +32,11 @@ namespace packhouse::rpc {
 struct ServerOptions {
   // "host:port" (port 0: any free one) or "unix:/path". Empty: in-process only.
   std::string address;
+  // "unix:/path" of a socket at which whoever may open it may administer the server, and do nothing
+  // else; others must have the right by `authorizer`. Empty: none.
+  std::string admin_address;
+  // Whether the server starts without that socket if it cannot be made; the log says so.
+  bool may_lack_admin_address = false;
   // Whether a sample of the sizes of each open stream is kept, for Server::live_streams().
   bool keeps_stream_sizes = true;
   // The largest message in both directions. The tensors of a batch take at most 7/8 of it, less 1

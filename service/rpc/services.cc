@@ -58,6 +58,20 @@ CallContext WaitingForStore(WorkerPool* pool, CallContext context) {
   return context;
 }
 
+// Whoever may open the socket needs nothing else, whatever the policy says.
+CallContext OfAdministrators(CallContext context) {
+  context.authenticator = nullptr;
+  context.authorizer = nullptr;
+  context.is_administrators = true;
+  return context;
+}
+
+std::vector<std::string> NamesForAdministrators() {
+  return {v1::AdminService::service_full_name(),
+          grpc::reflection::v1::ServerReflection::service_full_name(),
+          grpc::reflection::v1alpha::ServerReflection::service_full_name()};
+}
+
 }  // namespace
 
 Services::Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
@@ -98,7 +112,11 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
               ServedServices(sources.jobs->loader() != nullptr, sources.source_graphs != nullptr,
                              sources.partitions != nullptr),
               bounds.watches),
-      unknown_methods_(sources.context) {}
+      unknown_methods_(sources.context),
+      local_admin_(OfAdministrators(sources.context), options.admin, sources.admin_view),
+      local_channelz_(OfAdministrators(sources.context)),
+      local_reflection_(OfAdministrators(sources.context), NamesForAdministrators()),
+      local_reflection_v1alpha_(OfAdministrators(sources.context), NamesForAdministrators()) {}
 
 void Services::RegisterAt(grpc::ServerBuilder& builder, const ServerOptions& options) {
   builder.RegisterService(&packing_);
@@ -118,6 +136,16 @@ void Services::RegisterAt(grpc::ServerBuilder& builder, const ServerOptions& opt
   if (options.reflection) {
     builder.RegisterService(&reflection_);
     builder.RegisterService(&reflection_v1alpha_);
+  }
+}
+
+void Services::RegisterForAdministratorsAt(grpc::ServerBuilder& builder,
+                                           const ServerOptions& options) {
+  builder.RegisterService(&local_admin_);
+  if (options.channelz) builder.RegisterService(&local_channelz_);
+  if (options.reflection) {
+    builder.RegisterService(&local_reflection_);
+    builder.RegisterService(&local_reflection_v1alpha_);
   }
 }
 

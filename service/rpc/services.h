@@ -65,6 +65,10 @@ class Services {
   // Channelz and reflection only if the options have them.
   void RegisterAt(grpc::ServerBuilder& builder, const ServerOptions& options);
 
+  // What is served at the administrators' socket: AdminService, and of the others those that tell
+  // of the process and of the contract.
+  void RegisterForAdministratorsAt(grpc::ServerBuilder& builder, const ServerOptions& options);
+
   HealthService& health() { return health_; }
   LoaderService& loads() { return loads_; }
 
@@ -85,6 +89,11 @@ class Services {
   ReflectionServiceV1Alpha reflection_v1alpha_;
   HealthService health_;
   UnknownMethods unknown_methods_;
+  // The same at the administrators' socket: a service of gRPC belongs to one server.
+  AdminService local_admin_;
+  ChannelzService local_channelz_;
+  ReflectionService local_reflection_;
+  ReflectionServiceV1Alpha local_reflection_v1alpha_;
 };
 
 }  // namespace packhouse::rpc

@@ -1,15 +1,16 @@
 #include "service/wire/request_rights.h"
 
+#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "google/protobuf/descriptor.h"
-#include "service/admission/client_identity.h"
+#include "packhouse/v1/rights.pb.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -18,224 +19,136 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
+using google::protobuf::FileDescriptor;
 using google::protobuf::Message;
 using google::protobuf::MethodDescriptor;
+using google::protobuf::ServiceDescriptor;
 
-constexpr absl::string_view kDataset = "data set";
-constexpr absl::string_view kHistogram = "histogram";
-constexpr absl::string_view kJob = "job";
-constexpr absl::string_view kGraph = "source graph";
-constexpr absl::string_view kModel = "measured model";
-constexpr bool kChanges = true;
-constexpr bool kReads = false;
+struct KindOf {
+  v1::Thing thing;
+  absl::string_view kind;
+};
+constexpr KindOf kKinds[] = {
+    {v1::THING_DATASET, "data set"},
+    {v1::THING_HISTOGRAM, "histogram"},
+    {v1::THING_JOB, "job"},
+    {v1::THING_SOURCE_GRAPH, "source graph"},
+    {v1::THING_MODEL, "measured model"},
+    {v1::THING_MODEL_ON_DEVICE, "measured model"},
+};
 
-// Who may see sizes may also plan for them. Exporting gives the graphs themselves.
+// The contract's files with services.
+constexpr absl::string_view kContract[] = {"admin",    "dataset",  "feedback",     "histogram",
+                                           "loader",   "packing",  "partitioning", "planning",
+                                           "receipts", "sampling", "source_graph"};
+
+// What others have defined, and which therefore has no options of ours.
+struct ForeignService {
+  absl::string_view name;
+  MethodRights::Kind kind;
+};
+constexpr ForeignService kForeign[] = {
+    {"grpc.channelz.v1.Channelz", MethodRights::Kind::kServer},
+    {"grpc.reflection.v1.ServerReflection", MethodRights::Kind::kFree},
+    {"grpc.reflection.v1alpha.ServerReflection", MethodRights::Kind::kFree},
+};
+
+std::optional<Right> RightOf(v1::Right right) {
+  switch (right) {
+    case v1::RIGHT_VIEW:
+      return Right::kView;
+    case v1::RIGHT_TRAIN:
+      return Right::kTrain;
+    case v1::RIGHT_PRODUCE:
+      return Right::kProduce;
+    case v1::RIGHT_OWN:
+      return Right::kOwn;
+    case v1::RIGHT_ADMINISTER:
+      return Right::kAdminister;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Finds the names in the messages of `type`, to which `path` leads.
+void FindNames(const Descriptor& type, Right right, std::vector<const FieldDescriptor*>& path,
+               MethodRights& row) {
+  // A text in a message that contains itself could stand anywhere.
+  constexpr size_t kDeepest = 16;
+  if (path.size() > kDeepest) {
+    row.is_sound = false;
+    return;
+  }
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const Right needed = RightOf(field.options().GetExtension(v1::right)).value_or(right);
+    path.push_back(&field);
+    if (field.message_type() != nullptr) {
+      FindNames(*field.message_type(), needed, path, row);
+    } else if (field.type() == FieldDescriptor::TYPE_STRING) {
+      const v1::Thing thing = field.options().GetExtension(v1::thing);
+      const auto* const kind =
+          absl::c_find_if(kKinds, [thing](const KindOf& each) { return each.thing == thing; });
+      if (kind != std::end(kKinds)) {
+        row.names.push_back({needed, kind->kind, path});
+      } else {
+        row.is_sound &= thing == v1::THING_NONE;
+      }
+    }
+    path.pop_back();
+  }
+}
+
+MethodRights RightsOf(const MethodDescriptor& method) {
+  const std::optional<Right> right = RightOf(method.options().GetExtension(v1::call_right));
+  MethodRights row;
+  row.method = method.full_name();
+  row.is_sound = right.has_value();
+  row.right = right.value_or(Right::kAdminister);
+  row.changes = method.options().GetExtension(v1::call_changes);
+  row.kind =
+      row.right == Right::kAdminister ? MethodRights::Kind::kServer : MethodRights::Kind::kNamed;
+  std::vector<const FieldDescriptor*> path;
+  FindNames(*method.input_type(), row.right, path, row);
+  return row;
+}
+
 const std::vector<MethodRights>& Rows() {
-  using enum Right;
-  using Kind = MethodRights::Kind;
-  static const auto& rows = *new std::vector<MethodRights>{
-      {"packhouse.v1.PackingService.Pack",
-       kTrain,
-       kReads,
-       {{kProduce, kHistogram, "open.histogram"},
-        {kView, kModel, "open.device_profile.measured_as"}}},
-      {"packhouse.v1.HistogramService.Observe",
-       kProduce,
-       kChanges,
-       {{kProduce, kHistogram, "histogram"}}},
-      {"packhouse.v1.HistogramService.GetHistogram",
-       kView,
-       kReads,
-       {{kView, kHistogram, "histogram"}}},
-      {"packhouse.v1.HistogramService.MergeHistogram",
-       kProduce,
-       kChanges,
-       {{kProduce, kHistogram, "histogram"}}},
-      {"packhouse.v1.HistogramService.DeleteHistogram",
-       kOwn,
-       kChanges,
-       {{kOwn, kHistogram, "histogram"}}},
-      {"packhouse.v1.PlanningService.Plan", kView, kReads, {{kView, kHistogram, "histogram_name"}}},
-      {"packhouse.v1.PlanningService.Tune",
-       kView,
-       kReads,
-       {{kView, kHistogram, "histogram_name"}, {kView, kModel, "profile.measured_as"}}},
-      {"packhouse.v1.FeedbackService.Report", kTrain, kChanges, {{kTrain, kModel, "model"}}},
-      {"packhouse.v1.FeedbackService.GetModel", kView, kReads, {{kView, kModel, "model"}}},
-      {"packhouse.v1.FeedbackService.ListModels", kView, kReads, {}},
-      {"packhouse.v1.FeedbackService.DeleteModel", kOwn, kChanges, {{kOwn, kModel, "model"}}},
-      {"packhouse.v1.DatasetService.CreateDataset",
-       kProduce,
-       kChanges,
-       {{kProduce, kDataset, "name"}}},
-      {"packhouse.v1.DatasetService.Append", kProduce, kChanges, {{kProduce, kDataset, "dataset"}}},
-      {"packhouse.v1.DatasetService.SealDataset",
-       kProduce,
-       kChanges,
-       {{kProduce, kDataset, "name"}}},
-      {"packhouse.v1.DatasetService.GetDataset", kView, kReads, {{kView, kDataset, "name"}}},
-      {"packhouse.v1.DatasetService.ListDatasets", kView, kReads, {}},
-      {"packhouse.v1.DatasetService.DeleteDataset", kOwn, kChanges, {{kOwn, kDataset, "name"}}},
-      {"packhouse.v1.DatasetService.VerifyDataset", kView, kReads, {{kView, kDataset, "name"}}},
-      {"packhouse.v1.DatasetService.ExportDataset", kTrain, kReads, {{kTrain, kDataset, "name"}}},
-      {"packhouse.v1.LoaderService.Load",
-       kTrain,
-       kChanges,
-       {{kTrain, kDataset, "epoch.dataset"},
-        {kTrain, kGraph, "epoch.samples.sub_graphs.graph"},
-        {kTrain, kJob, "epoch.job"},
-        {kView, kModel, "epoch.rank_groups.device_profile.measured_as"}}},
-      {"packhouse.v1.LoaderService.Acknowledge", kTrain, kReads, {{kTrain, kJob, "job"}}},
-      {"packhouse.v1.LoaderService.GetEpoch",
-       kView,
-       kReads,
-       {{kView, kDataset, "epoch.dataset"},
-        {kView, kGraph, "epoch.samples.sub_graphs.graph"},
-        {kView, kJob, "epoch.job"},
-        {kView, kModel, "epoch.rank_groups.device_profile.measured_as"}}},
-      {"packhouse.v1.LoaderService.ExportEpoch",
-       kTrain,
-       kReads,
-       {{kTrain, kDataset, "epoch.dataset"},
-        {kTrain, kGraph, "epoch.samples.sub_graphs.graph"},
-        {kTrain, kJob, "epoch.job"},
-        {kView, kModel, "epoch.rank_groups.device_profile.measured_as"}}},
-      {"packhouse.v1.LoaderService.ReportStep", kTrain, kReads, {{kTrain, kJob, "job"}}},
-      {"packhouse.v1.LoaderService.DeleteJob", kOwn, kChanges, {{kOwn, kJob, "job"}}},
-      {"packhouse.v1.LoaderService.ListJobs", kView, kReads, {}},
-      {"packhouse.v1.LoaderService.GetJob", kView, kReads, {{kView, kJob, "job"}}},
-      {"packhouse.v1.SourceGraphService.CreateSourceGraph",
-       kProduce,
-       kChanges,
-       {{kProduce, kGraph, "name"}}},
-      {"packhouse.v1.SourceGraphService.AppendSourceGraph",
-       kProduce,
-       kChanges,
-       {{kProduce, kGraph, "graph"}}},
-      {"packhouse.v1.SourceGraphService.SealSourceGraph",
-       kProduce,
-       kChanges,
-       {{kProduce, kGraph, "name"}}},
-      {"packhouse.v1.SourceGraphService.GetSourceGraph", kView, kReads, {{kView, kGraph, "name"}}},
-      {"packhouse.v1.SourceGraphService.ListSourceGraphs", kView, kReads, {}},
-      {"packhouse.v1.SourceGraphService.DeleteSourceGraph",
-       kOwn,
-       kChanges,
-       {{kOwn, kGraph, "name"}}},
-      {"packhouse.v1.SourceGraphService.VerifySourceGraph",
-       kView,
-       kReads,
-       {{kView, kGraph, "name"}}},
-      {"packhouse.v1.SourceGraphService.LookupNodes", kTrain, kReads, {{kTrain, kGraph, "graph"}}},
-      {"packhouse.v1.SourceGraphService.ReadEdges", kTrain, kReads, {{kTrain, kGraph, "graph"}}},
-      {"packhouse.v1.SamplingService.Sample",
-       kTrain,
-       kReads,
-       {{kTrain, kGraph, "open.sub_graphs.graph"},
-        {kProduce, kHistogram, "open.pack.histogram"},
-        {kView, kModel, "open.pack.device_profile.measured_as"}}},
-      {"packhouse.v1.SamplingService.EstimateSizes",
-       kView,
-       kReads,
-       {{kView, kGraph, "sub_graphs.graph"}, {kProduce, kHistogram, "histogram"}}},
-      {"packhouse.v1.SamplingService.SampleDataset",
-       kProduce,
-       kChanges,
-       {{kTrain, kGraph, "sub_graphs.graph"}, {kProduce, kDataset, "dataset"}}},
-      {"packhouse.v1.PartitioningService.Partition",
-       kProduce,
-       kChanges,
-       {{kProduce, kGraph, "graph"}}},
-      {"packhouse.v1.PartitioningService.GetPartition", kView, kReads, {{kView, kGraph, "graph"}}},
-      {"packhouse.v1.PartitioningService.ListPartitions",
-       kView,
-       kReads,
-       {{kView, kGraph, "graph"}}},
-      {"packhouse.v1.PartitioningService.CancelPartition",
-       kProduce,
-       kChanges,
-       {{kProduce, kGraph, "graph"}}},
-      {"packhouse.v1.PartitioningService.DeletePartition",
-       kOwn,
-       kChanges,
-       {{kOwn, kGraph, "graph"}}},
-      {"packhouse.v1.PartitioningService.ReadPartitionFile",
-       kTrain,
-       kReads,
-       {{kTrain, kGraph, "graph"}}},
-      {"packhouse.v1.PartitioningService.PartitionDataset",
-       kProduce,
-       kChanges,
-       {{kTrain, kGraph, "graph"}, {kProduce, kDataset, "dataset"}}},
-      {"packhouse.v1.AdminService.GetServer", kAdminister, kReads, {}, Kind::kServer},
-      {"packhouse.v1.AdminService.ListClients", kAdminister, kReads, {}, Kind::kServer},
-      {"packhouse.v1.AdminService.SetLogLevel", kAdminister, kChanges, {}, Kind::kServer},
-      {"packhouse.v1.AdminService.Reload", kAdminister, kChanges, {}, Kind::kServer},
-      {"packhouse.v1.AdminService.Drain", kAdminister, kChanges, {}, Kind::kServer},
-      {"packhouse.v1.AdminService.TakeSnapshot", kAdminister, kChanges, {}, Kind::kServer},
-      {"grpc.channelz.v1.Channelz.GetTopChannels", kAdminister, kReads, {}, Kind::kServer},
-      {"grpc.channelz.v1.Channelz.GetServers", kAdminister, kReads, {}, Kind::kServer},
-      {"grpc.channelz.v1.Channelz.GetServer", kAdminister, kReads, {}, Kind::kServer},
-      {"grpc.channelz.v1.Channelz.GetServerSockets", kAdminister, kReads, {}, Kind::kServer},
-      {"grpc.channelz.v1.Channelz.GetChannel", kAdminister, kReads, {}, Kind::kServer},
-      {"grpc.channelz.v1.Channelz.GetSubchannel", kAdminister, kReads, {}, Kind::kServer},
-      {"grpc.channelz.v1.Channelz.GetSocket", kAdminister, kReads, {}, Kind::kServer},
-      {"packhouse.v1.ReceiptService.Replan",
-       kView,
-       kReads,
-       {{kView, kHistogram, "histogram_name"}, {kView, kDataset, "dataset"}}},
-      {"packhouse.v1.ReceiptService.RebuildBatches",
-       kTrain,
-       kReads,
-       {{kTrain, kJob, "job"},
-        {kTrain, kDataset, "words.dataset"},
-        {kTrain, kGraph, "words.samples.sub_graphs.graph"}}},
-      {"grpc.reflection.v1.ServerReflection.ServerReflectionInfo", kView, kReads, {}, Kind::kFree},
-      {"grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo",
-       kView,
-       kReads,
-       {},
-       Kind::kFree},
-  };
+  static const auto& rows = [] {
+    auto& made = *new std::vector<MethodRights>();
+    const DescriptorPool& pool = *DescriptorPool::generated_pool();
+    for (const absl::string_view name : kContract) {
+      const FileDescriptor* const file =
+          pool.FindFileByName(absl::StrCat("packhouse/v1/", name, ".proto"));
+      for (int i = 0; file != nullptr && i < file->service_count(); ++i) {
+        for (int k = 0; k < file->service(i)->method_count(); ++k) {
+          made.push_back(RightsOf(*file->service(i)->method(k)));
+        }
+      }
+    }
+    for (const ForeignService& foreign : kForeign) {
+      const ServiceDescriptor* const service = pool.FindServiceByName(std::string(foreign.name));
+      for (int k = 0; service != nullptr && k < service->method_count(); ++k) {
+        MethodRights row;
+        row.method = service->method(k)->full_name();
+        row.kind = foreign.kind;
+        made.push_back(std::move(row));
+      }
+    }
+    return std::ref(made);
+  }();
   return rows;
 }
 
-// A row with its fields found in the request's type.
-struct RequestRow {
-  const MethodRights* row = nullptr;
-  std::vector<std::vector<const FieldDescriptor*>> paths;  // Of each name.
-  // False if a field is not there, or if another method with other rights has the same request.
-  bool is_sound = true;
-};
-
-std::vector<const FieldDescriptor*> PathOf(const Descriptor* type, absl::string_view path) {
-  std::vector<const FieldDescriptor*> fields;
-  for (const absl::string_view name : absl::StrSplit(path, '.')) {
-    const FieldDescriptor* const field =
-        type == nullptr ? nullptr : type->FindFieldByName(std::string(name));
-    if (field == nullptr || field->is_map()) return {};
-    fields.push_back(field);
-    type = field->message_type();
-  }
-  if (fields.back()->cpp_type() != FieldDescriptor::CPPTYPE_STRING) return {};
-  return fields;
-}
-
-// A request's type tells the method: no two methods have the same, or their rows are alike.
-const absl::flat_hash_map<const Descriptor*, RequestRow>& RowsByRequest() {
+// A request's type tells the method: no two methods have the same. Null: two have.
+const absl::flat_hash_map<const Descriptor*, const MethodRights*>& RowsByRequest() {
   static const auto& rows = [] {
-    auto& made = *new absl::flat_hash_map<const Descriptor*, RequestRow>();
+    auto& made = *new absl::flat_hash_map<const Descriptor*, const MethodRights*>();
     for (const MethodRights& row : Rows()) {
       const MethodDescriptor* const method =
-          DescriptorPool::generated_pool()->FindMethodByName(std::string(row.method));
-      if (method == nullptr) continue;
-      RequestRow& of_request = made[method->input_type()];
-      of_request.is_sound = of_request.row == nullptr;
-      of_request.row = &row;
-      for (const NameField& name : row.names) {
-        of_request.paths.push_back(PathOf(method->input_type(), name.path));
-        of_request.is_sound &= !of_request.paths.back().empty();
-      }
+          DescriptorPool::generated_pool()->FindMethodByName(row.method);
+      const auto [found, is_new] = made.emplace(method->input_type(), &row);
+      if (!is_new) found->second = nullptr;
     }
     return std::ref(made);
   }();
@@ -268,8 +181,8 @@ void ForEachName(const Message& message, absl::Span<const FieldDescriptor* const
 }
 
 // The name of what is named: of a model on a device, "MODEL/DEVICE", the model.
-std::string NameIn(const NameField& field, std::string name) {
-  if (field.kind != kModel || !absl::EndsWith(field.path, "measured_as")) return name;
+std::string NameIn(const FieldDescriptor& field, std::string name) {
+  if (field.options().GetExtension(v1::thing) != v1::THING_MODEL_ON_DEVICE) return name;
   return name.substr(0, name.rfind('/'));
 }
 
@@ -284,18 +197,17 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
   }
   const auto& rows = RowsByRequest();
   const auto found = rows.find(request.GetDescriptor());
-  if (found == rows.end() || !found->second.is_sound) {
+  if (found == rows.end() || found->second == nullptr || !found->second->is_sound) {
     if (context.authorizer == nullptr) return absl::OkStatus();
     return absl::PermissionDeniedError(
         absl::StrCat("the server does not know which right ", request.GetTypeName(), " needs"));
   }
-  const MethodRights& row = *found->second.row;
+  const MethodRights& row = *found->second;
   std::vector<Demand> demands;
-  for (size_t i = 0; i < row.names.size(); ++i) {
-    ForEachName(request, found->second.paths[i], [&](std::string name) {
-      name = NameIn(row.names[i], std::move(name));
-      demands.push_back(
-          {row.names[i].right, Demand::Where::kNamed, row.names[i].kind, std::move(name)});
+  for (const NameField& field : row.names) {
+    ForEachName(request, field.path, [&](std::string name) {
+      name = NameIn(*field.path.back(), std::move(name));
+      demands.push_back({field.right, Demand::Where::kNamed, field.kind, std::move(name)});
     });
   }
   if (context.record != nullptr && is_first) {
@@ -306,17 +218,20 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
     }
   }
   if (context.authorizer == nullptr && row.kind == MethodRights::Kind::kServer &&
-      !IsThisMachine(context.record->peer)) {
+      !context.is_administrators) {
     return absl::PermissionDeniedError(absl::StrCat(
         "the server has no policy (--policy) that says who may administer it: it takes ",
-        row.method, " from its own machine alone"));
+        row.method, " at its socket for administrators alone (--admin-listen)"));
   }
   if (context.authorizer == nullptr || row.kind == MethodRights::Kind::kFree) {
     return absl::OkStatus();
   }
   if (row.kind == MethodRights::Kind::kServer) {
     demands.push_back({row.right, Demand::Where::kServer, "", ""});
-  } else if (demands.empty() && is_first) {
+  } else if (is_first && absl::c_none_of(demands, [&row](const Demand& demand) {
+               return demand.right == row.right;
+             })) {
+    // Names of a side, such as a histogram to be counted in, do not open the call itself.
     demands.push_back({row.right, Demand::Where::kSomewhere, "", ""});
   }
   for (const Demand& demand : demands) {

@@ -1,13 +1,16 @@
-// The right that each request needs, and where it names what it works on. A method without a row
-// here is refused as soon as there is a policy.
+// The right that each request needs, and where it names what it works on: read off the options of
+// the contract (rights.proto). A method without them, or with a text of which they do not say what
+// it names, is refused as soon as there is a policy.
 #ifndef PACKHOUSE_SERVICE_WIRE_REQUEST_RIGHTS_H_
 #define PACKHOUSE_SERVICE_WIRE_REQUEST_RIGHTS_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "service/admission/authorizer.h"
 #include "service/admission/call_context.h"
@@ -17,26 +20,30 @@ namespace packhouse {
 
 // A field with the name of something, and the right that the request needs in its namespace.
 struct NameField {
-  Right right;
+  Right right = Right::kView;
   absl::string_view kind;  // For messages: "data set".
-  absl::string_view path;  // "epoch.dataset"
+  // The last one is the text; the others lead to it.
+  std::vector<const google::protobuf::FieldDescriptor*> path;
 };
 
 struct MethodRights {
   enum class Kind {
-    // Needs `right` in the namespace of each name; in any namespace if it names nothing.
+    // Needs `right` on something that it names, or else in any namespace; and of each name the
+    // name's own right.
     kNamed,
     kServer,  // Needs `right` on the server.
     kFree,    // Every caller that the server knows may call it.
   };
-  absl::string_view method;  // "packhouse.v1.DatasetService.CreateDataset"
-  Right right;
-  bool changes;  // Whether it changes what outlives the call: such calls are audited.
+  std::string method;  // "packhouse.v1.DatasetService.CreateDataset"
+  Right right = Right::kAdminister;
+  bool changes = false;  // Whether it changes what outlives the call: such calls are audited.
   std::vector<NameField> names;
-  Kind kind = Kind::kNamed;
+  Kind kind = Kind::kServer;
+  // False: the contract does not say all; nobody may call it once there is a policy.
+  bool is_sound = true;
 };
 
-// All rows. Thread-safe.
+// Of all methods that the server knows. Thread-safe.
 absl::Span<const MethodRights> AllMethodRights();
 
 enum class RequestKind {
@@ -47,7 +54,7 @@ enum class RequestKind {
 
 // Checks the request of a call by the policy, if there is one, and notes in the call's record what
 // it works on. A stream's later requests are checked if they name something. PERMISSION_DENIED as
-// Authorizer::Check, RESOURCE_EXHAUSTED as EnterStream. O(fields of the row).
+// Authorizer::Check, RESOURCE_EXHAUSTED as EnterStream. O(fields that name something).
 absl::Status Authorize(const CallContext& context, const google::protobuf::Message& request,
                        RequestKind kind = RequestKind::kOnlyOne);
 

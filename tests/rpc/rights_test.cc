@@ -1,6 +1,11 @@
-// What a principal may not do, it cannot do by any RPC. The RPCs are read from the protos of the
-// contract, so that a new one without a row in wire/request_rights.cc fails here.
+// What a principal may not do, it cannot do by any RPC, whatever the request names. The RPCs and
+// the fields with names are read from the protos of the contract, so that a new one without its
+// options (rights.proto) fails here.
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,14 +14,17 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/dynamic_message.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/receipts.grpc.pb.h"
+#include "packhouse/v1/rights.pb.h"
+#include "packhouse/v1/sampling.grpc.pb.h"
 #include "service/admission/authorizer.h"
 #include "service/admission/policy.h"
 #include "service/admission/principal.h"
@@ -29,6 +37,7 @@
 namespace packhouse::rpc {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
@@ -70,32 +79,74 @@ const MethodRights* RowOf(const MethodDescriptor& method) {
   return nullptr;
 }
 
-// The request with `name` wherever the row says that there is one.
-std::unique_ptr<Message> RequestNaming(const MethodDescriptor& method, const MethodRights& row,
-                                       const std::string& name) {
-  std::unique_ptr<Message> request(
-      MessageFactory::generated_factory()->GetPrototype(method.input_type())->New());
-  for (const NameField& field : row.names) {
-    Message* message = request.get();
-    const std::vector<std::string> path = absl::StrSplit(field.path, '.');
-    for (size_t i = 0; i < path.size(); ++i) {
-      const FieldDescriptor* const part = message->GetDescriptor()->FindFieldByName(path[i]);
-      if (part == nullptr) {
-        ADD_FAILURE() << row.method << " has no field " << field.path;
-        break;
-      }
-      if (i + 1 < path.size()) {
-        message = part->is_repeated() ? message->GetReflection()->AddMessage(message, part)
-                                      : message->GetReflection()->MutableMessage(message, part);
-      } else if (part->is_repeated()) {
-        message->GetReflection()->AddString(message, part, name);
-      } else {
-        // A model on a device.
-        message->GetReflection()->SetString(message, part,
-                                            path[i] == "measured_as" ? name + "/device" : name);
-      }
+using Path = std::vector<const FieldDescriptor*>;
+
+// A text of a request, as its options are read here: not by what is tested.
+struct Text {
+  Path path;
+  v1::Thing thing = v1::THING_UNSPECIFIED;
+  v1::Right right = v1::RIGHT_UNSPECIFIED;
+};
+
+void FindTexts(const Descriptor& type, v1::Right right, Path path, std::vector<Text>& found) {
+  ASSERT_LT(path.size(), 12u) << type.full_name() << " contains itself";
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    const v1::Right own = field.options().GetExtension(v1::right);
+    const v1::Right here = own == v1::RIGHT_UNSPECIFIED ? right : own;
+    Path there = path;
+    there.push_back(&field);
+    if (field.message_type() != nullptr) {
+      FindTexts(*field.message_type(), here, there, found);
+    } else if (field.type() == FieldDescriptor::TYPE_STRING) {
+      found.push_back({there, field.options().GetExtension(v1::thing), here});
     }
   }
+}
+
+std::vector<Text> TextsOf(const MethodDescriptor& method) {
+  std::vector<Text> found;
+  FindTexts(*method.input_type(), method.options().GetExtension(v1::call_right), {}, found);
+  return found;
+}
+
+std::vector<Text> NamesOf(const MethodDescriptor& method) {
+  std::vector<Text> names = TextsOf(method);
+  names.erase(std::remove_if(names.begin(), names.end(),
+                             [](const Text& text) { return text.thing == v1::THING_NONE; }),
+              names.end());
+  return names;
+}
+
+std::string PathText(const Path& path) {
+  return absl::StrJoin(path, ".", [](std::string* out, const FieldDescriptor* field) {
+    absl::StrAppend(out, field->name());
+  });
+}
+
+Right RightOf(v1::Right right) { return static_cast<Right>(right - v1::RIGHT_VIEW); }
+
+void SetName(const Text& text, std::string name, Message* message) {
+  if (text.thing == v1::THING_MODEL_ON_DEVICE) name += "/device";
+  for (const FieldDescriptor* const field : text.path) {
+    const google::protobuf::Reflection& fields = *message->GetReflection();
+    if (field->message_type() != nullptr) {
+      message = field->is_repeated() ? fields.AddMessage(message, field)
+                                     : fields.MutableMessage(message, field);
+    } else if (field->is_repeated()) {
+      fields.AddString(message, field, name);
+    } else {
+      fields.SetString(message, field, name);
+    }
+  }
+}
+
+// The request with `name` in each of these.
+std::unique_ptr<Message> RequestNaming(const MethodDescriptor& method,
+                                       const std::vector<Text>& texts, const std::string& name) {
+  std::unique_ptr<Message> request(
+      MessageFactory::generated_factory()->GetPrototype(method.input_type())->New());
+  for (const Text& text : texts) SetName(text, name, request.get());
   return request;
 }
 
@@ -148,7 +199,7 @@ class RightsTest : public ServerTest {
   }
   absl::Status Call(const MethodDescriptor& method, const std::string& name,
                     const std::string& principal) {
-    return Call(method, *RequestNaming(method, *RowOf(method), name), principal);
+    return Call(method, *RequestNaming(method, NamesOf(method), name), principal);
   }
 
   const GullibleAuthenticator authenticator_;
@@ -158,19 +209,29 @@ class RightsTest : public ServerTest {
 INSTANTIATE_TEST_SUITE_P(Transports, RightsTest, ::testing::Values(Transport::kInProcess),
                          TransportName);
 
-TEST_P(RightsTest, EveryRpcHasARowWhoseFieldsAreThere) {
+TEST_P(RightsTest, TheContractSaysOfEveryRpcAndEveryTextWhatItNeeds) {
   std::map<std::string, std::string> by_request;
   for (const MethodDescriptor* const method : AllMethods()) {
     const MethodRights* const row = RowOf(*method);
-    ASSERT_NE(row, nullptr) << method->full_name() << " has no row in wire/request_rights.cc";
-    RequestNaming(*method, *row, "x");
+    ASSERT_NE(row, nullptr) << method->full_name() << " is in no file of wire/request_rights.cc";
+    const Right right = row->right;
+    const v1::Right said = method->options().GetExtension(v1::call_right);
+    ASSERT_NE(said, v1::RIGHT_UNSPECIFIED) << method->full_name() << " has no (call_right)";
+    EXPECT_EQ(right, RightOf(said)) << method->full_name();
+    std::set<Right> rights = {right};
+    for (const Text& text : TextsOf(*method)) {
+      EXPECT_NE(text.thing, v1::THING_UNSPECIFIED)
+          << text.path.back()->full_name() << ", in a request of " << method->full_name()
+          << ", needs (thing): does it name a thing that is in a namespace?";
+      if (text.thing != v1::THING_NONE) rights.insert(RightOf(text.right));
+    }
+    EXPECT_TRUE(row->is_sound) << method->full_name();
+    EXPECT_EQ(row->names.size(), NamesOf(*method).size()) << method->full_name();
     const auto [other, is_new] =
         by_request.emplace(method->input_type()->full_name(), method->full_name());
     EXPECT_TRUE(is_new) << other->second << " has the same request as " << method->full_name();
     // What a name promises.
     const absl::string_view name = method->name();
-    std::set<Right> rights = {row->right};
-    for (const NameField& field : row->names) rights.insert(field.right);
     if (absl::StartsWith(name, "Delete")) {
       EXPECT_EQ(rights, std::set<Right>{Right::kOwn}) << name;
     }
@@ -180,8 +241,8 @@ TEST_P(RightsTest, EveryRpcHasARowWhoseFieldsAreThere) {
       EXPECT_TRUE(row->changes) << name;
     }
     const bool is_of_server = row->kind == MethodRights::Kind::kServer;
-    if (absl::StrContains(row->method, ".AdminService.")) {
-      EXPECT_TRUE(is_of_server) << name;
+    EXPECT_EQ(is_of_server, absl::StrContains(row->method, ".AdminService."));
+    if (is_of_server) {
       EXPECT_EQ(rights, std::set<Right>{Right::kAdminister}) << name;
     }
     if (absl::StartsWith(name, "Get") || absl::StartsWith(name, "List")) {
@@ -191,8 +252,10 @@ TEST_P(RightsTest, EveryRpcHasARowWhoseFieldsAreThere) {
   }
 }
 
-TEST_P(RightsTest, EveryRpcAsEveryRoleOnOwnAndForeignNamespaces) {
+// All fields with names at once, each by itself, and none, in every namespace, as every role.
+TEST_P(RightsTest, EveryRpcAndNameAsEveryRoleOnOwnAndForeignNamespaces) {
   StartServer(options_);
+  int num_calls = 0;
   for (const MethodDescriptor* const method : AllMethods()) {
     const MethodRights* const row = RowOf(*method);
     ASSERT_NE(row, nullptr);
@@ -200,24 +263,109 @@ TEST_P(RightsTest, EveryRpcAsEveryRoleOnOwnAndForeignNamespaces) {
       continue;  // This server has no such service.
     }
     EXPECT_EQ(Call(*method, "own/thing", "").code(), absl::StatusCode::kUnauthenticated);
-    for (const Role role : kRoles) {
-      for (const std::string where : {"own", "foreign", "ownother", "default"}) {
-        SCOPED_TRACE(absl::StrCat(method->full_name(), " as ", NameOf(role), " in ", where));
-        bool allowed = row->kind != MethodRights::Kind::kServer;
-        if (row->names.empty()) allowed &= Includes(role, row->right);
-        for (const NameField& field : row->names) {
-          allowed &= where == "own" && Includes(role, field.right);
+    const std::vector<Text> names = NamesOf(*method);
+    std::vector<std::vector<Text>> choices = {{}, names};
+    for (const Text& text : names) choices.push_back({text});
+    for (const std::vector<Text>& chosen : choices) {
+      for (const Role role : kRoles) {
+        for (const std::string where : {"own", "foreign", "ownother", "default"}) {
+          // A name without a slash is in the namespace "default".
+          const std::string name = where == "default" ? "thing" : where + "/thing";
+          const std::unique_ptr<Message> request = RequestNaming(*method, chosen, name);
+          bool allowed = row->kind != MethodRights::Kind::kServer && Includes(role, row->right);
+          for (const Text& text : chosen) {
+            allowed &= where == "own" && Includes(role, RightOf(text.right));
+          }
+          const absl::Status ended = Call(*method, *request, std::string(NameOf(role)));
+          const std::string named = chosen.size() == 1 ? PathText(chosen.front().path)
+                                                       : absl::StrCat(chosen.size(), " names");
+          ++num_calls;
+          EXPECT_NE(ended.code(), absl::StatusCode::kUnauthenticated);
+          EXPECT_EQ(ended.code() != absl::StatusCode::kPermissionDenied, allowed)
+              << method->full_name() << ", " << named << " as " << NameOf(role) << " in " << where
+              << ": " << ended;
         }
-        // A name without a slash is in the namespace "default".
-        const std::string name = where == "default" ? "thing" : where + "/thing";
-        const absl::Status ended = Call(*method, name, std::string(NameOf(role)));
-        EXPECT_NE(ended.code(), absl::StatusCode::kUnauthenticated);
-        EXPECT_EQ(ended.code() != absl::StatusCode::kPermissionDenied, allowed) << ended;
       }
     }
     EXPECT_NE(Call(*method, "foreign/thing", "operator").code(),
               absl::StatusCode::kPermissionDenied);
     EXPECT_EQ(Call(*method, "own/thing", "nobody").code(), absl::StatusCode::kPermissionDenied);
+  }
+  EXPECT_GT(num_calls, 2000);
+}
+
+// By hand, so that nobody changes an option without saying so here.
+TEST_P(RightsTest, NamesOfASideNeedTheirOwnRightAndOpenNothing) {
+  StartServer(options_);
+  const MethodDescriptor& pack =
+      *DescriptorPool::generated_pool()->FindMethodByName("packhouse.v1.PackingService.Pack");
+  const auto call = [&](absl::string_view principal,
+                        const std::function<void(v1::PackOpen*)>& set) {
+    v1::PackRequest request;
+    set(request.mutable_open());
+    return Call(pack, request, std::string(principal)).code();
+  };
+  const auto calibrated = [](const std::string& name) {
+    return [name](v1::PackOpen* open) { open->mutable_calibration()->set_histogram(name); };
+  };
+  const auto measured = [](const std::string& name) {
+    return [name](v1::PackOpen* open) { open->mutable_device_profile()->set_measured_as(name); };
+  };
+  const auto counted = [](const std::string& name) {
+    return [name](v1::PackOpen* open) { open->set_histogram(name); };
+  };
+  constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
+  // The sizes of a foreign histogram, by the limits that fit it.
+  EXPECT_EQ(call("trainer", calibrated("foreign/sizes")), kDenied);
+  EXPECT_NE(call("trainer", calibrated("own/sizes")), kDenied);
+  EXPECT_EQ(call("viewer", measured("own/model/device")), kDenied);
+  EXPECT_NE(call("trainer", measured("own/model/device")), kDenied);
+  EXPECT_EQ(call("producer", counted("own/sizes")), kDenied);
+  EXPECT_EQ(call("trainer", counted("own/sizes")), kDenied);
+  EXPECT_NE(call("owner", counted("own/sizes")), kDenied);
+
+  const MethodDescriptor& sample =
+      *DescriptorPool::generated_pool()->FindMethodByName("packhouse.v1.SamplingService.Sample");
+  v1::SampleRequest request;
+  request.mutable_open()->mutable_sub_graphs()->set_graph("own/graph");
+  request.mutable_open()->mutable_pack()->mutable_calibration()->set_histogram("foreign/sizes");
+  EXPECT_EQ(Call(sample, request, "trainer").code(), kDenied);
+}
+
+// Behind a proxy all callers have its address, so an address gives no right.
+TEST_P(RightsTest, WithoutAPolicyServersAreAdministeredAtTheirSocketAlone) {
+  const std::string socket = absl::StrCat(folder_.path(), "/admin.sock");
+  for (const bool has_policy : {false, true}) {
+    ServerOptions options;
+    if (has_policy) options = options_;
+    options.admin_address = absl::StrCat("unix:", socket);
+    options.admin.drain = [] {};
+    StartServer(options);
+    struct stat there = {};
+    ASSERT_EQ(::stat(socket.c_str(), &there), 0);
+    EXPECT_EQ(there.st_mode & 0777, 0600u);
+    const std::shared_ptr<grpc::Channel> clients = channel_;
+    const std::shared_ptr<grpc::Channel> administrators =
+        grpc::CreateChannel(server_->admin_address(), grpc::InsecureChannelCredentials());
+    int num_methods = 0;
+    for (const MethodDescriptor* const method : AllMethods()) {
+      const bool is_of_server = RowOf(*method)->kind == MethodRights::Kind::kServer;
+      num_methods += is_of_server ? 1 : 0;
+      channel_ = administrators;
+      const absl::Status at_socket = Call(*method, "thing", "");
+      EXPECT_EQ(at_socket.code() == absl::StatusCode::kUnimplemented, !is_of_server) << at_socket;
+      EXPECT_NE(at_socket.code(), absl::StatusCode::kPermissionDenied) << at_socket;
+      EXPECT_NE(at_socket.code(), absl::StatusCode::kUnauthenticated) << at_socket;
+      if (!is_of_server || has_policy) continue;
+      channel_ = clients;
+      EXPECT_THAT(Call(*method, "thing", ""),
+                  StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("--admin-listen")))
+          << method->full_name();
+    }
+    EXPECT_GE(num_methods, 6);
+    channel_ = clients;
+    server_.reset();
+    EXPECT_NE(::stat(socket.c_str(), &there), 0) << "the socket is left behind";
   }
 }
 

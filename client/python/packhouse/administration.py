@@ -1,4 +1,6 @@
-"""Running a server: `Client.administration`. Needs the role admin, or a server on this machine."""
+"""Running a server: `Client.administration`. Needs the role admin, or a client of the server's socket
+for administrators, `Client("unix:/data/admin.sock")` (docs/security.md).
+"""
 
 from __future__ import annotations
 
