@@ -33,6 +33,18 @@ absl::StatusOr<std::unique_ptr<AppendedFile>> OpenOf(const char* flag, const std
   return absl::Status(file.status().code(), absl::StrCat(flag, ": ", file.status().message()));
 }
 
+// As a process leaves it that ended while it wrote.
+bool EndsInHalfALine(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return false;
+  struct stat there = {};
+  char last = '\n';
+  const bool is_read = ::fstat(file, &there) == 0 && S_ISREG(there.st_mode) && there.st_size > 0 &&
+                       ::pread(file, &last, 1, there.st_size - 1) == 1;
+  ::close(file);
+  return is_read && last != '\n';
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AppendedFile>> AppendedFile::Open(std::string path) {
@@ -52,12 +64,14 @@ absl::Status AppendedFile::OpenLocked() {
   if (opened < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open '", path_, "'"));
   if (file_ >= 0) ::close(file_);
   file_ = opened;
+  ends_in_half_a_line_ = EndsInHalfALine(path_);
   return absl::OkStatus();
 }
 
 bool AppendedFile::Append(std::string line) {
   line.push_back('\n');
   absl::MutexLock lock(&mutex_);
+  if (ends_in_half_a_line_) line.insert(line.begin(), '\n');
   ssize_t written = 0;
   do {
     written = ::write(file_, line.data(), line.size());
@@ -65,6 +79,12 @@ bool AppendedFile::Append(std::string line) {
   // Half a line is lost too: nobody can read it.
   const bool is_written = written == static_cast<ssize_t>(line.size());
   if (!is_written) ++num_lost_;
+  if (is_written) ends_in_half_a_line_ = false;
+  if (!is_written && written > 0) {
+    struct stat there = {};
+    ends_in_half_a_line_ = ::fstat(file_, &there) != 0 || !S_ISREG(there.st_mode) ||
+                           ::ftruncate(file_, there.st_size - written) != 0;
+  }
   return is_written;
 }
 

@@ -27,7 +27,8 @@ class AppendedFile final : public security::Reloadable {
   static absl::StatusOr<std::unique_ptr<AppendedFile>> Open(std::string path);
   ~AppendedFile() override;
 
-  // Adds the line's end. False if it cannot be written, as on a full disk: it is lost and counted.
+  // Adds the line's end. False if it cannot be written whole, as on a full disk: it is lost and
+  // counted, and what was written of it is taken away, or ended by the next line.
   // Never waits for a reader, but may wait for the disk.
   bool Append(std::string line);
 
@@ -43,6 +44,7 @@ class AppendedFile final : public security::Reloadable {
   int file_ ABSL_GUARDED_BY(mutex_) = -1;
   uint64_t num_lost_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_reported_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool ends_in_half_a_line_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Lines of calls:

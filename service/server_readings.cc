@@ -82,7 +82,8 @@ std::optional<metrics::ClusterReading> ReadCluster(const rpc::Server& server,
 std::vector<metrics::FileReading> ReadFiles(const security::SecurityFiles& files) {
   std::vector<metrics::FileReading> read;
   for (const security::Reloader::Reading& each : files.readings()) {
-    read.push_back({each.name, each.is_broken, each.num_reloads, each.num_failures, each.expires});
+    read.push_back({each.name, each.is_broken, each.num_reloads, each.num_failures, each.begins,
+                    each.expires});
   }
   return read;
 }

@@ -35,6 +35,8 @@ bool Drains(int signal) {
 
 void Signals::Block() {
   ::signal(SIGPIPE, SIG_IGN);
+  // A file that may not grow is like a full disk.
+  ::signal(SIGXFSZ, SIG_IGN);
   const sigset_t set = Set();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }

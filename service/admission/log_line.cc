@@ -7,51 +7,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "service/base/text_characters.h"
 
 namespace packhouse {
 namespace {
 
 constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
 
-// The number of bytes of the first character of `text`; 0 if they are not UTF-8 (RFC 3629: the
-// shortest form, no surrogates, nothing above U+10FFFF).
-size_t CharacterBytes(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  size_t size = 0;
-  uint8_t least = 0x80;
-  uint8_t most = 0xBF;
-  if (first >= 0xC2 && first <= 0xDF) {
-    size = 2;
-  } else if (first >= 0xE0 && first <= 0xEF) {
-    size = 3;
-    if (first == 0xE0) least = 0xA0;
-    if (first == 0xED) most = 0x9F;
-  } else if (first >= 0xF0 && first <= 0xF4) {
-    size = 4;
-    if (first == 0xF0) least = 0x90;
-    if (first == 0xF4) most = 0x8F;
-  } else {
-    return 0;
-  }
-  if (text.size() < size || byte(1) < least || byte(1) > most) return 0;
-  for (size_t i = 2; i < size; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
-  }
-  return size;
-}
-
 void AppendCharacter(absl::string_view character, std::string& out) {
-  const auto first = static_cast<uint8_t>(character[0]);
-  if (character.size() > 1) {
-    absl::StrAppend(&out, character);
-  } else if (first == '"' || first == '\\') {
+  const char32_t code = CodePointOf(character);
+  if (IsControl(code)) {
+    // What is above U+FFFF is two halves in JSON.
+    if (code > 0xFFFF) absl::StrAppendFormat(&out, "\\u%04x", 0xD800 + ((code - 0x10000) >> 10));
+    const uint32_t last = code > 0xFFFF ? 0xDC00 + (code & 0x3FF) : code;
+    absl::StrAppendFormat(&out, "\\u%04x", last);
+  } else if (code == '"' || code == '\\') {
     absl::StrAppend(&out, "\\", character);
-  } else if (first < 0x20 || first == 0x7F) {
-    absl::StrAppendFormat(&out, "\\u%04x", first);
   } else {
-    out.push_back(character[0]);
+    absl::StrAppend(&out, character);
   }
 }
 

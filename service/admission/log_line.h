@@ -11,9 +11,10 @@
 
 namespace packhouse {
 
-// `text` as a JSON string, in its quotes: ASCII and valid UTF-8, without control characters or line
-// ends. Bytes that are not UTF-8 become U+FFFD. A text longer than `max_bytes` is cut between two
-// characters, and its length is added: "abc... (1000000 bytes)". `text` may be any bytes.
+// `text` as a JSON string, in its quotes: valid UTF-8 in one line. Characters that a terminal might
+// act on (IsControl) are escaped. Bytes that are not UTF-8 become U+FFFD. A text longer than
+// `max_bytes` is cut between two characters, and its length is added: "abc... (1000000 bytes)".
+// `text` may be any bytes.
 std::string JsonString(absl::string_view text, size_t max_bytes);
 
 // The members of a JSON object, without its braces: `"event":"x","key":value,...`. Strings are cut

@@ -58,14 +58,21 @@ Response ToResponse(const Page& page) {
   return response;
 }
 
-// TLS 1.2 and 1.3, as gRPC's port.
-constexpr const char* kTlsVersions = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+// TLS 1.2 and 1.3, as gRPC's port. TlsSessions looks at what a client's key may be used for, and
+// says so; GnuTLS by itself would close the connection.
+constexpr const char* kTlsVersions =
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%DEBUG_ALLOW_KEY_USAGE_VIOLATIONS";
 
 // What is known of a request before its head is complete.
 struct Begun {
   std::string query;
   bool has_head = false;
+  bool has_too_many_arguments = false;
 };
+
+// The library takes some 60 bytes of the connection's memory for each argument of a query, and
+// closes the connection without a word when there are none left. No page has as many as this.
+constexpr size_t kMostArguments = 64;
 
 // The address without the port. An IPv4 address is the same whether it came by IPv4 or IPv6.
 std::string HostOf(const sockaddr* address) {
@@ -120,7 +127,9 @@ class HttpServer::Loop {
     stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     not_found_ = ToResponse({404, Page().type, "no such page\n"});
     not_allowed_ = ToResponse({405, Page().type, "GET and HEAD only\n"});
-    if (stop_ < 0 || not_found_ == nullptr || not_allowed_ == nullptr) {
+    too_long_ = ToResponse({MHD_HTTP_URI_TOO_LONG, Page().type,
+                            absl::StrCat("a query has at most ", kMostArguments, " arguments\n")});
+    if (stop_ < 0 || not_found_ == nullptr || not_allowed_ == nullptr || too_long_ == nullptr) {
       ::close(listener);
       return absl::ResourceExhaustedError("no file descriptor or memory for HTTP");
     }
@@ -222,6 +231,12 @@ class HttpServer::Loop {
       const absl::string_view text = target;
       if (const size_t mark = text.find('?'); mark != absl::string_view::npos) {
         made->query = std::string(text.substr(mark + 1));
+        if (std::count(made->query.begin(), made->query.end(), '&') >=
+            static_cast<std::ptrdiff_t>(kMostArguments)) {
+          made->has_too_many_arguments = true;
+          // It is the library's buffer, and what it reads the arguments from next: there are none.
+          const_cast<char*>(target)[mark + 1] = '\0';
+        }
       }
       begun = made.release();
     });
@@ -254,6 +269,9 @@ class HttpServer::Loop {
     if (!std::exchange(begun->has_head, true) || *body_bytes != 0) {
       *body_bytes = 0;
       return MHD_YES;
+    }
+    if (begun->has_too_many_arguments) {
+      return MHD_queue_response(connection, MHD_HTTP_URI_TOO_LONG, loop->too_long_.get());
     }
     MHD_Result answered = MHD_NO;
     HasMemoryFor([&] {
@@ -452,6 +470,7 @@ class HttpServer::Loop {
   std::vector<Rendered> pages_;
   Response not_found_;
   Response not_allowed_;
+  Response too_long_;
   int stop_ = -1;
   MHD_Daemon* daemon_ = nullptr;
   // Connections that are served, and those that the library has not let go of yet. They are few, so

@@ -104,7 +104,7 @@ struct HttpBounds {
 
 // Serves until destroyed, on one thread of its own, by events: a connection costs memory and a file
 // descriptor, not a thread. HTTP/1.0 and 1.1, keep-alive, GET and HEAD; 404 for paths that are no
-// route's, 405 for other methods.
+// route's, 405 for other methods, 414 for a query of more than 64 arguments.
 class HttpServer {
  public:
   // `address` is "host:port": an IPv4 address, an IPv6 one in brackets ("[::]" takes IPv4 too), or

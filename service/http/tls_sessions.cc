@@ -14,8 +14,6 @@ namespace {
 
 // The certificate, and those between it and its CA.
 constexpr unsigned kLongestChain = 16;
-constexpr size_t kLongestName = 1024;
-constexpr unsigned kMostNames = 64;
 // A replaced certificate is kept for longer than a handshake may take.
 constexpr absl::Duration kKept = absl::Minutes(1);
 
@@ -30,6 +28,51 @@ gnutls_datum_t DatumOf(const std::string& text) {
 
 absl::Status Refused(absl::string_view what, int error) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", gnutls_strerror(error)));
+}
+
+// In the order in which a reader can do something about it.
+absl::string_view WhyNot(unsigned verdict) {
+  for (const auto& [bit, why] :
+       {std::pair(GNUTLS_CERT_SIGNER_NOT_FOUND, "its CA (--tls-client-ca) has not signed it"),
+        std::pair(GNUTLS_CERT_EXPIRED, "it, or a certificate between it and its CA, has expired"),
+        std::pair(GNUTLS_CERT_NOT_ACTIVATED,
+                  "it, or a certificate between it and its CA, is not valid yet"),
+        std::pair(GNUTLS_CERT_PURPOSE_MISMATCH, "its extended key usage does not have clientAuth"),
+        std::pair(GNUTLS_CERT_SIGNER_NOT_CA, "it is signed by a certificate that is no CA's"),
+        std::pair(GNUTLS_CERT_SIGNER_CONSTRAINTS_FAILURE,
+                  "the constraints of its CA do not allow it"),
+        std::pair(GNUTLS_CERT_INSECURE_ALGORITHM, "its algorithm is not secure")}) {
+    if ((verdict & static_cast<unsigned>(bit)) != 0) return why;
+  }
+  return "its CA (--tls-client-ca) has not signed it";
+}
+
+// As OpenSSL, and so gRPC's port, wants it of a client.
+bool MaySign(gnutls_x509_crt_t certificate) {
+  unsigned usage = 0;
+  const int found = gnutls_x509_crt_get_key_usage(certificate, &usage, nullptr);
+  return found == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE ||
+         (found >= 0 && (usage & (GNUTLS_KEY_DIGITAL_SIGNATURE | GNUTLS_KEY_KEY_AGREEMENT)) != 0);
+}
+
+// However many and however long they are: the first one counts, here as at gRPC's port.
+std::vector<std::string> AlternativeNames(gnutls_x509_crt_t certificate) {
+  std::vector<std::string> names;
+  for (const auto kind : {GNUTLS_SAN_URI, GNUTLS_SAN_DNSNAME, GNUTLS_SAN_RFC822NAME}) {
+    for (unsigned i = 0;; ++i) {
+      std::string name(256, '\0');
+      size_t size = name.size();
+      int found = gnutls_x509_crt_get_subject_alt_name(certificate, i, name.data(), &size, nullptr);
+      if (found == GNUTLS_E_SHORT_MEMORY_BUFFER) {
+        name.resize(size);
+        found = gnutls_x509_crt_get_subject_alt_name(certificate, i, name.data(), &size, nullptr);
+      }
+      // Names of kinds that it does not know stand between others.
+      if (found < 0 && found != GNUTLS_E_X509_UNKNOWN_SAN) break;
+      if (found == static_cast<int>(kind)) names.push_back(name.substr(0, size));
+    }
+  }
+  return names;
 }
 
 }  // namespace
@@ -172,23 +215,12 @@ absl::StatusOr<std::optional<std::vector<std::string>>> TlsSessions::NamesOf(
     const int error = gnutls_x509_trust_list_verify_crt2(roots_, chain.data(), length, &purpose, 1,
                                                          /*flags=*/0, &verdict, nullptr);
     if (error < 0 || verdict != 0) {
-      status =
-          bad((verdict & GNUTLS_CERT_EXPIRED) != 0 ? "it has expired"
-                                                   : "its CA (--tls-client-ca) has not signed it");
+      status = bad(WhyNot(verdict));
+    } else if (!MaySign(chain[0])) {
+      status = bad("its key usage has neither digitalSignature nor keyAgreement");
     }
   }
-  if (status.ok()) {
-    for (const auto kind : {GNUTLS_SAN_URI, GNUTLS_SAN_DNSNAME, GNUTLS_SAN_RFC822NAME}) {
-      for (unsigned i = 0; i < kMostNames; ++i) {
-        std::array<char, kLongestName> name = {};
-        size_t size = name.size();
-        const int found =
-            gnutls_x509_crt_get_subject_alt_name(chain[0], i, name.data(), &size, nullptr);
-        if (found == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE) break;
-        if (found == static_cast<int>(kind)) names.emplace_back(name.data(), size);
-      }
-    }
-  }
+  if (status.ok()) names = AlternativeNames(chain[0]);
   for (unsigned i = 0; i < made; ++i) gnutls_x509_crt_deinit(chain[i]);
   PH_RETURN_IF_ERROR(status);
   return names;

@@ -46,7 +46,11 @@ void AddFiles(const std::vector<FileReading>& files, std::vector<MetricFamily>& 
                      "Times that a file's new content could not be used.", MetricType::Counter);
   MetricFamily expires =
       ServerFamilyOf("packhouse_certificate_expiry_timestamp_seconds",
-                     "When the server's certificate in use expires.", MetricType::Gauge);
+                     "When the first of the server's certificate in use, and those between it and "
+                     "its CA, expires.",
+                     MetricType::Gauge);
+  MetricFamily begins = ServerFamilyOf("packhouse_certificate_start_timestamp_seconds",
+                                       "From when that certificate is valid.", MetricType::Gauge);
   for (const FileReading& file : files) {
     const auto add = [&file](MetricFamily& family) -> prometheus::ClientMetric& {
       prometheus::ClientMetric& metric = family.metric.emplace_back();
@@ -59,9 +63,11 @@ void AddFiles(const std::vector<FileReading>& files, std::vector<MetricFamily>& 
     if (file.expires != absl::InfiniteFuture()) {
       expires.metric.emplace_back().gauge.value =
           absl::ToDoubleSeconds(file.expires - absl::UnixEpoch());
+      begins.metric.emplace_back().gauge.value =
+          absl::ToDoubleSeconds(file.begins - absl::UnixEpoch());
     }
   }
-  for (MetricFamily* const family : {&broken, &reloads, &failures, &expires}) {
+  for (MetricFamily* const family : {&broken, &reloads, &failures, &expires, &begins}) {
     if (!family->metric.empty()) families.push_back(std::move(*family));
   }
 }

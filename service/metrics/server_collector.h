@@ -22,6 +22,7 @@ struct FileReading {
   bool is_broken = false;
   uint64_t num_reloads = 0;
   uint64_t num_failures = 0;
+  absl::Time begins = absl::InfinitePast();
   absl::Time expires = absl::InfiniteFuture();
 };
 

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "service/base/status_macros.h"
 #include "service/security/small_file.h"
@@ -31,8 +32,9 @@ absl::StatusOr<std::unique_ptr<FileAuthenticator>> FileAuthenticator::Open(Optio
   return opened;
 }
 
-absl::StatusOr<bool> FileAuthenticator::ReloadTokens() {
+absl::StatusOr<bool> FileAuthenticator::ReadTokens(bool is_asked) {
   PH_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(options_.token_file));
+  if (!resting_tokens_.IsAtRest(text) && !is_asked) return false;
   {
     absl::MutexLock lock(&mutex_);
     if (static_tokens_ != nullptr && text == token_text_) return false;
@@ -45,8 +47,9 @@ absl::StatusOr<bool> FileAuthenticator::ReloadTokens() {
   return true;
 }
 
-absl::StatusOr<bool> FileAuthenticator::ReloadKeys() {
+absl::StatusOr<bool> FileAuthenticator::ReadKeys(bool is_asked) {
   PH_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(options_.jwks_file));
+  if (!resting_keys_.IsAtRest(text) && !is_asked) return false;
   {
     absl::MutexLock lock(&mutex_);
     if (jwt_keys_ != nullptr && text == key_text_) return false;
@@ -58,6 +61,12 @@ absl::StatusOr<bool> FileAuthenticator::ReloadKeys() {
   key_text_ = std::move(text);
   known_.clear();
   return true;
+}
+
+std::string FileAuthenticator::NoteOnKeys() const {
+  absl::MutexLock lock(&mutex_);
+  if (jwt_keys_ == nullptr || jwt_keys_->left_out().empty()) return "";
+  return absl::StrCat("left out: ", absl::StrJoin(jwt_keys_->left_out(), "; "));
 }
 
 absl::StatusOr<Principal> FileAuthenticator::Authenticate(

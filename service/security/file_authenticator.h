@@ -17,6 +17,7 @@
 #include "service/admission/principal.h"
 #include "service/security/jwt_keys.h"
 #include "service/security/reloader.h"
+#include "service/security/small_file.h"
 #include "service/security/static_tokens.h"
 
 namespace packhouse::security {
@@ -57,28 +58,39 @@ class FileAuthenticator final : public Authenticator {
  private:
   class Part final : public Reloadable {
    public:
-    explicit Part(std::function<absl::StatusOr<bool>()> reload) : reload_(std::move(reload)) {}
-    absl::StatusOr<bool> Reload() override { return reload_(); }
+    using Read = std::function<absl::StatusOr<bool>(bool is_asked)>;
+    using Note = std::function<std::string()>;
+    Part(Read read, Note note) : read_(std::move(read)), note_(std::move(note)) {}
+    std::string note() const override { return note_(); }
+    absl::StatusOr<bool> Reload() override { return read_(/*is_asked=*/true); }
+    absl::StatusOr<bool> Look() override { return read_(/*is_asked=*/false); }
 
    private:
-    const std::function<absl::StatusOr<bool>()> reload_;
+    const Read read_;
+    const Note note_;
   };
 
   FileAuthenticator(Options options, Now now)
       : options_(std::move(options)),
         now_(std::move(now)),
-        token_part_([this] { return ReloadTokens(); }),
-        key_part_([this] { return ReloadKeys(); }) {}
+        token_part_([this](bool is_asked) { return ReadTokens(is_asked); },
+                    [] { return std::string(); }),
+        key_part_([this](bool is_asked) { return ReadKeys(is_asked); },
+                  [this] { return NoteOnKeys(); }) {}
 
-  absl::StatusOr<bool> ReloadTokens();
-  absl::StatusOr<bool> ReloadKeys();
+  absl::StatusOr<bool> ReadTokens(bool is_asked);
+  absl::StatusOr<bool> ReadKeys(bool is_asked);
   absl::StatusOr<Principal> VerifyJwt(const std::string& token) const;
+  std::string NoteOnKeys() const;
   std::string Wanted() const;
 
   const Options options_;
   const Now now_;
   Part token_part_;
   Part key_part_;
+  // Each is used by one thread at a time.
+  RestingFile resting_tokens_;
+  RestingFile resting_keys_;
 
   mutable absl::Mutex mutex_;
   std::string token_text_ ABSL_GUARDED_BY(mutex_);

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -55,6 +56,14 @@ absl::Status Refused(absl::string_view why) {
 std::string StringIn(const json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// By `use` and `key_ops`, both of which may be missing.
+bool IsForSignatures(const json& key) {
+  if (const std::string use = StringIn(key, "use"); !use.empty() && use != "sig") return false;
+  const auto operations = key.find("key_ops");
+  return operations == key.end() || !operations->is_array() ||
+         std::find(operations->begin(), operations->end(), "verify") != operations->end();
 }
 
 absl::StatusOr<std::string> BytesIn(const json& key, const char* name) {
@@ -168,10 +177,15 @@ absl::StatusOr<JwtKeys> JwtKeys::Parse(absl::string_view text) {
   size_t number = 0;
   for (const json& each : parsed["keys"]) {
     ++number;
+    // One that cannot be used does not take the others away (RFC 7517, 5).
+    const auto leave_out = [&all, number](absl::string_view id, absl::string_view why) {
+      all.left_out_.push_back(absl::StrCat("key ", number, " ", Quoted(id), ": ", why));
+    };
     if (!each.is_object()) {
-      return absl::InvalidArgumentError(absl::StrCat("key ", number, " is no object"));
+      leave_out("", "it is no object");
+      continue;
     }
-    if (const std::string use = StringIn(each, "use"); !use.empty() && use != "sig") continue;
+    if (!IsForSignatures(each)) continue;
     Key key;
     key.id = StringIn(each, "kid");
     const std::string type = StringIn(each, "kty");
@@ -188,8 +202,8 @@ absl::StatusOr<JwtKeys> JwtKeys::Parse(absl::string_view text) {
     }
     if (absl::IsNotFound(pem.status())) continue;
     if (!pem.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("key ", number, " ", Quoted(key.id), ": ", pem.status().message()));
+      leave_out(key.id, pem.status().message());
+      continue;
     }
     if (const std::string only = StringIn(each, "alg"); !only.empty()) {
       if (std::find(key.algorithms.begin(), key.algorithms.end(), only) == key.algorithms.end()) {
@@ -202,7 +216,8 @@ absl::StatusOr<JwtKeys> JwtKeys::Parse(absl::string_view text) {
   }
   if (all.keys_.empty()) {
     return absl::InvalidArgumentError(
-        "it has no key for RS256, RS384, RS512, ES256, ES384 or ES512");
+        absl::StrCat("it has no key for RS256, RS384, RS512, ES256, ES384 or ES512",
+                     all.left_out_.empty() ? "" : "; ", absl::StrJoin(all.left_out_, "; ")));
   }
   return all;
 }

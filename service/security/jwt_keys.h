@@ -31,8 +31,8 @@ struct VerifiedJwt {
 class JwtKeys {
  public:
   // RSA keys of 2048 to 8192 bits, and those on the curves P-256, P-384 and P-521. Keys of other
-  // types, and such that are not for signatures, are left out. INVALID_ARGUMENT if it is no JWKS,
-  // if a key is malformed, or if none is left.
+  // types, such that are not for signatures, and malformed ones are left out. INVALID_ARGUMENT if
+  // it is no JWKS, or if none is left.
   static absl::StatusOr<JwtKeys> Parse(absl::string_view json);
 
   // The subject of a token with a good signature (RS, PS is not known to libjwt; ES; 256, 384 or
@@ -43,6 +43,8 @@ class JwtKeys {
                                      absl::Time now) const;
 
   size_t size() const { return keys_.size(); }
+  // Keys that are malformed, or too weak or too long, each with the reason: "key 2 'old': ...".
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   struct Key {
@@ -54,6 +56,7 @@ class JwtKeys {
   const Key* Find(absl::string_view id, absl::string_view algorithm) const;
 
   std::vector<Key> keys_;
+  std::vector<std::string> left_out_;
 };
 
 }  // namespace packhouse::security

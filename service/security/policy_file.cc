@@ -100,6 +100,10 @@ absl::StatusOr<Policy::Grant> GrantIn(const YAML::Node& node) {
     if (const absl::Status status = CheckPrincipal(principal); !status.ok()) {
       return At(node, status.message());
     }
+    if (principal != kAll && absl::StrContains(principal, '*')) {
+      return At(node, absl::StrCat("principal ", Quoted(principal),
+                                   " has a '*', which means all principals, and only by itself"));
+    }
   }
   for (const std::string& where : grant.namespaces) {
     if (where == kAll) continue;
@@ -182,7 +186,14 @@ absl::StatusOr<Policy> PolicyIn(const YAML::Node& root) {
 absl::StatusOr<Policy> ParsePolicy(const std::string& yaml) {
   // The library reports by exceptions.
   try {
-    return PolicyIn(YAML::Load(yaml));
+    PH_RETURN_IF_ERROR(CheckUtf8(yaml));
+    // Load() would leave the others unread.
+    std::vector<YAML::Node> documents = YAML::LoadAll(yaml);
+    std::erase_if(documents, [](const YAML::Node& each) { return each.IsNull(); });
+    if (documents.size() > 1) {
+      return At(documents[1], "a second document begins; a policy is one");
+    }
+    return PolicyIn(documents.empty() ? YAML::Node() : documents.front());
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat("line ", error.mark.line + 1, ": it is no YAML: ", error.msg));
@@ -195,9 +206,10 @@ absl::StatusOr<std::unique_ptr<PolicyFile>> PolicyFile::Open(std::string path) {
   return file;
 }
 
-absl::StatusOr<bool> PolicyFile::Reload() {
+absl::StatusOr<bool> PolicyFile::Read(bool is_asked) {
   PH_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path_));
-  if (text == text_) return false;
+  const bool is_at_rest = resting_.IsAtRest(text);
+  if (text == text_ || !(is_asked || is_at_rest)) return false;
   absl::StatusOr<Policy> policy = ParsePolicy(text);
   if (!policy.ok()) {
     return absl::Status(policy.status().code(),

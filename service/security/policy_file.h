@@ -26,11 +26,13 @@
 #include "service/admission/authorizer.h"
 #include "service/admission/policy.h"
 #include "service/security/reloader.h"
+#include "service/security/small_file.h"
 
 namespace packhouse::security {
 
 // INVALID_ARGUMENT naming the line, the key and what is wrong. Unknown keys, and keys that are
-// there twice, are wrong: a misspelt one must not open or close anything by accident.
+// there twice, are wrong: a misspelt one must not open or close anything by accident. So is a
+// second document, and a `*` that is only a part of a principal.
 absl::StatusOr<Policy> ParsePolicy(const std::string& yaml);
 
 // Keeps an Authorizer up to date with a file.
@@ -39,14 +41,18 @@ class PolicyFile final : public Reloadable {
   // Errors as ReadSmallFile() and ParsePolicy(); they name the path.
   static absl::StatusOr<std::unique_ptr<PolicyFile>> Open(std::string path);
 
-  absl::StatusOr<bool> Reload() override;
+  absl::StatusOr<bool> Reload() override { return Read(/*is_asked=*/true); }
+  absl::StatusOr<bool> Look() override { return Read(/*is_asked=*/false); }
 
   const Authorizer* authorizer() const { return &authorizer_; }
 
  private:
   explicit PolicyFile(std::string path) : path_(std::move(path)) {}
 
+  absl::StatusOr<bool> Read(bool is_asked);
+
   const std::string path_;
+  RestingFile resting_;
   std::string text_;  // Of the policy in use. Used by one thread at a time.
   Authorizer authorizer_{std::make_shared<const Policy>()};
 };

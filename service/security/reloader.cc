@@ -9,9 +9,17 @@ void Reloader::Add(std::string name, Reloadable* what) {
   Item& item = items_.emplace_back();
   item.what = what;
   item.reading.name = std::move(name);
+  LogNote(item);
 }
 
-void Reloader::Tick() {
+void Reloader::LogNote(const Item& item) {
+  const std::string note = item.what->note();
+  if (note.empty()) return;
+  log_->Log(LogLevel::kWarning, "not all is in use",
+            {{"what", item.reading.name}, LogField::Message(note)});
+}
+
+void Reloader::Read(bool is_asked) {
   absl::MutexLock ticking(&ticking_);
   const size_t count = [this] {
     absl::MutexLock lock(&mutex_);
@@ -23,7 +31,7 @@ void Reloader::Tick() {
       return items_[i].what;
     }();
     // Reading may wait for a disk.
-    const absl::StatusOr<bool> reloaded = what->Reload();
+    const absl::StatusOr<bool> reloaded = is_asked ? what->Reload() : what->Look();
     absl::MutexLock lock(&mutex_);
     Item& item = items_[i];
     if (!reloaded.ok()) {
@@ -42,6 +50,7 @@ void Reloader::Tick() {
     if (*reloaded || was_broken) {
       log_->Log(LogLevel::kInfo, "reloaded", {{"what", item.reading.name}});
     }
+    if (*reloaded) LogNote(item);
   }
 }
 
@@ -50,6 +59,7 @@ std::vector<Reloader::Reading> Reloader::readings() const {
   absl::MutexLock lock(&mutex_);
   for (const Item& item : items_) {
     readings.push_back(item.reading);
+    readings.back().begins = item.what->begins();
     readings.back().expires = item.what->expires();
   }
   return readings;

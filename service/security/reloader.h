@@ -26,6 +26,15 @@ class Reloadable {
   // time.
   virtual absl::StatusOr<bool> Reload() = 0;
 
+  // The same every now and then, unasked: somebody may be writing a file in place, and half of it
+  // may look whole. So what is new counts once two looks in a row have found it.
+  virtual absl::StatusOr<bool> Look() { return Reload(); }
+
+  // What whoever runs the server should know of the content in use; empty: nothing.
+  virtual std::string note() const { return ""; }
+
+  // From when the content is good, where it ceases to be so; infinite: always. Thread-safe.
+  virtual absl::Time begins() const { return absl::InfinitePast(); }
   // When the content ceases to be good; infinite: never. Thread-safe.
   virtual absl::Time expires() const { return absl::InfiniteFuture(); }
 };
@@ -42,6 +51,7 @@ class Reloader {
     bool is_broken = false;  // What is there now is not in use.
     uint64_t num_reloads = 0;
     uint64_t num_failures = 0;  // Different contents, or reasons, that could not be used.
+    absl::Time begins;
     absl::Time expires;
     std::string failure;  // Why, if it is broken.
   };
@@ -49,11 +59,13 @@ class Reloader {
   // The log must outlive this.
   explicit Reloader(EventLog* log) : log_(log) {}
 
-  // `what` must outlive this. `name`: "certificates". Before the first Tick().
+  // `what` must outlive this; its note is logged. `name`: "certificates". Before the first Tick().
   void Add(std::string name, Reloadable* what);
 
-  // Reads all. Logs what is new, and once each time that something is wrong in another way.
-  void Tick();
+  // Looks at all. Logs what is new, and once each time that something is wrong in another way.
+  void Tick() { Read(/*is_asked=*/false); }
+  // The same where somebody asks for it, and so has written what is there.
+  void Reload() { Read(/*is_asked=*/true); }
 
   std::vector<Reading> readings() const;
 
@@ -62,6 +74,9 @@ class Reloader {
     Reloadable* what = nullptr;
     Reading reading;
   };
+
+  void Read(bool is_asked);
+  void LogNote(const Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EventLog* const log_;
   absl::Mutex ticking_;

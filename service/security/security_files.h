@@ -40,8 +40,8 @@ class SecurityFiles {
 
   // From now on looks at the files every second, on a thread of its own.
   void Watch();
-  // Looks at them now.
-  void Reload() { reloader_.Tick(); }
+  // Reads them now.
+  void Reload() { reloader_.Reload(); }
 
   const TlsFiles* tls() const { return tls_.get(); }  // Null: plain text.
   const FileAuthenticator* authenticator() const { return authenticator_.get(); }

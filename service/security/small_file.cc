@@ -8,7 +8,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "service/base/text_characters.h"
 
 namespace packhouse::security {
 
@@ -21,7 +25,7 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   std::array<char, 16384> buffer;
   for (;;) {
     const ssize_t size = ::read(file, buffer.data(), buffer.size());
-    if (size == 0) return bytes;
+    if (size == 0) return std::string(absl::StripPrefix(bytes, "\xEF\xBB\xBF"));
     if (size < 0) {
       if (errno == EINTR) continue;
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot read '", path, "'"));
@@ -32,6 +36,17 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
           absl::StrCat("'", path, "' has more than ", kMostFileBytes, " bytes"));
     }
   }
+}
+
+absl::Status CheckUtf8(absl::string_view text) {
+  size_t line = 0;
+  for (const absl::string_view each : absl::StrSplit(text, '\n')) {
+    ++line;
+    if (absl::StrContains(each, '\0') || !IsUtf8(each)) {
+      return absl::InvalidArgumentError(absl::StrCat("line ", line, ": it is not UTF-8"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace packhouse::security

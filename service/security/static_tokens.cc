@@ -14,6 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/base/text_characters.h"
+#include "service/security/small_file.h"
 
 namespace packhouse::security {
 namespace {
@@ -26,6 +28,13 @@ bool IsHash(absl::string_view text) {
                      [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
 }
 
+// Unicode's category Zs.
+bool IsBlank(char32_t character) {
+  return character == ' ' || character == 0xA0 || character == 0x1680 ||
+         (character >= 0x2000 && character <= 0x200A) || character == 0x202F ||
+         character == 0x205F || character == 0x3000;
+}
+
 }  // namespace
 
 std::string HashOfToken(absl::string_view token) {
@@ -36,17 +45,24 @@ std::string HashOfToken(absl::string_view token) {
 }
 
 absl::Status CheckPrincipal(absl::string_view name) {
-  const bool valid = !name.empty() && name.size() <= kLongestPrincipal &&
-                     std::all_of(name.begin(), name.end(), [](char c) {
-                       return static_cast<unsigned char>(c) > ' ' && c != 0x7f;
-                     });
-  if (valid) return absl::OkStatus();
+  const auto is_valid = [name] {
+    if (name.empty() || name.size() > kLongestPrincipal || !IsUtf8(name)) return false;
+    for (absl::string_view rest = name; !rest.empty();) {
+      const size_t size = CharacterBytes(rest);
+      const char32_t character = CodePointOf(rest.substr(0, size));
+      if (IsControl(character) || IsBlank(character)) return false;
+      rest.remove_prefix(size);
+    }
+    return true;
+  };
+  if (is_valid()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("principal ", Quoted(name), " is not 1 to ", kLongestPrincipal,
-                   " characters without blanks and control characters"));
+                   " bytes of UTF-8 without blanks and control characters"));
 }
 
 absl::StatusOr<StaticTokens> StaticTokens::Parse(absl::string_view text) {
+  PH_RETURN_IF_ERROR(CheckUtf8(text));
   StaticTokens tokens;
   size_t number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -69,6 +85,8 @@ absl::StatusOr<StaticTokens> StaticTokens::Parse(absl::string_view text) {
       return wrong("its token is in an earlier line too");
     }
   }
+  // As a file that is about to be written.
+  if (tokens.by_hash_.empty()) return absl::InvalidArgumentError("it has no token");
   return tokens;
 }
 

@@ -20,7 +20,8 @@ std::string HashOfToken(absl::string_view token);
 // hash is no secret as long as tokens are random; take 32 random bytes. Constant; thread-safe.
 class StaticTokens {
  public:
-  // INVALID_ARGUMENT naming the line and what is wrong with it; it does not repeat the hash.
+  // INVALID_ARGUMENT naming the line and what is wrong with it; it does not repeat the hash. Also
+  // if there is no token at all.
   static absl::StatusOr<StaticTokens> Parse(absl::string_view text);
 
   // Null if the token is none of them. Takes the same time for every token that is none.
@@ -31,7 +32,7 @@ class StaticTokens {
   absl::flat_hash_map<std::string, Principal> by_hash_;
 };
 
-// 1 to 256 characters without blanks and control characters. INVALID_ARGUMENT.
+// 1 to 256 bytes of UTF-8, without blanks and control characters (IsControl). INVALID_ARGUMENT.
 absl::Status CheckPrincipal(absl::string_view name);
 
 }  // namespace packhouse::security

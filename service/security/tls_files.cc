@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/security/openssl_pointers.h"
 #include "service/security/small_file.h"
@@ -42,6 +44,9 @@ absl::StatusOr<std::vector<CertificatePtr>> CertificatesIn(const std::string& pe
   return found;
 }
 
+// A certificate that has just been made may begin a little late for this machine's clock.
+constexpr absl::Duration kSkew = absl::Minutes(5);
+
 // Nobody is there to be asked for a pass phrase.
 int NoPassPhrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*user*/) { return -1; }
 
@@ -49,6 +54,16 @@ absl::Time TimeOf(const ASN1_TIME* time) {
   std::tm parsed = {};
   if (ASN1_TIME_to_tm(time, &parsed) != 1) return absl::InfinitePast();
   return absl::FromTM(parsed, absl::UTCTimeZone());
+}
+
+std::string Rfc3339(absl::Time time) {
+  return absl::FormatTime(absl::RFC3339_sec, time, absl::UTCTimeZone());
+}
+
+std::string SubjectOf(const X509& certificate) {
+  std::array<char, 256> text = {};
+  X509_NAME_oneline(X509_get_subject_name(&certificate), text.data(), text.size());
+  return Quoted(text.data());
 }
 
 }  // namespace
@@ -70,16 +85,37 @@ absl::StatusOr<TlsMaterial> ReadTlsFiles(const TlsPaths& paths, absl::Time now) 
     return Wrong(paths.key, absl::StrCat("is not the key of the first certificate in '",
                                          paths.certificate, "'"));
   }
-  material.expires = TimeOf(X509_get0_notAfter(chain.front().get()));
-  if (material.expires <= now) {
-    return Wrong(
-        paths.certificate,
-        absl::StrCat("has expired at ",
-                     absl::FormatTime(absl::RFC3339_sec, material.expires, absl::UTCTimeZone())));
+  material.expires = absl::InfiniteFuture();
+  for (const CertificatePtr& each : chain) {
+    const absl::Time begins = TimeOf(X509_get0_notBefore(each.get()));
+    const absl::Time expires = TimeOf(X509_get0_notAfter(each.get()));
+    // Clients refuse a chain as soon as one of it has ended.
+    if (expires <= now) {
+      return Wrong(paths.certificate, absl::StrCat("has a certificate, for ", SubjectOf(*each),
+                                                   ", that has expired at ", Rfc3339(expires)));
+    }
+    if (begins > now + kSkew) {
+      return Wrong(paths.certificate, absl::StrCat("has a certificate, for ", SubjectOf(*each),
+                                                   ", that is not valid before ", Rfc3339(begins)));
+    }
+    if (expires >= material.expires) continue;
+    material.begins = begins;
+    material.expires = expires;
   }
-  if (!paths.client_ca.empty()) {
-    PH_ASSIGN_OR_RETURN(material.client_ca, ReadSmallFile(paths.client_ca));
-    PH_RETURN_IF_ERROR(CertificatesIn(material.client_ca, paths.client_ca).status());
+  if (paths.client_ca.empty()) return material;
+  PH_ASSIGN_OR_RETURN(material.client_ca, ReadSmallFile(paths.client_ca));
+  PH_ASSIGN_OR_RETURN(const std::vector<CertificatePtr> roots,
+                      CertificatesIn(material.client_ca, paths.client_ca));
+  size_t num_expired = 0;
+  for (const CertificatePtr& each : roots) {
+    const absl::Time expires = TimeOf(X509_get0_notAfter(each.get()));
+    if (expires > now) continue;
+    ++num_expired;
+    absl::StrAppend(&material.note, material.note.empty() ? "" : "; ", "the CA of clients ",
+                    SubjectOf(*each), " has expired at ", Rfc3339(expires));
+  }
+  if (num_expired == roots.size()) {
+    return Wrong(paths.client_ca, absl::StrCat("has no CA that is good: ", material.note));
   }
   return material;
 }
@@ -96,8 +132,11 @@ TlsFiles::~TlsFiles() {
   }
 }
 
-absl::StatusOr<bool> TlsFiles::Reload() {
+absl::StatusOr<bool> TlsFiles::Read(bool is_asked) {
   PH_ASSIGN_OR_RETURN(TlsMaterial read, ReadTlsFiles(paths_, now_()));
+  const bool is_at_rest =
+      resting_.IsAtRest(absl::StrCat(read.certificate, read.key, read.client_ca));
+  if (!is_at_rest && !is_asked) return false;
   const TlsMaterial old = material();
   const bool has_new_identity = read.certificate != old.certificate || read.key != old.key;
   const bool has_new_roots = read.client_ca != old.client_ca;

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/security/reloader.h"
+#include "service/security/small_file.h"
 
 namespace packhouse::security {
 
@@ -26,12 +27,16 @@ struct TlsMaterial {
   std::string certificate;
   std::string key;
   std::string client_ca;
-  absl::Time expires;  // The end of the server's certificate.
+  // Of the certificate in the server's chain that ends first: from when to when it is good.
+  absl::Time begins;
+  absl::Time expires;
+  // What is wrong with it and does not make it unusable: CAs of clients that have expired.
+  std::string note;
 };
 
-// Reads and checks the files: the certificate and the key belong together, the certificate has not
-// expired at `now`, and the CA file has a certificate. UNAVAILABLE, NOT_FOUND or INVALID_ARGUMENT
-// naming the file and what is wrong.
+// Reads and checks the files: the certificate and the key belong together, none of the chain has
+// expired at `now` or is not valid yet, and the CA file has a certificate that has not expired.
+// UNAVAILABLE, NOT_FOUND or INVALID_ARGUMENT naming the file and what is wrong.
 absl::StatusOr<TlsMaterial> ReadTlsFiles(const TlsPaths& paths, absl::Time now);
 
 // Keeps the last good material, and offers it as files in memory that gRPC can watch. gRPC 1.51
@@ -46,8 +51,11 @@ class TlsFiles final : public Reloadable {
   static absl::StatusOr<std::unique_ptr<TlsFiles>> Open(TlsPaths paths, Now now);
   ~TlsFiles() override;
 
-  absl::StatusOr<bool> Reload() override;
+  absl::StatusOr<bool> Reload() override { return Read(/*is_asked=*/true); }
+  absl::StatusOr<bool> Look() override { return Read(/*is_asked=*/false); }
+  absl::Time begins() const override { return material().begins; }
   absl::Time expires() const override { return material().expires; }
+  std::string note() const override { return material().note; }
 
   // Thread-safe.
   TlsMaterial material() const {
@@ -62,12 +70,14 @@ class TlsFiles final : public Reloadable {
  private:
   TlsFiles(TlsPaths paths, Now now) : paths_(std::move(paths)), now_(std::move(now)) {}
 
+  absl::StatusOr<bool> Read(bool is_asked);
   static std::string PathOf(int descriptor);
   // Replaces the file in memory; the number of the descriptor stays.
   static absl::Status Offer(const std::string& bytes, int& descriptor);
 
   const TlsPaths paths_;
   const Now now_;
+  RestingFile resting_;  // All files, one behind the other.
   int identity_ = -1;
   int roots_ = -1;
   mutable absl::Mutex mutex_;

@@ -1,6 +1,7 @@
 #include "service/streams/live_streams.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,6 +12,14 @@ namespace packhouse {
 namespace {
 
 constexpr size_t kFirstRoom = 64;
+// The numbers of a process begin anywhere below this; those of two processes meet once in 2^48 / n
+// for n streams.
+constexpr uint64_t kNumbers = uint64_t{1} << 48;
+
+uint64_t FirstNumber() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) % kNumbers;
+}
 
 }  // namespace
 
@@ -77,6 +86,8 @@ SizeHistogram SizeSample::Kept::Histogram() const {
   }
   return histogram;
 }
+
+LiveStreams::LiveStreams(MemoryBudget* memory) : memory_(memory), last_(FirstNumber()) {}
 
 struct LiveStreams::Place::Entry {
   Entry(Stream said, SizeSchema its_schema, MemoryBudget* memory)

@@ -72,7 +72,9 @@ class SizeSample {
 class LiveStreams {
  public:
   struct Stream {
-    uint64_t number = 0;  // Of no other stream of this server.
+    // Of no other stream, also not of an earlier or another server: links have it. Below 2^53, as
+    // browsers take it.
+    uint64_t number = 0;
     std::string client;
     std::string principal;  // Empty: the client has none.
     std::string name;       // What the stream names, in whose namespace it is; may be empty.
@@ -109,7 +111,7 @@ class LiveStreams {
   };
 
   // `memory` as for SizeSample.
-  explicit LiveStreams(MemoryBudget* memory) : memory_(memory) {}
+  explicit LiveStreams(MemoryBudget* memory);
   LiveStreams(const LiveStreams&) = delete;
   LiveStreams& operator=(const LiveStreams&) = delete;
 
@@ -128,7 +130,7 @@ class LiveStreams {
 
   MemoryBudget* const memory_;
   mutable absl::Mutex mutex_;
-  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<Place::Entry>> streams_ ABSL_GUARDED_BY(mutex_);
 };
 

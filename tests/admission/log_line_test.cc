@@ -2,11 +2,15 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/text_characters.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
@@ -14,6 +18,22 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+std::string Utf8Of(char32_t code) {
+  const auto byte = [](uint32_t bits) { return static_cast<char>(bits); };
+  if (code < 0x80) return {byte(code)};
+  const char last = byte(0x80 | (code & 0x3F));
+  if (code < 0x800) return {byte(0xC0 | code >> 6), last};
+  const char third = byte(0x80 | (code >> 6 & 0x3F));
+  if (code < 0x10000) return {byte(0xE0 | code >> 12), third, last};
+  return {byte(0xF0 | code >> 18), byte(0x80 | (code >> 12 & 0x3F)), third, last};
+}
+
+// UTF-16.
+std::vector<uint32_t> HalvesOf(char32_t code) {
+  if (code < 0x10000) return {code};
+  return {0xD800 + (code - 0x10000) / 0x400, 0xDC00 + (code - 0x10000) % 0x400};
+}
 
 TEST(JsonStringTest, EscapesWhatWouldEndALineOrAString) {
   EXPECT_EQ(JsonString("", 10), "\"\"");
@@ -34,6 +54,35 @@ TEST(JsonStringTest, KeepsUtf8AndReplacesWhatIsNot) {
   EXPECT_EQ(JsonString("\xED\xA0\x80", 10), "\"\uFFFD\uFFFD\uFFFD\"");
   EXPECT_EQ(JsonString("\xF4\x90\x80\x80", 10), "\"\uFFFD\uFFFD\uFFFD\uFFFD\"");
   EXPECT_EQ(JsonString("\x80", 10), "\"\uFFFD\"");
+}
+
+// For every character: it is shown as it is, or escaped if it is a control; and it can be read
+// back.
+TEST(JsonStringTest, EscapesEveryControlOfUnicode) {
+  size_t num_escaped = 0;
+  for (char32_t code = 0; code <= 0x10FFFF; ++code) {
+    if (code >= 0xD800 && code <= 0xDFFF) continue;
+    const std::string text = Utf8Of(code);
+    ASSERT_EQ(CharacterBytes(text), text.size());
+    ASSERT_EQ(CodePointOf(text), code);
+    const std::string shown = JsonString(text, 10);
+    const bool is_escaped = absl::StrContains(shown, "\\u");
+    ASSERT_EQ(is_escaped, IsControl(code)) << static_cast<uint32_t>(code);
+    if (!is_escaped) continue;
+    ++num_escaped;
+    std::string expected = "\"";
+    for (const uint32_t half : HalvesOf(code)) absl::StrAppendFormat(&expected, "\\u%04x", half);
+    ASSERT_EQ(shown, expected + "\"");
+  }
+  // Unicode 15.1: 65 of Cc, 170 of Cf, one each of Zl and Zp.
+  EXPECT_EQ(num_escaped, 65u + 170u + 2u);
+  // CSI, NEL, LS, PS, RLO, ZWSP, BOM, a tag, soft hyphen.
+  for (const char32_t code : {0x9B, 0x85, 0x2028, 0x2029, 0x202E, 0x200B, 0xFEFF, 0xE0041, 0xAD}) {
+    EXPECT_TRUE(IsControl(code));
+  }
+  for (const char32_t code : {0x20, 0xA0, 0xE9, 0x20AC, 0x1F600, 0x10FFFF, 0x2027, 0x202F}) {
+    EXPECT_FALSE(IsControl(code));
+  }
 }
 
 TEST(JsonStringTest, CutsBetweenCharacters) {

@@ -6,8 +6,10 @@ import datetime
 import json
 import os
 import pathlib
+import resource
 import stat
 import time
+import unicodedata
 from typing import Any
 
 import grpc
@@ -123,6 +125,56 @@ def test_a_renamed_log_is_opened_anew(tmp_path: pathlib.Path, arguments: tuple[s
         assert call(server.address, "a", "DeleteDataset", "team/x") is grpc.StatusCode.OK
     assert [line["method"] for line in lines_of(tmp_path / "audit.1")] == ["CreateDataset"]
     assert [line["method"] for line in lines_of(tmp_path / "audit")] == ["DeleteDataset"]
+
+
+def test_a_line_that_did_not_fit_spoils_no_other(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    audit = tmp_path / "audit"
+    with ServerProcess(*arguments) as server:
+        kept = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+
+        def delete(number: int) -> None:
+            code = call(server.address, "a", "DeleteDataset", f"team/n{number}")
+            assert code is grpc.StatusCode.NOT_FOUND
+
+        delete(0)
+        line = audit.stat().st_size
+        # As a disk that is full after one and a half more lines.
+        most = line * 5 // 2
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (most, kept[1]))
+        for number in range(1, 6):
+            delete(number)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, kept)
+        for number in range(6, 8):
+            delete(number)
+    resources = [line["resource"] for line in lines_of(audit)]
+    assert resources == [f"team/n{number}" for number in (0, 1, 6, 7)]
+    # As after a process that ended while it wrote.
+    with audit.open("a", encoding="ascii") as file:
+        file.write('{"time":"2026')
+    with ServerProcess(*arguments) as server:
+        assert call(server.address, "a", "DeleteDataset", "team/n8") is grpc.StatusCode.NOT_FOUND
+    assert json.loads(audit.read_text(encoding="ascii").splitlines()[-1])["resource"] == "team/n8"
+
+
+def test_no_character_of_a_name_acts_on_whoever_reads_the_log(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    controls = [
+        chr(code)
+        for code in range(0x110000)
+        if unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp")
+    ]
+    with (tmp_path / "stderr").open("w+", encoding="utf-8") as log:
+        with ServerProcess(*arguments, log=log) as server:
+            for at in range(0, len(controls), 20):
+                call(server.address, "b", "DeleteDataset", f"team/{''.join(controls[at:at + 20])}")
+    names = "".join(str(line["resource"]) for line in lines_of(tmp_path / "audit"))
+    assert set(controls) <= set(names)
+    for name in ("audit", "access", "stderr"):
+        text = (tmp_path / name).read_bytes().decode()
+        assert not set(controls) & set(text.replace("\n", "")), name
 
 
 def test_lines_that_cannot_be_written_are_told_of(

@@ -7,7 +7,7 @@ import hashlib
 import os
 import pathlib
 import subprocess
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 _CONFIG = """
 [ca]
@@ -50,19 +50,32 @@ class Authority:
             *("-keyout", str(folder / "ca.key"), "-out", str(self.certificate)),
         )
 
-    def sign(self, name: str, *alternative_names: str, ends_in_hours: int = 24) -> Certificate:
-        """A certificate for `alternative_names`, such as "DNS:localhost", from two days ago on."""
+    def sign(
+        self,
+        name: str,
+        *alternative_names: str,
+        begins_in_hours: int = -48,
+        ends_in_hours: int = 24,
+        also: Sequence[str] = (),
+    ) -> Certificate:
+        """A certificate for `alternative_names`, such as "DNS:localhost", from two days ago on.
+
+        `also`: further extensions, such as "extendedKeyUsage=clientAuth".
+        """
         request = self._folder / f"{name}.csr"
         made = Certificate(self._folder / f"{name}.crt", self._folder / f"{name}.key")
-        names = ("-addext", f"subjectAltName={','.join(alternative_names)}")
+        extensions = list(also)
+        if alternative_names:
+            extensions.append(f"subjectAltName={','.join(alternative_names)}")
         _openssl(
-            *("req", *_new_key(), "-subj", f"/CN={name}", *(names if alternative_names else ())),
+            *("req", *_new_key(), "-subj", f"/CN={name}"),
+            *(word for extension in extensions for word in ("-addext", extension)),
             *("-keyout", str(made.key), "-out", str(request)),
         )
         _openssl(
             *("ca", "-batch", "-notext", "-config", str(self._folder / "config")),
             *("-cert", str(self.certificate), "-keyfile", str(self._folder / "ca.key")),
-            *("-startdate", _date(-48), "-enddate", _date(ends_in_hours)),
+            *("-startdate", _date(begins_in_hours), "-enddate", _date(ends_in_hours)),
             *("-in", str(request), "-out", str(made.certificate)),
         )
         return made

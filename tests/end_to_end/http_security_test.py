@@ -13,6 +13,8 @@ from typing import Any
 from certificates import Authority, Certificate, hash_of, replace
 from server_process import ServerProcess
 
+from packhouse import Client, Credentials, PackhouseError
+
 _POLICY = """
 version: 1
 roles:
@@ -136,6 +138,70 @@ def test_pages_need_credentials_and_rights(tmp_path: pathlib.Path) -> None:
             pass
         assert serial(server, tls) != before
         assert get(server, "/healthz", tls)[0] == 200
+
+
+def test_both_ports_answer_alike_to_a_certificate(tmp_path: pathlib.Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    made = authority.sign("server", "DNS:localhost", "IP:127.0.0.1")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "version: 1\nroles:\n- {role: viewer, principals: [me], namespaces: ['*']}\n",
+        encoding="ascii",
+    )
+    me = "URI:me"
+    many = [f"DNS:host{number}" for number in range(100)]
+    long = "x" * 2000
+    # Of each: why not; "" if it is me, or the principal that is refused.
+    shown = {
+        "plain": (authority.sign("plain", me), ""),
+        "usage": (authority.sign("usage", me, also=["keyUsage=digitalSignature"]), ""),
+        "client": (authority.sign("client", me, also=["extendedKeyUsage=clientAuth"]), ""),
+        "many": (authority.sign("many", *many, me), ""),
+        "last": (authority.sign("last", "email:a@b", "DNS:host", me), ""),
+        "other": (authority.sign("other", "DNS:host", f"DNS:{'y' * 200}"), "principal 'host'"),
+        "long": (authority.sign("long", f"URI:{long}", me), "it has no subject alternative"),
+        "nameless": (authority.sign("nameless"), "it has no subject alternative"),
+        "expired": (authority.sign("expired", me, ends_in_hours=-1), "has expired"),
+        "early": (
+            authority.sign("early", me, begins_in_hours=10, ends_in_hours=20), "not valid yet"
+        ),
+        "encrypts": (
+            authority.sign("encrypts", me, also=["keyUsage=keyEncipherment"]), "its key usage"
+        ),
+        "serves": (
+            authority.sign("serves", me, also=["extendedKeyUsage=serverAuth"]),
+            "its extended key usage",
+        ),
+        "strange": (Authority(tmp_path / "strange").sign("strange", me), "has not signed it"),
+    }
+    with ServerProcess(
+        *("--tls-cert", str(made.certificate), "--tls-key", str(made.key)),
+        *("--tls-client-ca", str(authority.certificate), "--policy", str(policy)),
+        *("--http-tls", "--http-auth", "--data-dir", str(tmp_path / "data")),
+    ) as server:
+        port = server.address.rpartition(":")[2]
+        for kind, (mine, why_not) in shown.items():
+            status, body = get(server, "/metrics", context(authority, mine))
+            credentials = Credentials(
+                tls_ca=str(authority.certificate),
+                tls_cert=str(mine.certificate),
+                tls_key=str(mine.key),
+            )
+            why = ""
+            try:
+                with Client(
+                    f"localhost:{port}",
+                    credentials=credentials,
+                    connect_timeout=2 if why_not else 20,
+                ) as client:
+                    list(client.list_datasets())
+            except PackhouseError as error:
+                why = str(error)
+            assert (status == 200) == (why_not == "") == (why == ""), (kind, body, why)
+            if why_not:
+                assert status in (401, 403) and why_not in body, (kind, body)
+                # TLS tells less.
+                assert why_not in why or "certificate" in why, (kind, why)
 
 
 def test_without_the_flag_everybody_reads(tmp_path: pathlib.Path) -> None:

@@ -63,6 +63,24 @@ TEST_F(HttpServerTest, AnswersManyRequestsOnOneConnection) {
   EXPECT_THAT(connection.ReadAll(), AllOf(HasSubstr("ok."), EndsWith("busy.")));
 }
 
+// Nobody is left without a word, however long a target is and whatever it consists of.
+TEST_F(HttpServerTest, EveryTargetGetsAnAnswer) {
+  const auto server = Start();
+  for (const std::string piece : {"a=1&", "&", "a&", "%41=%42&", "x", "=", "?"}) {
+    for (const size_t bytes : {1u, 200u, 252u, 256u, 260u, 1000u, 4000u, 7000u, 9000u, 40000u}) {
+      std::string query;
+      while (query.size() < bytes) query += piece;
+      const HttpConnection connection(server->address());
+      const std::string answer = connection.Ask(absl::StrCat("/ok?", query), "\r\n");
+      const auto num_ends = std::count(query.begin(), query.end(), '&');
+      const std::string expected = query.size() > 16384 ? "HTTP/1.1 4"
+                                   : num_ends < 64      ? "HTTP/1.1 200 "
+                                                        : "HTTP/1.1 414 ";
+      EXPECT_THAT(answer, StartsWith(expected)) << query.size() << " bytes of " << piece;
+    }
+  }
+}
+
 TEST_F(HttpServerTest, RefusesOtherMethods) {
   const auto server = Start();
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "NONSENSE"}) {

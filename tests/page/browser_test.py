@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import urllib.parse
+import urllib.request
 from typing import Any, Callable, Iterator
 
 import grpc
@@ -441,14 +442,25 @@ def test_dragged_limits_have_the_plan_of_the_command_line(
     assert page.complaints() == []
 
 
+def stream_number(server: LocalServer) -> str:
+    """Of the only stream that is open."""
+    while True:
+        url = f"http://{server.http_address}/api/sources?view=number"
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            if answer.status == 200:
+                (stream,) = json.load(answer)["streams"]
+                return str(stream["number"])
+
+
 def test_an_open_streams_sizes_are_shown_and_planned_for(page: Page, server: LocalServer) -> None:
     page.complaints()
-    page.open(server, "sizes?source=stream/1&limit=nodes:100&limit=edges:400")
+    number = stream_number(server)
+    page.open(server, f"sizes?source=stream/{number}&limit=nodes:100&limit=edges:400")
     for text in ("A sample of the 20,000 graphs that have come: 8,192 graphs of 48 sizes",
                  "the largest has 49 nodes, 147 edges", "proved optimal", "next-fit"):
         page.see(text)
     names = page.one("#source").text
-    assert re.search(r"stream 1 of \S+ \(20,000 graphs\)", names), names
+    assert re.search(rf"stream {number} of \S+ \(20,000 graphs\)", names), names
     # No command line has these sizes.
     assert not page.browser.find_elements(By.CSS_SELECTOR, ".command")
     page.one("#again").send_keys(Keys.ENTER)

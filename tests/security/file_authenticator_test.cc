@@ -79,6 +79,16 @@ TEST_F(FileAuthenticatorTest, TokensAreExchangedWhileItRuns) {
   EXPECT_FALSE(*tokens->tokens()->Reload());
   EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
   EXPECT_THAT(Ask(*tokens, "Bearer a-token"), HasSubstr("refuses the token"));
+  // As it is when somebody begins to write it.
+  WriteText(path_, "");
+  EXPECT_FALSE(tokens->tokens()->Reload().ok());
+  EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
+  // Half of it.
+  Write("carol", "c-token");
+  EXPECT_FALSE(*tokens->tokens()->Look());
+  EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
+  Write("bob", "b-token");
+  EXPECT_FALSE(*tokens->tokens()->Look());
   WriteText(path_, "carol nothing");
   EXPECT_THAT(std::string(tokens->tokens()->Reload().status().message()), HasSubstr("line 1"));
   EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");

@@ -213,7 +213,7 @@ TEST_F(JwtKeysTest, AKeyFileThatIsNoneIsRefused) {
         std::pair(std::string("[]"), "no JSON object"),
         std::pair(std::string(R"({"keys":{}})"), "array 'keys'"),
         std::pair(std::string(R"({"keys":[]})"), "no key for RS256"),
-        std::pair(std::string(R"({"keys":[3]})"), "key 1 is no object"),
+        std::pair(std::string(R"({"keys":[3]})"), "key 1 '': it is no object"),
         std::pair(json{{"keys", {weak}}}.dump(), "key 1 'weak': its modulus has 1024 bits"),
         std::pair(json{{"keys", {off}}}.dump(), "key 1 'off'"),
         std::pair(json{{"keys", {cut}}}.dump(), "its coordinates have 3 and 32 bytes"),
@@ -222,6 +222,29 @@ TEST_F(JwtKeysTest, AKeyFileThatIsNoneIsRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   }
+  // Beside a good one, none of them takes it away, in whichever order they come (RFC 7517, 5).
+  json null;
+  json encrypts = RsaJwk(rsa_, "encrypts");
+  encrypts["key_ops"] = {"encrypt"};
+  json koblitz = EcJwk(ec_, "koblitz");
+  koblitz["crv"] = "secp256k1";
+  const json without_modulus = {{"kty", "RSA"}, {"kid", "x5c"}, {"x5c", {"MIIB"}}};
+  const json quantum = {{"kty", "AKP"}, {"alg", "ML-DSA-65"}, {"pub", "AAAA"}};
+  for (const json& odd : {weak, off, cut, bad, null, encrypts, koblitz, without_modulus, quantum,
+                          json(3), json::array()}) {
+    for (const json& keys :
+         {json::array({RsaJwk(rsa_, "rsa"), odd}), json::array({odd, RsaJwk(rsa_, "rsa")})}) {
+      PH_ASSERT_OK_AND_ASSIGN(const JwtKeys good, JwtKeys::Parse(json{{"keys", keys}}.dump()));
+      EXPECT_EQ(good.size(), 1) << odd;
+      EXPECT_THAT(good.Verify(Signed(rsa_.pem, JWT_ALG_RS256, "rsa", GoodClaims(now_)),
+                              {"packhouse", ""}, now_),
+                  IsOk())
+          << odd;
+    }
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const JwtKeys good,
+                          JwtKeys::Parse(json{{"keys", {weak, RsaJwk(rsa_, "rsa")}}}.dump()));
+  EXPECT_THAT(good.left_out(), ::testing::ElementsAre(HasSubstr("key 1 'weak'")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/openssl_command.h"
@@ -76,6 +77,22 @@ TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
            std::pair(head + "namespaces: {a: {quotas: {planning: nan}}}", "'planning' is no share"),
            std::pair(head + "namespaces: {a: {quota: {}}}", "unknown key 'quota'"),
            std::pair(head + "roles: [", "it is no YAML"),
+           std::pair(head + "---\nnamespaces: {a: {quotas: {datasets: 1}}}\n",
+                     "line 3: a second document begins"),
+           std::pair(head + "...\nroles: []\n", "a second document begins"),
+           std::pair(head + "---\nroles: [", "it is no YAML"),
+           std::pair(
+               head + "roles:\n- {role: viewer, principals: ['spiffe://x/*'], namespaces: [b]}",
+               "has a '*', which means all"),
+           std::pair(head + "roles:\n- {role: viewer, principals: [J\xF6rg], namespaces: [b]}",
+                     "line 3: it is not UTF-8"),
+           std::pair(head + "roles:\n- {role: viewer, principals: [\"a\\u200b\"], namespaces: [b]}",
+                     "without blanks and control characters"),
+           std::pair(
+               head + "roles:\n- {role: viewer, principals: [\"a\\u00a0b\"], namespaces: [b]}",
+               "without blanks and control characters"),
+           std::pair(std::string("v\0e\0r\0", 6), "line 1: it is not UTF-8"),
+           std::pair(std::string(), "the policy is no map"),
            std::pair(head + "[a]: 1", "line"),
            std::pair(head + "roles: *x", "it is no YAML"),
        }) {
@@ -84,6 +101,44 @@ TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   }
+}
+
+TEST(PolicyFileTest, AnEmptyDocumentIsNone) {
+  EXPECT_THAT(ParsePolicy("---\nversion: 1\n---\n"), IsOk());
+  EXPECT_THAT(ParsePolicy("# ours\n---\nversion: 1\n...\n"), IsOk());
+}
+
+// Whoever writes a file in place makes it empty first, and then writes it piece by piece. No piece
+// counts, however whole it looks.
+TEST(PolicyFileTest, WhatIsBeingWrittenInPlaceChangesNothing) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/policy.yaml";
+  const std::string text = kPolicy;
+  WriteText(path, text);
+  PH_ASSERT_OK_AND_ASSIGN(const auto file, PolicyFile::Open(path));
+  const auto before = file->authorizer()->policy();
+  for (size_t size = 0; size < text.size(); ++size) {
+    WriteText(path, text.substr(0, size));
+    file->Look().IgnoreError();
+    ASSERT_EQ(file->authorizer()->policy(), before) << text.substr(0, size);
+  }
+  WriteText(path, text);
+  EXPECT_FALSE(*file->Look());
+  EXPECT_FALSE(*file->Look());
+  WriteText(path, "version: 1\n");
+  EXPECT_FALSE(*file->Look());
+  EXPECT_EQ(file->authorizer()->policy(), before);
+  EXPECT_TRUE(*file->Look());
+  EXPECT_NE(file->authorizer()->policy(), before);
+  // Who asks for it has written it.
+  WriteText(path, text);
+  EXPECT_TRUE(*file->Reload());
+}
+
+TEST(PolicyFileTest, AByteOrderMarkIsNotPartOfIt) {
+  const TemporaryFolder folder;
+  WriteText(folder.path() + "/policy.yaml", absl::StrCat("\xEF\xBB\xBF", kPolicy));
+  EXPECT_THAT(PolicyFile::Open(folder.path() + "/policy.yaml"), IsOk());
 }
 
 TEST(PolicyFileTest, ABrokenFileKeepsThePolicyInUse) {

@@ -43,7 +43,14 @@ TEST(StaticTokensTest, WrongLinesAreNamedAndNotRepeated) {
         std::pair(absl::StrCat("a b ", kHashOfAbc), "line 1: it is not a principal and"),
         std::pair(absl::StrCat("a ", kHashOfAbc, "\nb ", absl::AsciiStrToUpper(kHashOfAbc)),
                   "line 2: its token is in an earlier line"),
-        std::pair(absl::StrCat(std::string(257, 'x'), " ", kHashOfAbc), "principal")}) {
+        std::pair(absl::StrCat(std::string(257, 'x'), " ", kHashOfAbc), "principal"),
+        std::pair(absl::StrCat("a ", HashOfToken("a"), "\nJ\xF6rg ", kHashOfAbc),
+                  "line 2: it is not UTF-8"),
+        std::pair(absl::StrCat("a\u00a0b ", kHashOfAbc), "without blanks and control"),
+        std::pair(absl::StrCat("a\u202e ", kHashOfAbc), "without blanks and control"),
+        // As a file that is about to be written.
+        std::pair(std::string("# nobody\n"), "it has no token"),
+        std::pair(std::string(), "it has no token")}) {
     const absl::Status status = StaticTokens::Parse(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));

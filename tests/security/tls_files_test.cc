@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -73,6 +75,59 @@ TEST_F(TlsFilesTest, EachWayToBeWrongIsNamed) {
   ExpectRefused("clients.crt", "has no certificate");
   std::filesystem::remove(paths_.client_ca);
   EXPECT_EQ(ReadTlsFiles(paths_, now_).status().code(), absl::StatusCode::kNotFound);
+}
+
+// Whatever the order of the ends in a chain, the first one counts: clients refuse from then on.
+TEST_F(TlsFilesTest, TheFirstEndOfAChainCounts) {
+  MakeCertificate(folder_.path(), "mid", /*days=*/3);
+  MakeCertificate(folder_.path(), "top", /*days=*/30);
+  for (const auto& [chain, days] : {std::pair(std::vector<std::string>{"a"}, 10),
+                                    std::pair(std::vector<std::string>{"a", "mid"}, 3),
+                                    std::pair(std::vector<std::string>{"a", "mid", "top"}, 3),
+                                    std::pair(std::vector<std::string>{"a", "top", "mid"}, 3),
+                                    std::pair(std::vector<std::string>{"a", "top"}, 10)}) {
+    std::string pem;
+    for (const std::string& each : chain) pem += ReadText(At(each + ".crt"));
+    WriteText(paths_.certificate, pem);
+    PH_ASSERT_OK_AND_ASSIGN(const TlsMaterial material, ReadTlsFiles(paths_, now_));
+    EXPECT_NEAR(absl::ToDoubleHours(material.expires - now_) / 24, days, 0.1) << chain.back();
+    EXPECT_NEAR(absl::ToDoubleHours(material.begins - now_), 0, 0.1);
+  }
+  WriteText(paths_.certificate, ReadText(At("a.crt")) + ReadText(At("mid.crt")));
+  now_ += absl::Hours(24 * 4);
+  ExpectRefused("server.crt", "for '/CN=mid', that has expired at");
+  Use("a", "a");
+  EXPECT_THAT(ReadTlsFiles(paths_, now_), IsOk());
+  now_ -= absl::Hours(24 * 5);
+  ExpectRefused("server.crt", "that is not valid before");
+}
+
+TEST_F(TlsFilesTest, CasOfClientsThatHaveExpiredAreNamed) {
+  MakeCertificate(folder_.path(), "old", /*days=*/2);
+  const std::string old = ReadText(At("old.crt"));
+  WriteText(paths_.client_ca, old + ReadText(At("b.crt")));
+  EXPECT_EQ(ReadTlsFiles(paths_, now_)->note, "");
+  now_ += absl::Hours(24 * 3);
+  PH_ASSERT_OK_AND_ASSIGN(const TlsMaterial material, ReadTlsFiles(paths_, now_));
+  EXPECT_THAT(material.note, HasSubstr("the CA of clients '/CN=old' has expired at"));
+  WriteText(paths_.client_ca, old);
+  ExpectRefused("clients.crt", "has no CA that is good: the CA of clients '/CN=old'");
+}
+
+// A chain that is being written is good as soon as its first certificate is there.
+TEST_F(TlsFilesTest, WhatIsBeingWrittenInPlaceChangesNothing) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto files, TlsFiles::Open(paths_, [this] { return now_; }));
+  const std::string before = files->material().certificate;
+  const std::string whole = before + ReadText(At("b.crt"));
+  for (size_t size = 0; size < whole.size(); size += 16) {
+    WriteText(paths_.certificate, whole.substr(0, size));
+    files->Look().IgnoreError();
+    ASSERT_EQ(files->material().certificate, before);
+  }
+  WriteText(paths_.certificate, whole);
+  EXPECT_FALSE(*files->Look());
+  EXPECT_TRUE(*files->Look());
+  EXPECT_EQ(files->material().certificate, whole);
 }
 
 // What gRPC watches is always whole and good.

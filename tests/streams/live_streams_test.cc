@@ -103,6 +103,12 @@ TEST(LiveStreamsTest, AStreamIsListedUntilItEnds) {
   EXPECT_EQ(streams.Find(streams.List()[1].number)->sample.num_graphs(), 0U);
   first.reset();
   EXPECT_EQ(streams.List().size(), 1U);
+  // Links have the number: it is of no stream of another server, or of this one after a restart.
+  LiveStreams after(&memory);
+  const auto third = after.Enter({"bob", "bob"}, "", SizeSchema::NodesAndEdges(), now);
+  EXPECT_THAT(after.Find(listed.number),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no open")));
+  EXPECT_LT(after.List()[0].number, uint64_t{1} << 53);
   EXPECT_THAT(streams.Find(listed.number),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no open stream")));
   EXPECT_EQ(memory.held(), 0U);
