@@ -35,7 +35,7 @@ const CLI::Option* FlagNamed(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-// In a word of its own, since CLI11 takes "--flag=" for a flag whose value is the next word.
+// The value in a word of its own.
 void Append(const CLI::Option& flag, const std::string& value, std::vector<std::string>& all) {
   const std::string name = absl::StrCat("--", flag.get_single_name());
   if (flag.get_items_expected_max() == 0) {

@@ -154,6 +154,7 @@ void Announce(const rpc::Server& server, const std::string& http_address, EventL
   log.Log(LogLevel::kInfo, "listening",
           {{"grpc", server.address()},
            {"http", http_address},
+           {"admin", server.admin_address()},
            {"version", kVersion},
            {"commit", kCommit},
            {"max_connections", server.bounds().connections.most},

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "service/base/command_words.h"
 #include "service/configuration.h"
 #include "service/http/host_port.h"
 #include "service/version.h"
@@ -39,11 +41,19 @@ std::function<std::string(const std::string&)> DurationFrom(absl::Duration least
   };
 }
 
+// Such as a password before the host. It is not shown: a log keeps what it is told.
+std::string HasSecret(const std::string& address) {
+  return absl::StrContains(address, '@')
+             ? "it has an '@': it names a host and a port, never a user or password"
+             : "";
+}
+
 std::string IsGrpcAddress(const std::string& address) {
   constexpr absl::string_view kUnix = "unix:";
   if (absl::StartsWith(address, kUnix)) {
     return address.size() > kUnix.size() ? "" : absl::StrCat("'", address, "' has no path");
   }
+  if (const std::string secret = HasSecret(address); !secret.empty()) return secret;
   const auto parsed = http::ParseHostPort(address);
   return parsed.ok()
              ? ""
@@ -53,6 +63,7 @@ std::string IsGrpcAddress(const std::string& address) {
 
 std::string IsHttpAddress(const std::string& address) {
   if (address.empty()) return "";
+  if (const std::string secret = HasSecret(address); !secret.empty()) return secret;
   const auto parsed = http::ParseHostPort(address);
   return parsed.ok()
              ? ""
@@ -79,6 +90,38 @@ void AddSecurityOptions(security::SecurityOptions& options, CLI::App& app) {
   app.add_option("--policy", options.policy,
                  "YAML file of roles and quotas (docs/security.md); \"\": everybody may do "
                  "everything");
+}
+
+constexpr absl::string_view kAuto = "auto";
+// Of sockaddr_un, with its last byte.
+constexpr size_t kMostOfSocketPath = 107;
+
+std::string IsAdminAddress(const std::string& address) {
+  if (address.empty() || address == kAuto) return "";
+  if (const std::string secret = HasSecret(address);
+      !secret.empty() && !absl::StartsWith(address, "unix:")) {
+    return secret;
+  }
+  if (absl::StartsWith(address, "unix:") && address.size() > 5) return "";
+  return absl::StrCat("'", address,
+                      "' is not unix:/path: the permissions of that file say who may administer "
+                      "the server");
+}
+
+// A socket of this process that needs no flag: in the data folder, or else in the user's folder for
+// such. "" if there is neither, or the path would be too long.
+std::string AutoAdminAddress(const std::string& data_dir) {
+  std::vector<std::string> paths;
+  if (!data_dir.empty()) {
+    paths.push_back(absl::StrCat(std::filesystem::absolute(data_dir).string(), "/admin.sock"));
+  }
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime == '/') {
+    paths.push_back(absl::StrCat(runtime, "/packhoused-", ::getpid(), ".sock"));
+  }
+  for (const std::string& path : paths) {
+    if (path.size() <= kMostOfSocketPath) return absl::StrCat("unix:", path);
+  }
+  return "";
 }
 
 // Whether only this machine reaches the address.
@@ -135,7 +178,8 @@ void AddMembershipOptions(MembershipOptions& options, CLI::App& app) {
       "etcd://HOST[:PORT],...[/PREFIX]: shares the jobs with the other servers that have "
       "the same; \"\": this server has all jobs, in --data-dir");
   app.add_option("--advertise", options.advertise,
-                 "HOST:PORT at which clients reach this very server; for --ledger");
+                 "HOST:PORT at which clients reach this very server; for --ledger")
+      ->check(HasSecret);
   app.add_option("--ledger-ca", options.roots_file,
                  "certificates, in PEM, by which etcd's are checked; \"\": plain text");
   app.add_option("--ledger-cert", options.certificate_file,
@@ -235,6 +279,12 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path")
       ->check(IsGrpcAddress);
+  server.admin_address = std::string(kAuto);
+  app.add_option("--admin-listen", server.admin_address,
+                 "unix:/path of a socket at which whoever may open it may administer the server; "
+                 "\"auto\": admin.sock in --data-dir, else packhoused-PID.sock in "
+                 "$XDG_RUNTIME_DIR; \"\": none")
+      ->check(IsAdminAddress);
   app.add_flag("--insecure", options.insecure,
                "allows plain text on addresses that other machines reach; without it, such a "
                "--listen needs --tls-cert, and such a --http-listen --http-tls");
@@ -448,9 +498,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
         absl::StrCat(arguments.status().message(), "; packhoused --help lists the flags"));
   }
   try {
-    // It takes them from the end.
-    std::reverse(arguments->begin(), arguments->end());
-    app.parse(*std::move(arguments));
+    ParseWords(app, *arguments);
   } catch (const CLI::ParseError& error) {
     // --help and --version are such errors, too, and print.
     if (error.get_exit_code() == 0) return app.exit(error);
@@ -482,6 +530,10 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
     return absl::InvalidArgumentError("--snapshot-dir: needs --data-dir");
   }
   if (const absl::Status status = CheckMembership(options); !status.ok()) return status;
+  if (server.admin_address == kAuto) {
+    server.may_lack_admin_address = true;
+    server.admin_address = AutoAdminAddress(options.data_dir);
+  }
   // Checked above.
   options.http_names = absl::StrSplit(http_names, ',', absl::SkipWhitespace());
   for (std::string& name : options.http_names) absl::StripAsciiWhitespace(&name);

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "service/base/command_words.h"
 
 namespace packhouse::client {
 namespace {
@@ -122,10 +123,21 @@ void CheckNumbers(CLI::App& app) {
   for (CLI::App* const command : app.get_subcommands(nullptr)) CheckNumbers(*command);
 }
 
+void CheckRequired(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (!option->get_required()) continue;
+    option->check([](const std::string& text) {
+      return text.empty() ? std::string("must not be empty") : std::string();
+    });
+  }
+  for (CLI::App* const command : app.get_subcommands(nullptr)) CheckRequired(*command);
+}
+
 ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code) {
   CheckNumbers(app);
+  CheckRequired(app);
   try {
-    app.parse(argc, argv);
+    ParseWords(app, {argv + 1, argv + argc});
   } catch (const CLI::ParseError& error) {
     // CLI11 has an exit code for each kind of misuse, and throws for --help and --version too.
     if (error.get_exit_code() == 0) {

@@ -14,9 +14,12 @@ namespace packhouse::client {
 // Their parser would take the largest number instead.
 void CheckNumbers(CLI::App& app);
 
-// Parses and runs, after CheckNumbers(). The callbacks of `app` set `code`. For words that `app`
-// does not take, the result is kExitUsage, with a message that suggests the name that was probably
-// meant.
+// Refuses an empty value, such as that of `--dataset=`, for each option that is required.
+void CheckRequired(CLI::App& app);
+
+// Parses and runs, after CheckNumbers() and CheckRequired(). `--name=` is an empty value. The
+// callbacks of `app` set `code`. For words that `app` does not take, the result is kExitUsage, with
+// a message that suggests the name that was probably meant.
 ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code);
 
 // `there is no command 'plna'; did you mean 'plan'?`, or the same for an option; empty if neither

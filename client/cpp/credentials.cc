@@ -1,5 +1,6 @@
 #include "client/cpp/credentials.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -9,12 +10,14 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace packhouse::client {
 namespace {
@@ -28,6 +31,8 @@ constexpr std::pair<absl::string_view, const char*> kVariables[] = {
     {"token", "PACKHOUSE_TOKEN"},
     {"token_file", "PACKHOUSE_TOKEN_FILE"}};
 
+constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 using Texts = std::map<std::string, std::string, std::less<>>;
 
 absl::StatusOr<std::string> BytesOf(const char* field, const std::string& path) {
@@ -40,14 +45,27 @@ absl::StatusOr<std::string> BytesOf(const char* field, const std::string& path) 
   return bytes;
 }
 
+// The token in a text, without blanks and line ends around it. gRPC would print a header that it
+// cannot send, so such a token does not get there. Errors begin with `where` and do not show it.
+absl::StatusOr<std::string> TokenOf(absl::string_view where, absl::string_view text) {
+  absl::string_view token = absl::StripPrefix(text, kByteOrderMark);
+  token = absl::StripAsciiWhitespace(token);
+  if (token.empty()) return absl::InvalidArgumentError(absl::StrCat(where, " is empty"));
+  const auto* const bad = absl::c_find_if(
+      token, [](char c) { return !absl::ascii_isgraph(static_cast<unsigned char>(c)); });
+  if (bad == token.end()) return std::string(token);
+  const auto line = 1 + std::count(text.begin(), bad, '\n');
+  const bool is_blank = absl::ascii_isspace(static_cast<unsigned char>(*bad));
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": line ", line, ": ",
+                   is_blank ? "more follows the token, and there must be one only"
+                            : "a token has a byte that is no printable ASCII character"));
+}
+
 absl::StatusOr<std::string> TokenIn(const std::string& path) {
-  absl::StatusOr<std::string> token = BytesOf("token_file", path);
-  if (!token.ok()) return token;
-  absl::StripAsciiWhitespace(&*token);
-  if (token->empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("token_file: '", path, "' is empty"));
-  }
-  return token;
+  const absl::StatusOr<std::string> text = BytesOf("token_file", path);
+  if (!text.ok()) return text;
+  return TokenOf(absl::StrCat("token_file: '", path, "'"), *text);
 }
 
 // Calls the server with the token, or the token that the file has now.
@@ -100,6 +118,12 @@ absl::Status ReadFile(const std::string& path, Texts& texts) {
                    : ": no NAME = VALUE with a name of tls, tls_ca, tls_cert, tls_key, "
                      "tls_server_name, token, token_file"));
     }
+    if (name == "token" && !texts["token"].empty()) {
+      absl::StatusOr<std::string> token =
+          TokenOf(absl::StrCat(path, ": line ", number, ": token"), texts["token"]);
+      if (!token.ok()) return token.status();
+      texts["token"] = *std::move(token);
+    }
   }
   return absl::OkStatus();
 }
@@ -134,6 +158,10 @@ absl::StatusOr<Credentials> CredentialsFromEnvironment(const Variables& variable
     if (const auto value = variables(variable)) {
       is_set[name] = true;
       texts[std::string(name)] = *value;
+      if (name != "token" || value->empty()) continue;
+      absl::StatusOr<std::string> token = TokenOf(variable, *value);
+      if (!token.ok()) return token.status();
+      texts["token"] = *std::move(token);
     }
   }
   // A token of one kind replaces the file's of the other.
@@ -180,12 +208,13 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ToGrpc(const Credentia
   }
   std::shared_ptr<grpc::ChannelCredentials> channel = grpc::SslCredentials(options);
   if (!has_token) return channel;
-  if (!credentials.token_file.empty()) {
-    if (const auto token = TokenIn(credentials.token_file); !token.ok()) return token.status();
-  }
+  const absl::StatusOr<std::string> token = credentials.token_file.empty()
+                                                ? TokenOf("token", credentials.token)
+                                                : TokenIn(credentials.token_file);
+  if (!token.ok()) return token.status();
   return grpc::CompositeChannelCredentials(
-      channel, grpc::MetadataCredentialsFromPlugin(
-                   std::make_unique<TokenPlugin>(credentials.token, credentials.token_file)));
+      channel, grpc::MetadataCredentialsFromPlugin(std::make_unique<TokenPlugin>(
+                   credentials.token_file.empty() ? *token : "", credentials.token_file)));
 }
 
 namespace {

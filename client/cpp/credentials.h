@@ -20,7 +20,8 @@ struct Credentials {
   std::string tls_cert;  // PEM files of the client's certificate and its key.
   std::string tls_key;
   std::string tls_server_name;  // The name in the server's certificate, if not the address's.
-  std::string token;            // A bearer token that each call shows.
+  // A bearer token that each call shows: printable ASCII without blanks, but for those around it.
+  std::string token;
   // A file that has it, read again for each call: tokens of Kubernetes are renewed there.
   std::string token_file;
 
@@ -38,12 +39,13 @@ std::optional<std::string> VariableOfProcess(const char* name);
 // PACKHOUSE_TLS_SERVER_NAME, PACKHOUSE_TOKEN and PACKHOUSE_TOKEN_FILE. What they do not say, the
 // file says that PACKHOUSE_CONFIG names, or else ~/.config/packhouse/client.conf if there is one:
 // lines such as `tls_ca = /etc/ca.crt`. INVALID_ARGUMENT naming the variable, or the line of the
-// file, that makes no sense.
+// file, that makes no sense. No message shows a token.
 absl::StatusOr<Credentials> CredentialsFromEnvironment(
     const Variables& variables = &VariableOfProcess);
 
 // gRPC's own; the server's name is not among them (channel.h sets it). INVALID_ARGUMENT if fields
-// do not fit together, or naming a file that cannot be read. Certificates are read now.
+// do not fit together, naming a file that cannot be read, or the line of a token that no header can
+// carry. Certificates are read now.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ToGrpc(const Credentials& credentials);
 
 // What gRPC's words about a failed connection mean, to be put behind them: which side refused whom,

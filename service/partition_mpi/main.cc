@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "service/base/command_words.h"
 #include "service/base/status_macros.h"
 #include "service/partition_jobs/distributed/chunked_input.h"
 #include "service/partition_jobs/distributed/distributed_run.h"
@@ -181,10 +182,11 @@ int Fail(const Ranks& ranks, const absl::Status& status, int code) {
 
 int Run(int argc, char** argv, uint32_t rank) {
   CLI::App app("Cuts a large graph into parts for DGL's trainers, under mpirun");
+  app.name("packhouse-partition");
   Words words;
   AddWords(words, app);
   try {
-    app.parse(argc, argv);
+    ParseWords(app, {argv + 1, argv + argc});
   } catch (const CLI::ParseError& error) {
     // Only rank 0 says it.
     if (rank != 0) return error.get_exit_code() == 0 ? 0 : kExitMisuse;

@@ -70,6 +70,11 @@ std::string S3EndpointOr(const std::string& endpoint, const std::string& region)
 }
 
 absl::Status CheckS3Endpoint(const std::string& endpoint, bool allows_plain_text) {
+  if (absl::StrContains(endpoint, '@')) {
+    return absl::InvalidArgumentError(
+        "--s3-endpoint (or AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL): it has an '@': it names a host "
+        "and a port, never a key");
+  }
   absl::string_view host = endpoint;
   if (!absl::ConsumePrefix(&host, "http://") || allows_plain_text || IsOfThisMachine(host)) {
     return absl::OkStatus();

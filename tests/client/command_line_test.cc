@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "service/base/command_words.h"
 
 namespace packhouse::client {
 namespace {
@@ -58,6 +60,60 @@ TEST(MistypedNameTest, WhatIsMissingIsNotMistyped) {
   EXPECT_EQ(Said({"plan"}), "");
   EXPECT_EQ(Said({"datasets"}), "");
   EXPECT_EQ(Said({"plan", "--limit", "5", "--colour"}), "");
+}
+
+// What a program with these options has taken.
+struct Taken {
+  std::string text = "unset";
+  std::string number = "unset";
+  std::vector<std::string> many;
+  bool is_on = false;
+  bool is_other = false;
+  friend bool operator==(const Taken&, const Taken&) = default;
+};
+
+// `--name=` is an empty value, and a switch that is off, wherever it stands: it never takes the
+// word behind it.
+TEST(EmptyValuesTest, NothingTakesTheNextWord) {
+  const auto take = [](std::vector<std::string> words) {
+    Taken taken;
+    CLI::App app;
+    bool is_above = false;
+    app.add_flag("--above", is_above);
+    CLI::App* const command = app.add_subcommand("do");
+    command->add_option("--text", taken.text);
+    command->add_option("--number", taken.number);
+    command->add_option("--many", taken.many);
+    command->add_flag("--on", taken.is_on);
+    command->add_flag("--other,!--no-other", taken.is_other);
+    words.insert(words.begin(), "do");
+    ParseWords(app, words);
+    return taken;
+  };
+  std::vector<std::string> words = {"--text=", "--number=7", "--on=", "--other"};
+  std::sort(words.begin(), words.end());
+  do {
+    EXPECT_EQ(take(words), (Taken{"", "7", {}, false, true})) << absl::StrJoin(words, " ");
+  } while (std::next_permutation(words.begin(), words.end()));
+  words = {"--text=", "--number=", "--many=", "--on"};
+  std::sort(words.begin(), words.end());
+  do {
+    EXPECT_EQ(take(words), (Taken{"", "", {""}, true, false})) << absl::StrJoin(words, " ");
+  } while (std::next_permutation(words.begin(), words.end()));
+  EXPECT_EQ(take({"--text", "--other="}), (Taken{"--other=", "unset", {}, false, false}));
+  EXPECT_EQ(take({"--no-other=", "--text=a=b"}).text, "a=b");
+  EXPECT_THROW(take({"--unknown=", "--on"}), CLI::ParseError);
+}
+
+TEST(EmptyValuesTest, WhatIsRequiredIsNotEmpty) {
+  CLI::App app;
+  std::string dataset;
+  app.add_option("--dataset", dataset)->required();
+  bool seal = false;
+  app.add_flag("--seal", seal);
+  CheckRequired(app);
+  EXPECT_THROW(ParseWords(app, {"--dataset=", "--seal"}), CLI::ValidationError);
+  EXPECT_NO_THROW(ParseWords(app, {"--dataset=x", "--seal"}));
 }
 
 TEST(CheckNumbersTest, TheLargestNumberIsNotTakenForOthers) {

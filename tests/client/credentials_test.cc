@@ -15,6 +15,7 @@ namespace packhouse::client {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Variables Of(const std::map<std::string, std::string>& variables) {
   return [variables](const char* name) -> std::optional<std::string> {
@@ -65,6 +66,50 @@ TEST(CredentialsTest, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(refusal(), HasSubstr("over TLS only"));
   credentials.tls_ca = folder.path() + "/nothing";
   EXPECT_THAT(refusal(), HasSubstr("tls_ca: cannot read"));
+}
+
+// gRPC prints a header that it cannot send. So what cannot be one is refused before, and not shown.
+TEST(CredentialsTest, ATokenThatNoHeaderCarriesIsNamedAndNotShown) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/token";
+  const std::string config = folder.path() + "/client.conf";
+  const std::string token = "0123456789abcdef";
+  Credentials credentials;
+  credentials.tls = true;
+  const auto of_file = [&](const std::string& text) {
+    WriteText(file, text);
+    credentials.token_file = file;
+    return ToGrpc(credentials).status();
+  };
+  for (const std::string& good :
+       {token, token + "\n", "\xEF\xBB\xBF" + token + "\r\n", " " + token}) {
+    EXPECT_THAT(of_file(good), IsOk());
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string bad = absl::StrCat(token, std::string(1, static_cast<char>(byte)), token);
+    const bool is_good = byte > 0x20 && byte < 0x7F;
+    EXPECT_EQ(of_file("\n" + bad).ok(), is_good) << byte;
+    Credentials direct;
+    direct.tls = true;
+    direct.token = bad;
+    EXPECT_EQ(ToGrpc(direct).ok(), is_good) << byte;
+    const auto of_variable = CredentialsFromEnvironment(Of({{"PACKHOUSE_TOKEN", bad}}));
+    EXPECT_EQ(of_variable.ok(), is_good) << byte;
+    WriteText(config, absl::StrCat("tls = 1\ntoken = ", bad, "\n"));
+    const auto of_config = CredentialsFromEnvironment(Of({{"PACKHOUSE_CONFIG", config}}));
+    EXPECT_EQ(of_config.ok(), is_good) << byte;
+    for (const absl::Status& status :
+         {of_file("\n" + bad), ToGrpc(direct).status(), of_variable.status(), of_config.status()}) {
+      EXPECT_THAT(std::string(status.message()), Not(HasSubstr(token)));
+    }
+    if (is_good) continue;
+    EXPECT_THAT(std::string(of_file("\n" + bad).message()),
+                HasSubstr(absl::StrCat(file, "': line 2")));
+    EXPECT_THAT(std::string(of_variable.status().message()), HasSubstr("PACKHOUSE_TOKEN"));
+    EXPECT_THAT(std::string(of_config.status().message()), HasSubstr(config));
+  }
+  EXPECT_THAT(std::string(of_file(token + "\n" + token).message()),
+              HasSubstr("line 1: more follows the token"));
 }
 
 TEST(CredentialsTest, SaysWhichSideRefuses) {

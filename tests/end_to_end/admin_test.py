@@ -74,8 +74,11 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
         *("--channelz", "--lame-duck", "0s"),
     )
     (tmp_path / "copies").mkdir()
-    with ServerProcess(*arguments) as server, Client(server.address) as client:
-        admin = client.administration
+    socket = f"unix:{tmp_path}/admin.sock"
+    with ServerProcess(*arguments, "--admin-listen", socket) as server, Client(
+        server.address
+    ) as client, Client(socket) as local:
+        admin = local.administration
         store(client, "team/d")
         client.observe("team/sizes", np.full((5, 2), 3, np.uint32))
         status = admin.status()
@@ -97,10 +100,11 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
             assert load.is_stream and load.resource == "team/d" and load.peer.startswith("ipv4")
             asking = next(call for call in found.calls if call.method == "ListClients")
             assert not asking.is_stream
-            (entry,) = found.clients
+            # Who asks comes through the socket.
+            (entry,) = (each for each in found.clients if each.client != "unix")
             assert entry.client == "127.0.0.1" and not entry.is_principal
             assert entry.num_sessions == 1 and entry.num_leases == worker.num_leases
-            shown = command("admin", "clients", "--server", server.address)
+            shown = command("admin", "clients", "--server", socket)
             assert shown.returncode == 0 and "Load" in shown.stdout and "team/d" in shown.stdout
 
         # Not yet in the file of the data folder.
@@ -111,17 +115,17 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
             with pytest.raises(PackhouseError) as refused:
                 admin.snapshot(name)
             assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
-        shown = command("admin", "status", "--json", "--server", server.address)
+        shown = command("admin", "status", "--json", "--server", socket)
         assert json.loads(shown.stdout)["log_level"] == "LOG_LEVEL_DEBUG"
-        assert command("admin", "log-level", "info", "--server", server.address).stdout == (
+        assert command("admin", "log-level", "info", "--server", socket).stdout == (
             "log level: info, before: debug\n"
         )
-        with grpc.insecure_channel(server.address) as channel:
+        with grpc.insecure_channel(socket) as channel:
             servers = channel.unary_unary("/grpc.channelz.v1.Channelz/GetServers")
-            # One server, with its counts of calls.
+            # The server, with its counts of calls.
             assert len(servers(b"")) > 8
             assert code_of(servers, b"\xff")[0] is grpc.StatusCode.INVALID_ARGUMENT
-        drained = command("admin", "drain", "--yes", "--server", server.address)
+        drained = command("admin", "drain", "--yes", "--server", socket)
         assert drained.returncode == 0 and drained.stdout == "drains\n"
         assert server.process.wait(60) == 0
     # Histograms outlive the server, and are in the snapshot.
@@ -132,13 +136,83 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
         assert checked["histograms"] == 1 and checked["damages"] == []
         with ServerProcess("--data-dir", str(folder)) as server, Client(server.address) as client:
             assert client.get_histogram("team/sizes").num_graphs == 5
-    with ServerProcess() as server, grpc.insecure_channel(server.address) as channel:
+    with ServerProcess(
+        "--admin-listen", f"unix:{tmp_path}/admin.sock"
+    ), grpc.insecure_channel(f"unix:{tmp_path}/admin.sock") as channel:
         stub = admin_pb2_grpc.AdminServiceStub(channel)
         request = admin_pb2.TakeSnapshotRequest(name="x")
         assert code_of(stub.TakeSnapshot, request)[0] is grpc.StatusCode.FAILED_PRECONDITION
         # Without the flag there is no such service.
         servers = channel.unary_unary("/grpc.channelz.v1.Channelz/GetServers")
         assert code_of(servers, b"")[0] is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_no_address_administers(tmp_path: pathlib.Path) -> None:
+    # Loopback, IPv6's too, and a socket that is for clients: a proxy on the machine has them all.
+    for address in ("127.0.0.1:0", "[::1]:0", f"unix:{tmp_path}/clients.sock"):
+        with ServerProcess("--listen", address, "--admin-listen=") as server:
+            with grpc.insecure_channel(server.address) as channel:
+                stub = admin_pb2_grpc.AdminServiceStub(channel)
+                for method, request in (
+                    (stub.GetServer, admin_pb2.GetServerRequest()),
+                    (stub.ListClients, admin_pb2.ListClientsRequest()),
+                    (stub.SetLogLevel, admin_pb2.SetLogLevelRequest(level=3)),
+                    (stub.Reload, admin_pb2.ReloadRequest()),
+                    (stub.Drain, admin_pb2.DrainRequest()),
+                    (stub.TakeSnapshot, admin_pb2.TakeSnapshotRequest(name="x")),
+                ):
+                    code, why = code_of(method, request)
+                    assert code is grpc.StatusCode.PERMISSION_DENIED and "--admin-listen" in why
+            assert server.process.poll() is None
+
+
+def test_where_the_socket_of_administrators_is(tmp_path: pathlib.Path) -> None:
+    def listening(*arguments: str, **environment: str) -> str:
+        with pytest.MonkeyPatch.context() as patch, (tmp_path / "log").open("w+") as log:
+            patch.delenv("XDG_RUNTIME_DIR", raising=False)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            with ServerProcess(*arguments, log=log) as server:
+                # Another thread writes it.
+                text = ""
+                while '"listening"' not in text or not text.endswith("\n"):
+                    text = (tmp_path / "log").read_text(encoding="utf-8")
+            lines = map(json.loads, text.splitlines())
+            found = next(line for line in lines if line["event"] == "listening")
+            address = str(found["admin"])
+            if address:
+                # Killed, it leaves the file; the next server takes its place.
+                path = address.removeprefix("unix:")
+                assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+            return address.replace(str(server.process.pid), "PID")
+
+    data = tmp_path / "d"
+    for _ in range(2):
+        assert listening("--data-dir", str(data)) == f"unix:{data}/admin.sock"
+    assert listening() == ""
+    assert listening(XDG_RUNTIME_DIR=str(tmp_path)) == f"unix:{tmp_path}/packhoused-PID.sock"
+    assert listening("--data-dir", str(data), "--admin-listen=") == ""
+    # A path that a socket cannot have takes nothing away but the socket.
+    deep = tmp_path / ("x" * 100)
+    assert listening("--data-dir", str(deep)) == ""
+    given = f"unix:{tmp_path}/given"
+    assert listening("--admin-listen", given) == given
+    with ServerProcess("--admin-listen", given):
+        assert "another process listens there" in refused("--admin-listen", given)
+    assert "is not unix:/path" in refused("--admin-listen", "127.0.0.1:0")
+    assert "cannot listen" in refused("--admin-listen", f"unix:{tmp_path}/none/x")
+
+
+def refused(*arguments: str) -> str:
+    done = subprocess.run(
+        [os.environ["PACKHOUSED"], "--listen=127.0.0.1:0", "--http-listen=", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    return done.stderr
 
 
 def test_only_administrators_administer(tmp_path: pathlib.Path) -> None:

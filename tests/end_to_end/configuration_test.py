@@ -62,6 +62,36 @@ def test_what_is_printed_can_be_read(tmp_path: pathlib.Path) -> None:
     assert run("--config", str(file), "--print-config").stdout == first.stdout
 
 
+def test_an_empty_value_takes_nothing_from_the_flag_behind_it() -> None:
+    flags = printed()
+    for name, value in flags.items():
+        for words in ((f"--{name}=", "--channelz"), ("--channelz", f"--{name}=")):
+            if name == "channelz":
+                continue
+            done = run(*words, "--print-config")
+            if done.returncode != 0:
+                # A number, for example, that is not given.
+                assert f"--{name}" in done.stderr, (words, done.stderr)
+                continue
+            lines = dict(line.split(" = ", 1) for line in done.stdout.splitlines())
+            assert lines["channelz"] == "true", words
+            assert lines.get(name, '""') == ("false" if value in ("true", "false") else '""'), words
+    assert printed("--channelz=")["channelz"] == "false"
+
+
+def test_a_secret_in_an_address_is_refused_and_not_shown() -> None:
+    for flag in ("listen", "http-listen", "admin-listen", "advertise", "s3-endpoint"):
+        with_store = (
+            ("--store=s3://bucket", "--ledger=etcd://127.0.0.1:1", "--cache-dir=/nowhere")
+            if flag == "s3-endpoint"
+            else ()
+        )
+        done = run(f"--{flag}=https://user:pa55word@host:50051", "--signing-key=/k", *with_store)
+        assert done.returncode == 2
+        assert f"--{flag}" in done.stderr and "'@'" in done.stderr
+        assert "pa55word" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -242,7 +242,10 @@ def test_what_0_1_0_wrote_stays_readable(tmp_path: pathlib.Path, kept: str) -> N
 
 def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.Path) -> None:
     data, snapshots = tmp_path / "data", tmp_path / "snapshots"
-    with ServerProcess("--data-dir", str(data), "--snapshot-dir", str(snapshots)) as server:
+    socket = f"unix:{tmp_path}/admin.sock"
+    with ServerProcess(
+        *("--data-dir", str(data), "--snapshot-dir", str(snapshots), "--admin-listen", socket)
+    ) as server:
         with Client(server.address) as client:
             store(client, "d", graphs(0))
             store(client, "large", graphs(1, 30_000))
@@ -254,8 +257,8 @@ def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.
 
             # A server that is quicker than its killer has to do it again.
             for name in map("s{}".format, range(20)):
-                with contextlib.suppress(PackhouseError):
-                    client.administration.snapshot(name, on_progress=kill)
+                with contextlib.suppress(PackhouseError), Client(socket) as administrator:
+                    administrator.administration.snapshot(name, on_progress=kill)
                 server.kill()
                 if not (snapshots / name / "manifest").exists():
                     break
@@ -286,7 +289,8 @@ def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.
             while not appended:
                 pass
             known = len(appended)
-            done = client.administration.snapshot(name)
+            with Client(socket) as administrator:
+                done = administrator.administration.snapshot(name)
             stop.set()
             for thread in threads:
                 thread.join()

@@ -81,6 +81,7 @@ SEEN_BY = {
 # policies, which would otherwise have decoders of their own, and those that partition files without
 # a server.
 SEEN_BY_COMMANDS = {
+    "client/cli/command_line.cc": ("base",),
     "client/cli/policy/": ("security", "admission", "base"),
     "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "base"),
     "client/cli/partition/": (
