@@ -321,6 +321,9 @@ class SourceGraphs:
     ) -> ReadEdges:
         """The edges [first_edge, first_edge + num_edges), as far as there are so many.
 
+        A sealed graph numbers edges by the ids of their ends, not as they were imported;
+        `packhouse.partition.edge_rows` leads from these numbers to rows of your own list.
+
         With `columns` (None: all). Errors as `lookup_nodes`.
         """
         schema = self.get(name).schema
