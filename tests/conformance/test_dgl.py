@@ -6,13 +6,14 @@ import pathlib
 from typing import Any, Callable, Iterator
 
 import dgl
+import numpy as np
 import pytest
 import torch
 from dgl.dataloading import GraphDataLoader
 from graph_sources import PlainGraph, TypedGraph, of_npz, random_plain, random_typed
 
 import packhouse.dgl
-from packhouse import Client, GraphTable, Loader, LocalServer, PackOptions, Padding
+from packhouse import Client, Evaluation, GraphTable, Loader, LocalServer, PackOptions, Padding
 from packhouse.batch import Batch
 
 
@@ -196,7 +197,108 @@ def test_what_cannot_be_sent_is_named() -> None:
         packhouse.dgl.table([(graph, label, label)])
     with pytest.raises(ValueError, match="no graph"):
         packhouse.dgl.table([])
-    other = dgl.graph(([0], [0]))
-    other.ndata["z"] = torch.zeros(1)
-    with pytest.raises(ValueError, match="from 1 on have other features"):
-        list(packhouse.dgl.tables([(graph, label), (other, label)], graphs_per_table=1))
+    with pytest.raises(ValueError, match="'node_mask': batches have something else of this name"):
+        packhouse.dgl.table([small(ndata={"node_mask": torch.ones(2)})])
+
+
+def small(ndata: dict[str, Any], edata: dict[str, Any] | None = None) -> Any:
+    graph = dgl.graph(([0], [1]))
+    graph.ndata.update(ndata)
+    graph.edata.update(edata or {})
+    return graph
+
+
+def typed(*names: str) -> Any:
+    return dgl.heterograph({("a", name, "b"): ([0], [0]) for name in names})
+
+
+X, Z = torch.zeros(2, 1), torch.zeros(2, 3)
+# A pair of items that differ, and what the error says when the second comes after the first.
+DIFFERENT: list[tuple[Any, Any, str]] = [
+    (small({"x": X, "z": X}), small({"x": X}), "1 lacks .* 0 has: nodes with the feature 'z'"),
+    (small({"x": X}), small({"x": X, "z": X}), "1 has .* 0 lacks: nodes with the feature 'z'"),
+    (small({"x": X}), small({"x": Z}), r"'x': graph 1 has float32, .* \[3\], graph 0 .* \[1\]"),
+    (small({"x": X}), small({"x": X.double()}), "'x': graph 1 has float64, .*graph 0 float32"),
+    (small({"x": X}), small({"x": X.long()}), "'x': graph 1 has int64, .*graph 0 float32"),
+    (small({}, {"w": X[:1]}), small({}), "1 lacks .* edges with the feature 'w'"),
+    (typed("likes"), typed("likes", "buys"), r"0 lacks: edges of type \('a', 'buys', 'b'\)"),
+    (typed("likes", "buys"), typed("likes"), r"0 has: edges of type \('a', 'buys', 'b'\)"),
+    ((small({}), {"a": X}), (small({}), {"a": X, "b": X}), "1 has .* the label 'b'"),
+    ((small({}), {"a": X, "b": X}), (small({}), {"a": X}), "1 lacks .* the label 'b'"),
+    ((small({}), 16777217), (small({}), 0.5), "the label 'label': graph 1 has float64.* 0 int64"),
+    ((small({}), torch.tensor(70000)), (small({}), torch.tensor(0.5).half()), "float16.* int64"),
+    ((small({}), 1), small({}), "1 lacks what graph 0 has: the label 'label'"),
+]
+
+
+@pytest.mark.parametrize("first, second, words", DIFFERENT)
+def test_graphs_that_differ_are_named_and_nothing_is_stored(
+    client: Client, first: Any, second: Any, words: str
+) -> None:
+    """Whichever part the second is in, and whether there is a list to look at before or none."""
+    for graphs_per_table in (0, 1, 2):
+        with pytest.raises(ValueError, match=words):
+            list(packhouse.dgl.tables([first, second], graphs_per_table=graphs_per_table))
+        with pytest.raises(ValueError, match=words):
+            list(packhouse.dgl.tables(iter([first, second]), graphs_per_table=graphs_per_table))
+    for graphs in ([first, second], iter([first, second])):
+        with pytest.raises(ValueError, match=words):
+            packhouse.dgl.ingest(client, "dgl/different", graphs)
+        assert "dgl/different" not in [dataset.name for dataset in client.list_datasets()]
+
+
+def test_names_that_nodes_edges_and_labels_share_are_kept(client: Client) -> None:
+    items = [
+        (small({"x": torch.rand(2, 3)}, {"x": torch.rand(1, 2)}), {"x": torch.tensor(float(n))})
+        for n in range(3)
+    ]
+    table = packhouse.dgl.table(items)
+    assert {"nodes.x", "edges.x", "graphs.x"} < {spec.name for spec in table.schema.tensors}
+    (batch,) = client.pack([table], PackOptions({"graphs": 8}))
+    graph, data = packhouse.dgl.to_batch(batch)
+    chosen = [items[number] for number in batch.graph_ids]
+    assert_same_graph(graph, dgl.batch([each for each, _ in chosen]))
+    assert torch.equal(data["x"], torch.stack([labels["x"] for _, labels in chosen]))
+    # And the names that ends have.
+    graphs = [typed("likes"), typed("likes")]
+    for each in graphs:
+        each.edges["likes"].data["source"] = torch.rand(1)
+    (batch,) = client.pack([packhouse.dgl.table(graphs)], PackOptions({"graphs": 8}))
+    ours, _ = packhouse.dgl.to_batch(batch)
+    assert_same_graph(ours, dgl.batch([graphs[number] for number in batch.graph_ids]))
+
+
+@pytest.mark.parametrize("labels", [[16777217, 2], [0.1, 0.2], [True, False], [np.float32(1), np.float32(2)]])
+def test_numbers_become_what_dgl_makes_of_them(client: Client, labels: list[Any]) -> None:
+    items = [(small({}), label) for label in labels]
+    (batch,) = client.pack([packhouse.dgl.table(items)], PackOptions({"graphs": 8}))
+    ours = packhouse.dgl.to_batch(batch).data["label"]
+    (_, theirs) = next(iter(GraphDataLoader([items[n] for n in batch.graph_ids], batch_size=8)))
+    assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+
+
+def test_sizes_are_taken_by_name(server: LocalServer) -> None:
+    """Two graphs of the same types, in other orders."""
+    first = dgl.heterograph({("a", "to", "b"): ([0], [0])}, {"a": 9, "b": 2})
+    second = dgl.heterograph({("a", "to", "b"): ([0], [0])}, {"b": 2, "a": 9})
+    limits = {"a": 9, "b": 2, "a.to.b": 4, "graphs": 4}
+    sampler = packhouse.dgl.batch_sampler(server.address, [first, second], limits)
+    assert sorted(map(len, sampler)) == [1, 1]
+    with pytest.raises(ValueError, match="graph 1 has 'a.buys.b', which graph 0 lacks"):
+        packhouse.dgl.batch_sampler("nowhere", [typed("likes"), typed("likes", "buys")], limits)
+
+
+def test_padding_values_are_those_of_padded_rows(client: Client, server: LocalServer) -> None:
+    items = [small({"x": X}, {"length": torch.ones(1)}) for _ in range(3)]
+    values = {"length": 2.5}
+    packhouse.dgl.ingest(client, "dgl/values", items, padding_values=values)
+    # Again: nothing is done.
+    packhouse.dgl.ingest(client, "dgl/values", items, padding_values=values)
+    with pytest.raises(ValueError, match="another schema: .*'length', it has .* value 2.5"):
+        packhouse.dgl.ingest(client, "dgl/values", items)
+    with pytest.raises(ValueError, match=r"padding_values: no tensor 'z'; there are \['x', "):
+        packhouse.dgl.ingest(client, "dgl/none", items, padding_values={"z": 1})
+    limits = {"nodes": 9, "edges": 8, "graphs": 5}
+    (batch,) = Evaluation(server.address, dataset="dgl/values", limits=limits, padding="graph")
+    graph, _ = packhouse.dgl.to_batch(batch, padding=True)
+    assert graph.edata["length"].tolist() == [1.0] * 3 + [2.5] * 5

@@ -16,6 +16,7 @@ import packhouse.jraph
 from packhouse import (
     Client,
     DType,
+    Evaluation,
     GraphSchema,
     GraphTable,
     Loader,
@@ -205,6 +206,65 @@ def test_nests_are_refused_by_name() -> None:
         packhouse.jraph.table([nest])
     with pytest.raises(ValueError, match="no graph"):
         packhouse.jraph.table([])
+    for name in ("nodes", "senders"):
+        with pytest.raises(ValueError, match=f"nodes: a feature cannot be called '{name}'"):
+            packhouse.jraph.table([nest._replace(nodes={name: np.ones((2, 1))})])
+
+
+def small(nodes: Any, edges: Any = None, globals: Any = None) -> jraph.GraphsTuple:
+    one = np.zeros(1, np.int32)
+    return jraph.GraphsTuple(nodes, edges, one, one, globals, one + 2, one + 1)
+
+
+X = np.zeros((2, 1), np.float32)
+# What the error says when the second comes after the first.
+DIFFERENT: list[tuple[jraph.GraphsTuple, jraph.GraphsTuple, str]] = [
+    (small({"a": X}), small({"a": X, "b": X}), "GraphsTuple 2 has a tensor 'b', .* 0 lacks"),
+    (small({"a": X, "b": X}), small({"a": X}), "GraphsTuple 0 has a tensor 'b', .* 2 lacks"),
+    (small(X), small(X, X[:1]), "2 has a tensor 'edges', which GraphsTuple 0 lacks"),
+    (small(X), small(X.astype(np.int32)), "2 has int32 .* 'nodes', GraphsTuple 0 has float32"),
+    (small(X), small(np.zeros((2, 3), np.float32)), r"2 has .* shape \[3\] .* 'nodes', .* \[1\]"),
+    (small(X, None, X[:1]), small(X), "0 has a tensor 'globals', which GraphsTuple 2 lacks"),
+]
+
+
+@pytest.mark.parametrize("first, second, words", DIFFERENT)
+def test_graphs_that_differ_are_named_and_nothing_is_stored(
+    client: Client, first: jraph.GraphsTuple, second: jraph.GraphsTuple, words: str
+) -> None:
+    graphs = [first, first, second]
+    for tuples_per_table in (0, 1, 2):
+        with pytest.raises(ValueError, match=words):
+            list(packhouse.jraph.tables(graphs, tuples_per_table=tuples_per_table))
+    # In a part of its own, when others are stored.
+    many = [first] * (1 << 12) + [second]
+    with pytest.raises(ValueError, match=words.replace("2", "4096", 1) if "2 has" in words else ""):
+        packhouse.jraph.ingest(client, "jraph/different", many)
+    assert "jraph/different" not in [dataset.name for dataset in client.list_datasets()]
+
+
+def test_keys_that_nodes_edges_and_globals_share_are_kept(client: Client) -> None:
+    rng = np.random.default_rng(5)
+    graphs = []
+    for n in range(4):
+        nodes = {"f": rng.random((2, 3), np.float32), "x": rng.random((2, 1), np.float32)}
+        # The order of a dict's keys tells nothing.
+        nodes = dict(sorted(nodes.items(), reverse=bool(n % 2)))
+        edges, whole = {"f": rng.random((1, 2), np.float32)}, {"f": rng.random((1, 4), np.float32)}
+        graphs.append(small(nodes, edges, whole))
+    table = packhouse.jraph.table(graphs)
+    names = [spec.name for spec in table.schema.tensors]
+    assert names[:4] == ["nodes.f", "x", "edges.f", "graphs.f"]
+    assert_conforms(client, graphs)
+
+
+def test_padding_values_are_those_of_padded_rows(client: Client, server: LocalServer) -> None:
+    graphs = [small(X, {"length": np.ones(1, np.float32)}) for _ in range(3)]
+    packhouse.jraph.ingest(client, "jraph/values", graphs, padding_values={"length": 2.5})
+    limits = {"nodes": 9, "edges": 8, "graphs": 5}
+    (batch,) = Evaluation(server.address, dataset="jraph/values", limits=limits, padding="graph")
+    graph = packhouse.jraph.to_graphs_tuple(batch)
+    assert graph.edges["length"].tolist() == [1.0] * 3 + [2.5] * 5
 
 
 def test_a_rank_without_graphs_gets_padding_alone(client: Client, server: LocalServer) -> None:

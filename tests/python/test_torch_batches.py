@@ -17,16 +17,25 @@ from packhouse import (
     DerivedTensor,
     DType,
     Evaluation,
+    GraphSchema,
     GraphTable,
     LocalServer,
     Padding,
+    TensorSpec,
     prefetch,
 )
 from packhouse.graph_transform import transform_graphs
 
 torch = pytest.importorskip("torch")
 
-from packhouse.torch import Leased, TensorLoader, prefetch_to, to_torch  # noqa: E402
+from packhouse.torch import (  # noqa: E402
+    Leased,
+    MaskedBatchNorm,
+    TensorLoader,
+    masked_mean,
+    prefetch_to,
+    to_torch,
+)
 
 LIMITS = {"nodes": 200, "edges": 400, "graphs": 9}
 
@@ -374,3 +383,154 @@ def test_what_is_wrong_is_named(
 def test_a_server_of_its_own_ends_with_the_loader() -> None:
     with TensorLoader(torch.arange(10), batch_size=4) as loader:
         assert sorted(torch.cat(list(loader)).tolist()) == list(range(10))
+
+
+NORMS: list[dict[str, Any]] = [
+    {},
+    {"momentum": None},
+    {"affine": False},
+    {"track_running_stats": False},
+    {"eps": 0.5, "momentum": 0.7},
+]
+
+
+@pytest.mark.parametrize("settings", NORMS)
+@pytest.mark.parametrize("filler", [0.0, 7.0, float("inf"), float("nan")])
+def test_a_masked_norm_is_batch_norm_of_the_real_rows(
+    settings: dict[str, Any], filler: float
+) -> None:
+    """Values, state and gradients, whatever padding rows hold, and with fewer real rows each step."""
+    generator = torch.Generator().manual_seed(3)
+    ours = MaskedBatchNorm(4, **settings).double()
+    theirs = torch.nn.BatchNorm1d(4, **settings).double()
+    for step in range(9):
+        # Real rows first, as in batches, and anywhere.
+        mask = torch.rand(20, generator=generator) < 0.8 if step % 2 else torch.arange(20) < 20 - step
+        x = torch.randn(20, 4, generator=generator, dtype=torch.float64) + step
+        x[~mask] = filler
+        weights = torch.randn(20, 4, generator=generator, dtype=torch.float64)
+        for norm in (ours, theirs):
+            norm.train(step < 7)
+            norm.zero_grad()
+        padded, real = x.clone().requires_grad_(), x[mask].requires_grad_()
+        out, expected = ours(padded, mask), theirs(real)
+        torch.testing.assert_close(out[mask], expected)
+        assert not out[~mask].any()
+        (out * weights).sum().backward()
+        (expected * weights[mask]).sum().backward()
+        torch.testing.assert_close(padded.grad[mask], real.grad)
+        assert not padded.grad[~mask].any()
+        for mine, other in zip(ours.parameters(), theirs.parameters()):
+            torch.testing.assert_close(mine.grad, other.grad)
+        for mine, other in zip(ours.state_dict().values(), theirs.state_dict().values()):
+            torch.testing.assert_close(mine, other)
+
+
+def test_a_masked_norm_of_few_rows() -> None:
+    norm = MaskedBatchNorm(3)
+    torch.nn.init.normal_(norm.bias)
+    x = torch.randn(4, 3)
+    before = {name: tensor.clone() for name, tensor in norm.state_dict().items()}
+    none = norm(x, torch.zeros(4, dtype=torch.bool))
+    assert not none.any()
+    none.sum().backward()
+    assert not norm.weight.grad.any() and not norm.bias.grad.any()
+    assert all(torch.equal(norm.state_dict()[name], tensor) for name, tensor in before.items())
+    one = norm(x, torch.arange(4) < 1)
+    torch.testing.assert_close(one[0], norm.bias)
+    assert torch.equal(norm.running_var, before["running_var"])
+    assert torch.equal(norm.running_mean, 0.1 * x[0])
+    assert norm(x.half(), torch.ones(4, dtype=torch.bool)).dtype is torch.half
+    with pytest.raises(ValueError, match="needs .rows, channels."):
+        norm(torch.zeros(4, 3, 2), torch.ones(4, dtype=torch.bool))
+
+
+def test_masks_by_arithmetic_do_not_look_at_values() -> None:
+    """Tensors without values have shapes alone: what asks for a value of theirs fails."""
+    norm = MaskedBatchNorm(3).to("meta")
+    x = torch.empty(8, 3, device="meta", requires_grad=True)
+    mask = torch.empty(8, dtype=torch.bool, device="meta")
+    for training in (True, False):
+        norm.train(training)
+        masked_mean(norm(x, mask).square(), mask).backward()
+    assert x.grad.shape == (8, 3)
+    # As what was here before does.
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        x[mask].mean().item()
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="torch has no compile before 2.0")
+def test_masks_by_arithmetic_are_compiled_once() -> None:
+    norm = MaskedBatchNorm(3)
+    graphs = 0
+
+    def count(graph: Any, _: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    @torch.compile(backend=count, fullgraph=True, dynamic=False)
+    def loss_of(x: Any, mask: Any) -> Any:
+        return masked_mean(norm(x, mask).square(), mask)
+
+    for real in (8, 5, 1, 0):
+        loss_of(torch.randn(8, 3), torch.arange(8) < real)
+    assert graphs == 1
+
+
+@pytest.mark.parametrize("filler", [0.0, float("inf"), float("nan")])
+def test_a_masked_mean_is_that_of_the_real_rows(filler: float) -> None:
+    for shape in ((9,), (9, 4), (9, 2, 3)):
+        for real in (9, 5, 1):
+            x = torch.randn(shape)
+            x[real:] = filler
+            x.requires_grad_()
+            mean = masked_mean(x, torch.arange(9) < real)
+            torch.testing.assert_close(mean, x[:real].mean())
+            mean.backward()
+            assert torch.isfinite(x.grad).all() and not x.grad[real:].any()
+        assert masked_mean(x, torch.zeros(9, dtype=torch.bool)) == 0
+
+
+def test_padding_values_make_the_gradients_of_lengths_finite() -> None:
+    """The two ways of docs/frameworks/padding.md, and what is the matter without them."""
+    rng = np.random.default_rng(4)
+    schema = GraphSchema(
+        ("nodes", "edges"),
+        (
+            TensorSpec("pos", "float32", "nodes", (3,)),
+            TensorSpec("shift", "float32", "edges", (3,)),
+            TensorSpec("edge_index", "int32", "edges", (2,), "nodes", layout="rows_last"),
+        ),
+    )
+    graphs = GraphTable(
+        schema,
+        [[3, 2], [2, 1]],
+        {
+            "pos": rng.standard_normal((5, 3)),
+            "shift": np.zeros((3, 3)),
+            "edge_index": [[0, 1, 0], [1, 2, 1]],
+        },
+    )
+
+    def gradient(table: GraphTable, chosen: bool) -> Any:
+        limits = {"nodes": 8, "edges": 6, "graphs": 4}
+        batch = Batch.from_proto(batch_message(table, limits, Padding.GRAPH), table.schema)
+        data = to_torch(batch)
+        pos = data["pos"].clone().requires_grad_()
+        source, target = data["edge_index"].long()
+        squares = (pos[target] - pos[source] + data["shift"]).square().sum(dim=1)
+        mask = data.mask("edges")
+        lengths = (torch.where(mask, squares, torch.ones_like(squares)) if chosen else squares).sqrt()
+        masked_mean(lengths, mask).backward()
+        return pos.grad[data.mask("nodes")], torch.isfinite(pos.grad).all()
+
+    with_values = GraphTable(
+        schema.with_padding_values({"shift": 10.0}), graphs.sizes, graphs.tensors
+    )
+    real, is_finite = gradient(graphs, chosen=False)
+    assert not is_finite
+    for table, chosen in ((with_values, False), (graphs, True)):
+        ours, is_finite = gradient(table, chosen)
+        assert is_finite
+        torch.testing.assert_close(ours, real)

@@ -16,8 +16,8 @@ dgl is imported by the first call that needs it.
 
 Padded rows: DGL itself has no padding, and `to_batch` leaves padded rows out unless `padding=True`.
 Then everything has a fixed shape and the padding graph is one more graph of the batch: message
-passing and readouts by graph keep it apart, `graph_mask` takes it out of the loss. BatchNorm sees
-its nodes: use `MaskedBatchNorm(channels)`, called with `(x, graph.ndata["node_mask"])`.
+passing and readouts by graph keep it apart, `masked_mean(losses, data["graph_mask"])` takes it out of
+the loss. BatchNorm sees its nodes: use `MaskedBatchNorm(channels)`, called with `(x, graph.ndata["node_mask"])`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
     "MaskedBatchNorm",
     "batch_sampler",
     "ingest",
+    "masked_mean",
     "table",
     "tables",
     "to_batch",
@@ -40,9 +41,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # A torch.nn.Module: torch is imported when it is asked for.
-    if name == "MaskedBatchNorm":
-        from packhouse.dialects.masked_norm import MaskedBatchNorm
+    # Made of torch, which is imported when one of them is asked for.
+    if name in ("MaskedBatchNorm", "masked_mean"):
+        from packhouse.dialects import masked_norm
 
-        return MaskedBatchNorm
+        return getattr(masked_norm, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ the masks `node_mask`, `edge_mask` and `graph_mask` say what is real, and BatchN
 rest: 33 padding rows among 6,656 shifted its output by up to 1.3 in one trial.
 `MaskedBatchNorm(channels)` is BatchNorm1d over the real rows: call it with `(x, data.node_mask)`.
 GraphNorm, LayerNorm per node, pooling by `data.batch` and message passing keep graphs apart and
-need no mask; the loss takes `data.graph_mask`.
+need no mask; the loss does: `masked_mean(losses, data.graph_mask)`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "MaskedBatchNorm",
     "batch_sampler",
     "ingest",
+    "masked_mean",
     "table",
     "tables",
     "to_batch",
@@ -42,9 +43,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # A torch.nn.Module: torch is imported when it is asked for.
-    if name == "MaskedBatchNorm":
-        from packhouse.dialects.masked_norm import MaskedBatchNorm
+    # Made of torch, which is imported when one of them is asked for.
+    if name in ("MaskedBatchNorm", "masked_mean"):
+        from packhouse.dialects import masked_norm
 
-        return MaskedBatchNorm
+        return getattr(masked_norm, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,8 +12,15 @@ from packhouse.batch import Batch
 from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.ingest import ingest_tables
-from packhouse.dialects.layout import EDGES, NODES, Joined, Layout, contiguous_ends
+from packhouse.dialects.ingest import PaddingValues, ingest_tables, sizes_by_name
+from packhouse.dialects.layout import (
+    EDGES,
+    NODES,
+    Joined,
+    Layout,
+    check_not_reserved,
+    contiguous_ends,
+)
 from packhouse.dialects.tensors import from_torch, of_array, to_torch
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
@@ -44,8 +51,8 @@ def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64")
     Without `padding` the padding rows are left out. With it shapes are fixed: the padding graphs
     are the last ones, the first of them holds all spare rows, and the masks `node_mask` (in ndata),
     `edge_mask` (in edata) and `graph_mask` (in `data`) are True for what is real. Raises ValueError
-    if there is no graph to hold the padding (Padding.MASKED) or for rows that are neither nodes nor
-    edges; TypeError naming a tensor of a type that torch lacks.
+    if there is no graph to hold the padding (Padding.MASKED), for a tensor that is called as a mask,
+    or for rows that are neither nodes nor edges; TypeError naming a tensor of a type that torch lacks.
     """
     import dgl
     import torch
@@ -81,22 +88,28 @@ def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64")
         for name, spec in rows.features.items():
             frame[name] = to_torch(joined.column(spec), spec)
         if padding:
-            frame["node_mask"] = of_array(joined.mask(component))
+            _put_mask(frame, "node_mask", joined.mask(component))
     for component, rows in layout.edge_sets.items():
         frame = graph.edges[types[component]].data
         for name, spec in rows.features.items():
             frame[name] = to_torch(joined.column(spec), spec)
         if padding:
-            frame["edge_mask"] = of_array(joined.mask(component))
+            _put_mask(frame, "edge_mask", joined.mask(component))
     data = {
         name: to_torch(joined.column(spec), spec) for name, spec in layout.graphs.features.items()
     }
     if padding:
-        data["graph_mask"] = of_array(joined.mask(GRAPHS))
+        _put_mask(data, "graph_mask", joined.mask(GRAPHS))
     for name in ("lease", "loss_weight"):
         if hasattr(batch, name):
             setattr(graph, name, getattr(batch, name))
     return GraphBatch(graph, data)
+
+
+def _put_mask(columns: Any, name: str, mask: Array) -> None:
+    if name in columns:
+        raise ValueError(f"the data set has a tensor {name!r} where the mask of real rows is to be")
+    columns[name] = of_array(mask)
 
 
 def _types_of(layout: Layout) -> dict[str, Any]:
@@ -119,8 +132,15 @@ def table(graphs: Iterable[Any]) -> GraphTable:
     Each is a `DGLGraph` or a pair of one and its label: a tensor, a number, or a dict of those;
     one that is no dict is called `label`. Features keep their names and types; in graphs of several
     types the types become components, as `user` and `user.likes.item`, with tensors `user.x`; an
-    edge type's ends are its int32 tensors `source` and `target`, of homogeneous graphs they are
-    `edge_index`. Raises ValueError naming what cannot be sent; for no graphs at all.
+    edge type's ends are its int32 tensors `source` and `target` (`#source` and `#target` if a feature
+    has such a name), of homogeneous graphs they are `edge_index`. A name that nodes, edges or whole
+    graphs have in common is called after its component, too: `nodes.x`, `edges.x`, `graphs.label`.
+    Numbers become what GraphDataLoader makes of them: int64, bool, float64.
+
+    Raises ValueError naming the graph and the feature, type or label that it or the first one lacks,
+    or that has another type or shape of its rows than in the first one: nothing is promoted. Also
+    naming what cannot be sent, and a name that batches use themselves
+    (`packhouse.dialects.layout.RESERVED`); for no graphs at all.
     """
     (whole,) = tables(graphs, graphs_per_table=0)
     return whole
@@ -131,29 +151,36 @@ def tables(
 ) -> Iterator[GraphTable]:
     """As `table`, in parts of so many graphs (0: all at once), of which one is held at a time.
 
-    The first part decides the schema: a later one that differs is a ValueError.
+    A list or tuple is looked at as a whole before the first part.
     """
-    each = _each(graphs)
-    schema: GraphSchema | None = None
+    if isinstance(graphs, (list, tuple)):
+        for _ in _alike(graphs):
+            pass
+    each = _alike(_each(graphs))
     first_id = 0
     while True:
         part = list(itertools.islice(each, graphs_per_table or None))
         if not part:
             break
         made = _table_of(part, first_id)
-        if schema is not None and made.schema != schema:
-            raise ValueError(f"the graphs from {first_id} on have other features than the first")
-        schema = made.schema
         first_id += len(made)
         yield made
-    if schema is None:
+    if not first_id:
         raise ValueError("the data set has no graph, so that its schema is not known")
 
 
-def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:
+def ingest(
+    client: Client,
+    name: str,
+    graphs: Iterable[Any],
+    *,
+    seal: bool = True,
+    padding_values: PaddingValues | None = None,
+) -> Dataset:
     """Stores a DGL data set under that name, and seals it. Errors: those of `table`;
-    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
-    return ingest_tables(client, name, tables(graphs), seal=seal)
+    see `packhouse.dialects.ingest.ingest_tables` for `padding_values`, by the names of tensors that
+    `table` gives, and for what a second call does."""
+    return ingest_tables(client, name, tables(graphs), seal=seal, padding_values=padding_values)
 
 
 def batch_sampler(
@@ -164,15 +191,17 @@ def batch_sampler(
     `limits` bound `nodes`, `edges` and `graphs`, or the types as `table` calls them. Options: those
     of BatchSampler.
     """
-    rows = []
-    components: tuple[str, ...] = (NODES, EDGES)
-    for item in _each(graphs):
-        graph, _ = _graph_and_data(item)
-        node_types, edge_types = _components_of(graph)
-        components = (*node_types.values(), *edge_types.values())
-        counts = [graph.num_nodes(name) for name in node_types]
-        rows.append(counts + [graph.num_edges(name) for name in edge_types])
-    sizes = np.array(rows, np.int64).reshape(len(rows), len(components))
+
+    def rows() -> Iterator[dict[str, int]]:
+        for item in _each(graphs):
+            graph, _ = _graph_and_data(item)
+            node_types, edge_types = _components_of(graph)
+            counts = {component: graph.num_nodes(name) for name, component in node_types.items()}
+            for name, component in edge_types.items():
+                counts[component] = graph.num_edges(name)
+            yield counts
+
+    sizes, components = sizes_by_name(rows(), "graph")
     return BatchSampler(address, sizes, limits, components=components, **options)
 
 
@@ -189,7 +218,60 @@ def _graph_and_data(item: Any) -> tuple[Any, dict[str, Any]]:
     if len(item) != 2:
         raise ValueError(f"an item of the data set has {len(item)} parts, not a graph and a label")
     graph, label = item
-    return graph, dict(label) if isinstance(label, Mapping) else {_LABEL: label}
+    labels = dict(label) if isinstance(label, Mapping) else {_LABEL: label}
+    return graph, {name: _as_tensor(value) for name, value in labels.items()}
+
+
+def _as_tensor(value: Any) -> Any:
+    """As DGL's collate function makes them of labels."""
+    import torch
+
+    return torch.as_tensor(value, dtype=torch.float64 if type(value) is float else None)
+
+
+def _alike(items: Iterable[Any]) -> Iterator[Any]:
+    """The items, each of which has what the first one has. Raises ValueError; see `table`."""
+    first: dict[str, str] | None = None
+    for number, item in enumerate(items):
+        here = _described(*_graph_and_data(item))
+        if first is None:
+            first = here
+        if here != first:
+            raise ValueError(_difference(first, here, number))
+        yield item
+
+
+def _described(graph: Any, data: Mapping[str, Any]) -> dict[str, str]:
+    """Of each type, feature and label: what all graphs must have alike."""
+    found: dict[str, str] = {}
+
+    def add(whose: str, frame: Mapping[str, Any], rows: int) -> None:
+        for name, tensor in frame.items():
+            check_not_reserved(name)
+            dtype = str(tensor.dtype).rpartition(".")[2]
+            found[f"{whose} {name!r}"] = f"{dtype}, rows of the shape {list(tensor.shape[rows:])}"
+
+    for name in graph.ntypes:
+        of = "" if name == _DGL_NODES else f" of type {name!r}"
+        found[f"nodes{of}"] = "type"
+        add(f"nodes{of} with the feature", graph.nodes[name].data, 1)
+    for key in graph.canonical_etypes:
+        of = "" if key[1] == _DGL_EDGES else f" of type {key!r}"
+        found[f"edges{of}"] = "type"
+        add(f"edges{of} with the feature", graph.edges[key].data, 1)
+    add("the label", data, 0)
+    return found
+
+
+def _difference(first: Mapping[str, str], other: Mapping[str, str], number: int) -> str:
+    for what in first:
+        if what not in other:
+            return f"graph {number} lacks what graph 0 has: {what}"
+    for what in other:
+        if what not in first:
+            return f"graph {number} has what graph 0 lacks: {what}"
+    what = next(what for what in first if first[what] != other[what])
+    return f"{what}: graph {number} has {other[what]}, graph 0 {first[what]}"
 
 
 def _components_of(graph: Any) -> tuple[dict[str, str], dict[Any, str]]:
@@ -216,17 +298,21 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
     specs: list[TensorSpec] = []
     columns: dict[str, Array] = {}
 
+    frames = [graph.nodes[name].data for name in node_types]
+    frames += [graph.edges[key].data for key in edge_types]
+    names = [*pairs[0][1], *(name for frame in frames for name in frame)]
+    is_plain = node_types.get(_DGL_NODES) == NODES
+
     def add(name: str, tensor: Any, component: str) -> None:
         array, dtype = from_torch(tensor)
+        if (names.count(name) > 1) if is_plain else (component != GRAPHS):
+            name = f"{component}.{name}"
         specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
         columns[name] = array
 
-    def qualified(component: str, name: str) -> str:
-        return name if component in (NODES, EDGES) else f"{component}.{name}"
-
     for node_type, component in node_types.items():
         for name, tensor in graph.nodes[node_type].data.items():
-            add(qualified(component, name), tensor, component)
+            add(name, tensor, component)
     for edge_type, component in edge_types.items():
         num_edges = graph.batch_num_edges(edge_type).numpy().astype(np.int64)
         into = node_types[edge_type[0]], node_types[edge_type[2]]
@@ -239,14 +325,15 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
             specs.append(TensorSpec("edge_index", DType.INT32, EDGES, (2,), index_into=NODES))
             columns["edge_index"] = np.stack(ends, axis=1)
         else:
+            mark = "#" if {"source", "target"} & set(graph.edges[edge_type].data) else ""
             for name, column, nodes in zip(("source", "target"), ends, into):
-                name = f"{component}.{name}"
+                name = f"{component}.{mark}{name}"
                 specs.append(TensorSpec(name, DType.INT32, component, index_into=nodes))
                 columns[name] = column
         for name, tensor in graph.edges[edge_type].data.items():
-            add(qualified(component, name), tensor, component)
+            add(name, tensor, component)
     for name in pairs[0][1]:
-        add(name, torch.stack([torch.as_tensor(data[name]) for _, data in pairs]), GRAPHS)
+        add(name, torch.stack([data[name] for _, data in pairs]), GRAPHS)
     sizes = np.stack(list(counts.values()), axis=1)
     return GraphTable(GraphSchema(tuple(counts), specs), sizes, columns, first_id=first_id)
 

@@ -12,12 +12,15 @@ from packhouse.batch import Batch
 from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.ingest import ingest_tables, tables_in_parts
+from packhouse.dialects.ingest import PaddingValues, ingest_tables, joined_tables
 from packhouse.dialects.layout import EDGES, NODES, Joined, RowSet
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 
 _GLOBALS: Final = "globals"
+_ENDS: Final = ("senders", "receivers")
+# As keys of features they would come back as an array, or as the ends of edges.
+_TAKEN: Final = frozenset((NODES, EDGES, _GLOBALS, *_ENDS))
 DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 12
 
 
@@ -137,39 +140,38 @@ def _counts(joined: Joined, rows: RowSet | None) -> npt.NDArray[np.int32]:
 def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
     """The graphs of some `jraph.GraphsTuple`s, of one graph or of several each, in their order.
 
-    Features are arrays or dicts of arrays, whose keys become the tensors' names; an array is called
-    `nodes`, `edges` or `globals`. Padding graphs are graphs: unpad first. Raises ValueError for
-    deeper nests, for graphs that differ in their features, and for no graph at all.
+    Features are arrays or dicts of arrays, whose keys become the tensors' names, in their order; an
+    array is called `nodes`, `edges` or `globals`. A key that several of these have is called after
+    its component, too: `nodes.f`, `edges.f`, `graphs.f`. Padding graphs are graphs: unpad first.
+
+    Raises ValueError for no graph at all, for deeper nests, for a key that would come back as
+    something else (`nodes` of the nodes' dict, `senders`), and naming the GraphsTuple and the
+    feature for graphs that differ in a feature, its type or the shape of its rows: nothing is
+    promoted.
     """
-    parts = [_columns_of(graph) for graph in graphs]
-    if not parts:
-        raise ValueError("there is no graph, so that the schema is not known")
-    schema = parts[0][0]
-    for number, (other, _, _) in enumerate(parts):
-        if other != schema:
-            raise ValueError(f"GraphsTuple {number} has other features than the first one")
-    return GraphTable(
-        schema,
-        np.concatenate([sizes for _, sizes, _ in parts]),
-        {
-            spec.name: np.concatenate([columns[spec.name] for _, _, columns in parts])
-            for spec in schema.tensors
-        },
-        first_id=first_id,
-    )
+    (whole,) = joined_tables(graphs, _Part, "GraphsTuple", 0, first_id)
+    return whole
 
 
 def tables(
     graphs: Iterable[Any], *, tuples_per_table: int = DEFAULT_GRAPHS_PER_TABLE
 ) -> Iterator[GraphTable]:
     """As `table`, in parts of so many GraphsTuples, of which one is held at a time."""
-    return tables_in_parts(graphs, table, tuples_per_table)
+    return joined_tables(graphs, _Part, "GraphsTuple", tuples_per_table)
 
 
-def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:
+def ingest(
+    client: Client,
+    name: str,
+    graphs: Iterable[Any],
+    *,
+    seal: bool = True,
+    padding_values: PaddingValues | None = None,
+) -> Dataset:
     """Stores the graphs under that name, and seals the data set. Errors: those of `table`;
-    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
-    return ingest_tables(client, name, tables(graphs), seal=seal)
+    see `packhouse.dialects.ingest.ingest_tables` for `padding_values`, by the names of tensors that
+    `table` gives, and for what a second call does."""
+    return ingest_tables(client, name, tables(graphs), seal=seal, padding_values=padding_values)
 
 
 def batch_sampler(
@@ -185,34 +187,50 @@ def batch_sampler(
     return BatchSampler(address, np.array(sizes).reshape(-1, 2), limits, **options)
 
 
-def _columns_of(graph: Any) -> tuple[GraphSchema, Array, dict[str, Array]]:
+class _Part:
     """The schema, sizes and columns of a GraphsTuple, its indices within each graph."""
-    n_node = np.asarray(graph.n_node, np.int64)
-    n_edge = np.asarray(graph.n_edge, np.int64)
-    specs: list[TensorSpec] = []
-    columns: dict[str, Array] = {}
-    for field, component in ((NODES, NODES), (EDGES, EDGES), (_GLOBALS, GRAPHS)):
-        for name, array in _leaves(getattr(graph, field), field):
+
+    def __init__(self, graph: Any) -> None:
+        n_node = np.asarray(graph.n_node, np.int64)
+        n_edge = np.asarray(graph.n_edge, np.int64)
+        found = [
+            (name, array, component)
+            for field, component in ((NODES, NODES), (EDGES, EDGES), (_GLOBALS, GRAPHS))
+            for name, array in _leaves(getattr(graph, field), field)
+        ]
+        names = [name for name, _, _ in found]
+        specs: list[TensorSpec] = []
+        self.columns: dict[str, Array] = {}
+        for name, array, component in found:
+            if names.count(name) > 1:
+                name = f"{component}.{name}"
             dtype = DType.BFLOAT16 if array.dtype.name == "bfloat16" else DType.of(array.dtype)
-            if name in columns:
-                raise ValueError(f"two features are called {name!r}")
             specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
-            columns[name] = array.view("<u2") if dtype is DType.BFLOAT16 else array
-    starts = np.repeat(np.cumsum(n_node) - n_node, n_edge)
-    for name in ("senders", "receivers"):
-        specs.append(TensorSpec(name, DType.INT32, EDGES, index_into=NODES))
-        ends = getattr(graph, name)
-        columns[name] = np.asarray([] if ends is None else ends, np.int64) - starts
-    return GraphSchema((NODES, EDGES), specs), np.stack([n_node, n_edge], axis=1), columns
+            self.columns[name] = array.view("<u2") if dtype is DType.BFLOAT16 else array
+        starts = np.repeat(np.cumsum(n_node) - n_node, n_edge)
+        for name in _ENDS:
+            specs.append(TensorSpec(name, DType.INT32, EDGES, index_into=NODES))
+            ends = getattr(graph, name)
+            self.columns[name] = np.asarray([] if ends is None else ends, np.int64) - starts
+        self.schema = GraphSchema((NODES, EDGES), specs)
+        self.sizes: Array = np.stack([n_node, n_edge], axis=1)
 
 
 def _leaves(features: Any, field: str) -> Iterator[tuple[str, Array]]:
     if features is None:
         return
-    named = features.items() if isinstance(features, Mapping) else [(field, features)]
-    for name, value in named:
+    if not isinstance(features, Mapping):
+        yield field, np.asarray(features)
+        return
+    # In the order in which jax has a dict's leaves, whatever that of this dict is.
+    for name, value in sorted(features.items()):
         if isinstance(value, (Mapping, tuple, list)):
             raise ValueError(
                 f"{field}: {name!r} is a nest; only arrays and dicts of them can be sent"
+            )
+        if name in _TAKEN:
+            raise ValueError(
+                f"{field}: a feature cannot be called {name!r}, nor one of {sorted(_TAKEN)}, which "
+                "are parts of a GraphsTuple: rename it"
             )
         yield name, np.asarray(value)

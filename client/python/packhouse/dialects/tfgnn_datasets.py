@@ -10,8 +10,8 @@ import numpy.typing as npt
 from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.ingest import ingest_tables, tables_in_parts
-from packhouse.dialects.layout import EDGES, NODES
+from packhouse.dialects.ingest import PaddingValues, ingest_tables, joined_tables, sizes_by_name
+from packhouse.dialects.layout import NODES
 from packhouse.dialects.ragged import BYTES
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
@@ -33,26 +33,12 @@ def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
     so the schema is the one that the service makes of TF-GNN's own. Padding components are graphs:
     take the graphs before they are padded.
 
-    Raises ValueError naming a feature that cannot be sent, or whose rows have another shape or dtype
-    than in the first GraphTensor; naming an edge set with a HyperAdjacency; for graphs of several
-    specs, and for no graph at all.
+    Raises ValueError naming a feature that cannot be sent; naming an edge set with a HyperAdjacency;
+    naming the GraphTensor and the set or feature that it or the first one lacks, or whose rows have
+    another shape or dtype than in the first one; and for no graph at all.
     """
-    parts = [_Part(graph) for graph in graphs]
-    if not parts:
-        raise ValueError("there is no graph, so that the schema is not known")
-    schema = parts[0].schema
-    for number, part in enumerate(parts):
-        if part.schema != schema:
-            raise ValueError(f"GraphTensor {number} {_difference(part.schema, schema)}")
-    return GraphTable(
-        schema,
-        np.concatenate([part.sizes for part in parts]),
-        {
-            spec.name: np.concatenate([part.columns[spec.name] for part in parts])
-            for spec in schema.tensors
-        },
-        first_id=first_id,
-    )
+    (whole,) = joined_tables(graphs, _Part, "GraphTensor", 0, first_id)
+    return whole
 
 
 def tables(
@@ -62,13 +48,21 @@ def tables(
 
     `graphs` may be a `tf.data.Dataset`.
     """
-    return tables_in_parts(graphs, table, tensors_per_table)
+    return joined_tables(graphs, _Part, "GraphTensor", tensors_per_table)
 
 
-def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:
+def ingest(
+    client: Client,
+    name: str,
+    graphs: Iterable[Any],
+    *,
+    seal: bool = True,
+    padding_values: PaddingValues | None = None,
+) -> Dataset:
     """Stores the graphs under that name, and seals the data set. Errors: those of `table`;
-    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
-    return ingest_tables(client, name, tables(graphs), seal=seal)
+    see `packhouse.dialects.ingest.ingest_tables` for `padding_values`, by the names of tensors that
+    `table` gives, and for what a second call does."""
+    return ingest_tables(client, name, tables(graphs), seal=seal, padding_values=padding_values)
 
 
 def batch_sampler(
@@ -81,35 +75,17 @@ def batch_sampler(
     padded to `size_constraints` of these limits: a component and a node of each set are kept free
     for that. Options: those of BatchSampler except `padding`.
     """
-    rows: list[list[int]] = []
     kept_free = {GRAPHS, NODES}
-    components: tuple[str, ...] = (NODES, EDGES)
-    for graph in graphs:
-        sets = {**graph.node_sets, **graph.edge_sets}
-        components = tuple(sets)
-        kept_free = {GRAPHS, *graph.node_sets}
-        rows.append([int(each.total_size) for each in sets.values()])
-    sizes = np.array(rows, np.int64).reshape(len(rows), len(components))
+
+    def rows() -> Iterator[dict[str, int]]:
+        for graph in graphs:
+            kept_free.update(graph.node_sets)
+            sets = {**graph.node_sets, **graph.edge_sets}
+            yield {name: int(each.total_size) for name, each in sets.items()}
+
+    sizes, components = sizes_by_name(rows(), "GraphTensor")
     real = {name: most - (name in kept_free) for name, most in limits.items()}
     return BatchSampler(address, sizes, real, components=components, **options)
-
-
-def _difference(schema: GraphSchema, first: GraphSchema) -> str:
-    """What makes them different: a feature by its name, if they have the same ones."""
-    before = {spec.name: spec for spec in first.tensors}
-    for spec in schema.tensors:
-        other = before.get(spec.name)
-        if other is not None and spec.row_shape != other.row_shape:
-            return (
-                f"has rows of the shape {list(spec.row_shape)} in feature {spec.name!r}, "
-                f"the first one {list(other.row_shape)}"
-            )
-        if other is not None and spec.dtype != other.dtype:
-            return (
-                f"has {spec.dtype.name.lower()} in feature {spec.name!r}, "
-                f"the first one {other.dtype.name.lower()}"
-            )
-    return "has other sets or features than the first one"
 
 
 class _Part:

@@ -7,14 +7,14 @@ gives batches of rows of plain tensors in memory.
 BatchNorm and padding: padding rows take part in the statistics of a BatchNorm as any other row, as
 in every framework that pads. With 33 padding rows of 6,656 the running mean of a molhiv model
 shifted by up to 1.3 standard deviations. Either compute statistics over real rows alone
-(`x[batch.mask("nodes")]` before the norm, or `MaskedBatchNorm` of `packhouse.torch`), or ask for
+(`MaskedBatchNorm` of `packhouse.torch`; `masked_mean` for the loss), or ask for
 `padding="none"`, which sends real rows alone in batches of unequal shape, or use LayerNorm.
 """
 
 from packhouse.epoch_readers import Leased
 from packhouse.torch.batch import TorchBatch, to_torch
 from packhouse.torch.epoch_dataset import EpochDataset
-from packhouse.dialects.masked_norm import MaskedBatchNorm
+from packhouse.dialects.masked_norm import MaskedBatchNorm, masked_mean
 from packhouse.torch.memory import TorchMemory
 from packhouse.torch.prefetching import prefetch_to
 from packhouse.torch.tensor_loader import TensorLoader
@@ -26,6 +26,7 @@ __all__ = [
     "TensorLoader",
     "TorchBatch",
     "TorchMemory",
+    "masked_mean",
     "prefetch_to",
     "to_torch",
 ]
