@@ -20,11 +20,15 @@ from torch_geometric.loader import DataLoader
 import packhouse.pyg
 from packhouse import (
     Client,
+    Evaluation,
+    GraphSchema,
     GraphTable,
+    Loader,
     LocalServer,
     OversizeWarning,
     PackhouseError,
     PackOptions,
+    TensorSpec,
 )
 from packhouse.datasets import pyg_files
 from packhouse.dialects.batch_sampler import BatchSampler
@@ -428,3 +432,73 @@ def test_ranks_share_an_epoch(server: LocalServer) -> None:
     ]
     assert len({len(share) for share in shares}) == 1
     assert {number for share in shares for batch in share for number in batch} == set(range(64))
+
+
+def test_padding_values_keep_gradients_of_forces_finite(
+    client: Client, server: LocalServer
+) -> None:
+    """Lengths of padding edges are 0, whose derivative is NaN, unless padding says otherwise."""
+
+    def molecule(n: int) -> Data:
+        ends = torch.combinations(torch.arange(n)).T
+        return Data(
+            z=torch.arange(n),
+            pos=torch.randn(n, 3),
+            edge_index=ends,
+            shift=torch.zeros(ends.shape[1], 3),
+            force=torch.randn(n, 3),
+            num_nodes=n,
+        )
+
+    def gradient(data: Any, mask: Any) -> Any:
+        pos = data.pos.clone().requires_grad_()
+        source, target = data.edge_index
+        weight = torch.ones(1, requires_grad=True)
+        lengths = (pos[target] - pos[source] + data.shift).square().sum(dim=1).sqrt()
+        (force,) = torch.autograd.grad((weight * lengths).sum(), pos, create_graph=True)
+        packhouse.pyg.masked_mean((force - data.force).square(), mask).backward()
+        return weight.grad
+
+    graphs = [molecule(n) for n in (3, 1, 4, 2, 5, 1)]
+    limits = {"nodes": 24, "edges": 64, "graphs": 8}
+    real = gradient(Batch.from_data_list(graphs), torch.ones(16, dtype=torch.bool))
+    found = {}
+    for name, values in (("pyg/zeros", None), ("pyg/shifted", {"shift": 10.0})):
+        packhouse.pyg.ingest(
+            client,
+            name,
+            graphs,
+            padding_values=values,
+            components={"z": "nodes", "pos": "nodes", "force": "nodes", "shift": "edges"},
+        )
+        (batch,) = Evaluation(server.address, dataset=name, limits=limits, padding="graph")
+        data = packhouse.pyg.to_batch(batch, padding=True)
+        found[name] = gradient(data, data.node_mask)
+    assert torch.isnan(found["pyg/zeros"]).all()
+    torch.testing.assert_close(found["pyg/shifted"], real)
+
+
+def test_names_of_a_table_that_batches_use_are_not_overwritten(
+    client: Client, server: LocalServer
+) -> None:
+    """Tables that no dialect has made may have them."""
+    schema = GraphSchema(
+        ("nodes",),
+        (
+            TensorSpec("node_mask", "float32", "nodes"),
+            TensorSpec("loss_weight", "float32", "graphs"),
+        ),
+    )
+    columns = {"node_mask": [0.5, 0.25, 0.75], "loss_weight": [3.0, 3.0]}
+    table = GraphTable(schema, [[1], [2]], columns)
+    client.create_dataset("pyg/taken", schema)
+    client.append("pyg/taken", table)
+    client.seal_dataset("pyg/taken")
+    settings: dict[str, Any] = {"limits": {"nodes": 8, "graphs": 4}, "padding": "graph"}
+    with Loader(server.address, dataset="pyg/taken", job="taken", **settings) as loader:
+        (batch,) = loader
+        data = packhouse.pyg.to_batch(batch)
+        assert sorted(data.node_mask.tolist()) == [0.25, 0.5, 0.75]
+        assert data.loss_weight.tolist() == [3.0, 3.0] and data.lease == batch.lease
+        with pytest.raises(ValueError, match="has a tensor 'node_mask', as the mask"):
+            packhouse.pyg.to_batch(batch, padding=True)

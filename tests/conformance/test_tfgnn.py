@@ -613,12 +613,12 @@ def test_what_cannot_be_sent_is_named() -> None:
             node_sets={"a": tfgnn.NodeSet.from_fields(features={"f": value}, sizes=[2])}
         )
 
-    with pytest.raises(ValueError, match="GraphTensor 1 has int32 in feature 'a.f', the first one float32"):
+    with pytest.raises(ValueError, match="GraphTensor 1 has int32 .* 'a.f', GraphTensor 0 has float32"):
         graphs = [with_feature(tf.zeros([2])), with_feature(tf.zeros([2], tf.int32))]
         packhouse.tfgnn.table(graphs)
-    with pytest.raises(ValueError, match=r"GraphTensor 1 has rows of the shape \[4\] in feature 'a.f'"):
+    with pytest.raises(ValueError, match=r"GraphTensor 1 has .* shape \[4\] .* in tensor 'a.f'"):
         packhouse.tfgnn.table([with_feature(tf.zeros([2, 3])), with_feature(tf.zeros([2, 4]))])
-    with pytest.raises(ValueError, match="GraphTensor 1 has other sets or features"):
+    with pytest.raises(ValueError, match="GraphTensor 0 has 'a', which GraphTensor 1 lacks"):
         other = tfgnn.GraphTensor.from_pieces(node_sets={"b": tfgnn.NodeSet.from_fields(sizes=[2])})
         packhouse.tfgnn.table([with_feature(tf.zeros([2])), other])
     hyper = tfgnn.GraphTensor.from_pieces(

@@ -20,6 +20,7 @@ from packhouse.dialects.layout import (
     Layout,
     check_not_reserved,
     contiguous_ends,
+    put_mask,
 )
 from packhouse.dialects.tensors import from_torch, of_array, to_torch
 from packhouse.graphs import Array, GraphTable
@@ -88,28 +89,22 @@ def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64")
         for name, spec in rows.features.items():
             frame[name] = to_torch(joined.column(spec), spec)
         if padding:
-            _put_mask(frame, "node_mask", joined.mask(component))
+            put_mask(frame, "node_mask", of_array(joined.mask(component)))
     for component, rows in layout.edge_sets.items():
         frame = graph.edges[types[component]].data
         for name, spec in rows.features.items():
             frame[name] = to_torch(joined.column(spec), spec)
         if padding:
-            _put_mask(frame, "edge_mask", joined.mask(component))
+            put_mask(frame, "edge_mask", of_array(joined.mask(component)))
     data = {
         name: to_torch(joined.column(spec), spec) for name, spec in layout.graphs.features.items()
     }
     if padding:
-        _put_mask(data, "graph_mask", joined.mask(GRAPHS))
+        put_mask(data, "graph_mask", of_array(joined.mask(GRAPHS)))
     for name in ("lease", "loss_weight"):
         if hasattr(batch, name):
             setattr(graph, name, getattr(batch, name))
     return GraphBatch(graph, data)
-
-
-def _put_mask(columns: Any, name: str, mask: Array) -> None:
-    if name in columns:
-        raise ValueError(f"the data set has a tensor {name!r} where the mask of real rows is to be")
-    columns[name] = of_array(mask)
 
 
 def _types_of(layout: Layout) -> dict[str, Any]:

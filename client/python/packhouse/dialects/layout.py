@@ -48,6 +48,17 @@ def check_not_reserved(name: str) -> None:
             f"{', '.join(sorted(RESERVED))}: rename it, or leave it out"
         )
 
+
+def put_mask(columns: Any, name: str, mask: Any) -> None:
+    """Adds it to a dict of a batch. Raises ValueError if the data set has a tensor of that name."""
+    if name in columns:
+        raise ValueError(
+            f"the data set has a tensor {name!r}, as the mask of real rows is to be called: store it "
+            "under another name, or ask for a batch without padding"
+        )
+    columns[name] = mask
+
+
 _JOINED_ENDS: Final = "edge_index"
 _PAIRED_ENDS: Final = (
     ("source", "target"),

@@ -53,7 +53,9 @@ class MaskedBatchNorm(torch.nn.BatchNorm1d):
         real = torch.where(mask, wide, zeros)
         if self.training or self.running_mean is None:
             count = mask.sum().to(wide.dtype)
-            mean = real.sum(0) / count.clamp(min=1)
+            # Again from the first mean: a sum of many large numbers is rounded, one around 0 hardly.
+            first = real.sum(0) / count.clamp(min=1)
+            mean = first + torch.where(mask, real - first, zeros).sum(0) / count.clamp(min=1)
             centred = torch.where(mask, real - mean, zeros)
             squares = centred.square().sum(0)
             variance = squares / count.clamp(min=1)

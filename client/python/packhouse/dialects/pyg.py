@@ -9,7 +9,7 @@ from typing import Any, Collection
 import numpy as np
 
 from packhouse.batch import Batch
-from packhouse.dialects.layout import NODES, Joined, Layout, feature_name
+from packhouse.dialects.layout import NODES, Joined, Layout, feature_name, put_mask
 from packhouse.dialects.pyg_notes import NUM_NODES, Item, Notes
 from packhouse.dialects.tensors import of_array, to_torch
 from packhouse.loaded_batch import LoadedBatch
@@ -29,7 +29,8 @@ def to_batch(
     attribute, `batch`, `ptr`, `num_graphs`, and `to_data_list()`. Index tensors are int64;
     `edge_index` is (2, edges). Tensors share the batch's memory where that is writable. Nodes
     without any feature have `num_nodes`, as PyG could not count them. What was leased has the
-    attributes `lease` and `loss_weight`, which are no fields of the data.
+    attributes `lease` and `loss_weight`, which are no fields of the data, unless the data set has
+    tensors of these names.
 
     Without `padding` the padding rows are left out: nothing to mask, shapes differ. With it, shapes
     are fixed: the padding graphs are the last of `num_graphs`, the first of them holds all spare
@@ -39,7 +40,8 @@ def to_batch(
     does, needs the masks: see MaskedBatchNorm.
 
     `data_class` is a subclass of `Data` or `HeteroData`, whose `__cat_dim__` is followed.
-    Raises ValueError if padding was asked for and there is no graph to hold it (Padding.MASKED),
+    Raises ValueError if padding was asked for and there is no graph to hold it (Padding.MASKED), or a
+    tensor of the data set is called as a mask,
     TypeError naming a tensor of a type that torch lacks.
     """
     classes = _classes()
@@ -53,6 +55,7 @@ def to_batch(
     writer.make_stores()
     for item in writer.items:
         writer.write(item)
+    own = out._store if plan.is_plain else out._global_store
     for component, rows in layout.node_sets.items():
         store = writer.store_of(component)
         if not rows.features and NUM_NODES not in store:
@@ -62,21 +65,23 @@ def to_batch(
             columns["batch"] = of_array(joined.graph_index(component))
             columns["ptr"] = of_array(joined.offsets(component).copy())
         if padding:
-            store.node_mask = of_array(joined.mask(component))
+            put_mask(_columns_in(store), "node_mask", of_array(joined.mask(component)))
     if padding:
         for component in layout.edge_sets:
-            writer.store_of(component).edge_mask = of_array(joined.mask(component))
-        out.graph_mask = of_array(joined.mask(GRAPHS))
+            columns = _columns_in(writer.store_of(component))
+            put_mask(columns, "edge_mask", of_array(joined.mask(component)))
+        put_mask(_columns_in(own), "graph_mask", of_array(joined.mask(GRAPHS)))
     notes = Notes(joined, plan.is_plain, plan.keys, plan.items)
     # Where `out._num_graphs = ...` would put them, after it has looked for properties.
-    own = out._store if plan.is_plain else out._global_store
     own.__dict__.update(
         _num_graphs=joined.num_graphs, _slice_dict=notes.slices(), _inc_dict=notes.incs()
     )
     if isinstance(batch, LoadedBatch):
-        # Kept beside the data: PyG would hand a field of the data to transforms and count it.
-        out.__dict__["lease"] = batch.lease
-        out.__dict__["loss_weight"] = batch.loss_weight
+        # Kept beside the data: PyG would hand a field of the data to transforms and count it. What the
+        # data set has under this name is not hidden by it.
+        for name in ("lease", "loss_weight"):
+            if name not in _columns_in(own):
+                out.__dict__[name] = getattr(batch, name)
     return out
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.ingest import ingest_tables
+from packhouse.dialects.ingest import PaddingValues, ingest_tables
 from packhouse.dialects.layout import EDGES, NODES
 from packhouse.dialects.pyg_checks import GraphChecks, has_own_rules
 from packhouse.dialects.pyg_columns import Collated, columns_of, component_of, counts_of
@@ -88,11 +88,13 @@ def ingest(
     exclude_keys: Collection[str] = (),
     components: Mapping[str, str] | None = None,
     seal: bool = True,
+    padding_values: PaddingValues | None = None,
 ) -> Dataset:
     """Stores a PyG data set under that name, and seals it. Errors: those of `table`;
-    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
+    see `packhouse.dialects.ingest.ingest_tables` for `padding_values`, by the names of tensors that
+    `table` gives, and for what a second call does."""
     parts = tables(dataset, exclude_keys=exclude_keys, components=components)
-    return ingest_tables(client, name, parts, seal=seal)
+    return ingest_tables(client, name, parts, seal=seal, padding_values=padding_values)
 
 
 def batch_sampler(
