@@ -268,7 +268,9 @@ def test_names_that_nodes_edges_and_labels_share_are_kept(client: Client) -> Non
     assert_same_graph(ours, dgl.batch([graphs[number] for number in batch.graph_ids]))
 
 
-@pytest.mark.parametrize("labels", [[16777217, 2], [0.1, 0.2], [True, False], [np.float32(1), np.float32(2)]])
+@pytest.mark.parametrize(
+    "labels", [[16777217, 2], [0.1, 0.2], [True, False], [np.float32(1), np.float32(2)]]
+)
 def test_numbers_become_what_dgl_makes_of_them(client: Client, labels: list[Any]) -> None:
     items = [(small({}), label) for label in labels]
     (batch,) = client.pack([packhouse.dgl.table(items)], PackOptions({"graphs": 8}))

@@ -16,8 +16,9 @@ dgl is imported by the first call that needs it.
 
 Padded rows: DGL itself has no padding, and `to_batch` leaves padded rows out unless `padding=True`.
 Then everything has a fixed shape and the padding graph is one more graph of the batch: message
-passing and readouts by graph keep it apart, `masked_mean(losses, data["graph_mask"])` takes it out of
-the loss. BatchNorm sees its nodes: use `MaskedBatchNorm(channels)`, called with `(x, graph.ndata["node_mask"])`.
+passing and readouts by graph keep it apart, `masked_mean(losses, data["graph_mask"])` takes it
+out of the loss. BatchNorm sees its nodes: use `MaskedBatchNorm(channels)`, called with
+`(x, graph.ndata["node_mask"])`.
 """
 
 from __future__ import annotations

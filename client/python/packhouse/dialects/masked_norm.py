@@ -27,9 +27,10 @@ class MaskedBatchNorm(torch.nn.BatchNorm1d):
         norm = MaskedBatchNorm(channels)
         x = norm(x, data.node_mask)
 
-    Takes x [rows, channels] and a bool mask [rows]; without a mask it is BatchNorm1d. Real rows become what BatchNorm1d would make of
-    them alone; padding rows become 0, and get a gradient of 0, whatever they hold. Parameters and
-    state are BatchNorm1d's: a checkpoint of one is one of the other.
+    Takes x [rows, channels] and a bool mask [rows]; without a mask it is BatchNorm1d. Real rows
+    become what BatchNorm1d would make of them alone; padding rows become 0, and get a gradient of
+    0, whatever they hold. Parameters and state are BatchNorm1d's: a checkpoint of one is one of the
+    other.
 
     No shape and no branch depends on values, so that torch.compile makes one graph for all batches
     of one shape. Without any real row, as when a rank has no batch left in a step, the result is 0,
