@@ -139,8 +139,11 @@ absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::
     return absl::UnavailableError(
         absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
   };
-  return readers_.Get(
+  auto opened = readers_.Get(
       ReaderKey(info), [&] { return given_up.WhileWaiting(); }, open);
+  // What could not be read now, the next call tries again: it may have been damaged on its way.
+  if (opened.ok() && !(*opened)->reader->unreadable().empty()) readers_.Drop(ReaderKey(info));
+  return opened;
 }
 
 std::vector<std::shared_ptr<GatheredRows>> EpochCatalog::AllGathered() {

@@ -27,6 +27,7 @@ class FakeObjectStore final : public ObjectStore {
     uint64_t lost_reply = 0;  // UNAVAILABLE, and it happened.
     uint64_t cut = 0;         // A Get ends UNAVAILABLE after some of its bytes.
     uint64_t slow = 0;        // Takes a minute of the clock, or until its deadline.
+    uint64_t flipped = 0;     // A Get gives other bytes than are stored, and says nothing.
   };
 
   // `clock` may be null: then nothing takes time. It must outlive the store.
@@ -63,6 +64,7 @@ class FakeObjectStore final : public ObjectStore {
       if (range.begin < end) bytes = found->second.bytes.substr(range.begin, end - range.begin);
       is_cut = OneIn(faults_.cut);
       if (is_cut) bytes.resize(random_.Below(bytes.size() + 1));
+      if (!bytes.empty() && OneIn(faults_.flipped)) bytes[random_.Below(bytes.size())] ^= 4;
       ++num_gets_;
     }
     // Outside of the lock, in pieces of some size or other.

@@ -57,6 +57,7 @@ absl::StatusOr<BuiltChunk> BuildChunk(uint64_t id, uint64_t object,
   std::string run = EncodeRun(sizes);
   built.chunk.run_offset = bytes.size();
   built.chunk.run_bytes = run.size();
+  built.chunk.run_crc = Crc32c(run);
   bytes.append(run);
   if (run.size() <= kSmallRun) built.chunk.run = std::move(run);
   built.chunk.num_bytes = bytes.size();

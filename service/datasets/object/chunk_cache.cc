@@ -115,15 +115,6 @@ absl::Status FetchInto(const ChunkCache::Object& object, ChunkCache::Fetch fetch
   return NotTheObject(object, size, crc);
 }
 
-// Twice, since what was wrong may have happened on the way.
-absl::Status FetchTwice(const ChunkCache::Object& object, ChunkCache::Fetch fetch,
-                        const DiskFile& file) {
-  const absl::Status status = FetchInto(object, fetch, file);
-  if (!absl::IsDataLoss(status)) return status;
-  PH_RETURN_IF_ERROR(file.Truncate(0));
-  return FetchInto(object, fetch, file);
-}
-
 }  // namespace
 
 class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State> {
@@ -272,7 +263,7 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
     const std::string half = absl::StrCat(options_.folder, "/", object.name, kHalfFetched);
     const auto fill = [&]() -> absl::StatusOr<std::shared_ptr<const MappedFile>> {
       PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::Open(half, DiskFile::Mode::kNew));
-      PH_RETURN_IF_ERROR(FetchTwice(object, fetch, file));
+      PH_RETURN_IF_ERROR(FetchInto(object, fetch, file));
       PH_ASSIGN_OR_RETURN(auto map, MapFile(file, object.num_bytes, maps_));
       PH_RETURN_IF_ERROR(Rename(half, PathOf(object.name)));
       return map;
@@ -372,7 +363,7 @@ absl::StatusOr<std::shared_ptr<const MappedObject>> ChunkCache::Pin(const Object
 absl::StatusOr<std::shared_ptr<const MappedObject>> ChunkCache::FetchUncached(const Object& object,
                                                                               Fetch fetch) const {
   PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::OpenNameless(state_->folder()));
-  PH_RETURN_IF_ERROR(FetchTwice(object, fetch, file));
+  PH_RETURN_IF_ERROR(FetchInto(object, fetch, file));
   PH_ASSIGN_OR_RETURN(auto map, MapFile(file, object.num_bytes, state_->maps()));
   return std::shared_ptr<const MappedObject>(std::move(map));
 }

@@ -62,9 +62,9 @@ class ChunkCache {
 
   // Maps the object, and fetches it first if need be; waits where another call fetches it, unless
   // its own caller (base/caller.h) is gone: CANCELLED. The error of `fetch`; DATA_LOSS if what it
-  // gave is not the object, also when asked twice; RESOURCE_EXHAUSTED naming max_bytes if what is
-  // in use leaves no room, or max_maps if as many are mapped; errors of the disk. What `fetch`
-  // throws passes through, and leaves nothing.
+  // gave is not the object: nothing of it stays, and the caller may ask again; RESOURCE_EXHAUSTED
+  // naming max_bytes if what is in use leaves no room, or max_maps if as many are mapped; errors of
+  // the disk. What `fetch` throws passes through, and leaves nothing.
   absl::StatusOr<std::shared_ptr<const MappedObject>> Pin(const Object& object, Fetch fetch);
 
   // The same into a file without a name, whatever the cache has: for who checks the store.

@@ -6,12 +6,33 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/caller.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/object/helping_threads.h"
 #include "service/datasets/stored_values.h"
 
 namespace packhouse {
+
+absl::StatusOr<std::shared_ptr<const MappedObject>> FetchObject(const ObjectEngines& engines,
+                                                                ChunkCache& cache,
+                                                                absl::string_view key,
+                                                                const ChunkCache::Object& object,
+                                                                bool cached) {
+  const auto fetch = [&](ObjectSink sink) {
+    return engines.objects->Get(key, {0, object.num_bytes}, sink, engines.Deadline());
+  };
+  for (int transfers = 1;; ++transfers) {
+    auto map = cached ? cache.Pin(object, fetch) : cache.FetchUncached(object, fetch);
+    if (map.ok()) return map;
+    // Other bytes than were written: on the way, or in the store for good.
+    if (!absl::IsDataLoss(map.status()) || transfers >= engines.max_transfers) {
+      return AsUnavailable(map.status());
+    }
+    PH_RETURN_IF_ERROR(BeginWait());
+    engines.BackOff(transfers - 1);
+  }
+}
 
 absl::Status ChunkFetcher::Explained(const DatasetHead& head, const absl::Status& status) const {
   if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
@@ -25,16 +46,10 @@ absl::Status ChunkFetcher::Explained(const DatasetHead& head, const absl::Status
 absl::StatusOr<std::shared_ptr<const MappedObject>> ChunkFetcher::Fetch(const DatasetHead& head,
                                                                         const ObjectChunk& chunk,
                                                                         bool cached) const {
-  const std::string key = ChunkObject(head.id(), chunk.object);
-  const auto fetch = [&](ObjectSink sink) {
-    return engines_.objects->Get(key, {0, chunk.num_bytes}, sink, engines_.Deadline());
-  };
   const ChunkCache::Object object = {absl::StrCat(absl::Hex(head.id(), absl::kZeroPad16), "-",
                                                   absl::Hex(chunk.object, absl::kZeroPad16)),
                                      chunk.num_bytes, chunk.crc};
-  auto map = cached ? cache_->Pin(object, fetch) : cache_->FetchUncached(object, fetch);
-  if (!map.ok()) return AsUnavailable(map.status());
-  return map;
+  return FetchObject(engines_, *cache_, ChunkObject(head.id(), chunk.object), object, cached);
 }
 
 absl::StatusOr<FetchedChunks> ChunkFetcher::FetchAll(const DatasetHead& head,

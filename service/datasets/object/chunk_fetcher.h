@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/datasets/object/chunk_cache.h"
 #include "service/datasets/object/object_engines.h"
@@ -14,6 +15,15 @@
 #include "service/datasets/record_dataset_reader.h"
 
 namespace packhouse {
+
+// The object, through the cache or past it. A transfer that gave other bytes than were written is
+// tried again, up to engines.max_transfers of them. Errors as ChunkCache::Pin(), of which those of
+// the engine are UNAVAILABLE; DATA_LOSS if each transfer gave other bytes.
+absl::StatusOr<std::shared_ptr<const MappedObject>> FetchObject(const ObjectEngines& engines,
+                                                                ChunkCache& cache,
+                                                                absl::string_view key,
+                                                                const ChunkCache::Object& object,
+                                                                bool cached);
 
 // The objects of some chunks, and what of the data set is in them.
 struct FetchedChunks {

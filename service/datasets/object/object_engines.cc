@@ -91,24 +91,32 @@ absl::StatusOr<std::vector<KeyValue>> ReadWholeRange(const ObjectEngines& engine
   }
 }
 
-absl::StatusOr<std::string> CheckWholeObject(absl::string_view key,
-                                             absl::StatusOr<std::string> bytes, uint64_t num_bytes,
-                                             uint32_t crc) {
-  if (!bytes.ok()) {
-    if (!absl::IsNotFound(bytes.status())) return AsUnavailable(bytes.status());
-    return absl::DataLossError(bytes.status().message());
+absl::StatusOr<std::string> CheckedPart(const ObjectEngines& engines, absl::string_view key,
+                                        uint64_t begin, uint64_t num_bytes, uint32_t crc,
+                                        absl::StatusOr<std::string> read) {
+  for (int transfers = 1;; ++transfers) {
+    if (!read.ok()) {
+      if (!absl::IsNotFound(read.status())) return AsUnavailable(read.status());
+      return absl::DataLossError(read.status().message());
+    }
+    if (read->size() == num_bytes && Crc32c(*read) == crc) return read;
+    if (transfers >= engines.max_transfers) {
+      return absl::DataLossError(absl::StrCat("object '", key, "': ", read->size(),
+                                              " bytes that are not the ", num_bytes,
+                                              " that were written, in ", transfers, " transfers"));
+    }
+    PH_RETURN_IF_ERROR(BeginWait());
+    engines.BackOff(transfers - 1);
+    read = ReadObject(*engines.objects, key, {begin, begin + num_bytes}, num_bytes,
+                      engines.Deadline());
   }
-  if (bytes->size() == num_bytes && Crc32c(*bytes) == crc) return bytes;
-  return absl::DataLossError(absl::StrCat("object '", key, "': ", bytes->size(),
-                                          " bytes that are not the ", num_bytes,
-                                          " that were written"));
 }
 
 absl::StatusOr<std::string> ReadWholeObject(const ObjectEngines& engines, absl::string_view key,
                                             uint64_t num_bytes, uint32_t crc) {
-  return CheckWholeObject(
-      key, ReadObject(*engines.objects, key, {0, num_bytes}, num_bytes, engines.Deadline()),
-      num_bytes, crc);
+  return CheckedPart(
+      engines, key, 0, num_bytes, crc,
+      ReadObject(*engines.objects, key, {0, num_bytes}, num_bytes, engines.Deadline()));
 }
 
 }  // namespace packhouse

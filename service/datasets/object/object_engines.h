@@ -52,6 +52,9 @@ struct ObjectEngines {
   absl::Duration call_time = absl::Minutes(5);
   // Tries of a read, or of a transaction that others came before.
   int max_attempts = 30;
+  // Tries of a transfer that gave other bytes than were written. What is wrong on the way is right
+  // again then; what is wrong in the store stays so.
+  int max_transfers = 5;
   // Small objects that one call reads at once (ObjectReadAhead).
   size_t reads_at_once = 32;
   // Of those reads, all calls together: copies of the engines share it.
@@ -78,12 +81,13 @@ absl::StatusOr<std::vector<RangeResult>> ReadRanges(const ObjectEngines& engines
 absl::StatusOr<std::vector<KeyValue>> ReadWholeRange(const ObjectEngines& engines,
                                                      const KeyRange& range, Revision revision);
 
-// `bytes` of an object of known length and checksum. DATA_LOSS if it is missing or not as it was
-// written.
-absl::StatusOr<std::string> CheckWholeObject(absl::string_view key,
-                                             absl::StatusOr<std::string> bytes, uint64_t num_bytes,
-                                             uint32_t crc);
-// Such an object, read at once.
+// Bytes of an object from `begin` on, of known number and checksum. `read`: the first transfer. One
+// that gave other bytes is tried again, up to engines.max_transfers of them. DATA_LOSS if the
+// object is missing, or not as it was written.
+absl::StatusOr<std::string> CheckedPart(const ObjectEngines& engines, absl::string_view key,
+                                        uint64_t begin, uint64_t num_bytes, uint32_t crc,
+                                        absl::StatusOr<std::string> read);
+// A whole object, read at once.
 absl::StatusOr<std::string> ReadWholeObject(const ObjectEngines& engines, absl::string_view key,
                                             uint64_t num_bytes, uint32_t crc);
 

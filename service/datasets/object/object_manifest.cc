@@ -26,9 +26,14 @@ ObjectReadAhead::Part RunPart(const DatasetHead& head, const ObjectChunk& chunk)
 }
 
 // `read`: of the chunk's object.
-absl::Status AddRunOf(const ObjectChunk& chunk, const absl::StatusOr<std::string>& read,
+absl::Status AddRunOf(const ObjectEngines& engines, const DatasetHead& head,
+                      const ObjectChunk& chunk, absl::StatusOr<std::string> read,
                       SizeHistogram& histogram) {
-  if (!read.ok()) return AsUnavailable(read.status());
+  if (chunk.run.empty()) {
+    read = CheckedPart(engines, ChunkObject(head.id(), chunk.object), chunk.run_offset,
+                       chunk.run_bytes, chunk.run_crc, std::move(read));
+  }
+  if (!read.ok()) return read.status();
   const uint64_t before = histogram.num_graphs();
   PH_RETURN_IF_ERROR(AddRun(chunk.run.empty() ? *read : chunk.run, histogram));
   const uint64_t added = histogram.num_graphs() - before;
@@ -50,9 +55,9 @@ absl::StatusOr<std::vector<ObjectChunk>> ReadPages(const ObjectEngines& engines,
   });
   std::vector<ObjectChunk> all;
   for (size_t i = 0; i < pages.size(); ++i) {
-    PH_ASSIGN_OR_RETURN(
-        const std::string bytes,
-        CheckWholeObject(key_of(i), ahead.Next(), pages[i].manifest_bytes, pages[i].manifest_crc));
+    PH_ASSIGN_OR_RETURN(const std::string bytes,
+                        CheckedPart(engines, key_of(i), 0, pages[i].manifest_bytes,
+                                    pages[i].manifest_crc, ahead.Next()));
     PH_ASSIGN_OR_RETURN(std::vector<ObjectChunk> chunks, DecodeManifestPage(bytes));
     for (ObjectChunk& chunk : chunks) all.push_back(std::move(chunk));
   }
@@ -207,7 +212,7 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
     ahead = runs.bytes();
     for (const ObjectChunk& chunk : manifest.chunks) {
       PH_RETURN_IF_ERROR(reserve_for(std::max<uint64_t>(chunk.run_bytes, chunk.run.size())));
-      PH_RETURN_IF_ERROR(AddRunOf(chunk, runs.Next(), histogram));
+      PH_RETURN_IF_ERROR(AddRunOf(engines, head, chunk, runs.Next(), histogram));
     }
     return absl::OkStatus();
   };
@@ -229,7 +234,8 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
 
 ChunkRuns::ChunkRuns(const ObjectEngines& engines, const DatasetHead& head,
                      std::vector<const ObjectChunk*> chunks)
-    : head_(head),
+    : engines_(engines),
+      head_(head),
       chunks_(std::move(chunks)),
       ahead_(
           engines,
@@ -249,7 +255,8 @@ ChunkRuns::ChunkRuns(const ObjectEngines& engines, const DatasetHead& head,
 }
 
 absl::Status ChunkRuns::AddNext(SizeHistogram& histogram) {
-  return OfDataset(head_.name, AddRunOf(*chunks_[next_++], ahead_.Next(), histogram));
+  return OfDataset(head_.name,
+                   AddRunOf(engines_, head_, *chunks_[next_++], ahead_.Next(), histogram));
 }
 
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,

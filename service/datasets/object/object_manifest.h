@@ -77,6 +77,7 @@ class ChunkRuns {
   absl::Status AddNext(SizeHistogram& histogram);
 
  private:
+  const ObjectEngines& engines_;
   const DatasetHead& head_;
   const std::vector<const ObjectChunk*> chunks_;
   ObjectReadAhead ahead_;

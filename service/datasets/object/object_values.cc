@@ -96,6 +96,7 @@ std::string EncodeObjectChunk(const ObjectChunk& chunk) {
   stored.set_run_offset(chunk.run_offset);
   stored.set_run_bytes(chunk.run_bytes);
   stored.set_run(chunk.run);
+  stored.set_run_crc(chunk.run_crc);
   return stored.SerializeAsString();
 }
 
@@ -122,6 +123,7 @@ absl::StatusOr<ObjectChunk> DecodeObjectChunk(absl::string_view bytes) {
   }
   chunk.run_offset = stored.run_offset();
   chunk.run_bytes = stored.run_bytes();
+  chunk.run_crc = stored.run_crc();
   chunk.run = std::move(*stored.mutable_run());
   if (chunk.run_offset > chunk.num_bytes || chunk.run_bytes > chunk.num_bytes - chunk.run_offset) {
     return MalformedValue("chunk of a data set");

@@ -69,6 +69,7 @@ struct ObjectChunk {
   std::vector<Record> records;
   uint64_t run_offset = 0;
   uint64_t run_bytes = 0;
+  uint32_t run_crc = 0;
   std::string run;  // Empty: it is only in the object.
 
   uint64_t num_graphs() const;

@@ -45,6 +45,12 @@ absl::StatusOr<Identities> ReadIdentities(const ObjectEngines& engines) {
     read.revision = keys[0].values[0].mod_revision;
   }
   PH_ASSIGN_OR_RETURN(read.of_objects, ReadObjectIdentity(engines));
+  // Another number may have come on the way.
+  for (int transfers = 1; transfers < engines.max_transfers; ++transfers) {
+    if (read.of_keys.empty() || read.of_objects.empty() || read.of_objects == read.of_keys) break;
+    engines.BackOff(transfers - 1);
+    PH_ASSIGN_OR_RETURN(read.of_objects, ReadObjectIdentity(engines));
+  }
   return read;
 }
 

@@ -8,6 +8,7 @@
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/datasets/object/chunk_fetcher.h"
 #include "service/datasets/object/helping_threads.h"
 #include "service/datasets/object/object_values.h"
 #include "service/source_graphs/object/joined_objects.h"
@@ -298,16 +299,11 @@ absl::StatusOr<std::shared_ptr<const MappedObject>> ObjectSourceGraphStore::Fetc
     const SharedGraph& graph, const SharedGraphManifest& manifest, size_t piece,
     bool cached) const {
   const uint32_t crc = manifest.piece_crcs[piece];
-  const std::string key = SourceGraphPieceObject(graph.objects, piece, crc);
-  const uint64_t num_bytes = PieceSize(graph, manifest, piece);
-  const auto fetch = [&](ObjectSink sink) {
-    return engines_.objects->Get(key, {0, num_bytes}, sink, engines_.Deadline());
-  };
   const ChunkCache::Object object = {
-      absl::StrCat("g", absl::Hex(graph.objects, absl::kZeroPad16), "-", piece), num_bytes, crc};
-  auto map = cached ? cache_->Pin(object, fetch) : cache_->FetchUncached(object, fetch);
-  if (!map.ok()) return AsUnavailable(map.status());
-  return map;
+      absl::StrCat("g", absl::Hex(graph.objects, absl::kZeroPad16), "-", piece),
+      PieceSize(graph, manifest, piece), crc};
+  return FetchObject(engines_, *cache_, SourceGraphPieceObject(graph.objects, piece, crc), object,
+                     cached);
 }
 
 absl::Status ObjectSourceGraphStore::CheckFits(const SharedGraph& graph) const {
