@@ -59,6 +59,7 @@ from packhouse.partitions import (
 )
 from packhouse.planning import Plan, PlanHeuristic
 from packhouse.receipts import Receipts
+from packhouse.replicas import addresses_of
 from packhouse.sub_graphs import (
     OnSampleProgress,
     SampleProgress,
@@ -106,6 +107,44 @@ class ObserveTotals(NamedTuple):
     num_graphs: int
 
 
+def _first_that_answers(
+    connect: Callable[[str], grpc.Channel], addresses: Sequence[str], seconds: float
+) -> grpc.Channel:
+    """A channel to one of the servers. Raises PackhouseError with UNAVAILABLE after that time, which
+    they have in equal parts.
+    """
+    failures = []
+    for address in addresses:
+        channel = connect(address)
+        try:
+            await_server(channel, address, seconds / len(addresses))
+            return channel
+        except PackhouseError as error:
+            channel.close()
+            failures.append(error)
+        except BaseException:
+            channel.close()
+            raise
+    if len(failures) == 1:
+        raise failures[0]
+    raise PackhouseError(
+        grpc.StatusCode.UNAVAILABLE, "; ".join(failure.message for failure in failures)
+    )
+
+
+def _set_histogram(request: Any, source: Histogram | str) -> None:
+    """Raises TypeError for anything else."""
+    if isinstance(source, str):
+        request.histogram_name = source
+    elif isinstance(source, Histogram):
+        request.histogram.CopyFrom(source.to_proto())
+    else:
+        raise TypeError(
+            f"source: a {type(source).__name__} is neither a Histogram nor the name of one; for a "
+            "table of sizes: Histogram.from_sizes(sizes, components)"
+        )
+
+
 class Client:
     """A connection to one server, of its own; use it as a context manager.
 
@@ -128,7 +167,8 @@ class Client:
         options: ChannelOptions = (),
         credentials: Credentials | None = None,
     ) -> None:
-        """Connects to HOST:PORT or unix:PATH, and waits until it is connected.
+        """Connects to HOST:PORT or unix:PATH, and waits until it is connected. Of several addresses
+        with commas between them, as a Loader takes them, to the first that answers.
 
         `credentials`: for TLS and tokens; None for those of the environment, if there are any.
         `options` are gRPC's channel arguments: see `packhouse.channel.make_channel`. Raises
@@ -144,12 +184,7 @@ class Client:
                 credentials=credentials,
             )
 
-        self._channel = connect(address)
-        try:
-            await_server(self._channel, address, connect_timeout)
-        except PackhouseError:
-            self._channel.close()
-            raise
+        self._channel = _first_that_answers(connect, addresses_of(address), connect_timeout)
         # Responses are bytes: see batch_reader.py.
         self._pack = self._channel.stream_stream(
             _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
@@ -532,10 +567,7 @@ class Client:
             seed=seed,
             warm_start=None if warm_start is None else warm_start.to_proto(),
         )
-        if isinstance(source, str):
-            request.histogram_name = source
-        else:
-            request.histogram.CopyFrom(source.to_proto())
+        _set_histogram(request, source)
         return Plan.from_proto(self._unary(self._planning.Plan, request))
 
     def tune(
@@ -563,10 +595,7 @@ class Client:
             seed=seed,
             include_grid=include_grid,
         )
-        if isinstance(source, str):
-            request.histogram_name = source
-        else:
-            request.histogram.CopyFrom(source.to_proto())
+        _set_histogram(request, source)
         responses = self._planning.Tune(request, timeout=self._timeout, wait_for_ready=True)
         try:
             return Tuning.from_responses(responses, on_progress)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import sys
 import uuid
-from typing import Any, Iterable, Iterator, NamedTuple, TypeVar, cast
+import weakref
+from collections import deque
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, TypeVar, cast
 
 from packhouse.acknowledging import Lease
 from packhouse.epoch_info import EpochInfo, check_not_empty
+from packhouse.errors import PackhouseError
 from packhouse.finished_epochs import restarts
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.loader import Loader
@@ -50,6 +56,11 @@ class EpochReaders:
     the worker process ends, and keeps what it has. Batches that are left then, because another
     worker died, come at the end of `trained`, by the first worker process.
 
+    An epoch goes on after its loop was left, by break or an exception of any kind: the next loop
+    acknowledges the item that was given out last, as asking for the next one does, and gives what
+    has not been given out. The last item of an epoch is acknowledged when one more is asked for or,
+    if all `len` steps were given out, by `set_epoch` of another epoch, `state_dict` and `close`.
+
     In the trainer this object opens no stream and does not use gRPC, unless the trainer iterates
     over it. A small process of its own makes the trainer's calls (see `trainer_calls.py`), so that
     worker processes may be forked. The trainer must not have used a `Client`, a `Loader` or gRPC
@@ -78,9 +89,10 @@ class EpochReaders:
         self._common = ""
         self._calls = TrainerCalls(self._settings.connecting)
         self._has_ended_one = False
-        # Whether `trained` is at work.
-        self._is_trained = False
-        self._forget_position()
+        # The loop of `trained` that is at work, and the one over this object in the trainer itself.
+        self._trained: weakref.ref[_TrainedItems[Any]] | None = None
+        self._own_pass: ReaderPass | None = None
+        self._position = _Position()
 
     def _place(self, settings: LoaderSettings) -> LoaderSettings:
         """Those of this trainer."""
@@ -91,21 +103,29 @@ class EpochReaders:
         sharing = self._settings.sharing
         return isinstance(sharing, Ranked) and sharing.num_ranks == 1
 
-    def _forget_position(self) -> None:
-        self._is_prepared = False
-        self._has_ended = False
-        # Given out last by `trained`, and not acknowledged.
-        self._in_hand: Lease | None = None
-        # Of the generation that batches came from; 0 before.
-        self._generation = 0
-        # The step after the last one that was acknowledged, and from where they came one by one.
-        self._next_step = 0
-        self._in_turn_from: int | None = None
+    @property
+    def _is_trained(self) -> bool:
+        """Whether `trained` is at work."""
+        return self._trained is not None and self._trained() is not None
+
+    def _in_hand(self) -> Lease | None:
+        """Of the item given out last in the trainer, if it is not acknowledged."""
+        lease = self._position.in_hand
+        if lease is None and self._own_pass is not None and self._own_pass.handed is not None:
+            lease = self._own_pass.handed.lease
+        return None if lease == self._position.last_acknowledged else lease
+
+    def _go_to(self, epoch: int, cursor: str) -> None:
+        own, self._own_pass = self._own_pass, None
+        self._epoch, self._cursor, self._position = epoch, cursor, _Position()
+        if own is not None:
+            own.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker process."""
         state = self.__dict__.copy()
         del state["_calls"]
+        state["_trained"] = state["_own_pass"] = None
         return state
 
     # In the trainer.
@@ -122,13 +142,13 @@ class EpochReaders:
         asks the server. Raises EpochFinishedError if the epoch was finished before, unless the
         loader's `finished` says otherwise; PackhouseError.
         """
+        if epoch != self._epoch:
+            self._acknowledge_last()
         self.flush()
-        if epoch != self._epoch or self._has_ended:
+        if epoch != self._epoch or self._position.has_ended:
             if epoch <= self._epoch:
                 self._has_ended_one = False
-            self._epoch = epoch
-            self._cursor = ""
-            self._forget_position()
+            self._go_to(epoch, "")
         self._prepare()
 
     def trained(self, data_loader: Iterable[_Item]) -> Iterator[_Item]:
@@ -136,31 +156,16 @@ class EpochReaders:
 
         An item must be a batch, or have the batch's `lease` as an attribute of this name (a collate
         function puts it there), or be a `Leased`, whose item is then given out. The items must be
-        all of the epoch. At the end of a dynamic epoch this iterates over the data loader again: it
-        waits for the other workers and loads what they leave. Leaving early leaves the last item
-        unacknowledged. Errors: PackhouseError.
+        all of the epoch that are left. At the end of a dynamic epoch this iterates over the data
+        loader again: it waits for the other workers and loads what they leave. Errors:
+        PackhouseError.
         """
-        if not self._is_prepared:
-            self._prepare()
-        self._is_trained = True
-        try:
-            self._write_orders()
-            yield from self._pass(data_loader)
-            if isinstance(self._settings.sharing, Dynamic) and not self._is_done():
-                self._write_orders(is_rest=True)
-                yield from self._pass(data_loader)
-            self._has_ended = True
-            self._has_ended_one = True
-        finally:
-            self._is_trained = False
-            self._in_hand = None
-
-    def _pass(self, data_loader: Iterable[_Item]) -> Iterator[_Item]:
-        for item in data_loader:
-            self._in_hand = cast(Any, item).lease
-            yield item.item if isinstance(item, Leased) else item
-            self._acknowledge_in_hand()
-        self.flush()
+        if type(data_loader).__module__.partition(".")[0] == "accelerate":
+            raise ValueError(
+                "accelerate shards this data loader once more, though its ranks share the epoch by "
+                "themselves, so that graphs would be left out: do not prepare() it"
+            )
+        return _TrainedItems(self, data_loader)
 
     def acknowledge(self, batch: LoadedBatch | Leased | Lease) -> None:
         """Says that this batch has been trained on. For loops without `trained`; call it in the
@@ -170,19 +175,41 @@ class EpochReaders:
         that asks the server, raises what failed.
         """
         lease = batch if isinstance(batch, Lease) else batch.lease
-        if lease == self._in_hand:
-            self._in_hand = None
-        if lease.generation != self._generation:
-            self._generation = lease.generation
-            self._in_turn_from = None
-        if self._in_turn_from is None or lease.step != self._next_step:
-            self._in_turn_from = lease.step
-        self._next_step = lease.step + 1
         self._calls.acknowledge(lease)
+        position = self._position
+        if lease == position.last_acknowledged:
+            return
+        if lease.generation != position.generation:
+            position.generation = lease.generation
+            position.in_turn_from = None
+        if position.in_turn_from is None or lease.step != position.next_step:
+            position.in_turn_from = lease.step
+        position.next_step = lease.step + 1
+        position.last_acknowledged = lease
 
     def flush(self) -> None:
         """Waits until all acknowledgements are durable. Raises PackhouseError if that failed."""
         self._calls.flush()
+
+    def close(self) -> None:
+        """Ends the process that makes the calls, after some seconds at most; using this object again
+        starts another. If all steps were given out, the last one is acknowledged, unless an
+        exception is being handled.
+        """
+        try:
+            if sys.exc_info()[0] is None:
+                with contextlib.suppress(PackhouseError):
+                    self._acknowledge_last()
+        finally:
+            if self._own_pass is not None:
+                self._own_pass.close()
+            self._calls.close()
+
+    def __enter__(self) -> EpochReaders:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like, and how far it is now. Errors: as those of `Loader`."""
@@ -204,7 +231,7 @@ class EpochReaders:
             return {}
         self._acknowledge_in_hand()
         self.flush()
-        if self._generation == 0:
+        if self._position.generation == 0:
             if self._cursor:
                 return LoaderState(epoch=self._epoch, cursor=self._cursor)
             epoch = self._get_epoch()
@@ -212,17 +239,17 @@ class EpochReaders:
                 return LoaderState(epoch=self._epoch, cursor=epoch.start_cursor)
             return LoaderState(epoch=self._epoch, cursor=self._cursor_now(epoch.generation))
         if isinstance(self._settings.sharing, Dynamic) or self._is_alone:
-            return LoaderState(epoch=self._epoch, cursor=self._cursor_now(self._generation))
-        if self._in_turn_from != 0:
+            return LoaderState(epoch=self._epoch, cursor=self._cursor_now(self._position.generation))
+        if self._position.in_turn_from != 0:
             raise ValueError(
-                f"step {self._next_step - 1} is acknowledged, steps before {self._in_turn_from} were "
+                f"step {self._position.next_step - 1} is acknowledged, steps before {self._position.in_turn_from} were "
                 "not: start from a state, or with an attempt of a new name"
             )
         request = loader_pb2.ReportStepRequest(
             job=self._settings.request.job,
             epoch=self._epoch,
-            generation=self._generation,
-            steps=self._next_step,
+            generation=self._position.generation,
+            steps=self._position.next_step,
         )
         response = self._calls.call("ReportStep", request, loader_pb2.ReportStepResponse)
         return LoaderState(epoch=self._epoch, cursor=response.cursor)
@@ -242,13 +269,11 @@ class EpochReaders:
         if attempt is None and isinstance(self._settings.sharing, Dynamic):
             raise ValueError("dynamic workers need an attempt to load a state")
         self._calls.reset()
-        self._epoch = state["epoch"]
-        self._cursor = state["cursor"]
         self._attempt = attempt or self._settings.attempt
         if not self._attempt and self._is_alone:
             self._attempt = uuid.uuid4().hex
         self._has_ended_one = False
-        self._forget_position()
+        self._go_to(state["epoch"], state["cursor"])
         if self._is_trained:
             self._prepare()
 
@@ -258,14 +283,14 @@ class EpochReaders:
         check_not_empty(epoch, 4)
         settings = self._settings
         is_over = epoch.generation != 0 and epoch.num_batches and settings.sharing.all_done(epoch)
-        if is_over and not self._cursor and not self._generation:
+        if is_over and not self._cursor and not self._position.generation:
             if isinstance(settings.sharing, Dynamic) and self._has_ended_one:
                 pass  # The others were faster.
             elif restarts(epoch, settings.finished, settings.sharing, self._attempt, "trainer"):
                 self._cursor = epoch.start_cursor
                 if not self._attempt and self._is_alone:
                     self._attempt = uuid.uuid4().hex
-        self._is_prepared = True
+        self._position.is_prepared = True
         self._common = uuid.uuid4().hex
         self._write_orders()
 
@@ -276,16 +301,46 @@ class EpochReaders:
                 self._cursor,
                 self._attempt,
                 self._common,
-                self._generation,
-                self._next_step,
+                self._position.generation,
+                self._position.next_step,
                 is_rest,
                 is_acknowledged=self._is_trained or self._settings.manual,
             )
         )
 
+    def _go_on(self) -> None:
+        """Before a loop: what was given out is done, and the loop begins after it."""
+        if not self._settings.manual:
+            self._acknowledge_in_hand()
+        if not self._position.is_prepared:
+            self._prepare()
+        else:
+            self.flush()
+        self._write_orders()
+
     def _acknowledge_in_hand(self) -> None:
-        if self._in_hand is not None:
-            self.acknowledge(self._in_hand)
+        lease = self._in_hand()
+        if lease is not None:
+            self.acknowledge(lease)
+
+    def _acknowledge_last(self) -> None:
+        """The same, if all steps have been given out."""
+        lease = self._in_hand()
+        if lease is None or (self._settings.manual and self._position.in_hand is None):
+            return
+        self.flush()
+        epoch = self._get_epoch()
+        sharing = self._settings.sharing
+        if self._own_pass is not None:
+            is_last = self._own_pass.has_given_all
+        elif isinstance(sharing, Dynamic):
+            is_last = epoch.num_done + 1 == epoch.num_batches
+        else:
+            num_steps = sharing.num_steps(EpochInfo.from_proto(epoch), self._settings.request)
+            is_last = lease.step + 1 == num_steps
+        if is_last:
+            self.acknowledge(lease)
+            self.flush()
 
     def _is_done(self) -> bool:
         epoch = self._get_epoch()
@@ -312,17 +367,130 @@ class EpochReaders:
         acknowledging is manual. Iterating raises ValueError if no epoch is set, or in a worker
         process that `trained` does not read; PackhouseError.
         """
+        return self.iterate()
+
+    def iterate(self, make: Callable[[LoadedBatch], Any] | None = None) -> Iterator[Any]:
+        """The same, of what `make` makes of each batch. A batch for which it raises is not given
+        out: it comes again.
+        """
         number, count = worker_process()
-        batches = ReaderPass(self._settings, self._orders, number, count)
+        batches = ReaderPass(self._settings, self._orders, number, count, make)
         if os.getpid() != self._owner or self._is_trained or self._settings.manual:
             return batches
-        return self._acknowledged(batches)
+        return _OwnItems(self, batches)
 
-    def _acknowledged(self, batches: Iterator[LoadedBatch]) -> Iterator[LoadedBatch]:
-        for batch in batches:
-            self._in_hand = batch.lease
-            yield batch
-            self._acknowledge_in_hand()
-        self.flush()
+
+class _Position:
+    """Where a trainer is in its epoch: of one generation."""
+
+    def __init__(self) -> None:
+        self.is_prepared = False
+        self.has_ended = False
+        # Given out last by `trained`.
+        self.in_hand: Lease | None = None
+        self.last_acknowledged: Lease | None = None
+        # Of the generation that batches came from; 0 before.
+        self.generation = 0
+        # The step after the last one that was acknowledged, and from where they came one by one.
+        self.next_step = 0
+        self.in_turn_from: int | None = None
+
+
+class _OwnItems(Iterator[Any]):
+    """A loop over an EpochReaders in its trainer: asking for an item acknowledges the one before."""
+
+    def __init__(self, readers: EpochReaders, batches: ReaderPass) -> None:
+        self._readers = readers
+        self._batches = batches
+
+    def __next__(self) -> Any:
+        readers = self._readers
+        if readers._own_pass is not self._batches:
+            self._begin()
+        readers._acknowledge_in_hand()
+        try:
+            # Not next(): after that, Python may run a signal handler.
+            return self._batches.__next__()
+        except StopIteration:
+            readers.flush()
+            readers._position.has_ended = readers._has_ended_one = True
+            raise
+
+    def _begin(self) -> None:
+        readers = self._readers
+        if not readers._position.is_prepared and readers._orders.read() is None:
+            return  # Reading says what is missing.
+        readers._go_on()
+        before = readers._own_pass
+        readers._position.in_hand = None
+        readers._own_pass = self._batches
+        if before is not None:
+            before.close()
+
+
+class _TrainedItems(Iterator[_Item]):
+    """The loop of `EpochReaders.trained`."""
+
+    def __init__(self, readers: EpochReaders, data_loader: Iterable[_Item]) -> None:
+        self._readers = readers
+        self._data_loader = data_loader
+        self._items: Iterator[_Item] | None = None
+        self._is_rest = False
+        self._has_ended = False
+        # What the data loader has given, one at most, until it is given out.
+        self._taken: deque[_Item] = deque()
+        self._handed: Any = None
+
+    def __next__(self) -> _Item:
+        readers = self._readers
+        while not self._has_ended:
+            if self._items is None:
+                self._begin()
+                continue
+            if self._taken and self._taken[0] is self._handed:
+                readers._acknowledge_in_hand()
+                self._taken.clear()
+            if not self._taken:
+                self._taken.extend(itertools.islice(self._items, 1))
+            if not self._taken:
+                self._end_pass()
+                continue
+            item = cast(Any, self._taken[0])
+            lease = item.lease
+            given = item.item if isinstance(item, Leased) else item
+            position = readers._position
+            before, handed_before = position.in_hand, self._handed
+            try:
+                # As in `Loader.hand_over`.
+                position.in_hand = lease
+                self._handed = item
+                return cast(_Item, given)
+            except BaseException:
+                position.in_hand, self._handed = before, handed_before
+                raise
+        raise StopIteration
+
+    def _begin(self) -> None:
+        readers = self._readers
+        readers._trained = weakref.ref(self)
+        readers._acknowledge_in_hand()
+        if not readers._position.is_prepared:
+            readers._prepare()
+        else:
+            readers.flush()
+        readers._write_orders(is_rest=self._is_rest)
+        own, readers._own_pass = readers._own_pass, None
+        if own is not None:
+            own.close()
+        self._items = iter(self._data_loader)
+
+    def _end_pass(self) -> None:
+        readers = self._readers
+        readers.flush()
+        is_dynamic = isinstance(readers._settings.sharing, Dynamic)
+        if is_dynamic and not self._is_rest and not readers._is_done():
+            self._is_rest, self._items = True, None
+            return
+        readers._position.has_ended = readers._has_ended_one = True
+        readers._trained = None
         self._has_ended = True
-        self._has_ended_one = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator
 
-from packhouse.asynchronous import iterate
+from packhouse.asynchronous import Ahead, AsyncItems
 from packhouse.backoff import Backoff
 from packhouse.connecting import LoadArguments, split
 from packhouse.epoch_info import EpochInfo, check_not_empty
@@ -113,7 +113,7 @@ class Evaluation:
 
     def __aiter__(self) -> AsyncIterator[LoadedBatch]:
         """As iterating, but waits on another thread."""
-        return iterate(iter(self))
+        return AsyncItems(Ahead(iter(self)))
 
     def from_step(self, first_step: int) -> Iterator[LoadedBatch]:
         """A pass from that step on, as to go on after a restart; steps keep their numbers.

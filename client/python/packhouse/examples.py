@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
+from collections import deque
 from typing import Any, AsyncIterator, Final, Iterable, Iterator, NamedTuple
 
 import grpc
 
-from packhouse.asynchronous import iterate
+from packhouse.asynchronous import AsyncItems
 from packhouse.errors import PackhouseError
 from packhouse.schema import GraphSchema
 from packhouse.v1 import graphs_pb2
@@ -71,7 +73,9 @@ class ExampleStream(Iterator[bytes]):
 
     def __init__(self, call: Any) -> None:
         self._call = call
-        self._waiting: Iterator[bytes] = iter(())
+        self._lock = threading.RLock()
+        # Below: guarded by _lock.
+        self._waiting: deque[bytes] = deque()
         self._schema: str | None = None
         self._num_graphs = 0
 
@@ -90,14 +94,23 @@ class ExampleStream(Iterator[bytes]):
         return self._num_graphs
 
     def __next__(self) -> bytes:
-        while True:
-            example = next(self._waiting, None)
-            if example is not None:
-                return example
-            self._read()
+        with self._lock:
+            if not self.peek():
+                raise StopIteration
+            return self._waiting.popleft()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return iterate(self, self.close)
+        return AsyncItems(self, self.close)
+
+    def peek(self) -> bool:
+        """Waits for the next example, and leaves it; False: there is none."""
+        with self._lock:
+            try:
+                while not self._waiting:
+                    self._read()
+            except StopIteration:
+                return False
+            return True
 
     def close(self) -> None:
         """Cancels the call if it still runs. Idempotent."""
@@ -118,7 +131,7 @@ class ExampleStream(Iterator[bytes]):
         if self._schema is None:
             self._schema = response.tfgnn_schema.text
             self._num_graphs = response.num_graphs
-        self._waiting = iter(response.examples)
+        self._waiting.extend(response.examples)
 
 
 def check_examples(examples: Any) -> None:

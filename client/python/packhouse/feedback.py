@@ -29,6 +29,8 @@ from packhouse.v1 import feedback_pb2, feedback_pb2_grpc
 # Reports that wait to be sent, and how long the first of them does.
 _MAX_WAITING: Final = 256
 _SECONDS_BETWEEN_SENDING: Final = 5.0
+# Seconds that the end waits for a call that is under way, where what is left is dropped.
+_CLOSING: Final = 2.0
 # Steps of a shape that are measured together.
 _STEPS_TOGETHER: Final = 32
 # Shapes that are remembered as compiled, the latest.
@@ -207,7 +209,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 class Meter:
     """Measures steps and tells the server. Get it from `Feedback.meter`.
 
-    Use it as a context manager: the end sends what is left. `step` is for one thread at a time.
+    Use it as a context manager: the end sends what is left, unless an exception leaves the block. `step` is for one thread at a time.
     Feedback that cannot be sent is dropped with a warning: training goes on.
 
     Of ragged batches, hardly two of which have one shape, memory is told and seconds hardly ever
@@ -230,14 +232,16 @@ class Meter:
         self._waiting: list[BatchFeedback] = []
         self._wakes = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._send, name="packhouse-feedback", daemon=True)
-        self._thread.start()
+        # What ended the thread's work, and is to be told.
+        self._failure: BaseException | None = None
+        self._thread = self._started()
 
     def __enter__(self) -> Meter:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *exc_info: object) -> None:
+        # An exception, as of Ctrl-C, does not wait for a server: what is left is dropped.
+        self._end(drops=kind is not None)
 
     @contextlib.contextmanager
     def step(self, batch: Batch) -> Iterator[None]:
@@ -246,6 +250,11 @@ class Meter:
         The first step of each shape counts as one that compiles: its time is not told. An error
         that says that memory ran out is told, and raised.
         """
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            _warn(failure)
+        if not self._thread.is_alive() and not self._closed:
+            self._thread = self._started()
         rows = tuple(batch.rows.items())
         if self._memory is not None:
             self._memory.reset()
@@ -283,13 +292,22 @@ class Meter:
 
     def close(self) -> None:
         """Sends what is left. Idempotent."""
+        self._end(drops=False)
+
+    def _end(self, drops: bool) -> None:
         with self._wakes:
             if self._closed:
                 return
             self._closed = True
             self._wakes.notify()
-        self._thread.join()
-        self.flush()
+        self._thread.join(_CLOSING if drops else None)
+        if not drops:
+            self.flush()
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._send, name="packhouse-feedback", daemon=True)
+        thread.start()
+        return thread
 
     def _take(self, rows: tuple[tuple[str, int], ...]) -> BatchFeedback:
         seconds = self._seconds.pop(rows, [])
@@ -313,21 +331,30 @@ class Meter:
                 self._wakes.notify()
 
     def _send(self) -> None:
-        while True:
-            with self._wakes:
-                if not self._closed:
-                    self._wakes.wait(_SECONDS_BETWEEN_SENDING)
-                if self._closed:
-                    return
-                waiting, self._waiting = self._waiting, []
-            self._tell(waiting)
+        while not self._closed:
+            try:
+                with self._wakes:
+                    if not self._closed:
+                        self._wakes.wait(_SECONDS_BETWEEN_SENDING)
+                    if self._closed:
+                        return
+                    waiting, self._waiting = self._waiting, []
+                self._tell(waiting)
+            except BaseException as error:  # Whatever it is: training goes on, and this does.
+                self._failure = error
 
     def _tell(self, reports: Sequence[BatchFeedback]) -> None:
         try:
             for begin in range(0, len(reports), _MAX_WAITING):
                 self._report(reports[begin : begin + _MAX_WAITING])
-        except PackhouseError as error:
-            warnings.warn(f"feedback was not taken: {error}", RuntimeWarning, stacklevel=2)
+        except Exception as error:
+            _warn(error)
+
+
+def _warn(error: BaseException) -> None:
+    warnings.warn(
+        f"feedback was not taken: {error or type(error).__name__}", RuntimeWarning, stacklevel=3
+    )
 
 
 class Feedback:

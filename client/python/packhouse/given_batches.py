@@ -7,7 +7,9 @@ import threading
 
 
 class GivenBatches:
-    """One generation's, of one loader. Thread-safe."""
+    """One generation's, of one loader. Thread-safe; each method may be called again after an
+    exception ended it anywhere.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,29 +26,37 @@ class GivenBatches:
         with self._lock:
             self._num_expected = num_batches
 
-    def give(self, number: int, step: int) -> bool:
-        """Marks it as given out. True if it was not given out before."""
+    def has(self, number: int) -> bool:
+        """Whether it was given out."""
         with self._lock:
-            if number in self._given:
-                return False
-            self._given.add(number)
+            return number in self._given
+
+    def give(self, number: int, step: int) -> None:
+        """Marks it as given out, and not done. Idempotent."""
+        with self._lock:
             self._held[number] = step
-            if step > self._last_given_step:
-                self._last_given_step = step
-            return True
+            self._last_given_step = max(self._last_given_step, step)
+            self._given.add(number)
+
+    def holds(self, number: int) -> bool:
+        """Whether it was given out and is not acknowledged."""
+        with self._lock:
+            return number in self._held
 
     def acknowledge(self, number: int) -> bool:
         """Marks it as done. True if it was the last one that was awaited."""
         with self._lock:
-            step = self._held.pop(number, None)
-            if step is not None and step > self._last_acknowledged_step:
-                self._last_acknowledged_step = step
+            step = self._held.get(number)
+            if step is not None:
+                self._last_acknowledged_step = max(self._last_acknowledged_step, step)
+                del self._held[number]
             return not self._held and len(self._given) >= self._num_expected
 
-    def has_all(self) -> bool:
-        """Whether as many as are expected have been given out."""
+    def has_all_with(self, ahead: list[int]) -> bool:
+        """Whether as many as are expected have been given out, or are ahead."""
         with self._lock:
-            return len(self._given) >= self._num_expected
+            num_ahead = sum(number not in self._given for number in ahead)
+            return len(self._given) + num_ahead >= self._num_expected
 
     def steps_done(self) -> int | None:
         """The step up to which all is done, and nothing after it; None if nothing was given out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from typing import Any, Callable, Final
@@ -29,6 +30,9 @@ _DEFAULT_IN_FLIGHT: Final = 16
 
 # Seconds in which a server that lives answers a question that costs it nothing.
 _SILENCE: Final = 2.0
+
+# Seconds that closing waits for a server that does not answer: who presses Ctrl-C waits as long.
+_CLOSING: Final = 3.0
 
 # Connections of processes that this one was forked from: neither use nor close them.
 _INHERITED: Final[list[Any]] = []
@@ -58,6 +62,8 @@ class LoadConnection:
         self._connecting = connecting
         self._replicas = Replicas(connecting.address)
         self._closed = False
+        # Whether a channel was made: then what it needs, as the files of `credentials`, was there.
+        self._has_connected = False
         # Below, for unary calls, those of any thread: guarded by _lock.
         self._lock = threading.Lock()
         self._calls: _Calls | None = None
@@ -104,7 +110,8 @@ class LoadConnection:
         """The next batch, or another `packhouse.v1.LoadResponse`; makes a call if there is none.
 
         Raises PackhouseError, UNAVAILABLE also if the stream ends; ValueError if a batch
-        contradicts itself.
+        contradicts itself. After any other exception, as a signal handler's, what was received may
+        be lost: call `abandon`.
         """
         received = self._receive_here(make_request)
         while isinstance(received, loader_pb2.LoadRedirect):
@@ -125,6 +132,8 @@ class LoadConnection:
 
     def _receive_here(self, make_request: Callable[[], Any]) -> Any:
         """The same from one server; a redirect is returned."""
+        if self._closed:
+            raise ValueError("the loader is closed")
         try:
             if self._load is None:
                 address = self._replicas.current
@@ -139,8 +148,8 @@ class LoadConnection:
                 )
                 self._woken = False
                 self._load = start_load(make_request())
-                if self._replicas.are_several:
-                    self._silence.start()
+            if self._replicas.are_several:
+                self._silence.start()
             load = self._load
             self._num_waits += 1
             self._silence.waiting = self._num_waits
@@ -192,27 +201,53 @@ class LoadConnection:
 
     def leave(self) -> None:
         """Ends Load, if it runs."""
-        load, self._load = self._load, None
+        if self._load is not None:
+            self.abandon()
+
+    def abandon(self, *, is_interrupted: bool = False) -> None:
+        """Ends Load, and its connection, in whatever state they are; may be called again.
+
+        `is_interrupted`: an exception may have come in the midst of gRPC's work.
+        """
+        load, channel = self._load, self._load_channel
+        try:
+            if load is not None:
+                load.cancel()
+            if channel is not None:
+                channel.close()
+            if load is not None and is_interrupted:
+                # On a thread: of what gRPC waits for, something may have been lost.
+                threading.Thread(
+                    target=_drain, args=(load,), name="packhouse-drain", daemon=True
+                ).start()
+            elif load is not None:
+                _drain(load)
+        finally:
+            self._load = self._load_channel = None
+
+    def interrupt(self) -> None:
+        """Ends what another thread waits for in `receive`, which raises PackhouseError."""
+        load = self._load
         if load is not None:
             load.cancel()
-            self._load_channel.close()
-            self._load_channel = None
 
     def close(self) -> None:
-        """Tries to send the waiting acknowledgements, and disconnects. Idempotent."""
+        """Tries for some seconds to send the waiting acknowledgements, and disconnects. Idempotent.
+        """
         if self.pid != os.getpid():
             _INHERITED.append(self)
             return
         self._silence.close()
-        self.leave()
-        if self._load_channel is not None:
-            self._load_channel.close()
-        self.acknowledger.close()
+        self.abandon(is_interrupted=is_foreign(sys.exc_info()[1]))
+        has_ended = self.acknowledger.close(_CLOSING)
         with self._lock:
             self._closed = True
             calls, self._calls = self._calls, None
         if calls is not None:
+            # Ends the call that waits, too.
             calls.channel.close()
+        if not has_ended:
+            self.acknowledger.close(_CLOSING)
 
     def _parse(self, data: bytes) -> Any:
         response = parse_response(loader_pb2.LoadResponse, data)
@@ -266,18 +301,28 @@ class LoadConnection:
     def _make_channel(
         self, address: str, *, reads_on_callers_thread: bool = False
     ) -> grpc.Channel:
-        return make_channel(
-            address,
-            max_message_bytes=self._connecting.max_message_bytes,
-            # All calls are safe to retry; they are retried here, for longer than gRPC does.
-            options=(
-                ("grpc.enable_retries", 0),
-                *self._replicas.options(address, pings=not reads_on_callers_thread),
-                *self._connecting.options,
-            ),
-            credentials=self._connecting.credentials,
-            reads_on_callers_thread=reads_on_callers_thread,
-        )
+        try:
+            channel = make_channel(
+                address,
+                max_message_bytes=self._connecting.max_message_bytes,
+                # All calls are safe to retry; they are retried here, for longer than gRPC does.
+                options=(
+                    ("grpc.enable_retries", 0),
+                    *self._replicas.options(address, pings=not reads_on_callers_thread),
+                    *self._connecting.options,
+                ),
+                credentials=self._connecting.credentials,
+                reads_on_callers_thread=reads_on_callers_thread,
+            )
+        except (OSError, ValueError) as error:
+            if not self._has_connected:
+                raise
+            # A file that was there before: whoever renews it puts it back.
+            raise PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, f"no connection to {address} can be made: {error}"
+            ) from error
+        self._has_connected = True
+        return channel
 
     def _call_once(self, method: str, request: Any) -> Any:
         with self._lock:
@@ -322,3 +367,17 @@ class LoadConnection:
             is_last = calls.num_users == 0 and self._calls is not calls
         if is_last:
             calls.channel.close()
+
+
+def is_foreign(error: BaseException | None) -> bool:
+    """Whether it may be a signal handler's, raised in the midst of anything."""
+    return error is not None and not isinstance(error, (PackhouseError, ValueError, GeneratorExit))
+
+
+def _drain(load: Any) -> None:
+    """Hears out a call that has ended. Until then gRPC keeps the connection, even when no object is
+    left: nobody else listens where calls are read on their caller's thread.
+    """
+    state, hear = getattr(load, "_state", None), getattr(load, "_consume_next_event", None)
+    while hear is not None and getattr(state, "due", None):
+        hear()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import sys
+import threading
 import time
 import uuid
 import weakref
-from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, NoReturn
+from collections import deque
+from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, TypeVar
 
-from packhouse.asynchronous import iterate
+import grpc
+
+from packhouse.asynchronous import AsyncItems
 from packhouse.backoff import Backoff
 from packhouse.batch import DerivedTensor, Padding
 from packhouse.connecting import LoadArguments, split
@@ -19,7 +24,7 @@ from packhouse.epoch_request import EpochRequest
 from packhouse.errors import EpochFinishedError, PackhouseError
 from packhouse.finished_epochs import Finished, check_finished, restarts, words_for_finished
 from packhouse.given_batches import GivenBatches
-from packhouse.load_connection import LoadConnection
+from packhouse.load_connection import LoadConnection, is_foreign
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.loader_settings import LoaderSettings, LoaderStart, LoaderState
 from packhouse.received_batch import ReceivedBatch
@@ -33,6 +38,45 @@ if TYPE_CHECKING:
 
     from packhouse.splitting import MicroBatch
 
+_Item = TypeVar("_Item")
+
+
+class _Place:
+    """Where a loader is in its epoch: of one generation."""
+
+    def __init__(self) -> None:
+        # Of the first stream in this generation: its counts are those of when this worker came.
+        self.first_opened: Any = None
+        self.schema = GraphSchema()
+        self.session = 0
+        self.given = GivenBatches()
+        # What has come and is not given out yet, in its order; the first one perhaps is (`handed`).
+        self.ahead: deque[LoadedBatch] = deque()
+        # Given out last.
+        self.handed: LoadedBatch | None = None
+        # All has come and is durable; and iterating has said so.
+        self.is_over = False
+        self.has_ended = False
+        self.is_restart = False
+
+    def settle(self) -> None:
+        """What was given out is no longer ahead."""
+        if self.ahead and self.ahead[0] is self.handed:
+            self.ahead.popleft()
+
+    def knows(self, number: int) -> bool:
+        """Whether this batch has come before."""
+        return self.given.has(number) or any(batch.number == number for batch in self.ahead)
+
+    def has_all(self) -> bool:
+        """Whether all batches have come."""
+        return self.given.has_all_with([batch.number for batch in self.ahead])
+
+    def in_hand(self) -> LoadedBatch | None:
+        """Given out last, and not acknowledged yet."""
+        batch = self.handed
+        return batch if batch is not None and self.given.holds(batch.number) else None
+
 
 class Loader(Iterator[LoadedBatch]):
     """The batches of one worker, epoch by epoch; each graph of an epoch reaches one worker once.
@@ -45,6 +89,10 @@ class Loader(Iterator[LoadedBatch]):
                 train(batch)
 
     A batch is acknowledged when the next one is asked for, so never while it is being trained on.
+    The last one is acknowledged when one more is asked for or, if all `len` steps were given out,
+    by `set_epoch` of another epoch and by leaving the `with` block, or calling `close`, unless an
+    exception is under way; so trainers that count steps finish their epochs. `state_dict`
+    acknowledges whatever was given out last.
     With acknowledge="manual" you acknowledge it yourself. If this worker dies, batches that it has
     not acknowledged come again, to this worker or to another. A thread of its own sends
     acknowledgements, those of about 30 ms together. They are durable at the latest when the
@@ -68,6 +116,10 @@ class Loader(Iterator[LoadedBatch]):
     - FAILED_PRECONDITION: the data set is not sealed.
     - RESOURCE_EXHAUSTED: too many streams or bytes at the server now; names the bound.
     - DATA_LOSS: a stored record fails its checksum; names it and its graphs.
+
+    An exception of any kind that is raised while a batch is waited for, as KeyboardInterrupt or one
+    of a signal handler of yours, leaves the loader as it was: what was not given out is given out
+    next. So does a wait of `async for` that is cancelled.
 
     Connects when it is first asked for something, not when it is made. Use it from one thread; only
     `acknowledge` and `flush` may be called from any. Worker processes that read for a trainer: see
@@ -146,18 +198,11 @@ class Loader(Iterator[LoadedBatch]):
         self._has_ended_one = False
         self._connection: LoadConnection | None = None
         self._finalizer: Any = None
-        self._forget_position()
-
-    def _forget_position(self) -> None:
-        # Of the first stream in this generation: its counts are those of when this worker came.
-        self._first_opened: Any = None
-        self._schema = GraphSchema()
-        self._session = 0
-        self._given = GivenBatches()
-        self._ended = False
-        self._is_restart = False
-        # Given out last, and not acknowledged yet; automatic only.
-        self._current: LoadedBatch | None = None
+        # Held by the thread that waits for batches: of waits that `async for` has left, another one.
+        self._reading = threading.RLock()
+        # Counts what ends such waits.
+        self._num_interrupts = 0
+        self._place = _Place()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -193,6 +238,11 @@ class Loader(Iterator[LoadedBatch]):
         return self._start.epoch
 
     @property
+    def has_ended(self) -> bool:
+        """Whether iterating has given all of the epoch, and said so: then `set_epoch` must follow."""
+        return self._place.has_ended
+
+    @property
     def cursor(self) -> str:
         """The state of all workers when this one's last acknowledgement became durable; "" before.
 
@@ -220,14 +270,18 @@ class Loader(Iterator[LoadedBatch]):
         before, unless `finished` says otherwise.
         """
         epoch = whole_number(epoch, "epoch", UINT64_MAX)
-        if epoch == self.epoch and not self._ended:
+        if epoch == self.epoch and not self._place.has_ended:
             return
+        self._acknowledge_last()
         self.flush()
         self._leave()
         if epoch <= self.epoch:
             self._has_ended_one = False
-        self._start = LoaderStart(epoch, attempt=self._start.attempt)
-        self._forget_position()
+        self._go_to(LoaderStart(epoch, attempt=self._start.attempt))
+
+    def _go_to(self, start: LoaderStart) -> None:
+        # At once: an exception between would give what is left of one epoch as the other's.
+        self._start, self._place = start, _Place()
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like, and how far it is now. Errors: as iterating."""
@@ -240,52 +294,130 @@ class Loader(Iterator[LoadedBatch]):
         Asks the server, and waits for it for up to `retry_timeout` seconds. Begins to load if a
         state was loaded, because the state decides what is left.
         """
-        if self._first_opened is not None or self._start.cursor:
+        if self._place.first_opened is not None or self._start.cursor:
             return int(self._open().num_steps)
         return self._settings.sharing.num_steps(self.epoch_info(), self._settings.request)
 
     def __iter__(self) -> Loader:
         """Goes on after the batch given out last. Raises ValueError if the epoch has ended."""
-        if self._ended:
+        if self._place.has_ended:
             raise ValueError(f"epoch {self.epoch} has ended: call set_epoch")
         return self
 
     def __aiter__(self) -> AsyncIterator[LoadedBatch]:
-        """As iterating, but waits on another thread; leaving early does not change the loader."""
-        return iterate(iter(self))
+        """As iterating, but waits on another thread. Leaving early, or a wait that is cancelled,
+        loses nothing: go on with any loop.
+        """
+        return AsyncItems(iter(self), self.interrupt)
 
     def __next__(self) -> LoadedBatch:
-        if self._ended:
+        batch = self.peek()
+        if batch is None:
+            place = self._place
+            place.has_ended = self._has_ended_one = True
             raise StopIteration
-        connection = self._connect()
-        if self._current is not None:
-            self._acknowledge(self._current, connection)
-        while not self._has_all():
-            # Else a worker that was rolled back might wait for ever.
-            connection.acknowledger.check()
-            received = self._receive(connection)
-            if isinstance(received, ReceivedBatch):
-                if self._given.give(received.id, received.step):
-                    batch = LoadedBatch.of_loaded_parts(
-                        received, self._schema, self._open().generation, self._session
-                    )
-                    if not self._settings.manual:
-                        self._current = batch
-                    return batch
-            elif received.WhichOneof("message") == "end_of_epoch":
-                connection.finish()
-                break
-        self._end()
+        return self.hand_over(batch, batch)
 
-    @contextlib.contextmanager
-    def acknowledged_by_hand(self) -> Iterator[Loader]:
-        """Iterating acknowledges nothing meanwhile, as if acknowledge="manual" had been said."""
-        settings = self._settings
-        self._settings = dataclasses.replace(settings, manual=True)
+    def peek(self, index: int = 0) -> LoadedBatch | None:
+        """What iterating gives after `index` other batches; waits for it. None after the last one.
+
+        Asks for the next batch, so acknowledges the one given out last. Does not give it out:
+        whatever happens, it is still ahead. With an index above 0 it does not wait for the end of
+        the epoch, but counts its batches. Errors: as iterating.
+        """
+        if not self._settings.manual:
+            self.acknowledge_in_hand()
+        place = self._place
+        place.settle()
+        if len(place.ahead) <= index and not place.is_over:
+            self._read_until(place, index + 1)
+        return place.ahead[index] if index < len(place.ahead) else None
+
+    def hand_over(self, batch: LoadedBatch, item: _Item) -> _Item:
+        """`item`, which was made of what `peek` gave: from now on it is given out."""
+        place = self._place
+        place.given.give(batch.number, batch.step)
+        before = place.handed
         try:
-            yield self
-        finally:
-            self._settings = settings
+            # Nothing is called from here to the caller: between, Python runs no signal handler.
+            place.handed = batch
+            return item
+        except BaseException:
+            place.handed = before
+            raise
+
+    def look_again(self) -> None:
+        """What is ahead comes once more from the server: its arrays may have been written to."""
+        with self._reading:
+            self._place.settle()
+            self._place.ahead.clear()
+            if self._connection is not None:
+                self._connect().abandon()
+
+    def interrupt(self) -> None:
+        """Ends a wait that another thread is in, with PackhouseError (CANCELLED)."""
+        self._num_interrupts += 1
+        if self._connection is not None:
+            self._connection.interrupt()
+
+    @property
+    def handed(self) -> LoadedBatch | None:
+        """The batch given out last, of this epoch."""
+        return self._place.handed
+
+    @property
+    def has_given_all(self) -> bool:
+        """Whether all batches of this worker have been given out."""
+        place = self._place
+        place.settle()
+        return not place.ahead and place.has_all()
+
+    def acknowledge_in_hand(self) -> None:
+        """Acknowledges the batch given out last, unless that has been done."""
+        batch = self._place.in_hand()
+        if batch is not None:
+            self._acknowledge(batch, self._connect())
+
+    def _acknowledge_last(self) -> None:
+        """The same, if all steps have been given out: whoever counts steps asks for no more."""
+        if not self._settings.manual and self.has_given_all:
+            self.acknowledge_in_hand()
+
+    def _read_until(self, place: _Place, count: int) -> None:
+        """Waits until so many batches are ahead, or the epoch has no more."""
+        interrupts = self._num_interrupts
+        with self._reading:
+            connection = self._connect()
+            try:
+                while len(place.ahead) < count and not place.is_over:
+                    if self._needs_no_end(place):
+                        break
+                    # Else a worker that was rolled back might wait for ever.
+                    connection.acknowledger.check()
+                    received = self._receive(connection, interrupts)
+                    if isinstance(received, ReceivedBatch):
+                        if not place.knows(received.id):
+                            batch = LoadedBatch.of_loaded_parts(
+                                received,
+                                place.schema,
+                                place.first_opened.generation,
+                                place.session,
+                            )
+                            place.ahead.append(batch)
+                    elif received.WhichOneof("message") == "end_of_epoch":
+                        connection.finish()
+                        self._finish(place)
+                if not (place.ahead or place.is_over) and count == 1:
+                    self._finish(place)
+            except BaseException as failure:
+                # Whatever was under way, a new stream gives what was not taken.
+                connection.abandon(is_interrupted=is_foreign(failure))
+                raise
+
+    def _finish(self, place: _Place) -> None:
+        self.flush()
+        self._leave()
+        place.is_over = True
 
     def acknowledge(self, batch: LoadedBatch) -> None:
         """Says that this batch is done; it is sent soon. Callable from any thread; the batch may
@@ -296,10 +428,8 @@ class Loader(Iterator[LoadedBatch]):
         self._acknowledge(batch, self._connect())
 
     def _acknowledge(self, batch: LoadedBatch, connection: LoadConnection) -> None:
-        if self._current is not None and self._current.number == batch.number:
-            self._current = None
         connection.acknowledger.add(batch.lease)
-        if self._given.acknowledge(batch.number):
+        if self._place.given.acknowledge(batch.number):
             # The server waits for it, to say that this is the end.
             connection.acknowledger.hurry()
 
@@ -342,20 +472,20 @@ class Loader(Iterator[LoadedBatch]):
         steps were acknowledged out of order.
         """
         generation = self._open().generation
-        if self._current is not None:
-            self.acknowledge(self._current)
+        if not self._settings.manual:
+            self.acknowledge_in_hand()
         self.flush()
         if isinstance(self._settings.sharing, Ranked):
-            steps = self._given.steps_done()
+            steps = self._place.given.steps_done()
             if steps is None:
-                steps = int(self._first_opened.num_steps_done)
+                steps = int(self._place.first_opened.num_steps_done)
             cursor = self.cursor_at_step(steps)
         else:
             request = loader_pb2.AcknowledgeRequest(
                 job=self._settings.request.job,
                 epoch=self.epoch,
                 generation=generation,
-                session=self._session,
+                session=self._place.session,
             )
             cursor = self._connect().call("Acknowledge", request).cursor
         return LoaderState(epoch=self.epoch, cursor=cursor)
@@ -381,9 +511,8 @@ class Loader(Iterator[LoadedBatch]):
         if attempt is None and not given and self._is_alone:
             self._drawn_attempt = uuid.uuid4().hex
         self._attempt_is_used = False
-        self._start = LoaderStart(state["epoch"], state["cursor"], attempt or given)
         self._has_ended_one = False
-        self._forget_position()
+        self._go_to(LoaderStart(state["epoch"], state["cursor"], attempt or given))
 
     def cursor_at_step(self, steps: int) -> str:
         """The cursor for when every rank has done this many steps of this generation, no more.
@@ -400,13 +529,24 @@ class Loader(Iterator[LoadedBatch]):
         return str(self._connect().call("ReportStep", request).cursor)
 
     def close(self) -> None:
-        """Tries to send what is acknowledged, and disconnects; using it again connects again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-            # What holds no connection holds nothing of gRPC's, so that a fork is safe.
-            self._finalizer.detach()
-            self._finalizer = None
+        """Tries for some seconds to send what is acknowledged, and disconnects; using it again
+        connects again. If all steps were given out, the last one is acknowledged, unless an
+        exception is being handled.
+        """
+        connection, finalizer = self._connection, self._finalizer
+        if connection is None:
+            return
+        if sys.exc_info()[0] is None and connection.pid == os.getpid():
+            # Else it comes again.
+            with contextlib.suppress(PackhouseError):
+                self._acknowledge_last()
+        if connection.pid == os.getpid():
+            self._leave()
+        connection.close()
+        self._connection = None
+        # What holds no connection holds nothing of gRPC's, so that a fork is safe.
+        if finalizer is not None:
+            finalizer.detach()
 
     def __enter__(self) -> Loader:
         return self
@@ -427,8 +567,8 @@ class Loader(Iterator[LoadedBatch]):
             attempt=self.start.attempt,
         )
         self._settings.sharing.to_proto(request)
-        if self._first_opened is not None:
-            request.generation = self._first_opened.generation
+        if self._place.first_opened is not None:
+            request.generation = self._place.first_opened.generation
         elif self._start.generation is not None:
             request.generation = self._start.generation
         else:
@@ -436,29 +576,42 @@ class Loader(Iterator[LoadedBatch]):
         return request
 
     def _connect(self) -> LoadConnection:
-        if self._connection is None:
-            self._connection = LoadConnection(
+        connection = self._connection
+        if connection is None:
+            connection = LoadConnection(
                 self._settings.connecting, writable=self._settings.writable
             )
             # Also when the loader is dropped, or the interpreter ends.
-            self._finalizer = weakref.finalize(self, self._connection.close)
-        if self._connection.pid != os.getpid():
+            self._finalizer = weakref.finalize(self, connection.close)
+            self._connection = connection
+        if connection.pid != os.getpid():
             raise RuntimeError(
-                f"this loader was connected by process {self._connection.pid} before a fork, which "
+                f"this loader was connected by process {connection.pid} before a fork, which "
                 "gRPC does not survive: close it before the fork, or start processes by spawning"
             )
-        return self._connection
+        return connection
 
     def _open(self) -> Any:
         """The `packhouse.v1.LoadOpened` of the first stream in this generation; waits for it."""
-        while self._first_opened is None:
-            self._receive(self._connect())
-        return self._first_opened
+        place = self._place
+        if place.first_opened is None:
+            interrupts = self._num_interrupts
+            with self._reading:
+                connection = self._connect()
+                try:
+                    while place.first_opened is None:
+                        self._receive(connection, interrupts)
+                except BaseException as failure:
+                    connection.abandon(is_interrupted=is_foreign(failure))
+                    raise
+        return place.first_opened
 
-    def _receive(self, connection: LoadConnection) -> Any:
+    def _receive(self, connection: LoadConnection, interrupts: int) -> Any:
         """A batch, or another `packhouse.v1.LoadResponse`, of the present stream or a new one."""
         backoff: Backoff | None = None
         while True:
+            if self._num_interrupts != interrupts:
+                raise PackhouseError(grpc.StatusCode.CANCELLED, "the wait for a batch was left")
             try:
                 received = connection.receive(self._load_request)
                 break
@@ -469,20 +622,22 @@ class Loader(Iterator[LoadedBatch]):
                     backoff = Backoff(
                         self._settings.connecting.retry_timeout, connection.longest_delay
                     )
-                time.sleep(backoff.delay_after(error))
+                delay = backoff.delay_after(error)
+            if self._num_interrupts == interrupts:
+                time.sleep(delay)
         if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
             opened = received.opened
-            if self._first_opened is None and not self._accept(opened):
+            place = self._place
+            if place.first_opened is None and not self._accept(opened):
                 connection.leave()
-                return self._receive(connection)
-            self._session = opened.session
+                return self._receive(connection, interrupts)
+            place.session = opened.session
             connection.acknowledger.renew(self.epoch, opened.generation, opened.session)
-            if self._first_opened is None:
-                self._schema = GraphSchema.from_proto(opened.schema)
+            if place.first_opened is None:
+                place.schema = GraphSchema.from_proto(opened.schema)
                 self._attempt_is_used = True
-                self._first_opened = opened
                 if not opened.num_steps_is_estimate:
-                    self._given.expect(opened.num_steps - opened.num_steps_done)
+                    place.given.expect(opened.num_steps - opened.num_steps_done)
                 elif self._settings.manual and not isinstance(self._settings.sharing, Dynamic):
                     # The caller must know which batch is the last one before its acknowledgement.
                     connection.leave()
@@ -490,6 +645,8 @@ class Loader(Iterator[LoadedBatch]):
                         "samples: acknowledging by hand, and reading in other processes, need "
                         "Samples.exact_steps"
                     )
+                # Last: an exception before has all done again.
+                place.first_opened = opened
         return received
 
     def _accept(self, opened: Any) -> bool:
@@ -497,13 +654,13 @@ class Loader(Iterator[LoadedBatch]):
         if not self._settings.looks_at_epoch:
             return True
         try:
-            check_not_empty(opened.epoch, 5)
+            check_not_empty(opened.epoch, 7)
             is_restart = self._restarts(opened)
         except Exception:
             self._connect().leave()
             raise
         if is_restart:
-            self._is_restart = True
+            self._place.is_restart = True
             self._start = dataclasses.replace(self._start, cursor=opened.epoch.start_cursor)
             if self._is_alone and not self._start.attempt:
                 self._drawn_attempt = uuid.uuid4().hex
@@ -524,7 +681,7 @@ class Loader(Iterator[LoadedBatch]):
         if not self._start.cursor:
             attempt = self._start.attempt
             return restarts(epoch, self._settings.finished, sharing, attempt, "loader")
-        if self._is_restart:
+        if self._place.is_restart:
             raise EpochFinishedError(
                 f"{words_for_finished(epoch, 'loader')}, by attempt {self._start.attempt!r} too: "
                 "name a new attempt to start it anew"
@@ -532,19 +689,23 @@ class Loader(Iterator[LoadedBatch]):
         # A state that says so.
         return False
 
-    def _has_all(self) -> bool:
-        """Whether all is given out, so that waiting for the end would be waiting for the caller."""
-        if not self._settings.manual or isinstance(self._settings.sharing, Dynamic):
+    def _needs_no_end(self, place: _Place) -> bool:
+        """Whether all has come, and waiting for the server's word would be waiting for the caller,
+        who has not acknowledged all.
+        """
+        if isinstance(self._settings.sharing, Dynamic) or not place.has_all():
             return False
-        return self._given.has_all()
-
-    def _end(self) -> NoReturn:
-        self.flush()
-        self._leave()
-        self._ended = True
-        self._has_ended_one = True
-        raise StopIteration
+        return self._settings.manual or bool(place.ahead) or place.in_hand() is not None
 
     def _leave(self) -> None:
-        if self._connection is not None:
-            self._connect().leave()
+        """Ends the stream, and what another thread may wait for."""
+        connection = self._connection
+        if connection is None:
+            return
+        self._connect()
+        while not self._reading.acquire(timeout=0.05):
+            self.interrupt()
+        try:
+            connection.leave()
+        finally:
+            self._reading.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import selectors
@@ -10,7 +11,25 @@ import subprocess
 import time
 from typing import IO, Any, Final, Sequence
 
+from packhouse.own_session import in_session_of_its_own
+
 _READY_LINE: Final = re.compile(r"listening grpc=(\S+) http=(\S+)")
+
+
+# Ends a server, $1, if its standard input ends without a line: then the process that started both is
+# gone, however that was. $2 is how many seconds the server has for it.
+_GUARD: Final = """
+trap '' INT QUIT HUP TERM
+read -r line && exit
+kill -TERM "$1" || exit
+i=0
+while [ "$i" -lt "$2" ]; do
+  sleep 1
+  kill -0 "$1" || exit
+  i=$((i + 1))
+done
+kill -KILL "$1"
+"""
 
 
 class LocalServer:
@@ -20,6 +39,9 @@ class LocalServer:
     to this process's stderr, or to `log`. Leaving the block drains it, or kills it after
     `stop_timeout` seconds; `returncode` is its exit status then. Started again, it listens at the
     same gRPC address.
+
+    The server has a session of its own: Ctrl-C and other signals to this process's group do not
+    reach it. It ends with this process, also if that is killed: a shell waits for that end.
     """
 
     def __init__(
@@ -50,6 +72,7 @@ class LocalServer:
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self.address = ""
         self.http_address = ""
         self.returncode: int | None = None
@@ -70,19 +93,22 @@ class LocalServer:
 
     def start(self) -> None:
         """Starts the program and waits until it serves. Raises RuntimeError if it does not."""
-        self._process = subprocess.Popen(
+        command, arguments = in_session_of_its_own(
             [
                 self._binary,
                 *("--listen", self.address or self._listen),
                 *("--http-listen", "127.0.0.1:0"),
                 *self._arguments,
-            ],
+            ]
+        )
+        self._process = subprocess.Popen(
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            # Then Python does not fork to start it: gRPC's fork handlers may end the child.
-            close_fds=False,
+            **arguments,
         )
+        self._guard = _guard_of(self._process.pid, self._stop_timeout)
         line = self._read_line()
         ready = _READY_LINE.fullmatch(line)
         if ready is None:
@@ -98,9 +124,13 @@ class LocalServer:
         process.terminate()
         try:
             process.wait(self._stop_timeout)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:  # A second Ctrl-C, too.
             process.kill()
-        self._reap(process)
+            self._reap(process)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+        else:
+            self._reap(process)
 
     def kill(self) -> None:
         """Ends the program at once, as a crash would (SIGKILL). Idempotent."""
@@ -110,6 +140,11 @@ class LocalServer:
             self._reap(process)
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            # Before the number of the process can be another's.
+            with contextlib.suppress(OSError):
+                guard.communicate(b"ended\n")
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
@@ -130,6 +165,23 @@ class LocalServer:
                     break
                 output += received
         return output.decode(errors="replace").partition("\n")[0].strip()
+
+
+def _guard_of(pid: int, seconds: float) -> subprocess.Popen[bytes] | None:
+    """None where there is no shell."""
+    command, arguments = in_session_of_its_own(
+        ["/bin/sh", "-c", _GUARD, "packhouse-guard", str(pid), str(max(1, round(seconds)))]
+    )
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **arguments,
+        )
+    except OSError:
+        return None
 
 
 def find_server(binary: str | os.PathLike[str] | None = None) -> str:

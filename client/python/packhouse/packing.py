@@ -18,12 +18,13 @@ from typing import (
     Iterator,
     Mapping,
     Sequence,
+    TypeVar,
 )
 
 import grpc
 import numpy as np
 
-from packhouse.asynchronous import iterate
+from packhouse.asynchronous import AsyncItems
 from packhouse.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.batch_reader import parse_response
 from packhouse.choices import Choice
@@ -37,6 +38,8 @@ from packhouse.schema import GraphSchema
 from packhouse.stream_tuning import PackTuned
 from packhouse.tuning import DeviceProfile
 from packhouse.v1 import batch_pb2, packing_pb2
+
+_Item = TypeVar("_Item")
 
 # The most messages that wait for the connection when `PackStream.send` runs ahead of it.
 _MAX_WAITING_REQUESTS: Final = 2
@@ -298,6 +301,11 @@ class PackStream(Iterator[Batch]):
     Memory is bounded both ways: the server holds two unsent batches (or 512 KiB) and stops reading,
     and no more than a few messages wait on this side. Read from one thread; `send`, `flush` and
     `finish` may be called from another.
+
+    A wait of `async for` that is cancelled takes nothing: go on with any loop. An exception that a
+    signal handler raises, as KeyboardInterrupt, takes nothing either, unless it interrupts gRPC
+    itself. What came then is lost with the call: iterating raises PackhouseError (ABORTED) from then
+    on, and never leaves graphs out without a word.
     """
 
     def __init__(
@@ -327,7 +335,16 @@ class PackStream(Iterator[Batch]):
         self.drift: PackDrifted | None = None
         self._next_token = 1
         self._closed = False
+        # Held by the thread that reads: of waits that `async for` has left, another one.
+        self._reading = threading.RLock()
+        # Below: guarded by _reading. What was received and not looked at, one at most.
+        self._received: deque[bytes] = deque()
+        # Batches that have come and are not given out; the first one perhaps is (`_handed`).
         self._early: deque[Batch] = deque()
+        self._handed: Batch | None = None
+        self._given: Batch | None = None
+        # Of an exception that interrupted gRPC.
+        self._interruption = ""
         self._reader = new_reader(
             is_loaded=False, writable=options.writable, widen=options.widen
         )
@@ -344,9 +361,7 @@ class PackStream(Iterator[Batch]):
     def opened(self) -> PackOpened:
         """What the server resolved; waits for it. Raises PackhouseError if opening failed."""
         while self._opened is None:
-            batch = self._read()
-            if batch is not None:
-                self._early.append(batch)
+            self._read()
         return self._opened
 
     @property
@@ -361,28 +376,55 @@ class PackStream(Iterator[Batch]):
             raise ValueError("the stream has limits and no device: see `opened`")
         while self._tuned is None:
             try:
-                batch = self._read()
+                self._read()
             except StopIteration:
                 return None
-            if batch is not None:
-                self._early.append(batch)
         return self._tuned
 
     def __aiter__(self) -> AsyncIterator[Batch]:
-        """As iterating, but waits on another thread; leaving early cancels the call."""
-        return iterate(self, self.close)
+        """As iterating, but waits on another thread."""
+        return AsyncItems(self)
 
     def __next__(self) -> Batch:
-        if self._early:
-            return self._early.popleft()
+        batch = self.peek()
+        if batch is None:
+            raise StopIteration
+        return self.hand_over(batch, batch)
+
+    def peek(self, index: int = 0) -> Batch | None:
+        """What iterating gives after `index` other batches; waits for it. None after the last one.
+
+        Does not give it out: whatever happens, it is still ahead. Errors: as iterating.
+        """
+        self._settle()
         try:
-            while True:
-                batch = self._read()
-                if batch is not None:
-                    return batch
+            if len(self._early) <= index:
+                with self._reading:
+                    while len(self._early) <= index:
+                        self._read()
+            return self._early[index]
+        except StopIteration:
+            return None
         except PackhouseError as error:
             if self._closed and error.code is grpc.StatusCode.CANCELLED:
-                raise StopIteration from None
+                return None
+            raise
+
+    def _settle(self) -> None:
+        """What was given out is no longer among what is not."""
+        if self._handed is not None and self._early and self._early[0] is self._handed:
+            self._given = self._handed
+            self._early.popleft()
+        self._handed = None
+
+    def hand_over(self, batch: Batch, item: _Item) -> _Item:
+        """`item`, which was made of what `peek` gave: from now on it is given out."""
+        try:
+            # As in `Loader.hand_over`.
+            self._handed = batch
+            return item
+        except BaseException:
+            self._handed = None
             raise
 
     def send(self, table: GraphTable) -> None:
@@ -407,13 +449,14 @@ class PackStream(Iterator[Batch]):
 
     def read_until_flushed(self, token: int) -> Iterator[Batch]:
         """The batches up to the answer to that flush, which is then in `flushed`."""
-        while self.flushed is None or self.flushed.token != token:
+        while True:
+            self._settle()
             if self._early:
-                yield self._early.popleft()
-                continue
-            batch = self._read()
-            if batch is not None:
-                yield batch
+                yield self.hand_over(self._early[0], self._early[0])
+            elif self.flushed is not None and self.flushed.token == token:
+                return
+            else:
+                self._read()
 
     def finish(self) -> None:
         """Ends the requests; the batches left then come, and the stream ends."""
@@ -443,49 +486,74 @@ class PackStream(Iterator[Batch]):
                 raise PackhouseError.of(self._call)
             raise ValueError("the stream has ended")
 
-    def _read(self) -> Batch | None:
-        """Takes in one response; a batch is returned. Raises StopIteration at the end."""
-        failure: Exception | None = None
+    def _read(self) -> None:
+        """Takes in one response. Raises StopIteration at the end."""
+        with self._reading:
+            if not self._received:
+                self._receive()
+            self._take_in(self._received[0])
+            self._received.clear()
+
+    def _receive(self) -> None:
+        if self._interruption:
+            raise PackhouseError(grpc.StatusCode.ABORTED, self._interruption)
+        failure: BaseException | None = None
         try:
-            data = next(self._call)
-        except StopIteration:
-            if not isinstance(self._requests, TableRequests) or self._requests.error is None:
-                if self.rejections and not self._has_warned:
-                    self._has_warned = True
-                    # The caller of __next__.
-                    warn_of_oversize("pack", len(self.rejections), self.rejections[0], 3)
-                raise
-            failure = self._requests.error
+            # In C: no exception comes between receiving and keeping.
+            self._received.extend(itertools.islice(self._call, 1))
         except grpc.RpcError as error:
             failure = PackhouseError.of(error)
             # The error is the call itself, whose traceback would keep this stream alive.
             error.__traceback__ = None
+        except BaseException as error:
+            if _is_of_grpc(error.__traceback__):
+                self._interruption = (
+                    f"{type(error).__name__} interrupted gRPC in its wait for a batch, and what came "
+                    "is not known: pack the graphs again that no batch has brought"
+                )
+                self.close()
+            raise
+        if failure is None and not self._received:
+            if self._requests.error is None:
+                if self.rejections and not self._has_warned:
+                    self._has_warned = True
+                    # The caller of __next__.
+                    warn_of_oversize("pack", len(self.rejections), self.rejections[0], 5)
+                raise StopIteration
+            failure = self._requests.error
         if failure is not None:
             self._requests.close()
             raise failure
+
+    def _take_in(self, data: bytes) -> None:
+        """Takes in a response; doing so again after an exception changes nothing."""
         parts = self._reader.read(data)
+        response = None
+        if parts is None:
+            response = self._parse(data)
+            if response.WhichOneof("message") == "batch":
+                parts = received_by_protobuf(response.batch)
+                parts = parts.as_wanted(widen=self._options.widen)
+                if self._options.writable:
+                    parts = parts.writable()
         if parts is not None:
-            return Batch.of_parts(parts, self._schema)
-        response = self._parse(data)
+            self._keep(Batch.of_parts(parts, self._schema))
+            return
+        assert response is not None
         kind = response.WhichOneof("message")
-        if kind == "batch":
-            parts = received_by_protobuf(response.batch)
-            parts = parts.as_wanted(widen=self._options.widen)
-            if self._options.writable:
-                parts = parts.writable()
-            return Batch.of_parts(parts, self._schema)
         if kind == "rejected":
             self._reject(response.rejected)
         elif kind == "opened":
-            self._opened = PackOpened.from_proto(response.opened)
+            opened = PackOpened.from_proto(response.opened)
             if self._takes_schema:
-                self._schema = self._opened.schema
+                self._schema = opened.schema
+            self._opened = opened
         elif kind == "tuned":
             self._tuned = PackTuned.from_proto(response.tuned)
         elif kind == "drifted":
             self.drift = PackDrifted.from_proto(response.drifted)
             # The caller of __next__.
-            self.drift.warn(3)
+            self.drift.warn(5)
         elif kind == "flushed":
             totals = response.flushed
             self.flushed = PackFlushed(
@@ -494,7 +562,11 @@ class PackStream(Iterator[Batch]):
                 num_batches=totals.num_batches,
                 num_rejected=totals.num_rejected,
             )
-        return None
+
+    def _keep(self, batch: Batch) -> None:
+        last = self._early[-1] if self._early else self._given
+        if last is None or last.id != batch.id:
+            self._early.append(batch)
 
     def _parse(self, data: bytes) -> Any:
         """The response; a subclass may have another type of it, with the same kinds."""
@@ -508,8 +580,17 @@ class PackStream(Iterator[Batch]):
         rejections = [Rejection.from_proto(rejection) for rejection in message.rejections]
         if self._on_rejected is not None:
             self._on_rejected(rejections)
-        else:
+        elif self.rejections[-len(rejections) :] != rejections:
             self.rejections.extend(rejections)
+
+
+def _is_of_grpc(traceback: Any) -> bool:
+    """Whether an exception was raised within gRPC, or what interrupted it."""
+    while traceback is not None:
+        if traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "grpc":
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 class TableRequests(Iterator[Any]):
@@ -522,7 +603,7 @@ class TableRequests(Iterator[Any]):
     def __init__(
         self, opening: Any, tables: Iterable[GraphTable], schema: GraphSchema, chunk_bytes: int
     ) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._closed = False
         self._running = threading.Lock()
         # Below: guarded by _running, which is held while the caller's iterable works.
@@ -530,14 +611,15 @@ class TableRequests(Iterator[Any]):
 
     def __next__(self) -> Any:
         request = None
-        with self._running:
-            if not self._closed:
-                try:
+        try:
+            with self._running:
+                if not self._closed:
                     request = next(self._requests, None)
-                except Exception as error:  # Whatever it is, it is the caller's.
-                    self.error = error
-        if self._closed:
-            self.close()
+            if self._closed:
+                self.close()
+        except BaseException as error:  # Whatever it is, the reader gets it.
+            self.error = error
+            request = None
         if request is None:
             raise StopIteration
         return request
@@ -574,6 +656,8 @@ class RequestQueue(Iterator[Any]):
     """A short queue between callers of `PackStream.send` and gRPC's sending thread."""
 
     def __init__(self, opening: Any) -> None:
+        # What ended the requests too early; the reader gets it.
+        self.error: BaseException | None = None
         self._condition = threading.Condition()
         # Below: guarded by _condition.
         self._waiting: deque[Any] = deque([packing_pb2.PackRequest(open=opening)])
@@ -593,13 +677,20 @@ class RequestQueue(Iterator[Any]):
             return True
 
     def __next__(self) -> Any:
-        with self._condition:
-            self._condition.wait_for(lambda: self._waiting or self._finished or self._closed)
-            if self._closed or not self._waiting:
-                raise StopIteration
-            request = self._waiting.popleft()
-            self._condition.notify_all()
-            return request
+        try:
+            with self._condition:
+                self._condition.wait_for(lambda: self._waiting or self._finished or self._closed)
+                if self._closed or not self._waiting:
+                    raise StopIteration
+                request = self._waiting.popleft()
+                self._condition.notify_all()
+                return request
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self.error = error
+            self.close()
+            raise StopIteration from None
 
     def finish(self) -> None:
         """Ends the requests after those that wait."""

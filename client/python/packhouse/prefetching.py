@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterable, Iterator
 from packhouse.epoch_readers import Leased
 from packhouse.evaluation import Evaluation
 from packhouse.loader import Loader
+from packhouse.packing import PackStream
 from packhouse.sharing import Dynamic
 
 
@@ -26,15 +27,18 @@ def prefetch(
 
         for batch in dataset.trained(prefetch(data_loader, move)):
 
-    `depth` must be below the loader's `max_in_flight`. Raises ValueError for a dynamic worker's
-    loader, whose epoch ends only when all is acknowledged.
+    Leaving the loop over a Loader or a PackStream early loses nothing: what was fetched ahead comes
+    with its next loop, of any kind. `depth` must be below the loader's `max_in_flight`. Raises ValueError for a
+    dynamic worker's loader, whose epoch ends only when all is acknowledged.
     """
     if depth < 1:
         raise ValueError(f"depth {depth} is below 1")
     if isinstance(batches, Loader):
         if isinstance(batches.settings.sharing, Dynamic):
             raise ValueError("a dynamic worker's loader cannot be fetched ahead from")
-        return _acknowledged(batches, move, depth)
+        return _LookedAt(batches, move, depth)
+    if isinstance(batches, PackStream):
+        return _LookedAt(batches, move, depth)
     keeps_lease = not isinstance(batches, Evaluation)
     return _ahead(batches, lambda item: _moved(item, move, keeps_lease), depth)
 
@@ -49,12 +53,45 @@ def _ahead(batches: Iterable[Any], move: Callable[[Any], Any], depth: int) -> It
         yield moved.popleft()
 
 
-def _acknowledged(loader: Loader, move: Callable[[Any], Any], depth: int) -> Iterator[Any]:
-    with loader.acknowledged_by_hand() as batches:
-        for batch, moved in _ahead(batches, lambda batch: (batch, move(batch)), depth):
-            yield moved
-            loader.acknowledge(batch)
-        loader.flush()
+class _LookedAt(Iterator[Any]):
+    """Of batches that are only looked at until they are given out: they stay with the source."""
+
+    def __init__(
+        self, source: Loader | PackStream, move: Callable[[Any], Any], depth: int
+    ) -> None:
+        self._source = source
+        self._move = move
+        self._depth = depth
+        # What `move` has made of the source's next batches, in their order.
+        self._moved: list[tuple[Any, Any]] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        iter(self._source)
+        return self
+
+    def __next__(self) -> Any:
+        source = self._source
+        if isinstance(source, Loader):
+            # Also those that are acknowledged by hand.
+            source.acknowledge_in_hand()
+        moved: list[tuple[Any, Any]] = []
+        for index in range(self._depth + 1):
+            batch: Any = source.peek(index)
+            if batch is None:
+                break
+            moved.append((batch, self._moved_of(batch)))
+        self._moved = moved
+        if not moved:
+            # It has ended, and says so.
+            return next(source)
+        batch, item = moved[0]
+        return source.hand_over(batch, item)
+
+    def _moved_of(self, batch: Any) -> Any:
+        for other, moved in self._moved:
+            if other is batch:
+                return moved
+        return self._move(batch)
 
 
 def _moved(item: Any, move: Callable[[Any], Any], keeps_lease: bool) -> Any:

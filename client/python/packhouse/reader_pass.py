@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.loader import Loader
@@ -12,8 +12,10 @@ from packhouse.sharing import Dynamic, Ranked
 from packhouse.worker_processes import Orders, OrdersFile, is_worker_process
 
 
-class ReaderPass(Iterator[LoadedBatch]):
-    """This process's part of the epoch that the trainer has set.
+class ReaderPass(Iterator[Any]):
+    """This process's part of the epoch that the trainer has set; what `make` makes of its batches.
+
+    Whatever `make` raises, its batch comes again, and fresh, when the next one is asked for.
 
     Opens a stream when it is first asked for a batch or a state. Its state is what torchdata's
     StatefulDataLoader keeps of a worker process: where the generation started, and the next step. A
@@ -21,7 +23,16 @@ class ReaderPass(Iterator[LoadedBatch]):
     that step, which come once more, and does not give them out.
     """
 
-    def __init__(self, settings: LoaderSettings, file: OrdersFile, number: int, count: int) -> None:
+    def __init__(
+        self,
+        settings: LoaderSettings,
+        file: OrdersFile,
+        number: int,
+        count: int,
+        make: Callable[[LoadedBatch], Any] | None = None,
+    ) -> None:
+        """Reader `number` of `count`."""
+        self._make = make
         self._settings = settings
         self._file = file
         self._number = number
@@ -29,25 +40,46 @@ class ReaderPass(Iterator[LoadedBatch]):
         self._loader: Loader | None = None
         self._ended = False
         self._state: dict[str, Any] = {}
-        # The rank's step after the last one that was given out.
-        self._next_step = 0
         # Steps before were done before the state that this goes on from.
         self._first_step = 0
 
-    def __next__(self) -> LoadedBatch:
+    def __next__(self) -> Any:
         loader = self._open()
         while not self._ended and loader is not None:
-            try:
-                batch = next(loader)
-            except StopIteration:
+            batch = loader.peek()
+            if batch is None:
                 loader.close()
                 break
             if batch.step >= self._first_step:
-                self._next_step = batch.step + 1
-                return batch
+                if self._make is None:
+                    return loader.hand_over(batch, batch)
+                try:
+                    item = self._make(batch)
+                except BaseException:
+                    # It may have changed the batch.
+                    loader.look_again()
+                    raise
+                return loader.hand_over(batch, item)
             loader.acknowledge(batch)
+            loader.hand_over(batch, batch)
         self._ended = True
         raise StopIteration
+
+    @property
+    def handed(self) -> LoadedBatch | None:
+        """Of which batch the last item was that was given out."""
+        return None if self._loader is None else self._loader.handed
+
+    @property
+    def has_given_all(self) -> bool:
+        """Whether it has given out all that it will give."""
+        return self._ended or (self._loader is not None and self._loader.has_given_all)
+
+    def close(self) -> None:
+        """Disconnects; what was not given out is left to others. Idempotent."""
+        self._ended = True
+        if self._loader is not None:
+            self._loader.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values. Waits for the server if nothing has been read yet."""
@@ -57,7 +89,7 @@ class ReaderPass(Iterator[LoadedBatch]):
         return {
             "epoch": loader.epoch,
             "cursor": loader.generation_cursor,
-            "next_step": self._next_step,
+            "next_step": self._next_step(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -98,7 +130,7 @@ class ReaderPass(Iterator[LoadedBatch]):
 
     def _start_for(self, orders: Orders) -> LoaderStart:
         if self._goes_on_from_state(orders):
-            self._first_step = self._next_step = self._state["next_step"]
+            self._first_step = self._state["next_step"]
             attempt = orders.attempt or orders.common
             if isinstance(self._settings.sharing, Ranked) and self._settings.sharing.num_ranks > 1:
                 attempt = orders.attempt
@@ -108,6 +140,11 @@ class ReaderPass(Iterator[LoadedBatch]):
         return LoaderStart(
             orders.epoch, orders.cursor, orders.attempt, orders.generation or None
         )
+
+    def _next_step(self) -> int:
+        """The rank's step after the last one that was given out."""
+        handed = self.handed
+        return self._first_step if handed is None else max(self._first_step, handed.step + 1)
 
     def _goes_on_from_state(self, orders: Orders) -> bool:
         return self._state.get("epoch") == orders.epoch and isinstance(

@@ -30,6 +30,12 @@ _MOST_SHORT_TRIES: Final = 20
 _LONGEST_DELAY: Final = 0.5
 
 
+def addresses_of(address: str) -> list[str]:
+    """Those that "HOST:PORT", or several of these with commas between them, stands for."""
+    addresses = [address] if _SCHEME.match(address) else address.split(",")
+    return [each.strip() for each in addresses if each.strip()] or [address]
+
+
 class Replicas:
     """The servers of one cluster: "HOST:PORT", or several of these with commas between them.
 
@@ -39,8 +45,7 @@ class Replicas:
     """
 
     def __init__(self, address: str) -> None:
-        addresses = [address] if _SCHEME.match(address) else address.split(",")
-        self._addresses = [each.strip() for each in addresses if each.strip()] or [address]
+        self._addresses = addresses_of(address)
         self._lock = threading.Lock()
         self._next = 0
         self._owner: str | None = None

@@ -96,7 +96,7 @@ class _NextEpoch:
                 if not self._is_wanted:
                     break
                 self._messages.append(message.graph_ids.view(np.int64))
-        except Exception:  # Whatever it is, it comes again when the epoch is asked for.
+        except BaseException:  # Whatever it is, it comes again when the epoch is asked for.
             self._failed = True
 
 

@@ -23,7 +23,8 @@ class SilenceWatch:
         on_silence: Callable[[], None],
         period: float = _PERIOD,
     ) -> None:
-        """`lives` asks, and may take some seconds; `on_silence` is called when it says no.
+        """`lives` asks, and may take some seconds; `on_silence` is called when it says no, or
+        fails: then who waits tries again, and meets what the failure was.
 
         Both are called on the watching thread.
         """
@@ -37,11 +38,10 @@ class SilenceWatch:
 
     def start(self) -> None:
         """Watches from now on. To be called by the thread that waits. Idempotent."""
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="packhouse-silence", daemon=True
-            )
-            self._thread.start()
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._run, name="packhouse-silence", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def close(self) -> None:
         """Ends watching. Idempotent."""
@@ -50,6 +50,13 @@ class SilenceWatch:
             self._thread.join()
 
     def _run(self) -> None:
+        while not self._end.is_set():
+            try:
+                self._watch()
+            except BaseException:  # Whatever it is, it comes again where the trainer waits.
+                self._on_silence()
+
+    def _watch(self) -> None:
         seen = 0
         while not self._end.wait(self._period):
             waiting = self.waiting

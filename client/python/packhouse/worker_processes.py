@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -61,11 +62,11 @@ class OrdersFile:
 
     def write(self, orders: Orders) -> None:
         """A reader gets either these orders or the earlier ones, whole."""
-        with tempfile.NamedTemporaryFile(
-            "w", dir=os.path.dirname(self._path), delete=False
-        ) as file:
+        # One name for all tries: what an exception leaves behind, the next one writes over.
+        path = f"{self._path}.new"
+        with open(path, "w") as file:
             json.dump(dataclasses.asdict(orders), file)
-        os.replace(file.name, self._path)
+        os.replace(path, self._path)
 
     def read(self) -> Orders | None:
         """None if none have been written."""
@@ -76,7 +77,6 @@ class OrdersFile:
 
 def _remove(path: str, owner: int) -> None:
     if os.getpid() == owner:
-        try:
-            os.remove(path)
-        except FileNotFoundError:
-            pass
+        for each in (path, f"{path}.new"):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(each)

@@ -12,6 +12,7 @@ from packhouse.dialects.layout import EdgeSet, Joined, Layout, RowSet
 from packhouse.dialects.ragged import check_all_told, ragged_of
 from packhouse.dialects.tfgnn_padding import Padded, totals_of
 from packhouse.graphs import Array
+from packhouse.loader import Loader
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 
 
@@ -134,6 +135,9 @@ def to_dataset(
 ) -> Any:
     """A `tf.data.Dataset` of GraphTensors; each time that it is iterated over calls `make_batches`.
 
+    A Loader whose epoch has ended gives its next epoch, so that keras' `fit` with several epochs
+    works, with or without `steps_per_epoch`; `set_epoch` before gives another one.
+
         dataset = to_dataset(lambda: loader, graph_tensor_spec(schema, limits))
 
     With `with_mask` it is of pairs, as `tfgnn.pad_to_total_sizes` gives them: a GraphTensor, and
@@ -146,7 +150,10 @@ def to_dataset(
     import tensorflow as tf
 
     def flat() -> Iterator[Any]:
-        for batch in make_batches():
+        batches = make_batches()
+        if isinstance(batches, Loader) and batches.has_ended:
+            batches.set_epoch(batches.epoch + 1)
+        for batch in batches:
             graph = to_graph_tensor(batch, total_sizes=total_sizes, padding_values=padding_values)
             parts = tf.nest.flatten(graph, expand_composites=True)
             yield (*parts, mask(batch, total_sizes=total_sizes)) if with_mask else tuple(parts)

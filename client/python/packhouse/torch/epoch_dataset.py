@@ -37,7 +37,8 @@ class EpochDataset(IterableDataset):
     `graph_transform` is applied before, to each graph: see `packhouse.graph_transform`.
 
     `trained` acknowledges a batch when the next one is asked for, and gives out what a transform
-    made. A plain loop over a data loader without worker processes does the same. With worker
+    made. Trainers that count `len` steps ask for no more after the last one: it is acknowledged by
+    `set_epoch` of another epoch, `state_dict` and `close`. A plain loop over a data loader without worker processes does the same. With worker
     processes a plain loop raises ValueError, unless the loader says acknowledge="manual" and the
     trainer calls `acknowledge` with each item in turn. An evaluation needs neither: iterate over
     its data loader as often as you like.
@@ -94,6 +95,19 @@ class EpochDataset(IterableDataset):
         """Waits until all acknowledgements are durable. Raises PackhouseError if that failed."""
         self._readers.flush()
 
+    def close(self) -> None:
+        """Ends what the trainer's calls need. If all steps were given out, the last one is
+        acknowledged, unless an exception is being handled.
+        """
+        if isinstance(self._readers, EpochReaders):
+            self._readers.close()
+
+    def __enter__(self) -> EpochDataset:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like, and how far it is now."""
         return self._readers.epoch_info()
@@ -115,10 +129,9 @@ class EpochDataset(IterableDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """This process's part of the epoch."""
-        batches = iter(self._readers)
-        if hasattr(batches, "state_dict"):
-            return _StatefulItems(batches, self._made_of)
-        return map(self._made_of, batches)
+        if isinstance(self._readers, EpochReaders):
+            return self._readers.iterate(self._made_of)
+        return _StatefulItems(iter(self._readers), self._made_of)
 
     def _made_of(self, batch: LoadedBatch) -> Any:
         if self._transform is None:
