@@ -126,11 +126,11 @@ def of_pack(case: Case) -> Iterator[Loop]:
 
 # With the part of the lines that is tried: readers start a process each time.
 CASES = [
-    (of_loader, 2),
-    (of_dynamic_loader, 8),
-    (of_prefetch, 4),
-    (of_readers, 16),
-    (of_trained_readers, 16),
+    (of_loader, 4),
+    (of_dynamic_loader, 16),
+    (of_prefetch, 8),
+    (of_readers, 40),
+    (of_trained_readers, 40),
     (of_pack, 1),
 ]
 
@@ -184,6 +184,7 @@ def test_an_exception_at_any_line_loses_nothing(
         expect_each_once(graphs, case, passing.lines[at])
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_exception_in_the_acknowledging_thread_stalls_nothing(
     server: LocalServer, client: Client
 ) -> None:

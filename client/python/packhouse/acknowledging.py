@@ -125,9 +125,11 @@ class Acknowledger:
     def check(self) -> None:
         """Raises what sending has failed with."""
         # Without the lock, as it is asked for each batch: who sets it wakes the reader afterwards.
-        if self._failure is not None:
+        if self._failure is not None or self._waiting or self._sending:
             with self._lock:
                 self._check()
+                if (self._waiting or self._sending) and not self._closed:
+                    self._start()
 
     def flush(self) -> None:
         """Waits until all that was added is durable. Raises what sending has failed with."""
@@ -201,11 +203,16 @@ class Acknowledger:
 
     def _run(self) -> None:
         ended = False
-        while not ended:
-            try:
-                ended = self._turn()
-            except BaseException as error:  # Whatever it is, the trainer gets it.
-                self._fail(error)
+        try:
+            while not ended:
+                try:
+                    ended = self._turn()
+                except BaseException as error:  # Whatever it is, the trainer gets it.
+                    self._fail(error)
+        finally:
+            if not ended:
+                # Who waits looks again, and starts another thread.
+                self._on_failure()
 
     def _turn(self) -> bool:
         """Waits for something to send, and sends it. True: the thread is to end."""
@@ -283,9 +290,10 @@ class Acknowledger:
         """The requests for all that waits, or the first part of it, in the order of _sending."""
         taken: dict[tuple[int, int, int], list[Lease]] = {}
         for _ in range(min(len(self._waiting), _MAX_BATCHES)):
-            lease = self._waiting.popleft()
-            # One by one: whatever ends this, nothing is forgotten.
+            # In this order: whatever ends this, nothing is forgotten.
+            lease = self._waiting[0]
             self._sending.append(lease)
+            self._waiting.popleft()
             session = lease.session
             is_own = self._generation == (lease.epoch, lease.generation)
             if is_own and session in self._own_sessions:
