@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/data_folder/data_folder.h"
 #include "service/data_folder/maintenance.h"
@@ -13,6 +14,13 @@ namespace {
 
 absl::Status OfDataFolder(const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("--data-dir: ", status.message()));
+}
+
+// Names that can be seen, such as of a file that an earlier process could not sync, are durable
+// before anything is built on them.
+absl::Status SettleFolder(const std::string& data_dir) {
+  const absl::Status synced = SyncFolder(data_dir);
+  return synced.ok() || absl::IsNotFound(synced) ? absl::OkStatus() : OfDataFolder(synced);
 }
 
 template <typename Store>
@@ -74,11 +82,23 @@ absl::StatusOr<FolderStores> FolderStores::Open(const Options& options, metrics:
   FolderStores stores;
   if (options.data_dir.empty()) return stores;
   PH_RETURN_IF_ERROR(CheckRestored(options.data_dir));
+  // Before a store that is not there is made.
+  PH_RETURN_IF_ERROR(SettleFolder(options.data_dir));
+  PH_RETURN_IF_ERROR(VerifyFolderContents(options.data_dir, {}));
   PH_ASSIGN_OR_RETURN(stores.datasets, OpenDatasets(options, metrics, log));
-  if (!options.membership.ledger.empty()) return stores;
-  PH_ASSIGN_OR_RETURN(stores.ledger, OpenLedger(options, metrics, log));
-  PH_ASSIGN_OR_RETURN(stores.source_graphs, OpenSourceGraphs(options));
+  if (options.membership.ledger.empty()) {
+    PH_ASSIGN_OR_RETURN(stores.ledger, OpenLedger(options, metrics, log));
+    PH_ASSIGN_OR_RETURN(stores.source_graphs, OpenSourceGraphs(options));
+  }
+  PH_RETURN_IF_ERROR(VerifyFolderContents(options.data_dir, stores.identities()));
   return stores;
+}
+
+StoreIdentities FolderStores::identities() const {
+  StoreIdentities identities;
+  if (datasets.store != nullptr) identities["datasets"] = datasets.store->identity();
+  if (ledger.store != nullptr) identities["delivery"] = ledger.store->identity();
+  return identities;
 }
 
 std::string FolderStores::why_not_healthy() const {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "service/admission/limited_log.h"
+#include "service/data_folder/folder_contents.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
 #include "service/datasets/store_prober.h"
 #include "service/datasets/store_watch.h"
@@ -45,10 +46,14 @@ struct FolderStores {
   WatchedStore<LmdbRecordLog> ledger;
   std::unique_ptr<FileSourceGraphStore> source_graphs;
 
-  // FAILED_PRECONDITION if the folder is half restored; errors of the stores. `metrics` and `log`
+  // FAILED_PRECONDITION if the folder is half restored; DATA_LOSS if something is missing that it
+  // must have; errors of the stores. `metrics` and `log`
   // must outlive the result.
   static absl::StatusOr<FolderStores> Open(const Options& options, metrics::Metrics& metrics,
                                            LimitedLog& log);
+
+  // For folder_contents.h.
+  StoreIdentities identities() const;
 
   // Empty if they are.
   std::string why_not_healthy() const;

@@ -2,8 +2,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -21,10 +23,12 @@
 #include "service/base/status_macros.h"
 #include "service/commit.h"
 #include "service/data_folder/data_folder.h"
+#include "service/data_folder/folder_contents.h"
 #include "service/data_folder/snapshot.h"
 #include "service/feedback/folder_feedback_store.h"
 #include "service/feedback/shared/shared_feedback_store.h"
 #include "service/folder_stores.h"
+#include "service/histograms/histogram_file.h"
 #include "service/http_port.h"
 #include "service/journal_files.h"
 #include "service/membership.h"
@@ -147,6 +151,22 @@ void ServeUntilSignal(const Options& options, rpc::Server& server, security::Sec
   server.Drain({options.lame_duck, options.drain_timeout});
 }
 
+// From now on the folder must have what it has. The file of histograms is made if there is none, so
+// that nobody takes one that was lost for one that never was.
+void NoteContents(const Options& options, const FolderStores& folder, const ServedStores& stores,
+                  rpc::Server& server, LimitedLog& log) {
+  if (!stores.may_save()) return;
+  std::error_code error;
+  if (options.membership.ledger.empty() &&
+      !std::filesystem::exists(absl::StrCat(options.data_dir, "/", kHistogramsFile), error)) {
+    SaveHistograms(server, log);
+  }
+  const absl::Status noted = NoteFolderContents(options.data_dir, folder.identities());
+  if (noted.ok()) return;
+  log.Log("contents", LogLevel::kWarning, "the contents of the data folder are not noted",
+          {LogField::Message(noted.message())});
+}
+
 // Tells who started the process that it serves, and at which ports.
 void Announce(const rpc::Server& server, const std::string& http_address, EventLog& log) {
   std::printf("listening grpc=%s http=%s\n", server.address().c_str(), http_address.c_str());
@@ -223,6 +243,8 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
       return absl::Status(set.code(), absl::StrCat("--tcp-congestion: ", set.message()));
     }
   }
+
+  NoteContents(options, folder, *stores, *server, logs.limited);
 
   // What shows it.
   ServerReadings readings({.server = server.get(),

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/data_folder/data_folder.h"
 #include "service/http_admission.h"
 #include "service/rpc/tls_server_credentials.h"
 #include "service/version.h"
@@ -50,7 +51,7 @@ absl::StatusOr<security::HmacSigner> OpenSigner(const Options& options, EventLog
     return security::HmacSigner::Temporary();
   }
   auto signer = security::HmacSigner::OpenOrMake(
-      options.signing_key.empty() ? absl::StrCat(options.data_dir, "/signing.key")
+      options.signing_key.empty() ? absl::StrCat(options.data_dir, "/", kSigningKeyFile)
                                   : options.signing_key);
   if (signer.ok()) return signer;
   if (options.signing_key.empty() && !absl::IsInvalidArgument(signer.status())) {

@@ -38,6 +38,9 @@ inline std::string MeasuredModelUsesFile(const std::string& data_dir) {
   return absl::StrCat(data_dir, "/measured_model_uses");
 }
 
+// Signs cursors, unless the server is given another one.
+inline constexpr char kSigningKeyFile[] = "signing.key";
+
 // There as long as a restore is at work, and after one that was stopped.
 inline constexpr char kRestoringMark[] = "RESTORING";
 

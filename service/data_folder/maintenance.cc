@@ -13,9 +13,11 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/data_folder/data_folder.h"
+#include "service/data_folder/folder_contents.h"
 #include "service/datasets/lmdb/lmdb_compaction.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
 #include "service/datasets/lmdb/lmdb_store_check.h"
+#include "service/feedback/stored_feedback.h"
 #include "service/histograms/histogram_file.h"
 #include "service/ledger/format_1_events.h"
 #include "service/ledger/ledger_repair.h"
@@ -23,10 +25,16 @@
 #include "service/ledger/lmdb/lmdb_record_log.h"
 #include "service/partition_jobs/partition_plan.h"
 #include "service/partition_jobs/partition_report.h"
+#include "service/security/hmac_signer.h"
 #include "service/source_graphs/stored/source_graph_check.h"
 
 namespace packhouse {
 namespace {
+
+bool HasData(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::file_size(folder + "/data.mdb", error) > 0 && !error;
+}
 
 absl::Status CheckIsFolder(const std::string& data_dir) {
   std::error_code error;
@@ -36,9 +44,10 @@ absl::Status CheckIsFolder(const std::string& data_dir) {
   return CheckRestored(data_dir);
 }
 
-bool HasData(const std::string& folder) {
-  std::error_code error;
-  return std::filesystem::exists(folder + "/data.mdb", error);
+// And has what it must have.
+absl::Status CheckIsWhole(const std::string& data_dir) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  return VerifyFolderContents(data_dir, {});
 }
 
 std::string JobsOf(const RecordLoss& loss) {
@@ -49,7 +58,8 @@ std::string JobsOf(const RecordLoss& loss) {
                       }));
 }
 
-absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor found) {
+absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor found,
+                                     uint64_t& identity) {
   const std::string file = folder + "/data.mdb";
   const auto log = ReadDamagedLog(folder);
   if (absl::IsDataLoss(log.status())) {
@@ -58,6 +68,7 @@ absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor fo
     return 0;
   }
   PH_RETURN_IF_ERROR(log.status());
+  identity = log->identity;
   for (const std::string& what : log->disorder) {
     found({file, "", what, "nothing: packhouse store repair puts it right"});
   }
@@ -76,6 +87,29 @@ absl::StatusOr<uint64_t> CheckHistograms(const std::string& data_dir, DamageVisi
   }
   if (absl::IsDataLoss(number.status()) || absl::IsNotFound(number.status())) return 0;
   return number;
+}
+
+// Small files that a server reads as it starts, and does not start with if they are damaged.
+void CheckSmallFiles(const std::string& data_dir, DamageVisitor found) {
+  const std::string models = absl::StrCat(data_dir, "/", kMeasuredModelsFile);
+  const auto bytes = ReadWhole(models);
+  const absl::Status read = bytes.ok() ? DecodeFeedback(*bytes).status() : bytes.status();
+  if (!read.ok() && !absl::IsNotFound(bytes.status())) {
+    found({models, "", std::string(read.message()), "all measured models"});
+  }
+  const std::string key = absl::StrCat(data_dir, "/", kSigningKeyFile);
+  const absl::Status has_key = security::HmacSigner::CheckKey(key);
+  if (!has_key.ok() && !absl::IsNotFound(has_key)) {
+    found({key, "", std::string(has_key.message()), "the cursors that were given out"});
+  }
+}
+
+void CheckContents(const std::string& data_dir, const StoreIdentities& identities,
+                   DamageVisitor found) {
+  const auto contents = ReadFolderContents(data_dir);
+  if (contents.ok()) return CheckFolderContents(data_dir, *contents, identities, found);
+  found({absl::StrCat(data_dir, "/", kContentsFile), "", std::string(contents.status().message()),
+         "nothing else that is there: packhouse store repair --accept-missing writes it anew"});
 }
 
 // The files of partitions have no checksums of their own, except what says what they are.
@@ -108,13 +142,44 @@ void CheckPartitions(const std::string& graph, const std::string& companion, Dam
   }
 }
 
+// Goes on without what is missing, if the options say so.
+absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& options,
+                           RepairReport& report) {
+  const StoreIdentities identities = ReadIdentities(data_dir);
+  std::vector<std::string> missing;
+  std::vector<std::string> empty;
+  CheckContents(data_dir, identities, [&](const StoredDamage& damage) {
+    missing.push_back(
+        absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
+    std::error_code error;
+    if (std::filesystem::file_size(damage.file, error) == 0 && !error) {
+      empty.push_back(damage.file);
+    }
+  });
+  if (missing.empty()) return absl::OkStatus();
+  if (!options.accept_missing) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(absl::StrJoin(missing, "\n"),
+                     "\nNothing was changed. Put it back, or restore a snapshot, "
+                     "or say --accept-missing to go on without it"));
+  }
+  for (const std::string& file : empty) PH_RETURN_IF_ERROR(RemoveDurably(file));
+  PH_RETURN_IF_ERROR(RewriteFolderContents(data_dir, identities));
+  report.is_changed = true;
+  report.done = std::move(missing);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
   DataFolderCounts counts;
-  PH_ASSIGN_OR_RETURN(counts.num_datasets, CheckDatasetFolder(DatasetsFolder(data_dir), found));
-  PH_ASSIGN_OR_RETURN(counts.num_ledger_records, CheckLedger(DeliveryFolder(data_dir), found));
+  StoreIdentities identities;
+  PH_ASSIGN_OR_RETURN(counts.num_datasets,
+                      CheckDatasetFolder(DatasetsFolder(data_dir), found, &identities["datasets"]));
+  PH_ASSIGN_OR_RETURN(counts.num_ledger_records,
+                      CheckLedger(DeliveryFolder(data_dir), found, identities["delivery"]));
   PH_ASSIGN_OR_RETURN(
       counts.num_source_graphs,
       CheckSourceGraphFolders(SourceGraphsFolder(data_dir), found,
@@ -122,21 +187,25 @@ absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, Da
                                 CheckPartitions(graph, companion, found);
                               }));
   PH_ASSIGN_OR_RETURN(counts.num_histograms, CheckHistograms(data_dir, found));
+  CheckSmallFiles(data_dir, found);
+  CheckContents(data_dir, identities, found);
   return counts;
 }
 
-absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir, bool may_lose_all_jobs) {
+absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
+                                              const RepairOptions& options) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  RepairReport report;
+  PH_RETURN_IF_ERROR(AcceptMissing(data_dir, options, report));
   const std::string folder = DeliveryFolder(data_dir);
   const auto log = ReadDamagedLog(folder);
   if (absl::IsDataLoss(log.status())) {
     return absl::DataLossError(absl::StrCat(
         log.status().message(), "; this cannot be repaired, restore a snapshot, or move '", folder,
-        "' away: then all jobs are lost"));
+        "' away and say --accept-missing: then all jobs are lost"));
   }
   PH_RETURN_IF_ERROR(log.status());
   const LedgerRepair repair = RepairLedger(log->records);
-  RepairReport report;
   for (const std::string& what : log->disorder) report.done.push_back(what);
   for (const RecordLoss& loss : repair.losses) {
     report.done.push_back(absl::StrCat("record ", loss.sequence, ": ", loss.what, "; ",
@@ -145,7 +214,7 @@ absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir, bool 
   }
   report.lost_jobs = repair.lost_jobs;
   if (repair.is_sound() && log->disorder.empty()) return report;
-  if (repair.loses_all && !may_lose_all_jobs) {
+  if (repair.loses_all && !options.may_lose_all_jobs) {
     return absl::FailedPreconditionError(
         absl::StrCat(absl::StrJoin(report.done, "\n"),
                      "\nNothing was changed. Restore a snapshot, or say --lose-all-jobs to give up "
@@ -163,7 +232,7 @@ absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view nam
 }
 
 absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string& data_dir) {
-  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  PH_RETURN_IF_ERROR(CheckIsWhole(data_dir));
   const std::string datasets = DatasetsFolder(data_dir);
   if (HasData(datasets)) {
     LmdbDatasetStore::Options options;
@@ -181,7 +250,7 @@ absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string&
 }
 
 absl::StatusOr<std::vector<UpgradedStore>> UpgradeDataFolder(const std::string& data_dir) {
-  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  PH_RETURN_IF_ERROR(CheckIsWhole(data_dir));
   std::vector<UpgradedStore> stores;
   LmdbDatasetStore::Options datasets;
   datasets.folder = DatasetsFolder(data_dir);

@@ -13,7 +13,8 @@ namespace packhouse {
 
 // Errors of all functions: NOT_FOUND if there is no such folder; FAILED_PRECONDITION if a server
 // has it open, naming the process, or a restore into it was stopped, or (except for
-// UpgradeDataFolder) a store has another format.
+// UpgradeDataFolder) a store has another format; of those that neither check nor repair, DATA_LOSS
+// if something is missing that the folder must have.
 
 struct DataFolderCounts {
   uint64_t num_datasets = 0;
@@ -22,16 +23,23 @@ struct DataFolderCounts {
   uint64_t num_histograms = 0;
 };
 
-// Reads everything and compares it with its checksums. Changes nothing. Damage is no error.
-// O(bytes).
+// Reads everything and compares it with its checksums. Changes nothing. Damage is no error. If none
+// is found, a server starts with the folder, and everything in it can be read. O(bytes).
 absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found);
 
+struct RepairOptions {
+  // All jobs are given up if nobody can tell which one a damaged record belongs to.
+  bool may_lose_all_jobs = false;
+  // What the folder must have (folder_contents.h), and what is missing, is given up.
+  bool accept_missing = false;
+};
+
 struct RepairReport {
-  // What was done about each damaged record of the ledger, in words.
+  // What was done about each damaged record of the ledger, and what was given up, in words.
   std::vector<std::string> done;
   // In ascending order.
   std::vector<std::string> lost_jobs;
-  // Whether the ledger was written anew.
+  // Whether anything was written.
   bool is_changed = false;
 };
 
@@ -39,9 +47,11 @@ struct RepairReport {
 // damaged data sets and source graphs are served as damaged, and can be deleted, or dropped by
 // DropDamagedGraph().
 //
-// FAILED_PRECONDITION, and nothing changes, if a damaged record may belong to any job and not
-// `may_lose_all_jobs`; DATA_LOSS if the trees of its file are damaged: then only a snapshot helps.
-absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir, bool may_lose_all_jobs);
+// FAILED_PRECONDITION, and nothing changes, if something is missing and not `accept_missing`, or if
+// a damaged record may belong to any job and not `may_lose_all_jobs`; DATA_LOSS if the trees of its
+// file are damaged: then only a snapshot helps.
+absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
+                                              const RepairOptions& options);
 
 // Removes a source graph that is damaged, with its partitions. Errors: as DropDamagedSourceGraph().
 absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name);

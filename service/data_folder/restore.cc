@@ -18,6 +18,7 @@
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/data_folder/data_folder.h"
+#include "service/data_folder/folder_contents.h"
 #include "service/data_folder/snapshot.h"
 #include "service/data_folder/value_file.h"
 #include "service/datasets/lmdb/datasets_cut.h"
@@ -286,8 +287,8 @@ absl::Status RestoreSnapshot(const std::string& folder, const std::string& data_
   PH_RETURN_IF_ERROR(RestoreLedger(folder, manifest, data_dir));
   PH_RETURN_IF_ERROR(MakeCompanions(manifest, data_dir));
   PH_RETURN_IF_ERROR(RestoreFiles(folder, manifest, data_dir));
-  PH_RETURN_IF_ERROR(RemoveAll(absl::StrCat(data_dir, "/", kRestoringMark)));
-  return SyncFolder(data_dir);
+  PH_RETURN_IF_ERROR(RewriteFolderContents(data_dir, ReadIdentities(data_dir)));
+  return RemoveDurably(absl::StrCat(data_dir, "/", kRestoringMark));
 }
 
 }  // namespace packhouse

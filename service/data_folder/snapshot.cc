@@ -15,6 +15,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/data_folder/data_folder.h"
+#include "service/data_folder/folder_contents.h"
 #include "service/data_folder/snapshot_writer.h"
 #include "service/data_folder/value_file.h"
 #include "service/histograms/histogram_file.h"
@@ -73,7 +74,7 @@ absl::Status WriteFiles(const OpenedFolder& stores, const std::string& folder,
     std::error_code of_entry;
     if (!entry->is_regular_file(of_entry)) continue;
     const std::string name = entry->path().filename().string();
-    if (absl::EndsWith(name, ".unfinished")) continue;
+    if (absl::EndsWith(name, ".unfinished") || name == kContentsFile) continue;
     if (entry->file_size(of_entry) <= kMostOfSmallFile || name == kHistogramsFile) {
       names.insert(name);
     }
@@ -168,6 +169,7 @@ absl::StatusOr<SnapshotReport> TakeSnapshotOffline(const std::string& data_dir,
     return absl::NotFoundError(absl::StrCat("there is no data folder '", data_dir, "'"));
   }
   PH_RETURN_IF_ERROR(CheckRestored(data_dir));
+  PH_RETURN_IF_ERROR(VerifyFolderContents(data_dir, {}));
   // An empty folder is that of a server that has stored nothing.
   bool has_store = std::filesystem::is_empty(data_dir, error);
   for (const std::string& store :

@@ -1,6 +1,7 @@
 #include "service/data_folder/snapshot_writer.h"
 
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -16,7 +17,14 @@ namespace {
 constexpr char kUnfinishedMark[] = "unfinished";
 constexpr size_t kCopyBytes = size_t{1} << 20;
 
-std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
+bool HasManifest(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(absl::StrCat(folder, "/", kSnapshotManifest), error);
+}
+
+absl::Status AlreadyWhole(const std::string& folder) {
+  return absl::AlreadyExistsError(absl::StrCat("'", folder, "' has a whole snapshot already"));
+}
 
 bool IsEmptyFolder(const std::string& folder) {
   std::error_code error;
@@ -59,22 +67,36 @@ absl::StatusOr<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Begin(
   const std::string mark = absl::StrCat(folder, "/", kUnfinishedMark);
   PH_RETURN_IF_ERROR(MakeFolder(folder));
   std::error_code error;
-  if (std::filesystem::exists(absl::StrCat(folder, "/", kSnapshotManifest), error)) {
-    return absl::AlreadyExistsError(absl::StrCat("'", folder, "' has a whole snapshot already"));
+  if (HasManifest(folder) && !std::filesystem::exists(mark, error)) {
+    return AlreadyWhole(folder);
   }
-  if (!IsEmptyFolder(folder) && !std::filesystem::exists(mark, error)) {
+  const bool was_stopped = std::filesystem::exists(mark, error);
+  if (!was_stopped && !IsEmptyFolder(folder)) {
     return absl::FailedPreconditionError(
         absl::StrCat("'", folder, "' is not empty, and has no snapshot that was stopped"));
   }
-  PH_ASSIGN_OR_RETURN(DiskFile lock, DiskFile::Open(mark, DiskFile::Mode::kAppend));
+  auto opened =
+      DiskFile::Open(mark, was_stopped ? DiskFile::Mode::kExisting : DiskFile::Mode::kAppend);
+  // The one that was writing came to its end just now.
+  if (absl::IsNotFound(opened.status()) && HasManifest(folder)) return AlreadyWhole(folder);
+  PH_RETURN_IF_ERROR(opened.status());
+  DiskFile lock = *std::move(opened);
   if (::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("another process is writing a snapshot into '", folder, "'"));
   }
-  // The one that was writing may have come to its end since.
-  if (std::filesystem::exists(absl::StrCat(folder, "/", kSnapshotManifest), error)) {
-    PH_RETURN_IF_ERROR(RemoveAll(mark));
-    return absl::AlreadyExistsError(absl::StrCat("'", folder, "' has a whole snapshot already"));
+  // The one that was writing may have come to its end since, and removed the mark that is locked.
+  if (struct stat locked = {}; ::fstat(lock.fd(), &locked) != 0 || locked.st_nlink == 0) {
+    return AlreadyWhole(folder);
+  }
+  if (HasManifest(folder)) {
+    // Without an earlier mark, the one that is locked was made just now, beside a whole snapshot.
+    if (!was_stopped) {
+      PH_RETURN_IF_ERROR(RemoveAll(mark));
+      return AlreadyWhole(folder);
+    }
+    // Of one that does not know whether its last step is on the disk. This one is of a new moment.
+    PH_RETURN_IF_ERROR(RemoveDurably(absl::StrCat(folder, "/", kSnapshotManifest)));
   }
   PH_RETURN_IF_ERROR(SyncFolder(folder));
   return std::unique_ptr<SnapshotWriter>(new SnapshotWriter(folder, std::move(lock), progress));
@@ -144,7 +166,10 @@ absl::StatusOr<SnapshotReport> SnapshotWriter::Finish(SnapshotManifest manifest)
   for (const std::string& folder : folders) PH_RETURN_IF_ERROR(SyncFolder(folder));
   manifest.files = std::move(files_);
   PH_RETURN_IF_ERROR(WriteWhole(folder_, kSnapshotManifest, EncodeSnapshotManifest(manifest)));
-  PH_RETURN_IF_ERROR(RemoveAll(absl::StrCat(folder_, "/", kUnfinishedMark)));
+  // It is whole now; with the mark beside its manifest, who asks again takes it for one that is
+  // not.
+  const absl::Status removed = RemoveDurably(absl::StrCat(folder_, "/", kUnfinishedMark));
+  if (!removed.ok()) return UnknownOutcome(removed);
   return report_;
 }
 

@@ -18,13 +18,18 @@ absl::StatusOr<std::unique_ptr<FolderFeedbackStore>> FolderFeedbackStore::Open(O
   if (store->options_.folder.empty()) return store;
   const std::string path = absl::StrCat(store->options_.folder, "/", store->options_.file);
   const absl::StatusOr<std::string> bytes = ReadWhole(path);
-  if (absl::IsNotFound(bytes.status())) return store;
+  if (absl::IsNotFound(bytes.status())) {
+    // So that a file that is lost is not taken for one that never was; the disk may refuse it now.
+    WriteWhole(store->options_.folder, store->options_.file, EncodeFeedback({})).IgnoreError();
+    return store;
+  }
   PH_RETURN_IF_ERROR(bytes.status());
   auto all = DecodeFeedback(*bytes);
   if (!all.ok()) {
     return absl::Status(all.status().code(), absl::StrCat("'", path, "': ", all.status().message(),
-                                                          "; without it the server starts, and "
-                                                          "knows of no measurements"));
+                                                          "; move it away, and packhouse store "
+                                                          "repair --accept-missing goes on without "
+                                                          "measurements"));
   }
   for (auto& [key, kept] : *all) {
     store->models_.Put(key, std::move(kept), 0);

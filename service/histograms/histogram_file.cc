@@ -333,15 +333,19 @@ absl::Status SaveHistogramFile(const HistogramStore& store, const std::string& f
                                absl::Time now) {
   const std::string path = absl::StrCat(folder, "/", kHistogramsFile);
   const std::string unfinished = path + ".unfinished";
-  PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::Open(unfinished, DiskFile::Mode::kNew));
-  uint64_t at = 0;
-  PH_RETURN_IF_ERROR(WriteHistograms(store, now, [&](absl::string_view bytes) {
-    at += bytes.size();
-    return file.WriteAt(at - bytes.size(), bytes);
-  }));
-  PH_RETURN_IF_ERROR(file.Sync());
-  PH_RETURN_IF_ERROR(Rename(unfinished, path));
-  return SyncFolder(folder);
+  const auto save = [&]() -> absl::Status {
+    PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::Open(unfinished, DiskFile::Mode::kNew));
+    uint64_t at = 0;
+    PH_RETURN_IF_ERROR(WriteHistograms(store, now, [&](absl::string_view bytes) {
+      at += bytes.size();
+      return file.WriteAt(at - bytes.size(), bytes);
+    }));
+    PH_RETURN_IF_ERROR(file.Sync());
+    return RenameDurably(unfinished, path);
+  };
+  absl::Status saved = save();
+  if (!saved.ok() && !OutcomeIsUnknown(saved)) RemoveAll(unfinished).IgnoreError();
+  return saved;
 }
 
 absl::StatusOr<uint64_t> ReadHistogramFile(

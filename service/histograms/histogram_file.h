@@ -34,7 +34,7 @@ absl::StatusOr<uint64_t> ReadHistogramBytes(
     absl::FunctionRef<absl::Status(KeptHistogram histogram)> take);
 
 // Replaces the file in a folder, as a whole or not at all. Errors as WriteHistograms(), and those
-// of the disk.
+// of the disk, with the three outcomes of disk_file.h.
 absl::Status SaveHistogramFile(const HistogramStore& store, const std::string& folder,
                                absl::Time now);
 

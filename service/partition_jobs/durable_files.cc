@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -22,11 +21,6 @@ absl::Status PathError(const std::string& path, int error) {
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
   if (error == ENOENT) return absl::NotFoundError(text);
   return absl::UnavailableError(text);
-}
-
-std::string FolderOf(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
 }
 
 }  // namespace
@@ -71,7 +65,9 @@ absl::Status FileSink::Flush() {
 
 absl::Status FileSink::Finish() {
   PH_RETURN_IF_ERROR(Flush());
-  if (::fsync(descriptor_) != 0) return PathError(path_, errno);
+  while (::fsync(descriptor_) != 0) {
+    if (errno != EINTR) return PathError(path_, errno);
+  }
   // Closing does not fail after a sync that did not.
   ::close(std::exchange(descriptor_, -1));
   return absl::OkStatus();
@@ -108,11 +104,6 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-}
-
-absl::Status RenameDurably(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) return PathError(to, errno);
-  return SyncFolder(FolderOf(to));
 }
 
 absl::Status RemoveFolder(const std::string& path) {

@@ -70,8 +70,6 @@ class MappedFile {
   absl::string_view bytes_;
 };
 
-// Renames, and syncs the folder of both. `to` must not exist, or be an empty folder.
-absl::Status RenameDurably(const std::string& from, const std::string& to);
 // A folder with all that is in it. That it is not there is no error.
 absl::Status RemoveFolder(const std::string& path);
 bool PathExists(const std::string& path);

@@ -106,7 +106,11 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
     }
     const bool has_ended = before->state == PartitionJobState::kFailed ||
                            before->state == PartitionJobState::kCancelled;
-    if (!has_ended) return before;
+    if (before->state == PartitionJobState::kDone) return before;
+    const auto is_it = [&key](const Key& other) { return other == key; };
+    absl::MutexLock lock(&mutex_);
+    // If nobody works on it, it was not known whether it is on the disk.
+    if (!has_ended && states_.HasAny(is_it)) return before;
   } else if (!absl::IsNotFound(before.status())) {
     return before.status();
   }
@@ -114,7 +118,8 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
   PH_RETURN_IF_ERROR(NeedsOf(*opened, plan, memory_ == nullptr ? 0 : memory_->bound()).status());
   PH_RETURN_IF_ERROR(CountBytes(key, folder.NumBytes()));
   PH_ASSIGN_OR_RETURN(FairBound::Place place, waiting_bound_.Enter(client));
-  PH_RETURN_IF_ERROR(before.ok() ? folder.RemoveEnd() : folder.Create(plan, client));
+  PH_RETURN_IF_ERROR(before.ok() ? folder.Settle() : folder.Create(plan, client));
+  PH_RETURN_IF_ERROR(folder.RemoveEnd());
   {
     absl::MutexLock lock(&mutex_);
     Ask(key, client, std::move(place), opened);

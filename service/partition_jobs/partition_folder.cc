@@ -101,6 +101,11 @@ bool PartitionFolder::exists() const { return PathExists(path_ + kRequestFile); 
 bool PartitionFolder::is_done() const { return PathExists(path_ + kFilesFolder); }
 bool PartitionFolder::has_end() const { return PathExists(path_ + kEndFile); }
 
+absl::Status PartitionFolder::Settle() const {
+  PH_RETURN_IF_ERROR(SyncFolder(partitions_));
+  return SyncFolder(path_);
+}
+
 absl::Status PartitionFolder::Create(const PartitionPlan& plan, const ClientId& owner) const {
   const std::string unfinished = partitions_ + kNewFolder;
   PH_RETURN_IF_ERROR(RemoveFolder(unfinished));
@@ -162,10 +167,7 @@ absl::StatusOr<absl::Status> PartitionFolder::End() const {
                       absl::string_view(text).substr(std::min(line + 1, text.size())));
 }
 
-absl::Status PartitionFolder::RemoveEnd() const {
-  PH_RETURN_IF_ERROR(RemoveFolder(path_ + kEndFile));
-  return SyncFolder(path_);
-}
+absl::Status PartitionFolder::RemoveEnd() const { return RemoveDurably(path_ + kEndFile); }
 
 absl::StatusOr<PartitionReport> PartitionFolder::Report() const {
   PH_ASSIGN_OR_RETURN(const std::string text, TextOf(path_ + kReportFile));

@@ -32,7 +32,8 @@ struct PartitionBytes {
 };
 
 // Thread-compatible, as the disk is. Errors besides those named: UNAVAILABLE and RESOURCE_EXHAUSTED
-// of the disk, DATA_LOSS naming a file that is damaged.
+// of the disk, DATA_LOSS naming a file that is damaged. What changes something durably has one of
+// the three outcomes of disk_file.h.
 class PartitionFolder {
  public:
   PartitionFolder(const StoredSourceGraph& graph, absl::string_view name);
@@ -50,6 +51,10 @@ class PartitionFolder {
   bool has_end() const;
   // Whether somebody has to work on it.
   bool is_unfinished() const { return exists() && !is_done() && !has_end(); }
+
+  // What can be seen of it is durable: before anything goes on from a change whose outcome was
+  // unknown, in this process or an earlier one.
+  absl::Status Settle() const;
 
   // Durably: the folder, its request and its owner appear at once.
   absl::Status Create(const PartitionPlan& plan, const ClientId& owner) const;

@@ -98,7 +98,8 @@ void PartitionJobs::FindUnfinishedOf(const std::string& graph) {
     const PartitionFolder folder(**opened, name);
     // What is there stays, whatever the bound.
     CountBytes({graph, name}, folder.NumBytes()).IgnoreError();
-    if (!folder.is_unfinished()) continue;
+    // Where its name may be taken back, nobody works on it until somebody asks for it again.
+    if (!folder.is_unfinished() || !folder.Settle().ok()) continue;
     // What goes on is a use.
     auto used = graphs_->Open(graph);
     if (!used.ok()) return;
@@ -162,7 +163,8 @@ void PartitionJobs::RunNext(const Turn& turn) {
     absl::MutexLock lock(&mutex_);
     states_.Ending(turn);
   }
-  const bool failed = !ended.ok() && !was_told && !gave_way;
+  // Of unknown outcome is the last step alone: the partition can be seen, or goes on after a crash.
+  const bool failed = !ended.ok() && !was_told && !gave_way && !OutcomeIsUnknown(ended);
   if (const auto graph = graphs_->Open(turn.key.first); graph.ok()) {
     const PartitionFolder folder(**graph, turn.key.second);
     if (failed) folder.WriteEnd(ended).IgnoreError();

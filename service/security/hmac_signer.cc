@@ -1,6 +1,5 @@
 #include "service/security/hmac_signer.h"
 
-#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -15,6 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/security/small_file.h"
 
@@ -43,37 +43,19 @@ absl::StatusOr<std::string> KeyIn(const std::string& path) {
   return absl::HexStringToBytes(text);
 }
 
-absl::Status SyncFolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (opened < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open '", folder, "'"));
-  const int synced = ::fsync(opened);
-  const int error = errno;
-  ::close(opened);
-  if (synced == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot sync '", folder, "'"));
-}
-
 // The file appears under its name with all that is in it.
 absl::Status Write(const std::string& path, const std::string& key) {
-  const std::string text = absl::StrCat(absl::BytesToHexString(key), "\n");
   const std::string draft = absl::StrCat(path, ".new");
-  const auto failed = [&](absl::string_view what, int error) {
-    ::unlink(draft.c_str());
-    return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " '", draft, "'"));
+  const auto write = [&]() -> absl::Status {
+    PH_RETURN_IF_ERROR(RemoveAll(draft));
+    PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::Open(draft, DiskFile::Mode::kPrivate));
+    PH_RETURN_IF_ERROR(file.WriteAt(0, absl::StrCat(absl::BytesToHexString(key), "\n")));
+    PH_RETURN_IF_ERROR(file.Sync());
+    return RenameDurably(draft, path);
   };
-  ::unlink(draft.c_str());
-  const int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return failed("make", errno);
-  const bool is_written =
-      ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      ::fsync(file) == 0;
-  const int error = errno;
-  ::close(file);
-  if (!is_written) return failed("write", error);
-  if (::rename(draft.c_str(), path.c_str()) != 0) return failed("rename", errno);
-  return SyncFolderOf(path);
+  absl::Status written = write();
+  if (!written.ok() && !OutcomeIsUnknown(written)) RemoveAll(draft).IgnoreError();
+  return written;
 }
 
 absl::Status Refused(absl::string_view purpose, absl::string_view why) {
@@ -84,11 +66,19 @@ absl::Status Refused(absl::string_view purpose, absl::string_view why) {
 
 absl::StatusOr<HmacSigner> HmacSigner::OpenOrMake(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
-    PH_ASSIGN_OR_RETURN(const std::string made, NewKey());
+    PH_ASSIGN_OR_RETURN(std::string made, NewKey());
     PH_RETURN_IF_ERROR(Write(path, made));
+    return HmacSigner(std::move(made));
   }
   PH_ASSIGN_OR_RETURN(std::string key, KeyIn(path));
   return HmacSigner(std::move(key));
+}
+
+absl::Status HmacSigner::CheckKey(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat("there is no '", path, "'"));
+  }
+  return KeyIn(path).status();
 }
 
 absl::StatusOr<HmacSigner> HmacSigner::Temporary() {

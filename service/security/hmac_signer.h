@@ -21,9 +21,11 @@ class HmacSigner final : public TextSigner {
 
   // The key that is in the file: 64 hexadecimal digits, and perhaps a line's end. If there is no
   // such file, draws a key and makes the file, readable for its owner alone: whole or not at all,
-  // also if the machine fails meanwhile. INVALID_ARGUMENT for a file without a key; otherwise with
-  // the system's reason; names the path.
+  // also if the machine fails meanwhile. INVALID_ARGUMENT for a file without a key; otherwise the
+  // errors of the disk, with the three outcomes of disk_file.h.
   static absl::StatusOr<HmacSigner> OpenOrMake(const std::string& path);
+  // OK if it would open the key that is in the file; NOT_FOUND if there is none. Changes nothing.
+  static absl::Status CheckKey(const std::string& path);
   // With a key that nobody else has: what it signs is good for as long as it lives.
   static absl::StatusOr<HmacSigner> Temporary();
 

@@ -18,7 +18,10 @@ namespace packhouse::security {
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   // A pipe without a writer would hold up the start.
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int file = -1;
+  do {
+    file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  } while (file < 0 && errno == EINTR);
   if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open '", path, "'"));
   const absl::Cleanup close = [file] { ::close(file); };
   std::string bytes;

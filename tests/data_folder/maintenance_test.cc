@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "service/data_folder/folder_contents.h"
 #include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/stored_keys.h"
 #include "service/ledger/lmdb/lmdb_log_repair.h"
@@ -76,7 +77,8 @@ TEST_F(MaintenanceTest, ASoundFolderIsSoundAndStaysAsItIs) {
   EXPECT_EQ(counts.num_ledger_records, 36U);
   EXPECT_EQ(counts.num_source_graphs, 2U);
   EXPECT_EQ(counts.num_histograms, 2U);
-  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, true));
+  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report,
+                          RepairDataFolder(data_dir_, {.may_lose_all_jobs = true}));
   EXPECT_FALSE(report.is_changed);
   EXPECT_TRUE(read_all() == before);
 }
@@ -181,7 +183,7 @@ TEST_F(MaintenanceTest, AFlippedBitIsPutRight) {
     EXPECT_FALSE(ReadContents(data_dir_).ledger.has_value());
     EXPECT_THAT(FoundIn(data_dir_), Contains(AllOf(HasSubstr(absl::StrCat("record ", hit + 1)),
                                                    HasSubstr("data.mdb"), HasSubstr("one bit"))));
-    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, false));
+    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
     EXPECT_TRUE(report.is_changed);
     EXPECT_THAT(report.lost_jobs, IsEmpty());
     EXPECT_TRUE(FoundIn(data_dir_).empty());
@@ -213,14 +215,14 @@ TEST_F(MaintenanceTest, ADamagedRecordCostsItsJobAlone) {
     damaged[begin] ^= 0x15;
     damaged[begin + 1] ^= 0x2a;
     PutRaw(DeliveryFolder(data_dir_), LogRecordKey(hit + 1), damaged);
-    auto report = RepairDataFolder(data_dir_, false);
+    auto report = RepairDataFolder(data_dir_, {});
     if (absl::IsFailedPrecondition(report.status())) {
       // Nobody can tell whose it was: nothing has changed, until it is said that all may go.
       EXPECT_THAT(report, StatusIs(absl::StatusCode::kFailedPrecondition,
                                    AllOf(HasSubstr("--lose-all-jobs"),
                                          HasSubstr(absl::StrCat("record ", hit + 1)))));
       EXPECT_FALSE(ReadContents(data_dir_).ledger.has_value());
-      report = RepairDataFolder(data_dir_, true);
+      report = RepairDataFolder(data_dir_, {.may_lose_all_jobs = true});
       ASSERT_THAT(report, IsOk());
       EXPECT_THAT(report->lost_jobs, ElementsAre("others", "third/job", "train"));
     } else {
@@ -249,11 +251,11 @@ TEST_F(MaintenanceTest, ADamagedRecordCostsItsJobAlone) {
 TEST_F(MaintenanceTest, AMissingRecordCostsNothingUnsaid) {
   PutRaw(DeliveryFolder(data_dir_), LogRecordKey(40),
          WithChecksum(LogRecordKey(40), EncodeEvent(EpochForgotten{{"train", 0}})));
-  EXPECT_THAT(
-      RepairDataFolder(data_dir_, false),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("record 37: is missing"), HasSubstr("Nothing was changed"))));
-  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, true));
+  EXPECT_THAT(RepairDataFolder(data_dir_, {}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                        AllOf(HasSubstr("record 37: is missing"),
+                                                              HasSubstr("Nothing was changed"))));
+  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report,
+                          RepairDataFolder(data_dir_, {.may_lose_all_jobs = true}));
   EXPECT_EQ(report.lost_jobs.size(), 3U);
   EXPECT_GE(ReadContents(data_dir_).ledger->last_generation(), 6U);
 }
@@ -264,7 +266,7 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
   for (const std::string& key : {LogFormatKey(), LogBeginKey(), std::string("zzz")}) {
     PutRaw(DeliveryFolder(data_dir_), key, "not its checksum");
     EXPECT_FALSE(FoundIn(data_dir_).empty());
-    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, false));
+    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
     EXPECT_TRUE(report.is_changed);
     EXPECT_TRUE(FoundIn(data_dir_).empty());
     EXPECT_TRUE(ReadContents(data_dir_) == contents);
@@ -301,9 +303,60 @@ TEST_F(MaintenanceTest, WhatIsOpenIsRefusedWithItsProcess) {
   const auto refused =
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("in use by process"));
   EXPECT_THAT(CheckDataFolder(data_dir_, [](const StoredDamage&) {}), refused);
-  EXPECT_THAT(RepairDataFolder(data_dir_, true), refused);
+  EXPECT_THAT(RepairDataFolder(data_dir_, {.may_lose_all_jobs = true}), refused);
   EXPECT_THAT(CompactDataFolder(data_dir_), refused);
   EXPECT_THAT(UpgradeDataFolder(data_dir_), refused);
+}
+
+// What a folder must have is known by what it is, so that an empty store is no store of nothing.
+TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
+  ASSERT_THAT(NoteFolderContents(data_dir_, ReadIdentities(data_dir_)), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const FolderContents contents, ReadFolderContents(data_dir_));
+  EXPECT_THAT(contents.items, testing::SizeIs(4));
+  EXPECT_NE(contents.items.at("delivery"), contents.items.at("datasets"));
+  ASSERT_THAT(FoundIn(data_dir_), IsEmpty());
+  const std::string other = folder_.path() + "/other";
+  MakeDataFolder(other);
+  for (const std::string file : {"datasets/data.mdb", "delivery/data.mdb", "histograms"}) {
+    for (const std::string damage : {"missing", "empty", "another"}) {
+      // Histograms change as a whole.
+      if (file == "histograms" && damage == "another") continue;
+      const std::string copy = folder_.path() + "/copy";
+      std::filesystem::remove_all(copy);
+      std::filesystem::copy(data_dir_, copy, std::filesystem::copy_options::recursive);
+      const std::string path = absl::StrCat(copy, "/", file);
+      std::filesystem::remove(path);
+      if (damage == "empty") std::ofstream(path).close();
+      if (damage == "another") std::filesystem::copy_file(absl::StrCat(other, "/", file), path);
+      SCOPED_TRACE(absl::StrCat(file, ", ", damage));
+      EXPECT_THAT(FoundIn(copy), Contains(AllOf(HasSubstr(file), HasSubstr(damage))));
+      EXPECT_THAT(VerifyFolderContents(copy, ReadIdentities(copy)),
+                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr("--accept-missing")));
+      EXPECT_THAT(RepairDataFolder(copy, {}),
+                  StatusIs(absl::StatusCode::kFailedPrecondition,
+                           AllOf(HasSubstr(file), HasSubstr("Nothing was changed"))));
+      PH_ASSERT_OK_AND_ASSIGN(const RepairReport report,
+                              RepairDataFolder(copy, {.accept_missing = true}));
+      EXPECT_THAT(report.done, Contains(HasSubstr(file)));
+      EXPECT_THAT(FoundIn(copy), IsEmpty());
+      EXPECT_THAT(VerifyFolderContents(copy, ReadIdentities(copy)), IsOk());
+    }
+  }
+  // The file itself: every byte counts.
+  const std::string path = absl::StrCat(data_dir_, "/", kContentsFile);
+  const std::string sound = ReadFile(path);
+  for (size_t at = 0; at <= sound.size(); ++at) {
+    std::string damaged = sound;
+    if (at < sound.size()) damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    if (at == sound.size()) damaged.clear();
+    WriteFile(path, damaged);
+    EXPECT_THAT(ReadFolderContents(data_dir_),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("contents")))
+        << at;
+  }
+  EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("/contents")));
+  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
+  EXPECT_EQ(ReadFile(path), sound);
 }
 
 // A store that the servers before format 2 wrote (tests/support/format_1_store).

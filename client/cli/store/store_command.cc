@@ -28,7 +28,7 @@ struct StoreArguments {
   std::string folder;
   std::string snapshot;
   bool json = false;
-  bool may_lose_all_jobs = false;
+  RepairOptions repair;
   std::vector<std::string> dropped_graphs;
 };
 
@@ -95,14 +95,16 @@ ExitCode RunRepair(const StoreArguments& arguments) {
     if (!dropped.ok()) return Fail(dropped);
     std::cout << "dropped: source graph '" << graph << "', with its partitions\n";
   }
-  const auto report = RepairDataFolder(arguments.folder, arguments.may_lose_all_jobs);
+  const auto report = RepairDataFolder(arguments.folder, arguments.repair);
   if (!report.ok()) return Fail(report.status());
   for (const std::string& done : report->done) std::cout << done << '\n';
   for (const std::string& job : report->lost_jobs) {
     std::cout << "lost: job '" << job << "'; its trainers begin anew, or go on from a cursor\n";
   }
   std::cout << arguments.folder << ": "
-            << (report->is_changed ? "repaired" : "nothing to repair in the ledger") << '\n';
+            << (report->is_changed ? "repaired"
+                                   : "nothing to repair in the ledger, and nothing is missing")
+            << '\n';
   return kExitOk;
 }
 
@@ -211,8 +213,10 @@ void AddStoreCommand(CLI::App& app, ExitCode& code) {
           "--drop-source-graph", arguments->dropped_graphs,
           "Remove this source graph, which is damaged, with its partitions; may be repeated")
       ->type_name("NAME");
-  repair->add_flag("--lose-all-jobs", arguments->may_lose_all_jobs,
+  repair->add_flag("--lose-all-jobs", arguments->repair.may_lose_all_jobs,
                    "Give up all jobs if nobody can tell which one a damaged record belongs to");
+  repair->add_flag("--accept-missing", arguments->repair.accept_missing,
+                   "Go on without files that the folder must have, and that are missing or empty");
 
   CLI::App* const compact =
       AddStoreAction(*command, arguments, code, "compact",

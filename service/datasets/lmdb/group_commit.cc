@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/disk_file.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 
@@ -126,7 +127,7 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
   if (!status.ok()) {
     for (Waiter* const waiter : group) {
       if (!disk.failure.ok()) {
-        waiter->status = disk.failure;
+        waiter->status = OutcomeIsUnknown(status) ? status : disk.failure;
       } else {
         waiter->status = status;
         if (group.size() == 1) continue;
@@ -174,9 +175,11 @@ absl::Status GroupCommit::Commit(LmdbTransaction& transaction, Disk& disk) const
   const bool has_written = transaction.num_writes() != 0;
   absl::Status status = transaction.Commit();
   if (has_written || !status.ok()) disk.outcome = status;
-  if (status.ok() || absl::IsResourceExhausted(status) ||
-      after_disk_failure_ == AfterDiskFailure::kTryAgain) {
-    return status;
+  if (status.ok() || absl::IsResourceExhausted(status)) return status;
+  // The last write of a commit may be on the disk, although the disk says that it failed.
+  const bool is_unknown = absl::IsUnavailable(status) || absl::IsDataLoss(status);
+  if (after_disk_failure_ == AfterDiskFailure::kTryAgain) {
+    return is_unknown ? UnknownOutcome(status) : status;
   }
   // This status holds even if there is no memory for a longer message.
   disk.failure = status;
@@ -186,7 +189,7 @@ absl::Status GroupCommit::Commit(LmdbTransaction& transaction, Disk& disk) const
                      : absl::Status(status.code(),
                                     absl::StrCat(status.message(),
                                                  "; nothing more is done until it is opened anew"));
-  return disk.failure;
+  return is_unknown ? UnknownOutcome(disk.failure) : disk.failure;
 }
 
 }  // namespace packhouse

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
 #include "service/datasets/lmdb/lmdb_page_check.h"
@@ -36,10 +36,7 @@ absl::Status Replace(const LmdbEnvironment& environment, const std::string& file
   PH_RETURN_IF_ERROR(environment.CheckFiles());
   PH_RETURN_IF_ERROR(SyncPath(environment, copy));
   PH_RETURN_IF_ERROR(CheckLmdbPages(copy));
-  if (std::rename(copy.c_str(), file.c_str()) != 0) {
-    return environment.StatusOf(errno, "cannot put the compact copy in its place");
-  }
-  return SyncPath(environment, environment.folder());
+  return RenameDurably(copy, file);
 }
 
 }  // namespace
@@ -56,6 +53,7 @@ absl::StatusOr<CompactedFile> CompactLmdbFolder(const std::string& folder) {
   std::filesystem::remove(copy, error);
   const absl::Status replaced = Replace(*environment, file, copy);
   if (!replaced.ok()) {
+    // Of unknown outcome is the last step alone: then there is none.
     std::filesystem::remove(copy, error);
     return replaced;
   }

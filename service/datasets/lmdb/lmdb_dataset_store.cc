@@ -237,10 +237,12 @@ absl::Status LmdbDatasetStore::TryCommit(uint64_t bytes) {
   PH_RETURN_IF_ERROR(shared_->environment().CheckRoom(bytes));
   return shared_->commits().Run(
       [](LmdbTransaction& transaction, StoreTotals&) {
-        return transaction.Put(FormatKey(), EncodeNumber(kStoreFormatVersion));
+        return TouchFormat(transaction, FormatKey(), kStoreFormatVersion);
       },
       kSmallChangeBytes);
 }
+
+uint64_t LmdbDatasetStore::identity() const { return shared_->identity(); }
 
 bool LmdbDatasetStore::is_read_only() const { return shared_->environment().is_read_only(); }
 

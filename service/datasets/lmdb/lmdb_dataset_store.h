@@ -100,6 +100,8 @@ class LmdbDatasetStore final : public DatasetStore {
   uint64_t num_bytes() const;
   // Whether the file system is read-only.
   bool is_read_only() const;
+  // As StoreFormat::identity.
+  uint64_t identity() const;
 
  private:
   // Bytes of address space for `max_bytes` of data sets.

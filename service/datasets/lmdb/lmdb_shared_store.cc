@@ -17,10 +17,12 @@ absl::Status LmdbSharedStore::WriteFormatIfNew() {
   if (!environment_->is_read_only() && !has_format) {
     PH_RETURN_IF_ERROR(commits_.Run(
         [](LmdbTransaction& transaction, StoreTotals&) {
-          return transaction.Put(FormatKey(), EncodeNumber(kStoreFormatVersion));
+          return TouchFormat(transaction, FormatKey(), kStoreFormatVersion);
         },
         kSmallChangeBytes));
   }
+  PH_ASSIGN_OR_RETURN(const auto format, ReadFormat(*environment_, FormatKey()));
+  identity_ = format ? format->identity : 0;
   return absl::OkStatus();
 }
 

@@ -45,6 +45,8 @@ class LmdbSharedStore {
   absl::Status Load();
 
   const LmdbEnvironment& environment() const { return *environment_; }
+  // As StoreFormat::identity.
+  uint64_t identity() const { return identity_; }
   GroupCommit& commits() { return commits_; }
   LmdbDatasetEraser& eraser() { return eraser_; }
 
@@ -76,6 +78,7 @@ class LmdbSharedStore {
                                          uint64_t dataset);
 
   const std::unique_ptr<LmdbEnvironment> environment_;
+  uint64_t identity_ = 0;  // Constant once it is loaded.
   GroupCommit commits_;
   LmdbDatasetEraser eraser_;
 };

@@ -152,15 +152,11 @@ class FolderCheck {
 
 }  // namespace
 
-absl::StatusOr<uint64_t> CheckDatasetFolder(const std::string& folder, DamageVisitor found) {
+absl::StatusOr<uint64_t> CheckDatasetFolder(const std::string& folder, DamageVisitor found,
+                                            uint64_t* identity) {
   const std::string file = folder + StoreFolder::kDataFile;
   std::error_code error;
-  if (!std::filesystem::exists(folder, error)) return 0;
-  const uint64_t bytes = std::filesystem::file_size(file, error);
-  if (error || bytes == 0) {
-    found({file, "", error ? error.message() : "is empty", "all data sets"});
-    return 0;
-  }
+  if (std::filesystem::file_size(file, error) == 0 || error) return 0;
   auto environment = LmdbEnvironment::Open(folder, kLeastMapBytes);
   if (absl::IsDataLoss(environment.status())) {
     found({file, "the pages of the trees", std::string(environment.status().message()),
@@ -178,6 +174,7 @@ absl::StatusOr<uint64_t> CheckDatasetFolder(const std::string& folder, DamageVis
   if (!*format) return 0;
   auto shared = std::make_shared<LmdbSharedStore>(*std::move(environment), nullptr);
   PH_RETURN_IF_ERROR(shared->Load());
+  if (identity != nullptr) *identity = shared->identity();
   return FolderCheck(file, std::move(shared), found).Run();
 }
 

@@ -12,11 +12,13 @@ namespace packhouse {
 
 // Reads everything: the trees, every value and its checksum, and each data set as
 // DatasetStore::Verify() does. Changes nothing. Damage is no error. The result is the number of
-// data sets; 0 for a folder that is missing or empty.
+// data sets; 0 if the file is missing or empty: who knows that it must be there has to say so.
+// `identity`, unless null, is then the store's (StoreFormat), if it could be read.
 //
 // FAILED_PRECONDITION if the folder is open, naming the process, or has another format.
 // O(bytes) time, O(records of a data set) memory.
-absl::StatusOr<uint64_t> CheckDatasetFolder(const std::string& folder, DamageVisitor found);
+absl::StatusOr<uint64_t> CheckDatasetFolder(const std::string& folder, DamageVisitor found,
+                                            uint64_t* identity = nullptr);
 
 }  // namespace packhouse
 

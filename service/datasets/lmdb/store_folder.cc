@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/lmdb/lmdb_status.h"
 
@@ -21,29 +19,15 @@ constexpr char kLockFile[] = "/LOCK";
 // Bytes of LMDB's table: a cache line for each reader, and its header.
 constexpr size_t kReaderTableBytes = size_t{StoreFolder::kMaxReaders + 16} * 64;
 
-absl::Status SyncFolder(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) {
-    return absl::UnavailableError(
-        absl::StrCat("store '", folder, "': cannot open: ", std::strerror(errno)));
-  }
-  const int result = ::fsync(fd);
-  const int error = errno;
-  ::close(fd);
-  // Some file systems have no fsync for folders.
-  if (result == 0 || error == EINVAL || error == EROFS) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("store '", folder, "': cannot sync: ", std::strerror(error)));
-}
-
 }  // namespace
 
 absl::StatusOr<StoreFolder> StoreFolder::Lock(const std::string& path) {
   StoreFolder folder;
   folder.path_ = path;
-  std::error_code error;
-  folder.is_new_ = std::filesystem::create_directories(path, error);
-  if (error) return LmdbStatus(error.value(), "cannot create the folder", path);
+  if (const absl::Status made = MakeFolder(path); !made.ok()) {
+    return absl::Status(made.code(), absl::StrCat("store '", path,
+                                                  "': cannot create the folder: ", made.message()));
+  }
   PH_RETURN_IF_ERROR(folder.TakeLock());
   return folder;
 }
@@ -54,7 +38,6 @@ StoreFolder& StoreFolder::operator=(StoreFolder&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(lock_fd_, other.lock_fd_);
   std::swap(is_read_only_, other.is_read_only_);
-  std::swap(is_new_, other.is_new_);
   return *this;
 }
 
@@ -94,11 +77,7 @@ absl::Status StoreFolder::ReserveReaderTable() const {
   return LmdbStatus(error, "cannot make the table of readers", path_);
 }
 
-absl::Status StoreFolder::Sync() const {
-  PH_RETURN_IF_ERROR(SyncFolder(path_));
-  if (!is_new_) return absl::OkStatus();
-  return SyncFolder(std::filesystem::absolute(path_).parent_path().string());
-}
+absl::Status StoreFolder::Sync() const { return SyncFolder(path_); }
 
 absl::Status StoreFolder::CheckRoom(uint64_t bytes) const {
   const int fd = ::open(path_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode);

@@ -51,7 +51,6 @@ class StoreFolder {
   std::string path_;
   int lock_fd_ = -1;
   bool is_read_only_ = false;
-  bool is_new_ = false;
 };
 
 }  // namespace packhouse

@@ -1,6 +1,8 @@
 #include "service/datasets/lmdb/store_format.h"
 
 #include <cerrno>
+#include <random>
+#include <string>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -26,15 +28,37 @@ absl::Status AnotherVersion(uint64_t found, uint32_t version) {
                    "--data-dir"));
 }
 
+constexpr size_t kNumberBytes = sizeof(uint64_t);
+
 }  // namespace
 
-absl::StatusOr<std::optional<uint64_t>> ReadFormat(const LmdbEnvironment& environment,
-                                                   absl::string_view key) {
-  const auto read = [&]() -> absl::StatusOr<std::optional<uint64_t>> {
+std::string NewFormat(uint32_t version) {
+  std::random_device device;
+  uint64_t identity = 0;
+  while (identity == 0) identity = uint64_t{device()} << 32 | device();
+  return EncodeNumber(version) + EncodeNumber(identity);
+}
+
+absl::StatusOr<StoreFormat> DecodeFormat(absl::string_view payload) {
+  StoreFormat format;
+  PH_ASSIGN_OR_RETURN(format.version, DecodeNumber(payload.substr(0, kNumberBytes)));
+  if (payload.size() == kNumberBytes) return format;
+  PH_ASSIGN_OR_RETURN(format.identity, DecodeNumber(payload.substr(kNumberBytes)));
+  return format;
+}
+
+absl::Status TouchFormat(LmdbTransaction& transaction, absl::string_view key, uint32_t version) {
+  PH_ASSIGN_OR_RETURN(const auto format, transaction.Get(key));
+  return transaction.Put(key, format ? std::string(*format) : NewFormat(version));
+}
+
+absl::StatusOr<std::optional<StoreFormat>> ReadFormat(const LmdbEnvironment& environment,
+                                                      absl::string_view key) {
+  const auto read = [&]() -> absl::StatusOr<std::optional<StoreFormat>> {
     PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction,
                         LmdbTransaction::Begin(environment, LmdbTransaction::Kind::kRead));
     PH_ASSIGN_OR_RETURN(const auto format, transaction.Get(key));
-    if (format) return DecodeNumber(*format);
+    if (format) return DecodeFormat(*format);
     PH_ASSIGN_OR_RETURN(const LmdbCursor cursor,
                         LmdbCursor::At(transaction, absl::string_view("\0", 1)));
     if (!cursor.valid()) return std::nullopt;
@@ -47,25 +71,34 @@ absl::StatusOr<std::optional<uint64_t>> ReadFormat(const LmdbEnvironment& enviro
   return Named(environment, result.status());
 }
 
+uint64_t ReadStoreIdentity(const std::string& folder, absl::string_view key) {
+  // The file is mapped as a whole if it is larger.
+  constexpr uint64_t kLeastMapOfReader = uint64_t{1} << 28;
+  const auto environment = LmdbEnvironment::Open(folder, kLeastMapOfReader);
+  if (!environment.ok()) return 0;
+  const auto format = ReadFormat(**environment, key);
+  return format.ok() && *format ? (*format)->identity : 0;
+}
+
 absl::StatusOr<bool> CheckFormat(const LmdbEnvironment& environment, absl::string_view key,
                                  uint32_t version) {
-  PH_ASSIGN_OR_RETURN(const std::optional<uint64_t> found, ReadFormat(environment, key));
+  PH_ASSIGN_OR_RETURN(const std::optional<StoreFormat> found, ReadFormat(environment, key));
   if (!found) return false;
-  if (*found == version) return true;
-  return Named(environment, AnotherVersion(*found, version));
+  if (found->version == version) return true;
+  return Named(environment, AnotherVersion(found->version, version));
 }
 
 absl::StatusOr<bool> ConvertFormat(
     const LmdbEnvironment& environment, absl::string_view key, uint32_t version,
     absl::FunctionRef<absl::Status(LmdbTransaction& transaction)> convert) {
-  PH_ASSIGN_OR_RETURN(const std::optional<uint64_t> found, ReadFormat(environment, key));
-  if (!found || *found == version) return false;
-  if (*found > version) return Named(environment, AnotherVersion(*found, version));
+  PH_ASSIGN_OR_RETURN(const std::optional<StoreFormat> found, ReadFormat(environment, key));
+  if (!found || found->version == version) return false;
+  if (found->version > version) return Named(environment, AnotherVersion(found->version, version));
   if (environment.is_read_only()) return environment.StatusOf(EROFS, "cannot convert it");
   PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
                       LmdbTransaction::Begin(environment, LmdbTransaction::Kind::kWrite));
   PH_RETURN_IF_ERROR(convert(transaction));
-  PH_RETURN_IF_ERROR(transaction.Put(key, EncodeNumber(version)));
+  PH_RETURN_IF_ERROR(transaction.Put(key, NewFormat(version)));
   PH_RETURN_IF_ERROR(transaction.Commit());
   return true;
 }

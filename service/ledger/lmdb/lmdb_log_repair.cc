@@ -53,6 +53,8 @@ absl::StatusOr<RawLog> ReadRaw(const LmdbEnvironment& environment) {
       has_format = true;
       if (payload.ok()) {
         PH_RETURN_IF_ERROR(CheckFormat(environment, key, kLogFormatVersion).status());
+        PH_ASSIGN_OR_RETURN(const StoreFormat format, DecodeFormat(*payload));
+        log.found.identity = format.identity;
       } else {
         log.found.disorder.push_back("the number of the format is damaged");
       }
@@ -156,11 +158,8 @@ bool MendOneBit(absl::string_view key, std::string& raw_value) {
 
 absl::StatusOr<FoundLog> ReadDamagedLog(const std::string& folder) {
   std::error_code error;
-  if (!std::filesystem::exists(folder, error)) return FoundLog();
   const std::string file = folder + StoreFolder::kDataFile;
-  if (std::filesystem::file_size(file, error) == 0 || error) {
-    return LostRecord(absl::StrCat("store '", folder, "': '", file, "' is missing or empty"));
-  }
+  if (std::filesystem::file_size(file, error) == 0 || error) return FoundLog();
   PH_ASSIGN_OR_RETURN(const auto environment, LmdbEnvironment::Open(folder, kLogMapBytes));
   PH_ASSIGN_OR_RETURN(RawLog log, ReadRaw(*environment));
   TakeOutImpossible(log);
@@ -198,6 +197,9 @@ absl::Status RewriteLog(const std::string& folder, uint64_t next_sequence,
   PH_ASSIGN_OR_RETURN(const auto environment, LmdbEnvironment::Open(folder, kLogMapBytes));
   PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
                       LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kWrite));
+  const auto format = transaction.Get(LogFormatKey());
+  const bool has_format = format.ok() && *format && DecodeFormat(**format).ok();
+  const std::string kept = has_format ? std::string(**format) : NewFormat(kLogFormatVersion);
   std::vector<std::string> keys;
   {
     PH_ASSIGN_OR_RETURN(LmdbCursor cursor, LmdbCursor::At(transaction, absl::string_view("\0", 1)));
@@ -207,7 +209,7 @@ absl::Status RewriteLog(const std::string& folder, uint64_t next_sequence,
     }
   }
   for (const std::string& key : keys) PH_RETURN_IF_ERROR(transaction.Erase(key));
-  PH_RETURN_IF_ERROR(transaction.Put(LogFormatKey(), EncodeNumber(kLogFormatVersion)));
+  PH_RETURN_IF_ERROR(transaction.Put(LogFormatKey(), kept));
   PH_RETURN_IF_ERROR(transaction.Put(LogBeginKey(), EncodeNumber(next_sequence)));
   for (const std::string& record : records) {
     PH_RETURN_IF_ERROR(transaction.Put(LogRecordKey(next_sequence++), record));

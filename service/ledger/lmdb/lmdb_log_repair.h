@@ -19,11 +19,14 @@ struct FoundLog {
   std::vector<FoundRecord> records;
   // What is wrong beside the records: the format, the beginning, keys that are none.
   std::vector<std::string> disorder;
+  // As StoreFormat::identity.
+  uint64_t identity = 0;
   // No sequence number from here on was used.
   uint64_t next_sequence = 1;
 };
 
-// Reads what is there of a log; nothing for a folder that is missing or empty. A record in which
+// Reads what is there of a log; nothing if its file is missing or empty: who knows that it must be
+// there has to say so. A record in which
 // one bit has flipped is mended: no two bits that can flip give the same difference of checksums. A
 // record under a damaged key is found by its checksum.
 //

@@ -109,7 +109,7 @@ absl::Status LmdbRecordLog::Load() {
   if (!has_format) {
     if (environment_->is_read_only()) return environment_->StatusOf(EROFS, "cannot create it");
     const auto begin = [&](LmdbTransaction& transaction, StoreTotals&) -> absl::Status {
-      PH_RETURN_IF_ERROR(transaction.Put(LogFormatKey(), EncodeNumber(kLogFormatVersion)));
+      PH_RETURN_IF_ERROR(TouchFormat(transaction, LogFormatKey(), kLogFormatVersion));
       return transaction.Put(LogBeginKey(), EncodeNumber(totals.next_number));
     };
     PH_RETURN_IF_ERROR(commits_.Run(begin, 2 * kBytesPerRecord));
@@ -125,6 +125,8 @@ absl::Status LmdbRecordLog::Load() {
                         ForEachRecord(transaction, environment_->folder(), count));
   }
   commits_.SetTotals(totals);
+  PH_ASSIGN_OR_RETURN(const auto format, ReadFormat(*environment_, LogFormatKey()));
+  identity_ = format ? format->identity : 0;
   return absl::OkStatus();
 }
 
@@ -147,7 +149,7 @@ absl::Status LmdbRecordLog::TryCommit(uint64_t bytes) {
   PH_RETURN_IF_ERROR(environment_->CheckRoom(bytes));
   return commits_.Run(
       [](LmdbTransaction& transaction, StoreTotals&) {
-        return transaction.Put(LogFormatKey(), EncodeNumber(kLogFormatVersion));
+        return TouchFormat(transaction, LogFormatKey(), kLogFormatVersion);
       },
       kBytesPerRecord);
 }

@@ -101,6 +101,8 @@ class LmdbRecordLog final : public RecordLog {
   // Their bytes on the disk, without free room in the trees' pages.
   uint64_t num_bytes() const { return commits_.totals().num_bytes; }
   // Whether the file system is read-only.
+  // As StoreFormat::identity.
+  uint64_t identity() const { return identity_; }
   bool is_read_only() const { return environment_->is_read_only(); }
 
  private:
@@ -117,6 +119,7 @@ class LmdbRecordLog final : public RecordLog {
 
   const Options options_;
   const std::unique_ptr<LmdbEnvironment> environment_;
+  uint64_t identity_ = 0;  // Constant once it is open.
   GroupCommit commits_;
 };
 

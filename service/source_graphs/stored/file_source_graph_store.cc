@@ -50,7 +50,8 @@ absl::Status CheckSourceProducer(const ProducerSequence& producer) {
 FileSourceGraphStore::FileSourceGraphStore(const Options& options)
     : options_(options),
       space_(
-          std::make_shared<DiskSpace>(options.folder, options.max_bytes, options.min_free_bytes)) {}
+          std::make_shared<DiskSpace>(options.folder, options.max_bytes, options.min_free_bytes)),
+      names_(options.folder) {}
 
 absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> FileSourceGraphStore::Open(
     const Options& options) {
@@ -62,6 +63,9 @@ absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> FileSourceGraphStore::Open
 }
 
 absl::Status FileSourceGraphStore::Load() {
+  // What an earlier process has renamed, and could not sync, is on the disk before anything is
+  // built on it.
+  PH_RETURN_IF_ERROR(names_.Sync());
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(options_.folder, error), end;
@@ -79,14 +83,22 @@ absl::Status FileSourceGraphStore::Load() {
     }
     if (!IsSourceGraphFolderName(name)) continue;
     PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Load(folder, name, space_));
-    const std::string graph_name = graph->name();
-    graphs_.emplace(graph_name, std::move(graph));
+    std::string graph_name = graph->name();
+    if (graphs_.contains(graph_name)) {
+      return absl::DataLossError(absl::StrCat(
+          options_.folder, ": folders ",
+          absl::string_view(graphs_[graph_name]->folder()).substr(options_.folder.size() + 1),
+          " and ", name, " have source graphs of one name, ", Quoted(graph_name),
+          "; move one of them away"));
+    }
+    graphs_.emplace(std::move(graph_name), std::move(graph));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<SourceGraphFolder>> FileSourceGraphStore::Find(
     absl::string_view name) const {
+  PH_RETURN_IF_ERROR(names_.Settle());
   absl::MutexLock lock(&mutex_);
   const auto found = graphs_.find(name);
   if (found != graphs_.end()) return found->second;
@@ -106,8 +118,22 @@ absl::Status FileSourceGraphStore::CheckNew(absl::string_view name) const {
   return absl::OkStatus();
 }
 
-std::string FileSourceGraphStore::FolderOf(uint64_t id) const {
-  return absl::StrCat(options_.folder, "/", SourceGraphFolderName(id));
+std::string FileSourceGraphStore::PathOf(uint64_t id) const {
+  return names_.PathOf(SourceGraphFolderName(id));
+}
+
+absl::Status FileSourceGraphStore::Place(const std::shared_ptr<SourceGraphFolder>& graph) {
+  const std::string unfinished = SourceGraphFolder::UnfinishedOf(graph->folder());
+  const auto name_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  const absl::Status placed = names_.Rename(name_of(unfinished), name_of(graph->folder()));
+  if (!placed.ok() && !OutcomeIsUnknown(placed)) {
+    RemoveAll(unfinished).IgnoreError();
+    return placed;
+  }
+  // Also if that is not known: until it is, its name is taken, and nobody gets at it.
+  absl::MutexLock lock(&mutex_);
+  graphs_.emplace(graph->name(), graph);
+  return placed;
 }
 
 absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view name,
@@ -123,14 +149,15 @@ absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view n
   definition.options.node_sets.resize(schema.node_sets().size());
   definition.options.edge_sets.resize(schema.edge_sets().size());
   absl::MutexLock changes(&changes_);
+  PH_RETURN_IF_ERROR(names_.Settle());
   PH_RETURN_IF_ERROR(CheckNew(name));
   // A graph needs some room for its own files.
   PH_RETURN_IF_ERROR(space_->Take(0));
-  const std::string folder = FolderOf(definition.id);
-  PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Create(folder, std::move(definition), space_));
+  const std::string folder = PathOf(definition.id);
+  PH_ASSIGN_OR_RETURN(const auto graph,
+                      SourceGraphFolder::Create(folder, std::move(definition), space_));
   PH_ASSIGN_OR_RETURN(SourceGraphInfo info, graph->Get());
-  absl::MutexLock lock(&mutex_);
-  graphs_.emplace(std::string(name), std::move(graph));
+  PH_RETURN_IF_ERROR(Place(graph));
   return info;
 }
 
@@ -180,16 +207,19 @@ absl::StatusOr<SourceGraphList> FileSourceGraphStore::List(size_t page_size,
 absl::Status FileSourceGraphStore::Delete(absl::string_view name) {
   absl::MutexLock changes(&changes_);
   PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
-  const std::string deleted = absl::StrCat(graph->folder(), kDeletedFolder);
-  PH_RETURN_IF_ERROR(Rename(graph->folder(), deleted));
+  const std::string folder = graph->folder().substr(options_.folder.size() + 1);
+  const std::string deleted = absl::StrCat(folder, kDeletedFolder);
+  const absl::Status renamed = names_.Rename(folder, deleted);
+  if (!renamed.ok() && !OutcomeIsUnknown(renamed)) return renamed;
   {
     absl::MutexLock lock(&mutex_);
     graphs_.erase(name);
   }
   graph->Forget();
-  PH_RETURN_IF_ERROR(SyncFolder(options_.folder));
-  // What cannot be removed now is when the store is opened again. Maps keep their files.
-  RemoveAll(deleted).IgnoreError();
+  // Nothing of it is removed before it is known that it is deleted. What is not removed now is when
+  // the store is opened again. Maps keep their files.
+  PH_RETURN_IF_ERROR(renamed);
+  RemoveAll(names_.PathOf(deleted)).IgnoreError();
   return absl::OkStatus();
 }
 
@@ -223,11 +253,10 @@ absl::StatusOr<SourceGraphCopy> FileSourceGraphStore::CopyIn(
     return copy;
   }
   PH_RETURN_IF_ERROR(CheckNew(definition.name));
-  const std::string folder = FolderOf(definition.id);
-  PH_ASSIGN_OR_RETURN(
-      auto graph, SourceGraphFolder::CopyIn(folder, std::move(definition), from, space_, progress));
-  absl::MutexLock lock(&mutex_);
-  graphs_.emplace(graph->name(), graph);
+  const std::string folder = PathOf(definition.id);
+  PH_ASSIGN_OR_RETURN(const auto graph, SourceGraphFolder::CopyIn(folder, std::move(definition),
+                                                                  from, space_, progress));
+  PH_RETURN_IF_ERROR(Place(graph));
   return copy;
 }
 
@@ -235,6 +264,7 @@ absl::StatusOr<LinkedGraphs> FileSourceGraphStore::LinkAll() const {
   PH_ASSIGN_OR_RETURN(LinkedGraphs linked, LinkedGraphs::Begin(options_.folder));
   // Nothing is created or deleted meanwhile; appends and seals go on.
   absl::MutexLock changes(&changes_);
+  PH_RETURN_IF_ERROR(names_.Settle());
   std::vector<std::shared_ptr<SourceGraphFolder>> graphs;
   {
     absl::MutexLock lock(&mutex_);

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "service/base/disk_file.h"
+#include "service/base/durable_folder.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/source_graphs/stored/disk_space.h"
 #include "service/source_graphs/stored/linked_graphs.h"
@@ -90,12 +91,15 @@ class FileSourceGraphStore final : public SealedGraphStore {
   absl::Status Load();
   // A new graph may have the name.
   absl::Status CheckNew(absl::string_view name) const;
-  std::string FolderOf(uint64_t id) const;
+  // Gives a new graph its name, and the store the graph.
+  absl::Status Place(const std::shared_ptr<SourceGraphFolder>& graph);
+  std::string PathOf(uint64_t id) const;
   absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Find(absl::string_view name) const;
 
   const Options options_;
   const std::shared_ptr<DiskSpace> space_;
   DiskFile lock_;
+  mutable DurableFolder names_;  // Those of graphs.
   // Held while graphs are created and deleted.
   mutable absl::Mutex changes_;
   mutable absl::Mutex mutex_;

@@ -111,6 +111,7 @@ std::string EncodeDefinition(const GraphDefinition& definition) {
   stored.set_name(definition.name);
   stored.set_id(definition.id);
   stored.set_max_bytes(definition.options.max_bytes);
+  stored.set_has_log(definition.has_log);
   for (size_t n = 0; n < definition.schema->node_sets().size(); ++n) {
     const SourceNodeSetSpec& set = definition.schema->node_sets()[n];
     internal::StoredSourceNodeSet& put = *stored.add_node_sets();
@@ -161,6 +162,7 @@ absl::StatusOr<GraphDefinition> DecodeGraphDefinition(const std::string& where,
   definition.name = stored.name();
   definition.id = stored.id();
   definition.options.max_bytes = stored.max_bytes();
+  definition.has_log = stored.has_log();
   const auto lost = [&where](absl::string_view why) {
     return absl::DataLossError(absl::StrCat(where, ": ", why));
   };

@@ -32,6 +32,9 @@ struct GraphDefinition {
   std::shared_ptr<const SourceGraphSchema> schema;
   // With options for every set.
   SourceGraphOptions options;
+  // The log of rows was made with the graph, so that one that is missing was lost. Graphs of 0.1.0
+  // have none before rows are appended.
+  bool has_log = false;
 };
 
 // The largest sequence of each producer.

@@ -67,7 +67,12 @@ absl::StatusOr<SourceGraphVerifyReport> VerifyRows(const std::string& path,
                                                    SealWork::Progress progress) {
   SourceGraphVerifyReport report;
   const auto file = DiskFile::Open(path, DiskFile::Mode::kRead);
-  if (absl::IsNotFound(file.status())) return report;  // Nothing was appended.
+  if (absl::IsNotFound(file.status())) {
+    if (definition.has_log) {
+      AddDamage(absl::DataLossError(absl::StrCat(path, ": is missing")), report);
+    }
+    return report;
+  }
   if (!file.ok()) return file.status();
   SourceGraphProgress now;
   PH_ASSIGN_OR_RETURN(now.total, file->Size());

@@ -58,7 +58,9 @@ absl::StatusOr<LoggedRows> LoggedRows::Open(const std::string& path,
   rows.nodes_.resize(definition.schema->node_sets().size());
   rows.edges_.resize(definition.schema->edge_sets().size());
   const auto file = DiskFile::Open(path, DiskFile::Mode::kRead);
-  if (absl::IsNotFound(file.status())) return rows;  // Nothing was appended.
+  if (absl::IsNotFound(file.status())) {
+    return absl::DataLossError(absl::StrCat(path, ": is missing"));
+  }
   if (!file.ok()) return file.status();
   if (memory != nullptr) {
     PH_ASSIGN_OR_RETURN(rows.hold_, memory->Hold("records of a source graph", 0));

@@ -92,17 +92,29 @@ uint64_t RowCounts::all_edges() const {
   return std::accumulate(num_edges.begin(), num_edges.end(), uint64_t{0});
 }
 
+std::string BeginningOfRowLog(uint64_t graph) {
+  return EncodeRows(SourceGraphChunk(), std::nullopt, graph, 0);
+}
+
 absl::StatusOr<uint64_t> ScanRowLog(const DiskFile& file, uint64_t graph,
                                     absl::FunctionRef<absl::Status(const RowRecord&)> visit) {
   PH_ASSIGN_OR_RETURN(const uint64_t file_bytes, file.Size());
   // Records wait here until they are known to be durable, or sound.
   std::vector<RowRecord> waiting;
   uint64_t end = 0;
+  const auto see = [&](const RowRecord& record) -> absl::Status {
+    const bool is_beginning = record.index.parts.empty() && record.index.producer.empty();
+    if (!is_beginning) return visit(record);
+    PH_ASSIGN_OR_RETURN(const bool is_sound, HasSoundData(file, record));
+    if (is_sound) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat(file.path(), ": the record at byte ", record.offset, " is damaged"));
+  };
   const auto settle = [&](uint64_t durable) -> absl::Status {
     size_t settled = 0;
     while (settled < waiting.size() &&
            waiting[settled].offset + waiting[settled].header.record_bytes <= durable) {
-      PH_RETURN_IF_ERROR(visit(waiting[settled++]));
+      PH_RETURN_IF_ERROR(see(waiting[settled++]));
     }
     waiting.erase(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(settled));
     return absl::OkStatus();
@@ -123,10 +135,35 @@ absl::StatusOr<uint64_t> ScanRowLog(const DiskFile& file, uint64_t graph,
   }
   for (const RowRecord& record : waiting) {
     PH_ASSIGN_OR_RETURN(const bool is_sound, HasSoundData(file, record));
-    if (!is_sound) return record.offset;
-    PH_RETURN_IF_ERROR(visit(record));
+    if (!is_sound) {
+      end = record.offset;
+      break;
+    }
+    PH_RETURN_IF_ERROR(see(record));
+  }
+  if (end == 0) {
+    return absl::DataLossError(
+        absl::StrCat(file.path(), ": its beginning is ",
+                     file_bytes == 0 ? "missing: the file was emptied" : "damaged"));
   }
   return end;
+}
+
+RowLog::RowLog(const std::string& path, const GraphDefinition* definition, GraphSpace* space)
+    : path_(path),
+      definition_(definition),
+      space_(space),
+      beginning_bytes_(BeginningOfRowLog(definition->id).size()) {
+  counts_.num_nodes.resize(definition->schema->node_sets().size());
+  counts_.num_edges.resize(definition->schema->edge_sets().size());
+}
+
+std::unique_ptr<RowLog> RowLog::New(const std::string& path, const GraphDefinition* definition,
+                                    GraphSpace* space) {
+  auto log = std::unique_ptr<RowLog>(new RowLog(path, definition, space));
+  absl::MutexLock lock(&log->mutex_);
+  log->end_ = log->durable_ = log->beginning_bytes_;
+  return log;
 }
 
 absl::StatusOr<std::unique_ptr<RowLog>> RowLog::Open(const std::string& path,
@@ -134,11 +171,11 @@ absl::StatusOr<std::unique_ptr<RowLog>> RowLog::Open(const std::string& path,
                                                      GraphSpace* space) {
   auto log = std::unique_ptr<RowLog>(new RowLog(path, definition, space));
   absl::MutexLock lock(&log->mutex_);
-  log->counts_.num_nodes.resize(definition->schema->node_sets().size());
-  log->counts_.num_edges.resize(definition->schema->edge_sets().size());
   const auto file = DiskFile::Open(path, DiskFile::Mode::kRead);
-  if (absl::IsNotFound(file.status())) return log;
-  if (!file.ok()) return file.status();
+  if (absl::IsNotFound(file.status())) {
+    return absl::DataLossError(absl::StrCat(path, ": is missing"));
+  }
+  PH_RETURN_IF_ERROR(file.status());
   PH_ASSIGN_OR_RETURN(log->end_, ScanRowLog(*file, definition->id, [&](const RowRecord& record) {
                         log->mutex_.AssertHeld();
                         Count(record.index, log->counts_);
@@ -151,11 +188,11 @@ absl::StatusOr<std::unique_ptr<RowLog>> RowLog::Open(const std::string& path,
   log->durable_ = log->end_;
   PH_ASSIGN_OR_RETURN(const uint64_t file_bytes, file->Size());
   if (file_bytes > log->end_) {
-    PH_ASSIGN_OR_RETURN(log->file_, DiskFile::Open(path, DiskFile::Mode::kAppend));
+    PH_ASSIGN_OR_RETURN(log->file_, DiskFile::Open(path, DiskFile::Mode::kExisting));
     PH_RETURN_IF_ERROR(log->file_.Truncate(log->end_));
     PH_RETURN_IF_ERROR(log->file_.Sync());
   }
-  space->TakeStored(log->end_);
+  space->TakeStored(log->end_ - log->beginning_bytes_);
   return log;
 }
 
@@ -174,7 +211,8 @@ absl::Status RowLog::AwaitDurable(uint64_t end) {
     if (synced.ok()) {
       durable_ = target;
     } else {
-      failure_ = absl::UnavailableError(synced.message());
+      failure_ = absl::UnavailableError(absl::StrCat(
+          synced.message(), "; nothing more is appended until the store is opened anew"));
     }
     flushed_.SignalAll();
   }
@@ -183,9 +221,7 @@ absl::Status RowLog::AwaitDurable(uint64_t end) {
 
 absl::Status RowLog::Write(const std::string& record) {
   if (!file_.is_open()) {
-    PH_ASSIGN_OR_RETURN(file_, DiskFile::Open(path_, DiskFile::Mode::kAppend));
-    // Its name must not be lost.
-    PH_RETURN_IF_ERROR(SyncFolder(path_.substr(0, path_.rfind('/'))));
+    PH_ASSIGN_OR_RETURN(file_, DiskFile::Open(path_, DiskFile::Mode::kExisting));
   }
   PH_RETURN_IF_ERROR(space_->Take(record.size()));
   absl::Status written = file_.WriteAt(end_, record);
@@ -208,7 +244,8 @@ absl::StatusOr<SourceAppendResult> RowLog::Append(const SourceGraphChunk& chunk,
   if (producer) {
     const auto found = producers_.find(producer->producer);
     if (found != producers_.end() && producer->sequence <= found->second.sequence) {
-      PH_RETURN_IF_ERROR(AwaitDurable(found->second.end));
+      const absl::Status durable = AwaitDurable(found->second.end);
+      if (!durable.ok()) return UnknownOutcome(durable);
       SourceAppendResult result = Totals();
       result.is_repetition = true;
       return result;
@@ -239,7 +276,8 @@ absl::StatusOr<SourceAppendResult> RowLog::Append(const SourceGraphChunk& chunk,
   SourceAppendResult result = Totals();
   result.num_nodes = added.num_nodes;
   result.num_edges = added.num_edges;
-  PH_RETURN_IF_ERROR(AwaitDurable(end));
+  const absl::Status durable = AwaitDurable(end);
+  if (!durable.ok()) return UnknownOutcome(durable);
   return result;
 }
 
@@ -273,7 +311,7 @@ uint64_t RowLog::durable_bytes() const {
 
 uint64_t RowLog::bytes() const {
   absl::MutexLock lock(&mutex_);
-  return end_;
+  return end_ - beginning_bytes_;
 }
 
 }  // namespace packhouse

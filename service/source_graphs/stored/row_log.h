@@ -37,26 +37,36 @@ struct RowCounts {
   uint64_t all_edges() const;
 };
 
+// A log begins with a record that has no rows, which is durable before anything says that the log
+// is there: so a log that was emptied or removed is no empty log.
+std::string BeginningOfRowLog(uint64_t graph);
+
 // Reads a log from its beginning. The last records may be there in part, if the machine or the
 // process ended while they were written: nobody was answered then. They are no error: the log ends
-// before them. DATA_LOSS naming the file and the place if a record is damaged that was durable.
-// `visit` may be given records whose data is damaged, except at the end of the log. Returns the
-// bytes of the log. Reads headers and indices only; and the data at the end.
+// before them. DATA_LOSS naming the file and the place if a record is damaged that was durable,
+// such as the beginning, which `visit` is not given. `visit` may be given records whose data is
+// damaged, except at the end of the log. Returns the bytes of the log. Reads headers and indices
+// only; and the data at the end.
 absl::StatusOr<uint64_t> ScanRowLog(const DiskFile& file, uint64_t graph,
                                     absl::FunctionRef<absl::Status(const RowRecord&)> visit);
 
 // Thread-safe.
 class RowLog {
  public:
-  // Continues the log at `path`, or begins it. Cuts off what was not written to its end. Errors as
-  // ScanRowLog(). `definition` and `space`, which counts the log's bytes, must outlive the log.
+  // `definition` and `space`, which counts the log's bytes, must outlive the log.
+  //
+  // The log at `path`, where a file with the beginning alone is, or will be before an append.
+  static std::unique_ptr<RowLog> New(const std::string& path, const GraphDefinition* definition,
+                                     GraphSpace* space);
+  // Continues the log at `path`. Cuts off what was not written to its end. Errors as ScanRowLog();
+  // DATA_LOSS if there is no file.
   static absl::StatusOr<std::unique_ptr<RowLog>> Open(const std::string& path,
                                                       const GraphDefinition* definition,
                                                       GraphSpace* space);
 
   // Returns when the rows are durable. Errors as SourceGraphStore::Append(), which has checked the
-  // chunk. After an error of the disk while it flushes, every append is UNAVAILABLE until the store
-  // is opened anew: nobody knows what is on the disk then.
+  // chunk. After an error of the disk while it flushes, the outcome of appends that waited is
+  // unknown (disk_file.h), and every later one is UNAVAILABLE until the store is opened anew.
   absl::StatusOr<SourceAppendResult> Append(const SourceGraphChunk& chunk,
                                             const std::optional<ProducerSequence>& producer);
 
@@ -67,13 +77,13 @@ class RowLog {
 
   RowCounts counts() const;
   ProducerSequences producers() const;
-  // Bytes of the log; and how many of them are known to be on the disk, and never change.
+  // Bytes of the appends.
   uint64_t bytes() const;
+  // The first bytes of the file that are known to be on the disk, and never change.
   uint64_t durable_bytes() const;
 
  private:
-  RowLog(const std::string& path, const GraphDefinition* definition, GraphSpace* space)
-      : path_(path), definition_(definition), space_(space) {}
+  RowLog(const std::string& path, const GraphDefinition* definition, GraphSpace* space);
 
   absl::Status AwaitDurable(uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const std::string& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -82,6 +92,7 @@ class RowLog {
   const std::string path_;
   const GraphDefinition* const definition_;
   GraphSpace* const space_;
+  const uint64_t beginning_bytes_;
 
   mutable absl::Mutex mutex_;
   absl::CondVar flushed_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -95,7 +96,7 @@ absl::StatusOr<SourceGraphVerifyReport> VerifyFolder(const std::string& folder,
 std::string NameOf(const std::string& folder, const std::string& folder_name) {
   if (const auto definition = ReadDefinition(folder); definition.ok()) return definition->name;
   const auto manifest = ReadManifest(folder);
-  return manifest.ok() ? manifest->name : folder_name;
+  return manifest.ok() && !manifest->name.empty() ? manifest->name : folder_name;
 }
 
 absl::Status CheckGraph(const std::string& folder, const std::string& folder_name,
@@ -161,8 +162,7 @@ absl::Status DropDamagedSourceGraph(const std::string& folder, absl::string_view
       }
       // As the store deletes: what is left is removed when it is opened.
       const std::string deleted = absl::StrCat(graph, kDeletedFolder);
-      PH_RETURN_IF_ERROR(Rename(graph, deleted));
-      PH_RETURN_IF_ERROR(SyncFolder(folder));
+      PH_RETURN_IF_ERROR(RenameDurably(graph, deleted));
       return RemoveAll(deleted);
     }
   }
@@ -176,11 +176,19 @@ absl::StatusOr<uint64_t> CheckSourceGraphFolders(
   PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
   PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
   uint64_t num_graphs = 0;
+  std::map<std::string, std::string> folders;  // By the names of graphs.
   for (const std::string& name : names) {
     ++num_graphs;
     const std::string graph = absl::StrCat(folder, "/", name);
     PH_RETURN_IF_ERROR(CheckGraph(graph, name, found));
-    companion(NameOf(graph, name), absl::StrCat(graph, "/", kCompanionFolder));
+    const std::string graph_name = NameOf(graph, name);
+    const auto [first, is_new] = folders.emplace(graph_name, name);
+    if (!is_new) {
+      found({graph, "", absl::StrCat("has a source graph of the same name as ", first->second),
+             absl::StrCat("no server starts before one of the two, of source graph ",
+                          Quoted(graph_name), ", is moved away")});
+    }
+    companion(graph_name, absl::StrCat(graph, "/", kCompanionFolder));
   }
   return num_graphs;
 }

@@ -1,9 +1,11 @@
 #include "service/source_graphs/stored/source_graph_folder.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -17,6 +19,7 @@
 #include "service/base/status_macros.h"
 #include "service/source_graphs/stored/graph_sealer.h"
 #include "service/source_graphs/stored/graph_verification.h"
+#include "service/source_graphs/stored/source_graph_names.h"
 
 namespace packhouse {
 namespace {
@@ -27,39 +30,58 @@ uint64_t BytesOf(const GraphManifest& manifest) {
   return bytes;
 }
 
+// Of another release, or nothing that the graph's files can help, such as too many open files.
+bool IsNoDamage(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsResourceExhausted(status);
+}
+
 }  // namespace
 
 SourceGraphFolder::SourceGraphFolder(std::string folder, GraphDefinition definition,
                                      std::shared_ptr<DiskSpace> store)
     : folder_(std::move(folder)),
+      names_(folder_),
       definition_(std::move(definition)),
       space_(std::make_shared<GraphSpace>(std::move(store), definition_.name,
                                           definition_.options.max_bytes)) {}
 
 absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Create(
     const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store) {
-  const std::string unfinished = folder + ".new";
-  PH_RETURN_IF_ERROR(RemoveAll(unfinished));
-  PH_RETURN_IF_ERROR(MakeFolder(unfinished));
-  PH_RETURN_IF_ERROR(WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition)));
-  PH_RETURN_IF_ERROR(Rename(unfinished, folder));
-  PH_RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/'))));
+  const std::string unfinished = UnfinishedOf(folder);
+  absl::Cleanup remove = [&unfinished] { RemoveAll(unfinished).IgnoreError(); };
+  definition.has_log = true;
+  PH_RETURN_IF_ERROR(Begin(unfinished, definition));
+  PH_RETURN_IF_ERROR(WriteWhole(unfinished, kRowsFile, BeginningOfRowLog(definition.id)));
+  // From here on nothing fails: what is renamed is a graph.
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, std::move(definition), std::move(store)));
-  PH_RETURN_IF_ERROR(graph->LoadState());
+  absl::MutexLock lock(&graph->mutex_);
+  graph->log_ =
+      RowLog::New(absl::StrCat(folder, "/", kRowsFile), &graph->definition_, graph->space_.get());
+  std::move(remove).Cancel();
   return graph;
+}
+
+std::string SourceGraphFolder::UnfinishedOf(const std::string& folder) {
+  return absl::StrCat(folder, kUnfinishedFolder);
+}
+
+absl::Status SourceGraphFolder::Begin(const std::string& unfinished,
+                                      const GraphDefinition& definition) {
+  PH_RETURN_IF_ERROR(RemoveAll(unfinished));
+  PH_RETURN_IF_ERROR(MakeFolder(unfinished));
+  return WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition));
 }
 
 absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::CopyIn(
     const std::string& folder, GraphDefinition definition, const SealedSourceGraph& from,
     std::shared_ptr<DiskSpace> store, SealWork::Progress progress) {
-  const std::string unfinished = folder + ".new";
+  const std::string unfinished = UnfinishedOf(folder);
   absl::Cleanup remove = [&unfinished] { RemoveAll(unfinished).IgnoreError(); };
   const std::string arrays = absl::StrCat(unfinished, "/", kArraysFolder);
-  PH_RETURN_IF_ERROR(RemoveAll(unfinished));
+  PH_RETURN_IF_ERROR(Begin(unfinished, definition));
   PH_RETURN_IF_ERROR(MakeFolder(arrays));
   PH_RETURN_IF_ERROR(MakeFolder(absl::StrCat(unfinished, "/", kCompanionFolder)));
-  PH_RETURN_IF_ERROR(WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition)));
   {
     // Counted while it is written; from then on by the graph.
     GraphSpace space(store, definition.name, definition.options.max_bytes);
@@ -87,30 +109,34 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::CopyIn(
   manifest.name = definition.name;
   manifest.id = definition.id;
   PH_RETURN_IF_ERROR(WriteWhole(unfinished, kManifestFile, EncodeManifest(manifest)));
-  PH_RETURN_IF_ERROR(SyncFolder(unfinished));
-  PH_RETURN_IF_ERROR(Rename(unfinished, folder));
-  std::move(remove).Cancel();
-  PH_RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/'))));
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, std::move(definition), std::move(store)));
-  PH_RETURN_IF_ERROR(graph->LoadState());
+  absl::MutexLock lock(&graph->mutex_);
+  graph->BecomeSealed(std::move(manifest));
+  graph->space_->TakeStored(BytesOf(*graph->manifest_));
+  std::move(remove).Cancel();
   return graph;
 }
 
 absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Load(
     const std::string& folder, const std::string& folder_name, std::shared_ptr<DiskSpace> store) {
   auto definition = ReadDefinition(folder);
-  if (absl::IsFailedPrecondition(definition.status())) return definition.status();
+  // A graph whose name cannot be read now must not lose it to another one.
+  if (!definition.ok() && !absl::IsDataLoss(definition.status()) &&
+      !absl::IsNotFound(definition.status())) {
+    return definition.status();
+  }
   absl::Status damage = definition.status();
   if (!definition.ok()) {
     definition.emplace();
     const auto manifest = ReadManifest(folder);
-    definition->name = manifest.ok() ? manifest->name : folder_name;
+    const bool is_named = manifest.ok() && !manifest->name.empty();
+    definition->name = is_named ? manifest->name : folder_name;
   }
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, *std::move(definition), std::move(store)));
   if (damage.ok()) damage = graph->LoadState();
-  if (absl::IsFailedPrecondition(damage)) return damage;
+  if (IsNoDamage(damage)) return damage;
   if (!damage.ok()) {
     absl::MutexLock lock(&graph->mutex_);
     graph->state_ = SourceGraphState::kDamaged;
@@ -133,9 +159,13 @@ absl::Status SourceGraphFolder::LoadState() {
       return absl::DataLossError(
           absl::StrCat(folder_, "/", kManifestFile, ": is missing; the graph's arrays are there"));
     }
+    std::error_code error;
+    if (!definition_.has_log && !std::filesystem::exists(rows, error)) {
+      PH_RETURN_IF_ERROR(names_.Put(kRowsFile, BeginningOfRowLog(definition_.id)));
+    }
+    PH_ASSIGN_OR_RETURN(log_, RowLog::Open(rows, &definition_, space_.get()));
     // Of a seal that did not come to its end.
     RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
-    PH_ASSIGN_OR_RETURN(log_, RowLog::Open(rows, &definition_, space_.get()));
     return absl::OkStatus();
   }
   if (!manifest.ok()) return manifest.status();
@@ -145,14 +175,20 @@ absl::Status SourceGraphFolder::LoadState() {
     return absl::DataLossError(
         absl::StrCat(folder_, "/", kManifestFile, ": is that of another graph"));
   }
-  RemoveAll(rows).IgnoreError();
+  std::error_code error;
+  if (std::filesystem::exists(rows, error)) {
+    // The seal's last sync may have failed: its name must be on the disk before the rows go.
+    PH_RETURN_IF_ERROR(names_.Sync());
+    RemoveAll(rows).IgnoreError();
+  }
   space_->TakeStored(BytesOf(*manifest));
-  state_ = SourceGraphState::kSealed;
-  SetManifest(*std::move(manifest));
+  BecomeSealed(*std::move(manifest));
   return absl::OkStatus();
 }
 
-void SourceGraphFolder::SetManifest(GraphManifest manifest) {
+void SourceGraphFolder::BecomeSealed(GraphManifest manifest) {
+  state_ = SourceGraphState::kSealed;
+  log_ = nullptr;
   checks_ = std::make_shared<SealedChecks>(definition_.name, manifest);
   manifest_ = std::make_shared<const GraphManifest>(std::move(manifest));
 }
@@ -160,6 +196,11 @@ void SourceGraphFolder::SetManifest(GraphManifest manifest) {
 absl::Status SourceGraphFolder::Damage() const {
   PH_RETURN_IF_ERROR(damage_);
   return checks_ == nullptr ? absl::OkStatus() : checks_->graph.damage();
+}
+
+absl::Status SourceGraphFolder::Usable() const {
+  PH_RETURN_IF_ERROR(Damage());
+  return names_.Settle();
 }
 
 absl::Status SourceGraphFolder::NotFound() const {
@@ -194,13 +235,17 @@ SourceGraphInfo SourceGraphFolder::Info() const {
 
 absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Get() const {
   absl::MutexLock lock(&mutex_);
-  PH_RETURN_IF_ERROR(Damage());
+  PH_RETURN_IF_ERROR(Usable());
   return Info();
 }
 
 SourceGraphInfo SourceGraphFolder::Listed() const {
   absl::MutexLock lock(&mutex_);
-  if (Damage().ok()) return Info();
+  if (Damage().ok()) {
+    SourceGraphInfo info = Info();
+    if (!names_.Settle().ok()) info.state = SourceGraphState::kSealing;
+    return info;
+  }
   SourceGraphInfo info;
   info.name = definition_.name;
   info.state = SourceGraphState::kDamaged;
@@ -217,7 +262,7 @@ absl::StatusOr<SourceAppendResult> SourceGraphFolder::Append(
   std::shared_ptr<RowLog> log;
   {
     absl::MutexLock lock(&mutex_);
-    PH_RETURN_IF_ERROR(damage_);
+    PH_RETURN_IF_ERROR(Usable());
     if (is_forgotten_) return NotFound();
     log = log_;
     if (log == nullptr) {
@@ -241,9 +286,13 @@ absl::StatusOr<SourceAppendResult> SourceGraphFolder::Append(
 
 absl::StatusOr<bool> SourceGraphFolder::BeginSeal() {
   absl::MutexLock lock(&mutex_);
-  PH_RETURN_IF_ERROR(damage_);
+  PH_RETURN_IF_ERROR(Usable());
   if (is_forgotten_) return NotFound();
-  if (state_ == SourceGraphState::kSealed) return false;
+  if (state_ == SourceGraphState::kSealed) {
+    // They are there if an earlier call could not say that the graph is sealed.
+    RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError();
+    return false;
+  }
   if (state_ == SourceGraphState::kSealing) {
     return absl::UnavailableError(absl::StrCat("source graph ", Quoted(definition_.name),
                                                " is being sealed by another call"));
@@ -260,10 +309,6 @@ absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions&
     log = log_;
   }
   PH_RETURN_IF_ERROR(log->Stop());
-  // A graph to which nothing was appended has no log yet, and HasLostManifest() looks for one.
-  PH_RETURN_IF_ERROR(
-      DiskFile::Open(absl::StrCat(folder_, "/", kRowsFile), DiskFile::Mode::kAppend).status());
-  PH_RETURN_IF_ERROR(SyncFolder(folder_));
   PH_ASSIGN_OR_RETURN(GraphManifest manifest, SealGraph(definition_, folder_, space_.get(), options,
                                                         [&](const SourceGraphProgress& now) {
                                                           return !is_forgotten() && progress(now);
@@ -271,8 +316,6 @@ absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions&
   manifest.producers = log->producers();
   PH_RETURN_IF_ERROR(MakeFolder(absl::StrCat(folder_, "/", kCompanionFolder)));
   PH_RETURN_IF_ERROR(SyncFolder(folder_));
-  // From here on the graph is sealed.
-  PH_RETURN_IF_ERROR(WriteWhole(folder_, kManifestFile, EncodeManifest(manifest)));
   return manifest;
 }
 
@@ -282,18 +325,28 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
   if (!has_begun) return Get();
   // The graph must be open again also if there is no memory.
   absl::StatusOr<GraphManifest> manifest = OutOfMemory();
-  HasMemoryFor([&] { manifest = MakeManifest(options, progress); });
+  absl::Status sealed = OutOfMemory();
+  HasMemoryFor([&] {
+    manifest = MakeManifest(options, progress);
+    sealed = manifest.status();
+    // From here on the graph is sealed.
+    if (sealed.ok()) sealed = names_.Put(kManifestFile, EncodeManifest(*manifest));
+  });
   absl::MutexLock lock(&mutex_);
-  if (!manifest.ok()) {
+  if (!sealed.ok() && !OutcomeIsUnknown(sealed)) {
+    if (manifest.ok()) {
+      RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
+      space_->Give(BytesOf(*manifest));
+    }
     state_ = SourceGraphState::kOpen;
     log_->Resume();
-    return is_forgotten_ ? NotFound() : manifest.status();
+    return is_forgotten_ ? NotFound() : sealed;
   }
-  state_ = SourceGraphState::kSealed;
   space_->Give(log_->bytes());
-  log_ = nullptr;
+  BecomeSealed(*std::move(manifest));
+  // The rows stay until it is known that they are not needed.
+  PH_RETURN_IF_ERROR(sealed);
   RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError();
-  SetManifest(*std::move(manifest));
   return Info();
 }
 
@@ -309,6 +362,7 @@ absl::StatusOr<SourceGraphVerifyReport> SourceGraphFolder::Verify(
       report.damaged.push_back(damage_);
       return report;
     }
+    PH_RETURN_IF_ERROR(names_.Settle());
     manifest = manifest_;
     info = Info();
   }
@@ -331,7 +385,7 @@ absl::StatusOr<SealedSourceGraph> SourceGraphFolder::OpenSealed() const {
 }
 
 absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> SourceGraphFolder::Map() const {
-  PH_RETURN_IF_ERROR(Damage());
+  PH_RETURN_IF_ERROR(Usable());
   if (is_forgotten_) return NotFound();
   if (manifest_ == nullptr) {
     return absl::FailedPreconditionError(
@@ -350,11 +404,10 @@ absl::Status SourceGraphFolder::Link(LinkedGraphs& linked) const {
   absl::MutexLock lock(&mutex_);
   if (is_forgotten_) return absl::OkStatus();
   if (!damage_.ok()) return linked.LinkFolder(folder_, name);
+  PH_RETURN_IF_ERROR(names_.Settle());
   PH_RETURN_IF_ERROR(linked.LinkFile(folder_, name, kDefinitionFile));
   if (log_ != nullptr) {
-    const uint64_t bytes = log_->durable_bytes();
-    if (bytes == 0) return absl::OkStatus();
-    return linked.LinkFile(folder_, name, kRowsFile, bytes);
+    return linked.LinkFile(folder_, name, kRowsFile, log_->durable_bytes());
   }
   PH_RETURN_IF_ERROR(linked.LinkFile(folder_, name, kManifestFile));
   for (const ArrayInfo& array : manifest_->arrays) {

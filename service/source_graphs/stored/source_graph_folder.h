@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "service/base/durable_folder.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/source_graphs/stored/disk_space.h"
 #include "service/source_graphs/stored/graph_files.h"
@@ -24,20 +25,24 @@
 namespace packhouse {
 
 // Thread-safe. The functions are those of SourceGraphStore, with their errors; after Forget() they
-// may also answer NOT_FOUND.
+// may also answer NOT_FOUND. If it is not known whether a seal is on the disk, they are UNAVAILABLE
+// until it is (DurableFolder).
 class SourceGraphFolder {
  public:
-  // A new graph in an empty `folder`: writes its definition.
+  // Where a new graph is written; it is there once this folder has been renamed to `folder`.
+  static std::string UnfinishedOf(const std::string& folder);
+  // A new graph: writes it to UnfinishedOf(folder). After an error nothing is left.
   static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Create(
       const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store);
   // The graph in `folder`, as it was left. If it is damaged, its functions answer with DATA_LOSS;
   // its name is that in the manifest, or else that of the folder, if it cannot be read.
-  // FAILED_PRECONDITION if another release wrote it.
+  // FAILED_PRECONDITION if another release wrote it; errors of the disk, unless its name could be
+  // read.
   static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Load(const std::string& folder,
                                                                  const std::string& folder_name,
                                                                  std::shared_ptr<DiskSpace> store);
 
-  // The same of a sealed graph of another store, as a new graph: `definition` is the new one. Its
+  // As Create(), of a sealed graph of another store: `definition` is the new one. Its
   // companions do not come along. DATA_LOSS naming the array that fails a checksum; CANCELLED if
   // `progress` says so; errors of the disk and of `store`. Then nothing is left.
   static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> CopyIn(const std::string& folder,
@@ -67,13 +72,17 @@ class SourceGraphFolder {
   SourceGraphFolder(std::string folder, GraphDefinition definition,
                     std::shared_ptr<DiskSpace> store);
 
+  // Writes what every new graph has.
+  static absl::Status Begin(const std::string& unfinished, const GraphDefinition& definition);
   absl::Status LoadState();
+  void BecomeSealed(GraphManifest manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // An error if nothing may go on: the graph is damaged, or what it is on the disk is not known.
+  absl::Status Usable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Map() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SourceGraphInfo Info() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Found when the graph was loaded, or when it was read: nothing of it is served then.
   absl::Status Damage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetManifest(GraphManifest manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotFound() const;
   bool is_forgotten() const;
   // Begins sealing: false if there is nothing to do.
@@ -82,6 +91,7 @@ class SourceGraphFolder {
                                              SealWork::Progress progress);
 
   const std::string folder_;
+  mutable DurableFolder names_;  // In the folder.
   const GraphDefinition definition_;
   const std::shared_ptr<GraphSpace> space_;
 

@@ -152,10 +152,14 @@ TEST_F(LmdbRecordLogTest, IsAListThatLasts) {
 
 // The example in docs/storage-format.md.
 TEST_F(LmdbRecordLogTest, TheFormatIsAsDescribed) {
+  uint64_t identity = 0;
   {
     PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
     ASSERT_THAT(log->Append({"\xac\x02"}), IsOk());
+    identity = log->identity();
   }
+  EXPECT_NE(identity, 0U);
+  const std::string format = WithChecksum(LogFormatKey(), EncodeNumber(2) + EncodeNumber(identity));
   PH_ASSERT_OK_AND_ASSIGN(const auto environment,
                           LmdbEnvironment::Open(folder_.path(), uint64_t{1} << 28));
   PH_ASSERT_OK_AND_ASSIGN(const LmdbTransaction transaction,
@@ -168,7 +172,7 @@ TEST_F(LmdbRecordLogTest, TheFormatIsAsDescribed) {
     ASSERT_THAT(cursor.Next(), IsOk());
   }
   EXPECT_THAT(found, ElementsAre(testing::Pair("62", "0100000000000000d6d19d24"),
-                                 testing::Pair("6c", "02000000000000007abcf474"),
+                                 testing::Pair("6c", absl::BytesToHexString(format)),
                                  testing::Pair("720000000000000001", "ac0273326d07")));
 }
 

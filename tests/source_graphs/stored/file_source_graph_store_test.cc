@@ -671,16 +671,63 @@ TEST_F(FileSourceGraphStoreTest, ALostManifestCostsNoArrays) {
   const std::filesystem::path graph = Files("definition").front().parent_path();
   store_.reset();
   std::filesystem::create_directory(graph / "arrays");
-  std::ofstream(graph / "rows").close();
   Reopen();
   EXPECT_FALSE(std::filesystem::exists(graph / "arrays"));
   EXPECT_EQ(store_->Get("empty")->state, SourceGraphState::kOpen);
   EXPECT_TRUE(Seal("empty").ok());
 }
 
+// A log that was emptied, removed, or lost its beginning is not that of a graph without rows.
+TEST_F(FileSourceGraphStoreTest, ALostLogIsNoEmptyOne) {
+  for (const bool has_rows : {false, true}) {
+    Create("a");
+    if (has_rows) {
+      SeededRandom random(11);
+      Append("a", RandomRows(random, 2, 3), "p", 1);
+    }
+    const auto log = Files("rows").front();
+    store_.reset();
+    const auto copy = folder_ + "/copy";
+    std::filesystem::copy_file(log, copy);
+    for (const int damage : {0, 1, 2, 3}) {
+      if (damage == 0) std::filesystem::remove(log);
+      if (damage == 1) std::filesystem::resize_file(log, 0);
+      if (damage == 2) std::filesystem::resize_file(log, 100);
+      if (damage == 3) FlipByte(log, 40);
+      Reopen();
+      EXPECT_EQ(store_->Get("a").status().code(), absl::StatusCode::kDataLoss) << damage;
+      EXPECT_EQ(Seal("a").status().code(), absl::StatusCode::kDataLoss) << damage;
+      ExpectDamaged(*store_, "a");
+      store_.reset();
+      std::filesystem::copy_file(copy, log, std::filesystem::copy_options::overwrite_existing);
+    }
+    std::filesystem::remove(copy);
+    Reopen();
+    EXPECT_TRUE(Seal("a").ok());
+    ASSERT_TRUE(store_->Delete("a").ok());
+  }
+}
+
+// Two folders of one name are never both there, and neither hides the other.
+TEST_F(FileSourceGraphStoreTest, TwoGraphsOfOneNameAreNotOpened) {
+  Create("a");
+  const std::filesystem::path graph = Files("definition").front().parent_path();
+  store_.reset();
+  const std::filesystem::path twin = folder_ + "/0123456789abcdef";
+  std::filesystem::copy(graph, twin, std::filesystem::copy_options::recursive);
+  const absl::Status refused = FileSourceGraphStore::Open(Options()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("0123456789abcdef"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(graph.filename().string()));
+  std::filesystem::remove_all(twin);
+  Reopen();
+  EXPECT_TRUE(store_->Get("a").ok());
+}
+
 // The log, cut off at every byte: what was appended before the cut record is there. Appends go on.
 TEST_F(FileSourceGraphStoreTest, ARecordThatWasWrittenInPartIsNone) {
   Create("a");
+  const uint64_t beginning = std::filesystem::file_size(Files("rows").front());
   SeededRandom random(11);
   const RowsOfGraph rows = RandomRows(random, 2, 3);
   Append("a", rows, "p", 1);
@@ -691,12 +738,12 @@ TEST_F(FileSourceGraphStoreTest, ARecordThatWasWrittenInPartIsNone) {
   store_.reset();
   const auto copy = folder_ + "/copy";
   std::filesystem::copy_file(log, copy);
-  for (uint64_t cut = 0; cut < both; cut += 1 + (cut % 7)) {
+  for (uint64_t cut = beginning; cut < both; cut += 1 + (cut % 7)) {
     std::filesystem::copy_file(copy, log, std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(log, cut);
     Reopen();
     const uint64_t kept = cut < first ? 0 : 1;
-    EXPECT_EQ(store_->Get("a")->num_bytes, kept * first) << cut;
+    EXPECT_EQ(store_->Get("a")->num_bytes, kept * (first - beginning)) << cut;
     EXPECT_EQ(TryAppend("a", rows, "p", 1)->is_repetition, kept == 1);
     EXPECT_FALSE(TryAppend("a", rows, "p", 2)->is_repetition);
   }
