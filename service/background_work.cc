@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "service/base/out_of_memory.h"
+#include "service/base/steady_waits.h"
 #include "service/datasets/object/object_engines.h"
 
 namespace packhouse {
@@ -64,9 +65,19 @@ void StartSavingHistograms(rpc::Server& server, LimitedLog& log) {
   std::thread([&server, &log] {
     for (absl::Duration pause = absl::Minutes(1);;) {
       absl::SleepFor(pause);
-      const absl::Time start = absl::Now();
+      const absl::Time start = SteadyTime();
       SaveHistograms(server, log);
-      pause = std::max(absl::Minutes(1), 20 * (absl::Now() - start));
+      pause = std::max(absl::Minutes(1), 20 * (SteadyTime() - start));
+    }
+  }).detach();
+}
+
+// So that clients that watch it hear of a full disk or a lost lease within a second.
+void StartRefreshingHealth(rpc::Server& server) {
+  std::thread([&server] {
+    for (;;) {
+      absl::SleepFor(absl::Seconds(1));
+      HasMemoryFor([&server] { server.RefreshHealth(); });
     }
   }).detach();
 }
@@ -75,6 +86,7 @@ void StartSavingHistograms(rpc::Server& server, LimitedLog& log) {
 
 void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
                          EventLog& log, LimitedLog& limited_log) {
+  StartRefreshingHealth(server);
   if (stores.shared() != nullptr) StartSweepingObjects(*stores.shared(), log);
   if (RetainedDatasets* const retained = stores.retained_datasets(); retained != nullptr) {
     StartSweeping(
@@ -109,14 +121,17 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
   if (stores.may_save()) StartSavingHistograms(server, limited_log);
 }
 
-void SaveHistograms(rpc::Server& server, LimitedLog& log) {
+bool SaveHistograms(rpc::Server& server, LimitedLog& log) {
+  bool is_saved = false;
   HasMemoryFor([&] {
     const absl::Status saved = server.SaveHistograms();
+    is_saved = saved.ok();
     if (!saved.ok()) {
       log.Log("histograms", LogLevel::kWarning, "cannot save named histograms",
               {LogField::Message(saved.message())});
     }
   });
+  return is_saved;
 }
 
 }  // namespace packhouse

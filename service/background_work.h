@@ -11,13 +11,14 @@
 namespace packhouse {
 
 // Deletes what nobody uses any more, as the options say. Sweeps objects in S3 that no data set has.
-// Saves named histograms that have changed. The references must be valid until the process ends.
+// Saves named histograms that have changed. Tells those who watch the server's health. The
+// references must be valid until the process ends.
 void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
                          EventLog& log, LimitedLog& limited_log);
 
-// Writes named histograms. If memory or the disk refuse, the log says so: the next time may be
-// better.
-void SaveHistograms(rpc::Server& server, LimitedLog& log);
+// Writes named histograms. If memory or the disk refuse, the result is false, and the log says so:
+// the next time may be better.
+bool SaveHistograms(rpc::Server& server, LimitedLog& log);
 
 }  // namespace packhouse
 

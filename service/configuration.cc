@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <regex>
 #include <string_view>
 #include <utility>
 
@@ -63,6 +64,15 @@ std::string PathIn(const std::vector<std::string>& arguments,
   return path;
 }
 
+// What kubelet sets in each container for a Service: NAME_SERVICE_HOST, NAME_SERVICE_PORT[_PORT],
+// NAME_PORT and NAME_PORT_1_TCP[_ADDR]; here without PACKHOUSED_.
+bool IsOfKubernetes(const std::string& variable) {
+  static const std::regex& pattern = *new std::regex(
+      "([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)"
+      "(_(PROTO|PORT|ADDR))?)?)");
+  return std::regex_match(variable, pattern);
+}
+
 absl::Status AppendFile(const CLI::App& app, const std::string& path,
                         std::vector<std::string>& all) {
   toml::table table;
@@ -79,7 +89,9 @@ absl::Status AppendFile(const CLI::App& app, const std::string& path,
       return absl::InvalidArgumentError(absl::StrCat(
           "--config ", path, ": line ", key.source().begin.line, ": '", name, "' ", what));
     };
-    if (FlagNamed(app, name) == nullptr) return wrong("is no flag of packhoused");
+    if (FlagNamed(app, name) == nullptr) {
+      return wrong(absl::StrCat("is no flag of packhoused", SuggestionFor(app, name)));
+    }
     std::string text;
     if (const auto* const string = value.as_string()) {
       text = string->get();
@@ -107,15 +119,46 @@ absl::Status AppendEnvironment(const CLI::App& app, const std::vector<std::strin
     if (name == "config") continue;
     const CLI::Option* const flag = FlagNamed(app, name);
     if (flag == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(kPrefix, variable, ": there is no flag --", name, " of packhoused"));
+      if (IsOfKubernetes(variable)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(kPrefix, variable, ": there is no flag --",
+                                                     name, " of packhoused",
+                                                     SuggestionFor(app, name)));
     }
     Append(*flag, std::string(each.substr(equals + 1)), all);
   }
   return absl::OkStatus();
 }
 
+// Characters to change, add or leave out: Levenshtein's distance.
+size_t Distance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t before = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t changed = before + (a[i] == b[j] ? 0 : 1);
+      before = row[j + 1];
+      row[j + 1] = std::min({changed, before + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
 }  // namespace
+
+std::string SuggestionFor(const CLI::App& app, absl::string_view name) {
+  name = name.substr(0, std::min<size_t>(name.find('='), 100));
+  std::string nearest;
+  size_t least = std::max<size_t>(2, name.size() / 4) + 1;
+  for (const CLI::Option* const option : app.get_options()) {
+    const std::string& flag = option->get_single_name();
+    const size_t distance = Distance(name, flag);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = flag;
+  }
+  return nearest.empty() ? "" : absl::StrCat(" (did you mean --", nearest, "?)");
+}
 
 absl::StatusOr<std::vector<std::string>> WithConfiguration(
     const CLI::App& app, const std::vector<std::string>& arguments,

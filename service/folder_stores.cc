@@ -105,11 +105,6 @@ std::string FolderStores::why_not_healthy() const {
   return ledger.store == nullptr ? "" : std::string(ledger.store->failure().message());
 }
 
-std::string FolderStores::why_not_ready() const {
-  const std::string why_not = datasets.why_not_ready();
-  return why_not.empty() ? ledger.why_not_ready() : why_not;
-}
-
 absl::Status UpgradeStores(const Options& options) {
   PH_ASSIGN_OR_RETURN(const auto stores, UpgradeDataFolder(options.data_dir));
   for (const UpgradedStore& store : stores) {

@@ -55,9 +55,8 @@ struct FolderStores {
   // For folder_contents.h.
   StoreIdentities identities() const;
 
-  // Empty if they are.
+  // Empty if they are healthy.
   std::string why_not_healthy() const;
-  std::string why_not_ready() const;
 };
 
 // Converts what an earlier release has stored, and prints on stdout what became of each store.

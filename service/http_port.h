@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "service/admission/readiness.h"
 #include "service/base/clock.h"
 #include "service/folder_stores.h"
 #include "service/http/http_server.h"
@@ -30,8 +31,8 @@ struct HttpPort {
   static absl::StatusOr<HttpPort> Open(const Options& options, rpc::Server& server,
                                        const FolderStores& folder,
                                        const security::SecurityFiles& files,
-                                       ServerReadings& readings, metrics::Metrics& metrics,
-                                       Clock& clock);
+                                       const Readiness& readiness, ServerReadings& readings,
+                                       metrics::Metrics& metrics, Clock& clock);
 };
 
 }  // namespace packhouse

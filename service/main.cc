@@ -16,10 +16,13 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "service/admission/limited_log.h"
+#include "service/admission/log_line.h"
+#include "service/admission/readiness.h"
 #include "service/background_work.h"
 #include "service/base/clock.h"
 #include "service/base/disk_file.h"
 #include "service/base/out_of_memory.h"
+#include "service/base/standard_files.h"
 #include "service/base/status_macros.h"
 #include "service/commit.h"
 #include "service/data_folder/data_folder.h"
@@ -33,6 +36,7 @@
 #include "service/journal_files.h"
 #include "service/membership.h"
 #include "service/metrics/metrics.h"
+#include "service/open_files.h"
 #include "service/options.h"
 #include "service/partitioning/engines/metis_engine.h"
 #include "service/process_memory.h"
@@ -43,6 +47,7 @@
 #include "service/served_stores.h"
 #include "service/server_readings.h"
 #include "service/server_security.h"
+#include "service/service_manager.h"
 #include "service/signals.h"
 #include "service/spdlog_log.h"
 #include "service/version.h"
@@ -141,6 +146,7 @@ void ServeUntilSignal(const Options& options, rpc::Server& server, security::Sec
                {{"signal", Signals::NameOf(signal)},
                 {"lame_duck_ms", options.lame_duck},
                 {"timeout_ms", options.drain_timeout}});
+  TellServiceManager("STOPPING=1");
   // A copy: the thread may still wait when this function has returned.
   std::thread([signals, &logs] {
     const int second = signals.AwaitEnd();
@@ -167,9 +173,24 @@ void NoteContents(const Options& options, const FolderStores& folder, const Serv
           {LogField::Message(noted.message())});
 }
 
+// The kernel kills a process that goes beyond its limit, without a word in the log.
+void WarnOfMemoryLimit(const Options& options, EventLog& log) {
+  const uint64_t budget = options.server.memory_budget;
+  const uint64_t needed = budget / 100 * 115 + kBytesBesideBudget;
+  if (!options.memory_limit || needed <= *options.memory_limit) return;
+  log.Log(LogLevel::kWarning, "memory limit",
+          {{"limit_bytes", *options.memory_limit},
+           {"budget_bytes", budget},
+           {"needed_bytes", needed},
+           LogField::Message("the container's limit is too low for --memory-budget: the process "
+                             "may be killed")});
+}
+
 // Tells who started the process that it serves, and at which ports.
 void Announce(const rpc::Server& server, const std::string& http_address, EventLog& log) {
-  std::printf("listening grpc=%s http=%s\n", server.address().c_str(), http_address.c_str());
+  std::printf(
+      "{%s}\n",
+      JsonMembers("listening", {{"grpc", server.address()}, {"http", http_address}}).c_str());
   std::fflush(stdout);
   log.Log(LogLevel::kInfo, "listening",
           {{"grpc", server.address()},
@@ -188,16 +209,27 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   // While the server starts, complaints of the libraries are debug lines: the final error says what
   // failed.
   rpc::RouteLibraryLogs(&logs.limited, LogLevel::kDebug);
+  WarnOfMemoryLimit(options, logs.all);
+  PH_RETURN_IF_ERROR(RaiseFileLimit());
 
   // What is on the disk, and whom the server knows.
   PH_ASSIGN_OR_RETURN(const FolderStores folder,
                       FolderStores::Open(options, metrics, logs.limited));
+  // What keeps the server from work. Each label of packhouse_ready is added in this function.
+  Readiness readiness;
+  if (folder.datasets.store != nullptr) {
+    readiness.Add("datasets", [&folder] { return folder.datasets.why_not_ready(); });
+  }
+  if (folder.ledger.store != nullptr) {
+    readiness.Add("delivery", [&folder] { return folder.ledger.why_not_ready(); });
+  }
   PH_ASSIGN_OR_RETURN(const auto files,
                       security::SecurityFiles::Open(
                           options.security, [&clock] { return clock.Now(); }, &logs.all));
   std::unique_ptr<Membership> membership;
   if (!options.membership.ledger.empty()) {
     PH_ASSIGN_OR_RETURN(membership, Membership::Join(options.membership, &logs.limited));
+    readiness.Add("lease", [member = membership.get()] { return member->why_not_ready(); });
   }
   PH_ASSIGN_OR_RETURN(const auto stores,
                       ServedStores::Open(options, folder, membership.get(), clock));
@@ -232,6 +264,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   server_options.authenticator = files->authenticator();
   server_options.authorizer = files->authorizer();
   server_options.signer = &signer;
+  server_options.readiness = &readiness;
   server_options.admin = AdminActionsWithSnapshots(options, folder, files.get(), &logs.all, clock);
   PH_ASSIGN_OR_RETURN(
       const auto server,
@@ -245,17 +278,21 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   }
 
   NoteContents(options, folder, *stores, *server, logs.limited);
+  readiness.Add("draining", [server = server.get()] {
+    return std::string(server->is_draining() ? "draining" : "");
+  });
 
   // What shows it.
   ServerReadings readings({.server = server.get(),
                            .folder = &folder,
                            .stores = stores.get(),
                            .files = files.get(),
-                           .membership = membership.get()},
+                           .membership = membership.get(),
+                           .readiness = &readiness},
                           &clock);
   readings.ShowIn(metrics);
-  PH_ASSIGN_OR_RETURN(const HttpPort http,
-                      HttpPort::Open(options, *server, folder, *files, readings, metrics, clock));
+  PH_ASSIGN_OR_RETURN(const HttpPort http, HttpPort::Open(options, *server, folder, *files,
+                                                          readiness, readings, metrics, clock));
 
   // What goes on beside it. Nothing below fails: these threads need what is above.
   StartMemoryReturn(server.get(), &logs.all);
@@ -270,18 +307,21 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
     });
   }
   rpc::RouteLibraryLogs(&logs.limited);
+  Signals::Started();
   Announce(*server, http.address(), logs.all);
+  TellServiceManager("READY=1");
 
   ServeUntilSignal(options, *server, *files, logs);
   stores->SaveUses();
   feedback->SaveUses().IgnoreError();
-  if (stores->may_save()) SaveHistograms(*server, logs.limited);
+  // They are in memory alone until then: what is not written now is lost.
+  const bool all_saved = !stores->may_save() || SaveHistograms(*server, logs.limited);
   logs.Report();
   logs.all.Log(LogLevel::kInfo, "drained", {});
   logs.all.Close(kLastLines);
   // All calls have ended, and what they were answered is on the disk. Only threads of libraries can
   // still log.
-  std::_Exit(0);
+  std::_Exit(all_saved ? 0 : 1);
 }
 
 // Writes one line in the log's form, for every error at the start and at every --log-level.
@@ -296,9 +336,13 @@ int Fail(absl::string_view event, const absl::Status& status, int exit_code) {
 }  // namespace packhouse
 
 int main(int argc, char** argv) {
+  packhouse::OpenStandardFiles();
   packhouse::Signals::Block();
   const auto parsed = packhouse::ParseOptions(argc, argv);
-  if (const int* exit_code = std::get_if<int>(&parsed)) return *exit_code;
+  if (const int* exit_code = std::get_if<int>(&parsed)) {
+    const absl::Status printed = packhouse::FlushStandardOutput();
+    return printed.ok() ? *exit_code : packhouse::Fail("cannot print", printed, 1);
+  }
   if (const auto* refused = std::get_if<absl::Status>(&parsed)) {
     return packhouse::Fail("bad flag", *refused, 2);
   }
@@ -314,6 +358,12 @@ int main(int argc, char** argv) {
   // These outlive the libraries' threads.
   packhouse::SystemClock clock;
   packhouse::Logs logs(options.log_level, clock);
+  packhouse::Signals::EndAtOnceWhileStarting([&logs](int signal) {
+    logs.all.Log(packhouse::LogLevel::kWarning, "ended while it started",
+                 {{"signal", packhouse::Signals::NameOf(signal)}});
+    logs.all.Close(packhouse::kLastLines);
+    std::_Exit(128 + signal);
+  });
   const absl::Status refused = packhouse::Run(options, clock, logs);
   logs.all.Close(packhouse::kLastLines);
   return packhouse::Fail("cannot start", packhouse::WithRemedy(options.data_dir, refused), 1);

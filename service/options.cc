@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,7 +18,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "service/admission/memory_shares.h"
+#include "service/base/cgroup_limits.h"
 #include "service/base/command_words.h"
+#include "service/byte_flag.h"
 #include "service/configuration.h"
 #include "service/http/host_port.h"
 #include "service/version.h"
@@ -245,6 +247,24 @@ absl::Status CheckRetentions(const Options& options) {
   return absl::OkStatus();
 }
 
+// In whole MiB.
+uint64_t BudgetWithin(uint64_t memory_bytes) {
+  const uint64_t room =
+      memory_bytes > kBytesBesideBudget ? (memory_bytes - kBytesBesideBudget) / 115 * 100 : 0;
+  return std::max(LeastBudget(rpc::ServerOptions().max_message_bytes), room / kMiB * kMiB);
+}
+
+// Of arguments that `app` has parsed and that are none of its flags.
+absl::Status UnknownArguments(const CLI::App& app) {
+  std::string said;
+  for (const std::string& each : app.remaining()) {
+    absl::StrAppend(&said, said.empty() ? "" : "; ",
+                    absl::StartsWith(each, "--") ? "there is no flag " : "not expected: ", each,
+                    absl::StartsWith(each, "--") ? SuggestionFor(app, each.substr(2)) : "");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(said, "; packhoused --help lists the flags"));
+}
+
 }  // namespace
 
 std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
@@ -252,10 +272,15 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   rpc::ServerOptions& server = options.server;
   server.address = "127.0.0.1:50051";
   options.http_address = "127.0.0.1:9464";
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const CgroupLimits cgroup = ReadCgroupLimits();
+  const unsigned cores = NumProcessors(cgroup);
   server.stream_threads = cores;
   server.call_threads = cores;
   server.plan_threads = cores;
+  options.memory_limit = cgroup.memory_bytes;
+  if (cgroup.memory_bytes) {
+    server.memory_budget = std::min(server.memory_budget, BudgetWithin(*cgroup.memory_bytes));
+  }
   // Longer than a fast disk's commits, and not felt by a worker that begins an epoch.
   server.loader.gather_joins = absl::Milliseconds(10);
   std::string lame_duck = "5s";
@@ -361,11 +386,11 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
              "--max-store-bytes", options.max_store_bytes,
              "most bytes of all data sets on the disk, of which a quarter more is mapped; or in "
              "s3://, where there is no bound if it is not given")
-          ->check(CLI::Range(kMiB, uint64_t{1} << 45));
+          ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
   app.add_option("--max-source-graph-bytes", options.max_source_graph_bytes,
                  "most bytes of all source graphs on the disk; sealing one takes up to three times "
                  "its size for a while")
-      ->check(CLI::Range(kMiB, uint64_t{1} << 45));
+      ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
   app.add_option("--max-source-graphs", options.max_source_graphs, "most source graphs")
       ->check(CLI::Range(1, 65'536));
   app.add_option("--max-running-partitions", server.partitions.max_running,
@@ -376,7 +401,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       ->check(CLI::Range(1, 65'536));
   app.add_option("--max-partition-bytes", server.partitions.max_bytes,
                  "most bytes of all partitions of source graphs on the disk")
-      ->check(CLI::Range(kMiB, uint64_t{1} << 45));
+      ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
   app.add_option("--lease-duration", lease_duration,
                  "how long a dynamic worker may be silent before its batches go to others")
       ->check(DurationFrom(absl::Seconds(1)));
@@ -403,7 +428,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--model-retention", model_retention, "the same of measured models")
       ->check(is_retention);
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
-      ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
+      ->transform(BytesFrom(4 * kMiB, uint64_t{1} << 30));
   app.add_option("--max-streams", server.admission.max_streams, "most streams open at once")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-calls", server.admission.max_calls, "most unary calls at once")
@@ -445,17 +470,18 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
                  "most bytes of graphs waiting in one stream")
-      ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
+      ->transform(BytesFrom(kMiB, uint64_t{1} << 40));
   app.add_option("--memory-budget", server.memory_budget,
                  "most bytes that all streams and calls hold together: a quarter each for waiting "
                  "graphs, unsent responses, requests that are not accepted, and work (plans, "
-                 "epochs, named histograms); at least eight times --max-message-bytes")
-      ->check(CLI::Range(kMiB, uint64_t{1} << 44));
+                 "epochs, named histograms); at least eight times --max-message-bytes. If not "
+                 "given, 4GiB, or what the memory limit of a container has room for")
+      ->transform(BytesFrom(kMiB, uint64_t{1} << 44));
   app.add_option(
          "--max-total-pending-bytes", server.max_total_pending_bytes,
          "most bytes of graphs that wait in all streams together, and of responses that Tune "
          "has yet to send; 1/4 of --memory-budget if not given")
-      ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 44));
+      ->transform(BytesFrom(kMiB, uint64_t{1} << 44));
   app.add_option(
          "--max-graphs-per-batch", server.streams.max_graphs_per_batch,
          "most graphs in a batch, whatever the client's limits; fewer if their ids and sizes "
@@ -499,6 +525,8 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   }
   try {
     ParseWords(app, *arguments);
+  } catch (const CLI::ExtrasError&) {
+    return UnknownArguments(app);
   } catch (const CLI::ParseError& error) {
     // --help and --version are such errors, too, and print.
     if (error.get_exit_code() == 0) return app.exit(error);

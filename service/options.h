@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,6 +18,9 @@
 #include "service/store_options.h"
 
 namespace packhouse {
+
+// What a process takes besides its --memory-budget and 15 % of it (deploy/README.md).
+inline constexpr uint64_t kBytesBesideBudget = uint64_t{128} << 20;
 
 struct Options {
   rpc::ServerOptions server;
@@ -54,6 +58,7 @@ struct Options {
   absl::Duration lame_duck = absl::Seconds(5);
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string log_level = "info";
+  std::optional<uint64_t> memory_limit;  // Of the cgroup, in bytes.
 };
 
 // The options. Or an exit code, after --help or --version has been printed. Or INVALID_ARGUMENT

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "absl/strings/string_view.h"
+#include "service/base/digest.h"
 #include "service/page_files.h"
 
 namespace packhouse {
@@ -18,6 +20,18 @@ std::vector<std::pair<std::string, std::string>> Headers() {
   return {{"Content-Security-Policy", kPolicy},
           {"X-Content-Type-Options", "nosniff"},
           {"Referrer-Policy", "no-referrer"}};
+}
+
+// Of all files, read once.
+const std::string& PageDigest() {
+  static const std::string& digest = *new std::string([] {
+    Digest all;
+    for (const PageFile& file : PageFiles()) {
+      all.Add(absl::string_view(reinterpret_cast<const char*>(file.bytes), file.size));
+    }
+    return all.Hex(8);
+  }());
+  return digest;
 }
 
 }  // namespace
@@ -52,14 +66,28 @@ std::vector<http::Route> PageRoutes(page::PageApi* api) {
   return routes;
 }
 
-page::ServerReading ReadServer(rpc::Server& server, const metrics::Metrics& metrics,
+page::ServerState ReadState(const rpc::Server& server, const Readiness& readiness,
+                            const std::string& version) {
+  page::ServerState state;
+  state.version = version;
+  state.page_digest = PageDigest();
+  state.grpc_address = server.address();
+  state.is_draining = server.is_draining();
+  for (Readiness::Reading& each : readiness.Read()) {
+    if (!each.why_not.empty()) {
+      state.not_ready.push_back({std::move(each.reason), std::move(each.why_not)});
+    }
+  }
+  return state;
+}
+
+page::ServerReading ReadServer(rpc::Server& server, page::ServerState state,
+                               const metrics::Metrics& metrics,
                                const FileSourceGraphStore* source_graphs,
-                               std::optional<uint64_t> free_bytes, const std::string& version) {
+                               std::optional<uint64_t> free_bytes) {
   const metrics::ServedReading served = metrics.Served();
   page::ServerReading now;
-  now.version = version;
-  now.grpc_address = server.address();
-  now.is_draining = server.is_draining();
+  now.state = std::move(state);
   now.served = {served.batches, served.graphs, served.batch_bytes, {}};
   for (const auto& rows : served.components) {
     now.served.components.push_back({rows.component, rows.real, rows.padding});

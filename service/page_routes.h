@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "service/admission/readiness.h"
 #include "service/http/http_server.h"
 #include "service/metrics/metrics.h"
 #include "service/page/page_api.h"
@@ -23,10 +24,15 @@ std::vector<http::Route> PageRoutes(page::PageApi* api);
 // Waits for the disk.
 std::optional<uint64_t> FreeBytes(const std::string& folder);
 
+// What the frame of the page shows. Does not wait.
+page::ServerState ReadState(const rpc::Server& server, const Readiness& readiness,
+                            const std::string& version);
+
 // What the page shows of the whole server. May wait for a moment, not for the disk.
-page::ServerReading ReadServer(rpc::Server& server, const metrics::Metrics& metrics,
+page::ServerReading ReadServer(rpc::Server& server, page::ServerState state,
+                               const metrics::Metrics& metrics,
                                const FileSourceGraphStore* source_graphs,
-                               std::optional<uint64_t> free_bytes, const std::string& version);
+                               std::optional<uint64_t> free_bytes);
 
 }  // namespace packhouse
 

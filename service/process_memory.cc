@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "service/admission/memory_return.h"
 #include "service/base/out_of_memory.h"
+#include "service/base/steady_waits.h"
 
 namespace packhouse {
 namespace {
@@ -44,15 +45,15 @@ void TuneAllocator() {
 void StartMemoryReturn(const rpc::Server* server, EventLog* log) {
   auto memory = std::make_unique<MemoryReturn>([server] { return ReadProcess(*server); },
                                                [] { malloc_trim(0); });
-  memory->Tick(absl::Now());
+  memory->Tick(SteadyTime());
   std::thread([memory = std::move(memory), log] {
     for (;;) {
       absl::SleepFor(MemoryReturn::kInterval);
-      const absl::Time start = absl::Now();
+      const absl::Time start = SteadyTime();
       HasMemoryFor([&] {
         if (const auto bytes = memory->Tick(start)) {
           log->Log(LogLevel::kDebug, "memory given back",
-                   {{"bytes", *bytes}, {"ms", absl::Now() - start}});
+                   {{"bytes", *bytes}, {"ms", SteadyTime() - start}});
         }
       });
     }

@@ -88,6 +88,14 @@ std::vector<metrics::FileReading> ReadFiles(const security::SecurityFiles& files
   return read;
 }
 
+std::vector<metrics::ReadyReading> ReadReadiness(const Readiness& readiness) {
+  std::vector<metrics::ReadyReading> read;
+  for (Readiness::Reading& each : readiness.Read()) {
+    read.push_back({std::move(each.reason), each.why_not.empty()});
+  }
+  return read;
+}
+
 std::vector<metrics::QuotaUseReading> ReadQuotas(rpc::Server& server) {
   std::vector<metrics::QuotaUseReading> read;
   for (QuotaReading& each : server.recent_quotas()) {
@@ -128,6 +136,8 @@ metrics::ServerReading ServerReadings::ReadServer() const {
       .pending = {server.pending_bytes(), server.max_pending_bytes()},
       .unsent = {server.unsent_bytes(), server.max_unsent_bytes()},
       .working = {server.working_bytes(), server.max_working_bytes()},
+      .ready = ReadReadiness(*sources_.readiness),
+      .is_draining = server.is_draining(),
       .num_connections = server.num_connections(),
       .max_connections = server.bounds().connections.most,
       .num_out_of_memory = NumOutOfMemory(),
@@ -147,19 +157,13 @@ metrics::ServerReading ServerReadings::ReadServer() const {
   };
 }
 
-page::ServerReading ServerReadings::ReadForPage(const metrics::Metrics& metrics) {
-  return packhouse::ReadServer(*sources_.server, metrics, sources_.folder->source_graphs.get(),
-                               recent_free_bytes_.Get(), kVersion);
+page::ServerState ServerReadings::ReadForFrame() const {
+  return ReadState(*sources_.server, *sources_.readiness, kVersion);
 }
 
-std::string ServerReadings::why_not_ready() const {
-  if (sources_.server->is_draining()) return "draining";
-  if (sources_.membership != nullptr) {
-    if (std::string why_not = sources_.membership->why_not_ready(); !why_not.empty()) {
-      return why_not;
-    }
-  }
-  return sources_.folder->why_not_ready();
+page::ServerReading ServerReadings::ReadForPage(const metrics::Metrics& metrics) {
+  return packhouse::ReadServer(*sources_.server, ReadForFrame(), metrics,
+                               sources_.folder->source_graphs.get(), recent_free_bytes_.Get());
 }
 
 }  // namespace packhouse

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "service/admission/readiness.h"
 #include "service/admission/recent_value.h"
 #include "service/admission/worker_pool.h"
 #include "service/base/clock.h"
@@ -31,17 +32,17 @@ class ServerReadings {
     const ServedStores* stores = nullptr;
     const security::SecurityFiles* files = nullptr;
     const Membership* membership = nullptr;
+    const Readiness* readiness = nullptr;
   };
   ServerReadings(const Sources& sources, Clock* clock);
 
   // `metrics` reads from now on what it shows of the server and its stores. This must outlive it.
   void ShowIn(metrics::Metrics& metrics);
 
+  // What the page shows beside every view. Does not wait.
+  page::ServerState ReadForFrame() const;
   // What the page shows of the whole server.
   page::ServerReading ReadForPage(const metrics::Metrics& metrics);
-
-  // Why no new calls should come here; empty if they should.
-  std::string why_not_ready() const;
 
  private:
   metrics::ServerReading ReadServer() const;

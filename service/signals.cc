@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "service/base/steady_waits.h"
 
 namespace packhouse {
 namespace {
@@ -31,7 +33,38 @@ bool Drains(int signal) {
   return false;
 }
 
+// Wakes the thread that waits for signals while the server starts; it is sent to that thread alone.
+int Wake() { return SIGRTMIN; }
+
+std::thread& StartingThread() {
+  static std::thread& thread = *new std::thread;
+  return thread;
+}
+
 }  // namespace
+
+void Signals::Started() {
+  std::thread& thread = StartingThread();
+  if (!thread.joinable()) return;
+  ::pthread_kill(thread.native_handle(), Wake());
+  thread.join();
+}
+
+void Signals::EndAtOnceWhileStarting(std::function<void(int signal)> end) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kDraining) sigaddset(&set, signal);
+  sigaddset(&set, Wake());
+  // Its threads, too: they inherit the mask.
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  StartingThread() = std::thread([set, end = std::move(end)] {
+    for (;;) {
+      const int signal = ::sigwaitinfo(&set, nullptr);
+      if (signal == Wake()) return;
+      if (signal > 0) end(signal);
+    }
+  });
+}
 
 void Signals::Block() {
   ::signal(SIGPIPE, SIG_IGN);
@@ -66,14 +99,14 @@ int Signals::AwaitDrain(absl::Duration interval, const std::function<void()>& ti
 }
 
 int Signals::AwaitEnd() const {
-  const absl::Time began = absl::Now();
+  const absl::Time began = SteadyTime();
   const sigset_t set = Set();
   while (true) {
     const int signal = ::sigwaitinfo(&set, nullptr);
     if (signal <= 0) continue;
     if (!Drains(signal)) {
       Handle(signal);
-    } else if (absl::Now() - began >= kDuplicates) {
+    } else if (SteadyTime() - began >= kDuplicates) {
       return signal;
     } else {
       log_->Log("repeated signal", LogLevel::kInfo, "signal repeated",

@@ -19,6 +19,13 @@ class Signals {
   // not handled. Signals that come before AwaitDrain() are not lost.
   static void Block();
 
+  // From now on, until Started(), a signal that drains ends the process at once: it
+  // serves nobody yet, and what it waits for, such as a store that does not answer, may never come.
+  // `end` is called then, on a thread, and must not return. May be called once, after Block().
+  static void EndAtOnceWhileStarting(std::function<void(int signal)> end);
+  // Signals wait for AwaitDrain() again. To be called before anybody hears that the server serves.
+  static void Started();
+
   // "SIGTERM".
   static std::string NameOf(int signal);
 

@@ -57,7 +57,11 @@ void SpdlogLog::Log(LogLevel level, absl::string_view event, absl::Span<const Lo
   const auto spdlog_level = LevelOf(level);
   if (!logger_->should_log(spdlog_level)) return;
   const std::string members = JsonMembers(event, fields);
-  logger_->log(spdlog_level, spdlog::string_view_t(members.data(), members.size()));
+  try {
+    logger_->log(spdlog_level, spdlog::string_view_t(members.data(), members.size()));
+  } catch (const spdlog::spdlog_ex&) {
+    // Closed: the process is about to end, and other threads go on until it does.
+  }
 }
 
 void SpdlogLog::Close(absl::Duration timeout) {

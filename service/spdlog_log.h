@@ -33,8 +33,8 @@ class SpdlogLog final : public EventLog {
 
   void Log(LogLevel level, absl::string_view event, absl::Span<const LogField> fields) override;
 
-  // Returns when all lines are written, or after `timeout`. For the end of the process: nothing is
-  // logged afterwards.
+  // Returns when all lines are written, or after `timeout`. For the end of the process: what is
+  // logged afterwards is dropped.
   void Close(absl::Duration timeout);
 
  private:

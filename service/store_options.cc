@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "service/base/status_macros.h"
+#include "service/byte_flag.h"
 #include "service/shared_datasets/s3_address.h"
 
 namespace packhouse {
@@ -41,7 +42,7 @@ void AddStoreOptions(StoreOptions& options, CLI::App& app) {
                  "folder, on a local disk, of this server alone, for copies of what is in s3://");
   app.add_option("--cache-bytes", shared.cache_bytes,
                  "most bytes of that folder; the data sets that are in use at once must fit")
-      ->check(CLI::Range(kBytesOfMiB, uint64_t{1} << 50));
+      ->transform(BytesFrom(kBytesOfMiB, uint64_t{1} << 50));
   app.add_option("--sweep-period", options.sweep_period,
                  "time between two looks for objects in s3:// that no data set has");
 }

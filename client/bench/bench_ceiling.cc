@@ -180,7 +180,9 @@ ExitCode Serve(const std::string& congestion) {
       }
     }
   }
-  std::printf("listening grpc=127.0.0.1:%d tcp=%s\n", port, tcp.c_str());
+  std::printf(R"({"event":"listening","grpc":"127.0.0.1:%d","tcp":"%s"})"
+              "\n",
+              port, tcp.c_str());
   std::fflush(stdout);
   server->Wait();
   return kExitOk;

@@ -30,8 +30,8 @@ struct CeilingRequest {
 
 grpc::ByteBuffer ToByteBuffer(const CeilingRequest& request);
 
-// Adds the subcommand: it prints `listening grpc=ADDRESS tcp=ADDRESS` and serves until it is
-// killed. A connection to the second address receives plain bytes without end.
+// Adds the subcommand: it prints `{"event":"listening","grpc":ADDRESS,"tcp":ADDRESS}` and serves
+// until it is killed. A connection to the second address receives plain bytes without end.
 void AddBenchCeilingCommand(CLI::App& app, ExitCode& code);
 
 }  // namespace packhouse::client

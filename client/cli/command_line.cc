@@ -1,9 +1,15 @@
 #include "client/cli/command_line.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <vector>
@@ -86,6 +92,44 @@ std::string NumberError(const std::string& text) {
                       std::numeric_limits<uint64_t>::max());
 }
 
+// Closed ones become /dev/null: the next file that is opened would have their numbers, and what is
+// printed would be written into it.
+void OpenStandardFiles() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(file, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDWR);
+  }
+}
+
+// A failure, and a message, if stdout did not take all that was printed, as on a full disk.
+ExitCode IfWritten(ExitCode code) {
+  const bool has_failed = std::ferror(stdout) != 0;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !has_failed) return code;
+  // What failed earlier did not keep its reason; most often it is this one.
+  const int error = errno != 0 ? errno : ENOSPC;
+  std::fprintf(stderr, "cannot write all of stdout: %s\n", std::strerror(error));
+  return code == kExitOk ? kExitFailure : code;
+}
+
+ExitCode ParseAndRun(CLI::App& app, int argc, char** argv, const ExitCode& code) {
+  CheckNumbers(app);
+  CheckRequired(app);
+  try {
+    ParseWords(app, {argv + 1, argv + argc});
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has an exit code for each kind of misuse, and throws for --help and --version too.
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      return kExitOk;
+    }
+    const std::string mistyped = MistypedName(app);
+    if (!mistyped.empty()) return Misuse(absl::InvalidArgumentError(mistyped));
+    app.exit(error);
+    return kExitUsage;
+  }
+  return code;
+}
+
 }  // namespace
 
 std::string MistypedName(const CLI::App& app) {
@@ -134,22 +178,8 @@ void CheckRequired(CLI::App& app) {
 }
 
 ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code) {
-  CheckNumbers(app);
-  CheckRequired(app);
-  try {
-    ParseWords(app, {argv + 1, argv + argc});
-  } catch (const CLI::ParseError& error) {
-    // CLI11 has an exit code for each kind of misuse, and throws for --help and --version too.
-    if (error.get_exit_code() == 0) {
-      app.exit(error);
-      return kExitOk;
-    }
-    const std::string mistyped = MistypedName(app);
-    if (!mistyped.empty()) return Misuse(absl::InvalidArgumentError(mistyped));
-    app.exit(error);
-    return kExitUsage;
-  }
-  return code;
+  OpenStandardFiles();
+  return IfWritten(ParseAndRun(app, argc, argv, code));
 }
 
 }  // namespace packhouse::client

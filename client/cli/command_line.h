@@ -19,7 +19,9 @@ void CheckRequired(CLI::App& app);
 
 // Parses and runs, after CheckNumbers() and CheckRequired(). `--name=` is an empty value. The
 // callbacks of `app` set `code`. For words that `app` does not take, the result is kExitUsage, with
-// a message that suggests the name that was probably meant.
+// a message that suggests the name that was probably meant. If stdout did not take all that was
+// printed, as on a full disk, the result is kExitFailure, with a message. To be called first, and
+// once: it opens /dev/null where stdin, stdout or stderr are closed.
 ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code);
 
 // `there is no command 'plna'; did you mean 'plan'?`, or the same for an option; empty if neither

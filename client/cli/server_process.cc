@@ -12,12 +12,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -30,6 +30,14 @@ constexpr off_t kLastWordsBytes = 2000;
 
 absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat("cannot ", what, ": ", std::strerror(errno)));
+}
+
+// A member of a JSON object that is a text; "" if there is none.
+std::string TextIn(const std::string& object, const std::string& name) {
+  const auto parsed = nlohmann::json::parse(object, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return "";
+  const auto found = parsed.find(name);
+  return found != parsed.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 // Runs in the child: becomes the program, or ends with a message in the log. Allocates nothing.
@@ -128,18 +136,13 @@ absl::Status ServerProcess::WaitUntilReady() {
     line_.append(bytes.data(), static_cast<std::size_t>(count));
   }
   line_.resize(line_.find('\n'));
-  if (absl::StartsWith(line_, "listening ")) return absl::OkStatus();
+  if (TextIn(line_, "event") == "listening") return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat(program_, " said '", line_, "' instead of `listening ...`"));
+      absl::StrCat(program_, " said '", line_, "' instead of where it listens"));
 }
 
 std::string ServerProcess::Listening(absl::string_view name) const {
-  for (absl::string_view word : absl::StrSplit(line_, ' ')) {
-    if (absl::ConsumePrefix(&word, name) && absl::ConsumePrefix(&word, "=")) {
-      return std::string(word);
-    }
-  }
-  return "";
+  return TextIn(line_, std::string(name));
 }
 
 }  // namespace packhouse::client

@@ -52,8 +52,8 @@ class ServerProcess {
   ServerProcess& operator=(const ServerProcess&) = delete;
   ~ServerProcess();
 
-  // Waits for the line `listening NAME=VALUE ...` on the process's stdout. packhoused prints it
-  // when it takes calls.
+  // Waits for the line {"event":"listening","NAME":"VALUE",...} on the process's stdout. packhoused
+  // prints it when it takes calls.
   //
   // Errors: UNAVAILABLE if the process ends, prints something else first, or is silent for twenty
   // seconds.

@@ -1,6 +1,7 @@
 #include "service/admission/call_log.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -25,24 +26,28 @@ LogLevel LevelOf(absl::StatusCode code) {
 
 void LogCall(const CallLog& log, absl::string_view client, Method method,
              const absl::Status& status, absl::Duration elapsed) {
-  if (log.failures == nullptr || status.ok()) return;
-  const absl::string_view name = kMethodNames[static_cast<size_t>(method)];
-  const std::string code = absl::StatusCodeToString(status.code());
-  log.failures->Log(absl::StrCat(client, " ", name, " ", code), LevelOf(status.code()),
-                    "call failed",
-                    {{"client", client},
-                     {"method", name},
-                     {"code", code},
-                     LogField::Message(status.message()),
-                     {"ms", elapsed}});
+  LogCall(log, client, /*record=*/nullptr, method, status, elapsed);
 }
 
 void LogCall(const CallLog& log, absl::string_view client, const CallRecord* record, Method method,
              const absl::Status& status, absl::Duration elapsed) {
-  LogCall(log, client, method, status, elapsed);
-  if (log.journal != nullptr && record != nullptr) {
+  if (record != nullptr && log.journal != nullptr) {
     log.journal->OnEnded({*record, method, status, elapsed});
   }
+  if (log.failures == nullptr || status.ok()) return;
+  const absl::string_view name = kMethodNames[static_cast<size_t>(method)];
+  const std::string code = absl::StatusCodeToString(status.code());
+  std::vector<LogField> fields = {{"client", client},
+                                  {"method", name},
+                                  {"code", code},
+                                  LogField::Message(status.message()),
+                                  {"ms", elapsed}};
+  if (record != nullptr) {
+    if (!record->request_id.empty()) fields.push_back({"request_id", record->request_id});
+    if (!record->trace.empty()) fields.push_back({"trace", record->trace});
+  }
+  log.failures->Log(absl::StrCat(client, " ", name, " ", code), LevelOf(status.code()),
+                    "call failed", fields);
 }
 
 void LogDeletion(const CallLog& log, absl::string_view client, absl::string_view kind,

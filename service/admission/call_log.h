@@ -40,7 +40,8 @@ inline LimitedLog::Bounds BoundsOfDeletions() {
 void LogCall(const CallLog& log, absl::string_view client, Method method,
              const absl::Status& status, absl::Duration elapsed);
 
-// The same for a call with a record (null: none); the journal hears of it, however it ended.
+// The same for a call with a record (null: none): the line has its request id and its trace. The
+// journal hears of it, however it ended.
 void LogCall(const CallLog& log, absl::string_view client, const CallRecord* record, Method method,
              const absl::Status& status, absl::Duration elapsed);
 

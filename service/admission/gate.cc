@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "service/base/status_macros.h"
+#include "service/base/steady_waits.h"
 
 namespace packhouse {
 namespace {
@@ -126,7 +127,7 @@ bool Gate::is_closed() const {
 
 bool Gate::WaitUntilEmpty(absl::Time deadline) const {
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithDeadline(absl::Condition(this, &Gate::IsEmpty), deadline);
+  return mutex_.AwaitWithTimeout(absl::Condition(this, &Gate::IsEmpty), deadline - SteadyTime());
 }
 
 std::vector<std::shared_ptr<Abortable>> Gate::OpenStreams() const {

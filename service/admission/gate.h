@@ -62,7 +62,7 @@ class Gate {
   void Close();
   bool is_closed() const;
 
-  // Whether all have left by `deadline`. Blocks.
+  // Whether all have left by `deadline`, a SteadyTime(). Blocks.
   bool WaitUntilEmpty(absl::Time deadline) const;
 
   // Also aborts calls whose requests have not come.

@@ -4,10 +4,11 @@
 
 #include "service/base/out_of_memory.h"
 #include "service/base/short_slices.h"
+#include "service/base/steady_waits.h"
 
 namespace packhouse {
 
-SystemClock::SystemClock() : thread_([this] { Run(); }) {}
+SystemClock::SystemClock() : thread_([this] { Run(); }) { WaitSteadily(); }
 
 SystemClock::~SystemClock() {
   {

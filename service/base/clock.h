@@ -29,7 +29,8 @@ class Clock {
 };
 
 // The machine's clock, with one thread for the callbacks. Now() is the wall time at the start plus
-// the time that has passed since: it never steps back. Callbacks that are not yet due when the
+// the time that has passed since: it never steps, and neither do waits in a program that has one
+// (steady_waits.h). Callbacks that are not yet due when the
 // clock is destroyed are dropped.
 class SystemClock final : public Clock {
  public:

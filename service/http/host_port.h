@@ -18,10 +18,6 @@ struct HostPort {
 // caller puts the name of what it parses before it.
 absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
 
-// Listens; the caller owns the descriptor. "[::]" takes IPv4 too. INVALID_ARGUMENT if the host is
-// not known; UNAVAILABLE, with the system's message, if none of its addresses can be listened on.
-absl::StatusOr<int> Listen(const HostPort& address);
-
 }  // namespace packhouse::http
 
 #endif  // PACKHOUSE_SERVICE_HTTP_HOST_PORT_H_

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -25,8 +26,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "service/base/listening_sockets.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
+#include "service/base/steady_waits.h"
 #include "service/http/host_port.h"
 #include "service/http/own_page.h"
 #include "service/http/tls_sessions.h"
@@ -34,8 +38,8 @@
 namespace packhouse::http {
 namespace {
 
-// The most connections that were told to close and have not closed yet: more than the library
-// accepts at a time.
+// The most connections that were told to close and have not closed yet: more than are accepted at a
+// time.
 constexpr unsigned kClosing = 64;
 
 struct ResponseEnd {
@@ -97,22 +101,18 @@ std::string AddressOf(const sockaddr* address) {
   return text;
 }
 
-uint16_t PortOf(int fd) {
-  sockaddr_storage bound = {};
-  socklen_t size = sizeof(bound);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
-  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
-                                           : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
-}
-
 }  // namespace
 
 // What the server's thread runs, with all data that only it touches. The library calls back on this
 // thread.
 class HttpServer::Loop {
  public:
-  Loop(std::vector<Route> routes, const HttpBounds& bounds, HttpSecurity security)
-      : bounds_(bounds), security_(std::move(security)), own_page_(security_.names) {
+  Loop(std::vector<Route> routes, const HttpBounds& bounds, HttpSecurity security,
+       ListeningSockets listeners)
+      : bounds_(bounds),
+        security_(std::move(security)),
+        own_page_(security_.names),
+        listeners_(std::move(listeners)) {
     for (Route& route : routes) pages_.push_back({std::move(route), nullptr});
   }
   Loop(const Loop&) = delete;
@@ -122,15 +122,13 @@ class HttpServer::Loop {
     if (stop_ >= 0) ::close(stop_);
   }
 
-  // Takes over `listener`.
-  absl::Status Open(int listener) {
+  absl::Status Open() {
     stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     not_found_ = ToResponse({404, Page().type, "no such page\n"});
     not_allowed_ = ToResponse({405, Page().type, "GET and HEAD only\n"});
     too_long_ = ToResponse({MHD_HTTP_URI_TOO_LONG, Page().type,
                             absl::StrCat("a query has at most ", kMostArguments, " arguments\n")});
     if (stop_ < 0 || not_found_ == nullptr || not_allowed_ == nullptr || too_long_ == nullptr) {
-      ::close(listener);
       return absl::ResourceExhaustedError("no file descriptor or memory for HTTP");
     }
     MHD_add_response_header(not_allowed_.get(), "Allow", "GET, HEAD");
@@ -138,7 +136,6 @@ class HttpServer::Loop {
     if (security_.tls) {
       absl::StatusOr<std::unique_ptr<TlsSessions>> tls = TlsSessions::Open(security_.tls);
       if (!tls.ok()) {
-        ::close(listener);
         return absl::Status(tls.status().code(),
                             absl::StrCat("TLS of the HTTP port: ", tls.status().message()));
       }
@@ -156,29 +153,31 @@ class HttpServer::Loop {
     }
     of_tls.push_back({MHD_OPTION_END, 0, nullptr});
     daemon_ = MHD_start_daemon(
-        tls_ == nullptr ? MHD_USE_EPOLL | MHD_USE_TURBO : MHD_USE_EPOLL | MHD_USE_TLS, 0, nullptr,
-        nullptr, &Loop::OnRequest, this, MHD_OPTION_ARRAY, of_tls.data(),
-        MHD_OPTION_URI_LOG_CALLBACK, &Loop::OnTarget, nullptr, MHD_OPTION_LISTEN_SOCKET, listener,
-        MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(bounds_.max_connections) + kClosing,
+        (tls_ == nullptr ? MHD_USE_EPOLL | MHD_USE_TURBO : MHD_USE_EPOLL | MHD_USE_TLS) |
+            MHD_USE_NO_LISTEN_SOCKET,
+        0, nullptr, nullptr, &Loop::OnRequest, this, MHD_OPTION_ARRAY, of_tls.data(),
+        MHD_OPTION_URI_LOG_CALLBACK, &Loop::OnTarget, nullptr, MHD_OPTION_CONNECTION_LIMIT,
+        static_cast<unsigned>(bounds_.max_connections) + kClosing,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, bounds_.connection_bytes, MHD_OPTION_NOTIFY_CONNECTION,
         &Loop::OnConnection, this, MHD_OPTION_NOTIFY_COMPLETED, &Loop::OnAnswered, this,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 0, MHD_OPTION_END);
-    if (daemon_ == nullptr) {
-      ::close(listener);
-      return absl::UnavailableError("the HTTP library does not start");
-    }
+    if (daemon_ == nullptr) return absl::UnavailableError("the HTTP library does not start");
     return absl::OkStatus();
   }
 
   void Run() {
     if (tls_ != nullptr) tls_->UseOnThisThread();
     const int events = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-    pollfd polled[] = {{stop_, POLLIN, 0}, {events, POLLIN, 0}};
+    std::vector<pollfd> polled = {{stop_, POLLIN, 0}, {events, POLLIN, 0}};
+    for (const int listener : listeners_.sockets()) polled.push_back({listener, POLLIN, 0});
     while (true) {
-      ::poll(polled, 2, PollMilliseconds());
+      ::poll(polled.data(), polled.size(), PollMilliseconds());
       if (polled[0].revents != 0) return;
       // A rendered page may be older than a request that comes now.
       for (Rendered& page : pages_) page.response.reset();
+      for (size_t i = 2; i < polled.size(); ++i) {
+        if (polled[i].revents != 0) AcceptFrom(polled[i].fd);
+      }
       MHD_run(daemon_);
       CloseExpired();
     }
@@ -192,6 +191,27 @@ class HttpServer::Loop {
   }
 
  private:
+  // Of the connections that wait there, as many as are served before the others have their turn.
+  static constexpr int kAcceptedAtOnce = 16;
+
+  void AcceptFrom(int listener) {
+    for (int i = 0; i < kAcceptedAtOnce; ++i) {
+      sockaddr_storage client = {};
+      socklen_t size = sizeof(client);
+      const int accepted = ::accept4(listener, reinterpret_cast<sockaddr*>(&client), &size,
+                                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (accepted < 0) {
+        // No descriptor is left, for instance: the others go on, and this one is not asked at once.
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+          absl::SleepFor(absl::Milliseconds(10));
+        }
+        return;
+      }
+      // From here on the library closes it, if it has no room too.
+      MHD_add_connection(daemon_, accepted, reinterpret_cast<const sockaddr*>(&client), size);
+    }
+  }
+
   struct Rendered {
     Route route;
     Response response;
@@ -250,7 +270,7 @@ class HttpServer::Loop {
     auto* const known = static_cast<Connection*>(
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context);
     if (known == nullptr) return;
-    known->since = absl::Now();
+    known->since = SteadyTime();
     known->expires = known->since + static_cast<Loop*>(self)->bounds_.keep_alive;
   }
 
@@ -376,7 +396,7 @@ class HttpServer::Loop {
   }
 
   Connection* Add(MHD_Connection* connection) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyTime();
     auto added = std::make_unique<Connection>();
     added->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const sockaddr* const client =
@@ -437,7 +457,7 @@ class HttpServer::Loop {
   }
 
   void CloseExpired() {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyTime();
     for (size_t i = connections_.size(); i-- > 0;) {
       if (connections_[i]->expires <= now) {
         Close(connections_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -447,7 +467,7 @@ class HttpServer::Loop {
 
   // Milliseconds until something is due; -1 for never.
   int PollMilliseconds() const {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyTime();
     std::optional<int64_t> least;
     for (const auto& each : connections_) {
       const int64_t left =
@@ -466,6 +486,7 @@ class HttpServer::Loop {
   const HttpBounds bounds_;
   const HttpSecurity security_;
   const OwnPage own_page_;
+  const ListeningSockets listeners_;
   std::unique_ptr<TlsSessions> tls_;  // Null: plain text.
   std::vector<Rendered> pages_;
   Response not_found_;
@@ -497,17 +518,16 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
     return absl::InvalidArgumentError(
         absl::StrCat("'", address, "' is not host:port: ", host_port.status().message()));
   }
-  const absl::StatusOr<int> listener = Listen(*host_port);
-  if (!listener.ok()) {
-    return absl::Status(
-        listener.status().code(),
-        absl::StrCat("cannot listen on '", address, "' for HTTP: ", listener.status().message()));
+  absl::StatusOr<ListeningSockets> listeners = ListeningSockets::Open(address);
+  if (!listeners.ok()) {
+    return absl::Status(listeners.status().code(),
+                        absl::StrCat("HTTP: ", listeners.status().message()));
   }
-  const uint16_t port = PortOf(*listener);
-  auto loop = std::make_unique<Loop>(std::move(routes), bounds, std::move(security));
-  PH_RETURN_IF_ERROR(loop->Open(*listener));
-  return std::unique_ptr<HttpServer>(new HttpServer(
-      absl::StrCat(address.substr(0, address.rfind(':')), ":", port), std::move(loop)));
+  const std::string actual = listeners->address();
+  auto loop =
+      std::make_unique<Loop>(std::move(routes), bounds, std::move(security), *std::move(listeners));
+  PH_RETURN_IF_ERROR(loop->Open());
+  return std::unique_ptr<HttpServer>(new HttpServer(actual, std::move(loop)));
 }
 
 }  // namespace packhouse::http

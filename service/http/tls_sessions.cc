@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "service/base/status_macros.h"
+#include "service/base/steady_waits.h"
 
 namespace packhouse::http {
 namespace {
@@ -140,7 +140,7 @@ absl::Status TlsSessions::TakeIdentity(const TlsIdentity& identity) {
                                            /*password=*/nullptr, /*flags=*/0);
   }
   if (error < 0) return Refused("its key", error);
-  const absl::Time time = absl::Now();
+  const absl::Time time = SteadyTime();
   if (!identities_.empty()) identities_.back()->replaced = time;
   while (!identities_.empty() && identities_.front()->replaced < time - kKept) {
     identities_.pop_front();

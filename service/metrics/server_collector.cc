@@ -31,6 +31,22 @@ auto NumbersTo(std::vector<MetricFamily>& families) {
   };
 }
 
+void AddReadiness(const ServerReading& now, std::vector<MetricFamily>& families) {
+  MetricFamily ready =
+      ServerFamilyOf("packhouse_ready",
+                     "1, or 0 while this reason keeps the server from taking work. The server is "
+                     "ready, at /readyz and in gRPC health, if all are 1.",
+                     MetricType::Gauge);
+  for (const ReadyReading& each : now.ready) {
+    prometheus::ClientMetric& metric = ready.metric.emplace_back();
+    metric.label = {{"reason", each.reason}};
+    metric.gauge.value = each.is_ready ? 1 : 0;
+  }
+  if (!ready.metric.empty()) families.push_back(std::move(ready));
+  NumbersTo(families)("packhouse_draining", "1 once the server drains: it ends soon.",
+                      MetricType::Gauge, now.is_draining ? 1 : 0);
+}
+
 // Without a file, no family.
 void AddFiles(const std::vector<FileReading>& files, std::vector<MetricFamily>& families) {
   if (files.empty()) return;
@@ -253,6 +269,7 @@ std::vector<MetricFamily> ServerCollector::Collect() const {
   std::vector<MetricFamily> families;
   families.push_back(std::move(held));
   families.push_back(std::move(most));
+  AddReadiness(now, families);
   const auto add = NumbersTo(families);
   add("packhouse_connections", "Connections of clients that are open.", MetricType::Gauge,
       now.num_connections);

@@ -71,6 +71,12 @@ struct QuotaUseReading {
   double limit = 0;
 };
 
+// One of what may keep the server from work (admission/readiness.h).
+struct ReadyReading {
+  std::string reason;
+  bool is_ready = true;
+};
+
 struct ServerReading {
   // Held bytes of each share of --memory-budget (admission/memory_shares.h), and the bound of each.
   // gRPC does not report the bytes that it has received and not handed over.
@@ -81,6 +87,8 @@ struct ServerReading {
   Share pending;
   Share unsent;
   Share working;
+  std::vector<ReadyReading> ready = {};
+  bool is_draining = false;
   uint64_t num_connections = 0;
   uint64_t max_connections = 0;
   // base/out_of_memory.h.

@@ -15,6 +15,7 @@ namespace packhouse::page {
 namespace {
 
 constexpr absl::string_view kOverview = "/api/overview";
+constexpr absl::string_view kState = "/api/state";
 
 PageAnswer ErrorAnswer(const absl::Status& status) {
   int http = 200;
@@ -73,13 +74,10 @@ void PageApi::SampleLater() {
 }
 
 std::vector<std::string> PageApi::Paths() {
-  return {std::string(kOverview),
-          "/api/sources",
-          "/api/sizes",
-          "/api/plan",
-          "/api/tune",
-          "/api/jobs",
-          "/api/job",
+  return {std::string(kState), std::string(kOverview),
+          "/api/sources",      "/api/sizes",
+          "/api/plan",         "/api/tune",
+          "/api/jobs",         "/api/job",
           "/api/data"};
 }
 
@@ -91,6 +89,7 @@ absl::Status PageApi::Allowed(const Viewer& viewer) const {
 
 PageAnswer PageApi::Answer(absl::string_view path, absl::string_view query, const Viewer& viewer) {
   if (const absl::Status allowed = Allowed(viewer); !allowed.ok()) return ErrorAnswer(allowed);
+  if (path == kState) return AnswerOf(StateJson(sources_.state()));
   const absl::Time now = sources_.clock->Now();
   if (path == kOverview) {
     const ServerReading reading = sources_.reading();

@@ -1,6 +1,7 @@
 // What the page asks, by address: /api/... on the HTTP port.
 //
-// - overview: rates, efficiency, memory, disks, who waits for whom; at once.
+// - state: the version, and whether the server is ready, or why not; at once.
+// - overview: the same, rates, efficiency, memory, disks, who waits for whom; at once.
 // - sources: what has sizes: data sets, named histograms, open streams.
 // - sizes?source=S&x=C&y=C&bins=N&scale=linear|log: heat_map.h; of a data set also "bytes_per_row";
 //   of a stream "sample_of", the graphs that have come, if those that are kept are fewer.
@@ -15,11 +16,11 @@
 // A plan also has "others" and "next_fit" if `compare` is 1, and that of plan_json.h if `patterns`
 // is not 0. Lists are bounded (page_answers.h); that of data says in "more" if there are more.
 //
-// S is dataset/NAME, histogram/NAME or stream/NUMBER. All but the overview are asked with `view=V`,
-// a name that the browser has made up for the view: while there is work on them, the status is 202,
-// and the browser asks again (page_jobs.h). An error is {"code", "error"}. Its HTTP status is 401
-// or 403 if the viewer may not ask, and 503 if the page has too much to do. Other errors are
-// answers, such as that a graph exceeds the limits, and have status 200.
+// S is dataset/NAME, histogram/NAME or stream/NUMBER. All but the first two are asked with
+// `view=V`, a name that the browser has made up for the view: while there is work on them, the
+// status is 202, and the browser asks again (page_jobs.h). An error is {"code", "error"}. Its HTTP
+// status is 401 or 403 if the viewer may not ask, and 503 if the page has too much to do. Other
+// errors are answers, such as that a graph exceeds the limits, and have status 200.
 //
 // Lists, plans and searches are calls to the server itself (PageCalls), with the viewer's own
 // rights, shares and bounds. What is read without a call is shown to those who may view something,
@@ -59,6 +60,8 @@ struct PageSources {
   const Authorizer* authorizer = nullptr;  // Null: everybody may see everything.
   // Is also called on the thread of the HTTP port: does not wait for the disk.
   std::function<ServerReading()> reading;
+  // The same of its state alone.
+  std::function<ServerState()> state;
   std::function<std::vector<std::string>()> histogram_names;
   // Of all namespaces that the policy gives any.
   std::function<std::vector<QuotaReading>()> quotas;

@@ -28,6 +28,18 @@ Waiting WaitingOf(const DeliverySnapshot& delivery) {
   return {all.num_sessions, all.num_awaited, all.num_starved};
 }
 
+Json StateJson(const ServerState& state) {
+  Json not_ready = Json::array();
+  for (const ServerState::NotReady& each : state.not_ready) {
+    not_ready.push_back({{"reason", each.reason}, {"why", each.why}});
+  }
+  return {{"version", state.version},
+          {"page", state.page_digest},
+          {"grpc", state.grpc_address},
+          {"draining", state.is_draining},
+          {"not_ready", std::move(not_ready)}};
+}
+
 Json OverviewJson(const ServerReading& now, Json history, absl::Time time) {
   Json memory = Json::array();
   for (const ServerReading::Share& share : now.memory) {
@@ -50,10 +62,8 @@ Json OverviewJson(const ServerReading& now, Json history, absl::Time time) {
   if (now.delivery.sessions().num_sessions != 0)
     waiting.push_back(WaitingJson("Load", WaitingOf(now.delivery)));
   const LeaseCounters& totals = now.delivery.totals;
-  return {{"version", now.version},
-          {"grpc", now.grpc_address},
+  return {{"state", StateJson(now.state)},
           {"time", absl::ToUnixMillis(time)},
-          {"draining", now.is_draining},
           {"totals",
            {{"batches", now.served.batches},
             {"graphs", now.served.graphs},

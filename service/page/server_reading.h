@@ -14,6 +14,22 @@
 
 namespace packhouse::page {
 
+// What the frame of the page shows beside every view.
+struct ServerState {
+  // One of what keeps the server from work (admission/readiness.h).
+  struct NotReady {
+    std::string reason;
+    std::string why;
+  };
+
+  std::string version;
+  // Of the files of the page: a tab that was opened before an update has others.
+  std::string page_digest;
+  std::string grpc_address;  // For commands.
+  bool is_draining = false;
+  std::vector<NotReady> not_ready;  // Empty: the server is ready.
+};
+
 struct ServerReading {
   // A share of --memory-budget.
   struct Share {
@@ -36,9 +52,7 @@ struct ServerReading {
     uint64_t unsent_responses = 0;
   };
 
-  std::string version;
-  std::string grpc_address;  // For commands.
-  bool is_draining = false;
+  ServerState state;
   ServedTotals served;
   std::vector<Share> memory;
   std::vector<Disk> disks;
@@ -62,6 +76,8 @@ struct Waiting {
 Waiting WaitingOf(const ServerReading::Streams& streams);
 // Of workers of epochs (LeaseTable::WaitOf()).
 Waiting WaitingOf(const DeliverySnapshot& delivery);
+
+Json StateJson(const ServerState& state);
 
 // Everything of the overview: the reading and History::ToJson().
 Json OverviewJson(const ServerReading& now, Json history, absl::Time time);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "service/base/command_words.h"
+#include "service/base/standard_files.h"
 #include "service/base/status_macros.h"
 #include "service/partition_jobs/distributed/chunked_input.h"
 #include "service/partition_jobs/distributed/distributed_run.h"
@@ -241,5 +242,8 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, packhouse::kExitFailure);
   }
   MPI_Finalize();
-  return code;
+  const absl::Status printed = packhouse::FlushStandardOutput();
+  if (printed.ok() || code != 0) return code;
+  std::cerr << "packhouse-partition: " << printed.message() << '\n';
+  return packhouse::kExitFailure;
 }

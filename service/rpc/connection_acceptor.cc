@@ -19,9 +19,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "service/admission/connection_calls.h"
 #include "service/base/status_macros.h"
+#include "service/base/steady_waits.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -142,9 +142,9 @@ absl::Status ConnectionAcceptor::Enter(int descriptor, const std::string& peer,
   absl::MutexLock lock(&mutex_);
   PH_RETURN_IF_ERROR(CheckBarred(client));
   absl::StatusOr<FairBound::Place> place = bound_.Enter(client);
-  if (const absl::Time now = absl::Now(); !place.ok() && now >= next_look_) {
+  if (const absl::Time now = SteadyTime(); !place.ok() && now >= next_look_) {
     DropClosed();
-    next_look_ = absl::Now() + 10 * (absl::Now() - now);
+    next_look_ = SteadyTime() + 10 * (SteadyTime() - now);
     place = bound_.Enter(client);
   }
   PH_RETURN_IF_ERROR(place.status());
@@ -163,7 +163,7 @@ void ConnectionAcceptor::DropClosed() {
 absl::Status ConnectionAcceptor::CheckBarred(const ClientId& client) {
   const auto found = barred_until_.find(client);
   if (found == barred_until_.end()) return absl::OkStatus();
-  if (absl::Now() >= found->second) {
+  if (SteadyTime() >= found->second) {
     barred_until_.erase(found);
     return absl::OkStatus();
   }
@@ -177,7 +177,7 @@ void ConnectionAcceptor::End(const std::string& name, const absl::Status& why) {
     absl::MutexLock lock(&mutex_);
     // Those that have not come back are not kept.
     if (barred_until_.size() > connections_.size()) barred_until_.clear();
-    barred_until_[client] = absl::Now() + kBarred;
+    barred_until_[client] = SteadyTime() + kBarred;
     for (const Connection& connection : connections_) {
       if (connection.name != name) continue;
       // gRPC may close its descriptor meanwhile, and the number may become another one's. A

@@ -19,7 +19,7 @@
 #include "service/admission/client_identity.h"
 #include "service/admission/fair_bound.h"
 #include "service/admission/limited_log.h"
-#include "service/rpc/listening_sockets.h"
+#include "service/base/listening_sockets.h"
 
 namespace packhouse::rpc {
 

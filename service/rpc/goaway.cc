@@ -1,9 +1,9 @@
 #include "service/rpc/goaway.h"
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "grpcpp/alarm.h"
+#include "service/cluster/etcd/steady_deadline.h"
 
 namespace packhouse::rpc {
 
@@ -19,7 +19,7 @@ void SendGoaway(grpc::Server& server) {
   absl::Notification sent;
   // gRPC's internals must run on a thread that gRPC has prepared, as it does for callbacks.
   grpc::Alarm alarm;
-  alarm.Set(absl::ToChronoTime(absl::Now()), [&](bool /*ok*/) {
+  alarm.Set(SteadyDeadline(absl::ZeroDuration()), [&](bool /*ok*/) {
     StopListening(server.c_server());
     SendGoaways(server.c_server());
     sent.Notify();

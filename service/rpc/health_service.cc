@@ -192,10 +192,11 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
 
 HealthService::HealthService(const CallContext& context,
                              absl::flat_hash_map<std::string, bool> services,
-                             const FairBound::Bounds& watches)
+                             const FairBound::Bounds& watches, const Readiness* readiness)
     : EarlyService(grpc::health::v1::Health::service_full_name()),
       context_(context),
       services_(std::move(services)),
+      readiness_(readiness),
       watches_("watches of health", "--max-health-watches, of one client half", watches) {
   Serve("Check", &HealthService::Check);
   Serve("Watch", &HealthService::Watch);
@@ -204,9 +205,15 @@ HealthService::HealthService(const CallContext& context,
 std::optional<HealthService::Status> HealthService::StatusOf(absl::string_view service) const {
   const auto found = services_.find(service);
   if (!service.empty() && found == services_.end()) return std::nullopt;
+  const bool is_ready = readiness_ == nullptr || readiness_->is_ready();
   absl::MutexLock lock(&mutex_);
-  const bool serves = is_serving_ && (service.empty() || found->second);
+  const bool serves = is_ready && is_serving_ && (service.empty() || found->second);
   return serves ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+}
+
+void HealthService::Refresh() {
+  // Each compares with what it has told last.
+  for (const auto& watch : watching()) watch->Update();
 }
 
 void HealthService::StopServing() {

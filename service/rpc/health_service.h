@@ -19,6 +19,7 @@
 #include "grpc/health/v1/health.pb.h"
 #include "service/admission/call_context.h"
 #include "service/admission/fair_bound.h"
+#include "service/admission/readiness.h"
 #include "service/rpc/early_service.h"
 
 namespace packhouse::rpc {
@@ -33,13 +34,18 @@ class HealthService final : public EarlyService {
   // Longest name that may be asked for.
   static constexpr size_t kMaxNameLength = 1024;
 
-  // `services`: the services by their full names, and whether they can do anything. The context's
-  // pointees must outlive the service.
+  // `services`: the services by their full names, and whether they can do anything. While
+  // `readiness` (null: always ready) is not ready, none of them can: the answers are those of
+  // /readyz. The pointees must outlive the service.
   HealthService(const CallContext& context, absl::flat_hash_map<std::string, bool> services,
-                const FairBound::Bounds& watches);
+                const FairBound::Bounds& watches, const Readiness* readiness);
 
   // For "", the status of the whole server; nullopt for an unknown name.
   std::optional<Status> StatusOf(absl::string_view service) const;
+
+  // Tells watching clients if the server has become ready, or is not any more. To be called now and
+  // then.
+  void Refresh();
 
   // From now on the status is NOT_SERVING for all, and watching clients are told. May be called
   // once.
@@ -62,6 +68,7 @@ class HealthService final : public EarlyService {
 
   const CallContext context_;
   const absl::flat_hash_map<std::string, bool> services_;
+  const Readiness* const readiness_;  // May be null.
   FairBound watches_;
 
   mutable absl::Mutex mutex_;

@@ -1,6 +1,5 @@
 #include "service/rpc/in_process_calls.h"
 
-#include <chrono>
 #include <functional>
 #include <random>
 #include <utility>
@@ -8,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/client_callback.h"
@@ -15,11 +15,12 @@
 #include "grpcpp/support/stub_options.h"
 #include "service/admission/client_identity.h"
 #include "service/base/status_macros.h"
+#include "service/cluster/etcd/steady_deadline.h"
 
 namespace packhouse::rpc {
 namespace {
 
-constexpr std::chrono::seconds kTimeout{30};
+constexpr absl::Duration kTimeout = absl::Seconds(30);
 constexpr int kSecretWords = 4;
 // As PeerAddressIdentity has it.
 constexpr absl::string_view kInProcess = "in-process";
@@ -105,7 +106,7 @@ class InProcessCalls::OpenCall {
  public:
   OpenCall(InProcessCalls& calls, page::StopSwitch& stop, const page::Viewer& viewer)
       : calls_(calls), stop_(stop) {
-    context_.set_deadline(std::chrono::system_clock::now() + kTimeout);
+    context_.set_deadline(SteadyDeadline(kTimeout));
     if (!viewer.principal.empty()) {
       context_.AddMetadata(kViewerKey, ViewerSecret() + viewer.principal);
     }

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "grpcpp/grpcpp.h"
+#include "service/base/listening_sockets.h"
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
 #include "service/feedback/folder_feedback_store.h"
 #include "service/histograms/histogram_file.h"
 #include "service/histograms/shared/shared_histogram_store.h"
 #include "service/rpc/grpc_settings.h"
-#include "service/rpc/listening_sockets.h"
 
 namespace packhouse::rpc {
 namespace {

@@ -89,6 +89,10 @@ class Server {
   // True from the beginning of the drain.
   bool is_draining() const { return is_draining_; }
 
+  // Tells clients that watch its health if it has become ready, or is not any more. To be called
+  // now and then.
+  void RefreshHealth() { services_->health().Refresh(); }
+
   const ServerBounds& bounds() const { return bounds_; }
 
   // Connections that are open now; none in-process.

@@ -8,6 +8,8 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "service/base/steady_waits.h"
+#include "service/cluster/etcd/steady_deadline.h"
 #include "service/rpc/goaway.h"
 
 namespace packhouse::rpc {
@@ -25,8 +27,8 @@ bool WaitUntilLeft(const DrainedParts& parts, absl::Time deadline) {
   if (!parts.gate->WaitUntilEmpty(deadline)) return false;
   if (parts.connections == nullptr) return true;
   // Calls that were on their way may still arrive. gRPC does not report when a connection closes.
-  const absl::Time enough = std::min(deadline, absl::Now() + kGoawayGrace);
-  while (HasConnections(*parts.server) && absl::Now() < enough) {
+  const absl::Time enough = std::min(deadline, SteadyTime() + kGoawayGrace);
+  while (HasConnections(*parts.server) && SteadyTime() < enough) {
     absl::SleepFor(kConnectionPoll);
     if (!parts.gate->WaitUntilEmpty(deadline)) return false;
   }
@@ -43,7 +45,7 @@ void DrainServer(const DrainedParts& parts, const DrainOptions& options) {
     parts.clock->CallAt(parts.clock->Now() + options.lame_duck, [over] { over->Notify(); });
     over->WaitForNotification();
   }
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const absl::Time deadline = SteadyTime() + options.timeout;
   if (parts.page_calls != nullptr) parts.page_calls->Close();
   if (parts.connections == nullptr) {
     parts.gate->Close();
@@ -65,12 +67,12 @@ void DrainServer(const DrainedParts& parts, const DrainOptions& options) {
     parts.gate->AbortStreams(absl::UnavailableError(
         absl::StrCat("the server is draining and the stream did not end within ",
                      absl::FormatDuration(options.timeout), "; try another")));
-    parts.gate->WaitUntilEmpty(absl::Now() + kCancelGrace);
+    parts.gate->WaitUntilEmpty(SteadyTime() + kCancelGrace);
   }
   if (parts.admin_connections != nullptr) parts.admin_connections->Stop();
   // Cancels what still cannot end.
   for (grpc::Server* const server : {parts.server, parts.admin_server}) {
-    if (server != nullptr) server->Shutdown(absl::ToChronoTime(absl::Now() + kCancelGrace));
+    if (server != nullptr) server->Shutdown(SteadyDeadline(kCancelGrace));
   }
   // Calls that were cancelled have left when this returns: nobody is on the pools.
   parts.gate->WaitUntilEmpty(absl::InfiniteFuture());

@@ -15,6 +15,7 @@
 #include "service/admission/call_log.h"
 #include "service/admission/gate.h"
 #include "service/admission/principal.h"
+#include "service/admission/readiness.h"
 #include "service/admission/text_signer.h"
 #include "service/cluster/key_value_store.h"
 #include "service/delivery/loader.h"
@@ -97,6 +98,9 @@ struct ServerOptions {
   // connection may go on for the grace, and are then cancelled.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   absl::Duration max_connection_age_grace = absl::InfiniteDuration();
+  // While it is not ready, gRPC health says so of every service; must outlive the server. Null:
+  // only a drain keeps the server from work.
+  const Readiness* readiness = nullptr;
   // Whether clients may ask for the services and their messages (gRPC server reflection).
   bool reflection = true;
   // Its pointees must outlive the server.

@@ -111,7 +111,7 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
       health_(sources.context,
               ServedServices(sources.jobs->loader() != nullptr, sources.source_graphs != nullptr,
                              sources.partitions != nullptr),
-              bounds.watches),
+              bounds.watches, options.readiness),
       unknown_methods_(sources.context),
       local_admin_(OfAdministrators(sources.context), options.admin, sources.admin_view),
       local_channelz_(OfAdministrators(sources.context)),

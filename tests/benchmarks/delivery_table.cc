@@ -138,7 +138,9 @@ client::ExitCode Serve(const std::string& congestion) {
       return client::Fail(status);
     }
   }
-  std::printf("listening grpc=127.0.0.1:%d\n", port);
+  std::printf(R"({"event":"listening","grpc":"127.0.0.1:%d"})"
+              "\n",
+              port);
   std::fflush(stdout);
   server->Wait();
   return client::kExitOk;

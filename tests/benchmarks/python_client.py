@@ -304,7 +304,7 @@ def ceiling_server(bench: str, congestion: str) -> Iterator[tuple[str, int]]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        ready = re.match(r"listening grpc=(\S+)", line)
+        ready = re.match(r'\{"event":"listening","grpc":"([^"]+)"', line)
         if ready is None:
             raise RuntimeError(f"{bench} ceiling did not get ready: it said {line!r}")
         yield ready.group(1), process.pid

@@ -23,7 +23,8 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> StartShell(
 TEST(ServerProcessTest, TellsWhereTheServerListens) {
   PH_ASSERT_OK_AND_ASSIGN(
       const auto server,
-      StartShell("echo starting >&2; echo listening grpc=a:1 http=; exec sleep 600"));
+      StartShell("echo starting >&2; echo "
+                 "'{\"event\":\"listening\",\"grpc\":\"a:1\",\"http\":\"\"}'; exec sleep 600"));
   ASSERT_THAT(server->WaitUntilReady(), IsOk());
   EXPECT_EQ(server->Listening("grpc"), "a:1");
   EXPECT_EQ(server->Listening("http"), "");
@@ -31,7 +32,8 @@ TEST(ServerProcessTest, TellsWhereTheServerListens) {
 }
 
 TEST(ServerProcessTest, IsKilledWithTheObject) {
-  PH_ASSERT_OK_AND_ASSIGN(auto server, StartShell("echo listening grpc=a; exec sleep 600"));
+  PH_ASSERT_OK_AND_ASSIGN(
+      auto server, StartShell("echo '{\"event\":\"listening\",\"grpc\":\"a\"}'; exec sleep 600"));
   ASSERT_THAT(server->WaitUntilReady(), IsOk());
   const pid_t pid = server->pid();
   EXPECT_EQ(kill(pid, 0), 0);
@@ -40,8 +42,9 @@ TEST(ServerProcessTest, IsKilledWithTheObject) {
 }
 
 TEST(ServerProcessTest, HasNothingToRead) {
-  PH_ASSERT_OK_AND_ASSIGN(const auto server,
-                          StartShell("cat; echo listening grpc=a; exec sleep 600"));
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      StartShell("cat; echo '{\"event\":\"listening\",\"grpc\":\"a\"}'; exec sleep 600"));
   EXPECT_THAT(server->WaitUntilReady(), IsOk());
 }
 

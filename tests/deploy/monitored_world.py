@@ -16,6 +16,7 @@ import math
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -176,6 +177,7 @@ class Scenes:
     def __init__(self, world: World, a: LocalServer, b: LocalServer, folder: pathlib.Path) -> None:
         self._world = world
         self._a = a
+        self._b = b
         self._folder = folder
         self._disk = folder / "disk"
         self._client = Client(a.address)
@@ -355,7 +357,8 @@ class Scenes:
             while True:
                 self._client.append("growing", [table], retry_timeout=0)
         self._world.until(
-            "PackhouseDiskFullInADay", "PackhouseDiskFilling", "PackhouseCommitsFailing"
+            *("PackhouseDiskFullInADay", "PackhouseDiskFilling"),
+            *("PackhouseCommitsFailing", "PackhouseNotReady"),
         )
         other.unlink()
         with pytest.raises(PackhouseError) as full:
@@ -363,6 +366,11 @@ class Scenes:
                 self._client.append("growing", [table])
         assert full.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         self._world.until("PackhouseStoreFilling")
+
+    def a_server_drains(self) -> None:
+        """For longer than anybody watches."""
+        os.kill(self._b.pid, signal.SIGTERM)
+        self._world.until("PackhouseDraining")
 
 
 @contextlib.contextmanager
@@ -403,7 +411,7 @@ def monitored_world(folder: pathlib.Path) -> Iterator[World]:
             b = stack.enter_context(
                 LocalServer(
                     data_dir=other_disk / "data",
-                    arguments=["--tls-cert", crt, "--tls-key", key],
+                    arguments=["--tls-cert", crt, "--tls-key", key, "--lame-duck", "1h"],
                     log=subprocess.DEVNULL,
                 )
             )
@@ -437,6 +445,7 @@ def monitored_world(folder: pathlib.Path) -> Iterator[World]:
                 if shared is not None:
                     shared.result()
             world.pages += [metrics_page(each) for each in (a, b, *sharing)]
+            scenes.a_server_drains()
             world.end = time.time()
             yield world
 

@@ -119,3 +119,67 @@ def test_unknown_variables_and_missing_files_are_refused(tmp_path: pathlib.Path)
     assert done.returncode == 2
     assert "PACKHOUSED_MAX_STREAM: there is no flag --max-stream " in done.stderr
     assert run("--config", str(tmp_path / "nothing")).returncode == 2
+
+
+# What kubelet sets for Services called `packhoused` and `packhoused-other`.
+KUBERNETES = {
+    "PACKHOUSED_SERVICE_HOST": "10.0.0.7",
+    "PACKHOUSED_SERVICE_PORT": "50051",
+    "PACKHOUSED_SERVICE_PORT_GRPC": "50051",
+    "PACKHOUSED_PORT": "tcp://10.0.0.7:50051",
+    "PACKHOUSED_PORT_50051_TCP": "tcp://10.0.0.7:50051",
+    "PACKHOUSED_PORT_50051_TCP_PROTO": "tcp",
+    "PACKHOUSED_PORT_50051_TCP_PORT": "50051",
+    "PACKHOUSED_PORT_50051_TCP_ADDR": "10.0.0.7",
+    "PACKHOUSED_OTHER_SERVICE_HOST": "10.0.0.8",
+    "PACKHOUSED_OTHER_PORT_9464_TCP_ADDR": "10.0.0.8",
+}
+
+
+def test_what_kubernetes_sets_is_no_setting() -> None:
+    assert printed(**KUBERNETES) == printed()
+    # A flag is one, whatever its name.
+    assert printed(**KUBERNETES, PACKHOUSED_MAX_STREAMS="3")["max-streams"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("--max-stream=3", "--max-streams"), ("--maxstreams=3", "--max-streams"),
+     ("--htpp-listen=", "--http-listen"), ("--no-reflections", "")],
+)
+def test_an_unknown_flag_has_a_suggestion(wrong: str, right: str, tmp_path: pathlib.Path) -> None:
+    name = wrong.split("=", 1)[0]
+    done = run(wrong)
+    assert done.returncode == 2
+    assert f"there is no flag {wrong}" in done.stderr
+    assert f"(did you mean {right}?)" in done.stderr if right else True
+    if not right:
+        return
+    file = tmp_path / "packhoused.toml"
+    file.write_text(f"{name[2:]} = ''\n")
+    assert f"(did you mean {right}?)" in run("--config", str(file)).stderr
+    variable = "PACKHOUSED_" + name[2:].upper().replace("-", "_")
+    assert f"(did you mean {right}?)" in run(**{variable: ""}).stderr
+
+
+BYTE_FLAGS = ("memory-budget", "max-store-bytes", "max-source-graph-bytes", "max-partition-bytes",
+              "max-message-bytes", "max-pending-bytes", "max-total-pending-bytes", "cache-bytes")
+
+
+@pytest.mark.parametrize("flag", BYTE_FLAGS)
+def test_bytes_have_units(flag: str, tmp_path: pathlib.Path) -> None:
+    for text, value in (("1GiB", 1 << 30), ("1 Gi", 1 << 30), ("1gib", 1 << 30), ("512MiB", 1 << 29),
+                        ("0.5GiB", 1 << 29), ("600MB", 600_000_000), ("600000000", 600_000_000)):
+        assert printed(f"--{flag}={text}")[flag] == str(value), text
+    file = tmp_path / "packhoused.toml"
+    file.write_text(f"{flag} = '1GiB'\n")
+    assert printed("--config", str(file))[flag] == str(1 << 30)
+    for text in ("", "GiB", "1G", "1.3", "1e9", "1GiBB", "1 GiB 1", "99999999999999TiB", "1",
+                 "0.3KiB"):
+        done = run("--print-config", f"--{flag}", text)
+        assert done.returncode == 2, text
+        assert f"--{flag}" in done.stderr and f"'{text}'" in done.stderr, done.stderr
+
+
+def test_every_flag_of_bytes_has_units() -> None:
+    assert {name for name in printed() if name.endswith("-bytes")} <= {*BYTE_FLAGS}

@@ -9,6 +9,7 @@ import pathlib
 import signal
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from server_process import ServerProcess
@@ -63,6 +64,24 @@ def test_failures_and_deletions_say_who_asked(tmp_path: pathlib.Path) -> None:
         ("127.0.0.1", "data set", "graphs"),
         ("127.0.0.1", "histogram", "sizes"),
     ]
+
+
+def test_a_failed_call_carries_its_request_and_its_trace(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with log.open("w") as file, ServerProcess(log=file) as server:
+        with grpc.insecure_channel(server.address) as channel:
+            for method, kind in (("/packhouse.v1.HistogramService/DeleteHistogram", "unary"),
+                                 ("/packhouse.v1.LoaderService/Load", "stream")):
+                call = channel.unary_unary if kind == "unary" else channel.unary_stream
+                metadata = (("x-request-id", method), ("traceparent", trace))
+                with pytest.raises(grpc.RpcError):
+                    list(call(method)(b"", metadata=metadata))
+    failed = [line for line in events(log) if line["event"] == "call failed"]
+    assert len(failed) == 2
+    for line in failed:
+        assert line["request_id"].startswith("/packhouse.v1.")
+        assert line["trace"] == trace
 
 
 def test_a_log_that_nobody_reads_holds_up_nobody() -> None:

@@ -176,7 +176,7 @@ def test_a_port_in_use_is_an_error_that_names_it() -> None:
         code, message = refused("--listen", "127.0.0.1:0", "--http-listen", server.http_address)
         assert code == 1
         assert message == (
-            f"cannot listen on '{server.http_address}' for HTTP: Address already in use"
+            f"HTTP: cannot listen on '{server.http_address}': Address already in use"
         )
 
 

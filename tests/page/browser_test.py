@@ -17,6 +17,7 @@ import pathlib
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import urllib.parse
 import urllib.request
@@ -225,7 +226,7 @@ class Page:
             lambda: self.browser.execute_script(
                 "const last = performance.getEntriesByType('resource').pop();"
                 "return !last || performance.now() - last.responseEnd > 300"
-                " || !/api/.test(last.name) || /overview|job/.test(last.name)"
+                " || !/api/.test(last.name) || /overview|job|state/.test(last.name)"
             ),
             "the page is quiet",
         )
@@ -572,6 +573,76 @@ def test_a_token_shows_what_its_holder_may_see(page: Page, tmp_path: pathlib.Pat
         page.complaints()
 
 
+@pytest.mark.parametrize(
+    "address",
+    [*(f"{view}?source={kind}/{'gone' * 30}" for view in ("sizes", "plan")
+       for kind in ("dataset", "histogram")),
+     f"epochs?job={'gone' * 30}"],
+)
+def test_a_link_to_something_gone_fits_a_narrow_screen(
+    page: Page, server: LocalServer, address: str
+) -> None:
+    page.resize((320, 640))
+    try:
+        page.open(server, address)
+        page.see("gonegone")
+        page.settle()
+        page.shoot(f"{address.split('?')[0]}-gone-narrow")
+        wide = "return document.documentElement.scrollWidth"
+        assert page.browser.execute_script(wide) <= 320
+    finally:
+        page.resize(DESKTOP)
+
+
+# As an upgraded server would: other answers to the same questions.
+OTHER_ANSWER = """
+const ask = window.fetch;
+window.fetch = async (path, ...rest) => {
+  const answer = await ask(path, ...rest);
+  if (!String(path).startsWith(arguments[0])) return answer;
+  return new Response(JSON.stringify({...await answer.json(), ...arguments[1]}));
+};
+"""
+
+
+def test_a_tab_from_before_an_upgrade_says_so(page: Page, server: LocalServer) -> None:
+    for path, change, text in (
+        ("api/state", {"page": "another", "version": "77.0"}, "updated to 77.0"),
+        # It has what this page does not know how to draw.
+        ("api/overview", {"history": {}}, "cannot show"),
+    ):
+        page.open(server, "overview")
+        page.see("live")
+        page.browser.execute_script(OTHER_ANSWER, path, change)
+        page.see(text)
+        page.until(lambda: page.one("#state").text == "old", "no longer live")
+        page.shoot("overview-old")
+        assert page.findings() == []
+        page.one("#load-anew").send_keys(Keys.ENTER)
+        page.until(lambda: page.one("#state").text == "live", "live again")
+        assert not page.one("#stale").is_displayed()
+    page.complaints()
+
+
+def test_a_server_that_is_not_ready_is_not_live(page: Page) -> None:
+    page.complaints()
+    with LocalServer(arguments=("--lame-duck", "1h"), log=subprocess.DEVNULL) as server:
+        for view in VIEWS:
+            page.open(server, view)
+            page.until(lambda: page.one("#state").text == "live", "live")
+        os.kill(server.pid, signal.SIGTERM)
+        # Also in a view that asks nothing by itself.
+        for view in VIEWS:
+            page.see("The server is draining")
+            page.until(lambda: page.one("#state").text == "draining", "draining")
+            page.open(server, view)
+        page.shoot("data-draining")
+        assert page.findings() == []
+        os.kill(server.pid, signal.SIGKILL)
+        page.open_blank()
+    assert [each for each in page.complaints() if "ERR_CONNECTION" not in each] == []
+
+
 def test_a_server_that_is_gone_is_told_of_and_comes_back(page: Page) -> None:
     page.open_blank()
     page.complaints()
@@ -584,12 +655,8 @@ def test_a_server_that_is_gone_is_told_of_and_comes_back(page: Page) -> None:
             page.settle()
             http = server.http_address
             server.stop()
-            if view not in ("sizes", "plan"):
-                page.see("The server does not answer.")
-            else:
-                # These ask when they are asked.
-                page.one("#view-overview").send_keys(Keys.ENTER)
-                page.see("The server does not answer.")
+            # Whether the view asks by itself or not.
+            page.see("The server does not answer.")
             page.shoot(f"{view}-gone")
             assert page.findings() == [], view
             server = LocalServer(

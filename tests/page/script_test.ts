@@ -5,6 +5,7 @@ import test from "node:test";
 import { hasCommand, planCommand, quote, sizesCommand, tuneCommand } from "../../service/page/web/commands";
 import { bytes, duration, percent, rate, shortTime, some } from "../../service/page/web/format";
 import { batchBytes, limitsOf, searchSpace, tooSmall } from "../../service/page/web/limits";
+import { bannerOf, wordOf } from "../../service/page/web/state";
 import { formatRoute, namedNumbers, parseRoute, setNamedNumbers } from "../../service/page/web/route";
 
 test("an address says what it was made of", () => {
@@ -79,4 +80,17 @@ test("numbers are short, and never better than they are", () => {
   assert.equal(duration(null), "not known yet");
   assert.equal(some(1, "batch", "batches"), "1 batch");
   assert.equal(some(2000, "graph"), "2,000 graphs");
+});
+
+test("a server is live only if it says that it is ready, and the tab is as new as it", () => {
+  const ready = { version: "1", page: "p", grpc: "h:1", draining: false, not_ready: [] };
+  assert.equal(wordOf(ready, ""), "live");
+  assert.equal(bannerOf(ready), "");
+  assert.equal(wordOf(ready, "updated"), "old");
+  const full = { ...ready, not_ready: [{ reason: "datasets", why: "commits fail: no space" }] };
+  assert.equal(wordOf(full, ""), "not ready");
+  assert.match(bannerOf(full), /not ready.*commits fail: no space/);
+  const draining = { ...ready, draining: true, not_ready: [{ reason: "draining", why: "draining" }] };
+  assert.equal(wordOf(draining, ""), "draining");
+  assert.match(bannerOf(draining), /ends soon/);
 });

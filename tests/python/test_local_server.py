@@ -38,7 +38,8 @@ def test_a_program_that_ignores_the_signal_is_killed(tmp_path: pathlib.Path) -> 
     program = script(
         tmp_path / "stubborn",
         # An ignored signal stays ignored across exec.
-        "trap '' TERM\necho 'listening grpc=127.0.0.1:1 http=-'\nexec sleep 1000",
+        "trap '' TERM\n"
+        """echo '{"event":"listening","grpc":"127.0.0.1:1","http":"-"}'\nexec sleep 1000""",
     )
     with LocalServer(program, stop_timeout=0.2) as server:
         assert (server.address, server.http_address) == ("127.0.0.1:1", "-")

@@ -146,6 +146,44 @@ TEST_P(HealthServiceTest, WhoWatchesHearsOfTheLameDuckAndIsSentAwayAfterIt) {
   drain.join();
 }
 
+// As /readyz: whatever keeps the server from work, and each service with it.
+TEST_P(HealthServiceTest, IsAsReadyAsTheServer) {
+  OpenDatasets();
+  absl::Mutex mutex;
+  std::string why;
+  Readiness readiness;
+  readiness.Add("disk", [&] {
+    absl::MutexLock lock(&mutex);
+    return why;
+  });
+  const auto set = [&](const char* to) {
+    {
+      absl::MutexLock lock(&mutex);
+      why = to;
+    }
+    server_->RefreshHealth();
+  };
+  ServerOptions options;
+  options.readiness = &readiness;
+  StartServer(options);
+  const auto watch = Watch("");
+  const auto of_service = Watch("packhouse.v1.LoaderService");
+  for (const auto& [reason, expected] :
+       {std::pair("", HealthCheckResponse::SERVING),
+        std::pair("the disk is full", HealthCheckResponse::NOT_SERVING),
+        std::pair("", HealthCheckResponse::SERVING)}) {
+    set(reason);
+    EXPECT_EQ(watch->Next(), expected);
+    EXPECT_EQ(of_service->Next(), expected);
+    for (const char* service : {"", "packhouse.v1.LoaderService", "packhouse.v1.PackingService"}) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto status, Check(service));
+      EXPECT_EQ(status, expected) << service;
+    }
+    EXPECT_THAT(Check("packhouse.v1.Nothing").status(),
+                StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+  }
+}
+
 // A Watch is idle by nature.
 TEST_P(HealthServiceTest, AWatchIsNotEndedForSayingNothing) {
   ServerOptions options;

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import re
 import selectors
 import shutil
 import subprocess
@@ -12,9 +12,6 @@ import time
 from typing import IO, Any, Final, Sequence
 
 from packhouse.own_session import in_session_of_its_own
-
-_READY_LINE: Final = re.compile(r"listening grpc=(\S+) http=(\S+)")
-
 
 # Ends a server, $1, if its standard input ends without a line: then the process that started both is
 # gone, however that was. $2 is how many seconds the server has for it.
@@ -110,11 +107,12 @@ class LocalServer:
         )
         self._guard = _guard_of(self._process.pid, self._stop_timeout)
         line = self._read_line()
-        ready = _READY_LINE.fullmatch(line)
-        if ready is None:
+        try:
+            ready = json.loads(line)
+            self.address, self.http_address = ready["grpc"], ready["http"]
+        except (ValueError, KeyError, TypeError):
             self.stop()
-            raise RuntimeError(f"{self._binary} did not get ready: it said {line!r}")
-        self.address, self.http_address = ready.groups()
+            raise RuntimeError(f"{self._binary} did not get ready: it said {line!r}") from None
 
     def stop(self) -> None:
         """Asks the program to drain and waits for its end. Idempotent."""

@@ -3,16 +3,17 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "etcd/rpc.grpc.pb.h"
 #include "service/base/status_macros.h"
+#include "service/base/steady_waits.h"
 #include "service/cluster/etcd/etcd_messages.h"
+#include "service/cluster/etcd/steady_deadline.h"
 
 namespace packhouse {
 namespace {
@@ -116,9 +117,8 @@ EtcdStore::Endpoint* EtcdStore::Connected(absl::Time deadline) {
   for (size_t i = 0; i < count; ++i) {
     Endpoint& endpoint = *endpoints_[(first + i) % count];
     // Each gets its part of the time that is left; the first gets it all if it is the only one.
-    const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(count - i);
-    if (endpoint.channel->WaitForConnected(std::chrono::system_clock::now() +
-                                           absl::ToChronoNanoseconds(part))) {
+    const absl::Duration part = (deadline - SteadyTime()) / static_cast<double>(count - i);
+    if (endpoint.channel->WaitForConnected(SteadyDeadline(part))) {
       if (i != 0) current_.store(endpoint.index, std::memory_order_relaxed);
       return &endpoint;
     }
@@ -144,7 +144,7 @@ absl::StatusOr<std::string> EtcdStore::TokenFrom(Endpoint& endpoint, absl::Time 
   request.set_password(options_.password);
   etcd::AuthenticateResponse response;
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline));
+  context.set_deadline(SteadyDeadline(deadline - SteadyTime()));
   const grpc::Status status = endpoint.users.Authenticate(&context, request, &response);
   if (!status.ok()) {
     // A wrong password is INVALID_ARGUMENT to etcd.
@@ -167,7 +167,7 @@ grpc::Status EtcdStore::Call(Endpoint& endpoint, absl::Time deadline, const Atte
               std::string(token.status().message())};
     }
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(deadline));
+    context.set_deadline(SteadyDeadline(deadline - SteadyTime()));
     if (!token->empty()) context.AddMetadata("token", *token);
     grpc::Status status = attempt(endpoint, context);
     if (status.ok() || token->empty() || !is_first || !WantsToken(status)) return status;
@@ -177,7 +177,7 @@ grpc::Status EtcdStore::Call(Endpoint& endpoint, absl::Time deadline, const Atte
 }
 
 absl::Status EtcdStore::Read(const Attempt& attempt) {
-  const absl::Time deadline = absl::Now() + options_.timeout;
+  const absl::Time deadline = SteadyTime() + options_.timeout;
   const size_t count = endpoints_.size();
   // Each endpoint once, and one of them again: a connection may have broken since it was used.
   const size_t tries = count + 1;
@@ -186,8 +186,8 @@ absl::Status EtcdStore::Read(const Attempt& attempt) {
     Endpoint* const endpoint = Connected(deadline);
     if (endpoint == nullptr) break;
     // A server that is cut off from the others accepts reads and does not answer.
-    const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(tries - i);
-    const grpc::Status status = Call(*endpoint, absl::Now() + part, attempt);
+    const absl::Duration part = (deadline - SteadyTime()) / static_cast<double>(tries - i);
+    const grpc::Status status = Call(*endpoint, SteadyTime() + part, attempt);
     if (status.ok()) return absl::OkStatus();
     last = endpoint->StatusOf(status, /*changes=*/false);
     if (IsRefusal(status)) return last;
@@ -199,9 +199,9 @@ absl::Status EtcdStore::Read(const Attempt& attempt) {
 }
 
 absl::Status EtcdStore::Change(const Attempt& attempt) {
-  const absl::Time deadline = absl::Now() + options_.timeout;
+  const absl::Time deadline = SteadyTime() + options_.timeout;
   // What is left is for the answer.
-  Endpoint* const endpoint = Connected(absl::Now() + options_.timeout / 2);
+  Endpoint* const endpoint = Connected(SteadyTime() + options_.timeout / 2);
   if (endpoint == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("etcd: no connection to ", options_.endpoints.front(),

@@ -57,7 +57,7 @@ class EtcdStore final : public KeyValueStore {
   // `attempt` on one endpoint; again only if it was refused for its token.
   absl::Status Change(const Attempt& attempt);
   // The first endpoint, from the current one on, that has a connection or gets one before
-  // `deadline`; null if there is none.
+  // `deadline` (a SteadyTime(), here and below); null if there is none.
   Endpoint* Connected(absl::Time deadline);
   // Later calls go to the endpoint after `failed`.
   void Avoid(const Endpoint& failed);

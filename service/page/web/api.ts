@@ -90,11 +90,19 @@ export interface Sources {
   streams: { number: string; client: string; name: string; graphs: number }[];
 }
 
-export interface Overview {
+// What the frame shows beside every view.
+export interface State {
   version: string;
-  time: number;
+  // Of the page's files.
+  page: string;
   grpc: string;
   draining: boolean;
+  not_ready: { reason: string; why: string }[];
+}
+
+export interface Overview {
+  state: State;
+  time: number;
   totals: { batches: number; graphs: number; bytes: number };
   history: {
     rates: { batches: number; graphs: number; bytes: number };

@@ -1,9 +1,10 @@
 // The frame of the page: which view is shown, how fresh it is, and who looks.
 
-import { Asker, onAnswer, Refused, setToken, token, type Overview } from "./api";
+import { Asker, onAnswer, Refused, setToken, token, type State } from "./api";
 import { h, replace } from "./dom";
 import { duration } from "./format";
 import { formatRoute, parseRoute } from "./route";
+import { bannerOf, wordOf } from "./state";
 import type { MakeView, View } from "./view";
 import { dataView } from "./view_data";
 import { epochsView } from "./view_epochs";
@@ -33,8 +34,31 @@ let current: { view: View; asker: Asker; name: string } | null = null;
 let timer = 0;
 let lastHeard = Date.now();
 let server = "";
+let refusal: Refused | null = null;
+// What the server said of itself last; null before that.
+let told: State | null = null;
+// Of the files that this tab has.
+let ownPage = "";
+// Why the tab should be loaded anew; empty: it should not.
+let stale = "";
+
+// Milliseconds between two looks at the server's state, in every view.
+const LOOK = 3000;
+
+function setHidden(banner: HTMLElement, text: HTMLElement, words: string): void {
+  banner.hidden = words === "";
+  // An alert that says the same again is read again.
+  if (text.textContent !== words) text.textContent = words;
+}
+
+// From now on nothing that is shown counts as live.
+function showStale(why: string): void {
+  if (stale === "") stale = why;
+  showState(refusal);
+}
 
 function showState(refused: Refused | null): void {
+  refusal = refused;
   if (refused === null) lastHeard = Date.now();
   const isGone = refused !== null && refused.status === 0;
   const isAsked = refused !== null && (refused.status === 401 || refused.status === 403);
@@ -48,7 +72,9 @@ function showState(refused: Refused | null): void {
     delete gone.dataset["since"];
   }
   document.body.classList.toggle("is-gone", isGone);
-  const word = isGone ? "no answer" : isAsked ? "refused" : "live";
+  setHidden(element("not-ready"), element("not-ready"), isGone ? "" : bannerOf(told));
+  setHidden(element("stale"), element("stale-why"), stale);
+  const word = isGone ? "no answer" : isAsked ? "refused" : wordOf(told, stale);
   if (state.textContent !== word) state.textContent = word;
   state.className = `state is-${word.replace(" ", "-")}`;
   if (isAsked && tokenForm.hidden) {
@@ -64,6 +90,8 @@ function openToken(why: string): void {
   tokenField.focus();
 }
 
+const CANNOT_SHOW = "This page cannot show what the server says: it may be of another version.";
+
 async function refresh(): Promise<void> {
   clearTimeout(timer);
   const shown = current;
@@ -73,7 +101,10 @@ async function refresh(): Promise<void> {
     await shown.view.refresh();
   } catch (error) {
     failed = true;
-    if (!(error instanceof Refused)) throw error;
+    if (!(error instanceof Refused)) {
+      showStale(CANNOT_SHOW);
+      throw error;
+    }
   } finally {
     if (current === shown && (shown.view.interval > 0 || failed)) {
       timer = window.setTimeout(() => {
@@ -121,19 +152,46 @@ function showViews(shown: string): void {
   }));
 }
 
-// What every view needs to know of the server.
-async function learnServer(): Promise<void> {
+const looker = new Asker("state");
+let nextLook = 0;
+
+// Keeps an eye on the server, whichever view is shown.
+async function look(): Promise<void> {
+  clearTimeout(nextLook);
   try {
-    const overview = await new Asker("server").ask<Overview>("api/overview");
-    if (overview === null) return;
-    server = overview.grpc.startsWith("unix:")
-      ? overview.grpc
-      : `${location.hostname}:${overview.grpc.slice(overview.grpc.lastIndexOf(":") + 1)}`;
+    const state = await looker.ask<State>("api/state");
+    if (state !== null) hear(state);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    // Others wait for a token.
-    if (error.status === 0) setTimeout(() => void learnServer(), 3000);
+  } finally {
+    lookLater();
   }
+}
+
+function lookLater(): void {
+  clearTimeout(nextLook);
+  nextLook = window.setTimeout(() => {
+    if (document.hidden) {
+      document.addEventListener("visibilitychange", () => void look(), { once: true });
+    } else if (tokenForm.hidden) {
+      void look();
+    } else {
+      // Who is asked for a token is not asked again.
+      lookLater();
+    }
+  }, LOOK);
+}
+
+function hear(state: State): void {
+  told = state;
+  server = state.grpc.startsWith("unix:")
+    ? state.grpc
+    : `${location.hostname}:${state.grpc.slice(state.grpc.lastIndexOf(":") + 1)}`;
+  if (ownPage === "") ownPage = state.page;
+  if (state.page !== ownPage) {
+    stale = `The server was updated to ${state.version}. This page is of the version before.`;
+  }
+  showState(refusal);
 }
 
 onAnswer(showState);
@@ -149,12 +207,13 @@ tokenForm.addEventListener("submit", (event) => {
   setToken(tokenField.value.trim());
   tokenField.value = "";
   tokenForm.hidden = true;
-  void learnServer();
+  void look();
   show();
 });
 element("token-none").addEventListener("click", () => {
   setToken("");
   tokenForm.hidden = true;
+  void look();
   show();
 });
 element("skip").addEventListener("click", (event) => {
@@ -163,4 +222,8 @@ element("skip").addEventListener("click", (event) => {
 });
 window.addEventListener("hashchange", show);
 element("sign-in").classList.toggle("has-token", token() !== "");
-void learnServer().then(show);
+element("load-anew").addEventListener("click", () => location.reload());
+// What is drawn after an error nobody caught may be half of it.
+window.addEventListener("error", () => showStale(CANNOT_SHOW));
+window.addEventListener("unhandledrejection", () => showStale(CANNOT_SHOW));
+void look().then(show);

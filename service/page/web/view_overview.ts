@@ -115,7 +115,7 @@ export const overviewView: MakeView = ({ asker, server }) => {
         `${bytes(disk.bytes)} of ${bytes(disk.most)}`, nearness(disk.bytes / Math.max(1, disk.most)))),
         free === null ? null : h("p", { class: "note" }, `${bytes(free)} are free on the disk.`));
     }
-    about.textContent = `packhoused ${overview.version}${overview.draining ? ", which is draining: it ends soon" : ""}.`;
+    about.textContent = `packhoused ${overview.state.version}${overview.state.draining ? ", which is draining: it ends soon" : ""}.`;
     if (commands.childElementCount === 0 && server() !== "") {
       replace(commands, command(`curl -s ${location.origin}/metrics`, "all metrics"),
         command(serverCommand(server(), "jobs", "list"), "all jobs"));

@@ -1,13 +1,16 @@
-#include "service/rpc/listening_sockets.h"
+#include "service/base/listening_sockets.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -19,8 +22,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 constexpr absl::string_view kUnix = "unix:";
@@ -83,6 +88,38 @@ void SetPort(sockaddr* address, uint16_t port) {
   }
 }
 
+constexpr int kTriesOfFreePorts = 20;
+
+// All addresses, at one port. Those that this machine does not have are left out.
+absl::StatusOr<std::vector<int>> ListenOnAll(const std::string& address, const addrinfo* all,
+                                             uint32_t port) {
+  std::vector<int> sockets;
+  // /etc/hosts may have an address twice.
+  std::vector<absl::string_view> seen;
+  int error = 0;
+  for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
+    if (each->ai_family != AF_INET && each->ai_family != AF_INET6) continue;
+    SetPort(each->ai_addr, static_cast<uint16_t>(port));
+    const absl::string_view bytes(reinterpret_cast<const char*>(each->ai_addr), each->ai_addrlen);
+    if (std::find(seen.begin(), seen.end(), bytes) != seen.end()) continue;
+    seen.push_back(bytes);
+    const int socket =
+        Listen(each->ai_family, each->ai_addr, each->ai_addrlen, SocketAccess::kUmask);
+    if (socket >= 0) {
+      sockets.push_back(socket);
+      port = PortOf(socket);
+      continue;
+    }
+    error = errno;
+    if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT) continue;
+    // Half of an address is none: clients would come to another server, or to nobody.
+    for (const int each_socket : std::exchange(sockets, {})) ::close(each_socket);
+    break;
+  }
+  if (sockets.empty()) return CannotListen(address, std::strerror(error));
+  return sockets;
+}
+
 // The sockets of the host's addresses, at least one.
 absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const std::string& host,
                                               const std::string& port_text) {
@@ -95,25 +132,38 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const 
     return CannotListen(address, absl::StrCat("the host is not known: ", ::gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  std::vector<int> sockets;
   uint32_t port = 0;
   (void)absl::SimpleAtoi(port_text, &port);
-  int error = 0;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    if (each->ai_family != AF_INET && each->ai_family != AF_INET6) continue;
-    SetPort(each->ai_addr, static_cast<uint16_t>(port));
-    const int socket =
-        Listen(each->ai_family, each->ai_addr, each->ai_addrlen, SocketAccess::kUmask);
-    if (socket < 0) {
-      error = errno;
-      continue;
-    }
-    sockets.push_back(socket);
-    port = PortOf(socket);
+  // A port that is free on one address may be taken on another.
+  for (int tries = port == 0 ? kTriesOfFreePorts : 1;; --tries) {
+    absl::StatusOr<std::vector<int>> sockets = ListenOnAll(address, found, port);
+    if (sockets.ok() || tries == 1) return sockets;
   }
-  if (sockets.empty()) return CannotListen(address, std::strerror(error));
-  return sockets;
 }
+
+// Two servers that start together do not take each other's socket for one that was left behind:
+// they look and listen one after the other. Without the lock, the look itself still tells.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // Others may lock it for reasons of their own: not for ever.
+    for (int tries = 100; folder_ >= 0 && tries > 0; --tries) {
+      if (::flock(folder_, LOCK_EX | LOCK_NB) == 0) return;
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+  }
+  ~FolderLock() {
+    if (folder_ >= 0) ::close(folder_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int folder_ = -1;
+};
 
 }  // namespace
 
@@ -129,6 +179,7 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
                                                 sizeof(local.sun_path) - 1));
     }
     path.copy(local.sun_path, path.size());
+    const FolderLock lock(path);
     struct stat there = {};
     const auto* const name = reinterpret_cast<const sockaddr*>(&local);
     if (::lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) {
@@ -141,6 +192,10 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
     if (socket < 0) return CannotListen(address, std::strerror(errno));
     opened.sockets_ = {socket};
     opened.path_ = path;
+    if (::lstat(path.c_str(), &there) == 0) {
+      opened.device_ = there.st_dev;
+      opened.inode_ = there.st_ino;
+    }
     return opened;
   }
   const size_t colon = address.rfind(':');
@@ -162,13 +217,21 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
 ListeningSockets::ListeningSockets(ListeningSockets&& other) noexcept
     : address_(std::move(other.address_)),
       sockets_(std::exchange(other.sockets_, {})),
-      path_(std::exchange(other.path_, {})) {}
+      path_(std::exchange(other.path_, {})),
+      device_(other.device_),
+      inode_(other.inode_) {}
 
 ListeningSockets::~ListeningSockets() { Close(); }
 
 void ListeningSockets::Close() {
   for (const int socket : std::exchange(sockets_, {})) ::close(socket);
-  if (const std::string path = std::exchange(path_, {}); !path.empty()) ::unlink(path.c_str());
+  const std::string path = std::exchange(path_, {});
+  struct stat there = {};
+  // Somebody may have removed the file, and another server may listen there by now.
+  if (!path.empty() && ::lstat(path.c_str(), &there) == 0 && there.st_dev == device_ &&
+      there.st_ino == inode_) {
+    ::unlink(path.c_str());
+  }
 }
 
-}  // namespace packhouse::rpc
+}  // namespace packhouse

@@ -1,6 +1,8 @@
 // The sockets that the server's clients connect to.
-#ifndef PACKHOUSE_SERVICE_RPC_LISTENING_SOCKETS_H_
-#define PACKHOUSE_SERVICE_RPC_LISTENING_SOCKETS_H_
+#ifndef PACKHOUSE_SERVICE_BASE_LISTENING_SOCKETS_H_
+#define PACKHOUSE_SERVICE_BASE_LISTENING_SOCKETS_H_
+
+#include <sys/types.h>
 
 #include <string>
 #include <utility>
@@ -8,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 
 // Who may open a unix socket. kOwner: the user that the server runs as (and root); kUmask: whom the
 // process' umask lets.
@@ -18,12 +20,12 @@ enum class SocketAccess { kUmask, kOwner };
 class ListeningSockets {
  public:
   // Listens at "host:port" (port 0: any free one, the same for all addresses of the host) or at
-  // "unix:/path", where a socket that nobody listens at is replaced. 0.0.0.0 and [::] stand for all
-  // addresses of both kinds. Two processes cannot listen on one port, or at one path. `access` is
-  // about unix sockets alone.
+  // "unix:/path", where a socket that nobody listens at any more is replaced. 0.0.0.0 and [::]
+  // stand for all addresses of both kinds. Two processes cannot listen on one port, or at one path.
+  // `access` is about unix sockets alone.
   //
-  // UNAVAILABLE with the address and the system's message, if none of its addresses can be listened
-  // on.
+  // UNAVAILABLE with the address and the system's message, if somebody else listens on one of its
+  // addresses, or if it has none that this machine has.
   static absl::StatusOr<ListeningSockets> Open(const std::string& address,
                                                SocketAccess access = SocketAccess::kUmask);
 
@@ -44,9 +46,12 @@ class ListeningSockets {
 
   std::string address_;
   std::vector<int> sockets_;
-  std::string path_;  // Of a unix socket.
+  // Of a unix socket: its path, and which file that is.
+  std::string path_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
 };
 
-}  // namespace packhouse::rpc
+}  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_RPC_LISTENING_SOCKETS_H_
+#endif  // PACKHOUSE_SERVICE_BASE_LISTENING_SOCKETS_H_
