@@ -34,12 +34,16 @@ def free_port() -> int:
 class _Node:
     """One process, with its ports and folder for good."""
 
-    def __init__(self, program: str, name: str, folder: pathlib.Path, host: str) -> None:
+    def __init__(
+        self, program: str, name: str, folder: pathlib.Path, host: str, arguments: Sequence[str]
+    ) -> None:
         self.address = f"{host}:{free_port()}"
         self.peer = f"http://{host}:{free_port()}"
         self.name = name
-        self._folder = folder
+        self.folder = folder
         self._program = program
+        self._scheme = "http"
+        self._arguments = tuple(arguments)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, members: str) -> None:
@@ -47,18 +51,24 @@ class _Node:
             [
                 self._program,
                 f"--name={self.name}",
-                f"--data-dir={self._folder}",
-                f"--listen-client-urls=http://{self.address}",
-                f"--advertise-client-urls=http://{self.address}",
+                f"--data-dir={self.folder}",
+                f"--listen-client-urls={self._scheme}://{self.address}",
+                f"--advertise-client-urls={self._scheme}://{self.address}",
                 f"--listen-peer-urls={self.peer}",
                 f"--initial-advertise-peer-urls={self.peer}",
                 f"--initial-cluster={members}",
+                *self._arguments,
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             # Then Python does not fork to start it: gRPC's fork handlers may end the child.
             close_fds=False,
         )
+
+    def become_secure(self, certificate: pathlib.Path, key: pathlib.Path) -> None:
+        """With TLS for clients, from the next start on."""
+        self._scheme = "https"
+        self._arguments += (f"--cert-file={certificate}", f"--key-file={key}")
 
     def kill(self) -> None:
         """As a crash would."""
@@ -96,8 +106,12 @@ class EtcdProcess:
         machines: Sequence[Machine] = (),
         *,
         compacting: bool = True,
+        arguments: Sequence[str] = (),
     ) -> None:
-        """With `machines`, each node is on one of them. `compacting`: False where calls are timed."""
+        """With `machines`, each node is on one of them. `compacting`: False where calls are timed.
+
+        `arguments`: more of each node's.
+        """
         program = shutil.which("etcd")
         if program is None:
             pytest.skip("there is no etcd: Debian's etcd-server")
@@ -111,6 +125,7 @@ class EtcdProcess:
                     f"n{i}",
                     folder / f"{attempt}-{i}",
                     machines[i].host if machines else "127.0.0.1",
+                    arguments,
                 )
                 for i in range(num_nodes)
             ]
@@ -191,6 +206,49 @@ class EtcdProcess:
         }
         answer = self._nodes[0].ask("/v3/kv/range", json.dumps(request).encode())
         return [base64.b64decode(found["value"]) for found in answer.get("kvs", [])]
+
+    def put(self, key: str, value: str) -> bool:
+        """Whether the first node, which must run, has taken it."""
+        request = {
+            "key": base64.b64encode(key.encode()).decode(),
+            "value": base64.b64encode(value.encode()).decode(),
+        }
+        return self._nodes[0].ask("/v3/kv/put", json.dumps(request).encode()) is not None
+
+    def serve_tls(self, certificate: pathlib.Path, key: pathlib.Path) -> None:
+        """Starts the only node, which must not run, with TLS for its clients."""
+        (node,) = self._nodes
+        node.become_secure(certificate, key)
+        self.start(0)
+        host, _, port = node.address.rpartition(":")
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection((host, int(port)), timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        pytest.fail("etcd does not start with TLS")
+
+    def take_backup(self, folder: pathlib.Path) -> None:
+        """Of the only node, which is stopped for it."""
+        (node,) = self._nodes
+        self.kill(0)
+        shutil.copytree(node.folder, folder)
+        self._start_again()
+
+    def restore(self, folder: pathlib.Path) -> None:
+        """What take_backup() has written is all that there is: the revisions since come again."""
+        (node,) = self._nodes
+        self.kill(0)
+        shutil.rmtree(node.folder)
+        shutil.copytree(folder, node.folder)
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self.start(0)
+        if not self._are_healthy():
+            pytest.fail("etcd does not start again")
 
     def start(self, number: int) -> None:
         """Starts a node, with what it has stored."""

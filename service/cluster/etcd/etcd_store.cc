@@ -3,17 +3,18 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
 #include "etcd/rpc.grpc.pb.h"
 #include "service/base/status_macros.h"
-#include "service/base/steady_waits.h"
 #include "service/cluster/etcd/etcd_messages.h"
-#include "service/cluster/etcd/steady_deadline.h"
 
 namespace packhouse {
 namespace {
@@ -47,6 +48,31 @@ bool IsRefusal(const grpc::Status& status) {
 bool WantsToken(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
          absl::StrContains(status.error_message(), "auth store is old");
+}
+
+// For gRPC to say why it has no connection.
+constexpr absl::Duration kLongestAsking = absl::Milliseconds(500);
+
+// What gRPC's words mean; with them, since they may say more.
+std::string WhyNoConnection(absl::string_view words, bool wants_tls) {
+  if (words.empty()) return "";
+  const std::string plain = absl::StrReplaceAll(absl::AsciiStrToLower(words), {{"_", " "}});
+  absl::string_view meaning;
+  if (absl::StrContains(plain, "certificate verify failed")) {
+    meaning = ": its certificate is not signed by those of the CA that was given";
+  } else if (absl::StrContains(plain, "is not in peer certificate")) {
+    meaning = ": its certificate is for another name";
+  } else if (absl::StrContains(plain, "wrong version number")) {
+    meaning = ": it speaks plain text, and a CA was given for TLS";
+  } else if (absl::StrContains(plain, "socket closed") ||
+             absl::StrContains(plain, "connection reset") ||
+             absl::StrContains(plain, "connection closed")) {
+    meaning = wants_tls
+                  ? ": it ends connections with TLS: perhaps it speaks plain text"
+                  : ": it ends connections in plain text: it may want TLS, for which a CA must be "
+                    "given";
+  }
+  return absl::StrCat(meaning, " (", words, ")");
 }
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const EtcdOptions& options) {
@@ -117,8 +143,9 @@ EtcdStore::Endpoint* EtcdStore::Connected(absl::Time deadline) {
   for (size_t i = 0; i < count; ++i) {
     Endpoint& endpoint = *endpoints_[(first + i) % count];
     // Each gets its part of the time that is left; the first gets it all if it is the only one.
-    const absl::Duration part = (deadline - SteadyTime()) / static_cast<double>(count - i);
-    if (endpoint.channel->WaitForConnected(SteadyDeadline(part))) {
+    const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(count - i);
+    if (endpoint.channel->WaitForConnected(std::chrono::system_clock::now() +
+                                           absl::ToChronoNanoseconds(part))) {
       if (i != 0) current_.store(endpoint.index, std::memory_order_relaxed);
       return &endpoint;
     }
@@ -144,7 +171,7 @@ absl::StatusOr<std::string> EtcdStore::TokenFrom(Endpoint& endpoint, absl::Time 
   request.set_password(options_.password);
   etcd::AuthenticateResponse response;
   grpc::ClientContext context;
-  context.set_deadline(SteadyDeadline(deadline - SteadyTime()));
+  context.set_deadline(absl::ToChronoTime(deadline));
   const grpc::Status status = endpoint.users.Authenticate(&context, request, &response);
   if (!status.ok()) {
     // A wrong password is INVALID_ARGUMENT to etcd.
@@ -167,7 +194,7 @@ grpc::Status EtcdStore::Call(Endpoint& endpoint, absl::Time deadline, const Atte
               std::string(token.status().message())};
     }
     grpc::ClientContext context;
-    context.set_deadline(SteadyDeadline(deadline - SteadyTime()));
+    context.set_deadline(absl::ToChronoTime(deadline));
     if (!token->empty()) context.AddMetadata("token", *token);
     grpc::Status status = attempt(endpoint, context);
     if (status.ok() || token->empty() || !is_first || !WantsToken(status)) return status;
@@ -177,7 +204,7 @@ grpc::Status EtcdStore::Call(Endpoint& endpoint, absl::Time deadline, const Atte
 }
 
 absl::Status EtcdStore::Read(const Attempt& attempt) {
-  const absl::Time deadline = SteadyTime() + options_.timeout;
+  const absl::Time deadline = absl::Now() + options_.timeout;
   const size_t count = endpoints_.size();
   // Each endpoint once, and one of them again: a connection may have broken since it was used.
   const size_t tries = count + 1;
@@ -186,27 +213,36 @@ absl::Status EtcdStore::Read(const Attempt& attempt) {
     Endpoint* const endpoint = Connected(deadline);
     if (endpoint == nullptr) break;
     // A server that is cut off from the others accepts reads and does not answer.
-    const absl::Duration part = (deadline - SteadyTime()) / static_cast<double>(tries - i);
-    const grpc::Status status = Call(*endpoint, SteadyTime() + part, attempt);
+    const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(tries - i);
+    const grpc::Status status = Call(*endpoint, absl::Now() + part, attempt);
     if (status.ok()) return absl::OkStatus();
     last = endpoint->StatusOf(status, /*changes=*/false);
     if (IsRefusal(status)) return last;
     Avoid(*endpoint);
   }
-  if (!last.ok()) return last;
-  return absl::UnavailableError(absl::StrCat("etcd: no connection to ", options_.endpoints.front(),
-                                             count == 1 ? "" : " or the other endpoints"));
+  return last.ok() ? NoConnection() : last;
+}
+
+absl::Status EtcdStore::NoConnection() {
+  // A call that does not wait for a connection says why there is none.
+  Endpoint& endpoint = *endpoints_[current_.load(std::memory_order_relaxed)];
+  const etcd::RangeRequest request =
+      ToRangeRequest(options_.prefix, KeyRange::Of("life"), /*limit=*/1, /*revision=*/0);
+  etcd::RangeResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kLongestAsking));
+  const grpc::Status status = endpoint.values.Range(&context, request, &response);
+  return absl::UnavailableError(
+      absl::StrCat("etcd: no connection to ", endpoint.address,
+                   endpoints_.size() == 1 ? "" : " or the other endpoints",
+                   WhyNoConnection(status.error_message(), !options_.roots.empty())));
 }
 
 absl::Status EtcdStore::Change(const Attempt& attempt) {
-  const absl::Time deadline = SteadyTime() + options_.timeout;
+  const absl::Time deadline = absl::Now() + options_.timeout;
   // What is left is for the answer.
-  Endpoint* const endpoint = Connected(SteadyTime() + options_.timeout / 2);
-  if (endpoint == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("etcd: no connection to ", options_.endpoints.front(),
-                     endpoints_.size() == 1 ? "" : " or the other endpoints"));
-  }
+  Endpoint* const endpoint = Connected(absl::Now() + options_.timeout / 2);
+  if (endpoint == nullptr) return NoConnection();
   const grpc::Status status = Call(*endpoint, deadline, attempt);
   if (!status.ok() && !IsRefusal(status)) Avoid(*endpoint);
   return endpoint->StatusOf(status, /*changes=*/true);

@@ -57,8 +57,11 @@ class EtcdStore final : public KeyValueStore {
   // `attempt` on one endpoint; again only if it was refused for its token.
   absl::Status Change(const Attempt& attempt);
   // The first endpoint, from the current one on, that has a connection or gets one before
-  // `deadline` (a SteadyTime(), here and below); null if there is none.
+  // `deadline`; null if there is none.
   Endpoint* Connected(absl::Time deadline);
+  // UNAVAILABLE: no endpoint has a connection. With the reason of one, if gRPC says any: nothing
+  // listens there, its certificate is not trusted, or it does not speak TLS.
+  absl::Status NoConnection();
   // Later calls go to the endpoint after `failed`.
   void Avoid(const Endpoint& failed);
   // One call, with the user's token.
