@@ -332,8 +332,11 @@ def test_readers_whose_steps_are_counted_finish_epochs(
     for is_trained in (False, True):
         case = Case(server.address, client)
         with EpochReaders(case.loader()) as epochs:
+            items: Any = iter(())
             for epoch in range(2):
                 epochs.set_epoch(epoch)
+                # What is left of the epoch before has nothing to say.
+                assert next(items, None) is None
                 items = iter(epochs.trained(epochs) if is_trained else epochs)
                 for _ in range(len(epochs)):
                     next(items)

@@ -402,10 +402,14 @@ class _OwnItems(Iterator[Any]):
     def __init__(self, readers: EpochReaders, batches: ReaderPass) -> None:
         self._readers = readers
         self._batches = batches
+        self._has_begun = False
 
     def __next__(self) -> Any:
         readers = self._readers
         if readers._own_pass is not self._batches:
+            if self._has_begun:
+                # Of an epoch, or a place in it, that was left.
+                raise StopIteration
             self._begin()
         readers._acknowledge_in_hand()
         try:
@@ -424,6 +428,7 @@ class _OwnItems(Iterator[Any]):
         before = readers._own_pass
         readers._position.in_hand = None
         readers._own_pass = self._batches
+        self._has_begun = True
         if before is not None:
             before.close()
 
@@ -435,6 +440,7 @@ class _TrainedItems(Iterator[_Item]):
         self._readers = readers
         self._data_loader = data_loader
         self._items: Iterator[_Item] | None = None
+        self._position = readers._position
         self._is_rest = False
         self._has_ended = False
         # What the data loader has given, one at most, until it is given out.
@@ -483,6 +489,8 @@ class _TrainedItems(Iterator[_Item]):
         if own is not None:
             own.close()
         self._items = iter(self._data_loader)
+        # torchdata may have loaded a state just now.
+        self._position = readers._position
 
     def _end_pass(self) -> None:
         readers = self._readers
@@ -491,6 +499,7 @@ class _TrainedItems(Iterator[_Item]):
         if is_dynamic and not self._is_rest and not readers._is_done():
             self._is_rest, self._items = True, None
             return
-        readers._position.has_ended = readers._has_ended_one = True
-        readers._trained = None
+        if readers._position is self._position:
+            readers._position.has_ended = readers._has_ended_one = True
+            readers._trained = None
         self._has_ended = True
