@@ -60,6 +60,16 @@ void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
   }).detach();
 }
 
+// What other servers have deleted is let go here too, within a minute.
+void StartForgettingGone(rpc::Server& server) {
+  std::thread([&server] {
+    for (;;) {
+      absl::SleepFor(absl::Minutes(1));
+      HasMemoryFor([&server] { server.ForgetGone(); });
+    }
+  }).detach();
+}
+
 // Each minute, or if that takes long, less than a twentieth of the time.
 void StartSavingHistograms(rpc::Server& server, LimitedLog& log) {
   std::thread([&server, &log] {
@@ -91,14 +101,22 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
   if (RetainedDatasets* const retained = stores.retained_datasets(); retained != nullptr) {
     StartSweeping(
         "dataset", options.dataset_retention.Period(),
-        [retained](std::vector<Expired>& expired) { return retained->Sweep(expired); }, log);
+        [retained, &server](std::vector<Expired>& expired) {
+          const absl::Status swept = retained->Sweep(expired);
+          if (!expired.empty()) server.ForgetGone();
+          return swept;
+        },
+        log);
   }
   if (RetainedSourceGraphs* const retained = stores.retained_source_graphs(); retained != nullptr) {
     StartSweeping(
         "source_graph", options.source_graph_retention.Period(),
         [retained, &server](std::vector<Expired>& expired) {
+          // What nobody loads keeps no graph from being unused.
+          server.ForgetIdleSamples();
           const absl::Status swept = retained->Sweep(expired);
           for (const Expired& each : expired) server.ForgetSourceGraph(each.name);
+          if (!expired.empty()) server.ForgetGone();
           return swept;
         },
         log);
@@ -118,6 +136,7 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
         [&server](std::vector<Expired>& expired) { return server.DeleteUnusedModels(expired); },
         log);
   }
+  StartForgettingGone(server);
   if (stores.may_save()) StartSavingHistograms(server, limited_log);
 }
 

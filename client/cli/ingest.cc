@@ -91,6 +91,10 @@ absl::StatusOr<v1::Dataset> GetOrCreate(const DatasetClient& client,
   return found->dataset();
 }
 
+// For so long the same command may be run again after a crash. Then a data set that is filled from
+// many files does not run out of producers.
+constexpr absl::Duration kForgetAfter = absl::Hours(24 * 7);
+
 }  // namespace
 
 std::string DefaultProducer(const GraphSource& source, uint64_t chunk_bytes) {
@@ -127,6 +131,7 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
   append_options.dataset_id = dataset->id();
   append_options.producer =
       options.producer.empty() ? DefaultProducer(source, options.chunk_bytes) : options.producer;
+  if (options.producer.empty()) append_options.forget_after = kForgetAfter;
   append_options.retry = options.retry;
   append_options.on_answer = [&](const AppendAnswer& answer) {
     // Numbers ascend, so all chunks after a new chunk are new. A repetition after a new chunk is

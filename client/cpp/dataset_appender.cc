@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/producer.h"
 
 namespace packhouse::client {
 
@@ -40,19 +41,61 @@ absl::Status DatasetAppender::Send(uint64_t sequence, v1::AppendRequest request,
     return absl::InvalidArgumentError(absl::StrCat("chunk ", sequence, " comes after chunk ",
                                                    last_sequence_, ": numbers must ascend from 1"));
   }
+  if (absl::Status asked = Ask(); !asked.ok()) return asked;
   last_sequence_ = sequence;
   request.set_dataset(options_.dataset);
   request.set_dataset_id(options_.dataset_id);
-  request.mutable_producer_sequence()->set_producer(options_.producer);
-  request.mutable_producer_sequence()->set_sequence(sequence);
+  SetProducer(options_.producer, sequence, options_.forget_after,
+              *request.mutable_producer_sequence());
   request.set_group_ids(std::move(group_ids));
+  if (sequence < asked_->producer_state().first_remembered_sequence()) {
+    has_unsent_ = true;
+    v1::AppendResponse repetition;
+    repetition.set_is_repetition(true);
+    repetition.set_num_graphs(asked_->num_graphs());
+    Tell(request, repetition);
+    return absl::OkStatus();
+  }
   return stream_.Send(std::move(request));
 }
 
-absl::Status DatasetAppender::Finish() { return stream_.Finish(); }
+absl::Status DatasetAppender::Ask() {
+  if (asked_) return absl::OkStatus();
+  v1::AppendRequest request;
+  request.set_dataset(options_.dataset);
+  request.set_dataset_id(options_.dataset_id);
+  request.mutable_producer_sequence()->set_producer(options_.producer);
+  if (absl::Status sent = stream_.Send(std::move(request)); !sent.ok()) return sent;
+  if (absl::Status flushed = stream_.Flush(); !flushed.ok()) return flushed;
+  return asked_ ? absl::OkStatus() : absl::InternalError("the server said nothing of the producer");
+}
+
+absl::Status DatasetAppender::Finish() {
+  if (absl::Status finished = stream_.Finish(); !finished.ok()) return finished;
+  if (!has_unsent_) return absl::OkStatus();
+  return CheckSomeWereSent(options_.producer, last_sequence_, asked_->producer_state());
+}
 
 absl::Status DatasetAppender::Take(const v1::AppendRequest& request,
-                                   const v1::AppendResponse& response) const {
+                                   const v1::AppendResponse& response) {
+  if (request.producer_sequence().sequence() == 0) {
+    asked_ = response;
+    return absl::OkStatus();
+  }
+  const uint64_t num_graphs = request.graphs().sizes().num_graphs() +
+                              static_cast<uint64_t>(request.examples().examples_size());
+  const uint64_t num_kept = num_graphs - std::min<uint64_t>(response.num_skipped(), num_graphs);
+  if (!response.is_repetition() && response.num_appended() < num_kept) {
+    return absl::InternalError(absl::StrCat("the server stored ", response.num_appended(), " of ",
+                                            num_kept, " graphs of chunk ",
+                                            request.producer_sequence().sequence()));
+  }
+  Tell(request, response);
+  return absl::OkStatus();
+}
+
+void DatasetAppender::Tell(const v1::AppendRequest& request,
+                           const v1::AppendResponse& response) const {
   AppendAnswer answer;
   answer.sequence = request.producer_sequence().sequence();
   const uint64_t num_sent = request.graphs().sizes().num_graphs() +
@@ -63,13 +106,7 @@ absl::Status DatasetAppender::Take(const v1::AppendRequest& request,
   answer.is_repetition = response.is_repetition();
   answer.num_graphs_of_dataset = response.num_graphs();
   answer.num_stored = response.num_appended();
-  if (!answer.is_repetition && answer.num_stored < answer.num_graphs) {
-    return absl::InternalError(absl::StrCat("the server stored ", answer.num_stored, " of ",
-                                            answer.num_graphs, " graphs of chunk ",
-                                            answer.sequence));
-  }
   if (options_.on_answer) options_.on_answer(answer);
-  return absl::OkStatus();
 }
 
 }  // namespace packhouse::client

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ struct DatasetAppenderOptions {
   uint64_t dataset_id = 0;
   // At most 128 bytes. One appender at a time may use the name.
   std::string producer;
+  // If the name was made up: the server may forget it so long after the last chunk, and then takes
+  // the same chunks as new ones. Infinite: it remembers it as long as the data set, which has a
+  // bound on such names (ProducerSequence.forget_after).
+  absl::Duration forget_after = absl::InfiniteDuration();
   // The most chunks that have been sent and not answered, and their bytes (one chunk may be
   // larger). They are kept for a retry. With several chunks under way the server can write them
   // together.
@@ -59,7 +64,9 @@ struct DatasetAppenderOptions {
 
 // Use: Append each chunk, then Finish. A chunk is appended when on_answer is called for it; all
 // chunks are when Finish returns OK. A program that was killed starts again with the first chunk,
-// or with any that was not answered yet, with the same producer and the same numbers.
+// or with any that was not answered yet, with the same producer, the same numbers and the same
+// chunks. The server compares chunks with those that it has under their numbers, as far back as it
+// remembers these (ProducerState); older ones are not sent, and count as repetitions.
 //
 // Not thread-safe. After an error every call returns it; chunks that were answered stay.
 class DatasetAppender {
@@ -73,25 +80,33 @@ class DatasetAppender {
   // Sends a chunk. Waits for answers first if too many are missing. `sequence` is at least 1 and
   // larger than before; `group_ids` as in AppendRequest.
   //
-  // Errors: INVALID_ARGUMENT for a sequence that is not larger; the server's (see
+  // Errors: INVALID_ARGUMENT for a sequence that is not larger; ALREADY_EXISTS if it was that of
+  // another chunk; the server's (see
   // DatasetService.Append). Errors that may pass are returned once RetryOptions.patience is used
   // up.
   absl::Status Append(uint64_t sequence, v1::GraphChunk graphs, std::string group_ids = "");
   // The same for graphs as TF-GNN writes them.
   absl::Status AppendExamples(uint64_t sequence, v1::Examples examples, std::string group_ids = "");
 
-  // Waits for all answers, and ends the stream. Errors: as Append.
+  // Waits for all answers, and ends the stream. Errors: as Append; ALREADY_EXISTS if all chunks
+  // were older than what the server remembers: they may be those that it has, or others.
   absl::Status Finish();
 
  private:
+  // Asks once what the server remembers of the producer.
+  absl::Status Ask();
   // Sends a request with graphs or examples, and nothing else.
   absl::Status Send(uint64_t sequence, v1::AppendRequest request, std::string group_ids);
-  absl::Status Take(const v1::AppendRequest& request, const v1::AppendResponse& response) const;
+  absl::Status Take(const v1::AppendRequest& request, const v1::AppendResponse& response);
+  void Tell(const v1::AppendRequest& request, const v1::AppendResponse& response) const;
 
   const DatasetAppenderOptions options_;
   const std::unique_ptr<v1::DatasetService::Stub> stub_;
   ReliableStream<v1::AppendRequest, v1::AppendResponse> stream_;
   uint64_t last_sequence_ = 0;
+  // The answer to Ask().
+  std::optional<v1::AppendResponse> asked_;
+  bool has_unsent_ = false;
 };
 
 }  // namespace packhouse::client

@@ -80,6 +80,16 @@ class ReliableStream {
     return absl::OkStatus();
   }
 
+  // Waits for all answers. Errors: as Send.
+  absl::Status Flush() {
+    if (!status_.ok()) return status_;
+    while (!unanswered_.empty()) {
+      if (absl::Status status = SendAll(); !status.ok()) return Keep(std::move(status));
+      if (absl::Status status = AwaitAnswer(); !status.ok()) return Keep(std::move(status));
+    }
+    return absl::OkStatus();
+  }
+
   // Waits for all answers, and ends the stream. Errors: as Send.
   absl::Status Finish() {
     if (!status_.ok()) return status_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/producer.h"
 
 namespace packhouse::client {
 namespace {
@@ -29,18 +30,45 @@ SourceGraphAppender::SourceGraphAppender(std::shared_ptr<grpc::Channel> channel,
           }) {}
 
 absl::Status SourceGraphAppender::Append(v1::AppendSourceGraphRequest request) {
+  if (!stream_.status().ok()) return stream_.status();
+  if (absl::Status asked = Ask(); !asked.ok()) return asked;
   request.set_graph(options_.graph);
   request.set_graph_id(options_.graph_id);
-  request.mutable_producer_sequence()->set_producer(options_.producer);
-  request.mutable_producer_sequence()->set_sequence(++last_sequence_);
+  SetProducer(options_.producer, ++last_sequence_, options_.forget_after,
+              *request.mutable_producer_sequence());
+  if (last_sequence_ < asked_->producer_state().first_remembered_sequence()) {
+    has_unsent_ = true;
+    v1::AppendSourceGraphResponse repetition;
+    repetition.set_is_repetition(true);
+    return Take(request, request.ByteSizeLong(), repetition);
+  }
   return stream_.Send(std::move(request));
 }
 
-absl::Status SourceGraphAppender::Finish() { return stream_.Finish(); }
+absl::Status SourceGraphAppender::Ask() {
+  if (asked_) return absl::OkStatus();
+  v1::AppendSourceGraphRequest request;
+  request.set_graph(options_.graph);
+  request.set_graph_id(options_.graph_id);
+  request.mutable_producer_sequence()->set_producer(options_.producer);
+  if (absl::Status sent = stream_.Send(std::move(request)); !sent.ok()) return sent;
+  if (absl::Status flushed = stream_.Flush(); !flushed.ok()) return flushed;
+  return asked_ ? absl::OkStatus() : absl::InternalError("the server said nothing of the producer");
+}
+
+absl::Status SourceGraphAppender::Finish() {
+  if (absl::Status finished = stream_.Finish(); !finished.ok()) return finished;
+  if (!has_unsent_) return absl::OkStatus();
+  return CheckSomeWereSent(options_.producer, last_sequence_, asked_->producer_state());
+}
 
 absl::Status SourceGraphAppender::Take(const v1::AppendSourceGraphRequest& request,
                                        std::size_t bytes,
-                                       const v1::AppendSourceGraphResponse& response) const {
+                                       const v1::AppendSourceGraphResponse& response) {
+  if (request.producer_sequence().sequence() == 0) {
+    asked_ = response;
+    return absl::OkStatus();
+  }
   SourceGraphAnswer answer;
   answer.sequence = request.producer_sequence().sequence();
   answer.bytes = bytes;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -37,6 +38,8 @@ struct SourceGraphAppenderOptions {
   uint64_t graph_id = 0;
   // At most 128 bytes. One appender at a time may use the name.
   std::string producer;
+  // As DatasetAppenderOptions::forget_after.
+  absl::Duration forget_after = absl::InfiniteDuration();
   // The most requests that have been sent and not answered, and their bytes (one may be larger).
   // They are kept for a retry.
   std::size_t max_unanswered = 16;
@@ -51,7 +54,9 @@ struct SourceGraphAppenderOptions {
 
 // Use: Append rows, then Finish. Rows are appended when on_answer is called for them; all are when
 // Finish returns OK. A program that was killed starts again with the first rows, the same producer,
-// and the same rows in each request: what is stored already is not stored again.
+// and the same rows in each request: what is stored already is not stored again. The server
+// compares requests with those that it has under their numbers, as far back as it remembers these
+// (ProducerState); older ones are not sent, and count as repetitions.
 //
 // Not thread-safe. After an error every call returns it; rows that were answered stay.
 class SourceGraphAppender {
@@ -65,21 +70,28 @@ class SourceGraphAppender {
   // Sends rows: `request` has nodes and edges, and nothing else. Requests are numbered from 1.
   // Waits for answers first if too many are missing.
   //
-  // Errors: the server's (see SourceGraphService.AppendSourceGraph). Errors that may pass are
+  // Errors: ALREADY_EXISTS if the number was that of other rows; the server's (see
+  // SourceGraphService.AppendSourceGraph). Errors that may pass are
   // returned once RetryOptions.patience is used up.
   absl::Status Append(v1::AppendSourceGraphRequest request);
 
-  // Waits for all answers, and ends the stream. Errors: as Append.
+  // Waits for all answers, and ends the stream. Errors: as Append; ALREADY_EXISTS if all requests
+  // were older than what the server remembers: they may be those that it has, or others.
   absl::Status Finish();
 
  private:
+  // Asks once what the server remembers of the producer.
+  absl::Status Ask();
   absl::Status Take(const v1::AppendSourceGraphRequest& request, std::size_t bytes,
-                    const v1::AppendSourceGraphResponse& response) const;
+                    const v1::AppendSourceGraphResponse& response);
 
   const SourceGraphAppenderOptions options_;
   const std::unique_ptr<v1::SourceGraphService::Stub> stub_;
   ReliableStream<v1::AppendSourceGraphRequest, v1::AppendSourceGraphResponse> stream_;
   uint64_t last_sequence_ = 0;
+  // The answer to Ask().
+  std::optional<v1::AppendSourceGraphResponse> asked_;
+  bool has_unsent_ = false;
 };
 
 }  // namespace packhouse::client

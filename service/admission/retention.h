@@ -117,7 +117,9 @@ absl::Status DeleteUnused(Store& store, std::vector<Info> Page::*things, LastUse
   absl::Status first_error;
   PH_RETURN_IF_ERROR(ForAllListed(store, things, [&](const Info& info) {
     if (info.state == decltype(info.state)::kDamaged) return;
-    const auto unused = uses.RemoveIfUnused(info.name, [&] { return store.Delete(info.name); });
+    const auto unused = uses.RemoveIfUnused(info.name, [&] {
+      return store.Delete({info.name, info.id});
+    });
     if (!unused.ok() && first_error.ok()) first_error = unused.status();
     if (unused.ok() && *unused) expired.push_back({info.name, **unused, info.num_bytes});
   }));

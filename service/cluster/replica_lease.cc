@@ -74,12 +74,21 @@ absl::Status ReplicaLease::KeepOrGet() {
 }
 
 absl::Status ReplicaLease::Get() {
+  const std::string key = absl::StrCat(kMembers, options_.replica);
+  PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> before, store_->Get(key));
   const absl::Time sent = now_();
   PH_ASSIGN_OR_RETURN(const StoreLease lease, store_->GrantLease(options_.length));
   Transaction join;
-  join.then = {
-      Operation::Put(absl::StrCat(kMembers, options_.replica), options_.address, lease.id)};
-  absl::Status joined = store_->Commit(join).status();
+  // The request of an earlier try, whose outcome was unknown, may still come. It must not put the
+  // key under an older lease then, with which the key would go.
+  join.compares = {Compare::ModRevision(key, before ? before->mod_revision : 0)};
+  join.then = {Operation::Put(key, options_.address, lease.id)};
+  const auto done = store_->Commit(join);
+  absl::Status joined = done.status();
+  if (done.ok() && !done->succeeded) {
+    joined = absl::UnavailableError(
+        absl::StrCat("replica '", options_.replica, "': an earlier request has joined it late"));
+  }
   bool has_left = false;
   {
     absl::MutexLock lock(&mutex_);

@@ -123,6 +123,14 @@ absl::StatusOr<EncodedChunk> EncodedChunk::Create(const GraphChunk* chunk,
   return encoded;
 }
 
+uint32_t EncodedChunk::Digest(bool with_first_id) const {
+  const bool has_first_id =
+      with_first_id && (flags_ & kExplicitIds) == 0 && chunk_->num_graphs() != 0;
+  const uint64_t numbers[] = {index_crc_, columns_crc_, chunk_->num_graphs(),
+                              has_first_id ? chunk_->sizes().graph_id(0) : 0};
+  return Crc32c(absl::string_view(reinterpret_cast<const char*>(numbers), sizeof(numbers)));
+}
+
 void EncodedChunk::WriteTo(char* out, const ChunkRecordPlace& place) const {
   Header header = {};
   std::memcpy(header.magic, kChunkRecordMagic.data(), sizeof(header.magic));

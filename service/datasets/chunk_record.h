@@ -53,6 +53,9 @@ class EncodedChunk {
                                              absl::Span<const uint64_t> group_ids);
 
   size_t num_bytes() const { return num_bytes_; }
+  // Of everything that the chunk has; without ids that are counted from a first one, unless
+  // `with_first_id`. O(1).
+  uint32_t Digest(bool with_first_id) const;
   // Writes num_bytes() bytes to `out`.
   void WriteTo(char* out, const ChunkRecordPlace& place) const;
 

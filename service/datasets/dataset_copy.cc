@@ -106,7 +106,7 @@ absl::StatusOr<DatasetCopy> CopyDataset(
         name, absl::StrCat("it has ", whole.num_graphs, " graphs now, not ", info.num_graphs));
   }
   PH_RETURN_IF_ERROR(CheckSameSizes(*reader, to, info.num_graphs));
-  PH_RETURN_IF_ERROR(to.Seal(name).status());
+  PH_RETURN_IF_ERROR(to.Seal({name, copy->id}).status());
   return copied;
 }
 

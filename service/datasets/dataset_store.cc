@@ -77,19 +77,6 @@ absl::Status CheckDatasetId(absl::string_view name, uint64_t id, uint64_t asked_
                                           ", which was deleted, or never was"));
 }
 
-absl::Status CheckProducer(const ProducerSequence& producer) {
-  if (producer.producer.empty() || producer.producer.size() > DatasetStore::kMaxNameLength) {
-    return absl::InvalidArgumentError(absl::StrCat("producer: a name of ", producer.producer.size(),
-                                                   " characters, must be 1 to ",
-                                                   DatasetStore::kMaxNameLength));
-  }
-  if (producer.sequence == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "producer '", absl::CHexEscape(producer.producer), "': sequence 0, must be at least 1"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckChunk(absl::string_view name, const GraphChunk& chunk,
                         absl::Span<const uint64_t> group_ids) {
   if (chunk.num_columns() != chunk.schema().tensors().size()) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "service/admission/producer.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/graphs/graph_schema.h"
 #include "service/histograms/histogram_store.h"
@@ -199,7 +201,11 @@ class DatasetChunks {
 class DatasetStore {
  public:
   static constexpr size_t kMaxNameLength = 128;
-  static constexpr size_t kMaxProducers = 4096;  // Per data set.
+  // Per data set: named ones, and those whose names were made up for one call.
+  static constexpr size_t kMaxProducers = 4096;
+  static constexpr size_t kMaxMadeUpProducers = size_t{1} << 16;
+  // Of each producer. A client that sends again what was not answered goes back by less.
+  static constexpr size_t kRememberedSequences = 256;
   static constexpr size_t kDefaultPageSize = 100;
   static constexpr size_t kMaxPageSize = 1000;
 
@@ -209,35 +215,50 @@ class DatasetStore {
   virtual absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
                                              const DatasetOptions& options) = 0;
 
+  // A data set by its name and, unless 0, its id.
+  struct Target {
+    template <typename Name>
+    requires std::is_convertible_v<const Name&, absl::string_view> Target(
+        const Name& of_name, uint64_t of_id = 0)  // NOLINT(google-explicit-constructor)
+        : name(of_name), id(of_id) {}
+
+    absl::string_view name;
+    uint64_t id = 0;
+  };
+
   // Appends all graphs of a chunk, in order and next to each other, as one record; blocks until
   // they are durable. `group_ids`: one for each graph, or empty. With a producer, an append is a
-  // repetition if its sequence is not above the largest one that was appended for it. A repetition
-  // is OK, even if the data set has been sealed meanwhile.
+  // repetition if its producer has appended the same graphs under the same sequence
+  // (ProducerHistory, which remembers kRememberedSequences numbers). A repetition is OK, even if
+  // the data set has been sealed meanwhile. A producer whose name was made up for one call
+  // (ProducerSequence::forget_after) is forgotten when its time is over, or later.
   //
   // A record takes whole pages of the disk, so chunks should have some hundred kilobytes or more.
   //
   // NOT_FOUND; FAILED_PRECONDITION if sealed or the chunk has another schema; INVALID_ARGUMENT for
   // a bad producer, group ids that disagree, a chunk without rows or above 1 GiB or 2^24 graphs;
-  // OUT_OF_RANGE naming the graph that exceeds a max_count.
+  // OUT_OF_RANGE naming the graph that exceeds a max_count; ALREADY_EXISTS as
+  // ProducerHistory::IsRepetition(); RESOURCE_EXHAUSTED also if there are kMaxProducers named
+  // producers, or kMaxMadeUpProducers others whose time is not over.
   absl::StatusOr<AppendResult> Append(absl::string_view name, const GraphChunk& chunk,
                                       absl::Span<const uint64_t> group_ids,
                                       const std::optional<ProducerSequence>& producer) {
     return AppendTo({name, 0}, chunk, group_ids, producer);
   }
 
-  // A data set by its name and, unless 0, its id.
-  struct Target {
-    absl::string_view name;
-    uint64_t id = 0;
-  };
   // The same, with NOT_FOUND also if another data set has this name by now: a late chunk must not
   // get into a newer data set.
   virtual absl::StatusOr<AppendResult> AppendTo(
       const Target& target, const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
       const std::optional<ProducerSequence>& producer) = 0;
 
-  // From now on the data set never changes. Sealing again changes nothing. NOT_FOUND.
-  virtual absl::StatusOr<DatasetInfo> Seal(absl::string_view name) = 0;
+  // What is remembered of a producer; an empty history if nothing is. NOT_FOUND as AppendTo().
+  virtual absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                                      absl::string_view producer) const = 0;
+
+  // From now on the data set never changes. Sealing again changes nothing. NOT_FOUND as AppendTo():
+  // what seals a data set that it has made must not seal a newer one.
+  virtual absl::StatusOr<DatasetInfo> Seal(const Target& target) = 0;
 
   // NOT_FOUND.
   virtual absl::StatusOr<DatasetInfo> Get(absl::string_view name) const = 0;
@@ -259,8 +280,9 @@ class DatasetStore {
                                            absl::string_view page_token) const = 0;
 
   // Frees the name at once. The space is given back after the last reader has gone, and counts
-  // until then. This call and the end of a reader wait for at most one small write. NOT_FOUND.
-  virtual absl::Status Delete(absl::string_view name) = 0;
+  // until then. This call and the end of a reader wait for at most one small write. NOT_FOUND as
+  // AppendTo().
+  virtual absl::Status Delete(const Target& target) = 0;
 
   // Reads everything: every checksum, the values of index tensors, the histogram and the counts
   // against the records. `progress` is called after each record; if it returns false, the check
@@ -289,7 +311,6 @@ absl::Status CheckSealed(const DatasetInfo& info);
 absl::Status CheckDatasetId(absl::string_view name, uint64_t id, uint64_t asked_for);
 absl::Status CheckDatasetOptions(absl::string_view name, const GraphSchema& schema,
                                  const DatasetOptions& options);
-absl::Status CheckProducer(const ProducerSequence& producer);
 // Checks that all group ids and rows are there.
 absl::Status CheckChunk(absl::string_view name, const GraphChunk& chunk,
                         absl::Span<const uint64_t> group_ids);

@@ -29,8 +29,12 @@ class FixedDatasetStore final : public DatasetStore {
       const std::optional<ProducerSequence>& /*producer*/) override {
     return refusal_;
   }
-  absl::StatusOr<DatasetInfo> Seal(absl::string_view /*name*/) override { return refusal_; }
-  absl::Status Delete(absl::string_view /*name*/) override { return refusal_; }
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override {
+    return store_->GetProducer(target, producer);
+  }
+  absl::StatusOr<DatasetInfo> Seal(const Target& /*target*/) override { return refusal_; }
+  absl::Status Delete(const Target& /*target*/) override { return refusal_; }
 
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
     return store_->Get(name);

@@ -42,9 +42,15 @@ absl::StatusOr<PreparedAppend> PrepareAppend(const DatasetStore::Target& target,
   PH_ASSIGN_OR_RETURN(EncodedChunk record, EncodedChunk::Create(&chunk, group_ids));
   SizeHistogram sizes(chunk.schema().num_components());
   PH_RETURN_IF_ERROR(sizes.AddTable(chunk.sizes()));
+  const uint32_t digest = record.Digest(/*with_first_id=*/!producer || !producer->counts_ids);
   return PreparedAppend{
       target.name, target.id,         &chunk,           group_ids,
-      producer,    std::move(record), std::move(sizes), EncodeSchema(chunk.schema())};
+      producer,    std::move(record), std::move(sizes), EncodeSchema(chunk.schema()),
+      digest};
+}
+
+absl::StatusOr<bool> PreparedAppend::Repeats(const ProducerHistory& history) const {
+  return history.IsRepetition(absl::StrCat("data set '", name, "'"), *producer, digest);
 }
 
 absl::Status CheckFitsDefinition(const PreparedAppend& append, const StoredDefinition& definition) {
@@ -78,7 +84,14 @@ absl::Status CheckDatasetQuota(absl::string_view name, uint64_t used, uint64_t a
       absl::StrCat("data set '", name, "': ", used, " + ", added, " bytes, its quota is ", quota));
 }
 
-absl::Status TooManyProducers(absl::string_view name, uint64_t num_producers) {
+absl::Status TooManyProducers(absl::string_view name, uint64_t num_producers, bool are_made_up) {
+  if (are_made_up) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "data set '", name, "': there are ", num_producers,
+        " producers whose names were made up for one call and whose time for retries is not over, "
+        "at most ",
+        DatasetStore::kMaxMadeUpProducers));
+  }
   return absl::ResourceExhaustedError(absl::StrCat("data set '", name, "': there are ",
                                                    num_producers, " producers, at most ",
                                                    DatasetStore::kMaxProducers));

@@ -30,6 +30,11 @@ struct PreparedAppend {
   EncodedChunk record;
   SizeHistogram sizes;
   std::string schema;
+  // Of what a repetition must have as well.
+  uint32_t digest = 0;
+
+  // With `history`, that of the append's producer: ProducerHistory::IsRepetition().
+  absl::StatusOr<bool> Repeats(const ProducerHistory& history) const;
 };
 
 // Checks what can be checked without the data set: INVALID_ARGUMENT. O(bytes).
@@ -49,7 +54,8 @@ absl::Status AddToTotals(const PreparedAppend& append, std::vector<uint64_t>& to
 // RESOURCE_EXHAUSTED if `used` + `added` bytes exceed the data set's quota; 0 is no quota.
 absl::Status CheckDatasetQuota(absl::string_view name, uint64_t used, uint64_t added,
                                uint64_t quota);
-absl::Status TooManyProducers(absl::string_view name, uint64_t num_producers);
+// RESOURCE_EXHAUSTED. `are_made_up`: they are those whose names were made up for a call.
+absl::Status TooManyProducers(absl::string_view name, uint64_t num_producers, bool are_made_up);
 absl::Status IsSealed(absl::string_view name);
 
 }  // namespace packhouse

@@ -8,10 +8,18 @@
 
 namespace packhouse {
 
+// Of a reader: whether graphs were read. Lives a little longer than the reader, which nobody else
+// has to hold then: the end of a reader may wait for the disk, and must not come under a lock.
+struct RetainedDatasets::Reads {
+  std::string dataset;
+  std::atomic<bool> are_new = false;
+};
+
 // The other store's, and says whether graphs were read.
 class RetainedDatasets::Reader final : public DatasetReader {
  public:
-  explicit Reader(std::shared_ptr<const DatasetReader> reader) : reader_(std::move(reader)) {}
+  Reader(std::shared_ptr<const DatasetReader> reader, std::shared_ptr<Reads> reads)
+      : reader_(std::move(reader)), reads_(std::move(reads)) {}
 
   const DatasetInfo& info() const override { return reader_->info(); }
   const SizeHistogram& histogram() const override { return reader_->histogram(); }
@@ -20,19 +28,16 @@ class RetainedDatasets::Reader final : public DatasetReader {
   absl::Span<const uint64_t> group_ids() const override { return reader_->group_ids(); }
   absl::Span<const DamagedRecord> unreadable() const override { return reader_->unreadable(); }
   absl::StatusOr<StoredGraph> Graph(size_t i) const override {
-    if (!was_read_.load(std::memory_order_relaxed)) {
-      was_read_.store(true, std::memory_order_relaxed);
+    if (!reads_->are_new.load(std::memory_order_relaxed)) {
+      reads_->are_new.store(true, std::memory_order_relaxed);
     }
     return reader_->Graph(i);
   }
   absl::Status CheckIntact() const override { return reader_->CheckIntact(); }
 
-  // Since the last call.
-  bool TakeWasRead() const { return was_read_.exchange(false, std::memory_order_relaxed); }
-
  private:
   const std::shared_ptr<const DatasetReader> reader_;
-  mutable std::atomic<bool> was_read_ = false;
+  const std::shared_ptr<Reads> reads_;
 };
 
 // The other store's, whose readers say whether graphs were read.
@@ -74,11 +79,11 @@ RetainedDatasets::RetainedDatasets(DatasetStore* store, std::string path, Retent
 
 void RetainedDatasets::CountReads(absl::FunctionRef<void(const std::string&)> used) const {
   absl::MutexLock lock(&mutex_);
-  std::erase_if(readers_, [&](const std::weak_ptr<const Reader>& weak) {
-    const auto reader = weak.lock();
-    if (reader == nullptr) return true;
-    if (reader->TakeWasRead()) used(reader->info().name);
-    return false;
+  std::erase_if(reads_, [&](const std::shared_ptr<Reads>& reads) {
+    // Asked before: a reader may read once more and go.
+    const bool is_gone = reads.use_count() == 1;
+    if (reads->are_new.exchange(false, std::memory_order_relaxed)) used(reads->dataset);
+    return is_gone;
   });
 }
 
@@ -102,14 +107,14 @@ absl::StatusOr<AppendResult> RetainedDatasets::AppendTo(
   return store_->AppendTo(target, chunk, group_ids, producer);
 }
 
-absl::StatusOr<DatasetInfo> RetainedDatasets::Seal(absl::string_view name) {
-  uses_.Use(name);
-  return store_->Seal(name);
+absl::StatusOr<DatasetInfo> RetainedDatasets::Seal(const Target& target) {
+  uses_.Use(target.name);
+  return store_->Seal(target);
 }
 
-absl::Status RetainedDatasets::Delete(absl::string_view name) {
-  PH_RETURN_IF_ERROR(store_->Delete(name));
-  uses_.Forget(name);
+absl::Status RetainedDatasets::Delete(const Target& target) {
+  PH_RETURN_IF_ERROR(store_->Delete(target));
+  uses_.Forget(target.name);
   return absl::OkStatus();
 }
 
@@ -129,10 +134,15 @@ absl::StatusOr<std::shared_ptr<const DatasetChunks>> RetainedDatasets::OpenChunk
 
 std::shared_ptr<const DatasetReader> RetainedDatasets::Retain(
     std::shared_ptr<const DatasetReader> reader) const {
-  auto retained = std::make_shared<const Reader>(std::move(reader));
+  auto reads = std::make_shared<Reads>();
+  reads->dataset = reader->info().name;
+  auto retained = std::make_shared<const Reader>(std::move(reader), reads);
   absl::MutexLock lock(&mutex_);
-  std::erase_if(readers_, [](const auto& weak) { return weak.expired(); });
-  readers_.push_back(retained);
+  // Those that have read something are still to be counted.
+  std::erase_if(reads_, [](const std::shared_ptr<Reads>& each) {
+    return each.use_count() == 1 && !each->are_new.load(std::memory_order_relaxed);
+  });
+  reads_.push_back(std::move(reads));
   return retained;
 }
 

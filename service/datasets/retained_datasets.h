@@ -49,7 +49,11 @@ class RetainedDatasets final : public DatasetStore {
   absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
                                         absl::Span<const uint64_t> group_ids,
                                         const std::optional<ProducerSequence>& producer) override;
-  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override;
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override {
+    return store_->GetProducer(target, producer);
+  }
+  absl::StatusOr<DatasetInfo> Seal(const Target& target) override;
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
     return store_->Get(name);
   }
@@ -64,7 +68,7 @@ class RetainedDatasets final : public DatasetStore {
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
     return store_->List(page_size, page_token);
   }
-  absl::Status Delete(absl::string_view name) override;
+  absl::Status Delete(const Target& target) override;
   absl::StatusOr<VerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
@@ -78,6 +82,7 @@ class RetainedDatasets final : public DatasetStore {
  private:
   class Chunks;
   class Reader;
+  struct Reads;
 
   // The reader, which says whether graphs were read of it.
   std::shared_ptr<const DatasetReader> Retain(std::shared_ptr<const DatasetReader> reader) const;
@@ -89,7 +94,8 @@ class RetainedDatasets final : public DatasetStore {
   // Its lock is taken before `mutex_`.
   mutable LastUses uses_;
   mutable absl::Mutex mutex_;
-  mutable std::vector<std::weak_ptr<const Reader>> readers_ ABSL_GUARDED_BY(mutex_);
+  // Of all readers.
+  mutable std::vector<std::shared_ptr<Reads>> reads_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

@@ -103,6 +103,8 @@ std::string EncodeState(const StoredState& state) {
   SetCommonState(state, stored);
   stored.set_base_run_sizes(state.base_run_sizes);
   stored.set_later_run_sizes(state.later_run_sizes);
+  stored.set_num_made_up(state.num_made_up);
+  stored.set_sweep_made_up_at(state.sweep_made_up_at);
   return stored.SerializeAsString();
 }
 
@@ -113,6 +115,8 @@ absl::StatusOr<StoredState> DecodeState(absl::string_view payload) {
   ReadCommonState(stored, state);
   state.base_run_sizes = stored.base_run_sizes();
   state.later_run_sizes = stored.later_run_sizes();
+  state.num_made_up = stored.num_made_up();
+  state.sweep_made_up_at = stored.sweep_made_up_at();
   const std::string encoded = EncodeState(state);
   return IfExact(std::move(state), encoded, payload, "state of a data set");
 }
@@ -159,17 +163,24 @@ absl::Status AddRun(absl::string_view payload, SizeHistogram& histogram) {
   return absl::OkStatus();
 }
 
-std::string EncodeProducer(uint64_t last_sequence) {
+std::string EncodeProducer(const ProducerHistory& history) {
   internal::Producer stored;
-  stored.set_last_sequence(last_sequence);
+  stored.set_last_sequence(history.last());
+  stored.mutable_digests()->Add(history.digests().begin(), history.digests().end());
+  stored.set_forget_seconds(history.forget_seconds());
   return stored.SerializeAsString();
 }
 
-absl::StatusOr<uint64_t> DecodeProducer(absl::string_view payload) {
+absl::StatusOr<ProducerHistory> DecodeProducer(absl::string_view payload) {
   internal::Producer stored;
   if (!ParseStored(payload, stored)) return MalformedValue("producer");
-  return IfExact(stored.last_sequence(), EncodeProducer(stored.last_sequence()), payload,
-                 "producer");
+  if (static_cast<uint64_t>(stored.digests_size()) > stored.last_sequence()) {
+    return MalformedValue("producer");
+  }
+  const ProducerHistory history(stored.last_sequence(),
+                                {stored.digests().begin(), stored.digests().end()},
+                                stored.forget_seconds());
+  return IfExact(history, EncodeProducer(history), payload, "producer");
 }
 
 std::string EncodeTombstone(absl::string_view name) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "service/admission/producer.h"
 #include "service/datasets/dataset_store.h"
 #include "service/graphs/graph_schema.h"
 #include "service/histograms/size_histogram.h"
@@ -41,6 +42,10 @@ struct StoredState {
   uint64_t num_records = 0;
   uint64_t num_bytes = 0;
   uint64_t num_producers = 0;
+  // Of these, with names that were made up for one call; and the number of them at which those
+  // whose time is over are forgotten.
+  uint64_t num_made_up = 0;
+  uint64_t sweep_made_up_at = 0;
   // Distinct sizes in the histogram's first run, and in all later ones together.
   uint64_t base_run_sizes = 0;
   uint64_t later_run_sizes = 0;
@@ -54,9 +59,9 @@ std::string EncodeRun(const SizeHistogram& histogram);
 // Adds a run. DATA_LOSS if its number of components differs from the histogram's.
 absl::Status AddRun(absl::string_view payload, SizeHistogram& histogram);
 
-// The value of a producer: the last sequence number that was appended.
-std::string EncodeProducer(uint64_t last_sequence);
-absl::StatusOr<uint64_t> DecodeProducer(absl::string_view payload);
+// What is remembered of a producer.
+std::string EncodeProducer(const ProducerHistory& history);
+absl::StatusOr<ProducerHistory> DecodeProducer(absl::string_view payload);
 
 // The tombstone of a deleted data set.
 std::string EncodeTombstone(absl::string_view name);

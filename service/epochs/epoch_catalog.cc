@@ -1,5 +1,8 @@
 #include "service/epochs/epoch_catalog.h"
 
+#include <set>
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -35,8 +38,16 @@ uint64_t KeptBytes(const MemoryBudget* memory) {
   return memory == nullptr ? kDefaultKeptBytes : memory->bound() / (kKeptShare * kNumCaches);
 }
 
-std::string ReaderKey(const DatasetInfo& info) {
-  return absl::StrCat(PrefixOf(info.name), info.version, std::string(1, kSeparator));
+// What has this name and version: the beginning of keys.
+std::string VersionKey(absl::string_view name, uint64_t version) {
+  return absl::StrCat(PrefixOf(name), version, std::string(1, kSeparator));
+}
+std::string ReaderKey(const DatasetInfo& info) { return VersionKey(info.name, info.version); }
+std::string ThingOf(const std::string& key) {
+  return key.substr(0, key.find(kSeparator, key.find(kSeparator) + 1) + 1);
+}
+absl::string_view NameIn(const std::string& thing) {
+  return absl::string_view(thing).substr(0, thing.find(kSeparator));
 }
 
 absl::StatusOr<DatasetInfo> SealedInfo(const DatasetStore& store, absl::string_view dataset) {
@@ -240,9 +251,9 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled
   const SamplesRequest& samples = *request.samples;
   const std::string separator(1, kSeparator);
   const std::string key =
-      absl::StrCat(samples.source->request().graph, separator, samples.source->graph().version(),
-                   separator, request.Words(), " epoch ", request.key.epoch, " seed ", request.seed,
-                   separator, request.key.job);
+      absl::StrCat(VersionKey(samples.source->request().graph, samples.source->graph().version()),
+                   request.Words(), " epoch ", request.key.epoch, " seed ", request.seed, separator,
+                   request.key.job);
   const Making making(memory_, given_up.while_making());
   PH_ASSIGN_OR_RETURN(auto epoch, sampled_.Get(
                                       key, [&] { return given_up.WhileWaiting(); },
@@ -352,16 +363,48 @@ bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult&
   return made != nullptr && !made->planned()->patterns.empty() && made->receipt() == kept.receipt;
 }
 
-void EpochCatalog::Forget(absl::string_view dataset) {
+void EpochCatalog::DropAll(absl::string_view prefix) {
   // A call that got a reader before it is dropped has already asked for a plan, and that plan is
   // dropped too. The same holds for plans and epochs.
-  readers_.Drop(PrefixOf(dataset));
-  plans_.Drop(PrefixOf(dataset));
-  epochs_.Drop(PrefixOf(dataset));
-  links_.Drop(PrefixOf(dataset));
-  joined_.Drop(PrefixOf(dataset));
-  segmented_plans_.Drop(PrefixOf(dataset));
-  segmented_.Drop(PrefixOf(dataset));
+  readers_.Drop(prefix);
+  plans_.Drop(prefix);
+  epochs_.Drop(prefix);
+  links_.Drop(prefix);
+  joined_.Drop(prefix);
+  segmented_plans_.Drop(prefix);
+  segmented_.Drop(prefix);
+}
+
+void EpochCatalog::Forget(absl::string_view dataset) { DropAll(PrefixOf(dataset)); }
+
+void EpochCatalog::ForgetGraph(absl::string_view graph) { sampled_.Drop(PrefixOf(graph)); }
+
+void EpochCatalog::ForgetGone(
+    absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view graph)> version_of_graph) {
+  std::set<std::string> of_datasets;
+  const auto collect = [&of_datasets](const auto& cache) {
+    for (const std::string& key : cache.Keys()) of_datasets.insert(ThingOf(key));
+  };
+  collect(readers_);
+  collect(plans_);
+  collect(epochs_);
+  collect(links_);
+  collect(joined_);
+  collect(segmented_plans_);
+  collect(segmented_);
+  for (const std::string& thing : of_datasets) {
+    const auto info = store_->Get(NameIn(thing));
+    if (info.ok() ? ReaderKey(*info) != thing : absl::IsNotFound(info.status())) DropAll(thing);
+  }
+  std::set<std::string> of_graphs;
+  for (const std::string& key : sampled_.Keys()) of_graphs.insert(ThingOf(key));
+  for (const std::string& thing : of_graphs) {
+    const absl::string_view name = NameIn(thing);
+    const auto version = version_of_graph(name);
+    const bool is_gone =
+        version.ok() ? VersionKey(name, *version) != thing : absl::IsNotFound(version.status());
+    if (is_gone) sampled_.Drop(thing);
+  }
 }
 
 }  // namespace packhouse

@@ -90,6 +90,17 @@ class EpochCatalog {
   // To be called when a data set was deleted. Its space is free when the last load has ended; plans
   // and epochs of it that are being made are not kept.
   void Forget(absl::string_view dataset);
+  // The same of a source graph.
+  void ForgetGraph(absl::string_view graph);
+  // The same of all that is gone or was replaced, whoever has deleted it: other servers, retention.
+  // To be called now and then; asks the store once for each data set of which something is kept.
+  // What nobody can tell of stays. `version_of_graph` gives the version of the source graph that
+  // has a name now; NOT_FOUND if there is none.
+  void ForgetGone(
+      absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view graph)> version_of_graph);
+  // Lets go of epochs of sub-graphs that nobody has used since the last call of this: they keep
+  // their source graphs open.
+  void ForgetIdleSamples() { sampled_.ForgetIdle(); }
 
   const EpochBounds& bounds() const { return bounds_; }
   // Null: memory is not bounded.
@@ -118,6 +129,8 @@ class EpochCatalog {
   bool HasMade(const std::string& plan_key, const KeptPlannerResult& kept);
   // What an epoch that is prepared now makes its batches from; null: from the store.
   std::shared_ptr<GatheredRows> GatheredFor(const DatasetInfo& info, const EpochPlan& plan);
+  // Drops what has been made of data sets and begins with the prefix.
+  void DropAll(absl::string_view prefix);
   // The rows of all data sets that may be copied, which still exist.
   std::vector<std::shared_ptr<GatheredRows>> AllGathered();
   // The epochs in segments that still exist.

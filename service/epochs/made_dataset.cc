@@ -47,6 +47,7 @@ absl::Status CheckOwn(const DatasetInfo& info, DatasetStore& store, const Making
       making.Hold("a reader of the data set that is made",
                   n * (8 * maker.schema().num_components() + 64) + 512 * (info.num_records + 1)));
   PH_ASSIGN_OR_RETURN(const auto reader, store.OpenReader(info.name));
+  PH_RETURN_IF_ERROR(CheckDatasetId(info.name, reader->info().id, info.id));
   for (const uint64_t i : {uint64_t{0}, n - 1}) {
     PH_ASSIGN_OR_RETURN(const StoredGraph stored, reader->Graph(i));
     PH_ASSIGN_OR_RETURN(const GraphChunk made, maker.Make(i, i + 1));
@@ -88,7 +89,7 @@ absl::StatusOr<DatasetInfo> MakeDataset(GraphMaker& maker, const MadeDatasetRequ
     done = end;
     progress(done);
   }
-  return store.Seal(request.dataset);
+  return store.Seal(target);
 }
 
 }  // namespace packhouse

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -80,6 +81,12 @@ class SharedCache {
     }
   }
 
+  // The keys of all values, also of those that are being made, in ascending order.
+  std::vector<std::string> Keys() const { return core_->Keys(); }
+
+  // Forgets the values that nobody has used since the last call of this.
+  void ForgetIdle() { core_->ForgetIdle(); }
+
   // Forgets the value that has been unused for the longest time; false if there is none.
   bool ForgetOldest() { return core_->ForgetOldestAbove(0); }
 
@@ -104,6 +111,7 @@ class SharedCache {
     uint64_t bytes = 0;
     size_t num_visits = 0;
     size_t num_handles = 0;
+    bool is_idle = false;  // Unused since ForgetIdle() was called.
     typename std::map<std::string, std::shared_ptr<Slot>>::iterator place;
     // One entry, here or in the core's list of unused slots. Moving it does not allocate.
     std::list<Slot*> entry = {this};
@@ -216,6 +224,28 @@ class SharedCache {
       return true;
     }
 
+    std::vector<std::string> Keys() const {
+      absl::MutexLock lock(&mutex_);
+      std::vector<std::string> keys;
+      keys.reserve(slots_.size());
+      for (const auto& [key, slot] : slots_) keys.push_back(key);
+      return keys;
+    }
+
+    void ForgetIdle() {
+      std::vector<Pointer> idle;  // Destroyed without the lock.
+      absl::MutexLock lock(&mutex_);
+      for (auto next = unused_.begin(); next != unused_.end();) {
+        Slot& slot = **next++;
+        if (!slot.is_idle) {
+          slot.is_idle = true;
+          continue;
+        }
+        idle.push_back(TakeUnused(slot));
+        EraseIfIdle(slot);
+      }
+    }
+
     uint64_t unused_bytes() const {
       absl::MutexLock lock(&mutex_);
       return unused_bytes_;
@@ -223,6 +253,7 @@ class SharedCache {
 
    private:
     void CountHandle(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      slot.is_idle = false;
       if (slot.num_handles++ != 0 || slot.entry.size() == 1) return;
       slot.entry.splice(slot.entry.end(), unused_, slot.in_unused);
       unused_bytes_ -= slot.bytes;

@@ -97,9 +97,12 @@ std::string HeadOf(const KeptHistogram& kept) {
   PutNumber(static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(kept.unused))), 8,
             head);
   PutNumber(kept.producers.size(), 4, head);
-  for (const ProducerSequence& each : kept.producers) {
-    PutText(each.producer, head);
-    PutNumber(each.sequence, 8, head);
+  for (const KeptProducer& each : kept.producers) {
+    PutText(each.name, head);
+    PutNumber(each.history.last(), 8, head);
+    PutNumber(each.history.forget_seconds(), 8, head);
+    PutNumber(each.history.digests().size(), 4, head);
+    for (const uint32_t digest : each.history.digests()) PutNumber(digest, 4, head);
   }
   PutNumber(std::visit([](const auto& any) { return any.num_distinct(); }, kept.histogram), 8,
             head);
@@ -231,7 +234,15 @@ class HistogramReader {
     kept.unused = absl::Nanoseconds(static_cast<int64_t>(head.Number(8)));
     for (uint64_t left = head.Number(4); left != 0 && head.is_whole(); --left) {
       std::string producer = head.Text();
-      kept.producers.push_back({std::move(producer), head.Number(8)});
+      const uint64_t last = head.Number(8);
+      const uint64_t forget_seconds = head.Number(8);
+      std::vector<uint32_t> digests;
+      for (uint64_t more = head.Number(4); more != 0 && head.is_whole(); --more) {
+        digests.push_back(static_cast<uint32_t>(head.Number(4)));
+      }
+      if (digests.size() > last) return Damaged("has a producer with more digests than requests");
+      kept.producers.push_back(
+          {std::move(producer), ProducerHistory(last, std::move(digests), forget_seconds)});
     }
     const uint64_t rows = head.Number(8);
     if (!head.is_read()) return Damaged("is no description of a histogram");

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "service/base/checksum.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 
@@ -55,7 +56,9 @@ uint64_t BytesOfEntry(const SizeSchema& schema) {
   for (const std::string& name : schema.components()) names += sizeof(name) + name.size();
   return kEntry + names;
 }
-uint64_t BytesOfProducer(absl::string_view name) { return 192 + name.size(); }
+uint64_t BytesOfProducer(absl::string_view name, size_t num_digests) {
+  return 256 + 2 * name.size() + 2 * sizeof(uint32_t) * num_digests;
+}
 
 // What is forgotten by `now` does not count.
 absl::Status CheckDistinct(const AnyHistogram& histogram, const SizeHistogram& addend,
@@ -73,12 +76,6 @@ absl::Status CheckDistinct(const AnyHistogram& histogram, const SizeHistogram& a
   if (distinct <= bound) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("histogram: there would be ", distinct, " distinct sizes, at most ", bound));
-}
-
-absl::Status CheckNumProducers(size_t number, size_t bound) {
-  if (number < bound) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("histogram: there are ", number, " producers, at most ", bound));
 }
 
 absl::Status NothingToSubtractFrom(absl::string_view name) {
@@ -102,16 +99,90 @@ absl::Status HistogramStore::CheckKey(const HistogramKey& key) {
 }
 
 absl::Status HistogramStore::CheckProducer(const std::optional<ProducerSequence>& producer) {
-  if (!producer) return absl::OkStatus();
-  if (producer->producer.empty() || producer->producer.size() > kMaxNameLength) {
-    return absl::InvalidArgumentError(absl::StrCat("producer: a name of ",
-                                                   producer->producer.size(),
-                                                   " characters, must be 1 to ", kMaxNameLength));
+  return producer ? packhouse::CheckProducer(*producer) : absl::OkStatus();
+}
+
+uint32_t HistogramStore::DigestOf(const SizesView& table) {
+  const absl::Span<const uint32_t> counts = table.counts();
+  return Crc32c(absl::string_view(reinterpret_cast<const char*>(counts.data()),
+                                  counts.size() * sizeof(uint32_t)));
+}
+
+uint32_t HistogramStore::DigestOf(const SizeHistogram& sizes, bool subtracts) {
+  uint32_t crc = subtracts ? 1 : 0;
+  for (size_t row = 0; row < sizes.num_distinct(); ++row) {
+    const auto tuple = sizes.tuple(row);
+    crc = Crc32c(absl::string_view(reinterpret_cast<const char*>(tuple.data()),
+                                   tuple.size() * sizeof(uint32_t)),
+                 crc);
+    const uint64_t count = sizes.count(row);
+    crc = Crc32c(absl::string_view(reinterpret_cast<const char*>(&count), sizeof(count)), crc);
   }
-  if (producer->sequence == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("producer ", Quoted(producer->producer), ": sequence 0, must be at least 1"));
+  return crc;
+}
+
+absl::Status HistogramStore::CheckRoomFor(const Entry& entry, const ProducerSequence& producer,
+                                          size_t max_named) {
+  if (entry.producers.contains(producer.producer)) return absl::OkStatus();
+  const size_t num_named = entry.producers.size() - entry.made_up.size();
+  if (producer.is_named() && num_named >= max_named) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("histogram: there are ", num_named, " producers, at most ", max_named));
   }
+  if (producer.is_named() || entry.made_up.size() < kMaxMadeUpProducers) return absl::OkStatus();
+  const absl::Time first =
+      absl::FromUnixSeconds(static_cast<int64_t>(entry.made_up.begin()->first));
+  if (first < producer.now) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "histogram: there are ", entry.made_up.size(),
+      " producers whose names were made up for one call and whose time for retries is not over, "
+      "at most ",
+      kMaxMadeUpProducers));
+}
+
+uint64_t HistogramStore::BytesToAdd(const Entry& entry, const ProducerSequence& producer) {
+  const auto found = entry.producers.find(producer.producer);
+  if (found == entry.producers.end()) return BytesOfProducer(producer.producer, 1);
+  const ProducerHistory& history = found->second;
+  const size_t after = std::min<uint64_t>(
+      kRememberedSequences, history.digests().size() + (producer.sequence - history.last()));
+  const size_t before = history.digests().size();
+  return 2 * sizeof(uint32_t) * (std::max(after, before) - before);
+}
+
+void HistogramStore::Add(const ProducerSequence& producer, uint32_t digest, Entry& entry) {
+  const auto forget = [&](const std::string& name) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto found = entry.producers.find(name);
+    entry.bytes_besides -= BytesOfProducer(name, found->second.digests().size());
+    entry.producers.erase(found);
+  };
+  ProducerHistory& history = entry.producers[producer.producer];
+  const bool is_new = history.last() == 0;
+  if (!is_new) {
+    entry.bytes_besides -= BytesOfProducer(producer.producer, history.digests().size());
+    if (!history.is_named()) {
+      entry.made_up.erase({history.forget_seconds(), producer.producer});
+    }
+  }
+  history.Add(producer, digest, producer.is_named() ? kRememberedSequences : kRememberedOfMadeUp);
+  entry.bytes_besides += BytesOfProducer(producer.producer, history.digests().size());
+  if (producer.is_named()) return;
+  entry.made_up.emplace(history.forget_seconds(), producer.producer);
+  while (is_new &&
+         absl::FromUnixSeconds(static_cast<int64_t>(entry.made_up.begin()->first)) < producer.now) {
+    forget(entry.made_up.begin()->second);
+    entry.made_up.erase(entry.made_up.begin());
+  }
+}
+
+absl::Status HistogramStore::Remember(absl::string_view name, const ProducerSequence& producer,
+                                      uint32_t digest) {
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
+  absl::MutexLock lock(&entry->mutex);
+  const uint64_t besides = entry->bytes_besides + BytesToAdd(*entry, producer);
+  PH_RETURN_IF_ERROR(HoldAll(name, besides + BytesOf(entry->histogram), entry->memory));
+  Add(producer, digest, *entry);
+  entry->memory.ShrinkTo(entry->bytes_besides + BytesOf(entry->histogram));
   return absl::OkStatus();
 }
 
@@ -136,15 +207,15 @@ absl::Status HistogramStore::CheckChange(const HistogramKey& key, const SizeHist
   const auto found = Find(key.name);
   if (!found.ok()) {
     if (subtracts) return found.status();
-    if (producer) PH_RETURN_IF_ERROR(CheckNumProducers(0, bounds.max_producers));
+    if (producer && producer->is_named() && bounds.max_producers == 0) {
+      return absl::ResourceExhaustedError("histogram: there are 0 producers, at most 0");
+    }
     return CheckDistinct(SizeHistogram(sizes.num_components()), sizes, now, bounds.max_distinct);
   }
   const Entry& entry = **found;
   PH_RETURN_IF_ERROR(CheckMatches(key, entry));
   absl::MutexLock lock(&entry.mutex);
-  if (producer && !entry.last_sequence.contains(producer->producer)) {
-    PH_RETURN_IF_ERROR(CheckNumProducers(entry.last_sequence.size(), bounds.max_producers));
-  }
+  if (producer) PH_RETURN_IF_ERROR(CheckRoomFor(entry, *producer, bounds.max_producers));
   const auto* const exact = std::get_if<SizeHistogram>(&entry.histogram);
   if (!subtracts) {
     if (exact != nullptr &&
@@ -170,13 +241,18 @@ absl::Status HistogramStore::CheckChange(const HistogramKey& key, const SizeHist
   return absl::OkStatus();
 }
 
-std::optional<uint64_t> HistogramStore::LastSequence(absl::string_view name,
-                                                     absl::string_view producer) const {
+ProducerHistory HistogramStore::HistoryOf(absl::string_view name,
+                                          absl::string_view producer) const {
   const auto entry = Find(name);
-  if (!entry.ok()) return std::nullopt;
+  if (!entry.ok()) return {};
   absl::MutexLock lock(&(*entry)->mutex);
-  const auto found = (*entry)->last_sequence.find(producer);
-  return found == (*entry)->last_sequence.end() ? std::nullopt : std::optional(found->second);
+  const auto found = (*entry)->producers.find(producer);
+  return found == (*entry)->producers.end() ? ProducerHistory() : found->second;
+}
+
+absl::StatusOr<ProducerHistory> HistogramStore::GetProducer(absl::string_view name,
+                                                            absl::string_view producer) const {
+  return HistoryOf(name, producer);
 }
 
 uint64_t HistogramStore::NumGraphsOf(absl::string_view name, absl::Time now) const {
@@ -255,36 +331,36 @@ absl::Status HistogramStore::HoldAll(absl::string_view name, uint64_t bytes,
 
 template <typename Change>
 absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entry& entry,
-                                                    uint64_t num_graphs,
-                                                    const std::optional<ProducerSequence>& producer,
+                                                    uint64_t num_graphs, const Sender& sender,
                                                     absl::Time now, Change change) {
+  const std::optional<ProducerSequence>& producer = sender.producer;
   absl::MutexLock lock(&entry.mutex);
   MarkUsed(entry, now);
   CountedGraphs result;
   PH_RETURN_IF_ERROR(CheckProducer(producer));
   if (producer) {
-    const auto last = entry.last_sequence.find(producer->producer);
-    if (last != entry.last_sequence.end() && producer->sequence <= last->second) {
+    bool repeats = false;
+    if (const auto history = entry.producers.find(producer->producer);
+        history != entry.producers.end()) {
+      PH_ASSIGN_OR_RETURN(
+          repeats, history->second.IsRepetition(absl::StrCat("histogram ", Quoted(name)), *producer,
+                                                sender.digest));
+    }
+    if (repeats) {
       result.num_graphs = NumGraphs(entry.histogram, now);
       return result;
     }
-    if (last == entry.last_sequence.end()) {
-      PH_RETURN_IF_ERROR(CheckNumProducers(entry.last_sequence.size(), bounds_.max_producers));
-    }
+    PH_RETURN_IF_ERROR(CheckRoomFor(entry, *producer, bounds_.max_producers));
   }
   // Comes before the check of the bound on distinct sizes: forgotten sizes must not count.
   if (auto* decaying = std::get_if<DecayingHistogram>(&entry.histogram)) decaying->Advance(now);
-  const bool is_new = producer && !entry.last_sequence.contains(producer->producer);
-  const uint64_t besides = entry.bytes_besides + (is_new ? BytesOfProducer(producer->producer) : 0);
+  const uint64_t besides = entry.bytes_besides + (producer ? BytesToAdd(entry, *producer) : 0);
   const auto hold = [&](uint64_t num_distinct) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return HoldAll(name, besides + BytesFor(entry.histogram, num_distinct), entry.memory);
   };
   absl::Status changed = hold(NumDistinct(entry.histogram));
   if (changed.ok()) changed = change(entry.histogram, hold);
-  if (changed.ok() && producer) {
-    entry.last_sequence[producer->producer] = producer->sequence;
-    entry.bytes_besides = besides;
-  }
+  if (changed.ok() && producer) Add(*producer, sender.digest, entry);
   entry.memory.ShrinkTo(entry.bytes_besides + BytesOf(entry.histogram));
   PH_RETURN_IF_ERROR(changed);
   ++num_changes_;
@@ -294,9 +370,9 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entr
 }
 
 template <typename Change>
-absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
-    const HistogramKey& key, uint64_t num_graphs, const std::optional<ProducerSequence>& producer,
-    absl::Time now, Change change) {
+absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(const HistogramKey& key, uint64_t num_graphs,
+                                                      const Sender& sender, absl::Time now,
+                                                      Change change) {
   PH_RETURN_IF_ERROR(CheckKey(key));
   const auto find = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> std::shared_ptr<Entry> {
     const auto found = entries_.find(key.name);
@@ -313,7 +389,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
     // nothing to take back in which another call may have begun to count.
     const auto created = std::make_shared<Entry>(key, now);
     absl::StatusOr<CountedGraphs> counted =
-        Apply(key.name, *created, num_graphs, producer, now, change);
+        Apply(key.name, *created, num_graphs, sender, now, change);
     if (!counted.ok()) return counted;
     absl::MutexLock lock(&mutex_);
     entry = find();
@@ -326,7 +402,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
   }
   // The histogram existed, or another call created it sooner.
   PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
-  return Apply(key.name, *entry, num_graphs, producer, now, change);
+  return Apply(key.name, *entry, num_graphs, sender, now, change);
 }
 
 absl::StatusOr<CountedGraphs> HistogramStore::Observe(
@@ -338,7 +414,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::Observe(
         absl::StrCat("histogram: sizes of ", table.num_components(), " components, expected ", l));
   }
   return ApplyTo(
-      key, table.num_graphs(), producer, now,
+      key, table.num_graphs(), Sender{producer, producer ? DigestOf(table) : 0}, now,
       [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
         // Telling new sizes from known ones is worth its cost only near the bounds.
         const size_t distinct = NumDistinct(histogram);
@@ -369,7 +445,8 @@ absl::StatusOr<CountedGraphs> HistogramStore::Merge(const HistogramKey& key,
                                                     const SizeHistogram& addend,
                                                     const std::optional<ProducerSequence>& producer,
                                                     absl::Time now) {
-  return ApplyTo(key, addend.num_graphs(), producer, now,
+  const Sender sender = {producer, producer ? DigestOf(addend, /*subtracts=*/false) : 0};
+  return ApplyTo(key, addend.num_graphs(), sender, now,
                  [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
                    PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, now, bounds_.max_distinct));
                    const size_t distinct = NumDistinct(histogram);
@@ -393,7 +470,8 @@ absl::StatusOr<CountedGraphs> HistogramStore::Subtract(
   PH_RETURN_IF_ERROR(CheckKey(key));
   PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key.name));
   PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
-  return Apply(key.name, *entry, subtrahend.num_graphs(), producer, now,
+  const Sender sender = {producer, producer ? DigestOf(subtrahend, /*subtracts=*/true) : 0};
+  return Apply(key.name, *entry, subtrahend.num_graphs(), sender, now,
                [&](AnyHistogram& histogram, const auto&) -> absl::Status {
                  auto* exact = std::get_if<SizeHistogram>(&histogram);
                  if (exact == nullptr) return NothingToSubtractFrom(key.name);
@@ -418,14 +496,12 @@ absl::StatusOr<HistogramSnapshot> HistogramStore::Get(absl::string_view name,
   return HistogramSnapshot{entry->schema, std::move(decayed), entry->half_life, std::move(memory)};
 }
 
-std::vector<ProducerSequence> HistogramStore::ProducersByName(const Entry& entry) {
-  std::vector<ProducerSequence> producers;
-  producers.reserve(entry.last_sequence.size());
-  for (const auto& [producer, sequence] : entry.last_sequence) {
-    producers.push_back({producer, sequence});
-  }
+std::vector<KeptProducer> HistogramStore::ProducersByName(const Entry& entry) {
+  std::vector<KeptProducer> producers;
+  producers.reserve(entry.producers.size());
+  for (const auto& [name, history] : entry.producers) producers.push_back({name, history});
   std::sort(producers.begin(), producers.end(),
-            [](const auto& a, const auto& b) { return a.producer < b.producer; });
+            [](const auto& a, const auto& b) { return a.name < b.name; });
   return producers;
 }
 
@@ -450,7 +526,7 @@ absl::Status HistogramStore::UseKept(
     absl::FunctionRef<absl::Status(const KeptHistogram& kept)> use) const {
   PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
   absl::MutexLock lock(&entry->mutex);
-  std::vector<ProducerSequence> producers = ProducersByName(*entry);
+  std::vector<KeptProducer> producers = ProducersByName(*entry);
   KeptHistogram kept{std::string(name),    entry->schema,     std::move(entry->histogram),
                      std::move(producers), now - entry->used, {}};
   const absl::Cleanup give_back = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -469,16 +545,19 @@ absl::Status HistogramStore::PutBack(KeptHistogram kept, absl::Time now) {
       std::make_shared<Entry>(key, now - std::max(kept.unused, absl::ZeroDuration()));
   {
     absl::MutexLock lock(&entry->mutex);
-    for (const ProducerSequence& each : kept.producers) {
-      entry->bytes_besides += BytesOfProducer(each.producer);
+    for (const KeptProducer& each : kept.producers) {
+      entry->bytes_besides += BytesOfProducer(each.name, each.history.digests().size());
     }
     entry->memory = std::move(kept.memory);
     const uint64_t bytes = entry->bytes_besides + BytesOf(kept.histogram);
     PH_RETURN_IF_ERROR(HoldAll(kept.name, bytes, entry->memory));
     entry->memory.ShrinkTo(bytes);
     entry->histogram = std::move(kept.histogram);
-    for (ProducerSequence& each : kept.producers) {
-      entry->last_sequence[std::move(each.producer)] = each.sequence;
+    for (KeptProducer& each : kept.producers) {
+      if (!each.history.is_named()) {
+        entry->made_up.emplace(each.history.forget_seconds(), each.name);
+      }
+      entry->producers[std::move(each.name)] = std::move(each.history);
     }
   }
   absl::MutexLock lock(&mutex_);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -23,6 +24,7 @@
 #include "absl/time/time.h"
 #include "service/admission/memory_budget.h"
 #include "service/admission/policy.h"
+#include "service/admission/producer.h"
 #include "service/admission/retention.h"
 #include "service/histograms/decaying_histogram.h"
 #include "service/histograms/size_histogram.h"
@@ -30,13 +32,6 @@
 #include "service/sizes/size_table.h"
 
 namespace packhouse {
-
-// Makes a retry harmless: a change is not counted again if its sequence number is not above the
-// largest one counted for its producer.
-struct ProducerSequence {
-  std::string producer;
-  uint64_t sequence = 0;
-};
 
 // Which histogram, and its properties. A missing histogram is created with these.
 struct HistogramKey {
@@ -57,13 +52,18 @@ struct HistogramSnapshot {
   uint64_t revision = 0;
 };
 
+struct KeptProducer {
+  std::string name;
+  ProducerHistory history;
+};
+
 // All of a histogram, for who stores it.
 struct KeptHistogram {
   std::string name;
   SizeSchema schema;
   std::variant<SizeHistogram, DecayingHistogram> histogram;
-  // The largest number of each producer that was counted, by name.
-  std::vector<ProducerSequence> producers;
+  // What is remembered of producers, by name.
+  std::vector<KeptProducer> producers;
   // How long nobody had used it.
   absl::Duration unused;
   // The memory of all this.
@@ -86,10 +86,16 @@ class HistogramStore {
   struct Bounds {
     size_t max_histograms = 4096;
     size_t max_distinct = size_t{1} << 20;  // Per histogram.
-    size_t max_producers = 4096;            // Per histogram.
+    size_t max_producers = 4096;            // Per histogram: named ones.
     QuotasOf quotas_of = nullptr;           // Of namespaces; null: they have none.
   };
   static constexpr size_t kMaxNameLength = 128;
+  // Of each producer. A client may wait until 1024 requests are answered by one response.
+  static constexpr size_t kRememberedSequences = 1280;
+  // Per histogram: producers whose names were made up for one call. They are forgotten when their
+  // time is over and another one comes. Of each, fewer sequences are remembered.
+  static constexpr size_t kMaxMadeUpProducers = size_t{1} << 16;
+  static constexpr size_t kRememberedOfMadeUp = 128;
 
   // `memory` must outlive the store and every copy from Get(). Null: memory is not bounded.
   explicit HistogramStore(Bounds bounds, MemoryBudget* memory = nullptr)
@@ -105,9 +111,10 @@ class HistogramStore {
   // either.
   //
   // INVALID_ARGUMENT for a bad name, half-life, producer name or table; FAILED_PRECONDITION if the
-  // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, which it
-  // names. For --memory-budget it also names the histogram, the bytes that it would need more, and
-  // the bytes that are held. Only new sizes need more memory.
+  // histogram has other components or another half-life; ALREADY_EXISTS as
+  // ProducerHistory::IsRepetition(); RESOURCE_EXHAUSTED for a bound, which it names. For
+  // --memory-budget it also names the histogram, the bytes that it would need more, and the bytes
+  // that are held. Only new sizes need more memory.
   virtual absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
                                                 const std::optional<ProducerSequence>& producer,
                                                 absl::Time now);
@@ -132,6 +139,10 @@ class HistogramStore {
                                                  const SizeHistogram& subtrahend,
                                                  const std::optional<ProducerSequence>& producer,
                                                  absl::Time now);
+
+  // What is remembered of a producer; an empty history if nothing is, or there is no histogram.
+  virtual absl::StatusOr<ProducerHistory> GetProducer(absl::string_view name,
+                                                      absl::string_view producer) const;
 
   // A copy, decayed to `now`. Its memory stays reserved as long as it lives. NOT_FOUND;
   // RESOURCE_EXHAUSTED as Observe.
@@ -180,8 +191,14 @@ class HistogramStore {
   absl::Status CheckChange(const HistogramKey& key, const SizeHistogram& sizes, bool subtracts,
                            const std::optional<ProducerSequence>& producer, absl::Time now,
                            const Bounds& bounds) const;
-  // The largest number of a producer that was counted, and all graphs.
-  std::optional<uint64_t> LastSequence(absl::string_view name, absl::string_view producer) const;
+  // The digests by which repetitions of a change are known.
+  static uint32_t DigestOf(const SizesView& table);
+  static uint32_t DigestOf(const SizeHistogram& sizes, bool subtracts);
+  // Remembers a producer's change that was made without it. The histogram must be there. Errors as
+  // Observe for memory.
+  absl::Status Remember(absl::string_view name, const ProducerSequence& producer, uint32_t digest);
+  // What is remembered of a producer, and all graphs.
+  ProducerHistory HistoryOf(absl::string_view name, absl::string_view producer) const;
   uint64_t NumGraphsOf(absl::string_view name, absl::Time now) const;
   MemoryBudget* memory() const { return memory_; }
 
@@ -193,7 +210,9 @@ class HistogramStore {
     const absl::Duration half_life;
     mutable absl::Mutex mutex;
     std::variant<SizeHistogram, DecayingHistogram> histogram ABSL_GUARDED_BY(mutex);
-    absl::flat_hash_map<std::string, uint64_t> last_sequence ABSL_GUARDED_BY(mutex);
+    absl::flat_hash_map<std::string, ProducerHistory> producers ABSL_GUARDED_BY(mutex);
+    // Those whose names were made up, by when they may be forgotten.
+    std::set<std::pair<uint64_t, std::string>> made_up ABSL_GUARDED_BY(mutex);
     // The bytes of everything except the sizes; the hold is for all.
     uint64_t bytes_besides ABSL_GUARDED_BY(mutex) = 0;
     MemoryHold memory ABSL_GUARDED_BY(mutex);
@@ -202,26 +221,38 @@ class HistogramStore {
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(absl::string_view name) const;
 
+  // A producer, and the digest of its change.
+  struct Sender {
+    const std::optional<ProducerSequence>& producer;
+    uint32_t digest = 0;
+  };
+
   // Runs change(histogram variant, hold) once for each (producer, sequence). hold(num_distinct)
   // reserves the histogram's memory while it grows to that many sizes.
   template <typename Change>
   absl::StatusOr<CountedGraphs> Apply(absl::string_view name, Entry& entry, uint64_t num_graphs,
-                                      const std::optional<ProducerSequence>& producer,
-                                      absl::Time now, Change change);
+                                      const Sender& sender, absl::Time now, Change change);
 
   // The same for the histogram that `key` names. A missing histogram is created, unless the change
   // is refused. `change` may first run on a histogram that nobody sees, and then run again.
   template <typename Change>
   absl::StatusOr<CountedGraphs> ApplyTo(const HistogramKey& key, uint64_t num_graphs,
-                                        const std::optional<ProducerSequence>& producer,
-                                        absl::Time now, Change change);
+                                        const Sender& sender, absl::Time now, Change change);
 
   // Whether there is room for a new histogram. O(1), and O(histograms) with a quota.
   absl::Status CheckRoom(absl::string_view name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::Status CheckMatches(const HistogramKey& key, const Entry& entry);
 
   // The caller has the entry's mutex.
-  static std::vector<ProducerSequence> ProducersByName(const Entry& entry)
+  static std::vector<KeptProducer> ProducersByName(const Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
+  // RESOURCE_EXHAUSTED if there are too many for one more.
+  static absl::Status CheckRoomFor(const Entry& entry, const ProducerSequence& producer,
+                                   size_t max_named) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
+  // The bytes that the producer takes more, once it is remembered.
+  static uint64_t BytesToAdd(const Entry& entry, const ProducerSequence& producer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
+  static void Add(const ProducerSequence& producer, uint32_t digest, Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
   // Somebody uses the entry now, which is kept with it.
   void MarkUsed(Entry& entry, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);

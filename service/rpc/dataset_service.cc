@@ -203,7 +203,7 @@ CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
       append_context_, *call, Method::kAppend,
       std::make_unique<AppendHandler>(datasets_, append_context_.working, append_context_.observer,
-                                      &drifts_));
+                                      &drifts_, append_context_.clock));
 }
 
 CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {

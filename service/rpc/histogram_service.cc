@@ -45,7 +45,7 @@ absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest
     PH_ASSIGN_OR_RETURN(key.half_life, BoundFromWire(request.half_life(), "half_life"));
   }
   const auto producer =
-      ProducerFromWire(request.has_producer_sequence(), request.producer_sequence());
+      ProducerFromWire(request.has_producer_sequence(), request.producer_sequence(), now);
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,
                       request.subtract() ? histograms.Subtract(key, addend.histogram, producer, now)
                                          : histograms.Merge(key, addend.histogram, producer, now));

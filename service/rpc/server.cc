@@ -88,6 +88,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       disk_quota_(quotas_of_),
       quota_datasets_(WithQuotas<QuotaDatasetStore>(datasets, quotas_of_, &disk_quota_)),
       quota_graphs_(WithQuotas<QuotaSourceGraphStore>(source_graphs, quotas_of_, &disk_quota_)),
+      source_graphs_(source_graphs),
       // A partition is a folder of one server.
       partitions_(source_graphs == nullptr || options.job_logs != nullptr
                       ? nullptr
@@ -125,6 +126,16 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       .admin_view = ViewForAdmins(),
   };
   services_ = std::make_unique<Services>(sources, pools_, options, bounds);
+}
+
+void Server::ForgetGone() {
+  EpochCatalog* const catalog = jobs_->catalog();
+  if (catalog == nullptr) return;
+  catalog->ForgetGone([this](absl::string_view graph) -> absl::StatusOr<uint64_t> {
+    if (source_graphs_ == nullptr) return absl::NotFoundError("there are no source graphs");
+    PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, source_graphs_->Get(graph));
+    return info.version;
+  });
 }
 
 CallContext Server::ContextOfCalls(const ServerOptions& options, RpcObserver* rpc_observer) {

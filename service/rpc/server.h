@@ -147,6 +147,11 @@ class Server {
   void ForgetSourceGraph(absl::string_view name) {
     if (partitions_ != nullptr) partitions_->ForgetGraph(name);
   }
+  // EpochCatalog's: what was deleted by other servers, or without a call, is let go.
+  void ForgetGone();
+  void ForgetIdleSamples() {
+    if (EpochCatalog* const catalog = jobs_->catalog()) catalog->ForgetIdleSamples();
+  }
   std::vector<Expired> DeleteUnusedHistograms(const Retention& retention) {
     std::vector<Expired> expired = histograms_->DeleteUnused(retention, clock_->Now());
     num_expired_histograms_ += expired.size();
@@ -212,6 +217,7 @@ class Server {
   // Null without data sets, or source graphs, or a policy.
   const std::unique_ptr<QuotaDatasetStore> quota_datasets_;
   const std::unique_ptr<QuotaSourceGraphStore> quota_graphs_;
+  SourceGraphStore* const source_graphs_;  // May be null.
   const std::unique_ptr<PartitionJobs> partitions_;
   RecentValue<std::vector<QuotaReading>> recent_quotas_;
   const std::shared_ptr<IdleTimer> idle_timer_;

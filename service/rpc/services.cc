@@ -90,7 +90,7 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
       datasets_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
                 sources.bounded_datasets, sources.jobs->catalog(), options.job_logs != nullptr),
       source_graphs_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
-                     sources.bounded_source_graphs, sources.partitions,
+                     sources.bounded_source_graphs, sources.partitions, sources.jobs->catalog(),
                      options.job_logs != nullptr),
       partitioning_(sources.context, sources.partitions, sources.bounded_datasets),
       // Its calls may have to open a job in etcd.

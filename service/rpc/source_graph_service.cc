@@ -159,13 +159,15 @@ absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGrap
 }  // namespace
 
 SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
-                                       PartitionJobs* partitions, bool are_distant)
+                                       PartitionJobs* partitions, EpochCatalog* catalog,
+                                       bool are_distant)
     : EarlyService(v1::SourceGraphService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
       open_context_(are_distant ? append_context_ : context_),
       graphs_(graphs),
       partitions_(partitions),
+      catalog_(catalog),
       seals_(graphs, OnPlanningPool(context.planning_pool)) {
   Serve("CreateSourceGraph", &SourceGraphService::Create);
   Serve("AppendSourceGraph", &SourceGraphService::Append);
@@ -195,7 +197,8 @@ CallReactor* SourceGraphService::Create(grpc::CallbackServerContext* call) {
 CallReactor* SourceGraphService::Append(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendSourceGraphRequest, v1::AppendSourceGraphResponse>::Start(
       append_context_, *call, Method::kAppendSourceGraph,
-      std::make_unique<SourceGraphAppendHandler>(graphs_, append_context_.working));
+      std::make_unique<SourceGraphAppendHandler>(graphs_, append_context_.working,
+                                                 append_context_.clock));
 }
 
 CallReactor* SourceGraphService::Seal(grpc::CallbackServerContext* call) {
@@ -240,6 +243,7 @@ CallReactor* SourceGraphService::Delete(grpc::CallbackServerContext* call) {
         if (graphs_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(partitions_ == nullptr ? graphs_->Delete(parsed.name())
                                                   : partitions_->DeleteGraph(parsed.name()));
+        if (catalog_ != nullptr) catalog_->ForgetGraph(parsed.name());
         LogDeletion(context.log, context.client, "source graph", parsed.name());
         return v1::DeleteSourceGraphResponse();
       });

@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_RPC_SOURCE_GRAPH_SERVICE_H_
 
 #include "service/admission/call_context.h"
+#include "service/epochs/epoch_catalog.h"
 #include "service/partition_jobs/partition_jobs.h"
 #include "service/rpc/early_service.h"
 #include "service/source_graphs/seal_runs.h"
@@ -18,7 +19,7 @@ class SourceGraphService final : public EarlyService {
   // NoDataFolder(). `partitions` has those of the graphs; it may be null. `are_distant`: to open a
   // graph is to wait for other machines, as writing is.
   SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
-                     PartitionJobs* partitions, bool are_distant);
+                     PartitionJobs* partitions, EpochCatalog* catalog, bool are_distant);
 
  private:
   CallReactor* Create(grpc::CallbackServerContext* call);
@@ -36,6 +37,7 @@ class SourceGraphService final : public EarlyService {
   const CallContext open_context_;
   SourceGraphStore* const graphs_;
   PartitionJobs* const partitions_;
+  EpochCatalog* const catalog_;  // May be null.
   SealRuns seals_;
 };
 

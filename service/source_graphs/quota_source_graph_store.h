@@ -30,10 +30,14 @@ class QuotaSourceGraphStore final : public SourceGraphStore {
   absl::StatusOr<SourceAppendResult> Append(
       const Target& target, const SourceGraphChunk& chunk,
       const std::optional<ProducerSequence>& producer) override;
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override {
+    return store_->GetProducer(target, producer);
+  }
   absl::StatusOr<SourceGraphInfo> Seal(
-      absl::string_view name, const SealOptions& options,
+      const Target& target, const SealOptions& options,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override {
-    return store_->Seal(name, options, progress);
+    return store_->Seal(target, options, progress);
   }
   absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override {
     return store_->Get(name);
@@ -42,7 +46,7 @@ class QuotaSourceGraphStore final : public SourceGraphStore {
                                        absl::string_view page_token) const override {
     return store_->List(page_size, page_token);
   }
-  absl::Status Delete(absl::string_view name) override { return store_->Delete(name); }
+  absl::Status Delete(const Target& target) override { return store_->Delete(target); }
   absl::StatusOr<SourceGraphVerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const override {

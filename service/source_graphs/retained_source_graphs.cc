@@ -50,22 +50,22 @@ absl::StatusOr<SourceAppendResult> RetainedSourceGraphs::Append(
 }
 
 absl::StatusOr<SourceGraphInfo> RetainedSourceGraphs::Seal(
-    absl::string_view name, const SealOptions& options,
+    const Target& target, const SealOptions& options,
     absl::FunctionRef<bool(const SourceGraphProgress&)> progress) {
   const auto sealing = std::make_shared<const char>();
   {
     absl::MutexLock lock(&mutex_);
-    open_.emplace(std::string(name), sealing);
+    open_.emplace(std::string(target.name), sealing);
   }
-  uses_.Use(name);
-  auto sealed = store_->Seal(name, options, progress);
-  uses_.Use(name);
+  uses_.Use(target.name);
+  auto sealed = store_->Seal(target, options, progress);
+  uses_.Use(target.name);
   return sealed;
 }
 
-absl::Status RetainedSourceGraphs::Delete(absl::string_view name) {
-  PH_RETURN_IF_ERROR(store_->Delete(name));
-  uses_.Forget(name);
+absl::Status RetainedSourceGraphs::Delete(const Target& target) {
+  PH_RETURN_IF_ERROR(store_->Delete(target));
+  uses_.Forget(target.name);
   return absl::OkStatus();
 }
 

@@ -26,8 +26,8 @@ namespace packhouse {
 //
 // Used is a source graph that is created, appended to or opened, and one that is being sealed or
 // that somebody has open: a call that samples or partitions it, or an epoch of its sub-graphs that
-// the server has in memory. To list, show or verify it is no use. LastUses says how times are kept,
-// and what a use costs. Thread-safe.
+// is loaded, or was since the last sweep (EpochCatalog::ForgetIdleSamples()). To list, show or
+// verify it is no use. LastUses says how times are kept, and what a use costs. Thread-safe.
 class RetainedSourceGraphs final : public SourceGraphStore {
  public:
   // The store must outlive this. `path`: the file.
@@ -44,8 +44,12 @@ class RetainedSourceGraphs final : public SourceGraphStore {
   absl::StatusOr<SourceAppendResult> Append(
       const Target& target, const SourceGraphChunk& chunk,
       const std::optional<ProducerSequence>& producer) override;
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override {
+    return store_->GetProducer(target, producer);
+  }
   absl::StatusOr<SourceGraphInfo> Seal(
-      absl::string_view name, const SealOptions& options,
+      const Target& target, const SealOptions& options,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override;
   absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override {
     return store_->Get(name);
@@ -54,7 +58,7 @@ class RetainedSourceGraphs final : public SourceGraphStore {
                                        absl::string_view page_token) const override {
     return store_->List(page_size, page_token);
   }
-  absl::Status Delete(absl::string_view name) override;
+  absl::Status Delete(const Target& target) override;
   absl::StatusOr<SourceGraphVerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const override {

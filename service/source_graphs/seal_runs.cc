@@ -98,7 +98,7 @@ void SealRuns::Seal(Run& run, const std::function<bool()>& given_up) {
           absl::NotFoundError(absl::StrCat("source graph ", Quoted(run.name), ": was deleted"));
     }
     if (!result.ok()) return;
-    result = graphs_->Seal(run.name, run.options, [&](const SourceGraphProgress& now) {
+    result = graphs_->Seal({run.name, run.id}, run.options, [&](const SourceGraphProgress& now) {
       HasMemoryFor([&] { Tell(run, now); });
       return !stops_ && !given_up();
     });

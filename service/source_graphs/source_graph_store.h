@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -28,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/admission/memory_budget.h"
+#include "service/admission/producer.h"
 #include "service/histograms/histogram_store.h"
 #include "service/source_graphs/source_graph.h"
 #include "service/source_graphs/source_graph_chunk.h"
@@ -161,9 +163,13 @@ std::optional<uint32_t> FindNode(const SourceGraph& graph, size_t node_set, absl
 class SourceGraphStore {
  public:
   static constexpr size_t kMaxNameLength = 128;
-  static constexpr size_t kMaxProducers = 4096;  // Per graph.
-  static constexpr size_t kMaxArrays = 4096;     // Per graph: columns, ids and adjacencies.
-  static constexpr size_t kMaxTextId = 4096;     // Bytes of one id.
+  // Per graph: named ones, and those whose names were made up for one call.
+  static constexpr size_t kMaxProducers = 4096;
+  static constexpr size_t kMaxMadeUpProducers = size_t{1} << 16;
+  // Of each producer.
+  static constexpr size_t kRememberedSequences = 256;
+  static constexpr size_t kMaxArrays = 4096;  // Per graph: columns, ids and adjacencies.
+  static constexpr size_t kMaxTextId = 4096;  // Bytes of one id.
   static constexpr size_t kDefaultPageSize = 100;
   static constexpr size_t kMaxPageSize = 1000;
   static constexpr uint64_t kMaxChunkRows = uint64_t{1} << 24;  // Of one set.
@@ -178,31 +184,43 @@ class SourceGraphStore {
 
   // A graph by its name and, unless 0, its id.
   struct Target {
+    template <typename Name>
+    requires std::is_convertible_v<const Name&, absl::string_view> Target(
+        const Name& of_name, uint64_t of_id = 0)  // NOLINT(google-explicit-constructor)
+        : name(of_name), id(of_id) {}
+
     absl::string_view name;
     uint64_t id = 0;
   };
   // Appends all rows of a chunk; blocks until they are durable. With a producer, an append is a
-  // repetition if its sequence is not above the largest one that was appended for it. A repetition
-  // is OK, also after the graph was sealed.
+  // repetition if its producer has appended the same rows under the same sequence
+  // (ProducerHistory, which remembers kRememberedSequences numbers). A repetition is OK, also after
+  // the graph was sealed. A producer whose name was made up for one call
+  // (ProducerSequence::forget_after) is forgotten when its time is over, or later.
   //
   // NOT_FOUND; FAILED_PRECONDITION if sealed; UNAVAILABLE while it is being sealed;
   // INVALID_ARGUMENT for a bad producer or chunk, naming the set, the column, the row and the
-  // value.
+  // value; ALREADY_EXISTS as ProducerHistory::IsRepetition(); RESOURCE_EXHAUSTED also if there are
+  // kMaxProducers named producers, or kMaxMadeUpProducers others whose time is not over.
   virtual absl::StatusOr<SourceAppendResult> Append(
       const Target& target, const SourceGraphChunk& chunk,
       const std::optional<ProducerSequence>& producer) = 0;
+
+  // What is remembered of a producer; an empty history if nothing is. NOT_FOUND as Append().
+  virtual absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                                      absl::string_view producer) const = 0;
 
   // Makes the arrays of the graph, which never changes from then on. `progress` is called every few
   // milliseconds; if it returns false, Seal() ends with CANCELLED. After an error, and after a
   // crash, the graph is open as before. Sealing a sealed graph changes nothing. O(n log n) for n
   // rows.
   //
-  // NOT_FOUND; UNAVAILABLE if another call is sealing it; FAILED_PRECONDITION naming a node that
-  // was appended twice (see DuplicateNodes), or the edge whose end is no node where
+  // NOT_FOUND as Append(); UNAVAILABLE if another call is sealing it; FAILED_PRECONDITION naming a
+  // node that was appended twice (see DuplicateNodes), or the edge whose end is no node where
   // `nodes_from_edges` is false; OUT_OF_RANGE for a node set with more than
   // SourceGraph::kMaxNodes.
   virtual absl::StatusOr<SourceGraphInfo> Seal(
-      absl::string_view name, const SealOptions& options,
+      const Target& target, const SealOptions& options,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) = 0;
 
   // NOT_FOUND.
@@ -215,8 +233,8 @@ class SourceGraphStore {
                                                absl::string_view page_token) const = 0;
 
   // Frees the name at once. The space is given back after the last reader has gone, and counts
-  // until then. A seal that is at work ends with NOT_FOUND. NOT_FOUND.
-  virtual absl::Status Delete(absl::string_view name) = 0;
+  // until then. A seal that is at work ends with NOT_FOUND. NOT_FOUND as Append().
+  virtual absl::Status Delete(const Target& target) = 0;
 
   // Reads everything and checks every checksum; in a sealed graph also that every edge ends at a
   // node, and that offsets ascend. `progress` as in Seal(). Findings are in the report. NOT_FOUND.

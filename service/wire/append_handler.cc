@@ -55,9 +55,18 @@ absl::Status AppendHandler::Describe(const v1::AppendRequest& request) {
 
 absl::StatusOr<AppendResult> AppendHandler::Append(
     const std::shared_ptr<const v1::AppendRequest>& request) {
-  const auto producer =
-      ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
-  if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
+  auto producer = ProducerFromWire(request->has_producer_sequence(), request->producer_sequence(),
+                                   clock_ == nullptr ? absl::UnixEpoch() : clock_->Now());
+  const bool asks = !request->has_graphs() && !request->has_examples() &&
+                    AsksForProducer(request->has_producer_sequence(), request->producer_sequence());
+  if (asks) {
+    PH_ASSIGN_OR_RETURN(asked_for_, datasets_->GetProducer({name_, id_}, producer->producer));
+  } else if (producer) {
+    PH_RETURN_IF_ERROR(CheckProducer(*producer));
+    producer->counts_ids = request->has_examples()
+                               ? request->examples().ids_case() == v1::Examples::IDS_NOT_SET
+                               : request->graphs().sizes().ids_case() == v1::SizeTable::IDS_NOT_SET;
+  }
   if (request->has_examples()) return AppendExamples(*request, producer);
   if (!request->has_graphs()) {
     PH_RETURN_IF_ERROR(GroupIdsFromWire(*request, 0).status());
@@ -134,9 +143,11 @@ absl::Status AppendHandler::Accept(std::unique_ptr<v1::AppendRequest> request) {
   const std::shared_ptr<const v1::AppendRequest> shared = std::move(request);
   PH_RETURN_IF_ERROR(Describe(*shared));
   left_out_.clear();
+  asked_for_.reset();
   PH_ASSIGN_OR_RETURN(const AppendResult result, Append(shared));
   v1::AppendResponse& response = response_.emplace();
   AppendResultToWire(result, *shared, response);
+  if (asked_for_) ProducerStateToWire(*asked_for_, *response.mutable_producer_state());
   response.set_num_skipped(left_out_.size());
   for (size_t i = 0; i < std::min(left_out_.size(), LeftOut::kMaxTold); ++i) {
     v1::SkippedExample& skipped = *response.add_skipped();

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "packhouse/v1/dataset.pb.h"
 #include "service/admission/memory_budget.h"
+#include "service/base/clock.h"
 #include "service/datasets/dataset_store.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/graphs/graph_schema.h"
@@ -34,10 +35,16 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   // The pointees must outlive the handler. `datasets` null: the stream ends with NoDataFolder().
   // `working` counts the rows of examples; null: nothing is counted. `observer`, which may be null,
   // is told of malformed ones.
-  // `drifts`, which may be null too, watches the sizes.
+  // `drifts`, which may be null too, watches the sizes. `clock` says when producers may be
+  // forgotten; null: it is always 1970.
   explicit AppendHandler(DatasetStore* datasets, MemoryBudget* working = nullptr,
-                         RpcObserver* observer = nullptr, DatasetDrifts* drifts = nullptr)
-      : datasets_(datasets), working_(working), observer_(observer), drifts_(drifts) {}
+                         RpcObserver* observer = nullptr, DatasetDrifts* drifts = nullptr,
+                         const Clock* clock = nullptr)
+      : datasets_(datasets),
+        working_(working),
+        observer_(observer),
+        drifts_(drifts),
+        clock_(clock) {}
 
   absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
   void HalfClose() override {}
@@ -62,6 +69,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   MemoryBudget* const working_;
   RpcObserver* const observer_;
   DatasetDrifts* const drifts_;
+  const Clock* const clock_;
   std::string name_;
   uint64_t id_ = 0;
   // Of the graphs that are sent; null before the first request.
@@ -75,6 +83,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   std::optional<ExampleReader> examples_;
   // Of the request at work.
   std::vector<LeftOut> left_out_;
+  std::optional<ProducerHistory> asked_for_;
   std::optional<v1::AppendResponse> response_;
 };
 

@@ -66,11 +66,21 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
 
 absl::Status ObserveHandler::Accept(std::unique_ptr<v1::ObserveRequest> request) {
   PH_RETURN_IF_ERROR(Describe(*request));
+  if (!request->has_sizes() &&
+      AsksForProducer(request->has_producer_sequence(), request->producer_sequence())) {
+    PH_ASSIGN_OR_RETURN(
+        const ProducerHistory history,
+        histograms_->GetProducer(key_->name, request->producer_sequence().producer()));
+    *response_.mutable_producer_sequence() = request->producer_sequence();
+    response_.set_num_requests(response_.num_requests() + 1);
+    ProducerStateToWire(history, *response_.mutable_producer_state());
+    return absl::OkStatus();
+  }
   std::vector<uint32_t> copy;
   PH_ASSIGN_OR_RETURN(const SizesView sizes,
                       SizesFromWire(request->sizes(), key_->schema.num_components(), copy));
-  const auto producer =
-      ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
+  const auto producer = ProducerFromWire(request->has_producer_sequence(),
+                                         request->producer_sequence(), clock_->Now());
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,
                       histograms_->Observe(*key_, sizes, producer, clock_->Now()));
   if (request->has_producer_sequence()) {

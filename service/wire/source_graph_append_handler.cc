@@ -46,8 +46,14 @@ absl::Status SourceGraphAppendHandler::Accept(
     std::unique_ptr<v1::AppendSourceGraphRequest> request) {
   if (graphs_ == nullptr) return NoDataFolder();
   PH_RETURN_IF_ERROR(Describe(*request));
-  const auto producer =
-      ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
+  auto producer = ProducerFromWire(request->has_producer_sequence(), request->producer_sequence(),
+                                   clock_ == nullptr ? absl::UnixEpoch() : clock_->Now());
+  std::optional<ProducerHistory> asked_for;
+  if (request->nodes().empty() && request->edges().empty() &&
+      AsksForProducer(request->has_producer_sequence(), request->producer_sequence())) {
+    PH_ASSIGN_OR_RETURN(asked_for, graphs_->GetProducer({name_, id_}, producer->producer));
+    producer.reset();
+  }
   PH_ASSIGN_OR_RETURN(const SourceGraphChunk chunk, SourceGraphChunkFromWire(*request, *schema_));
   MemoryHold hold;
   if (working_ != nullptr) {
@@ -57,6 +63,7 @@ absl::Status SourceGraphAppendHandler::Accept(
   PH_ASSIGN_OR_RETURN(const SourceAppendResult result,
                       graphs_->Append({name_, id_}, chunk, producer));
   SourceAppendResultToWire(result, *request, response_.emplace());
+  if (asked_for) ProducerStateToWire(*asked_for, *response_->mutable_producer_state());
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "packhouse/v1/source_graph.pb.h"
 #include "service/admission/memory_budget.h"
+#include "service/base/clock.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/wire/stream_handler.h"
 
@@ -25,8 +26,10 @@ class SourceGraphAppendHandler final
  public:
   // The pointees must outlive the handler. `graphs` null: the stream ends with NoDataFolder().
   // `working` counts records; null: nothing is counted.
-  explicit SourceGraphAppendHandler(SourceGraphStore* graphs, MemoryBudget* working = nullptr)
-      : graphs_(graphs), working_(working) {}
+  // `clock` says when producers may be forgotten; null: it is always 1970.
+  explicit SourceGraphAppendHandler(SourceGraphStore* graphs, MemoryBudget* working = nullptr,
+                                    const Clock* clock = nullptr)
+      : graphs_(graphs), working_(working), clock_(clock) {}
 
   absl::Status Accept(std::unique_ptr<v1::AppendSourceGraphRequest> request) override;
   void HalfClose() override {}
@@ -39,6 +42,7 @@ class SourceGraphAppendHandler final
 
   SourceGraphStore* const graphs_;
   MemoryBudget* const working_;
+  const Clock* const clock_;
   std::string name_;
   uint64_t id_ = 0;
   std::shared_ptr<const SourceGraphSchema> schema_;  // Null before the first request.

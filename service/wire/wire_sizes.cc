@@ -158,9 +158,27 @@ void DurationToWire(absl::Duration duration, google::protobuf::Duration& wire) {
   wire.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
 }
 
-std::optional<ProducerSequence> ProducerFromWire(bool is_set, const v1::ProducerSequence& wire) {
+std::optional<ProducerSequence> ProducerFromWire(bool is_set, const v1::ProducerSequence& wire,
+                                                 absl::Time now) {
   if (!is_set || (wire.producer().empty() && wire.sequence() == 0)) return std::nullopt;
-  return ProducerSequence{wire.producer(), wire.sequence()};
+  ProducerSequence producer = {wire.producer(), wire.sequence()};
+  producer.now = now;
+  if (wire.has_forget_after()) {
+    // Whoever writes the largest number of seconds does not want a named producer.
+    producer.forget_after = std::min(absl::Seconds(wire.forget_after().seconds()) +
+                                         absl::Nanoseconds(wire.forget_after().nanos()),
+                                     2 * ProducerSequence::kMaxForgetAfter);
+  }
+  return producer;
+}
+
+bool AsksForProducer(bool is_set, const v1::ProducerSequence& wire) {
+  return is_set && !wire.producer().empty() && wire.sequence() == 0;
+}
+
+void ProducerStateToWire(const ProducerHistory& history, v1::ProducerState& wire) {
+  wire.set_next_sequence(history.last() + 1);
+  wire.set_first_remembered_sequence(history.first_remembered());
 }
 
 }  // namespace packhouse

@@ -58,8 +58,12 @@ absl::StatusOr<absl::Duration> BoundFromWire(const google::protobuf::Duration& w
                                              absl::string_view field);
 void DurationToWire(absl::Duration duration, google::protobuf::Duration& wire);
 
-// nullopt if it is unset, or has neither producer nor sequence.
-std::optional<ProducerSequence> ProducerFromWire(bool is_set, const v1::ProducerSequence& wire);
+// nullopt if it is unset, or has neither producer nor sequence. `now`: when the request came.
+std::optional<ProducerSequence> ProducerFromWire(bool is_set, const v1::ProducerSequence& wire,
+                                                 absl::Time now);
+// Whether a request without content asks what is remembered of its producer.
+bool AsksForProducer(bool is_set, const v1::ProducerSequence& wire);
+void ProducerStateToWire(const ProducerHistory& history, v1::ProducerState& wire);
 
 }  // namespace packhouse
 

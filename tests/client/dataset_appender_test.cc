@@ -69,6 +69,44 @@ TEST_F(DatasetAppenderTest, ChunksAreStoredInOrderAndAnswered) {
   EXPECT_FALSE(answers_[1].is_repetition);
 }
 
+// A program that was killed begins again. What is older than the server can compare is not sent,
+// and what may be something else altogether is an error.
+TEST_F(DatasetAppenderTest, WhatTheServerCannotCompareIsNotSent) {
+  server_.service().set_remembered(3);
+  const auto append = [this](uint64_t chunks) {
+    answers_.clear();
+    DatasetAppender appender(server_.Channel(), Options());
+    for (uint64_t i = 1; i <= chunks; ++i) EXPECT_THAT(appender.Append(i, Chunk(i)), IsOk());
+    return appender.Finish();
+  };
+  ASSERT_THAT(append(10), IsOk());
+  std::vector<uint64_t> sent;
+  server_.service().set_fault([&sent](const v1::AppendRequest& request) {
+    sent.push_back(request.producer_sequence().sequence());
+    return AppendFault::kNone;
+  });
+  EXPECT_THAT(append(12), IsOk());
+  EXPECT_THAT(sent, ElementsAre(8, 9, 10, 11, 12));
+  ASSERT_EQ(answers_.size(), 12);
+  for (const AppendAnswer& answer : answers_) {
+    EXPECT_EQ(answer.is_repetition, answer.sequence <= 10) << answer.sequence;
+    EXPECT_EQ(answer.num_graphs, answer.sequence);
+  }
+  EXPECT_THAT(append(9), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("nothing was sent")));
+  EXPECT_THAT(append(10), IsOk());
+  EXPECT_EQ(server_.service().stored("d").records.size(), 12);
+}
+
+TEST_F(DatasetAppenderTest, AMadeUpNameIsSentAsSuch) {
+  DatasetAppenderOptions options = Options();
+  options.forget_after = absl::Hours(24);
+  DatasetAppender appender(server_.Channel(), options);
+  EXPECT_THAT(appender.Append(1, Chunk(5)), IsOk());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  const v1::AppendRequest stored = server_.service().stored("d").records.at(0);
+  EXPECT_EQ(stored.producer_sequence().forget_after().seconds(), 24 * 3600);
+}
+
 TEST_F(DatasetAppenderTest, ItGoesOnAfterFinish) {
   DatasetAppender appender(server_.Channel(), Options());
   EXPECT_THAT(appender.Finish(), IsOk());

@@ -47,6 +47,11 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     const absl::MutexLock lock(&mutex_);
     fault_ = std::move(fault);
   }
+  // How many of each producer's last sequences it can compare.
+  void set_remembered(uint64_t sequences) {
+    const absl::MutexLock lock(&mutex_);
+    remembered_ = sequences;
+  }
   // The next `calls` calls that are not appends do their work, but answer UNAVAILABLE.
   void LoseAnswers(int calls) {
     const absl::MutexLock lock(&mutex_);
@@ -219,6 +224,15 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     const auto found = datasets_.find(request.dataset());
     if (found == datasets_.end()) return NotFound(request.dataset());
     Stored& stored = found->second;
+    if (request.producer_sequence().sequence() == 0 && !request.has_graphs()) {
+      *response.mutable_producer_sequence() = request.producer_sequence();
+      const uint64_t next = stored.sequences[request.producer_sequence().producer()] + 1;
+      response.mutable_producer_state()->set_next_sequence(next);
+      response.mutable_producer_state()->set_first_remembered_sequence(
+          next > remembered_ ? next - remembered_ : 1);
+      response.set_num_graphs(stored.dataset.num_graphs());
+      return grpc::Status::OK;
+    }
     if (fault_) fault = fault_(request);
     if (fault == AppendFault::kRefuse) return {grpc::StatusCode::OUT_OF_RANGE, "graph 7"};
     if (fault == AppendFault::kBreakBefore) return grpc::Status::OK;
@@ -251,6 +265,7 @@ class FakeDatasetService final : public v1::DatasetService::Service {
   }
 
   mutable absl::Mutex mutex_;
+  uint64_t remembered_ ABSL_GUARDED_BY(mutex_) = 256;
   std::map<std::string, Stored> datasets_ ABSL_GUARDED_BY(mutex_);
   std::function<AppendFault(const v1::AppendRequest&)> fault_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::VerifyDatasetResponse> verification_ ABSL_GUARDED_BY(mutex_);

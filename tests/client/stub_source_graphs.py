@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from packhouse.v1 import histogram_pb2
 from packhouse.v1 import source_graph_pb2 as v1
 from packhouse.v1 import source_graph_pb2_grpc
 
@@ -56,6 +57,12 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
                 context.abort(grpc.StatusCode.NOT_FOUND, "another graph")
             sequence = request.producer_sequence
             key = (graph.name, sequence.producer)
+            if sequence.sequence == 0:
+                state = histogram_pb2.ProducerState(
+                    next_sequence=self.last.get(key, 0) + 1, first_remembered_sequence=1)
+                yield v1.AppendSourceGraphResponse(
+                    producer_sequence=sequence, producer_state=state)
+                continue
             is_repetition = sequence.sequence <= self.last.get(key, 0)
             answer = v1.AppendSourceGraphResponse(
                 producer_sequence=sequence, is_repetition=is_repetition)

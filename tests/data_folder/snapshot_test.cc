@@ -87,8 +87,9 @@ TEST_F(SnapshotTest, ARestoredFolderHasEverything) {
   {
     OpenStores stores(restored_);
     const GraphSchema schema = FolderSchema();
-    Random random(3);
-    const GraphChunk chunk = RandomChunk(random, &schema, 5, 9, 0);
+    // The last one of AppendGraphs().
+    Random random(9);
+    const GraphChunk chunk = RandomChunk(random, &schema, 5, 9, uint64_t{9} << 32);
     PH_ASSERT_OK_AND_ASSIGN(const AppendResult repeated,
                             stores.datasets->Append("open", chunk, {}, ProducerSequence{"p", 9}));
     EXPECT_TRUE(repeated.is_repetition);

@@ -220,14 +220,19 @@ TEST(StoredValuesTest, DefinitionsStatesAndRunsComeBack) {
   EXPECT_THAT(read.options.max_counts, ElementsAre(1, 0, 5));
   EXPECT_TRUE(read.options.grouped);
   EXPECT_EQ(read.schema, "schema");
-  const StoredState state = {true, 1, 2, 3, 4, 5, 6, 7, {8, 9}};
+  const StoredState state = {true, 1, 2, 3, 4, 5, 6, 7, 8, 9, {10, 11}};
   PH_ASSERT_OK_AND_ASSIGN(const StoredState read_state, DecodeState(EncodeState(state)));
   EXPECT_EQ(EncodeState(read_state), EncodeState(state));
   EXPECT_THAT(DecodeState(EncodeState(state) + "x"), StatusIs(absl::StatusCode::kDataLoss, _));
   // A field that a later release may add is refused, not left out.
   EXPECT_THAT(DecodeState(EncodeState(state) + std::string("\xa0\x01\x01", 3)),
               StatusIs(absl::StatusCode::kDataLoss, _));
-  EXPECT_EQ(DecodeProducer(EncodeProducer(UINT64_MAX)).value(), UINT64_MAX);
+  for (const ProducerHistory& history :
+       {ProducerHistory(UINT64_MAX, {}, 0), ProducerHistory(3, {7, 0, 9}, 1'700'000'000)}) {
+    EXPECT_EQ(DecodeProducer(EncodeProducer(history)).value(), history);
+  }
+  EXPECT_THAT(DecodeProducer(EncodeProducer(ProducerHistory(2, {7, 8, 9}, 0))),
+              StatusIs(absl::StatusCode::kDataLoss, _));
   EXPECT_EQ(DecodeNumber(EncodeNumber(7)).value(), 7U);
   EXPECT_THAT(DecodeNumber(EncodeNumber(7) + "x"), StatusIs(absl::StatusCode::kDataLoss, _));
 

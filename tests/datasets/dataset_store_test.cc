@@ -3,6 +3,7 @@
 #include "service/datasets/dataset_store.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -25,6 +26,7 @@ namespace packhouse {
 namespace {
 
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -268,13 +270,23 @@ TEST_P(DatasetStoreTest, ARetryCountsOnceWhateverHappensBetween) {
   expected.chunks.push_back(Chunk(1, 4));
   const ProducerSequence first = {"p", 1};
   ASSERT_THAT(store().Append("set", expected.chunks[0], {}, first), IsOk());
-  const auto expect_repetition = [&](const ProducerSequence& sequence) {
-    PH_ASSERT_OK_AND_ASSIGN(const AppendResult again,
-                            store().Append("set", Chunk(9, 3), {}, sequence));
+  const auto expect_repetition = [&](const GraphChunk& chunk, const ProducerSequence& sequence) {
+    PH_ASSERT_OK_AND_ASSIGN(const AppendResult again, store().Append("set", chunk, {}, sequence));
     EXPECT_TRUE(again.is_repetition);
     EXPECT_EQ(again.num_appended, 0U);
   };
-  expect_repetition(first);
+  const auto expect_taken = [&](const GraphChunk& chunk, const ProducerSequence& sequence,
+                                uint64_t next) {
+    EXPECT_THAT(store().Append("set", chunk, {}, sequence),
+                StatusIs(absl::StatusCode::kAlreadyExists,
+                         AllOf(HasSubstr(absl::StrCat("sequence ", sequence.sequence)),
+                               HasSubstr(absl::StrCat("its next one is ", next)))));
+    EXPECT_EQ(store().GetProducer("set", sequence.producer)->last() + 1, next);
+  };
+  expect_repetition(expected.chunks[0], first);
+  expect_taken(Chunk(9, 3), first, 2);
+  expect_taken(Chunk(1, 4, /*first_id=*/77), first, 2);
+  expect_taken(Chunk(1, 0), first, 2);
   // Another producer's numbers are its own; numbers may be left out, but not gone back to.
   expected.chunks.push_back(Chunk(2, 5));
   PH_ASSERT_OK_AND_ASSIGN(const AppendResult other,
@@ -283,18 +295,83 @@ TEST_P(DatasetStoreTest, ARetryCountsOnceWhateverHappensBetween) {
   EXPECT_EQ(other.num_graphs, 9U);
   expected.chunks.push_back(Chunk(3, 1));
   ASSERT_THAT(store().Append("set", expected.chunks[2], {}, ProducerSequence{"p", 5}), IsOk());
-  expect_repetition({"p", 3});
+  expect_taken(expected.chunks[2], {"p", 3}, 6);
   Reopen();
-  expect_repetition({"p", 5});
-  expect_repetition({"q", 1});
+  expect_repetition(expected.chunks[2], {"p", 5});
+  expect_repetition(expected.chunks[1], {"q", 1});
+  expect_taken(expected.chunks[0], {"q", 1}, 2);
   // An empty chunk uses its number up too.
   ASSERT_THAT(store().Append("set", Chunk(4, 0), {}, ProducerSequence{"q", 2}), IsOk());
-  expect_repetition({"q", 2});
+  expect_repetition(Chunk(4, 0), {"q", 2});
   ASSERT_THAT(store().Seal("set"), IsOk());
-  expect_repetition({"p", 5});
+  expect_repetition(expected.chunks[2], {"p", 5});
+  expect_taken(expected.chunks[1], {"p", 5}, 6);
   EXPECT_THAT(store().Append("set", Chunk(9, 3), {}, ProducerSequence{"p", 6}),
               StatusIs(absl::StatusCode::kFailedPrecondition, _));
   ExpectHolds(store(), "set", expected);
+}
+
+// However far a producer goes back: what it repeats is known, or refused, and never taken for what
+// it is not.
+TEST_P(DatasetStoreTest, AnOldNumberIsKnownOrRefused) {
+  ASSERT_THAT(store().Create("set", schema_, {}), IsOk());
+  constexpr uint64_t kNumbers = DatasetStore::kRememberedSequences + 40;
+  const auto content = [&](uint64_t number) { return Chunk(number, number % 16 == 0 ? 1 : 0); };
+  for (uint64_t number = 1; number <= kNumbers; ++number) {
+    ASSERT_THAT(store().Append("set", content(number), {}, ProducerSequence{"p", number}), IsOk());
+  }
+  Reopen();
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, store().Get("set"));
+  PH_ASSERT_OK_AND_ASSIGN(const ProducerHistory history, store().GetProducer("set", "p"));
+  EXPECT_EQ(history.last(), kNumbers);
+  EXPECT_EQ(history.first_remembered(), 41U);
+  for (const uint64_t number : {1, 16, 40, 41, 48, 100, static_cast<int>(kNumbers)}) {
+    SCOPED_TRACE(number);
+    const auto again =
+        store().Append("set", content(number), {}, ProducerSequence{"p", uint64_t{number}});
+    if (number < history.first_remembered()) {
+      EXPECT_THAT(again, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("is older than")));
+    } else {
+      ASSERT_THAT(again, IsOk());
+      EXPECT_TRUE(again->is_repetition);
+    }
+    EXPECT_THAT(store().Append("set", Chunk(5, 2), {}, ProducerSequence{"p", uint64_t{number}}),
+                StatusIs(absl::StatusCode::kAlreadyExists, _));
+  }
+  EXPECT_EQ(store().Get("set")->num_graphs, info.num_graphs);
+  EXPECT_EQ(store().GetProducer("set", "nobody")->last(), 0U);
+  EXPECT_THAT(store().GetProducer("none", "p"), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+// Each call of a client that names no producer makes a new one up. They go again when their time is
+// over, so a data set never has too many, and named ones have room.
+TEST_P(DatasetStoreTest, ProducersOfOneCallAreLetGo) {
+  if (world_->Seeds(10) < 10) GTEST_SKIP() << "thousands of calls";
+  ASSERT_THAT(store().Create("set", schema_, {}), IsOk());
+  constexpr uint64_t kCalls = DatasetStore::kMaxProducers + 700;
+  ProducerSequence producer = {"", 1};
+  producer.forget_after = absl::Minutes(10);
+  const GraphChunk chunk = Chunk(1, 3);
+  for (uint64_t call = 0; call < kCalls; ++call) {
+    producer.producer = absl::StrCat("made up ", call);
+    producer.now = absl::UnixEpoch() + absl::Seconds(call);
+    ASSERT_THAT(store().Append("set", call % 100 == 0 ? chunk : Chunk(1, 0), {}, producer), IsOk());
+  }
+  // A call that is tried again in its time is known.
+  producer.producer = absl::StrCat("made up ", (kCalls - 1) / 100 * 100);
+  PH_ASSERT_OK_AND_ASSIGN(const AppendResult again, store().Append("set", chunk, {}, producer));
+  EXPECT_TRUE(again.is_repetition);
+  EXPECT_THAT(store().Append("set", Chunk(2, 1), {}, producer),
+              StatusIs(absl::StatusCode::kAlreadyExists, _));
+  ASSERT_THAT(store().Append("set", chunk, {}, ProducerSequence{"named", 1}), IsOk());
+  Reopen();
+  ASSERT_THAT(store().Append("set", chunk, {}, ProducerSequence{"named too", 1}), IsOk());
+  EXPECT_EQ(store().Get("set")->num_graphs, 3 * ((kCalls + 99) / 100 + 2));
+  PH_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store().Verify("set", kGoOn));
+  EXPECT_TRUE(report.ok());
+  producer.forget_after = absl::Hours(24 * 365);
+  EXPECT_THAT(store().Append("set", chunk, {}, producer),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("forget_after")));
 }
 
 TEST_P(DatasetStoreTest, AFailedAppendLeavesNothingAndItsNumberFree) {
@@ -692,35 +769,50 @@ TEST_P(DatasetStoreTest, AgreesWithTheReference) {
     const auto expect_same = [&](const absl::Status& ours, const absl::Status& theirs) {
       ASSERT_EQ(ours.code(), theirs.code()) << ours << " " << theirs;
     };
+    // The ids that the names have had: what is meant for one data set is never done to another.
+    std::map<std::string, std::vector<std::pair<uint64_t, uint64_t>>> ids;
     for (int step = 0; step < 150; ++step) {
       const std::string dataset = name();
+      std::pair<uint64_t, uint64_t> id = {0, 0};
+      if (const auto& of_name = ids[dataset]; !of_name.empty() && random.Below(3) != 0) {
+        id = of_name[of_name.size() - 1 - random.Below(std::min<size_t>(of_name.size(), 2))];
+      }
       switch (random.Below(10)) {
         case 0: {
           DatasetOptions options;
           if (random.Below(2) == 0) options.max_counts = {8, 0};
-          expect_same(store().Create(dataset, schema_, options).status(),
-                      reference.Create(dataset, schema_, options).status());
+          const auto ours = store().Create(dataset, schema_, options);
+          const auto theirs = reference.Create(dataset, schema_, options);
+          expect_same(ours.status(), theirs.status());
+          if (ours.ok() && theirs.ok()) ids[dataset].emplace_back(ours->id, theirs->id);
           break;
         }
         case 1:
-          expect_same(store().Delete(dataset), reference.Delete(dataset));
+          expect_same(store().Delete({dataset, id.first}), reference.Delete({dataset, id.second}));
           break;
         case 2:
           if (random.Below(3) == 0) {
-            expect_same(store().Seal(dataset).status(), reference.Seal(dataset).status());
+            expect_same(store().Seal({dataset, id.first}).status(),
+                        reference.Seal({dataset, id.second}).status());
           }
           break;
         case 3:
           if (random.Below(5) == 0) Reopen();
           break;
         default: {
-          const GraphChunk chunk = Chunk(random.Next(), random.Below(60), random.Next() >> 1);
           std::optional<ProducerSequence> producer;
+          uint64_t content = random.Next();
           if (random.Below(2) == 0) {
-            producer = {absl::StrCat("p", random.Below(3)), random.Between(1, 20)};
+            const uint64_t who = random.Below(3);
+            producer = {absl::StrCat("p", who), random.Between(1, 20)};
+            // Mostly what it always sends under this number.
+            if (random.Below(4) != 0) content = who << 32 | producer->sequence;
           }
-          const auto ours = store().Append(dataset, chunk, {}, producer);
-          const auto theirs = reference.Append(dataset, chunk, {}, producer);
+          Random of_content(content);
+          const uint64_t num_graphs = of_content.Below(60);
+          const GraphChunk chunk = Chunk(content, num_graphs, of_content.Next() >> 1);
+          const auto ours = store().AppendTo({dataset, id.first}, chunk, {}, producer);
+          const auto theirs = reference.AppendTo({dataset, id.second}, chunk, {}, producer);
           expect_same(ours.status(), theirs.status());
           if (!ours.ok()) break;
           EXPECT_EQ(ours->first_graph, theirs->first_graph);

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "service/base/status_macros.h"
+#include "service/datasets/chunk_record.h"
 #include "service/datasets/dataset_store.h"
 
 namespace packhouse {
@@ -55,12 +56,13 @@ class MemoryDatasetStore final : public DatasetStore {
     PH_RETURN_IF_ERROR(CheckDatasetId(name, info.id, target.id));
     AppendResult result;
     result.num_graphs = info.num_graphs;
+    uint32_t digest = 0;
     if (producer) {
-      const auto last = dataset->last_sequence.find(producer->producer);
-      if (last != dataset->last_sequence.end() && producer->sequence <= last->second) {
-        result.is_repetition = true;
-        return result;
-      }
+      PH_ASSIGN_OR_RETURN(const EncodedChunk encoded, EncodedChunk::Create(&chunk, group_ids));
+      digest = encoded.Digest(!producer->counts_ids);
+      PH_ASSIGN_OR_RETURN(result.is_repetition, dataset->producers[producer->producer].IsRepetition(
+                                                    name, *producer, digest));
+      if (result.is_repetition) return result;
     }
     if (info.state == DatasetState::kSealed) return absl::FailedPreconditionError("sealed");
     PH_RETURN_IF_ERROR(CheckSameSchema(name, *info.schema, chunk.schema()));
@@ -81,7 +83,9 @@ class MemoryDatasetStore final : public DatasetStore {
         num_bytes_ + bytes > max_bytes_) {
       return absl::ResourceExhaustedError("bytes");
     }
-    if (producer) dataset->last_sequence[producer->producer] = producer->sequence;
+    if (producer) {
+      dataset->producers[producer->producer].Add(*producer, digest, kRememberedSequences);
+    }
     if (n == 0) return result;
     PH_RETURN_IF_ERROR(dataset->histogram.AddTable(chunk.sizes()));
     std::vector<std::string> columns;
@@ -102,9 +106,19 @@ class MemoryDatasetStore final : public DatasetStore {
     return result;
   }
 
-  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override {
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override {
     absl::MutexLock lock(&mutex_);
-    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(target.name));
+    PH_RETURN_IF_ERROR(CheckDatasetId(target.name, dataset->info.id, target.id));
+    const auto found = dataset->producers.find(std::string(producer));
+    return found == dataset->producers.end() ? ProducerHistory() : found->second;
+  }
+
+  absl::StatusOr<DatasetInfo> Seal(const Target& target) override {
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(target.name));
+    PH_RETURN_IF_ERROR(CheckDatasetId(target.name, dataset->info.id, target.id));
     if (dataset->info.state == DatasetState::kOpen) dataset->info.version = ++last_version_;
     dataset->info.state = DatasetState::kSealed;
     return dataset->info;
@@ -137,11 +151,12 @@ class MemoryDatasetStore final : public DatasetStore {
     return list;
   }
 
-  absl::Status Delete(absl::string_view name) override {
+  absl::Status Delete(const Target& target) override {
     absl::MutexLock lock(&mutex_);
-    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(target.name));
+    PH_RETURN_IF_ERROR(CheckDatasetId(target.name, dataset->info.id, target.id));
     num_bytes_ -= dataset->info.num_bytes;
-    datasets_.erase(std::string(name));
+    datasets_.erase(std::string(target.name));
     return absl::OkStatus();
   }
 
@@ -187,7 +202,7 @@ class MemoryDatasetStore final : public DatasetStore {
     SizeHistogram histogram;
     std::vector<std::shared_ptr<const GraphChunk>> chunks;
     std::vector<uint64_t> group_ids;
-    std::map<std::string, uint64_t> last_sequence;
+    std::map<std::string, ProducerHistory> producers;
   };
 
   class Reader final : public DatasetReader {

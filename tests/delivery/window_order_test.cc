@@ -212,6 +212,43 @@ TEST(WindowOrderTest, AWindowOfADeletedJobIsGivenUp) {
   EXPECT_EQ(session->epoch().windows()->Counts().size(), planned);
 }
 
+// Whoever deletes a source graph, or replaces it: its sub-graphs keep nothing of it.
+TEST(SampledEpochsTest, NothingIsKeptOfAGraphThatIsGone) {
+  const SampledLoader world;
+  const EpochRequest request = world.RequestOf("job");
+  const uint64_t version = request.samples->source->graph().version();
+  MemoryBudget budget(uint64_t{64} << 20);
+  EpochCatalog catalog(nullptr, EpochBounds(), &budget);
+  const auto prepare = [&] {
+    ASSERT_THAT(catalog.PrepareSampled(request), IsOk());
+    EXPECT_NE(budget.held(), 0u);
+  };
+  prepare();
+  catalog.ForgetGone([version](absl::string_view name) {
+    EXPECT_EQ(name, "g");
+    return version;
+  });
+  catalog.ForgetGone([](absl::string_view) { return absl::UnavailableError("nobody knows"); });
+  EXPECT_NE(budget.held(), 0u);
+  catalog.ForgetGone([version](absl::string_view) { return version + 1; });
+  EXPECT_EQ(budget.held(), 0u);
+  prepare();
+  catalog.ForgetGone([](absl::string_view) { return absl::NotFoundError("deleted"); });
+  EXPECT_EQ(budget.held(), 0u);
+  prepare();
+  catalog.ForgetGraph("g");
+  EXPECT_EQ(budget.held(), 0u);
+  // What nobody uses from one call to the next keeps no graph from expiring.
+  prepare();
+  catalog.ForgetIdleSamples();
+  EXPECT_NE(budget.held(), 0u);
+  prepare();
+  catalog.ForgetIdleSamples();
+  EXPECT_NE(budget.held(), 0u);
+  catalog.ForgetIdleSamples();
+  EXPECT_EQ(budget.held(), 0u);
+}
+
 // An executor that has other work, and a call that is given up meanwhile.
 TEST(WindowOrderTest, ACallThatIsGivenUpDoesNotWaitForItsWindow) {
   SampledLoader world;

@@ -497,6 +497,40 @@ TEST(EpochCatalogTest, ADataSetThatIsMadeAnewIsAnother) {
   EXPECT_NE(first->identity().dataset_version, second->identity().dataset_version);
 }
 
+// Whoever deletes a data set, or replaces it: nothing of it is kept, of any kind, and what is there
+// stays.
+TEST(EpochCatalogTest, NothingIsKeptOfWhatIsGone) {
+  const auto no_graphs = [](absl::string_view) { return absl::NotFoundError("no graphs"); };
+  for (const bool is_replaced : {false, true}) {
+    SCOPED_TRACE(is_replaced);
+    DatasetWorld world(300);
+    world.Seal();
+    MemoryBudget budget(uint64_t{64} << 20);
+    EpochCatalog catalog(&world.store(), EpochBounds(), &budget);
+    ASSERT_THAT(catalog.Prepare(DatasetWorld::Request()), IsOk());
+    // The second time a copy of its graphs is made.
+    {
+      PH_ASSERT_OK_AND_ASSIGN(const auto second,
+                              catalog.Prepare(DatasetWorld::Request({24, 30, 6}, 1)));
+      EXPECT_THAT(second->Build(0), IsOk());
+    }
+    EpochRequest in_segments = DatasetWorld::Request();
+    in_segments.segments = SegmentsRequest{100, 1};
+    ASSERT_THAT(catalog.PrepareSegmented(in_segments), IsOk());
+    const uint64_t held = budget.held();
+    EXPECT_NE(held, 0U);
+    catalog.ForgetGone(no_graphs);
+    EXPECT_EQ(budget.held(), held);
+    ASSERT_THAT(world.store().Delete("graphs"), IsOk());
+    if (is_replaced) {
+      ASSERT_THAT(world.store().Create("graphs", world.schema(), DatasetOptions()), IsOk());
+      ASSERT_THAT(world.store().Seal("graphs"), IsOk());
+    }
+    catalog.ForgetGone(no_graphs);
+    EXPECT_EQ(budget.held(), 0U);
+  }
+}
+
 // A store whose readers take their time: others get a turn before and after one is opened.
 class InterruptedStore final : public DatasetStore {
  public:
@@ -527,7 +561,11 @@ class InterruptedStore final : public DatasetStore {
                                         const std::optional<ProducerSequence>& producer) override {
     return store_->AppendTo(target, chunk, group_ids, producer);
   }
-  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override { return store_->Seal(name); }
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override {
+    return store_->GetProducer(target, producer);
+  }
+  absl::StatusOr<DatasetInfo> Seal(const Target& target) override { return store_->Seal(target); }
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
     return store_->Get(name);
   }
@@ -537,7 +575,7 @@ class InterruptedStore final : public DatasetStore {
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
     return store_->List(page_size, page_token);
   }
-  absl::Status Delete(absl::string_view name) override { return store_->Delete(name); }
+  absl::Status Delete(const Target& target) override { return store_->Delete(target); }
   absl::StatusOr<VerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {

@@ -235,6 +235,20 @@ TEST(JoinedEpochTest, EpochsShareLinks) {
   EXPECT_EQ(&first->links(), &second->links());
 }
 
+TEST(JoinedEpochTest, NothingIsKeptOfPartsThatAreGone) {
+  PartsWorld world(kSeedWithEdges);
+  MemoryBudget budget(uint64_t{64} << 20);
+  EpochCatalog catalog(&world.store(), EpochBounds(), &budget);
+  ASSERT_THAT(catalog.PrepareJoined(world.Request(world.HalfOfAll())), IsOk());
+  EXPECT_NE(budget.held(), 0U);
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetList list, world.store().List(0, ""));
+  for (const DatasetInfo& info : list.datasets) {
+    ASSERT_THAT(world.store().Delete(info.name), IsOk());
+  }
+  catalog.ForgetGone([](absl::string_view) { return absl::UnimplementedError(""); });
+  EXPECT_EQ(budget.held(), 0U);
+}
+
 // Rows may fit, and tensors have too many bytes: such a part is left out, too.
 TEST(JoinedEpochTest, PartsOfTooManyBytesAreLeftOut) {
   PartsWorld world(kSeedWithEdges);

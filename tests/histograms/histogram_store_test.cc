@@ -225,12 +225,13 @@ TEST_F(HistogramStoreTest, ARetryCountsOnce) {
     EXPECT_EQ(counted.counted, attempt == 0 ? 2 : 0);
     EXPECT_EQ(counted.num_graphs, 2);
   }
-  // Older ones, too, have been counted; it is the largest number that is remembered.
-  PH_ASSERT_OK_AND_ASSIGN(CountedGraphs counted,
-                          store_.Observe(Key("a"), TableOf({1, 2}), From("worker", 4), kNow));
-  EXPECT_EQ(counted.counted, 0);
+  // Other sizes are not taken for those, nor for what a number had that was left out.
+  for (const uint64_t sequence : {4, 5}) {
+    EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("worker", sequence), kNow),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("its next one is 6")));
+  }
   // Gaps are fine.
-  PH_ASSERT_OK_AND_ASSIGN(counted,
+  PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs counted,
                           store_.Observe(Key("a"), TableOf({1, 2}), From("worker", 9), kNow));
   EXPECT_EQ(counted.counted, 1);
   EXPECT_EQ(counted.num_graphs, 3);
@@ -321,6 +322,54 @@ TEST_F(HistogramStoreTest, HistogramsHaveABound) {
   EXPECT_THAT(store_.Observe(Key("c"), TableOf({1, 2}), {}, kNow), IsOk());
   ASSERT_THAT(store_.Delete("a"), IsOk());
   EXPECT_THAT(store_.Observe(Key("d"), SizeTable(), {}, kNow), IsOk());
+}
+
+// However far a producer goes back, nothing that was not counted is taken for counted.
+TEST_F(HistogramStoreTest, AnOldNumberIsKnownOrRefused) {
+  const auto table = [](uint64_t sequence) {
+    return TableOf({static_cast<uint32_t>(sequence % 2), 2});
+  };
+  constexpr uint64_t kNumbers = HistogramStore::kRememberedSequences + 5;
+  for (uint64_t sequence = 1; sequence <= kNumbers; ++sequence) {
+    ASSERT_THAT(store_.Observe(Key("a"), table(sequence), From("p", sequence), kNow), IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const ProducerHistory history, store_.GetProducer("a", "p"));
+  EXPECT_EQ(history.first_remembered(), 6);
+  EXPECT_EQ(history.last(), kNumbers);
+  for (const uint64_t sequence : {uint64_t{1}, uint64_t{5}, uint64_t{6}, kNumbers}) {
+    const auto again = store_.Observe(Key("a"), table(sequence), From("p", sequence), kNow);
+    if (sequence < 6) {
+      EXPECT_THAT(again, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("is older than")));
+    } else {
+      ASSERT_THAT(again, IsOk());
+      EXPECT_EQ(again->counted, 0);
+    }
+    EXPECT_THAT(store_.Observe(Key("a"), table(sequence + 1), From("p", sequence), kNow),
+                StatusIs(absl::StatusCode::kAlreadyExists, testing::_));
+  }
+  EXPECT_EQ(NumGraphs("a"), kNumbers);
+  EXPECT_EQ(store_.GetProducer("none", "p")->last(), 0);
+}
+
+TEST_F(HistogramStoreTest, ProducersOfOneCallAreLetGo) {
+  for (uint64_t call = 0; call < 10'000; ++call) {
+    ProducerSequence producer = From(absl::StrCat("made up ", call), 1);
+    producer.forget_after = absl::Minutes(1);
+    producer.now = kNow + absl::Seconds(call);
+    for (const uint64_t counted : {1, 0}) {
+      const auto result = store_.Observe(Key("a"), TableOf({1, 2}), producer, kNow);
+      ASSERT_THAT(result, IsOk());
+      ASSERT_EQ(result->counted, counted);
+    }
+  }
+  // Those of the last minute are there, and named ones have all their room.
+  PH_ASSERT_OK_AND_ASSIGN(const KeptHistogram kept, store_.Keep("a", kNow));
+  EXPECT_LE(kept.producers.size(), 62);
+  for (const char* producer : {"one", "two"}) {
+    EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From(producer, 1), kNow), IsOk());
+  }
+  EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("three", 1), kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
 }
 
 TEST_F(HistogramStoreTest, ProducersHaveABound) {

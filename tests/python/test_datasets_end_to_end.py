@@ -118,11 +118,16 @@ def test_the_histogram_is_that_of_the_graphs(client: Client) -> None:
 def test_a_repeated_append_stores_nothing_twice(client: Client) -> None:
     client.create_dataset("datasets/repeated", MOLECULES.schema)
     tables = parts(MOLECULES, 30)
-    first = client.append("datasets/repeated", tables[:4], producer="p")
+    first = client.append("datasets/repeated", tables[:4], producer="p", first_sequence=1)
     assert (first.producer, first.next_sequence, first.num_graphs) == ("p", 5, 120)
-    again = client.append("datasets/repeated", tables, producer="p")
+    again = client.append("datasets/repeated", tables, producer="p", first_sequence=1)
     assert (again.num_chunks, again.num_repeated) == (10, 4)
     assert (again.num_appended, again.num_graphs) == (180, 300)
+    # Other graphs under the same numbers are not taken for a repetition.
+    with pytest.raises(PackhouseError, match="sequence 2 of producer 'p'.*next one is 11") as taken:
+        client.append("datasets/repeated", [tables[0], tables[2]], producer="p", first_sequence=1)
+    assert taken.value.code is grpc.StatusCode.ALREADY_EXISTS
+    assert client.get_dataset("datasets/repeated").num_graphs == 300
     other = client.append("datasets/repeated", tables[:1], producer="q", first_sequence=7)
     assert (other.num_appended, other.next_sequence, other.num_graphs) == (30, 8, 330)
     # Without a name each call is another producer.
@@ -130,6 +135,34 @@ def test_a_repeated_append_stores_nothing_twice(client: Client) -> None:
     assert client.append("datasets/repeated", tables[:1]).num_appended == 30
     with pytest.raises(ValueError, match="first_sequence 0"):
         client.append("datasets/repeated", tables, first_sequence=0)
+
+
+def test_each_call_of_a_producer_adds_its_tables(client: Client) -> None:
+    client.create_dataset("datasets/loop", MOLECULES.schema)
+    num_graphs = 0
+    for table in parts(MOLECULES, 30):
+        for _ in range(2):  # The same graphs again are wanted, too.
+            totals = client.append("datasets/loop", [table], producer="import-1")
+            num_graphs += len(table)
+            assert (totals.num_repeated, totals.num_graphs) == (0, num_graphs)
+    assert totals.next_sequence == 21
+    later = client.append("datasets/loop", [], producer="import-1")
+    assert (later.num_chunks, later.next_sequence) == (0, 21)
+
+
+def test_what_is_older_than_the_server_remembers_is_not_sent(client: Client) -> None:
+    client.create_dataset("datasets/long", MOLECULES.schema)
+    tables = parts(MOLECULES, 1)
+    tables = (tables * (300 // len(tables) + 1))[:300]
+    client.append("datasets/long", tables, producer="p", first_sequence=1)
+    # A program that was killed begins again.
+    again = client.append("datasets/long", tables, producer="p", first_sequence=1)
+    assert (again.num_repeated, again.num_appended, again.num_graphs) == (300, 0, 300)
+    # It may be the same or not, and nobody can tell.
+    with pytest.raises(PackhouseError, match="nothing was sent") as old:
+        client.append("datasets/long", tables[:40], producer="p", first_sequence=1)
+    assert old.value.code is grpc.StatusCode.ALREADY_EXISTS
+    assert client.get_dataset("datasets/long").num_graphs == 300
 
 
 def test_no_tables_are_stored_but_the_data_set_must_be_there(client: Client) -> None:

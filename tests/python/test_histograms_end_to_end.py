@@ -59,13 +59,35 @@ def test_observed_sizes_are_counted(client: Client, name: str) -> None:
 
 def test_a_repeated_sequence_counts_once(client: Client, name: str) -> None:
     tables = [SIZES[:100], SIZES[100:300]]
-    assert client.observe(name, tables, producer="worker") == (300, 300)
-    assert client.observe(name, tables, producer="worker") == (0, 300)
+    assert client.observe(name, tables, producer="worker", first_sequence=1) == (300, 300)
+    assert client.observe(name, tables, producer="worker", first_sequence=1) == (0, 300)
+    with pytest.raises(PackhouseError, match="sequence 1 of producer 'worker'") as taken:
+        client.observe(name, tables[1:], producer="worker", first_sequence=1)
+    assert taken.value.code is grpc.StatusCode.ALREADY_EXISTS
+    # Each call without a number counts what it has.
     assert client.observe(name, tables, producer="other", gather_bytes=0) == (300, 600)
-    assert client.observe(name, tables, producer="other", first_sequence=2, gather_bytes=0) == (
-        200,
-        800,
+    assert client.observe(name, tables, producer="other", gather_bytes=0) == (300, 900)
+    assert client.observe(name, tables[1:], producer="other", first_sequence=2, gather_bytes=0) == (
+        0,
+        900,
     )
+
+
+def test_what_is_older_than_the_server_remembers_is_not_counted_again(
+    client: Client, name: str
+) -> None:
+    tables = np.split(SIZES[:1000], 1000) * 2
+
+    def observe(most: int) -> tuple[int, int]:
+        return client.observe(
+            name, tables[:most], producer="p", first_sequence=1, gather_bytes=0
+        )
+
+    assert observe(2000) == (2000, 2000)
+    assert observe(2000)[0] == 0
+    with pytest.raises(PackhouseError, match="nothing was sent"):
+        observe(100)
+    assert client.get_histogram(name).num_graphs == 2000
 
 
 @pytest.mark.parametrize("gather_bytes", [0, 1, 1000, 1 << 18])
@@ -75,7 +97,9 @@ def test_tables_of_any_length_are_counted(client: Client, name: str, gather_byte
     tables = [[], *np.split(SIZES, cuts), np.tile(SIZES, (100, 1))]
     graphs = len(SIZES) * 101
     for counted in (graphs, 0):  # The second time, all are repetitions.
-        totals = client.observe(name, tables, producer="worker", gather_bytes=gather_bytes)
+        totals = client.observe(
+            name, tables, producer="worker", first_sequence=1, gather_bytes=gather_bytes
+        )
         assert totals == (counted, graphs)
     expect_same(client.get_histogram(name), Histogram.from_sizes(np.tile(SIZES, (101, 1))))
     assert client.observe(name, []) == (0, 0)
@@ -92,8 +116,12 @@ def test_what_was_counted_before_a_source_failed_is_told_when_all_comes_again(
 
     for tables in (3, 12, 17):
         with pytest.raises(OSError, match="the disk"):
-            client.observe(name, failing(tables), producer="worker", gather_bytes=3000)
-    totals = client.observe(name, np.split(SIZES, 20), producer="worker", gather_bytes=3000)
+            client.observe(
+                name, failing(tables), producer="worker", first_sequence=1, gather_bytes=3000
+            )
+    totals = client.observe(
+        name, np.split(SIZES, 20), producer="worker", first_sequence=1, gather_bytes=3000
+    )
     assert 0 < totals.num_counted < totals.num_graphs == 2000
     expect_same(client.get_histogram(name), Histogram.from_sizes(SIZES))
 

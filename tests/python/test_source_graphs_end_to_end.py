@@ -58,9 +58,12 @@ def test_rows_in_numbers_out(client: Client) -> None:
     # One row a request: many requests are under way at the same time.
     totals = graphs.append("graphs/a", rows(), producer="p", request_bytes=1)
     assert (totals.num_nodes, totals.num_edges, totals.num_repeated) == (3, 5, 0)
-    again = graphs.append("graphs/a", rows(), producer="p", request_bytes=1)
+    again = graphs.append("graphs/a", rows(), producer="p", first_sequence=1, request_bytes=1)
     assert (again.num_nodes, again.num_edges, again.num_repeated) == (0, 0, 8)
     assert (again.total_nodes, again.total_edges, again.next_sequence) == (3, 5, 9)
+    with pytest.raises(PackhouseError, match="sequence 2 of producer 'p'") as taken:
+        graphs.append("graphs/a", rows(), producer="p", first_sequence=2, request_bytes=1)
+    assert taken.value.code is grpc.StatusCode.ALREADY_EXISTS
     done: list[float] = []
     sealed = graphs.seal("graphs/a", on_progress=done.append)
     assert all(0 <= each <= 1 for each in done)

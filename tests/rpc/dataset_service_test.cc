@@ -96,7 +96,11 @@ class MeetingStore final : public DatasetStore {
     }
     return store_.AppendTo(target, chunk, group_ids, producer);
   }
-  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override { return store_.Seal(name); }
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override {
+    return store_.GetProducer(target, producer);
+  }
+  absl::StatusOr<DatasetInfo> Seal(const Target& target) override { return store_.Seal(target); }
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
     return store_.Get(name);
   }
@@ -106,7 +110,7 @@ class MeetingStore final : public DatasetStore {
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
     return store_.List(page_size, page_token);
   }
-  absl::Status Delete(absl::string_view name) override { return store_.Delete(name); }
+  absl::Status Delete(const Target& target) override { return store_.Delete(target); }
   // Goes on for as long as it may.
   absl::StatusOr<VerifyReport> Verify(
       absl::string_view, absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {

@@ -79,8 +79,11 @@ class OneGraphStore : public SourceGraphStore {
                                             const std::optional<ProducerSequence>&) override {
     return NotHere();
   }
+  absl::StatusOr<ProducerHistory> GetProducer(const Target&, absl::string_view) const override {
+    return NotHere();
+  }
   absl::StatusOr<SourceGraphInfo> Seal(
-      absl::string_view, const SealOptions&,
+      const Target&, const SealOptions&,
       absl::FunctionRef<bool(const SourceGraphProgress&)>) override {
     return NotHere();
   }
@@ -91,7 +94,7 @@ class OneGraphStore : public SourceGraphStore {
   absl::StatusOr<SourceGraphList> List(size_t, absl::string_view) const override {
     return SourceGraphList{{graph_->info()}, ""};
   }
-  absl::Status Delete(absl::string_view) override { return NotHere(); }
+  absl::Status Delete(const Target&) override { return NotHere(); }
   absl::StatusOr<SourceGraphVerifyReport> Verify(
       absl::string_view, absl::FunctionRef<bool(const SourceGraphProgress&)>) const override {
     return NotHere();
@@ -175,7 +178,7 @@ class HeldSealStore final : public OneGraphStore {
   }
 
   absl::StatusOr<SourceGraphInfo> Seal(
-      absl::string_view name, const SealOptions&,
+      const Target& target, const SealOptions&,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override {
     absl::MutexLock lock(&mutex_);
     ++num_seals_;
@@ -193,7 +196,7 @@ class HeldSealStore final : public OneGraphStore {
       return absl::CancelledError("given up");
     }
     state_ = SourceGraphState::kSealed;
-    return InfoOf(name);
+    return InfoOf(target.name);
   }
   absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override {
     absl::MutexLock lock(&mutex_);

@@ -226,8 +226,26 @@ TEST_F(AppendHandlerTest, TheFirstRequestIsCheckedEvenWithoutGraphs) {
   EXPECT_THAT(Append("dataset: 'd' group_ids: '12345678'"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("group_ids: 8 bytes")));
   AppendHandler other(&store_);
-  EXPECT_THAT(Append(other, "dataset: 'd' producer_sequence { producer: 'p' }"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sequence 0")));
+  EXPECT_THAT(
+      Append(other, std::string("dataset: 'd' producer_sequence { producer: 'p' }") + kOneGraph),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sequence 0")));
+}
+
+TEST_F(AppendHandlerTest, TheFirstRequestMayAskForTheProducer) {
+  Create("d");
+  const std::string asking = "dataset: 'd' producer_sequence { producer: 'p' }";
+  for (const uint64_t next : {1, 2}) {
+    AppendHandler handler(&store_);
+    PH_ASSERT_OK_AND_ASSIGN(const v1::AppendResponse answer, Append(handler, asking));
+    EXPECT_EQ(answer.producer_state().next_sequence(), next);
+    EXPECT_EQ(answer.producer_state().first_remembered_sequence(), 1U);
+    PH_ASSERT_OK_AND_ASSIGN(
+        const v1::AppendResponse stored,
+        Append(handler,
+               std::string("producer_sequence { producer: 'p' sequence: 1 }") + kOneGraph));
+    EXPECT_EQ(stored.is_repetition(), next == 2);
+    EXPECT_FALSE(stored.has_producer_state());
+  }
 }
 
 TEST_F(AppendHandlerTest, GraphsWithoutIdsAreNumberedWithinTheStream) {

@@ -271,7 +271,7 @@ void AddIngestCommand(CLI::App& app, ExitCode& code) {
   command
       ->add_option("--producer", arguments->producer,
                    "The name under which the server remembers how far this source is; made from "
-                   "its content by default")
+                   "its content by default, and remembered for a week")
       ->type_name("NAME");
   command->add_flag("--quiet", arguments->quiet, "Print errors only");
   command->callback([arguments, &code] { code = RunIngest(*arguments); });

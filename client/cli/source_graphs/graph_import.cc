@@ -99,6 +99,8 @@ absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
   append_options.producer = options.producer.empty() ? absl::StrCat("import-", tables.fingerprint,
                                                                     "-", options.chunk_bytes)
                                                      : options.producer;
+  // For so long the same command may be run again after a crash.
+  if (options.producer.empty()) append_options.forget_after = absl::Hours(24 * 7);
   append_options.retry = options.retry;
   append_options.on_answer = [&](const SourceGraphAnswer& answer) {
     result.totals.nodes += answer.num_nodes;

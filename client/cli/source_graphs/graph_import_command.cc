@@ -202,7 +202,7 @@ void AddGraphImportOptions(GraphImportArguments& arguments, CLI::App& command) {
   command
       .add_option("--producer", arguments.producer,
                   "The name under which the server remembers how far this source is; made from "
-                  "the files' names, lengths and times by default")
+                  "the files' names, lengths and times by default, and remembered for a week")
       ->type_name("NAME");
   command.add_flag("--quiet", arguments.quiet, "Print errors only");
 }

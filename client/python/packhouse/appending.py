@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
+import uuid
 from collections import deque
 from typing import Any, Callable, Final, Iterable, Iterator
 
@@ -25,24 +26,60 @@ _WINDOW: Final = 8
 _MAX_SKIPPED: Final = 1000
 
 
+# The longest time that a server remembers a producer whose name was made up, in seconds.
+_MOST_SECONDS_REMEMBERED: Final = 30 * 24 * 3600
+# Beyond the time for which a call is tried again.
+_SECONDS_REMEMBERED_MORE: Final = 60
+
+
 class ReliableRequests:
     """One producer's requests to one thing, in order. Use from one thread.
 
     If the connection breaks, the requests that were not answered are sent again. The server knows
-    by their sequence numbers which of them it has.
+    by their sequence numbers and contents which of them it has. Without a `producer` a name is made
+    up, which the server forgets when the call cannot be tried again any more. A named producer goes
+    on at its next sequence, or at `first_sequence`: then requests that are older than what the
+    server can compare are taken for stored, and not sent.
     """
 
     def __init__(
         self,
         start_call: Callable[[Iterator[Any]], Any],
-        producer: str,
-        first_sequence: int,
+        asking: Any,
+        producer: str | None,
+        first_sequence: int | None,
         retry_timeout: float,
     ) -> None:
+        """`asking` names the thing and has no content: it asks for the producer's state.
+
+        Raises PackhouseError if the server does not answer it.
+        """
+        if first_sequence is not None and first_sequence < 1:
+            raise ValueError(f"first_sequence {first_sequence} is below 1")
         self._start_call = start_call
-        self._producer = producer
-        self._next_sequence = first_sequence
+        self._producer = producer or uuid.uuid4().hex
+        self._forget_seconds = (
+            None
+            if producer
+            else int(
+                min(_MOST_SECONDS_REMEMBERED, 2 * retry_timeout + _SECONDS_REMEMBERED_MORE)
+            )
+        )
         self._backoff = Backoff(retry_timeout)
+        self._first_remembered = 1
+        # The answer to `asking`, as that to a repetition.
+        self._repetition: Any = None
+        self._num_unsent = 0
+        if producer:
+            asking.producer_sequence.producer = producer
+            self._repetition = self._ask(asking)
+            state = self._repetition.producer_state
+            if first_sequence is None:
+                first_sequence = state.next_sequence
+            self._first_remembered = state.first_remembered_sequence
+            self._repetition.is_repetition = True
+        self._first_sequence = first_sequence or 1
+        self._next_sequence = self._first_sequence
         self._unanswered: deque[Any] = deque()
         # Of the running call; bounded, because _unanswered is. None ends the requests.
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -57,10 +94,17 @@ class ReliableRequests:
 
         Raises PackhouseError if the server refused this or an earlier one.
         """
+        if self._next_sequence < self._first_remembered:
+            self._next_sequence += 1
+            self._num_unsent += 1
+            self._take(request, self._repetition)
+            return
         while len(self._unanswered) >= _WINDOW:
             self._read_answer()
         request.producer_sequence.producer = self._producer
         request.producer_sequence.sequence = self._next_sequence
+        if self._forget_seconds is not None:
+            request.producer_sequence.forget_after.seconds = self._forget_seconds
         self._next_sequence += 1
         self._unanswered.append(request)
         if self._call is None:
@@ -79,6 +123,30 @@ class ReliableRequests:
         except grpc.RpcError:
             pass  # All is stored, however the stream ends.
         self._call = None
+        if self._num_unsent and self._next_sequence < self._first_remembered:
+            raise PackhouseError(
+                grpc.StatusCode.ALREADY_EXISTS,
+                f"sequences {self._first_sequence} to {self._next_sequence - 1} of producer "
+                f"'{self._producer}' are older than those of which the server remembers what they "
+                f"held, from {self._first_remembered} on: nothing was sent",
+            )
+
+    def _ask(self, asking: Any) -> Any:
+        while True:
+            call = self._start_call(iter((asking,)))
+            try:
+                answer = next(call)
+                self._backoff.succeeded()
+                return answer
+            except StopIteration:
+                failure = PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE, "the stream ended with a request unanswered"
+                )
+            except grpc.RpcError as error:
+                failure = PackhouseError.of(error)
+            finally:
+                call.cancel()
+            time.sleep(self._backoff.delay_after(failure))
 
     def close(self) -> None:
         """Cancels the call if it still runs. Idempotent."""
@@ -121,13 +189,13 @@ class ReliableAppend(ReliableRequests):
         self,
         start_call: Callable[[Iterator[Any]], Any],
         dataset: Dataset,
-        producer: str,
-        first_sequence: int,
+        producer: str | None,
+        first_sequence: int | None,
         retry_timeout: float,
     ) -> None:
-        super().__init__(start_call, producer, first_sequence, retry_timeout)
+        asking = dataset_pb2.AppendRequest(dataset=dataset.name, dataset_id=dataset.id)
+        super().__init__(start_call, asking, producer, first_sequence, retry_timeout)
         self._dataset = dataset
-        self._first_sequence = first_sequence
         self._num_appended = 0
         self._num_repeated = 0
         self._num_graphs = 0

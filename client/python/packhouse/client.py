@@ -7,7 +7,6 @@ import datetime
 import itertools
 import os
 import time
-import uuid
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -37,7 +36,13 @@ from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.histogram import Histogram
 from packhouse.job import Job
 from packhouse.job_owner import JobCalls
-from packhouse.observing import DEFAULT_GATHER_BYTES, Sizes, observe_requests, tables_of_sizes
+from packhouse.observing import (
+    DEFAULT_GATHER_BYTES,
+    Numbers,
+    Sizes,
+    observe_requests,
+    tables_of_sizes,
+)
 from packhouse.packing import (
     ExampleRequests,
     OnRejected,
@@ -457,17 +462,30 @@ class Client:
         components: Sequence[str] = ("nodes", "edges"),
         half_life: datetime.timedelta | None = None,
         producer: str = "",
-        first_sequence: int = 1,
+        first_sequence: int | None = None,
         gather_bytes: int = DEFAULT_GATHER_BYTES,
     ) -> ObserveTotals:
         """Counts tables of sizes [n, l], or one, in a named histogram, created if need be.
 
         Tables are sent together, in requests of `gather_bytes` or more; with 0 each goes as soon as
-        it comes. Large ones are sent in parts of 1 MiB. With a `producer`, requests are numbered
-        from `first_sequence`, and each counts once however often it is sent. After a failure, call
-        it with the same tables and the same `gather_bytes`. For other tables, call it with a
-        `first_sequence` above all earlier numbers.
+        it comes. Large ones are sent in parts of 1 MiB.
+
+        Each call counts its tables. A call that a program may repeat after a failure has a
+        `producer`, the name of who counts, and a `first_sequence`: requests are numbered from it,
+        and a repetition with the same tables and `gather_bytes` counts none of them again. Other
+        sizes under the same numbers raise ALREADY_EXISTS. With a `producer` alone the call goes on
+        at the server's next number. The server can compare the last 1280 numbers of a producer;
+        older requests are not sent, and are taken for counted.
         """
+        skip = 0
+        if first_sequence is not None and first_sequence < 1:
+            raise ValueError(f"first_sequence {first_sequence} is below 1")
+        if producer:
+            state = self._producer_of_histogram(histogram, producer)
+            if first_sequence is None:
+                first_sequence = state.next_sequence
+            skip = max(0, state.first_remembered_sequence - first_sequence)
+        numbers = Numbers(first_sequence or 1, skip)
         # An exception of `sizes` in gRPC's sending thread is raised here instead.
         failure: list[Exception] = []
 
@@ -479,7 +497,7 @@ class Client:
                     components,
                     half_life,
                     producer,
-                    first_sequence,
+                    numbers,
                     gather_bytes,
                 )
             except Exception as error:
@@ -494,7 +512,28 @@ class Client:
             failure.append(PackhouseError.of(error))
         if failure:
             raise failure[0]
+        if numbers.skipped and numbers.next <= numbers.first_sent:
+            raise PackhouseError(
+                grpc.StatusCode.ALREADY_EXISTS,
+                f"sequences {numbers.first} to {numbers.next - 1} of producer '{producer}' are "
+                "older than those of which the server remembers what they held, from "
+                f"{numbers.first_sent} on: nothing was sent",
+            )
         return ObserveTotals(counted, graphs_now)
+
+    def _producer_of_histogram(self, histogram: str, producer: str) -> Any:
+        """The `packhouse.v1.ProducerState`."""
+        asking = histogram_pb2.ObserveRequest(histogram=histogram)
+        asking.producer_sequence.producer = producer
+        call = self._histograms.Observe(iter((asking,)))
+        try:
+            for answer in call:
+                return answer.producer_state
+        except grpc.RpcError as error:
+            raise PackhouseError.of(error) from None
+        finally:
+            call.cancel()
+        raise PackhouseError(grpc.StatusCode.INTERNAL, "the server said nothing of the producer")
 
     def get_histogram(self, histogram: str) -> Histogram:
         """The named histogram now. Errors: NOT_FOUND."""
@@ -514,7 +553,8 @@ class Client:
     ) -> ObserveTotals:
         """Adds a histogram to a named one, or subtracts it: all of it or nothing.
 
-        With a `producer` and a rising `sequence`, a repeated call counts once. Errors: NOT_FOUND if
+        With a `producer` and a rising `sequence`, a repeated call counts once, and another one
+        under the same sequence raises ALREADY_EXISTS. Errors: NOT_FOUND if
         `subtract` names no histogram; OUT_OF_RANGE if it would subtract more graphs of some size
         than there are; FAILED_PRECONDITION if the components differ.
         """
@@ -645,7 +685,7 @@ class Client:
         tables: GraphTable | Iterable[GraphTable],
         *,
         producer: str | None = None,
-        first_sequence: int = 1,
+        first_sequence: int | None = None,
         group_ids: npt.ArrayLike | Iterable[npt.ArrayLike] | None = None,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
@@ -653,20 +693,23 @@ class Client:
         """Stores graphs durably, each once; returns when all are on the server's disk.
 
         `tables`, one or several, share the data set's schema; `group_ids` has an array for each, if
-        the data set is grouped. Chunks are numbered from `first_sequence`. If the server goes away,
-        chunks that it has not answered are sent again, for `retry_timeout` seconds. After an error,
-        call it again with the same `producer` and tables: stored chunks are not stored again.
-        Without a `producer` a name is drawn, which protects only within this call.
+        the data set is grouped. If the server goes away, chunks that it has not answered are sent
+        again, for `retry_timeout` seconds, and each is stored once. Each call adds its tables.
+
+        A call that a program may repeat after an error has a `producer`, the name of who sends, and
+        a `first_sequence`: chunks are numbered from it, and a repetition with the same tables and
+        `chunk_bytes` stores none of them again. Other chunks under the same numbers are an error.
+        The numbers of the next call begin at the result's `next_sequence`. With a `producer` alone
+        the call goes on at the server's next number. The server can compare the last 256 numbers of
+        a producer; older chunks are not sent, and count as stored.
 
         A table makes at least one chunk, of at most about `chunk_bytes`; tables of some hundred
         kilobytes or more use the disk best. An exception of `tables` is raised after all sent
         chunks have been stored. Errors, after which answered chunks stay: INVALID_ARGUMENT naming
         the graph and the tensor; OUT_OF_RANGE for a graph above the data set's `max_rows`;
-        NOT_FOUND; FAILED_PRECONDITION if it is sealed; RESOURCE_EXHAUSTED if a quota or the disk is
-        full.
+        NOT_FOUND; FAILED_PRECONDITION if it is sealed; ALREADY_EXISTS for other graphs under a
+        sequence that is taken; RESOURCE_EXHAUSTED if a quota or the disk is full.
         """
-        if first_sequence < 1:
-            raise ValueError(f"first_sequence {first_sequence} is below 1")
         groups: Any = group_ids
         if isinstance(tables, GraphTable):
             tables = (tables,)
@@ -675,7 +718,7 @@ class Client:
         appending = ReliableAppend(
             self._datasets.Append,
             dataset,
-            producer or uuid.uuid4().hex,
+            producer,
             first_sequence,
             retry_timeout,
         )
@@ -699,7 +742,7 @@ class Client:
         examples: Iterable[bytes],
         *,
         producer: str | None = None,
-        first_sequence: int = 1,
+        first_sequence: int | None = None,
         first_id: int = 0,
         skip_malformed: bool = False,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
@@ -712,12 +755,10 @@ class Client:
         number in its message, the key and what is wrong. With `skip_malformed` such examples are
         left out, counted and named in the result.
         """
-        if first_sequence < 1:
-            raise ValueError(f"first_sequence {first_sequence} is below 1")
         appending = ReliableAppend(
             self._datasets.Append,
             self.get_dataset(name),
-            producer or uuid.uuid4().hex,
+            producer,
             first_sequence,
             retry_timeout,
         )

@@ -114,8 +114,8 @@ class AppendTotals:
 
     `num_repeated` of the `num_chunks` that were sent had been stored before. The data set has
     `num_graphs` now. To go on later, give `producer` and `next_sequence` to the next call.
-    `num_skipped` examples were left out (`Client.append_examples`), in stored chunks too; `skipped`
-    has the first of them.
+    `num_skipped` examples were left out (`Client.append_examples`), in stored chunks that were sent
+    again too; `skipped` has the first of them.
     """
 
     num_chunks: int

@@ -26,13 +26,26 @@ def tables_of_sizes(sizes: Sizes) -> Iterable[npt.ArrayLike]:
     return (sizes,) if isinstance(sizes, np.ndarray) and sizes.ndim == 2 else sizes
 
 
+class Numbers:
+    """The sequence numbers of requests, of which the first `skipped` are not sent."""
+
+    def __init__(self, first: int, skipped: int) -> None:
+        self.first = first
+        self.skipped = skipped
+        self.next = first
+
+    @property
+    def first_sent(self) -> int:
+        return self.first + self.skipped
+
+
 def observe_requests(
     histogram: str,
     tables: Iterable[npt.ArrayLike],
     components: Sequence[str],
     half_life: datetime.timedelta | None,
     producer: str,
-    first_sequence: int,
+    numbers: Numbers,
     gather_bytes: int,
 ) -> Iterator[Any]:
     """`packhouse.v1.ObserveRequest`s: the same ones for the same tables, so that repetitions are
@@ -44,10 +57,16 @@ def observe_requests(
     """
     row_bytes = 4 * len(components)
     chunks = _chunks(tables, len(components), gather_bytes)
-    for number, counts in enumerate(chunks):
+    is_first = True
+    for counts in chunks:
+        sequence = numbers.next
+        numbers.next += 1
+        if sequence < numbers.first_sent:
+            continue
         table = sizes_pb2.SizeTable(num_graphs=len(counts) // row_bytes, counts=counts)
         request = histogram_pb2.ObserveRequest(sizes=table)
-        if number == 0:
+        if is_first:
+            is_first = False
             request.histogram = histogram
             request.components.extend(components)
             request.requests_per_response = _REQUESTS_PER_RESPONSE
@@ -55,7 +74,7 @@ def observe_requests(
                 request.half_life.FromTimedelta(half_life)
         if producer:
             request.producer_sequence.producer = producer
-            request.producer_sequence.sequence = first_sequence + number
+            request.producer_sequence.sequence = sequence
         yield request
 
 

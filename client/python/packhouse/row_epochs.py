@@ -47,7 +47,7 @@ def store_rows(client: Client, num_rows: int, groups: npt.NDArray[np.uint64] | N
             return name
     table = GraphTable(ROWS, np.empty((num_rows, 0), np.uint32))
     # Others that make it at the same time append the same, and it is stored once.
-    client.append(name, table, group_ids=groups, producer="rows")
+    client.append(name, table, group_ids=groups, producer="rows", first_sequence=1)
     client.seal_dataset(name)
     return name
 

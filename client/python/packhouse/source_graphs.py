@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from typing import Any, Callable, Final, Iterable, Iterator, Sequence
 
 import grpc
@@ -86,11 +85,12 @@ class _ReliableRows(ReliableRequests):
         self,
         start_call: Callable[[Iterator[Any]], Any],
         graph: SourceGraph,
-        producer: str,
-        first_sequence: int,
+        producer: str | None,
+        first_sequence: int | None,
         retry_timeout: float,
     ) -> None:
-        super().__init__(start_call, producer, first_sequence, retry_timeout)
+        asking = source_graph_pb2.AppendSourceGraphRequest(graph=graph.name, graph_id=graph.id)
+        super().__init__(start_call, asking, producer, first_sequence, retry_timeout)
         self._graph = graph
         self._num_nodes = 0
         self._num_edges = 0
@@ -154,29 +154,28 @@ class SourceGraphs:
         rows: NodeRows | EdgeRows | Iterable[NodeRows | EdgeRows],
         *,
         producer: str | None = None,
-        first_sequence: int = 1,
+        first_sequence: int | None = None,
         request_bytes: int = _REQUEST_BYTES,
         retry_timeout: float = _RETRY_TIMEOUT,
     ) -> SourceAppendTotals:
         """Stores nodes and edges durably, each once; returns when all are on the server's disk.
 
         Rows may come in any order, edges before their nodes. They are sent in requests of about
-        `request_bytes`, numbered from `first_sequence`. If the server goes away, requests that it
-        has not answered are sent again, for `retry_timeout` seconds. After an error, call it again
-        with the same `producer` and rows: stored rows are not stored again. Without a `producer` a
-        name is drawn, which protects only within this call.
+        `request_bytes`. If the server goes away, requests that it has not answered are sent again,
+        for `retry_timeout` seconds. Each call adds its rows. A call that a program may repeat after
+        an error has a `producer` and a `first_sequence`: requests are numbered from it, and a
+        repetition with the same rows stores none of them again (`Client.append` says more).
 
         Raises ValueError for rows that the schema does not have, naming the set and the column;
         rows before them are stored. Errors: NOT_FOUND; FAILED_PRECONDITION if it is sealed;
-        RESOURCE_EXHAUSTED if a bound or the disk is full.
+        ALREADY_EXISTS for other rows under a sequence that is taken; RESOURCE_EXHAUSTED if a bound
+        or the disk is full.
         """
-        if first_sequence < 1:
-            raise ValueError(f"first_sequence {first_sequence} is below 1")
         graph = self.get(name)
         appending = _ReliableRows(
             self._stub.AppendSourceGraph,
             graph,
-            producer or uuid.uuid4().hex,
+            producer,
             first_sequence,
             retry_timeout,
         )

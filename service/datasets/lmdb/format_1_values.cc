@@ -161,7 +161,7 @@ absl::StatusOr<std::optional<std::string>> FromFormat1(absl::string_view key,
   }
   if (absl::StartsWith(key, kProducerPrefix)) {
     PH_ASSIGN_OR_RETURN(const uint64_t last_sequence, DecodeNumber(payload));
-    return EncodeProducer(last_sequence);
+    return EncodeProducer(ProducerHistory(last_sequence, {}, 0));
   }
   if (absl::StartsWith(key, kTombstonePrefix)) return EncodeTombstone(payload);
   return std::nullopt;

@@ -38,6 +38,81 @@ absl::Status WriteHistogram(LmdbTransaction& transaction, const PreparedAppend& 
   return transaction.Put(HistogramKeyOf(dataset, first_graph), EncodeRun(append.sizes));
 }
 
+// The least number of made-up producers at which those whose time is over are looked for. Half of
+// those that are left, or more, come before the next time, so each is looked at a few times.
+constexpr uint64_t kMinMadeUpToSweep = 1024;
+
+// The keys of made-up producers whose time is over.
+absl::StatusOr<std::vector<std::string>> OverProducers(const LmdbTransaction& transaction,
+                                                       absl::string_view name, uint64_t dataset,
+                                                       absl::Time now) {
+  std::vector<std::string> keys;
+  absl::Status status;
+  PH_RETURN_IF_ERROR(ForEachKey(
+      transaction, ProducerPrefix(dataset), [&](absl::string_view key, absl::string_view value) {
+        const auto payload = CheckedPayload(key, value);
+        const auto history = payload.ok() ? DecodeProducer(*payload)
+                                          : absl::StatusOr<ProducerHistory>(payload.status());
+        if (!history.ok()) {
+          status = WithDatasetName(name, history.status());
+        } else if (history->IsOver(now)) {
+          keys.emplace_back(key);
+        }
+        return status.ok();
+      }));
+  PH_RETURN_IF_ERROR(status);
+  return keys;
+}
+
+// A producer's append, as it will be in the store.
+struct ProducerChange {
+  std::string key;
+  ProducerHistory history;
+  // Of others, whose time is over.
+  std::vector<std::string> over;
+};
+
+// Nothing is written. `is_repetition` true: nothing is to be.
+absl::StatusOr<ProducerChange> ChangeProducer(const LmdbTransaction& transaction,
+                                              const PreparedAppend& append, uint64_t dataset,
+                                              StoredState& state, bool& is_repetition) {
+  const absl::string_view name = append.name;
+  const ProducerSequence& producer = *append.producer;
+  ProducerChange change;
+  change.key = ProducerKey(dataset, producer.producer);
+  const auto stored = transaction.Get(change.key);
+  if (!stored.ok()) return WithDatasetName(name, stored.status());
+  if (*stored) {
+    auto history = DecodeProducer(**stored);
+    if (!history.ok()) return WrongValue(transaction, name, history.status());
+    change.history = *std::move(history);
+    PH_ASSIGN_OR_RETURN(is_repetition, append.Repeats(change.history));
+    if (is_repetition) return change;
+    state.num_made_up -= change.history.is_named() ? 0 : 1;
+  } else {
+    ++state.num_producers;
+  }
+  const uint64_t num_named = state.num_producers - state.num_made_up;
+  if (producer.is_named()) {
+    if (num_named > DatasetStore::kMaxProducers) {
+      return TooManyProducers(name, num_named - 1, /*are_made_up=*/false);
+    }
+  } else {
+    ++state.num_made_up;
+    if (!*stored && state.num_made_up > std::max(state.sweep_made_up_at, kMinMadeUpToSweep)) {
+      PH_ASSIGN_OR_RETURN(change.over, OverProducers(transaction, name, dataset, producer.now));
+      state.num_made_up -= change.over.size();
+      state.num_producers -= change.over.size();
+      state.sweep_made_up_at = 2 * state.num_made_up;
+    }
+    if (state.num_made_up > DatasetStore::kMaxMadeUpProducers) {
+      return TooManyProducers(name, state.num_made_up - 1, /*are_made_up=*/true);
+    }
+  }
+  change.history.Add(producer, append.digest, DatasetStore::kRememberedSequences);
+  return change;
+}
+
 }  // namespace
 
 absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals& totals,
@@ -52,24 +127,16 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
   AppendResult result;
   result.num_graphs = state.num_graphs;
 
-  std::string producer_key;
+  ProducerChange producer;
   if (append.producer) {
-    producer_key = ProducerKey(dataset, append.producer->producer);
-    const auto last = transaction.Get(producer_key);
-    if (!last.ok()) return WithDatasetName(name, last.status());
-    if (*last) {
-      const auto sequence = DecodeProducer(**last);
-      if (!sequence.ok()) return WrongValue(transaction, name, sequence.status());
-      if (append.producer->sequence <= *sequence) {
-        result.is_repetition = true;
-        return result;
-      }
-    } else if (state.num_producers >= DatasetStore::kMaxProducers) {
-      return TooManyProducers(name, state.num_producers);
-    } else {
-      // A producer with a damaged name would look new, and its retry would be stored twice.
-      PH_RETURN_IF_ERROR(CheckProducers(transaction, name, dataset, state));
-      ++state.num_producers;
+    const uint64_t num_before = state.num_producers;
+    const StoredState before = state;
+    PH_ASSIGN_OR_RETURN(producer,
+                        ChangeProducer(transaction, append, dataset, state, result.is_repetition));
+    if (result.is_repetition) return result;
+    // A producer with a damaged name would look new, and its retry would be stored twice.
+    if (append.producer->is_named() && state.num_producers > num_before) {
+      PH_RETURN_IF_ERROR(CheckProducers(transaction, name, dataset, before));
     }
   }
   if (state.sealed) return IsSealed(name);
@@ -104,7 +171,8 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
     result.num_graphs = state.num_graphs;
   }
   if (append.producer) {
-    PH_RETURN_IF_ERROR(transaction.Put(producer_key, EncodeProducer(append.producer->sequence)));
+    for (const std::string& key : producer.over) PH_RETURN_IF_ERROR(transaction.Erase(key));
+    PH_RETURN_IF_ERROR(transaction.Put(producer.key, EncodeProducer(producer.history)));
   }
   PH_RETURN_IF_ERROR(transaction.Put(StateKey(dataset), EncodeState(state)));
   return result;

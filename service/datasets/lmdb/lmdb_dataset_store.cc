@@ -110,12 +110,27 @@ absl::StatusOr<AppendResult> LmdbDatasetStore::AppendTo(
   return result;
 }
 
-absl::StatusOr<DatasetInfo> LmdbDatasetStore::Seal(absl::string_view name) {
+absl::StatusOr<ProducerHistory> LmdbDatasetStore::GetProducer(const Target& target,
+                                                              absl::string_view producer) const {
+  PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, shared_->Read());
+  PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, target.name));
+  PH_RETURN_IF_ERROR(CheckDatasetId(target.name, definition.id, target.id));
+  const auto stored = transaction.Get(ProducerKey(definition.dataset, producer));
+  if (!stored.ok()) return WithDatasetName(target.name, stored.status());
+  if (!*stored) return ProducerHistory();
+  auto history = DecodeProducer(**stored);
+  if (!history.ok()) return WrongValue(transaction, target.name, history.status());
+  return history;
+}
+
+absl::StatusOr<DatasetInfo> LmdbDatasetStore::Seal(const Target& target) {
+  const absl::string_view name = target.name;
   const uint64_t version = DrawUnique();
   StoredDefinition definition;
   StoredState state;
   const auto seal = [&](LmdbTransaction& transaction, StoreTotals&) -> absl::Status {
     PH_ASSIGN_OR_RETURN(definition, ReadDefinition(transaction, name));
+    PH_RETURN_IF_ERROR(CheckDatasetId(name, definition.id, target.id));
     PH_ASSIGN_OR_RETURN(state, ReadState(transaction, name, definition.dataset));
     if (state.sealed) return absl::OkStatus();
     state.sealed = true;
@@ -177,10 +192,12 @@ absl::StatusOr<DatasetList> LmdbDatasetStore::List(size_t page_size,
   return list;
 }
 
-absl::Status LmdbDatasetStore::Delete(absl::string_view name) {
+absl::Status LmdbDatasetStore::Delete(const Target& target) {
+  const absl::string_view name = target.name;
   uint64_t dataset = 0;
   const auto erase = [&](LmdbTransaction& transaction, StoreTotals& totals) -> absl::Status {
     PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
+    PH_RETURN_IF_ERROR(CheckDatasetId(name, definition.id, target.id));
     dataset = definition.dataset;
     --totals.num_entries;
     PH_RETURN_IF_ERROR(transaction.Put(TombstoneKey(dataset), EncodeTombstone(name)));

@@ -66,14 +66,16 @@ class LmdbDatasetStore final : public DatasetStore {
   absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
                                         absl::Span<const uint64_t> group_ids,
                                         const std::optional<ProducerSequence>& producer) override;
-  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override;
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override;
+  absl::StatusOr<DatasetInfo> Seal(const Target& target) override;
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override;
   absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override;
   absl::StatusOr<SizeHistogram> GetReservedHistogram(
       absl::string_view name,
       absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const override;
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override;
-  absl::Status Delete(absl::string_view name) override;
+  absl::Status Delete(const Target& target) override;
   absl::StatusOr<VerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const VerifyProgress&)> progress) const override;

@@ -26,7 +26,10 @@ struct ObjectAppender::Decision {
   std::vector<Accepted> accepted;
   // Those of `accepted` that have graphs, in order.
   std::vector<const PreparedAppend*> with_graphs;
-  std::map<std::string, uint64_t> sequences;  // To be written.
+  // What is remembered of producers, by their keys: to be written.
+  std::map<std::string, ProducerHistory> histories;
+  // For how long of those whose names were made up for one call.
+  std::map<std::string, absl::Duration> forget_after;
   std::optional<ObjectStoreTotals> totals;
   Revision totals_revision = 0;
   uint64_t object = 0;  // That the transaction names; 0: none.
@@ -171,9 +174,16 @@ absl::StatusOr<bool> ObjectAppender::CommitOnce(absl::string_view name,
     transaction.then.push_back(
         Operation::Put(DatasetTailKey(id, decision.first_graph), EncodeObjectChunk(put->chunk)));
   }
-  for (const auto& [producer, sequence] : decision.sequences) {
-    transaction.then.push_back(
-        Operation::Put(DatasetProducerKey(id, producer), EncodeProducer(sequence)));
+  LeaseId last_lease = 0;
+  for (const auto& [key, history] : decision.histories) {
+    LeaseId lease = 0;
+    if (const auto made_up = decision.forget_after.find(key);
+        made_up != decision.forget_after.end()) {
+      const auto granted = leases_.ThatLasts(made_up->second);
+      if (!granted.ok()) return absl::AbortedError(granted.status().message());
+      lease = last_lease = *granted;
+    }
+    transaction.then.push_back(Operation::Put(key, EncodeProducer(history), lease));
   }
   if (decision.totals) {
     transaction.compares.push_back(Compare::ModRevision(kStoreTotalsKey, decision.totals_revision));
@@ -193,6 +203,12 @@ absl::StatusOr<bool> ObjectAppender::CommitOnce(absl::string_view name,
     if (absl::IsUnavailable(result.status())) {
       return absl::AbortedError(result.status().message());
     }
+    if (absl::IsNotFound(result.status()) && last_lease != 0) {
+      for (const Operation& step : transaction.then) {
+        if (step.lease != 0) leases_.HasEnded(step.lease);
+      }
+      return absl::AbortedError(result.status().message());
+    }
     return AsUnavailable(result.status());
   }
   if (!result->succeeded) return absl::AbortedError("others wrote at the same time");
@@ -208,14 +224,20 @@ absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
   decision.first_graph = head.state.num_graphs;
   std::vector<KeyRange> ranges = {KeyRange::Of(kStoreTotalsKey),
                                   KeyRange::Of(DatasetStateKey(head.id()))};
-  std::map<std::string, std::optional<uint64_t>> sequences;
+  const auto key_of = [&](const ProducerSequence& producer) {
+    return producer.is_named() ? DatasetProducerKey(head.id(), producer.producer)
+                               : DatasetMadeUpProducerKey(head.id(), producer.producer);
+  };
+  // By their keys; as they will be.
+  std::map<std::string, std::optional<ProducerHistory>> histories;
   std::vector<std::string> producers;
   for (const Waiter* const waiter : group) {
     const auto& producer = waiter->append->producer;
-    if (waiter->is_settled || !producer || sequences.contains(producer->producer)) continue;
-    sequences[producer->producer] = std::nullopt;
-    producers.push_back(producer->producer);
-    ranges.push_back(KeyRange::Of(DatasetProducerKey(head.id(), producer->producer)));
+    if (waiter->is_settled || !producer) continue;
+    const std::string key = key_of(*producer);
+    if (!histories.try_emplace(key).second) continue;
+    producers.push_back(key);
+    ranges.push_back(KeyRange::Of(key));
   }
   PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines_, ranges));
   // What follows is decided on one state of all of it. A transaction whose outcome was unknown may
@@ -233,7 +255,7 @@ absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
   for (size_t i = 0; i < producers.size(); ++i) {
     const auto& values = read[i + 2].values;
     if (values.empty()) continue;
-    PH_ASSIGN_OR_RETURN(sequences[producers[i]], DecodeProducer(values[0].value));
+    PH_ASSIGN_OR_RETURN(histories[producers[i]], DecodeProducer(values[0].value));
   }
 
   const auto decide = [&](Waiter& waiter) -> absl::Status {
@@ -243,11 +265,17 @@ absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
     AppendResult result;
     result.num_graphs = state.num_graphs;
     bool is_new_producer = false;
+    const std::string key = append.producer ? key_of(*append.producer) : "";
     if (append.producer) {
-      const std::optional<uint64_t> last = sequences[append.producer->producer];
-      if (last && append.producer->sequence <= *last) {
-        result.is_repetition = !(waiter.may_be_known && append.producer->sequence == *last);
-        if (decision.sequences.contains(append.producer->producer)) {
+      const std::optional<ProducerHistory>& history = histories[key];
+      bool repeats = false;
+      if (history) {
+        PH_ASSIGN_OR_RETURN(repeats, append.Repeats(*history));
+      }
+      if (repeats) {
+        result.is_repetition =
+            !(waiter.may_be_known && append.producer->sequence == history->last());
+        if (decision.histories.contains(key)) {
           // What it repeats may be of this very transaction: it is done when that is.
           decision.accepted.push_back({&waiter, result});
           return absl::OkStatus();
@@ -256,9 +284,10 @@ absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
         waiter.is_settled = true;
         return absl::OkStatus();
       }
-      is_new_producer = !last;
+      // The others go by themselves.
+      is_new_producer = !history && append.producer->is_named();
       if (is_new_producer && state.num_producers >= DatasetStore::kMaxProducers) {
-        return TooManyProducers(append.name, state.num_producers);
+        return TooManyProducers(append.name, state.num_producers, /*are_made_up=*/false);
       }
     }
     if (state.sealed) return IsSealed(append.name);
@@ -290,8 +319,13 @@ absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
     }
     if (append.producer) {
       state.num_producers += is_new_producer ? 1 : 0;
-      sequences[append.producer->producer] = append.producer->sequence;
-      decision.sequences[append.producer->producer] = append.producer->sequence;
+      std::optional<ProducerHistory>& history = histories[key];
+      if (!history) history.emplace();
+      history->Add(*append.producer, append.digest, DatasetStore::kRememberedSequences);
+      decision.histories[key] = *history;
+      if (!append.producer->is_named()) {
+        decision.forget_after[key] = append.producer->forget_after;
+      }
     }
     decision.accepted.push_back({&waiter, result});
     return absl::OkStatus();

@@ -22,6 +22,7 @@
 #include "service/datasets/object/object_engines.h"
 #include "service/datasets/object/object_manifest.h"
 #include "service/datasets/object/object_values.h"
+#include "service/datasets/object/timed_leases.h"
 #include "service/datasets/prepared_append.h"
 
 namespace packhouse {
@@ -52,7 +53,7 @@ class ObjectAppender {
   };
 
   ObjectAppender(const ObjectEngines& engines, const Options& options)
-      : engines_(engines), options_(options) {}
+      : engines_(engines), options_(options), leases_(engines.keys, engines.clock) {}
 
   // Blocks until the append is durable or refused. Errors as DatasetStore::Append(); UNAVAILABLE
   // may mean that it is not known whether it happened.
@@ -97,6 +98,8 @@ class ObjectAppender {
 
   const ObjectEngines engines_;
   const Options options_;
+  // For producers whose names were made up for one call.
+  TimedLeases leases_;
 
   mutable absl::Mutex mutex_;
   std::map<std::string, Queue, std::less<>> queues_ ABSL_GUARDED_BY(mutex_);

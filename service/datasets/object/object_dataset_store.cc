@@ -116,11 +116,30 @@ absl::StatusOr<AppendResult> ObjectDatasetStore::AppendTo(
   return appender_.Append(append);
 }
 
-absl::StatusOr<DatasetInfo> ObjectDatasetStore::Seal(absl::string_view name) {
+absl::StatusOr<ProducerHistory> ObjectDatasetStore::GetProducer(const Target& target,
+                                                                absl::string_view producer) const {
+  PH_ASSIGN_OR_RETURN(const DatasetHead head, ReadHead(engines_, target.name));
+  PH_RETURN_IF_ERROR(CheckDatasetId(target.name, head.id(), target.id));
+  PH_ASSIGN_OR_RETURN(
+      const auto read,
+      ReadRanges(engines_, {KeyRange::Of(DatasetProducerKey(head.id(), producer)),
+                            KeyRange::Of(DatasetMadeUpProducerKey(head.id(), producer))}));
+  for (const RangeResult& found : read) {
+    if (!found.values.empty()) return DecodeProducer(found.values[0].value);
+  }
+  return ProducerHistory();
+}
+
+absl::StatusOr<DatasetInfo> ObjectDatasetStore::Seal(const Target& target) {
+  const absl::string_view name = target.name;
+  // The one that had the name when this began: not one that has taken it since.
+  uint64_t id = target.id;
   absl::StatusOr<TransactionResult> result;
   for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
     if (failures != 0) engines_.BackOff(failures - 1);
     PH_ASSIGN_OR_RETURN(DatasetHead head, ReadHead(engines_, name));
+    PH_RETURN_IF_ERROR(CheckDatasetId(name, head.id(), id));
+    id = head.id();
     if (head.state.sealed) return InfoOfHead(head);
     head.state.sealed = true;
     head.state.version = engines_.draw();
@@ -218,7 +237,10 @@ absl::StatusOr<DatasetList> ObjectDatasetStore::List(size_t page_size,
   }
 }
 
-absl::Status ObjectDatasetStore::Delete(absl::string_view name) {
+absl::Status ObjectDatasetStore::Delete(const Target& target) {
+  const absl::string_view name = target.name;
+  // As Seal().
+  uint64_t id = target.id;
   absl::StatusOr<TransactionResult> result;
   uint64_t maybe_deleted = 0;
   for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
@@ -229,6 +251,8 @@ absl::Status ObjectDatasetStore::Delete(absl::string_view name) {
       return absl::OkStatus();
     }
     if (!head.ok()) return head.status();
+    PH_RETURN_IF_ERROR(CheckDatasetId(name, head->id(), id));
+    id = head->id();
     Transaction transaction;
     transaction.compares.push_back(Compare::ModRevision(DatasetNameKey(name), head->name_revision));
     transaction.then.push_back(Operation::Delete(KeyRange::Of(DatasetNameKey(name))));

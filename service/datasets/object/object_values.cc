@@ -28,6 +28,10 @@ std::string DatasetProducerKeys(uint64_t id) { return absl::StrCat(DatasetKeys(i
 std::string DatasetProducerKey(uint64_t id, absl::string_view producer) {
   return absl::StrCat(DatasetProducerKeys(id), producer);
 }
+
+std::string DatasetMadeUpProducerKey(uint64_t id, absl::string_view producer) {
+  return absl::StrCat(DatasetKeys(id), "made-up/", producer);
+}
 std::string DatasetTailKeys(uint64_t id) { return absl::StrCat(DatasetKeys(id), "tail/"); }
 std::string DatasetTailKey(uint64_t id, uint64_t first_graph) {
   return absl::StrCat(DatasetTailKeys(id), Hex(first_graph));

@@ -20,6 +20,8 @@ std::string DatasetKeys(uint64_t id);
 std::string DatasetStateKey(uint64_t id);
 std::string DatasetProducerKeys(uint64_t id);
 std::string DatasetProducerKey(uint64_t id, absl::string_view producer);
+// Of a producer whose name was made up for one call: with a lease, so that it goes by itself.
+std::string DatasetMadeUpProducerKey(uint64_t id, absl::string_view producer);
 std::string DatasetTailKeys(uint64_t id);
 std::string DatasetTailKey(uint64_t id, uint64_t first_graph);
 std::string DatasetPageKeys(uint64_t id);

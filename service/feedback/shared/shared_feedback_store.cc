@@ -66,8 +66,11 @@ absl::StatusOr<SharedFeedbackStore::Stored> SharedFeedbackStore::Decode(const Fe
   if (!message.ParseFromString(value.value)) return Damaged(value.key);
   auto all = DecodeFeedback(message.file());
   if (!all.ok() || all->size() != 1 || all->begin()->first != key) return Damaged(value.key);
-  Stored stored = {
-      value.mod_revision, std::move(all->begin()->second), message.last_use_seconds(), {}};
+  Stored stored = {value.mod_revision,
+                   std::move(all->begin()->second),
+                   message.last_use_seconds(),
+                   {},
+                   value.create_revision};
   for (const auto& attempt : message.attempts()) {
     stored.attempts.emplace_back(attempt.replica(), attempt.number());
   }
@@ -299,12 +302,16 @@ absl::StatusOr<std::map<FeedbackKey, KeptFeedback>> SharedFeedbackStore::All() c
 absl::Status SharedFeedbackStore::Delete(const FeedbackKey& key) {
   PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
   int num_unknown = 0;
+  // Of the model that had the name when this began: not of one that has taken it since.
+  Revision created = 0;
   for (int race = 0; race < kRaces; ++race) {
     PH_RETURN_IF_ERROR(BeginTry(race - num_unknown));
     PH_ASSIGN_OR_RETURN(const std::optional<Stored> stored, Read(key));
+    const bool is_gone = !stored || (created != 0 && stored->created != created);
     // As far as anybody can tell, an earlier try has done it.
-    if (!stored && num_unknown > 0) return absl::OkStatus();
-    if (!stored) return NoSuchModel(key);
+    if (is_gone && num_unknown > 0) return absl::OkStatus();
+    if (is_gone) return NoSuchModel(key);
+    created = stored->created;
     PH_ASSIGN_OR_RETURN(const Count count, ReadCount());
     Transaction transaction;
     Recount(count, -1, transaction);

@@ -102,6 +102,8 @@ class SharedFeedbackStore final : public FeedbackStore {
     KeptFeedback kept;
     uint64_t last_use_seconds = 0;
     std::vector<std::pair<std::string, uint64_t>> attempts;
+    // Of the transaction that made the model: another one with its name has another.
+    Revision created = 0;
   };
 
   // Every write of how many models there are, and so every creation and deletion, writes it.

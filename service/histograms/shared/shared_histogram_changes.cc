@@ -124,7 +124,9 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
     }
     // What goes into the run.
     SizeHistogram sum(first.schema.num_components());
-    std::map<std::string, uint64_t> producers;
+    // Of producers that have changes in the run: as they will be.
+    std::map<std::string, ProducerHistory> producers;
+    std::vector<Run::Producer> sent;
     std::vector<Change*> in_run;
     bool is_answered_alone = false;
     size_t count = 0;
@@ -137,9 +139,15 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
       if (producer) {
         const auto found = producers.find(producer->producer);
         // Whether it is a repetition is known when this run has been made, or has not.
-        if (found != producers.end() && producer->sequence <= found->second) break;
-        if (producer->sequence <= LastSequence(name, producer->producer).value_or(0)) {
-          change.result = CountedGraphs{0, NumGraphsOf(name, change.now)};
+        if (found != producers.end() && producer->sequence <= found->second.last()) break;
+        const auto repeats = HistoryOf(name, producer->producer)
+                                 .IsRepetition(absl::StrCat("histogram '", name, "'"), *producer,
+                                               DigestOf(*change.sizes, change.subtracts));
+        if (!repeats.ok() || *repeats) {
+          change.result =
+              repeats.ok()
+                  ? absl::StatusOr<CountedGraphs>(CountedGraphs{0, NumGraphsOf(name, change.now)})
+                  : repeats.status();
           is_answered_alone = true;
           continue;
         }
@@ -158,13 +166,22 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
         continue;
       }
       if (!in_run.empty() &&
-          (producers.size() >= kMaxProducers || RunBytes(sum) > kMaxRunBytes ||
+          (sent.size() >= kMaxProducers || RunBytes(sum) > kMaxRunBytes ||
            !CheckChange(*change.key, sum, change.subtracts, producer, change.now, shared_bounds_)
                 .ok())) {
         (void)sum.Subtract(*change.sizes);
         break;
       }
-      if (producer) producers[producer->producer] = producer->sequence;
+      if (producer) {
+        const uint32_t digest = DigestOf(*change.sizes, change.subtracts);
+        ProducerHistory& history = producers[producer->producer];
+        history.Add(*producer, digest, 1);
+        Run::Producer& each = sent.emplace_back();
+        each.set_name(producer->producer);
+        each.set_sequence(producer->sequence);
+        each.set_digest(digest);
+        each.set_forget_seconds(history.forget_seconds());
+      }
       in_run.push_back(&change);
     }
     if (is_answered_alone && !is_fresh) {
@@ -181,11 +198,7 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
     run.set_previous_run(copy.head.last_run());
     run.set_subtracts(in_run[0]->subtracts);
     run.set_time_nanos(absl::ToUnixNanos(in_run.back()->now));
-    for (const auto& [producer, sequence] : producers) {
-      Run::Producer& each = *run.add_producers();
-      each.set_name(producer);
-      each.set_sequence(sequence);
-    }
+    run.mutable_producers()->Add(sent.begin(), sent.end());
     for (const uint32_t row : sum.SortedRows()) {
       const auto tuple = sum.tuple(row);
       run.mutable_counts()->Add(tuple.begin(), tuple.end());

@@ -206,6 +206,7 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
       return NoHistogram(name);
     }
     const KeyValue& found = read.values[0];
+    copy.created = found.create_revision;
     if (found.value == copy.head_bytes) {
       copy.revision = found.mod_revision;
       return absl::OkStatus();
@@ -318,10 +319,13 @@ absl::Status SharedHistogramStore::ApplyRun(absl::string_view name, const Head& 
                           : mine->HistogramStore::Merge(key, sizes, std::nullopt, time))
                          .status());
   for (const Run::Producer& each : run.producers()) {
-    PH_RETURN_IF_ERROR(mine->HistogramStore::Merge(key, SizeHistogram(l),
-                                                   ProducerSequence{each.name(), each.sequence()},
-                                                   time)
-                           .status());
+    ProducerSequence producer = {each.name(), each.sequence()};
+    producer.now = time;
+    if (each.forget_seconds() != 0) {
+      producer.forget_after =
+          absl::FromUnixSeconds(static_cast<int64_t>(each.forget_seconds())) - time;
+    }
+    PH_RETURN_IF_ERROR(mine->Remember(name, producer, each.digest()));
   }
   return absl::OkStatus();
 }
@@ -451,15 +455,39 @@ absl::Status SharedHistogramStore::Flush() {
   }
 }
 
+absl::StatusOr<ProducerHistory> SharedHistogramStore::GetProducer(
+    absl::string_view name, absl::string_view producer) const {
+  absl::StatusOr<ProducerHistory> history = ProducerHistory();
+  if (!IsName(name)) return history;
+  Alone(name, [&](Copy& copy) {
+    const absl::Status fresh = Refresh(name, copy);
+    if (fresh.ok()) {
+      history = HistoryOf(name, producer);
+    } else if (!absl::IsNotFound(fresh)) {
+      history = fresh;
+    }
+  });
+  return history;
+}
+
 absl::Status SharedHistogramStore::Delete(absl::string_view name) {
   absl::Status result = NoHistogram(name);
   if (!IsName(name)) return result;
+  // What streams have counted in it so far goes with it.
+  waiting_.Take(name);
   Alone(name, [&](Copy& copy) {
     bool is_uncertain = false;
+    // The one that had the name when this began: not one that has taken it since.
+    Revision created = 0;
     for (int race = 0; race < kRaces; ++race) {
       result = Refresh(name, copy);
-      if (absl::IsNotFound(result) && is_uncertain) result = absl::OkStatus();
+      if (result.ok() && created != 0 && copy.created != created) result = NoHistogram(name);
+      if (absl::IsNotFound(result) && is_uncertain) {
+        result = absl::OkStatus();
+        return;
+      }
       if (!result.ok() || !copy.is_there()) return;
+      created = copy.created;
       const auto done = keys_->Commit({{IsCurrent(name, copy)},
                                        {Operation::Delete(KeyRange::Of(HeadKey(name))),
                                         Operation::Delete(KeyRange::Prefix(RunsKey(name))),

@@ -91,6 +91,8 @@ class SharedHistogramStore final : public HistogramStore {
   absl::StatusOr<CountedGraphs> Subtract(const HistogramKey& key, const SizeHistogram& subtrahend,
                                          const std::optional<ProducerSequence>& producer,
                                          absl::Time now) override;
+  absl::StatusOr<ProducerHistory> GetProducer(absl::string_view name,
+                                              absl::string_view producer) const override;
   absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const override;
   absl::Status Delete(absl::string_view name) override;
   // Of all servers; empty if the store cannot be reached.
@@ -137,6 +139,8 @@ class SharedHistogramStore final : public HistogramStore {
     Head head;
     // For who asks only: of the head.
     Revision revision = 0;
+    // For a call that reads the head twice: another histogram with the name has another.
+    Revision created = 0;
 
     bool is_there() const { return !head_bytes.empty(); }
 

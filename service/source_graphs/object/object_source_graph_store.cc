@@ -45,6 +45,14 @@ SourceAppendResult RepetitionIn(const SharedGraph& graph) {
   return result;
 }
 
+// As SourceGraphStore::Target; NOT_FOUND.
+absl::Status CheckIs(const SharedGraph& graph, uint64_t id) {
+  if (id == 0 || id == graph.definition.id) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(WhatIs(graph.definition.name), ": its id is ",
+                                          graph.definition.id, ", asked for is ", id,
+                                          ", which was deleted, or never was"));
+}
+
 }  // namespace
 
 absl::StatusOr<ObjectSourceGraphStore::Found> ObjectSourceGraphStore::Find(
@@ -122,7 +130,7 @@ absl::StatusOr<SourceGraphInfo> ObjectSourceGraphStore::Create(absl::string_view
     // It is this call's own, whose answer was lost.
     if (there.ok() && there->graph.definition.id == info.id) return info;
     if (there.ok()) {
-      options_.building->Delete(name).IgnoreError();
+      options_.building->Delete({name, info.id}).IgnoreError();
       return AlreadyThere(name);
     }
     if (!absl::IsNotFound(there.status())) return there.status();
@@ -136,17 +144,17 @@ absl::StatusOr<SourceAppendResult> ObjectSourceGraphStore::Append(
     const std::optional<ProducerSequence>& producer) {
   PH_ASSIGN_OR_RETURN(const Found found, Find(target.name));
   const SharedGraph& graph = found.graph;
-  if (target.id != 0 && target.id != graph.definition.id) {
-    return absl::NotFoundError(absl::StrCat(WhatIs(target.name), ": its id is ",
-                                            graph.definition.id, ", asked for is ", target.id,
-                                            ", which was deleted, or never was"));
-  }
+  PH_RETURN_IF_ERROR(CheckIs(graph, target.id));
   if (graph.is_sealed()) {
     if (producer) {
       PH_ASSIGN_OR_RETURN(const SharedGraphManifest manifest, ReadManifestOf(graph));
-      const ProducerSequences& known = manifest.manifest.producers;
-      const auto last = known.find(producer->producer);
-      if (last != known.end() && producer->sequence <= last->second) return RepetitionIn(graph);
+      const ProducerHistories& known = manifest.manifest.producers;
+      const auto history = known.find(producer->producer);
+      if (history != known.end()) {
+        PH_ASSIGN_OR_RETURN(const bool repeats, RepeatsRows(target.name, graph.definition.id, chunk,
+                                                            *producer, history->second));
+        if (repeats) return RepetitionIn(graph);
+      }
     }
     return absl::FailedPreconditionError(absl::StrCat(WhatIs(target.name), " is sealed"));
   }
@@ -154,6 +162,20 @@ absl::StatusOr<SourceAppendResult> ObjectSourceGraphStore::Append(
   auto appended = options_.building->Append({target.name, graph.definition.id}, chunk, producer);
   if (!absl::IsNotFound(appended.status())) return appended;
   return ExplainedHere(graph);
+}
+
+absl::StatusOr<ProducerHistory> ObjectSourceGraphStore::GetProducer(
+    const Target& target, absl::string_view producer) const {
+  PH_ASSIGN_OR_RETURN(const Found found, Find(target.name));
+  PH_RETURN_IF_ERROR(CheckIs(found.graph, target.id));
+  if (found.graph.is_sealed()) {
+    PH_ASSIGN_OR_RETURN(const SharedGraphManifest manifest, ReadManifestOf(found.graph));
+    const ProducerHistories& known = manifest.manifest.producers;
+    const auto history = known.find(producer);
+    return history == known.end() ? ProducerHistory() : history->second;
+  }
+  PH_RETURN_IF_ERROR(CheckIsBuiltHere(found.graph));
+  return options_.building->GetProducer({target.name, found.graph.definition.id}, producer);
 }
 
 absl::Status ObjectSourceGraphStore::ExplainedHere(const SharedGraph& graph) const {
@@ -172,19 +194,23 @@ void ObjectSourceGraphStore::RemoveBuilt(const SharedGraph& graph) {
   const auto built = options_.building->Get(name);
   if (built.ok() && built->id != graph.definition.id) return;
   // What cannot be removed now is when all that is left is.
-  options_.building->Delete(name).IgnoreError();
+  options_.building->Delete({name, graph.definition.id}).IgnoreError();
 }
 
 absl::StatusOr<SourceGraphInfo> ObjectSourceGraphStore::Seal(
-    absl::string_view name, const SealOptions& options,
+    const Target& target, const SealOptions& options,
     absl::FunctionRef<bool(const SourceGraphProgress&)> progress) {
+  const absl::string_view name = target.name;
   PH_ASSIGN_OR_RETURN(const Found found, Find(name));
+  PH_RETURN_IF_ERROR(CheckIs(found.graph, target.id));
+  const Target built_here = {name, found.graph.definition.id};
   if (found.graph.is_sealed()) return InfoOf(found.graph);
   PH_RETURN_IF_ERROR(CheckIsBuiltHere(found.graph));
   // The first half of the work, then the second one.
-  const auto sealed = options_.building->Seal(name, options, [&](const SourceGraphProgress& now) {
-    return progress({now.done, 2 * now.total});
-  });
+  const auto sealed =
+      options_.building->Seal(built_here, options, [&](const SourceGraphProgress& now) {
+        return progress({now.done, 2 * now.total});
+      });
   if (absl::IsNotFound(sealed.status())) return ExplainedHere(found.graph);
   if (!sealed.ok()) return sealed.status();
   PH_ASSIGN_OR_RETURN(const SealedSourceGraph built, options_.building->OpenSealed(name));
@@ -232,7 +258,10 @@ absl::StatusOr<SourceGraphList> ObjectSourceGraphStore::List(size_t page_size,
   }
 }
 
-absl::Status ObjectSourceGraphStore::Delete(absl::string_view name) {
+absl::Status ObjectSourceGraphStore::Delete(const Target& target) {
+  const absl::string_view name = target.name;
+  // The one that had the name when this began: not one that has taken it since.
+  uint64_t id = target.id;
   absl::StatusOr<TransactionResult> result;
   uint64_t maybe_deleted = 0;
   for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
@@ -244,6 +273,8 @@ absl::Status ObjectSourceGraphStore::Delete(absl::string_view name) {
     }
     if (!found.ok()) return found.status();
     const SharedGraph& graph = found->graph;
+    PH_RETURN_IF_ERROR(CheckIs(graph, id));
+    id = graph.definition.id;
     Transaction transaction;
     transaction.compares.push_back(Compare::ModRevision(SourceGraphNameKey(name), found->revision));
     transaction.then.push_back(Operation::Delete(KeyRange::Of(SourceGraphNameKey(name))));
@@ -472,7 +503,7 @@ absl::Status ObjectSourceGraphStore::RemoveAllBuilt() {
       // Also if this server was known by another address. Nobody knows the id of a damaged one.
       const bool is_needed = found.ok() && !found->graph.is_sealed() &&
                              (is_damaged || found->graph.definition.id == built.id);
-      if (!is_needed) first_failure.Update(options_.building->Delete(built.name));
+      if (!is_needed) first_failure.Update(options_.building->Delete({built.name, built.id}));
     }
     token = list.next_page_token;
   } while (!token.empty());

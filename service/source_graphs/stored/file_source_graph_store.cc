@@ -32,19 +32,6 @@ uint64_t NewId() {
   return id;
 }
 
-absl::Status CheckSourceProducer(const ProducerSequence& producer) {
-  if (producer.producer.empty() || producer.producer.size() > SourceGraphStore::kMaxNameLength) {
-    return absl::InvalidArgumentError(absl::StrCat("producer: a name of ", producer.producer.size(),
-                                                   " characters, must be 1 to ",
-                                                   SourceGraphStore::kMaxNameLength));
-  }
-  if (producer.sequence == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("producer ", Quoted(producer.producer), ": sequence 0, must be at least 1"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 FileSourceGraphStore::FileSourceGraphStore(const Options& options)
@@ -164,7 +151,7 @@ absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view n
 absl::StatusOr<SourceAppendResult> FileSourceGraphStore::Append(
     const Target& target, const SourceGraphChunk& chunk,
     const std::optional<ProducerSequence>& producer) {
-  if (producer) PH_RETURN_IF_ERROR(CheckSourceProducer(*producer));
+  if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
   PH_ASSIGN_OR_RETURN(const auto graph, Find(target.name));
   PH_ASSIGN_OR_RETURN(const SourceAppendResult result, graph->Append(target.id, chunk, producer));
   appended_nodes_.fetch_add(result.num_nodes, std::memory_order_relaxed);
@@ -172,10 +159,18 @@ absl::StatusOr<SourceAppendResult> FileSourceGraphStore::Append(
   return result;
 }
 
+absl::StatusOr<ProducerHistory> FileSourceGraphStore::GetProducer(
+    const Target& target, absl::string_view producer) const {
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(target.name));
+  PH_RETURN_IF_ERROR(graph->CheckId(target.id));
+  return graph->GetProducer(producer);
+}
+
 absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Seal(
-    absl::string_view name, const SealOptions& options,
+    const Target& target, const SealOptions& options,
     absl::FunctionRef<bool(const SourceGraphProgress&)> progress) {
-  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(target.name));
+  PH_RETURN_IF_ERROR(graph->CheckId(target.id));
   return graph->Seal(options, progress);
 }
 
@@ -204,16 +199,17 @@ absl::StatusOr<SourceGraphList> FileSourceGraphStore::List(size_t page_size,
   return list;
 }
 
-absl::Status FileSourceGraphStore::Delete(absl::string_view name) {
+absl::Status FileSourceGraphStore::Delete(const Target& target) {
   absl::MutexLock changes(&changes_);
-  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(target.name));
+  PH_RETURN_IF_ERROR(graph->CheckId(target.id));
   const std::string folder = graph->folder().substr(options_.folder.size() + 1);
   const std::string deleted = absl::StrCat(folder, kDeletedFolder);
   const absl::Status renamed = names_.Rename(folder, deleted);
   if (!renamed.ok() && !OutcomeIsUnknown(renamed)) return renamed;
   {
     absl::MutexLock lock(&mutex_);
-    graphs_.erase(name);
+    graphs_.erase(target.name);
   }
   graph->Forget();
   // Nothing of it is removed before it is known that it is deleted. What is not removed now is when

@@ -61,13 +61,15 @@ class FileSourceGraphStore final : public SealedGraphStore {
   absl::StatusOr<SourceAppendResult> Append(
       const Target& target, const SourceGraphChunk& chunk,
       const std::optional<ProducerSequence>& producer) override;
+  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
+                                              absl::string_view producer) const override;
   absl::StatusOr<SourceGraphInfo> Seal(
-      absl::string_view name, const SealOptions& options,
+      const Target& target, const SealOptions& options,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override;
   absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override;
   absl::StatusOr<SourceGraphList> List(size_t page_size,
                                        absl::string_view page_token) const override;
-  absl::Status Delete(absl::string_view name) override;
+  absl::Status Delete(const Target& target) override;
   absl::StatusOr<SourceGraphVerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const override;

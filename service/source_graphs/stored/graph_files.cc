@@ -147,10 +147,12 @@ std::string EncodeManifest(const GraphManifest& manifest) {
     put.set_bytes(array.bytes);
     for (const uint32_t crc : array.block_crcs) put.add_block_crcs(crc);
   }
-  for (const auto& [name, sequence] : manifest.producers) {
+  for (const auto& [name, history] : manifest.producers) {
     internal::StoredSourceProducer& put = *stored.add_producers();
     put.set_name(name);
-    put.set_sequence(sequence);
+    put.set_sequence(history.last());
+    put.mutable_digests()->Add(history.digests().begin(), history.digests().end());
+    put.set_forget_seconds(history.forget_seconds());
   }
   return Sealed(stored);
 }
@@ -202,7 +204,14 @@ absl::StatusOr<GraphManifest> DecodeGraphManifest(const std::string& where,
         {array.name(), array.bytes(), {array.block_crcs().begin(), array.block_crcs().end()}});
   }
   for (const internal::StoredSourceProducer& producer : stored.producers()) {
-    manifest.producers.emplace(producer.name(), producer.sequence());
+    if (static_cast<uint64_t>(producer.digests_size()) > producer.sequence()) {
+      return absl::DataLossError(
+          absl::StrCat(where, ": a producer has more digests than requests"));
+    }
+    manifest.producers.emplace(
+        producer.name(),
+        ProducerHistory(producer.sequence(), {producer.digests().begin(), producer.digests().end()},
+                        producer.forget_seconds()));
   }
   return manifest;
 }

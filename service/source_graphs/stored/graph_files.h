@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "service/admission/producer.h"
 #include "service/source_graphs/source_graph_schema.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/source_graphs/stored/array_file.h"
@@ -37,8 +38,8 @@ struct GraphDefinition {
   bool has_log = false;
 };
 
-// The largest sequence of each producer.
-using ProducerSequences = absl::btree_map<std::string, uint64_t>;
+// What is remembered of each producer.
+using ProducerHistories = absl::btree_map<std::string, ProducerHistory>;
 
 struct GraphManifest {
   // As the definition has it, for a graph whose definition is damaged.
@@ -48,7 +49,7 @@ struct GraphManifest {
   std::vector<uint64_t> num_nodes;
   std::vector<uint64_t> num_edges;
   std::vector<ArrayInfo> arrays;
-  ProducerSequences producers;
+  ProducerHistories producers;
 };
 
 std::string EncodeDefinition(const GraphDefinition& definition);

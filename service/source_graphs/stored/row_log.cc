@@ -179,9 +179,15 @@ absl::StatusOr<std::unique_ptr<RowLog>> RowLog::Open(const std::string& path,
   PH_ASSIGN_OR_RETURN(log->end_, ScanRowLog(*file, definition->id, [&](const RowRecord& record) {
                         log->mutex_.AssertHeld();
                         Count(record.index, log->counts_);
-                        if (!record.index.producer.empty()) {
-                          Producer& producer = log->producers_[record.index.producer];
-                          producer.sequence = std::max(producer.sequence, record.header.sequence);
+                        if (record.index.producer.empty()) return absl::OkStatus();
+                        ProducerSequence producer = {record.index.producer, record.header.sequence};
+                        if (record.header.forget_seconds != 0) {
+                          producer.now = absl::FromUnixSeconds(record.header.forget_seconds);
+                          producer.forget_after = absl::ZeroDuration();
+                        }
+                        log->Remember(producer, record.header.Digest(), 0);
+                        if (log->num_made_up_ > 2 * SourceGraphStore::kMaxMadeUpProducers) {
+                          log->ForgetMadeUp(SourceGraphStore::kMaxMadeUpProducers);
                         }
                         return absl::OkStatus();
                       }));
@@ -238,23 +244,76 @@ SourceAppendResult RowLog::Totals() const {
   return result;
 }
 
+absl::Status RowLog::CheckNumProducers(const ProducerSequence& added) {
+  const size_t num_named = producers_.size() - num_made_up_;
+  if (added.is_named()) {
+    if (num_named < SourceGraphStore::kMaxProducers) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("source graph ", Quoted(definition_->name),
+                                                     " has ", num_named,
+                                                     " producers, the most that it may have"));
+  }
+  if (num_made_up_ >= sweep_made_up_at_) {
+    absl::erase_if(producers_, [&](const auto& each) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      if (!each.second.history.IsOver(added.now)) return false;
+      --num_made_up_;
+      return true;
+    });
+    sweep_made_up_at_ = std::max<size_t>(1024, 2 * num_made_up_);
+  }
+  if (num_made_up_ < SourceGraphStore::kMaxMadeUpProducers) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "source graph ", Quoted(definition_->name), " has ", num_made_up_,
+      " producers whose names were made up for one call and whose time for retries is not over, "
+      "the most that it may have"));
+}
+
+void RowLog::Remember(const ProducerSequence& producer, uint32_t digest, uint64_t end) {
+  const auto [found, is_new] = producers_.try_emplace(producer.producer);
+  Producer& remembered = found->second;
+  if (!is_new && producer.sequence <= remembered.history.last()) return;
+  if (!is_new && !remembered.history.is_named()) --num_made_up_;
+  remembered.history.Add(producer, digest, SourceGraphStore::kRememberedSequences);
+  if (!producer.is_named()) ++num_made_up_;
+  remembered.end = end;
+}
+
+void RowLog::ForgetMadeUp(size_t most) {
+  if (num_made_up_ <= most) return;
+  std::vector<uint64_t> times;
+  for (const auto& [name, producer] : producers_) {
+    if (!producer.history.is_named()) times.push_back(producer.history.forget_seconds());
+  }
+  const auto first_kept = times.end() - static_cast<ptrdiff_t>(most);
+  std::nth_element(times.begin(), first_kept, times.end());
+  size_t to_forget = times.size() - most;
+  absl::erase_if(producers_, [&](const auto& each) {
+    const ProducerHistory& history = each.second.history;
+    if (to_forget == 0 || history.is_named() || history.forget_seconds() > *first_kept)
+      return false;
+    --to_forget;
+    return true;
+  });
+  num_made_up_ = most;
+}
+
 absl::StatusOr<SourceAppendResult> RowLog::Append(const SourceGraphChunk& chunk,
                                                   const std::optional<ProducerSequence>& producer) {
   absl::MutexLock lock(&mutex_);
   if (producer) {
     const auto found = producers_.find(producer->producer);
-    if (found != producers_.end() && producer->sequence <= found->second.sequence) {
+    bool repeats = false;
+    if (found != producers_.end()) {
+      PH_ASSIGN_OR_RETURN(repeats, RepeatsRows(definition_->name, definition_->id, chunk, *producer,
+                                               found->second.history));
+    }
+    if (repeats) {
       const absl::Status durable = AwaitDurable(found->second.end);
       if (!durable.ok()) return UnknownOutcome(durable);
       SourceAppendResult result = Totals();
       result.is_repetition = true;
       return result;
     }
-    if (found == producers_.end() && producers_.size() >= SourceGraphStore::kMaxProducers) {
-      return absl::ResourceExhaustedError(absl::StrCat("source graph ", Quoted(definition_->name),
-                                                       " has ", producers_.size(),
-                                                       " producers, the most that it may have"));
-    }
+    if (found == producers_.end()) PH_RETURN_IF_ERROR(CheckNumProducers(*producer));
   }
   if (is_stopped_) {
     return absl::UnavailableError(
@@ -272,7 +331,7 @@ absl::StatusOr<SourceAppendResult> RowLog::Append(const SourceGraphChunk& chunk,
   const uint64_t end = end_;
   for (const SourceNodeRows& rows : chunk.nodes) counts_.num_nodes[rows.node_set] += rows.num_rows;
   for (const SourceEdgeRows& rows : chunk.edges) counts_.num_edges[rows.edge_set] += rows.num_rows;
-  if (producer) producers_[producer->producer] = {producer->sequence, end};
+  if (producer) Remember(*producer, RowHeader::Decode(record)->Digest(), end);
   SourceAppendResult result = Totals();
   result.num_nodes = added.num_nodes;
   result.num_edges = added.num_edges;
@@ -297,11 +356,30 @@ RowCounts RowLog::counts() const {
   return counts_;
 }
 
-ProducerSequences RowLog::producers() const {
+ProducerHistories RowLog::producers() const {
   absl::MutexLock lock(&mutex_);
-  ProducerSequences sequences;
-  for (const auto& [name, producer] : producers_) sequences.emplace(name, producer.sequence);
-  return sequences;
+  ProducerHistories histories;
+  std::vector<std::pair<uint64_t, std::string>> made_up;
+  for (const auto& [name, producer] : producers_) {
+    if (producer.history.is_named()) {
+      histories.emplace(name, producer.history);
+    } else {
+      made_up.emplace_back(producer.history.forget_seconds(), name);
+    }
+  }
+  std::sort(made_up.begin(), made_up.end());
+  while (!made_up.empty() && histories.size() < SourceGraphStore::kMaxProducers) {
+    const std::string& name = made_up.back().second;
+    histories.emplace(name, producers_.find(name)->second.history);
+    made_up.pop_back();
+  }
+  return histories;
+}
+
+ProducerHistory RowLog::GetProducer(absl::string_view producer) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = producers_.find(producer);
+  return found == producers_.end() ? ProducerHistory() : found->second.history;
 }
 
 uint64_t RowLog::durable_bytes() const {

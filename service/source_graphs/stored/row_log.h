@@ -76,7 +76,10 @@ class RowLog {
   void Resume();
 
   RowCounts counts() const;
-  ProducerSequences producers() const;
+  // Named ones, and of the others those that are forgotten last: kMaxProducers together, if there
+  // are as many.
+  ProducerHistories producers() const;
+  ProducerHistory GetProducer(absl::string_view producer) const;
   // Bytes of the appends.
   uint64_t bytes() const;
   // The first bytes of the file that are known to be on the disk, and never change.
@@ -105,10 +108,20 @@ class RowLog {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   RowCounts counts_ ABSL_GUARDED_BY(mutex_);
   struct Producer {
-    uint64_t sequence = 0;
+    ProducerHistory history;
     uint64_t end = 0;  // Of its last record in the log.
   };
+  absl::Status CheckNumProducers(const ProducerSequence& added)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const ProducerSequence& producer, uint32_t digest, uint64_t end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets all but `most` of the producers whose names were made up: those that are over first.
+  void ForgetMadeUp(size_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   absl::btree_map<std::string, Producer> producers_ ABSL_GUARDED_BY(mutex_);
+  size_t num_made_up_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The number of them at which those whose time is over are looked for.
+  size_t sweep_made_up_at_ ABSL_GUARDED_BY(mutex_) = 1024;
 };
 
 }  // namespace packhouse

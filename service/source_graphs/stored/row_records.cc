@@ -1,5 +1,6 @@
 #include "service/source_graphs/stored/row_records.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -133,7 +134,7 @@ std::string RowHeader::Encode() const {
   Add(graph, bytes);
   Add(index_crc, bytes);
   Add(data_crc, bytes);
-  Add(uint32_t{0}, bytes);
+  Add(forget_seconds, bytes);
   Add(Crc32c(bytes), bytes);
   return bytes;
 }
@@ -153,11 +154,19 @@ std::optional<RowHeader> RowHeader::Decode(absl::string_view bytes) {
   header.graph = At<uint64_t>(bytes, 40);
   header.index_crc = At<uint32_t>(bytes, 48);
   header.data_crc = At<uint32_t>(bytes, 52);
+  header.forget_seconds = At<uint32_t>(bytes, 56);
   if (header.record_bytes > kMaxRecordBytes || header.record_bytes % kAlignment != 0 ||
       kBytes + uint64_t{header.index_bytes} > header.record_bytes) {
     return std::nullopt;
   }
   return header;
+}
+
+uint32_t RowHeader::Digest() const {
+  std::string both;
+  Add(index_crc, both);
+  Add(data_crc, both);
+  return Crc32c(both);
 }
 
 uint64_t RowIndex::num_nodes() const {
@@ -201,6 +210,12 @@ std::string EncodeRows(const SourceGraphChunk& chunk,
       RoundUp(RowHeader::kBytes + index.size() + data_bytes, RowHeader::kAlignment);
   header.durable_bytes = durable_bytes;
   header.sequence = producer ? producer->sequence : 0;
+  if (producer) {
+    ProducerHistory after;
+    after.Add(*producer, 0, 1);
+    header.forget_seconds =
+        static_cast<uint32_t>(std::min<uint64_t>(after.forget_seconds(), UINT32_MAX));
+  }
   header.graph = graph;
   header.index_crc = Crc32c(index);
 
@@ -221,6 +236,16 @@ std::string EncodeRows(const SourceGraphChunk& chunk,
       Crc32c(absl::string_view(record).substr(RowHeader::kBytes + header.index_bytes));
   record.replace(0, RowHeader::kBytes, header.Encode());
   return record;
+}
+
+absl::StatusOr<bool> RepeatsRows(absl::string_view graph_name, uint64_t graph,
+                                 const SourceGraphChunk& chunk, const ProducerSequence& producer,
+                                 const ProducerHistory& history) {
+  uint32_t digest = 0;
+  if (producer.sequence <= history.last()) {
+    digest = RowHeader::Decode(EncodeRows(chunk, producer, graph, 0))->Digest();
+  }
+  return history.IsRepetition(absl::StrCat("source graph ", Quoted(graph_name)), producer, digest);
 }
 
 std::optional<RowIndex> DecodeIndex(const RowHeader& header, absl::string_view bytes) {

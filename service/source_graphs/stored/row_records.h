@@ -33,7 +33,11 @@ struct RowHeader {
   uint64_t graph = 0;
   uint32_t index_crc = 0;
   uint32_t data_crc = 0;
+  // ProducerHistory::forget_seconds() after it.
+  uint32_t forget_seconds = 0;
 
+  // Of what a repetition must have as well: the rows, and the producer's name.
+  uint32_t Digest() const;
   std::string Encode() const;
   // nullopt unless its checksum holds and its numbers can be.
   static std::optional<RowHeader> Decode(absl::string_view bytes);
@@ -73,6 +77,11 @@ struct RowIndex {
 std::string EncodeRows(const SourceGraphChunk& chunk,
                        const std::optional<ProducerSequence>& producer, uint64_t graph,
                        uint64_t durable_bytes);
+
+// ProducerHistory::IsRepetition() of rows that `producer` sends to this graph.
+absl::StatusOr<bool> RepeatsRows(absl::string_view graph_name, uint64_t graph,
+                                 const SourceGraphChunk& chunk, const ProducerSequence& producer,
+                                 const ProducerHistory& history);
 
 // nullopt if the bytes, which lie behind the header, fail their checksum or are no index.
 std::optional<RowIndex> DecodeIndex(const RowHeader& header, absl::string_view bytes);

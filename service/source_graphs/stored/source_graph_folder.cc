@@ -252,13 +252,25 @@ SourceGraphInfo SourceGraphFolder::Listed() const {
   return info;
 }
 
+absl::Status SourceGraphFolder::CheckId(uint64_t id) const {
+  if (id == 0 || id == definition_.id) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("source graph ", Quoted(definition_.name), ": its id is ",
+                                          definition_.id, ", asked for is ", id,
+                                          ", which was deleted, or never was"));
+}
+
+absl::StatusOr<ProducerHistory> SourceGraphFolder::GetProducer(absl::string_view producer) const {
+  absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(damage_);
+  if (is_forgotten_) return NotFound();
+  if (log_ != nullptr) return log_->GetProducer(producer);
+  const auto found = manifest_->producers.find(producer);
+  return found == manifest_->producers.end() ? ProducerHistory() : found->second;
+}
+
 absl::StatusOr<SourceAppendResult> SourceGraphFolder::Append(
     uint64_t id, const SourceGraphChunk& chunk, const std::optional<ProducerSequence>& producer) {
-  if (id != 0 && id != definition_.id) {
-    return absl::NotFoundError(absl::StrCat("source graph ", Quoted(definition_.name),
-                                            ": its id is ", definition_.id, ", asked for is ", id,
-                                            ", which was deleted, or never was"));
-  }
+  PH_RETURN_IF_ERROR(CheckId(id));
   std::shared_ptr<RowLog> log;
   {
     absl::MutexLock lock(&mutex_);
@@ -268,7 +280,12 @@ absl::StatusOr<SourceAppendResult> SourceGraphFolder::Append(
     if (log == nullptr) {
       if (producer) {
         const auto found = manifest_->producers.find(producer->producer);
-        if (found != manifest_->producers.end() && producer->sequence <= found->second) {
+        bool repeats = false;
+        if (found != manifest_->producers.end()) {
+          PH_ASSIGN_OR_RETURN(repeats, RepeatsRows(definition_.name, definition_.id, chunk,
+                                                   *producer, found->second));
+        }
+        if (repeats) {
           SourceAppendResult result;
           result.is_repetition = true;
           for (const uint64_t nodes : manifest_->num_nodes) result.total_nodes += nodes;

@@ -56,6 +56,9 @@ class SourceGraphFolder {
 
   absl::StatusOr<SourceAppendResult> Append(uint64_t id, const SourceGraphChunk& chunk,
                                             const std::optional<ProducerSequence>& producer);
+  // As SourceGraphStore::Target; NOT_FOUND.
+  absl::Status CheckId(uint64_t id) const;
+  absl::StatusOr<ProducerHistory> GetProducer(absl::string_view producer) const;
   absl::StatusOr<SourceGraphInfo> Seal(const SealOptions& options, SealWork::Progress progress);
   absl::StatusOr<SourceGraphInfo> Get() const;
   // The same; kDamaged for a damaged one.

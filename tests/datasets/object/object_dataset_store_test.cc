@@ -824,5 +824,47 @@ TEST_F(ObjectDatasetStoreTest, AcknowledgedIsThereOnceWhateverFails) {
   }
 }
 
+// A server whose calls fail for now tries again. Meanwhile another may delete the data set, and
+// create another one with its name: that one is not sealed, and not deleted.
+TEST(ObjectStoreIdentityTest, WhatIsTriedAgainIsOfTheSameDataSet) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  for (const bool seals : {false, true}) {
+    for (const bool is_named_by_id : {false, true}) {
+      // Before it knows which one has the name, only an id tells.
+      for (int at = is_named_by_id ? 0 : 2; at < 7; ++at) {
+        SCOPED_TRACE(testing::Message()
+                     << "seals=" << seals << " id=" << is_named_by_id << " at=" << at);
+        ObjectCluster cluster;
+        FakeObjectStore objects;
+        const TemporaryFolder folder(TemporaryFolder::InMemory());
+        ObjectReplica one(&cluster, &objects, folder.path() + "/one");
+        ObjectReplica other(&cluster, &objects, folder.path() + "/other");
+        PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo first, one.store().Create("set", schema, {}));
+        uint64_t anew = 0;
+        int calls = 0;
+        one.connection().SetFaults([&]() -> StoreFault {
+          if (calls++ != at) return StoreFault::kNone;
+          EXPECT_THAT(other.store().Delete("set"), IsOk());
+          const auto created = other.store().Create("set", schema, {});
+          EXPECT_THAT(created, IsOk());
+          if (created.ok()) anew = created->id;
+          return StoreFault::kUnreachable;
+        });
+        const DatasetStore::Target target("set", is_named_by_id ? first.id : 0);
+        const absl::Status done =
+            seals ? one.store().Seal(target).status() : one.store().Delete(target);
+        if (anew == 0) {
+          EXPECT_THAT(done, IsOk());
+          continue;
+        }
+        EXPECT_THAT(done, StatusIs(absl::StatusCode::kNotFound, _));
+        PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo now, other.store().Get("set"));
+        EXPECT_EQ(now.id, anew);
+        EXPECT_EQ(now.state, DatasetState::kOpen);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace packhouse

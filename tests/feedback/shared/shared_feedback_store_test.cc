@@ -242,6 +242,33 @@ TEST_F(SharedFeedbackStoreTest, WhoLosesPausesAndTriesAgain) {
   EXPECT_LE(pauses[9], SharedFeedbackStore::kLongestPause);
 }
 
+// A deletion that others come before, or whose answer is lost, is tried again. By then another
+// model may have the name.
+TEST_F(SharedFeedbackStoreTest, ADeletionThatIsTriedAgainIsOfTheSameModel) {
+  const auto other = Start();
+  for (int at = 1; at < 6; ++at) {
+    SCOPED_TRACE(at);
+    WatchedConnection connection(&servers_);
+    SharedFeedbackStore store(
+        &connection, {"watched", 256, {}, [this] { return clock_.Now(); }, [](absl::Duration) {}});
+    ASSERT_THAT(other->Report(kGin, 100), IsOk());
+    int num_reads = 0;
+    bool is_anew = false;
+    connection.after_read = [&] {
+      if (++num_reads != at) return;
+      is_anew = true;
+      EXPECT_THAT(other->store.Delete(kGin), IsOk());
+      EXPECT_THAT(other->Report(kGin, 200), IsOkAndHolds(uint64_t{1}));
+    };
+    const absl::Status deleted = store.Delete(kGin);
+    connection.after_read = [] {};
+    EXPECT_EQ(deleted.code(), is_anew ? absl::StatusCode::kNotFound : absl::StatusCode::kOk);
+    EXPECT_EQ(other->store.Get(kGin).ok(), is_anew);
+    if (!is_anew) continue;
+    ASSERT_THAT(other->store.Delete(kGin), IsOk());
+  }
+}
+
 TEST_F(SharedFeedbackStoreTest, NobodysReportIsNotMade) {
   const auto server = Start();
   LeavingCaller caller;

@@ -165,6 +165,64 @@ TEST_F(SharedHistogramStoreTest, AProducerMayTryAgainAtAnotherServer) {
                           b_->store.Observe(KeyNamed("h"), Sizes({1, 2}), first, kStart));
   EXPECT_EQ(again.counted, 0U);
   EXPECT_EQ(again.num_graphs, 1U);
+  EXPECT_THAT(b_->store.Observe(KeyNamed("h"), Sizes({1, 3}), first, kStart),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("its next one is 2")));
+  EXPECT_EQ(a_->store.GetProducer("h", "p")->last(), 1U);
+  EXPECT_EQ(b_->store.GetProducer("h", "q")->last(), 0U);
+  EXPECT_EQ(b_->store.GetProducer("none", "p")->last(), 0U);
+}
+
+// A copy that was made from a base remembers the same as one that made all changes itself.
+TEST_F(SharedHistogramStoreTest, ProducersOfOneCallAreLetGoByAllServersAlike) {
+  for (uint64_t call = 0; call < 300; ++call) {
+    ProducerSequence producer = {absl::StrCat("made up ", call), 1};
+    producer.forget_after = absl::Minutes(1);
+    producer.now = kStart + absl::Seconds(call);
+    CountingServer& server = call % 2 == 0 ? *a_ : *b_;
+    ASSERT_THAT(server.store.Observe(KeyNamed("h"), Sizes({1, 2}), producer, producer.now), IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs last,
+                          a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart));
+  EXPECT_EQ(last.num_graphs, 301U);
+  ASSERT_THAT(b_->store.Get("h", kStart), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const KeptHistogram of_a, a_->store.Keep("h", kStart));
+  PH_ASSERT_OK_AND_ASSIGN(const KeptHistogram of_b, b_->store.Keep("h", kStart));
+  EXPECT_LE(of_a.producers.size(), 62U);
+  ASSERT_EQ(of_a.producers.size(), of_b.producers.size());
+  for (size_t i = 0; i < of_a.producers.size(); ++i) {
+    EXPECT_EQ(of_a.producers[i].name, of_b.producers[i].name);
+    EXPECT_EQ(of_a.producers[i].history, of_b.producers[i].history);
+  }
+}
+
+// A deletion whose answer is lost is tried again. By then another histogram may have the name.
+TEST_F(SharedHistogramStoreTest, ADeletionThatIsTriedAgainIsOfTheSameHistogram) {
+  for (const bool is_known : {false, true}) {
+    SCOPED_TRACE(is_known);
+    ASSERT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+    bool has_come = false;
+    a_->hooked.SetHooks(nullptr, [&]() -> absl::Status {
+      if (std::exchange(has_come, true)) return absl::OkStatus();
+      PH_RETURN_IF_ERROR(b_->store.Delete("h"));
+      PH_RETURN_IF_ERROR(
+          b_->store.Observe(KeyNamed("h"), Sizes({3, 4, 5, 6}), {}, kStart).status());
+      return is_known ? absl::OkStatus() : absl::UnknownError("the answer was lost");
+    });
+    const absl::Status deleted = a_->store.Delete("h");
+    a_->hooked.SetHooks(nullptr, nullptr);
+    EXPECT_EQ(deleted.code(), is_known ? absl::StatusCode::kNotFound : absl::StatusCode::kOk);
+    PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot anew, b_->store.Get("h", kStart));
+    EXPECT_EQ(anew.histogram.num_graphs(), 2U);
+    ASSERT_THAT(b_->store.Delete("h"), IsOk());
+  }
+}
+
+TEST_F(SharedHistogramStoreTest, WhatStreamsHaveCountedGoesWithTheHistogram) {
+  ASSERT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  ASSERT_THAT(a_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  ASSERT_THAT(a_->store.Delete("h"), IsOk());
+  ASSERT_THAT(a_->store.Flush(), IsOk());
+  EXPECT_THAT(a_->store.Get("h", kStart), StatusIs(absl::StatusCode::kNotFound, testing::_));
 }
 
 TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "service/cluster/replica_lease.h"
 #include "tests/support/fake_key_value_store.h"
+#include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
 
@@ -49,6 +50,40 @@ class EtcdJobLogsTest : public ::testing::Test {
   FakeKeyValueServers servers_{&clock_};
   std::vector<std::unique_ptr<Server>> all_;
 };
+
+// Requests may come late, or be done though their answer was lost. Once the store answers again, a
+// server that has a lease is seen by all, and stays so: no late request of an earlier try takes it
+// away.
+TEST(ReplicaLeaseTest, AServerWithALeaseIsSeenWhateverComesLate) {
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    SimulatedClock clock;
+    FakeKeyValueServers servers(&clock, seed);
+    Server server(servers, clock, 0);
+    Random random(seed);
+    server.connection.SetFaults(RandomFaults(seed, 60,
+                                             {StoreFault::kUnreachable, StoreFault::kRequestLost,
+                                              StoreFault::kReplyLost, StoreFault::kDoneLater}));
+    for (uint64_t ticks = random.Between(1, 8); ticks > 0; --ticks) {
+      server.lease.Tick().IgnoreError();
+      clock.Advance(absl::Seconds(random.Between(0, 2)));
+    }
+    server.connection.SetFaults(nullptr);
+    // One request that comes late may make one more try fail.
+    if (!server.lease.Tick().ok()) {
+      ASSERT_THAT(server.lease.Tick(), IsOk());
+    }
+    servers.DoLateRequests();
+    for (int second = 0; second < 25; ++second) {
+      clock.Advance(absl::Seconds(1));
+      server.lease.Tick().IgnoreError();
+      if (server.lease.lease()) {
+        ASSERT_EQ(server.lease.members().size(), 1U) << second;
+      }
+    }
+    ASSERT_TRUE(server.lease.lease().has_value());
+  }
+}
 
 // Whoever is asked, one and the same server becomes the owner, and all name it.
 TEST_F(EtcdJobLogsTest, AllNameTheSameOwner) {

@@ -200,20 +200,33 @@ TEST_F(FileSourceGraphStoreTest, ARetryIsNoRepetition) {
   const RowsOfGraph rows = RandomRows(random, 5, 5);
   Create("a");
   Append("a", rows, "p", 7);
-  for (const uint64_t sequence : {7, 1}) {
-    const auto again = TryAppend("a", rows, "p", sequence);
-    ASSERT_TRUE(again.ok());
+  const RowsOfGraph others = RandomRows(random, 5, 5);
+  const auto expect_known = [&] {
+    const auto again = TryAppend("a", rows, "p", 7);
+    ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_TRUE(again->is_repetition);
     EXPECT_EQ(again->num_nodes, 0U);
-    EXPECT_EQ(again->total_nodes, rows.nodes.size());
-    EXPECT_EQ(again->total_edges, rows.edges.size());
-  }
+    // A sealed graph has nodes that only edges name, and each node once.
+    if (store_->Get("a")->state == SourceGraphState::kOpen) {
+      EXPECT_EQ(again->total_nodes, rows.nodes.size());
+      EXPECT_EQ(again->total_edges, rows.edges.size());
+    }
+    // Other rows are not taken for these, nor for those of a number that was left out.
+    for (const uint64_t sequence : {7, 1}) {
+      const absl::Status taken = TryAppend("a", others, "p", sequence).status();
+      EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+      EXPECT_THAT(std::string(taken.message()), HasSubstr("its next one is 8"));
+    }
+    EXPECT_EQ(store_->GetProducer("a", "p")->last(), 7U);
+    EXPECT_EQ(store_->GetProducer("a", "q")->last(), 0U);
+  };
+  expect_known();
   Reopen();
-  EXPECT_TRUE(TryAppend("a", rows, "p", 7)->is_repetition);
+  expect_known();
   ASSERT_TRUE(Seal("a").ok());
-  EXPECT_TRUE(TryAppend("a", rows, "p", 7)->is_repetition);
+  expect_known();
   Reopen();
-  EXPECT_TRUE(TryAppend("a", rows, "p", 7)->is_repetition);
+  expect_known();
   EXPECT_EQ(TryAppend("a", rows, "p", 8).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(TryAppend("a", rows).status().code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -450,6 +463,64 @@ TEST_F(FileSourceGraphStoreTest, ADeletedGraphIsNotSealed) {
   EXPECT_EQ(store_->counts().num_bytes, 0U);
   Reopen();
   EXPECT_EQ(store_->counts().num_graphs, 0U);
+}
+
+// What is meant for a graph is never done to another one that has its name, whenever that comes.
+TEST_F(FileSourceGraphStoreTest, AGraphThatIsCreatedAnewIsAnother) {
+  Create("a");
+  const uint64_t first = store_->Get("a")->id;
+  SeededRandom random(11);
+  Append("a", RandomRows(random, 500, 900));
+  // While it is being sealed.
+  bool deleted = false;
+  const auto sealed = store_->Seal({"a", first}, {}, [&](const SourceGraphProgress&) {
+    if (!std::exchange(deleted, true)) {
+      EXPECT_TRUE(store_->Delete({"a", first}).ok());
+      Create("a");
+    }
+    return true;
+  });
+  EXPECT_EQ(sealed.status().code(), absl::StatusCode::kNotFound);
+  const SourceGraphInfo anew = *store_->Get("a");
+  EXPECT_NE(anew.id, first);
+  EXPECT_EQ(anew.state, SourceGraphState::kOpen);
+  EXPECT_EQ(store_->Seal({"a", first}, {}, kGoOn).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Delete({"a", first}).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->GetProducer({"a", first}, "p").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Get("a")->state, SourceGraphState::kOpen);
+  EXPECT_TRUE(store_->Seal({"a", anew.id}, {}, kGoOn).ok());
+  EXPECT_TRUE(store_->Delete({"a", anew.id}).ok());
+  EXPECT_EQ(store_->counts().num_bytes, 0U);
+}
+
+TEST_F(FileSourceGraphStoreTest, ProducersOfOneCallAreLetGo) {
+  Create("a");
+  SeededRandom random(12);
+  const RowsOfGraph rows = RandomRows(random, 1, 0);
+  const ChunkOfRows chunk(schema_, options_, rows);
+  ProducerSequence producer = {"", 1};
+  producer.forget_after = absl::Minutes(10);
+  const auto append = [&](uint64_t call) {
+    producer.producer = absl::StrCat("made up ", call);
+    producer.now = absl::UnixEpoch() + absl::Seconds(call);
+    return store_->Append("a", chunk.chunk(), producer);
+  };
+  constexpr uint64_t kCalls = SourceGraphStore::kMaxProducers + 300;
+  for (uint64_t call = 0; call < kCalls; ++call) {
+    const auto appended = append(call);
+    ASSERT_TRUE(appended.ok()) << appended.status();
+    ASSERT_FALSE(appended->is_repetition);
+  }
+  EXPECT_TRUE(append(kCalls - 1)->is_repetition);
+  Append("a", rows, "named", 1);
+  Reopen();
+  EXPECT_TRUE(append(kCalls - 1)->is_repetition);
+  Append("a", rows, "named", 2);
+  SealOptions first;
+  first.duplicates = DuplicateNodes::kFirst;
+  ASSERT_TRUE(Seal("a", first).ok());
+  EXPECT_TRUE(append(kCalls - 1)->is_repetition);
+  EXPECT_TRUE(TryAppend("a", rows, "named", 2)->is_repetition);
 }
 
 TEST_F(FileSourceGraphStoreTest, Bounds) {
