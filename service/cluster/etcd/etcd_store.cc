@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <utility>
 
@@ -11,10 +10,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "etcd/rpc.grpc.pb.h"
 #include "service/base/status_macros.h"
+#include "service/base/steady_waits.h"
 #include "service/cluster/etcd/etcd_messages.h"
+#include "service/cluster/etcd/steady_deadline.h"
 
 namespace packhouse {
 namespace {
@@ -143,9 +144,8 @@ EtcdStore::Endpoint* EtcdStore::Connected(absl::Time deadline) {
   for (size_t i = 0; i < count; ++i) {
     Endpoint& endpoint = *endpoints_[(first + i) % count];
     // Each gets its part of the time that is left; the first gets it all if it is the only one.
-    const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(count - i);
-    if (endpoint.channel->WaitForConnected(std::chrono::system_clock::now() +
-                                           absl::ToChronoNanoseconds(part))) {
+    const absl::Duration part = (deadline - SteadyTime()) / static_cast<double>(count - i);
+    if (endpoint.channel->WaitForConnected(SteadyDeadline(part))) {
       if (i != 0) current_.store(endpoint.index, std::memory_order_relaxed);
       return &endpoint;
     }
@@ -171,7 +171,7 @@ absl::StatusOr<std::string> EtcdStore::TokenFrom(Endpoint& endpoint, absl::Time 
   request.set_password(options_.password);
   etcd::AuthenticateResponse response;
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline));
+  context.set_deadline(SteadyDeadline(deadline - SteadyTime()));
   const grpc::Status status = endpoint.users.Authenticate(&context, request, &response);
   if (!status.ok()) {
     // A wrong password is INVALID_ARGUMENT to etcd.
@@ -194,7 +194,7 @@ grpc::Status EtcdStore::Call(Endpoint& endpoint, absl::Time deadline, const Atte
               std::string(token.status().message())};
     }
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(deadline));
+    context.set_deadline(SteadyDeadline(deadline - SteadyTime()));
     if (!token->empty()) context.AddMetadata("token", *token);
     grpc::Status status = attempt(endpoint, context);
     if (status.ok() || token->empty() || !is_first || !WantsToken(status)) return status;
@@ -204,7 +204,7 @@ grpc::Status EtcdStore::Call(Endpoint& endpoint, absl::Time deadline, const Atte
 }
 
 absl::Status EtcdStore::Read(const Attempt& attempt) {
-  const absl::Time deadline = absl::Now() + options_.timeout;
+  const absl::Time deadline = SteadyTime() + options_.timeout;
   const size_t count = endpoints_.size();
   // Each endpoint once, and one of them again: a connection may have broken since it was used.
   const size_t tries = count + 1;
@@ -213,8 +213,8 @@ absl::Status EtcdStore::Read(const Attempt& attempt) {
     Endpoint* const endpoint = Connected(deadline);
     if (endpoint == nullptr) break;
     // A server that is cut off from the others accepts reads and does not answer.
-    const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(tries - i);
-    const grpc::Status status = Call(*endpoint, absl::Now() + part, attempt);
+    const absl::Duration part = (deadline - SteadyTime()) / static_cast<double>(tries - i);
+    const grpc::Status status = Call(*endpoint, SteadyTime() + part, attempt);
     if (status.ok()) return absl::OkStatus();
     last = endpoint->StatusOf(status, /*changes=*/false);
     if (IsRefusal(status)) return last;
@@ -230,7 +230,7 @@ absl::Status EtcdStore::NoConnection() {
       ToRangeRequest(options_.prefix, KeyRange::Of("life"), /*limit=*/1, /*revision=*/0);
   etcd::RangeResponse response;
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kLongestAsking));
+  context.set_deadline(SteadyDeadline(kLongestAsking));
   const grpc::Status status = endpoint.values.Range(&context, request, &response);
   return absl::UnavailableError(
       absl::StrCat("etcd: no connection to ", endpoint.address,
@@ -239,9 +239,9 @@ absl::Status EtcdStore::NoConnection() {
 }
 
 absl::Status EtcdStore::Change(const Attempt& attempt) {
-  const absl::Time deadline = absl::Now() + options_.timeout;
+  const absl::Time deadline = SteadyTime() + options_.timeout;
   // What is left is for the answer.
-  Endpoint* const endpoint = Connected(absl::Now() + options_.timeout / 2);
+  Endpoint* const endpoint = Connected(SteadyTime() + options_.timeout / 2);
   if (endpoint == nullptr) return NoConnection();
   const grpc::Status status = Call(*endpoint, deadline, attempt);
   if (!status.ok() && !IsRefusal(status)) Avoid(*endpoint);
