@@ -314,7 +314,7 @@ TEST_F(HttpServerTest, RefusesAddressesItCannotServe) {
         << address;
   }
   EXPECT_THAT(HttpServer::Start("no such host:1", {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not known")));
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not known")));
   const auto taken = Start();
   EXPECT_THAT(HttpServer::Start(taken->address(), {}),
               StatusIs(absl::StatusCode::kUnavailable,

@@ -1,6 +1,7 @@
 // grpc.health.v1.Health: what is served, who may watch it, and how it ends.
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/rpc/server_fixture.h"
 
@@ -166,8 +167,14 @@ TEST_P(HealthServiceTest, IsAsReadyAsTheServer) {
   ServerOptions options;
   options.readiness = &readiness;
   StartServer(options);
-  const auto watch = Watch("");
-  const auto of_service = Watch("packhouse.v1.LoaderService");
+  auto watch = Watch("");
+  auto of_service = Watch("packhouse.v1.LoaderService");
+  // The server asks for as long as it is there.
+  const absl::Cleanup end = [&] {
+    watch.reset();
+    of_service.reset();
+    server_.reset();
+  };
   for (const auto& [reason, expected] :
        {std::pair("", HealthCheckResponse::SERVING),
         std::pair("the disk is full", HealthCheckResponse::NOT_SERVING),

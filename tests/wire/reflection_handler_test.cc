@@ -71,9 +71,10 @@ TEST_F(ReflectionHandlerTest, GivesAFileWithAllThatItImports) {
     EXPECT_EQ(files[0], "packhouse/v1/packing.proto");
     EXPECT_THAT(
         std::vector<std::string>(files.begin() + 1, files.end()),
-        ::testing::UnorderedElementsAre("google/protobuf/duration.proto",
-                                        "packhouse/v1/batch.proto", "packhouse/v1/graphs.proto",
-                                        "packhouse/v1/planning.proto", "packhouse/v1/sizes.proto"));
+        ::testing::UnorderedElementsAre(
+            "google/protobuf/descriptor.proto", "google/protobuf/duration.proto",
+            "packhouse/v1/batch.proto", "packhouse/v1/graphs.proto", "packhouse/v1/planning.proto",
+            "packhouse/v1/rights.proto", "packhouse/v1/sizes.proto"));
   }
 }
 
