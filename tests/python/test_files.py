@@ -80,7 +80,10 @@ def test_a_command_stores_a_file_once(
     assert client.get_dataset("from-a-file").num_graphs == 2
     other = packhouse(*ingest, tmp_path / "sizes.csv")
     assert other.returncode == 1
-    assert other.stderr == "packhouse: data set 'from-a-file' exists and has another schema\n"
+    assert other.stderr == (
+        "packhouse: data set 'from-a-file' exists and has another schema: it has a tensor 'senders', "
+        "which the first of these graphs lacks\n"
+    )
 
 
 def test_a_mistyped_command_gets_a_suggestion() -> None:

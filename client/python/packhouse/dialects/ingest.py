@@ -57,7 +57,7 @@ def ingest_tables(
         if dataset.schema.to_proto() != first.schema.to_proto():
             raise ValueError(
                 f"data set {name!r} exists and has another schema: "
-                f"{difference(dataset.schema, first.schema, 'it', 'these graphs')}"
+                f"{difference(dataset.schema, first.schema, 'it', 'the first of these graphs')}"
             ) from None
         if dataset.state is DatasetState.SEALED:
             num_graphs = len(first) + sum(map(len, remaining))
