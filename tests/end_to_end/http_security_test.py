@@ -165,9 +165,6 @@ def test_both_ports_answer_alike_to_a_certificate(tmp_path: pathlib.Path) -> Non
         "early": (
             authority.sign("early", me, begins_in_hours=10, ends_in_hours=20), "not valid yet"
         ),
-        "encrypts": (
-            authority.sign("encrypts", me, also=["keyUsage=keyEncipherment"]), "its key usage"
-        ),
         "serves": (
             authority.sign("serves", me, also=["extendedKeyUsage=serverAuth"]),
             "its extended key usage",

@@ -63,6 +63,11 @@ class FakeKeyValueServers {
     absl::MutexLock lock(&mutex_);
     compacted_ = std::max(compacted_, revision);
   }
+  // False: old states stay until Compact().
+  void SetForgetful(bool forgetful) {
+    absl::MutexLock lock(&mutex_);
+    is_forgetful_ = forgetful;
+  }
   // While it is set, transactions that would put anything are RESOURCE_EXHAUSTED.
   void SetFull(bool full) {
     absl::MutexLock lock(&mutex_);
@@ -161,7 +166,7 @@ class FakeKeyValueServers {
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     EndLeases();
     while (!late_.empty() && random_.Below(3) == 0) DoLate(random_.Below(late_.size()));
-    if (compactions_.Below(2) == 0) compacted_ = revision_;
+    if (is_forgetful_ && compactions_.Below(2) == 0) compacted_ = revision_;
   }
 
   void DoLate(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -295,6 +300,7 @@ class FakeKeyValueServers {
   Revision revision_ ABSL_GUARDED_BY(mutex_) = 1;
   Revision compacted_ ABSL_GUARDED_BY(mutex_) = 0;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_forgetful_ ABSL_GUARDED_BY(mutex_) = true;
   LeaseId last_lease_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_commits_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, Lives> keys_ ABSL_GUARDED_BY(mutex_);

@@ -331,9 +331,13 @@ absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions&
                                                           return !is_forgotten() && progress(now);
                                                         }));
   manifest.producers = log->producers();
-  PH_RETURN_IF_ERROR(MakeFolder(absl::StrCat(folder_, "/", kCompanionFolder)));
-  PH_RETURN_IF_ERROR(SyncFolder(folder_));
-  return manifest;
+  absl::Status made = MakeFolder(absl::StrCat(folder_, "/", kCompanionFolder));
+  if (made.ok()) made = SyncFolder(folder_);
+  if (made.ok()) return manifest;
+  // Whatever is known of the folder: without a manifest the graph is not sealed.
+  RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
+  space_->Give(BytesOf(manifest));
+  return absl::Status(made.code(), made.message());
 }
 
 absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& options,
@@ -350,7 +354,7 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
     if (sealed.ok()) sealed = names_.Put(kManifestFile, EncodeManifest(*manifest));
   });
   absl::MutexLock lock(&mutex_);
-  if (!sealed.ok() && !OutcomeIsUnknown(sealed)) {
+  if (!manifest.ok() || (!sealed.ok() && !OutcomeIsUnknown(sealed))) {
     if (manifest.ok()) {
       RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
       space_->Give(BytesOf(*manifest));

@@ -97,6 +97,7 @@ MATCHER_P(IsTheSameRange, other, "is the same as the fake's") {
 TEST_F(EtcdStoreTest, TheFakeIsLikeIt) {
   SimulatedClock clock;
   FakeKeyValueServers servers(&clock);
+  servers.SetForgetful(false);  // As the etcd here, which nobody compacts.
   FakeConnection fake(&servers);
   Random random(19);
   Transaction clean;
