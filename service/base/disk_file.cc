@@ -80,12 +80,12 @@ bool IsGone(const std::string& path) {
 
 }  // namespace
 
-bool OutcomeIsUnknown(const absl::Status& status) {
+bool DiskOutcomeIsUnknown(const absl::Status& status) {
   return status.GetPayload(kUnknownOutcomePayload).has_value();
 }
 
 absl::Status UnknownOutcome(const absl::Status& why) {
-  if (OutcomeIsUnknown(why)) return why;
+  if (DiskOutcomeIsUnknown(why)) return why;
   absl::Status unknown(
       absl::IsDataLoss(why) ? why.code() : absl::StatusCode::kUnavailable,
       absl::StrCat(why.message(),
@@ -212,7 +212,7 @@ absl::Status WriteWhole(const std::string& folder, const std::string& name,
   };
   const absl::Status written = write();
   if (written.ok()) return Settled(opened);
-  if (!OutcomeIsUnknown(written)) ::unlink(unfinished.c_str());
+  if (!DiskOutcomeIsUnknown(written)) ::unlink(unfinished.c_str());
   return written;
 }
 

@@ -6,7 +6,8 @@
 // crash of the machine takes it back. So a change ends in one of three ways:
 // - OK: it is done, and durable.
 // - An error: it is not done; everything is as it was before.
-// - An error with OutcomeIsUnknown(): it can be seen, and may be taken back. Who goes on from what
+// - An error with DiskOutcomeIsUnknown(): it can be seen, and may be taken back. Who goes on from
+// what
 //   the names say (a store) must not, until it is known: see DurableFolder.
 #ifndef PACKHOUSE_SERVICE_BASE_DISK_FILE_H_
 #define PACKHOUSE_SERVICE_BASE_DISK_FILE_H_
@@ -28,7 +29,7 @@ absl::Status DiskStatus(int error, absl::string_view what, const std::string& pa
 
 // The outcome of a change is unknown; see above. The status goes through PH_RETURN_IF_ERROR as any
 // other; it is UNAVAILABLE, or DATA_LOSS if `why` is, and says so in words.
-bool OutcomeIsUnknown(const absl::Status& status);
+bool DiskOutcomeIsUnknown(const absl::Status& status);
 absl::Status UnknownOutcome(const absl::Status& why);
 
 // An open file. Movable; thread-compatible. Reads and writes at different places may go on at the

@@ -38,7 +38,7 @@ absl::Status DurableFolder::Change(absl::FunctionRef<absl::Status()> change) {
   absl::MutexLock lock(&changing_);
   PH_RETURN_IF_ERROR(SettleLocked());
   absl::Status changed = change();
-  if (OutcomeIsUnknown(changed)) is_known_ = false;
+  if (DiskOutcomeIsUnknown(changed)) is_known_ = false;
   return changed;
 }
 

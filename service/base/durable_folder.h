@@ -30,7 +30,7 @@ class DurableFolder {
   std::string PathOf(absl::string_view name) const;
 
   // OK if every change is known to be durable; costs nothing then. Otherwise syncs the folder;
-  // UNAVAILABLE if that fails. Not OutcomeIsUnknown(): the caller has not begun.
+  // UNAVAILABLE if that fails. Not DiskOutcomeIsUnknown(): the caller has not begun.
   absl::Status Settle();
   // Makes sure that what can be seen is durable, whoever has changed it: for a store that was
   // opened anew, perhaps after one whose sync had failed.

@@ -355,7 +355,7 @@ absl::Status SaveHistogramFile(const HistogramStore& store, const std::string& f
     return RenameDurably(unfinished, path);
   };
   absl::Status saved = save();
-  if (!saved.ok() && !OutcomeIsUnknown(saved)) RemoveAll(unfinished).IgnoreError();
+  if (!saved.ok() && !DiskOutcomeIsUnknown(saved)) RemoveAll(unfinished).IgnoreError();
   return saved;
 }
 

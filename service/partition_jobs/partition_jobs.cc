@@ -164,7 +164,7 @@ void PartitionJobs::RunNext(const Turn& turn) {
     states_.Ending(turn);
   }
   // Of unknown outcome is the last step alone: the partition can be seen, or goes on after a crash.
-  const bool failed = !ended.ok() && !was_told && !gave_way && !OutcomeIsUnknown(ended);
+  const bool failed = !ended.ok() && !was_told && !gave_way && !DiskOutcomeIsUnknown(ended);
   if (const auto graph = graphs_->Open(turn.key.first); graph.ok()) {
     const PartitionFolder folder(**graph, turn.key.second);
     if (failed) folder.WriteEnd(ended).IgnoreError();

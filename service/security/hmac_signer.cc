@@ -54,7 +54,7 @@ absl::Status Write(const std::string& path, const std::string& key) {
     return RenameDurably(draft, path);
   };
   absl::Status written = write();
-  if (!written.ok() && !OutcomeIsUnknown(written)) RemoveAll(draft).IgnoreError();
+  if (!written.ok() && !DiskOutcomeIsUnknown(written)) RemoveAll(draft).IgnoreError();
   return written;
 }
 

@@ -83,13 +83,13 @@ TEST(FailingDiskFileTest, NothingGoesOnUntilItIsKnown) {
       FailingCalls calls(folder, FailingCalls::Failure{step, EIO, /*lasts=*/true});
       const absl::Status put = names.Put("name", "new");
       if (!calls.has_failed()) return false;
-      const bool is_unknown = OutcomeIsUnknown(put);
+      const bool is_unknown = DiskOutcomeIsUnknown(put);
       num_unknown += is_unknown ? 1 : 0;
       EXPECT_FALSE(put.ok());
       EXPECT_EQ(names.Settle().ok(), !is_unknown);
       const absl::Status removed = names.Remove("name");
       EXPECT_FALSE(removed.ok());
-      EXPECT_FALSE(OutcomeIsUnknown(removed));
+      EXPECT_FALSE(DiskOutcomeIsUnknown(removed));
       calls.Stop();
       EXPECT_EQ(*ReadWhole(folder + "/name"), is_unknown ? "new" : "old");
     }

@@ -71,7 +71,7 @@ inline void ExpectThreeOutcomes(const DiskChange& change) {
       const std::string found = change.state(folder);
       if (ended.ok()) {
         EXPECT_EQ(found, change.after);
-      } else if (OutcomeIsUnknown(ended)) {
+      } else if (DiskOutcomeIsUnknown(ended)) {
         EXPECT_TRUE(found == change.before || found == change.after) << found;
       } else {
         EXPECT_EQ(found, change.before);

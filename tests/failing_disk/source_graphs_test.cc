@@ -84,7 +84,7 @@ class GraphsOnFailingDisk {
     if (ended.ok()) {
       EXPECT_FALSE(after.empty()) << "answered with OK, and it cannot be";
       states = after;
-    } else if (OutcomeIsUnknown(ended)) {
+    } else if (DiskOutcomeIsUnknown(ended)) {
       states.insert(after.begin(), after.end());
     }
     return ended;
@@ -230,11 +230,11 @@ TEST_P(FailingSourceGraphsTest, WhatWasAnsweredIsThere) {
       const absl::Status ended = graphs.Do(each);
       was_misread |= each.kind == StoreStep::Kind::kReopen && calls.has_failed() != has_failed;
       if (ended.ok()) continue;
-      if (OutcomeIsUnknown(ended)) ++num_unknown;
+      if (DiskOutcomeIsUnknown(ended)) ++num_unknown;
       if (fault.error == EINTR) ADD_FAILURE() << calls.what() << ": " << ended;
       // The same call works at once if the disk does, unless nobody knows what was written.
       const absl::Status again = graphs.Do(each);
-      if (!fault.lasts && !OutcomeIsUnknown(ended) && !was_misread &&
+      if (!fault.lasts && !DiskOutcomeIsUnknown(ended) && !was_misread &&
           !absl::StrContains(ended.message(), "anew")) {
         EXPECT_TRUE(again.ok()) << calls.what() << ": " << ended << ", then " << again;
       }

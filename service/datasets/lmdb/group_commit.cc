@@ -127,7 +127,7 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
   if (!status.ok()) {
     for (Waiter* const waiter : group) {
       if (!disk.failure.ok()) {
-        waiter->status = OutcomeIsUnknown(status) ? status : disk.failure;
+        waiter->status = DiskOutcomeIsUnknown(status) ? status : disk.failure;
       } else {
         waiter->status = status;
         if (group.size() == 1) continue;

@@ -113,7 +113,7 @@ absl::Status FileSourceGraphStore::Place(const std::shared_ptr<SourceGraphFolder
   const std::string unfinished = SourceGraphFolder::UnfinishedOf(graph->folder());
   const auto name_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
   const absl::Status placed = names_.Rename(name_of(unfinished), name_of(graph->folder()));
-  if (!placed.ok() && !OutcomeIsUnknown(placed)) {
+  if (!placed.ok() && !DiskOutcomeIsUnknown(placed)) {
     RemoveAll(unfinished).IgnoreError();
     return placed;
   }
@@ -206,7 +206,7 @@ absl::Status FileSourceGraphStore::Delete(const Target& target) {
   const std::string folder = graph->folder().substr(options_.folder.size() + 1);
   const std::string deleted = absl::StrCat(folder, kDeletedFolder);
   const absl::Status renamed = names_.Rename(folder, deleted);
-  if (!renamed.ok() && !OutcomeIsUnknown(renamed)) return renamed;
+  if (!renamed.ok() && !DiskOutcomeIsUnknown(renamed)) return renamed;
   {
     absl::MutexLock lock(&mutex_);
     graphs_.erase(target.name);

@@ -354,7 +354,7 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
     if (sealed.ok()) sealed = names_.Put(kManifestFile, EncodeManifest(*manifest));
   });
   absl::MutexLock lock(&mutex_);
-  if (!manifest.ok() || (!sealed.ok() && !OutcomeIsUnknown(sealed))) {
+  if (!manifest.ok() || (!sealed.ok() && !DiskOutcomeIsUnknown(sealed))) {
     if (manifest.ok()) {
       RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
       space_->Give(BytesOf(*manifest));
