@@ -124,4 +124,23 @@ absl::Status ForEachKey(
   return absl::OkStatus();
 }
 
+absl::Status ForEachStrayKey(const LmdbTransaction& transaction,
+                             absl::FunctionRef<void(absl::string_view key)> visit) {
+  const std::string format = FormatKey();
+  for (std::string from(1, '\0');;) {
+    PH_ASSIGN_OR_RETURN(const LmdbCursor cursor, LmdbCursor::At(transaction, from));
+    if (!cursor.valid()) return absl::OkStatus();
+    const absl::string_view key = cursor.key();
+    bool is_known = key == format;
+    for (const absl::string_view prefix : {kNamePrefix, kStatePrefix, kRecordPrefix,
+                                           kHistogramPrefix, kProducerPrefix, kTombstonePrefix}) {
+      is_known |= absl::StartsWith(key, prefix);
+    }
+    if (!is_known) visit(key);
+    const auto first = static_cast<unsigned char>(key.empty() ? 0 : key[0]);
+    if (first == 0xff) return absl::OkStatus();
+    from = std::string(1, static_cast<char>(first + 1));
+  }
+}
+
 }  // namespace packhouse

@@ -54,6 +54,10 @@ absl::Status ForEachKey(
     const LmdbTransaction& transaction, absl::string_view prefix,
     absl::FunctionRef<bool(absl::string_view key, absl::string_view raw_value)> visit);
 
+// Calls `visit` for the first key of each run of keys that are of no kind. O(kinds * log keys).
+absl::Status ForEachStrayKey(const LmdbTransaction& transaction,
+                             absl::FunctionRef<void(absl::string_view key)> visit);
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VALUES_H_

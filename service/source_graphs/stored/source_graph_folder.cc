@@ -152,6 +152,8 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Load(
 
 absl::Status SourceGraphFolder::LoadState() {
   const std::string rows = absl::StrCat(folder_, "/", kRowsFile);
+  // Of a seal whose disk took nothing any more, not even the removal.
+  RemoveAll(absl::StrCat(folder_, "/", kManifestFile, ".unfinished")).IgnoreError();
   auto manifest = ReadManifest(folder_);
   absl::MutexLock lock(&mutex_);
   if (absl::IsNotFound(manifest.status())) {
