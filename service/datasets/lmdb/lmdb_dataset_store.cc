@@ -189,11 +189,10 @@ absl::StatusOr<DatasetList> LmdbDatasetStore::List(size_t page_size,
     PH_RETURN_IF_ERROR(cursor.Next());
   }
   if (list.next_page_token.empty()) {
-    // Of a key whose first letter was hit, the rest may be a name: it does not vanish without a
-    // word.
+    // A name whose key was hit before it: it does not vanish without a word.
     PH_RETURN_IF_ERROR(ForEachStrayKey(transaction, [&](absl::string_view key) {
       DatasetInfo& damaged = list.datasets.emplace_back();
-      damaged.name = std::string(key.substr(std::min<size_t>(key.size(), kNamePrefix.size())));
+      damaged.name = std::string(key);
       damaged.state = DatasetState::kDamaged;
     }));
   }
