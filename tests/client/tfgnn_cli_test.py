@@ -67,10 +67,12 @@ def server_fixture(tmp_path: pathlib.Path) -> Iterator[str]:
         text=True,
     ) as process:
         assert process.stdout is not None
-        words = process.stdout.readline().split()
-        assert words[0] == "listening"
-        yield words[1].removeprefix("grpc=")
-        process.send_signal(signal.SIGTERM)
+        try:
+            ready = json.loads(process.stdout.readline())
+            assert ready["event"] == "listening"
+            yield ready["grpc"]
+        finally:
+            process.send_signal(signal.SIGTERM)
 
 
 def graphs_of(schema: pathlib.Path, files: object) -> list[dict[str, dict[str, dict[str, object]]]]:

@@ -469,7 +469,7 @@ def test_an_open_streams_sizes_are_shown_and_planned_for(page: Page, server: Loc
     page.settle()
     page.shoot("sizes-stream")
     assert page.findings() == []
-    page.open(server, "plan?source=stream/1&limit=nodes:100&limit=edges:400")
+    page.open(server, f"plan?source=stream/{number}&limit=nodes:100&limit=edges:400")
     page.see("What binds")
     page.open(server, "sizes?source=stream/77")
     page.see("no open stream has this number")

@@ -65,6 +65,18 @@ def test_unknown_files_are_refused_before_any_is_read(tmp_path: pathlib.Path) ->
         files.tables(["a.npz"], exclude=["x"])
 
 
+def test_an_ingest_that_is_repeated_stores_nothing_twice(
+    server: LocalServer, client: Client, tmp_path: pathlib.Path
+) -> None:
+    """As after a failure: open still, and with a part of the graphs stored."""
+    np.savez(tmp_path / "graphs.npz", **ARRAYS)
+    for _ in range(3):
+        ingest = ("ingest", "--server", server.address, "--dataset", "repeated")
+        output = packhouse(*ingest, tmp_path / "graphs.npz")
+        assert output.returncode == 0, output.stderr
+    assert client.get_dataset("repeated").num_graphs == 2
+
+
 def test_a_command_stores_a_file_once(
     server: LocalServer, client: Client, tmp_path: pathlib.Path
 ) -> None:

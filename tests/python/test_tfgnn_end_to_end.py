@@ -549,7 +549,9 @@ def test_an_append_of_examples_is_stored_once(client: Client) -> None:
     client.create_dataset(name, SCHEMA)
     examples = [good_example(0.0), MALFORMED, good_example(2.0)]
     for repeated in (0, 1):
-        totals = client.append_examples(name, examples, producer="p", skip_malformed=True)
+        totals = client.append_examples(
+            name, examples, producer="p", first_sequence=1, skip_malformed=True
+        )
         assert (totals.num_repeated, totals.num_skipped) == (repeated, 1)
     assert client.get_dataset(name).num_graphs == 2
 

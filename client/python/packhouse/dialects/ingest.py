@@ -68,7 +68,9 @@ def ingest_tables(
                 ) from None
             return dataset
     try:
-        client.append(name, itertools.chain((first,), remaining), producer=_PRODUCER)
+        client.append(
+            name, itertools.chain((first,), remaining), producer=_PRODUCER, first_sequence=1
+        )
     except Exception:
         if is_ours and source.has_failed:
             client.delete_dataset(name)
