@@ -31,6 +31,7 @@ import pytest
 import yaml
 from deployed import METRICS_PAGE, documented
 from monitored_cluster import monitored_cluster, why_no_cluster
+from certificates import Authority  # Beside the tests that monitored_cluster finds.
 from prometheus_process import PrometheusProcess
 
 from packhouse import (
@@ -177,11 +178,11 @@ class Scenes:
         self._channel = grpc.insecure_channel(a.address)
         port = b.address.rpartition(":")[2]
         self._b_client = Client(
-            f"localhost:{port}", credentials=Credentials(tls_ca=str(folder / "tls.crt"))
+            f"localhost:{port}", credentials=Credentials(tls_ca=str(folder / "ca" / "ca.crt"))
         )
         self._b_channel = grpc.secure_channel(
             f"localhost:{port}",
-            grpc.ssl_channel_credentials((folder / "tls.crt").read_bytes()),
+            grpc.ssl_channel_credentials((folder / "ca" / "ca.crt").read_bytes()),
         )
 
     def close(self) -> None:
