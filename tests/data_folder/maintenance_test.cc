@@ -287,7 +287,8 @@ TEST_F(MaintenanceTest, CompactingGivesSpaceBack) {
   PH_ASSERT_OK_AND_ASSIGN(const auto stores, CompactDataFolder(data_dir_));
   ASSERT_EQ(stores.size(), 2U);
   EXPECT_EQ(stores[0].folder, DatasetsFolder(data_dir_));
-  EXPECT_EQ(stores[0].bytes_before, before);
+  // What was still to be erased may have taken a page more.
+  EXPECT_GE(stores[0].bytes_before, before);
   EXPECT_LT(stores[0].bytes_after, before / 4);
   EXPECT_EQ(stores[0].bytes_after, std::filesystem::file_size(DataFile(DatasetsFolder(data_dir_))));
   EXPECT_TRUE(FoundIn(data_dir_).empty());
