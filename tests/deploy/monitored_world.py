@@ -273,6 +273,9 @@ class Scenes:
         stream = load(self._channel, "d", "train", max_in_flight=2, in_segments=True)
         next(stream)
         self._world.until("PackhouseServerIdle", "PackhouseEpochStalled")
+        # The alerts may have fired of the workers before, that were here for a moment only.
+        while not self._world.shows("packhouse_epoch_segmentation_loss_ratio"):
+            pass
         self._world.pages.append(metrics_page(self._a))
         self._world.open_metrics = metrics_page(self._a, "application/openmetrics-text")
         stream.cancel()
