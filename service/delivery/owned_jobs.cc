@@ -219,8 +219,6 @@ absl::StatusOr<Loader::Planned> OwnedJobs::FindPlan(
       if (given_up()) return absl::CancelledError("the caller has left");
       PH_RETURN_IF_ERROR(BeginWait());
       auto records = logs_->Read(job.name);
-      // The store has dropped the revision that was being read.
-      if (absl::IsOutOfRange(records.status())) records = logs_->Read(job.name);
       if (absl::IsUnavailable(records.status()) || absl::IsCancelled(records.status())) {
         return records.status();
       }

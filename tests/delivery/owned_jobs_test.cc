@@ -387,23 +387,6 @@ TEST_F(JobCensusTest, ADamagedLedgerHidesNoReceipt) {
   }
 }
 
-// A server whose logs are compacted while they are read, as often as it is told to.
-class CompactedLogs final : public JobLogs {
- public:
-  explicit CompactedLogs(JobLogs* logs) : logs_(logs) {}
-  absl::StatusOr<JobPlace> Open(const std::string& job) override { return logs_->Open(job); }
-  JobDirectory* directory() override { return logs_->directory(); }
-  absl::StatusOr<std::vector<std::string>> Read(const std::string& job) override {
-    if (num_failures-- > 0) return absl::OutOfRangeError("the revision has been compacted");
-    return logs_->Read(job);
-  }
-
-  int num_failures = 0;
-
- private:
-  JobLogs* const logs_;
-};
-
 // It reads what may be much, so it waits as others do, for one caller at a time, with a budget.
 TEST_F(JobCensusTest, OneSearchForAReceiptReadsLedgersAtATime) {
   CountedServer first(*owner_, LoaderOptions());
@@ -412,9 +395,8 @@ TEST_F(JobCensusTest, OneSearchForAReceiptReadsLedgersAtATime) {
   EXPECT_THAT(SweepOnce(first), IsOk());
   const std::string receipt =
       first.jobs.Open(job).value().job->loader().OpenedNear({job, 0})->plan->receipt;
-  CompactedLogs logs(&other_->logs);
   MemoryBudget memory(uint64_t{1} << 20);
-  OwnedJobs second(&other_->catalog, &logs, LoaderOptions(), &memory,
+  OwnedJobs second(&other_->catalog, &other_->logs, LoaderOptions(), &memory,
                    [](Loader&) { return std::make_unique<NoCompany>(); });
   const auto find = [&](const std::function<void()>& meanwhile) {
     return second.FindPlan(
@@ -431,8 +413,6 @@ TEST_F(JobCensusTest, OneSearchForAReceiptReadsLedgersAtATime) {
               }),
               IsOk());
   EXPECT_EQ(memory.held(), 0U);
-  logs.num_failures = 1;
-  EXPECT_THAT(find([] {}), IsOk());
   class Leaving final : public Caller {
    public:
     bool IsGone() const override { return num_waits == 2; }

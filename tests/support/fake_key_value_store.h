@@ -166,7 +166,10 @@ class FakeKeyValueServers {
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     EndLeases();
     while (!late_.empty() && random_.Below(3) == 0) DoLate(random_.Below(late_.size()));
-    if (is_forgetful_ && compactions_.Below(2) == 0) compacted_ = revision_;
+    if (!is_forgetful_) return;
+    // Others change other keys.
+    if (compactions_.Below(16) == 0) ++revision_;
+    if (compactions_.Below(2) == 0) compacted_ = revision_;
   }
 
   void DoLate(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

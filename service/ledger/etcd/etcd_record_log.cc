@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/out_of_memory.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr size_t kFirstPage = 16;
 constexpr size_t kLargestPage = 1024;
 constexpr size_t kPageBytes = size_t{2} << 20;
+// Of somebody else's log, where the revision is compacted before the last page is read.
+constexpr int kReadings = 10;
 
 const KeyValue* OnlyOne(const RangeResult& read) {
   return read.values.empty() ? nullptr : &read.values.front();
@@ -47,10 +50,13 @@ absl::Status NotKnown(const std::string& job, const absl::Status& last) {
                    " tries it is not known what is stored: ", last.message()));
 }
 
-// The entries of a log, as they were at the revision at which it had this head. Whether there are
-// more of them, which are no part of it.
-absl::StatusOr<bool> ReadEntries(KeyValueStore& store, const std::string& job, const LogHead& head,
-                                 Revision revision, EntryReader& records) {
+// The first `limit` values of a range of entries, as they are while the log has its head.
+using PageReader =
+    absl::FunctionRef<absl::StatusOr<RangeResult>(const KeyRange& range, size_t limit)>;
+
+// The entries of a log that has this head. Whether there are more of them, which are no part of it.
+absl::StatusOr<bool> ReadEntries(const std::string& job, const LogHead& head, PageReader read_page,
+                                 EntryReader& records) {
   const JobKeys keys(job);
   const auto damage = [&](uint64_t number, absl::string_view what) {
     return absl::DataLossError(
@@ -60,7 +66,7 @@ absl::StatusOr<bool> ReadEntries(KeyValueStore& store, const std::string& job, c
   bool has_rest = false;
   KeyRange range = keys.EntriesFrom(head.begin);
   for (size_t limit = kFirstPage;;) {
-    PH_ASSIGN_OR_RETURN(const RangeResult page, store.Range(range, limit, revision));
+    PH_ASSIGN_OR_RETURN(const RangeResult page, read_page(range, limit));
     size_t bytes = 0;
     for (const KeyValue& each : page.values) {
       PH_ASSIGN_OR_RETURN(const uint64_t number, keys.NumberOf(each.key));
@@ -242,17 +248,30 @@ absl::Status EtcdRecordLog::AppendTogether(absl::Span<Waiter* const> group) {
 
 absl::StatusOr<std::vector<std::string>> EtcdRecordLog::Read(KeyValueStore& store,
                                                              const std::string& job) {
-  PH_ASSIGN_OR_RETURN(const RangeResult now, store.Range(KeyRange::Of(JobKeys(job).head())));
-  const KeyValue* const stored = OnlyOne(now);
-  if (stored == nullptr) return std::vector<std::string>();
-  const auto head = LogHead::Decode(stored->value);
-  if (!head.ok()) {
-    return absl::Status(head.status().code(),
-                        absl::StrCat("job ", Quoted(job), ": ", head.status().message()));
+  absl::Status compacted;
+  for (int i = 0; i < kReadings; ++i) {
+    PH_ASSIGN_OR_RETURN(const RangeResult now, store.Range(KeyRange::Of(JobKeys(job).head())));
+    const KeyValue* const stored = OnlyOne(now);
+    if (stored == nullptr) return std::vector<std::string>();
+    const auto head = LogHead::Decode(stored->value);
+    if (!head.ok()) {
+      return absl::Status(head.status().code(),
+                          absl::StrCat("job ", Quoted(job), ": ", head.status().message()));
+    }
+    // Its owner may append meanwhile.
+    const auto read_page = [&](const KeyRange& range, size_t limit) {
+      return store.Range(range, limit, now.revision);
+    };
+    EntryReader records;
+    const absl::Status read = ReadEntries(job, *head, read_page, records).status();
+    if (read.ok()) return records.Finish();
+    if (!absl::IsOutOfRange(read)) return read;
+    compacted = read;
   }
-  EntryReader records;
-  PH_RETURN_IF_ERROR(ReadEntries(store, job, *head, now.revision, records).status());
-  return records.Finish();
+  return absl::UnavailableError(
+      absl::StrCat("job ", Quoted(job), ": its log was read ", kReadings,
+                   " times, and dropped from the store's history before it was read whole: ",
+                   compacted.message()));
 }
 
 absl::StatusOr<std::vector<std::string>> EtcdRecordLog::ReadAll() {
@@ -265,13 +284,17 @@ absl::StatusOr<std::vector<std::string>> EtcdRecordLog::ReadAll() {
       head = head_;
       head_revision = head_revision_;
     }
-    PH_ASSIGN_OR_RETURN(const RangeResult now, store_->Range(KeyRange::Of(keys_.head())));
-    const KeyValue* const stored = OnlyOne(now);
-    if ((stored == nullptr ? 0 : stored->mod_revision) != head_revision) {
-      return Fail(NoLongerOwner(options_.job, nullptr));
-    }
-    PH_ASSIGN_OR_RETURN(const bool has_rest,
-                        ReadEntries(*store_, options_.job, head, now.revision, records));
+    // Nobody but the owner changes entries, so there is no older state to ask for, which the store
+    // may have dropped: each page is of now, and the head says that it is still this log.
+    const auto read_page = [&](const KeyRange& range, size_t limit) -> absl::StatusOr<RangeResult> {
+      Transaction read;
+      read.compares = {Compare::ModRevision(keys_.head(), head_revision)};
+      read.then = {Operation::Read(range, limit)};
+      PH_ASSIGN_OR_RETURN(TransactionResult done, store_->Commit(read));
+      if (!done.succeeded) return Fail(NoLongerOwner(options_.job, nullptr));
+      return std::move(done.reads[0]);
+    };
+    PH_ASSIGN_OR_RETURN(const bool has_rest, ReadEntries(options_.job, head, read_page, records));
     if (!has_rest) return absl::OkStatus();
     bool was_uncertain = false;
     const absl::Status cleaned =

@@ -79,6 +79,7 @@ class EtcdRecordLog final : public RecordLog {
   // Who owns the job now; nullopt: nobody.
   static absl::StatusOr<std::optional<Owner>> OwnerOf(KeyValueStore& store, absl::string_view job);
   // What the log of a job has now, whoever owns it; nothing if there is none. Changes nothing.
+  // UNAVAILABLE also if the store's history is compacted again and again while it is read.
   static absl::StatusOr<std::vector<std::string>> Read(KeyValueStore& store,
                                                        const std::string& job);
 
