@@ -206,7 +206,8 @@ bench-device: packages  ## Shapes that a stream gets for a device after 2,000 gr
 
 image:  ## The image of the Dockerfile, by buildah (root; half an hour the first time); then looks at it and runs it
 	deploy/image/build.sh $(IMAGE_TAG)
-	$(PYTHON) -B tests/deploy/image_check.py build/image
+	tests/objects/install_s3_server.sh build/environments/s3_server
+	PACKHOUSE_S3_SERVER=build/environments/s3_server/versitygw $(PYTHON) -B tests/deploy/image_check.py build/image
 
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON

@@ -90,13 +90,16 @@ def check_files(root: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def proc(root: pathlib.Path) -> Iterator[None]:
-    """As a container has it."""
+def contained(root: pathlib.Path) -> Iterator[None]:
+    """What each container runtime adds: /proc, and the names of this machine."""
+    hosts = root / "etc/hosts"
+    hosts.write_text("127.0.0.1 localhost\n", encoding="ascii")
     subprocess.run(["mount", "-t", "proc", "proc", str(root / "proc")], check=True)
     try:
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(root / "proc")], check=True)
+        hosts.unlink()
 
 
 class Container:
@@ -279,7 +282,7 @@ def main() -> int:
     assert config["Labels"]["org.opencontainers.image.version"]
     try:
         check_files(folder / "root")
-        with proc(folder / "root"):
+        with contained(folder / "root"):
             container = Container(folder / "root", config)
             check_run(container)
             if why_not := why_no_cluster():
