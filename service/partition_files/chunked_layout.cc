@@ -26,7 +26,8 @@ absl::Status At(absl::string_view where, const absl::Status& status) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", status.message()));
 }
 
-absl::StatusOr<ChunkedTable> TableOf(const ReadJson& json) {
+// `delimiter`: of csv that does not say it.
+absl::StatusOr<ChunkedTable> TableOf(const ReadJson& json, char delimiter) {
   ChunkedTable table;
   PH_ASSIGN_OR_RETURN(const ReadJson* const format, ObjectField(json, "format"));
   PH_ASSIGN_OR_RETURN(const std::string word, StringField(*format, "name"));
@@ -40,13 +41,14 @@ absl::StatusOr<ChunkedTable> TableOf(const ReadJson& json) {
     return absl::InvalidArgumentError(
         absl::StrCat("format ", Quoted(word), " must be csv, numpy or parquet"));
   }
+  if (table.format == ChunkFormat::kCsv) table.delimiter = delimiter;
   if (table.format == ChunkFormat::kCsv && format->contains("delimiter")) {
-    PH_ASSIGN_OR_RETURN(const std::string delimiter, StringField(*format, "delimiter"));
-    if (delimiter.size() != 1) {
+    PH_ASSIGN_OR_RETURN(const std::string said, StringField(*format, "delimiter"));
+    if (said.size() != 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("delimiter ", Quoted(delimiter), " must be one character"));
+          absl::StrCat("delimiter ", Quoted(said), " must be one character"));
     }
-    table.delimiter = delimiter[0];
+    table.delimiter = said[0];
   }
   PH_ASSIGN_OR_RETURN(table.files, StringsField(json, "data"));
   return table;
@@ -60,7 +62,7 @@ absl::StatusOr<std::vector<ChunkedTable>> FeaturesOf(const ReadJson& json, const
   if (!data->contains(type)) return tables;
   PH_ASSIGN_OR_RETURN(const ReadJson* const features, ObjectField(*data, type));
   for (const auto& [name, value] : features->items()) {
-    absl::StatusOr<ChunkedTable> table = TableOf(value);
+    absl::StatusOr<ChunkedTable> table = TableOf(value, ',');
     if (!table.ok()) return At(absl::StrCat(key, " ", Quoted(name)), table.status());
     table->name = name;
     tables.push_back(*std::move(table));
@@ -175,7 +177,7 @@ absl::StatusOr<ChunkedGraph> ReadChunkedMetadata(absl::string_view text) {
     ChunkedEdgeType edge = {
         edges[type], edge_counts[type].total, std::move(edge_counts[type].chunks), {}, {}};
     PH_ASSIGN_OR_RETURN(const ReadJson* const table, ObjectField(*tables, edge.name));
-    PH_ASSIGN_OR_RETURN(edge.edges, TableOf(*table));
+    PH_ASSIGN_OR_RETURN(edge.edges, TableOf(*table, ' '));
     PH_ASSIGN_OR_RETURN(edge.features, FeaturesOf(json, "edge_data", edge.name));
     graph.edge_types.push_back(std::move(edge));
   }

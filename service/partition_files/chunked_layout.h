@@ -22,7 +22,9 @@ absl::Status ParquetIsNotRead();
 struct ChunkedTable {
   std::string name;  // Of a feature; of edges empty.
   ChunkFormat format = ChunkFormat::kNumpy;
-  char delimiter = ' ';            // Of csv.
+  // Of csv. In metadata that does not say it a space for edges, and a comma for features, as in
+  // DGL.
+  char delimiter = ' ';
   std::vector<std::string> files;  // Relative to the folder of metadata.json, or absolute.
 
   friend bool operator==(const ChunkedTable&, const ChunkedTable&) = default;

@@ -148,7 +148,7 @@ def test_debians_dependencies_are_stored_whole(server: Serving, tmp_path: pathli
 
 
 def test_a_download_of_ogb_becomes_a_unigraph(server: Serving, tmp_path: pathlib.Path) -> None:
-    folder = tmp_path / "ogbn"
+    folder = tmp_path / "ogbn_mag"
     files = {
         "raw/num-node-dict": "author,paper\n2,3\n",
         "raw/triplet-type-list": "author,writes,paper\npaper,cites,paper\n",

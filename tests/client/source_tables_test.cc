@@ -1,8 +1,11 @@
 // Large graphs as files have them: what is written is read, and bad rows are named.
 #include "client/cli/source_graphs/source_tables.h"
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -21,7 +24,9 @@ namespace {
 
 using graph_files::IdRows;
 using graph_files::SourceRows;
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 class SourceTablesTest : public testing::Test {
  protected:
@@ -53,6 +58,13 @@ void Append(const IdRows& from, IdRows* to) {
   to->is_text = from.is_text;
   to->numbers.insert(to->numbers.end(), from.numbers.begin(), from.numbers.end());
   for (size_t i = 0; from.is_text && i < from.size(); ++i) to->AddText(from.text(i));
+}
+
+template <typename Number>
+std::vector<Number> Numbers(const graph_files::ColumnRows& rows) {
+  std::vector<Number> numbers(rows.bytes.size() / sizeof(Number));
+  std::memcpy(numbers.data(), rows.bytes.data(), rows.bytes.size());
+  return numbers;
 }
 
 Everything ReadAll(const SourceTables& tables, size_t max_bytes = 1000) {
@@ -213,16 +225,17 @@ TEST_F(SourceTablesTest, BadRowsOfAUnigraphAreNamed) {
 }
 
 TEST_F(SourceTablesTest, ADownloadOfOgbOfOneKindIsRead) {
-  Write("raw/num-node-list.csv", "3\n");
-  Write("raw/num-edge-list.csv", "2\n");
-  Write("raw/edge.csv", "0,1\n2,1\n");
-  Write("raw/node-feat.csv", "0.5,1\n-1,2e3\n0,0\n");
-  Write("raw/node-label.csv", "4\n0\n\n");
-  Write("raw/node_year.csv", "2010\n2011\n2012\n");
-  EXPECT_EQ(ReadError(Path("")), absl::StrCat(Path("raw/node-label.csv"),
-                                              ": column 'labels' has fewer rows than its set"));
-  Write("raw/node-label.csv", "4\n0\n7\n");
-  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path(""));
+  Write("ogbn_arxiv/raw/num-node-list.csv", "3\n");
+  Write("ogbn_arxiv/raw/num-edge-list.csv", "2\n");
+  Write("ogbn_arxiv/raw/edge.csv", "0,1\n2,1\n");
+  Write("ogbn_arxiv/raw/node-feat.csv", "0.5,1\n-1,2e3\n0,0\n");
+  Write("ogbn_arxiv/raw/node-label.csv", "4\n0\n\n");
+  Write("ogbn_arxiv/raw/node_year.csv", "2010\n2011\n2012\n");
+  EXPECT_EQ(ReadError(Path("ogbn_arxiv")),
+            absl::StrCat(Path("ogbn_arxiv/raw/node-label.csv"),
+                         ": column 'labels' has fewer rows than its set"));
+  Write("ogbn_arxiv/raw/node-label.csv", "4\n0\n7\n");
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("ogbn_arxiv"));
   ASSERT_TRUE(tables.ok()) << tables.status();
   const SourceNodeSetSpec& nodes = tables->schema.node_sets()[0];
   EXPECT_EQ(nodes.name, "nodes");
@@ -243,35 +256,42 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfOneKindIsRead) {
     std::ifstream before(Path(file));
     const std::string kept(std::istreambuf_iterator<char>(before), {});
     Write(file, content);
-    EXPECT_EQ(ReadError(Path("")), absl::StrCat(Path(file), message));
+    EXPECT_EQ(ReadError(Path("ogbn_arxiv")), absl::StrCat(Path(file), message));
     Write(file, kept);
   };
-  expect("raw/edge.csv", "0,1\n2,3\n", ": line 2: field 2: target 3 is none of the 3 nodes");
-  expect("raw/edge.csv", "0,1\n-1,2\n", ": line 2: field 1: source -1 is none of the 3 nodes");
-  expect("raw/edge.csv", "0,1\nx,2\n", ": line 2: field 1: 'x' is no int64");
-  expect("raw/edge.csv", "0,1\n1\n", ": line 2: has 1 fields, 2 are needed");
-  expect("raw/edge.csv", "0,1\n", ": there are 1 edges, 2 were said to be");
-  expect("raw/edge.csv", "0,1\n1,2\n1,2\n", ": there are 3 edges, 2 were said to be");
-  expect("raw/node-feat.csv", "1,2\n3\n4,5\n", ": line 2: has 1 fields, 2 are needed");
-  expect("raw/node-feat.csv", "1,2\n3,?\n4,5\n", ": line 2: field 2: '?' is no float32");
-  expect("raw/node-feat.csv", "1,2\n3,4\n4,5\n6,7\n",
+  expect("ogbn_arxiv/raw/edge.csv", "0,1\n2,3\n",
+         ": line 2: field 2: target 3 is none of the 3 nodes");
+  expect("ogbn_arxiv/raw/edge.csv", "0,1\n-1,2\n",
+         ": line 2: field 1: source -1 is none of the 3 nodes");
+  expect("ogbn_arxiv/raw/edge.csv", "0,1\nx,2\n", ": line 2: field 1: 'x' is no int64");
+  expect("ogbn_arxiv/raw/edge.csv", "0,1\n1\n", ": line 2: has 1 fields, 2 are needed");
+  expect("ogbn_arxiv/raw/edge.csv", "0,1\n", ": there are 1 edges, 2 were said to be");
+  expect("ogbn_arxiv/raw/edge.csv", "0,1\n1,2\n1,2\n", ": there are 3 edges, 2 were said to be");
+  expect("ogbn_arxiv/raw/node-feat.csv", "1,2\n3,18446744073709551616\n4,5\n",
+         ": line 2: field 2: '18446744073709551616' is no int64");
+  expect("ogbn_arxiv/raw/node-feat.csv", "1,2\n3\n4,5\n", ": line 2: has 1 fields, 2 are needed");
+  expect("ogbn_arxiv/raw/node-feat.csv", "1,2\n3,?\n4,5\n", ": line 2: field 2: '?' is no float32");
+  expect("ogbn_arxiv/raw/node-feat.csv", "1,2\n3,4\n4,5\n6,7\n",
          ": line 4: column 'feat' has more rows than its set");
-  expect("raw/num-node-list.csv", "3\n4\n", ": has 2 numbers, one count is needed");
+  expect(
+      "ogbn_arxiv/raw/num-node-list.csv", "3\n4\n",
+      ": the data set has 2 graphs, and a source graph is one large graph: load it in Python, as "
+      "ogb.graphproppred.PygGraphPropPredDataset does, and give it to packhouse.pyg.ingest");
 }
 
 TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
-  Write("raw/num-node-dict.csv", "author,paper\n2,3\n");
-  Write("raw/triplet-type-list.csv", "author,writes,paper\npaper,cites,paper\n");
+  Write("ogbn_mag/raw/num-node-dict.csv", "author,paper\n2,3\n");
+  Write("ogbn_mag/raw/triplet-type-list.csv", "author,writes,paper\npaper,cites,paper\n");
   for (const char* relation : {"author___writes___paper", "paper___cites___paper"}) {
-    Write(absl::StrCat("raw/relations/", relation, "/edge.csv"), "0,1\n1,2\n");
-    Write(absl::StrCat("raw/relations/", relation, "/num-edge-list.csv"), "2\n");
+    Write(absl::StrCat("ogbn_mag/raw/relations/", relation, "/edge.csv"), "0,1\n1,2\n");
+    Write(absl::StrCat("ogbn_mag/raw/relations/", relation, "/num-edge-list.csv"), "2\n");
   }
-  Write("raw/node-feat/paper/node-feat.csv", "1\n2\n3\n");
-  Write("raw/node-feat/paper/node_year.csv", "2019\n2018\n2017\n");
-  Write("raw/node-label/paper/node-label.csv", "0.5\nnan\n1\n");
-  Write("split/time/paper/train.csv", "2\n");
-  Write("split/time/paper/valid.csv", "1\n");
-  absl::StatusOr<SourceTables> tables = OpenSourceTables(Path(""));
+  Write("ogbn_mag/raw/node-feat/paper/node-feat.csv", "1\n2\n3\n");
+  Write("ogbn_mag/raw/node-feat/paper/node_year.csv", "2019\n2018\n2017\n");
+  Write("ogbn_mag/raw/node-label/paper/node-label.csv", "0.5\nnan\n1\n");
+  Write("ogbn_mag/split/time/paper/train.csv", "2\n");
+  Write("ogbn_mag/split/time/paper/valid.csv", "1\n");
+  absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("ogbn_mag"));
   ASSERT_TRUE(tables.ok()) << tables.status();
   EXPECT_EQ(tables->schema.node_sets()[1].columns[1].dtype, DType::kFloat32);
   ASSERT_TRUE(AddReverses({"written=writes"}, &*tables).ok());
@@ -279,7 +299,7 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
   EXPECT_EQ(AddReverses({"x=none"}, &*tables).message(),
             "--reverse 'x=none': there is no edge set 'none'");
   EXPECT_EQ(AddReverses({"x"}, &*tables).message(), "--reverse 'x': must be NAME=EDGE_SET");
-  const absl::StatusOr<std::vector<OgbSplit>> splits = ReadOgbSplits(Path(""));
+  const absl::StatusOr<std::vector<OgbSplit>> splits = ReadOgbSplits(Path("ogbn_mag"));
   ASSERT_TRUE(splits.ok()) << splits.status();
   ASSERT_EQ(splits->size(), 2);
   EXPECT_EQ((*splits)[0].part, "train");
@@ -295,13 +315,125 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
   EXPECT_EQ(again->schema.edge_sets()[2].name, "written");
   EXPECT_TRUE(again->schema.edge_sets()[2].reverse_of.has_value());
 
-  Write("raw/num-node-dict.csv", "../../author,paper\n2,3\n");
-  EXPECT_EQ(ReadError(Path("")),
-            absl::StrCat(Path("raw/num-node-dict.csv"),
+  Write("ogbn_mag/raw/num-node-dict.csv", "../../author,paper\n2,3\n");
+  EXPECT_EQ(ReadError(Path("ogbn_mag")),
+            absl::StrCat(Path("ogbn_mag/raw/num-node-dict.csv"),
                          ": line 1: field 1: '../../author' cannot be the name of a folder"));
-  Write("raw/num-node-dict.csv", "author,paper\n2,many\n");
-  EXPECT_EQ(ReadError(Path("")),
-            absl::StrCat(Path("raw/num-node-dict.csv"), ": line 2: field 2: 'many' is no count"));
+  Write("ogbn_mag/raw/num-node-dict.csv", "author,paper\n2,many\n");
+  EXPECT_EQ(ReadError(Path("ogbn_mag")), absl::StrCat(Path("ogbn_mag/raw/num-node-dict.csv"),
+                                                      ": line 2: field 2: 'many' is no count"));
+}
+
+// The facts are those of OGB's own list: the edges of these come in both directions, one behind the
+// other, with the same columns.
+TEST_F(SourceTablesTest, OgbsInverseEdgesAreThere) {
+  for (const char* name :
+       {"ogbn_proteins", "ogbn-products", "ogbl_ppa", "ogbl_collab", "ogbl_ddi"}) {
+    SCOPED_TRACE(name);
+    const auto write = [&](const std::string& file, const std::string& text) {
+      Write(absl::StrCat(name, "/raw/", file), text);
+    };
+    write("num-node-list.csv", "3\n");
+    write("num-edge-list.csv", "3\n");
+    write("edge.csv", "0,1\n2,0\n1,1\n");
+    write("species.csv", "7\n8\n9007199254740993\n");
+    write("edge-feat.csv", "0.5\n1.5\n2.5\n");
+    write("edge_weight.csv", "2\n1\n7\n");
+    write("edge_year.csv", "2001\n2010\n2017\n");
+    for (const size_t max_bytes : {size_t{1}, size_t{100}, size_t{10000}}) {
+      const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path(name));
+      ASSERT_TRUE(tables.ok()) << tables.status();
+      const Everything all = ReadAll(*tables, max_bytes);
+      ASSERT_TRUE(all.status.ok()) << all.status;
+      const SourceRows& edges = all.sets.at("edges");
+      EXPECT_THAT(edges.sources.numbers, ElementsAre(0, 1, 2, 0, 1, 1));
+      EXPECT_THAT(edges.targets.numbers, ElementsAre(1, 0, 0, 2, 1, 1));
+      EXPECT_THAT(Numbers<float>(edges.columns[0]), ElementsAre(0.5, 0.5, 1.5, 1.5, 2.5, 2.5));
+      EXPECT_EQ(tables->schema.edge_sets()[0].columns[2].name, "year");
+      EXPECT_THAT(Numbers<int64_t>(edges.columns[2]),
+                  ElementsAre(2001, 2001, 2010, 2010, 2017, 2017));
+      EXPECT_EQ(tables->schema.node_sets()[0].columns[0].name, "species");
+      EXPECT_THAT(Numbers<int64_t>(all.sets.at("nodes").columns[0]),
+                  ElementsAre(7, 8, 9007199254740993));
+      EXPECT_THAT(tables->notes, ElementsAre(HasSubstr("the same edge the other way was added")));
+    }
+  }
+}
+
+TEST_F(SourceTablesTest, WhatIsNotKnownOfOgbIsAskedFor) {
+  const auto write = [this](const std::string& folder) {
+    Write(folder + "/raw/num-node-list.csv", "2\n");
+    Write(folder + "/raw/num-edge-list.csv", "1\n");
+    Write(folder + "/raw/edge.csv", "0,1\n");
+  };
+  write("mine");
+  const absl::Status status = OpenSourceTables(Path("mine")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("'mine' is none of the data sets of OGB"), HasSubstr("ogbl-biokg"),
+                    HasSubstr("--ogb-name as-is")));
+  EXPECT_EQ(ReadAll(*OpenSourceTables(Path("mine"), "as-is")).sets.at("edges").count, 1);
+  EXPECT_EQ(ReadAll(*OpenSourceTables(Path("mine"), "ogbl-ddi")).sets.at("edges").count, 2);
+  EXPECT_EQ(OpenSourceTables(Path("mine"), "ogbn-art").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  // What its loader needs, and this folder lacks.
+  for (const char* name : {"ogbl_wikikg2", "ogbl_collab", "ogbn_proteins", "ogbl-citation2"}) {
+    write(name);
+    EXPECT_EQ(OpenSourceTables(Path(name)).status().code(), absl::StatusCode::kNotFound) << name;
+  }
+  // An option of OGB's for another graph.
+  Write("arrays/nodes/a/#size.npy", "");
+  EXPECT_EQ(OpenSourceTables(Path("arrays"), "ogbl-ddi").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  write("ogbn_papers100M");
+  Write("ogbn_papers100M/raw/data.npz", "");
+  EXPECT_EQ(OpenSourceTables(Path("ogbn_papers100M")).status().code(),
+            absl::StatusCode::kUnimplemented);
+  Write("ogbg/raw/num-node-dict.csv", "a,b\n1,2\n3,4\n");
+  EXPECT_EQ(OpenSourceTables(Path("ogbg"), "as-is").status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(SourceTablesTest, EachFileOfOgbThatIsNotReadIsNamed) {
+  Write("ogbl_ppa/raw/num-node-list.csv", "2\n");
+  Write("ogbl_ppa/raw/num-edge-list.csv", "1\n");
+  Write("ogbl_ppa/raw/edge.csv", "0,1\n");
+  const std::string text = Write("ogbl_ppa/raw/sub/README.md", "");
+  const std::string other = Write("ogbl_ppa/raw/weights.csv", "1\n");
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("ogbl_ppa"));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  EXPECT_THAT(tables->notes,
+              ElementsAre(testing::_, text + " is not read", other + " is not read"));
+}
+
+// The types that pyarrow gives the columns of the same texts.
+TEST_F(SourceTablesTest, NumbersOfTextsKeepTheirValues) {
+  const auto read = [this](const std::string& text, DType dtype) {
+    const std::string path = Write("metadata.json", R"({"node_type": ["u"],
+        "num_nodes_per_type": [3], "edge_type": ["u:r:u"], "num_edges_per_type": [1], "edges":
+        {"u:r:u": {"format": {"name": "csv", "delimiter": " "}, "data": ["e"]}}, "node_data": {"u":
+        {"x": {"format": {"name": "csv"}, "data": ["x"]}}}})");
+    Write("e", "0 1\n");
+    Write("x", text);
+    const absl::StatusOr<SourceTables> tables = OpenSourceTables(path);
+    EXPECT_TRUE(tables.ok()) << tables.status();
+    EXPECT_EQ(tables->schema.node_sets()[0].columns[0].dtype, dtype) << text;
+    const Everything all = ReadAll(*tables);
+    EXPECT_TRUE(all.status.ok()) << all.status;
+    return all.sets.at("u").columns[0];
+  };
+  EXPECT_THAT(Numbers<int64_t>(read("16777217\n16777219\n1099511627777\n", DType::kInt64)),
+              ElementsAre(16777217, 16777219, 1099511627777));
+  EXPECT_THAT(
+      Numbers<int64_t>(read("-9223372036854775808\n0\n9223372036854775807\n", DType::kInt64)),
+      ElementsAre(INT64_MIN, 0, INT64_MAX));
+  EXPECT_THAT(Numbers<double>(read("16777217\n0.1\n-inf\n", DType::kFloat64)),
+              ElementsAre(16777217, 0.1, -std::numeric_limits<double>::infinity()));
+  EXPECT_THAT(Numbers<int64_t>(read("1,2\n3,4\n5,6\n", DType::kInt64)),
+              ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(Numbers<double>(read("1,2\n3,4\n5,6.5\n", DType::kFloat64)),
+              ElementsAre(1, 2, 3, 4, 5, 6.5));
+  EXPECT_THAT(Numbers<uint8_t>(read("true\nFalse\nTRUE\n", DType::kBool)), ElementsAre(1, 0, 1));
 }
 
 TEST_F(SourceTablesTest, ChunksOfDglAreReadAsTheyAreShared) {

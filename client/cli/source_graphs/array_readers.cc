@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse::client {
@@ -77,14 +79,16 @@ class NodeArrays final : public TableReader {
 
 class EdgeArrays final : public TableReader {
  public:
-  EdgeArrays(size_t set, uint64_t num_edges, const NpyArray& sources, const NpyArray& targets,
+  EdgeArrays(size_t set, uint64_t num_edges, EdgeEnds sources, EdgeEnds targets,
              std::vector<ArrayColumn> columns)
       : set_(set),
         num_edges_(num_edges),
         row_bytes_(2 * sizeof(int64_t) + RowBytes(columns)),
-        is_one_array_(sources.header.shape.size() == 2),
-        sources_({sources}),
-        targets_({targets}),
+        is_one_array_(sources.ids.header.shape.size() == 2),
+        source_ends_(std::move(sources)),
+        target_ends_(std::move(targets)),
+        sources_({source_ends_.ids}),
+        targets_({target_ends_.ids}),
         columns_(std::move(columns)) {}
 
   absl::StatusOr<bool> Read(size_t max_bytes, SourceRows* rows) override {
@@ -96,16 +100,35 @@ class EdgeArrays final : public TableReader {
     if (next_ == 0 && is_one_array_) PH_RETURN_IF_ERROR(targets_.Skip(num_edges_));
     PH_RETURN_IF_ERROR(sources_.AppendNumbers(rows->count, &rows->sources.numbers));
     PH_RETURN_IF_ERROR(targets_.AppendNumbers(rows->count, &rows->targets.numbers));
+    PH_RETURN_IF_ERROR(CheckEnds("source", source_ends_, rows->sources.numbers));
+    PH_RETURN_IF_ERROR(CheckEnds("target", target_ends_, rows->targets.numbers));
     PH_RETURN_IF_ERROR(columns_.Append(rows->count, rows));
     next_ += rows->count;
     return true;
   }
 
  private:
+  // Of the edges from next_ on.
+  absl::Status CheckEnds(const char* end, const EdgeEnds& ends,
+                         const std::vector<int64_t>& ids) const {
+    if (!ends.num_nodes) return absl::OkStatus();
+    // Negative ones are large.
+    const auto wrong = std::find_if(ids.begin(), ids.end(), [&](int64_t id) {
+      return static_cast<uint64_t>(id) >= *ends.num_nodes;
+    });
+    if (wrong == ids.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        ends.ids.place, ": edge ", next_ + static_cast<uint64_t>(wrong - ids.begin()), ": ", end,
+        " ", *wrong, " is none of the ", *ends.num_nodes, " nodes of ", Quoted(ends.node_set),
+        ", whose ids count from 0 unless an array '#id' says them"));
+  }
+
   const size_t set_;
   const uint64_t num_edges_;
   const uint64_t row_bytes_;
   const bool is_one_array_;
+  const EdgeEnds source_ends_;
+  const EdgeEnds target_ends_;
   NpyStream sources_;
   NpyStream targets_;
   ColumnStreams columns_;
@@ -128,10 +151,10 @@ std::unique_ptr<TableReader> ReadNodeArrays(size_t set, uint64_t num_nodes,
   return std::make_unique<NodeArrays>(set, num_nodes, std::move(ids), std::move(columns));
 }
 
-std::unique_ptr<TableReader> ReadEdgeArrays(size_t set, uint64_t num_edges, const NpyArray& sources,
-                                            const NpyArray& targets,
-                                            std::vector<ArrayColumn> columns) {
-  return std::make_unique<EdgeArrays>(set, num_edges, sources, targets, std::move(columns));
+std::unique_ptr<TableReader> ReadEdgeArrays(size_t set, uint64_t num_edges, EdgeEnds sources,
+                                            EdgeEnds targets, std::vector<ArrayColumn> columns) {
+  return std::make_unique<EdgeArrays>(set, num_edges, std::move(sources), std::move(targets),
+                                      std::move(columns));
 }
 
 }  // namespace packhouse::client

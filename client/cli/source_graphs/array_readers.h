@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "client/cli/source_graphs/npy_stream.h"
@@ -26,10 +28,19 @@ std::unique_ptr<TableReader> ReadNodeArrays(size_t set, uint64_t num_nodes,
                                             std::vector<NpyArray> ids,
                                             std::vector<ArrayColumn> columns);
 
-// Edges. `sources` and `targets` are the same array if its shape is [2, edges].
-std::unique_ptr<TableReader> ReadEdgeArrays(size_t set, uint64_t num_edges, const NpyArray& sources,
-                                            const NpyArray& targets,
-                                            std::vector<ArrayColumn> columns);
+// One end of all edges.
+struct EdgeEnds {
+  // Both ends have the same array if its shape is [2, edges].
+  NpyArray ids;
+  // Of the node set that they end in.
+  std::string node_set;
+  // Of a node set whose ids are 0 to num_nodes - 1; none if they are any numbers.
+  std::optional<uint64_t> num_nodes;
+};
+
+// Edges. INVALID_ARGUMENT naming array, edge and id for an end that is no node.
+std::unique_ptr<TableReader> ReadEdgeArrays(size_t set, uint64_t num_edges, EdgeEnds sources,
+                                            EdgeEnds targets, std::vector<ArrayColumn> columns);
 
 }  // namespace packhouse::client
 

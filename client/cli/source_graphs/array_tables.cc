@@ -116,6 +116,8 @@ absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fin
   std::vector<SourceNodeSetSpec> node_sets;
   std::vector<SourceEdgeSetSpec> edge_sets;
   std::vector<OpenTable> tables;
+  // Of node sets whose ids are their rows' numbers.
+  std::map<std::string, uint64_t> numbered;
   for (const auto& [name, of_set] : arrays.nodes) {
     std::optional<uint64_t> num_nodes;
     std::vector<NpyArray> ids;
@@ -132,6 +134,7 @@ absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fin
       num_nodes = said;
     }
     PH_ASSIGN_OR_RETURN(SetColumns columns, ColumnsOf(of_set, {"#id", "#size"}, &num_nodes));
+    if (ids.empty()) numbered[name] = *num_nodes;
     const size_t set = node_sets.size();
     node_sets.push_back({name, std::move(columns.specs)});
     tables.emplace_back(
@@ -161,8 +164,16 @@ absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fin
     spec.source = node_set(ends[0]);
     spec.target = node_set(ends[2]);
     std::optional<uint64_t> num_edges;
-    NpyArray sources;
-    NpyArray targets;
+    const auto ends_in = [&numbered](const std::string& set) {
+      EdgeEnds end;
+      end.node_set = set;
+      if (const auto found = numbered.find(set); found != numbered.end()) {
+        end.num_nodes = found->second;
+      }
+      return end;
+    };
+    EdgeEnds sources = ends_in(ends[0]);
+    EdgeEnds targets = ends_in(ends[2]);
     if (const auto both = of_set.find("edge_index"); both != of_set.end()) {
       PH_RETURN_IF_ERROR(CheckNumbers(both->second, 2));
       if (both->second.rows() != 2) {
@@ -170,7 +181,7 @@ absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fin
                         ", [2, edges] is needed");
       }
       num_edges = both->second.header.shape[1];
-      sources = targets = both->second;
+      sources.ids = targets.ids = both->second;
     } else {
       const auto source = of_set.find("source");
       const auto target = of_set.find("target");
@@ -185,8 +196,8 @@ absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fin
         return BadArray(target->second, "has ", target->second.rows(), " rows, source has ",
                         *num_edges);
       }
-      sources = source->second;
-      targets = target->second;
+      sources.ids = source->second;
+      targets.ids = target->second;
     }
     PH_ASSIGN_OR_RETURN(SetColumns columns,
                         ColumnsOf(of_set, {"source", "target", "edge_index"}, &num_edges));

@@ -41,8 +41,12 @@ class ChunkFolder {
     column.spec.name = feature.name;
     if (feature.format == ChunkFormat::kCsv) {
       PH_ASSIGN_OR_RETURN(column.texts, Texts(feature));
-      PH_ASSIGN_OR_RETURN(const size_t fields, CountFields(column.texts));
-      if (fields > 1) column.spec.row_shape = {static_cast<uint32_t>(fields)};
+      PH_ASSIGN_OR_RETURN(const TextKind kind, KindOfTexts(column.texts));
+      if (kind.fields > 1) column.spec.row_shape = {static_cast<uint32_t>(kind.fields)};
+      // As pyarrow, by which DGL reads these files.
+      column.spec.dtype = kind.is_bool    ? DType::kBool
+                          : kind.is_whole ? DType::kInt64
+                                          : DType::kFloat64;
       return column;
     }
     PH_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Paths(feature));

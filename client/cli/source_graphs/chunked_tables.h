@@ -12,9 +12,10 @@
 namespace packhouse::client {
 
 // `path`: the metadata.json. Files of edges have `SOURCE TARGET` a line, without a header; features
-// may be .npy files or the like text of one number a line. Errors name file, line, field and value:
-// also an edge whose end is no node, and rows that are more or fewer than the metadata says.
-// Parquet is refused: the Python client reads it.
+// may be .npy files or the like text, with the numbers of a row in a line: int64 if all are whole
+// numbers, bool if all are `true` or `false`, otherwise float64, as pyarrow reads them. Errors name
+// file, line, field and value: also an edge whose end is no node, and rows that are more or fewer
+// than the metadata says. Parquet is refused: the Python client reads it.
 absl::StatusOr<SourceTables> OpenChunkedTables(const std::string& path);
 
 }  // namespace packhouse::client

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/reports/table.h"
+#include "client/cli/source_graphs/graph_import_command.h"
 #include "client/cli/source_graphs/ogb_tables.h"
 #include "client/cli/source_graphs/table_writers.h"
 #include "service/base/status_macros.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct ConvertOgbArguments {
   std::string folder;
+  std::string name;
   std::string output;
   uint32_t shards = 1;
   std::vector<std::string> reverses;
@@ -39,7 +41,8 @@ absl::Status WriteSeeds(const std::string& path, const OgbSplit& split,
 }
 
 absl::Status ConvertOgb(const ConvertOgbArguments& arguments) {
-  PH_ASSIGN_OR_RETURN(SourceTables tables, OpenOgbTables(arguments.folder));
+  PH_ASSIGN_OR_RETURN(SourceTables tables, OpenOgbTables(arguments.folder, arguments.name));
+  ShowNotes(tables.notes);
   PH_RETURN_IF_ERROR(AddReverses(arguments.reverses, &tables));
   PH_ASSIGN_OR_RETURN(const std::vector<OgbSplit> splits, ReadOgbSplits(arguments.folder));
   UnigraphOptions options;
@@ -64,12 +67,13 @@ void AddConvertOgbCommand(CLI::App& tfgnn, ExitCode& code) {
   auto arguments = std::make_shared<ConvertOgbArguments>();
   CLI::App* const command = tfgnn.add_subcommand(
       "convert-ogb",
-      "Write a downloaded data set of OGB (node property prediction) as a unigraph: "
+      "Write a downloaded data set of OGB (one large graph) as a unigraph: "
       "graph_schema.pbtxt, nodes-SET.tfrecords, edges-SET.tfrecords, and seeds-train.csv, "
       "seeds-valid.csv, seeds-test.csv of its split");
   command->add_option("folder", arguments->folder, "The folder that has raw/ and split/")
       ->required()
       ->type_name("FOLDER");
+  AddOgbNameOption(arguments->name, *command);
   command->add_option("--output", arguments->output, "A folder, which is made")
       ->required()
       ->type_name("FOLDER");

@@ -1,7 +1,9 @@
 #include "client/cli/source_graphs/graph_import.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -64,7 +66,34 @@ absl::StatusOr<v1::SourceGraph> GetOrCreate(const SourceGraphClient& client,
     return absl::FailedPreconditionError(
         absl::StrCat("source graph '", wanted.name(), "' ", difference));
   }
+  for (int i = 0; i < wanted.schema().node_sets_size(); ++i) {
+    if (wanted.schema().node_sets(i).appended_only() &&
+        !found->schema().node_sets(i).appended_only()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("source graph '", wanted.name(),
+                       "' was created without --appended-only; delete it, or import without"));
+    }
+  }
   return found;
+}
+
+// `appended`: the graph before it was sealed.
+std::vector<std::string> NotesOnNodesWithoutRows(const v1::SourceGraph& appended,
+                                                 const v1::SourceGraph& sealed) {
+  std::vector<std::string> notes;
+  const int sets = std::min(appended.num_nodes_size(), sealed.num_nodes_size());
+  for (int i = 0; i < std::min(sets, sealed.schema().node_sets_size()); ++i) {
+    const v1::SourceNodeSet& set = sealed.schema().node_sets(i);
+    const uint64_t rows = appended.num_nodes(i);
+    const bool has_table = rows > 0 || set.columns_size() > 0;
+    if (!has_table || sealed.num_nodes(i) <= rows) continue;
+    notes.push_back(absl::StrCat(
+        "node set '", set.name(), "': of its ", sealed.num_nodes(i), " nodes at least ",
+        sealed.num_nodes(i) - rows,
+        " have no row: edges end at ids that its table does not have, and their columns are zeros; "
+        "--appended-only refuses such edges, and names one"));
+  }
+  return notes;
 }
 
 }  // namespace
@@ -85,6 +114,9 @@ absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
   v1::CreateSourceGraphRequest wanted;
   wanted.set_name(options.graph);
   *wanted.mutable_schema() = WireSourceSchema(tables, options.lookup);
+  for (v1::SourceNodeSet& set : *wanted.mutable_schema()->mutable_node_sets()) {
+    set.set_appended_only(options.appended_only);
+  }
   wanted.set_max_bytes(options.max_bytes);
   GraphImportResult result;
   PH_ASSIGN_OR_RETURN(result.graph, GetOrCreate(client, wanted));
@@ -119,8 +151,9 @@ absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
   }
   PH_RETURN_IF_ERROR(appender.Finish());
 
+  PH_ASSIGN_OR_RETURN(const v1::SourceGraph appended, client.Get(options.graph));
   if (!options.seal) {
-    PH_ASSIGN_OR_RETURN(result.graph, client.Get(options.graph));
+    result.graph = appended;
     return result;
   }
   v1::SealSourceGraphRequest seal;
@@ -130,6 +163,7 @@ absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
     if (!options.on_progress || total == 0) return;
     options.on_progress(result.totals, static_cast<double>(done) / static_cast<double>(total));
   }));
+  result.notes = NotesOnNodesWithoutRows(appended, result.graph);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cli/source_graphs/source_tables.h"
@@ -36,6 +37,8 @@ struct GraphImportOptions {
   v1::EdgeLookup lookup = v1::EDGE_LOOKUP_UNSPECIFIED;
   v1::DuplicateNodes duplicates = v1::DUPLICATE_NODES_UNSPECIFIED;
   bool seal = false;
+  // Sealing refuses an edge that ends at a node without a row.
+  bool appended_only = false;
   RetryOptions retry;
   // May be null. `sealed` is in [0, 1], below 0 before sealing.
   std::function<void(const GraphImportTotals& totals, double sealed)> on_progress;
@@ -45,14 +48,17 @@ struct GraphImportResult {
   GraphImportTotals totals;
   // As it is now.
   v1::SourceGraph graph;
+  // A line for each node set that was sealed with more nodes than rows: edges end at nodes that
+  // have none, whose columns are zeros. Sets of which the files have no table are left out.
+  std::vector<std::string> notes;
 };
 
 // Creates the graph if the server does not have it, appends all rows, and seals it if asked to.
 // Rows that an earlier import of the same source stored are not stored again.
 //
 // FAILED_PRECONDITION naming the difference if the graph has another schema, or saying that it is
-// sealed; errors of the tables,
-// of SourceGraphClient and of SourceGraphAppender. Memory: some requests.
+// sealed, or that it was created without `appended_only`; errors of the tables, of
+// SourceGraphClient and of SourceGraphAppender. Memory: some requests.
 absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
                                               const std::shared_ptr<grpc::Channel>& channel,
                                               const SourceTables& tables);

@@ -94,6 +94,7 @@ absl::StatusOr<GraphImportOptions> OptionsOf(const GraphImportArguments& argumen
   options.graph = arguments.graph;
   options.producer = arguments.producer;
   options.seal = arguments.seal;
+  options.appended_only = arguments.appended_only;
   options.lookup = arguments.lookup == "source"   ? v1::EDGE_LOOKUP_BY_SOURCE
                    : arguments.lookup == "target" ? v1::EDGE_LOOKUP_BY_TARGET
                                                   : v1::EDGE_LOOKUP_BOTH;
@@ -136,12 +137,14 @@ void ReportImport(const GraphImportResult& result, absl::Duration elapsed) {
 struct ImportCommandArguments {
   GraphImportArguments into;
   std::string source;
+  std::string ogb_name;
   std::vector<std::string> reverses;
 };
 
 ExitCode RunImport(const ImportCommandArguments& arguments) {
-  absl::StatusOr<SourceTables> tables = OpenSourceTables(arguments.source);
+  absl::StatusOr<SourceTables> tables = OpenSourceTables(arguments.source, arguments.ogb_name);
   if (!tables.ok()) return Fail(tables.status());
+  ShowNotes(tables->notes);
   const absl::Status status = AddReverses(arguments.reverses, &*tables);
   if (!status.ok()) return Misuse(status);
   return RunGraphImport(arguments.into, *tables);
@@ -166,8 +169,22 @@ ExitCode RunGraphImport(const GraphImportArguments& arguments, const SourceTable
       ImportGraph(*options, connection->channel, tables);
   display.Clear();
   if (!result.ok()) return Fail(result.status());
+  ShowNotes(result->notes);
   if (!arguments.quiet) ReportImport(*result, absl::Now() - start);
   return kExitOk;
+}
+
+void AddOgbNameOption(std::string& name, CLI::App& command) {
+  command
+      .add_option("--ogb-name", name,
+                  "Which data set of OGB the folder has, as in ogbn-arxiv, where its own name does "
+                  "not say it: OGB adds to some the edges the other way. as-is: take the edges as "
+                  "the files have them")
+      ->type_name("NAME");
+}
+
+void ShowNotes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) std::cerr << "packhouse: " << note << '\n';
 }
 
 void AddGraphImportOptions(GraphImportArguments& arguments, CLI::App& command) {
@@ -190,6 +207,10 @@ void AddGraphImportOptions(GraphImportArguments& arguments, CLI::App& command) {
                   "What --seal does with a node that is there twice with different rows")
       ->check(CLI::IsMember({"refuse", "first", "last"}))
       ->capture_default_str();
+  command.add_flag(
+      "--appended-only", arguments.appended_only,
+      "--seal refuses an edge that ends at a node without a row. Otherwise such a node "
+      "gets zeros in every column, and a line tells of it");
   command
       .add_option("--max-bytes", arguments.max_bytes,
                   "Most bytes that a new graph may take on the server's disk, as in 10GiB")
@@ -224,6 +245,7 @@ void AddGraphImportCommand(CLI::App& graph, ExitCode& code) {
   AddGraphImportOptions(arguments->into, *command);
   command->get_option("--server")->required();
   command->get_option("--graph")->required();
+  AddOgbNameOption(arguments->ogb_name, *command);
   command
       ->add_option(
           "--reverse", arguments->reverses,

@@ -26,9 +26,16 @@ struct GraphImportArguments {
   std::string lookup = "both";
   std::string duplicates = "refuse";
   bool seal = false;
+  bool appended_only = false;
   bool quiet = false;
 };
 void AddGraphImportOptions(GraphImportArguments& arguments, CLI::App& command);
+
+// --ogb-name, as OpenSourceTables takes it.
+void AddOgbNameOption(std::string& name, CLI::App& command);
+
+// On stderr, a line each.
+void ShowNotes(const std::vector<std::string>& notes);
 
 // Imports, shows progress on stderr, and the result on stdout.
 ExitCode RunGraphImport(const GraphImportArguments& arguments, const SourceTables& tables);

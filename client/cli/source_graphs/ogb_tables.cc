@@ -1,12 +1,17 @@
 #include "client/cli/source_graphs/ogb_tables.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/files/graph_source.h"
+#include "client/cli/source_graphs/ogb_facts.h"
 #include "client/cli/source_graphs/text_columns.h"
 #include "service/base/file_name.h"
 #include "service/base/quoted.h"
@@ -33,9 +38,17 @@ absl::StatusOr<std::string> NeedFile(const fs::path& folder, const std::string& 
   return absl::NotFoundError(absl::StrCat((folder / name).string(), ".csv.gz: is not there"));
 }
 
+absl::Status HasManyGraphs(const std::string& path, uint64_t graphs) {
+  return absl::UnimplementedError(absl::StrCat(
+      path, ": the data set has ", graphs,
+      " graphs, and a source graph is one large graph: load it in Python, as "
+      "ogb.graphproppred.PygGraphPropPredDataset does, and give it to packhouse.pyg.ingest"));
+}
+
 // A count that stands alone in a file.
 absl::StatusOr<uint64_t> ReadCount(const std::string& path) {
   PH_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ReadNumbers(path));
+  if (numbers.size() > 1) return HasManyGraphs(path, numbers.size());
   if (numbers.size() != 1 || numbers[0] < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": has ", numbers.size(), " numbers, one count is needed"));
@@ -43,59 +56,122 @@ absl::StatusOr<uint64_t> ReadCount(const std::string& path) {
   return static_cast<uint64_t>(numbers[0]);
 }
 
-// Whether every field of a file is a whole number. Labels of one kind of data set are classes, of
-// another they are measured, or missing.
-absl::StatusOr<bool> HasWholeNumbers(const std::string& path) {
-  PH_ASSIGN_OR_RETURN(const std::unique_ptr<CsvFile> file, CsvFile::Open(path));
-  while (true) {
-    PH_ASSIGN_OR_RETURN(const bool has_record, file->Next());
-    if (!has_record) return true;
-    for (const absl::string_view field : file->fields()) {
-      int64_t value;
-      if (!absl::SimpleAtoi(field, &value)) return false;
-    }
+// `node_year` of `node_year.csv.gz`; empty if the file has another ending.
+std::string StemOfCsv(const fs::path& path) {
+  std::string name = path.filename().string();
+  for (const char* ending : {".csv.gz", ".csv"}) {
+    if (absl::EndsWith(name, ending)) return name.substr(0, name.size() - strlen(ending));
   }
+  return "";
 }
 
-// Finds the columns of a set and remembers their files.
+// Finds the columns of sets, and remembers which files are read.
 class OgbFolder {
  public:
+  OgbFolder(fs::path raw, OgbFacts facts) : raw_(std::move(raw)), facts_(std::move(facts)) {}
+
+  const OgbFacts& facts() const { return facts_; }
+
+  // The path of a file that is there, which counts as read.
+  absl::StatusOr<std::string> Need(const fs::path& folder, const std::string& name) {
+    PH_ASSIGN_OR_RETURN(std::string path, NeedFile(folder, name));
+    known_.insert(path);
+    return path;
+  }
+
   // Adds the column if its file is there.
   absl::Status AddColumn(const fs::path& folder, const std::string& file, const std::string& name,
                          std::vector<RowColumn>* columns) {
     const std::optional<std::string> path = FileNamed(folder, file);
     if (!path) return absl::OkStatus();
     paths_.push_back(*path);
+    known_.insert(*path);
     RowColumn column;
     column.spec.name = name;
     column.texts.paths = {*path};
-    PH_ASSIGN_OR_RETURN(const size_t fields, CountFields(column.texts));
-    if (fields == 0) return absl::OkStatus();
-    column.spec.row_shape = {static_cast<uint32_t>(fields)};
-    if (name != "feat") {
-      PH_ASSIGN_OR_RETURN(const bool is_whole, HasWholeNumbers(*path));
-      if (is_whole) column.spec.dtype = DType::kInt64;
-      column.has_gaps = !is_whole;
-    }
+    PH_ASSIGN_OR_RETURN(const TextKind kind, KindOfTexts(column.texts));
+    column.spec.row_shape = {static_cast<uint32_t>(std::max<size_t>(kind.fields, 1))};
+    if (kind.is_whole) column.spec.dtype = DType::kInt64;
+    column.has_gaps = !kind.is_whole;
     columns->push_back(std::move(column));
+    return absl::OkStatus();
+  }
+
+  // Adds a column NAME for each file `node_NAME` or `edge_NAME`, as `prefix` says.
+  absl::Status AddFurtherColumns(const fs::path& folder, const std::string& prefix,
+                                 std::vector<RowColumn>* columns) {
+    std::set<std::string> names;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const std::string stem = StemOfCsv(entry.path());
+      if (absl::StartsWith(stem, prefix) && stem.size() > prefix.size()) names.insert(stem);
+    }
+    // OGB's loader renames it.
+    if (prefix == "node_" && !names.contains("node_species")) {
+      PH_RETURN_IF_ERROR(AddColumn(folder, "species", "species", columns));
+    }
+    for (const std::string& stem : names) {
+      PH_RETURN_IF_ERROR(AddColumn(folder, stem, stem.substr(prefix.size()), columns));
+    }
     return absl::OkStatus();
   }
 
   absl::StatusOr<PairedEdges> Edges(const fs::path& folder) {
     PairedEdges edges;
-    PH_ASSIGN_OR_RETURN(const std::string path, NeedFile(folder, "edge"));
-    PH_ASSIGN_OR_RETURN(const std::string count, NeedFile(folder, "num-edge-list"));
+    PH_ASSIGN_OR_RETURN(const std::string path, Need(folder, "edge"));
+    PH_ASSIGN_OR_RETURN(const std::string count, Need(folder, "num-edge-list"));
     PH_ASSIGN_OR_RETURN(edges.num_edges, ReadCount(count));
     paths_.push_back(path);
     edges.files.paths = {path};
+    edges.has_inverses = facts_.has_inverse_edges;
     PH_RETURN_IF_ERROR(AddColumn(folder, "edge-feat", "feat", &edges.columns));
+    PH_RETURN_IF_ERROR(AddFurtherColumns(folder, "edge_", &edges.columns));
     return edges;
   }
 
-  std::string fingerprint() const { return FingerprintOfFiles(paths_); }
+  // Whether all files are there that the data set's loader needs.
+  absl::Status CheckNeeded() const {
+    for (const std::string& name : facts_.needed_files) {
+      const bool is_renamed = name == "node_species" && FileNamed(raw_, "species");
+      if (!is_renamed) PH_RETURN_IF_ERROR(NeedFile(raw_, name).status());
+    }
+    return absl::OkStatus();
+  }
+
+  std::string fingerprint() const {
+    Fingerprint fingerprint;
+    fingerprint.Add(FingerprintOfFiles(paths_));
+    fingerprint.Add(uint64_t{facts_.has_inverse_edges});
+    return fingerprint.Hex();
+  }
+
+  std::vector<std::string> Notes() const {
+    std::vector<std::string> notes;
+    if (facts_.has_inverse_edges) {
+      notes.push_back(absl::StrCat(facts_.name,
+                                   " has each edge once in its files: the same edge the other way "
+                                   "was added to each, as OGB's loader does"));
+    }
+    std::set<std::string> unread;
+    std::error_code error;
+    for (const auto& entry : fs::recursive_directory_iterator(raw_, error)) {
+      // They say what else is there.
+      const std::string stem = StemOfCsv(entry.path());
+      const bool is_list = stem == "nodetype-has-feat" || stem == "nodetype-has-label";
+      if (!entry.is_directory() && !is_list && !known_.contains(entry.path().string())) {
+        unread.insert(entry.path().string());
+      }
+    }
+    for (const std::string& path : unread) notes.push_back(absl::StrCat(path, " is not read"));
+    return notes;
+  }
 
  private:
+  const fs::path raw_;
+  const OgbFacts facts_;
+  // Of rows.
   std::vector<std::string> paths_;
+  std::set<std::string> known_;
 };
 
 std::vector<SourceColumnSpec> SpecsOf(const std::vector<RowColumn>& columns) {
@@ -121,6 +197,7 @@ absl::Status CheckOgbName(const std::string& path, size_t line, size_t field,
 // The names and counts of num-node-dict.csv.gz.
 absl::StatusOr<std::vector<Counted>> ReadNodeSets(const std::string& path) {
   PH_ASSIGN_OR_RETURN(const auto records, ReadRecords(path));
+  if (records.size() > 2) return HasManyGraphs(path, records.size() - 1);
   if (records.size() != 2 || records[0].size() != records[1].size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": must be a line of names, and a line of as many counts"));
@@ -138,14 +215,14 @@ absl::StatusOr<std::vector<Counted>> ReadNodeSets(const std::string& path) {
   return sets;
 }
 
-absl::StatusOr<SourceTables> OpenOneKind(const fs::path& raw) {
-  OgbFolder folder;
-  PH_ASSIGN_OR_RETURN(const std::string count_path, NeedFile(raw, "num-node-list"));
+absl::StatusOr<SourceTables> OpenOneKind(const fs::path& raw, OgbFolder& folder) {
+  PH_ASSIGN_OR_RETURN(const std::string count_path, folder.Need(raw, "num-node-list"));
   PH_ASSIGN_OR_RETURN(const uint64_t num_nodes, ReadCount(count_path));
   std::vector<RowColumn> columns;
   PH_RETURN_IF_ERROR(folder.AddColumn(raw, "node-feat", "feat", &columns));
   PH_RETURN_IF_ERROR(folder.AddColumn(raw, "node-label", "labels", &columns));
-  PH_RETURN_IF_ERROR(folder.AddColumn(raw, "node_year", "year", &columns));
+  PH_RETURN_IF_ERROR(folder.AddFurtherColumns(raw, "node_", &columns));
+  PH_RETURN_IF_ERROR(folder.CheckNeeded());
   PH_ASSIGN_OR_RETURN(PairedEdges edges, folder.Edges(raw));
   edges.num_sources = edges.num_targets = num_nodes;
   PH_ASSIGN_OR_RETURN(SourceGraphSchema schema,
@@ -158,8 +235,8 @@ absl::StatusOr<SourceTables> OpenOneKind(const fs::path& raw) {
                       folder.fingerprint()};
 }
 
-absl::StatusOr<SourceTables> OpenSeveralKinds(const fs::path& raw, const std::string& dict) {
-  OgbFolder folder;
+absl::StatusOr<SourceTables> OpenSeveralKinds(const fs::path& raw, OgbFolder& folder) {
+  PH_ASSIGN_OR_RETURN(const std::string dict, folder.Need(raw, "num-node-dict"));
   PH_ASSIGN_OR_RETURN(const std::vector<Counted> sets, ReadNodeSets(dict));
   std::vector<SourceNodeSetSpec> node_sets;
   std::vector<OpenTable> tables;
@@ -169,11 +246,11 @@ absl::StatusOr<SourceTables> OpenSeveralKinds(const fs::path& raw, const std::st
     PH_RETURN_IF_ERROR(folder.AddColumn(feat, "node-feat", "feat", &columns));
     PH_RETURN_IF_ERROR(
         folder.AddColumn(raw / "node-label" / set.name, "node-label", "labels", &columns));
-    PH_RETURN_IF_ERROR(folder.AddColumn(feat, "node_year", "year", &columns));
+    PH_RETURN_IF_ERROR(folder.AddFurtherColumns(feat, "node_", &columns));
     node_sets.push_back({set.name, SpecsOf(columns)});
     tables.push_back(ReadNumberedNodes(node_sets.size() - 1, set.count, std::move(columns)));
   }
-  PH_ASSIGN_OR_RETURN(const std::string triplets_path, NeedFile(raw, "triplet-type-list"));
+  PH_ASSIGN_OR_RETURN(const std::string triplets_path, folder.Need(raw, "triplet-type-list"));
   PH_ASSIGN_OR_RETURN(const auto triplets, ReadRecords(triplets_path));
   std::vector<SourceEdgeSetSpec> edge_sets;
   for (const std::vector<std::string>& triplet : triplets) {
@@ -219,10 +296,24 @@ absl::StatusOr<SourceTables> OpenSeveralKinds(const fs::path& raw, const std::st
 
 }  // namespace
 
-absl::StatusOr<SourceTables> OpenOgbTables(const std::string& folder) {
+absl::StatusOr<SourceTables> OpenOgbTables(const std::string& folder, const std::string& name) {
   const fs::path raw = fs::path(folder) / "raw";
-  const std::optional<std::string> dict = FileNamed(raw, "num-node-dict");
-  return dict ? OpenSeveralKinds(raw, *dict) : OpenOneKind(raw);
+  std::error_code error;
+  const fs::path arrays = raw / "data.npz";
+  if (fs::exists(arrays, error)) {
+    return absl::UnimplementedError(absl::StrCat(
+        arrays.string(),
+        ": OGB's arrays are not read; in Python, numpy.load() gives them, and numpy.save() writes "
+        "a folder that `packhouse graph import` takes: nodes/nodes/feat.npy of node_feat, "
+        "edges/edges/edge_index.npy of edge_index, and so on"));
+  }
+  PH_ASSIGN_OR_RETURN(OgbFacts facts, OgbFactsOf(folder, name));
+  OgbFolder files(raw, std::move(facts));
+  const bool has_kinds = FileNamed(raw, "num-node-dict").has_value();
+  absl::StatusOr<SourceTables> tables =
+      has_kinds ? OpenSeveralKinds(raw, files) : OpenOneKind(raw, files);
+  if (tables.ok()) tables->notes = files.Notes();
+  return tables;
 }
 
 absl::StatusOr<std::vector<OgbSplit>> ReadOgbSplits(const std::string& folder) {

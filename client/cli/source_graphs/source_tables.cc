@@ -45,11 +45,18 @@ absl::StatusOr<bool> SourceTablesReader::Read(size_t max_bytes, graph_files::Sou
   }
 }
 
-absl::StatusOr<SourceTables> OpenSourceTables(const std::string& path) {
+absl::StatusOr<SourceTables> OpenSourceTables(const std::string& path,
+                                              const std::string& ogb_name) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": is not there"));
   const fs::path folder(path);
+  const bool is_ogb = fs::is_directory(folder / "raw", error);
+  if (is_ogb) return OpenOgbTables(path, ogb_name);
+  if (!ogb_name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ogb-name: ", path, " has no folder raw/, as OGB's data sets have it"));
+  }
   if (!fs::is_directory(path, error)) {
     if (absl::EndsWith(path, ".npz")) return OpenNpzTables(path);
     if (absl::EndsWith(path, ".pbtxt")) return OpenUnigraphTables(path);
@@ -57,7 +64,6 @@ absl::StatusOr<SourceTables> OpenSourceTables(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": must be a .npz, a schema (.pbtxt), a metadata.json, or a folder"));
   }
-  if (fs::is_directory(folder / "raw", error)) return OpenOgbTables(path);
   if (fs::exists(folder / "metadata.json", error)) {
     return OpenChunkedTables((folder / "metadata.json").string());
   }

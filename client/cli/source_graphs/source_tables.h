@@ -41,6 +41,9 @@ struct SourceTables {
   // 16 hexadecimal digits that tell the source from another: its files' names, lengths and times of
   // modification, or how it is drawn.
   std::string fingerprint;
+  // Lines for whoever asked for the graph: what was added to the files' rows, and each file that is
+  // not read.
+  std::vector<std::string> notes = {};
 };
 
 // All tables, one after the other. Not thread-safe.
@@ -62,10 +65,12 @@ class SourceTablesReader {
 // - FILE.pbtxt, or a folder with one such file: a unigraph of TF-GNN;
 // - FILE.npz, or a folder with `nodes/` or `edges/`: arrays;
 // - metadata.json, or a folder with it: DGL's chunked graph;
-// - a folder with `raw/`: a downloaded data set of OGB.
+// - a folder with `raw/`: a downloaded data set of OGB, `ogb_name` as OpenOgbTables takes it.
 //
-// NOT_FOUND, INVALID_ARGUMENT naming the path; errors of the format.
-absl::StatusOr<SourceTables> OpenSourceTables(const std::string& path);
+// NOT_FOUND, INVALID_ARGUMENT naming the path; errors of the format. INVALID_ARGUMENT for an
+// `ogb_name` of what is no data set of OGB.
+absl::StatusOr<SourceTables> OpenSourceTables(const std::string& path,
+                                              const std::string& ogb_name = "");
 
 // Adds edge sets that are reverses: each of `reverses` is `NAME=SET`. INVALID_ARGUMENT naming it.
 absl::Status AddReverses(const std::vector<std::string>& reverses, SourceTables* tables);

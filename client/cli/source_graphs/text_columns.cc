@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -13,6 +15,11 @@ namespace packhouse::client {
 namespace {
 
 using graph_files::SourceRows;
+
+bool IsWholeNumber(absl::string_view text) {
+  if (absl::StartsWith(text, "-")) text.remove_prefix(1);
+  return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
+}
 
 uint64_t ElementsOf(const SourceColumnSpec& spec) {
   uint64_t elements = 1;
@@ -70,8 +77,9 @@ class ColumnReader {
     }
   }
 
-  absl::Status Append(uint64_t rows, graph_files::ColumnRows* out) {
-    if (arrays_) return arrays_->Append(rows * elements_, &out->bytes);
+  // Each of `rows` rows `copies` times.
+  absl::Status Append(uint64_t rows, size_t copies, graph_files::ColumnRows* out) {
+    if (arrays_) return AppendArrays(rows, copies, &out->bytes);
     for (uint64_t row = 0; row < rows; ++row) {
       PH_ASSIGN_OR_RETURN(const bool has_record, texts_->Next());
       if (!has_record) {
@@ -79,12 +87,15 @@ class ColumnReader {
             texts_->name(), ": column ", Quoted(spec_.name), " has fewer rows than its set"));
       }
       PH_RETURN_IF_ERROR(texts_->CheckFields(elements_));
+      const size_t begin = out->bytes.size();
       for (size_t i = 0; i < elements_; ++i) {
         absl::string_view field = texts_->fields()[i];
         if (has_gaps_ && field.empty()) field = "nan";
         const absl::Status status = graph_files::AppendElement(field, spec_.dtype, &out->bytes);
         if (!status.ok()) return texts_->BadField(i, status.message());
       }
+      const std::string element = out->bytes.substr(begin);
+      for (size_t copy = 1; copy < copies; ++copy) out->bytes += element;
     }
     return absl::OkStatus();
   }
@@ -99,6 +110,16 @@ class ColumnReader {
   uint64_t row_bytes() const { return elements_ * ElementBytes(spec_.dtype); }
 
  private:
+  absl::Status AppendArrays(uint64_t rows, size_t copies, std::string* bytes) {
+    if (copies == 1) return arrays_->Append(rows * elements_, bytes);
+    std::string once;
+    PH_RETURN_IF_ERROR(arrays_->Append(rows * elements_, &once));
+    for (size_t at = 0; at < once.size(); at += row_bytes()) {
+      for (size_t copy = 0; copy < copies; ++copy) bytes->append(once, at, row_bytes());
+    }
+    return absl::OkStatus();
+  }
+
   const SourceColumnSpec spec_;
   const uint64_t elements_;
   const bool has_gaps_;
@@ -111,10 +132,10 @@ class ColumnReaders {
   explicit ColumnReaders(const std::vector<RowColumn>& columns) {
     for (const RowColumn& column : columns) readers_.emplace_back(column);
   }
-  absl::Status Append(uint64_t rows, SourceRows* out) {
+  absl::Status Append(uint64_t rows, size_t copies, SourceRows* out) {
     out->columns.resize(readers_.size());
     for (size_t c = 0; c < readers_.size(); ++c) {
-      PH_RETURN_IF_ERROR(readers_[c].Append(rows, &out->columns[c]));
+      PH_RETURN_IF_ERROR(readers_[c].Append(rows, copies, &out->columns[c]));
     }
     return absl::OkStatus();
   }
@@ -149,7 +170,7 @@ class NumberedNodes final : public TableReader {
     for (uint64_t i = 0; i < rows->count; ++i) {
       rows->ids.numbers.push_back(static_cast<int64_t>(next_++));
     }
-    PH_RETURN_IF_ERROR(columns_.Append(rows->count, rows));
+    PH_RETURN_IF_ERROR(columns_.Append(rows->count, /*copies=*/1, rows));
     return true;
   }
 
@@ -169,7 +190,8 @@ class EdgeLines final : public TableReader {
     *rows = {};
     rows->is_edges = true;
     rows->set = edges_.set;
-    const uint64_t row_bytes = 2 * sizeof(int64_t) + columns_.row_bytes();
+    const size_t copies = edges_.has_inverses ? 2 : 1;
+    const uint64_t row_bytes = copies * (2 * sizeof(int64_t) + columns_.row_bytes());
     const uint64_t most = std::max<uint64_t>(1, max_bytes / row_bytes);
     while (rows->count < most) {
       PH_ASSIGN_OR_RETURN(const bool has_record, lines_.Next());
@@ -177,6 +199,10 @@ class EdgeLines final : public TableReader {
       PH_RETURN_IF_ERROR(lines_.CheckFields(2));
       PH_RETURN_IF_ERROR(AppendEnd(0, edges_.num_sources, &rows->sources));
       PH_RETURN_IF_ERROR(AppendEnd(1, edges_.num_targets, &rows->targets));
+      if (edges_.has_inverses) {
+        rows->sources.numbers.push_back(rows->targets.numbers.back());
+        rows->targets.numbers.push_back(rows->sources.numbers.end()[-2]);
+      }
       ++rows->count;
     }
     next_ += rows->count;
@@ -186,8 +212,9 @@ class EdgeLines final : public TableReader {
                                                      is_end ? "" : "at least ", next_, " edges, ",
                                                      edges_.num_edges, " were said to be"));
     }
-    PH_RETURN_IF_ERROR(columns_.Append(rows->count, rows));
+    PH_RETURN_IF_ERROR(columns_.Append(rows->count, copies, rows));
     if (is_end) PH_RETURN_IF_ERROR(columns_.CheckEnd());
+    rows->count *= copies;
     return rows->count != 0;
   }
 
@@ -231,7 +258,7 @@ class EdgePairs final : public TableReader {
       PH_RETURN_IF_ERROR(AppendEnd("source", ends[2 * i], edges_.num_sources, &rows->sources));
       PH_RETURN_IF_ERROR(AppendEnd("target", ends[2 * i + 1], edges_.num_targets, &rows->targets));
     }
-    PH_RETURN_IF_ERROR(columns_.Append(rows->count, rows));
+    PH_RETURN_IF_ERROR(columns_.Append(rows->count, /*copies=*/1, rows));
     return true;
   }
 
@@ -259,10 +286,24 @@ class EdgePairs final : public TableReader {
 
 }  // namespace
 
-absl::StatusOr<size_t> CountFields(const TextFiles& files) {
+absl::StatusOr<TextKind> KindOfTexts(const TextFiles& files) {
   TextRows rows(files);
-  PH_ASSIGN_OR_RETURN(const bool has_record, rows.Next());
-  return has_record ? rows.fields().size() : 0;
+  TextKind kind;
+  bool is_bool = true;
+  while (kind.is_whole || is_bool) {
+    PH_ASSIGN_OR_RETURN(const bool has_record, rows.Next());
+    if (!has_record) {
+      kind.is_bool = is_bool && kind.fields > 0;
+      break;
+    }
+    if (kind.fields == 0) kind.fields = rows.fields().size();
+    for (const absl::string_view field : rows.fields()) {
+      kind.is_whole = kind.is_whole && IsWholeNumber(field);
+      is_bool = is_bool &&
+                (absl::EqualsIgnoreCase(field, "true") || absl::EqualsIgnoreCase(field, "false"));
+    }
+  }
+  return kind;
 }
 
 OpenTable ReadNumberedNodes(size_t set, uint64_t num_nodes, std::vector<RowColumn> columns) {

@@ -22,8 +22,18 @@ struct TextFiles {
   char delimiter = ',';
 };
 
-// How many fields the first record of the files has; 0 if there is none.
-absl::StatusOr<size_t> CountFields(const TextFiles& files);
+// What the fields of some files are.
+struct TextKind {
+  // Of the first record; 0 if there is none.
+  size_t fields = 0;
+  // Every field is a whole number in decimal, if it fits an int64 or not. Also if there is none.
+  bool is_whole = true;
+  // Every field is `true` or `false`, in any case; false if there is none.
+  bool is_bool = false;
+};
+
+// Reads as far as it has to: to the end of files of whole numbers. Errors of CsvFile.
+absl::StatusOr<TextKind> KindOfTexts(const TextFiles& files);
 
 // Where the rows of a column come from: either texts or arrays.
 struct RowColumn {
@@ -46,6 +56,9 @@ struct PairedEdges {
   uint64_t num_edges = 0;
   uint64_t num_sources = 0;
   uint64_t num_targets = 0;
+  // Each edge of the files is there in both directions, one behind the other, with the same
+  // columns.
+  bool has_inverses = false;
   std::vector<RowColumn> columns;
 };
 
