@@ -9,8 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "service/base/checksum.h"
+#include "service/base/checked_lines.h"
 #include "service/base/digest.h"
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
@@ -22,15 +21,14 @@
 namespace packhouse {
 namespace {
 
-constexpr absl::string_view kContentsTitle = "packhouse data folder 1\n";
-constexpr absl::string_view kContentsEnd = "end ";
+constexpr absl::string_view kContentsTitle = "packhouse data folder 1";
 constexpr absl::string_view kNoIdentity = "-";
 constexpr size_t kIdentityBytes = 8;
 
 // What a data folder can have that must not be lost without a word.
 struct Item {
   const char* name;
-  const char* file;  // In the folder; must not be empty. Null: any folder.
+  const char* file;  // In the folder; must not be empty.
   bool never_changes;
   const char* cost;
 };
@@ -40,7 +38,7 @@ constexpr Item kItems[] = {
     {kHistogramsFile, kHistogramsFile, false, "all named histograms"},
     {kMeasuredModelsFile, kMeasuredModelsFile, false, "all measured models"},
     {kSigningKeyFile, kSigningKeyFile, true, "the cursors that were given out"},
-    {"source_graphs", nullptr, false, "all source graphs"},
+    {"source_graphs", "source_graphs/graphs", false, "all source graphs"},
 };
 
 const Item* FindItem(absl::string_view name) {
@@ -50,14 +48,13 @@ const Item* FindItem(absl::string_view name) {
 }
 
 std::string PathOf(const std::string& data_dir, const Item& item) {
-  return absl::StrCat(data_dir, "/", item.file == nullptr ? item.name : item.file);
+  return absl::StrCat(data_dir, "/", item.file);
 }
 
 // Empty if it is there.
 std::string WhyMissing(const std::string& data_dir, const Item& item) {
   const std::string path = PathOf(data_dir, item);
   std::error_code error;
-  if (item.file == nullptr) return std::filesystem::is_directory(path, error) ? "" : "is missing";
   if (!std::filesystem::exists(path, error)) return "is missing";
   return std::filesystem::file_size(path, error) == 0 && !error ? "is empty" : "";
 }
@@ -74,10 +71,6 @@ std::string IdentityOf(const std::string& data_dir, const Item& item,
   const auto found = identities.find(item.name);
   if (found == identities.end() || found->second == 0) return std::string(kNoIdentity);
   return absl::StrCat(absl::Hex(found->second, absl::kZeroPad16));
-}
-
-std::string EndOf(absl::string_view text) {
-  return absl::StrCat(kContentsEnd, absl::Hex(Crc32c(text), absl::kZeroPad8), "\n");
 }
 
 bool IsIdentity(absl::string_view text) {
@@ -100,25 +93,19 @@ void AddThere(const std::string& data_dir, const StoreIdentities& identities,
 }  // namespace
 
 std::string EncodeFolderContents(const FolderContents& contents) {
-  std::string text(kContentsTitle);
+  std::string lines;
   for (const auto& [name, identity] : contents.items) {
-    absl::StrAppend(&text, name, " ", identity, "\n");
+    absl::StrAppend(&lines, name, " ", identity, "\n");
   }
-  return text + EndOf(text);
+  return WithChecksumLine(kContentsTitle, lines);
 }
 
 absl::StatusOr<FolderContents> DecodeFolderContents(absl::string_view text) {
   const absl::Status damaged =
       absl::DataLossError("is damaged, or was written by a later release of packhoused");
-  absl::string_view rest = text;
-  const size_t end = text.rfind(kContentsEnd);
-  if (end == absl::string_view::npos || text.substr(end) != EndOf(text.substr(0, end)) ||
-      !absl::ConsumePrefix(&rest, kContentsTitle)) {
-    return damaged;
-  }
+  PH_ASSIGN_OR_RETURN(const std::vector<absl::string_view> lines, LinesOf(kContentsTitle, text));
   FolderContents contents;
-  for (const absl::string_view line :
-       absl::StrSplit(rest.substr(0, rest.rfind(kContentsEnd)), '\n', absl::SkipEmpty())) {
+  for (const absl::string_view line : lines) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
     if (words.size() != 2 || FindItem(words[0]) == nullptr || !IsIdentity(words[1])) return damaged;
     contents.items.emplace(words[0], words[1]);

@@ -1,11 +1,9 @@
 // What a data folder must have, in a file of its own: so that a store that was deleted or emptied
 // is not taken for one in which nothing was ever stored.
 //
-//   file := "packhouse data folder 1\n" (NAME " " IDENTITY "\n")* "end " CRC32C "\n"
-//
-// NAME is that of a file or folder below; they are in ascending order. IDENTITY is that of a store,
-// or what a file that never changes has in it, as 16 hexadecimal digits; "-" if there is none. The
-// CRC32C, in hexadecimal, is that of all before.
+// It is one of checked_lines.h; each line is NAME " " IDENTITY. NAME is that of a file or folder
+// below; they are in ascending order. IDENTITY is that of a store, or what a file that never
+// changes has in it, as 16 hexadecimal digits; "-" if there is none.
 //
 // A name is added once what it names is durable, and taken out by packhouse store repair alone.
 #ifndef PACKHOUSE_SERVICE_DATA_FOLDER_FOLDER_CONTENTS_H_

@@ -156,6 +156,14 @@ absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& opt
       empty.push_back(damage.file);
     }
   });
+  // Graphs that are missing keep nobody from anything else.
+  if (options.accept_missing) {
+    PH_RETURN_IF_ERROR(
+        AcceptMissingSourceGraphs(SourceGraphsFolder(data_dir), [&](const StoredDamage& damage) {
+          missing.push_back(
+              absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
+        }));
+  }
   if (missing.empty()) return absl::OkStatus();
   if (!options.accept_missing) {
     return absl::FailedPreconditionError(

@@ -135,14 +135,15 @@ TEST_F(MaintenanceTest, DamageIsFoundOrDoesNotMatter) {
   EXPECT_GT(num_same, 3U);
 }
 
-// One flipped bit of a record is put right: nothing is lost.
+absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> OpenGraphs(const std::string& data_dir) {
+  FileSourceGraphStore::Options options;
+  options.folder = SourceGraphsFolder(data_dir);
+  options.min_free_bytes = 0;
+  return FileSourceGraphStore::Open(options);
+}
+
 TEST_F(MaintenanceTest, ADamagedSourceGraphIsDropped) {
-  const auto open = [this] {
-    FileSourceGraphStore::Options options;
-    options.folder = SourceGraphsFolder(data_dir_);
-    options.min_free_bytes = 0;
-    return FileSourceGraphStore::Open(options);
-  };
+  const auto open = [this] { return OpenGraphs(data_dir_); };
   SourceGraphInfo sealed;
   size_t num_graphs = 0;
   {
@@ -170,6 +171,69 @@ TEST_F(MaintenanceTest, ADamagedSourceGraphIsDropped) {
   EXPECT_THAT(store->Get(sealed.name).status(), StatusIs(absl::StatusCode::kNotFound, _));
 }
 
+// A graph whose folder is gone is no graph that never was.
+TEST_F(MaintenanceTest, ASourceGraphThatIsMissingIsDamaged) {
+  const std::string name = "graph/sealed";
+  std::string folder;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenGraphs(data_dir_));
+    PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo info, store->Get(name));
+    folder = absl::StrCat(SourceGraphsFolder(data_dir_), "/", SourceGraphFolderName(info.id));
+  }
+  const std::string sound = folder_.path() + "/sound";
+  std::filesystem::rename(folder, sound);
+  const auto is_missing = [&] {
+    EXPECT_THAT(FoundIn(data_dir_),
+                ElementsAre(absl::StrCat(folder, "||is missing|source graph '", name, "'")));
+    const auto store = OpenGraphs(data_dir_);
+    EXPECT_EQ((*store)->List(0, "")->graphs.size(), 2U);
+    EXPECT_THAT((*store)->Get(name), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(name)));
+    EXPECT_THAT((*store)->Create(name, LawSchema(), LawOptions()),
+                StatusIs(absl::StatusCode::kAlreadyExists, _));
+  };
+  is_missing();
+  // It can be put back.
+  std::filesystem::rename(sound, folder);
+  EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
+  EXPECT_THAT((*OpenGraphs(data_dir_))->Get(name), IsOk());
+  std::filesystem::remove_all(folder);
+  is_missing();
+  // Or given up, in three ways.
+  const std::string list = SourceGraphsFolder(data_dir_) + "/graphs";
+  const std::string listed = ReadFile(list);
+  for (int way = 0; way < 3; ++way) {
+    WriteFile(list, listed);
+    is_missing();
+    if (way == 0) {
+      EXPECT_THAT((*OpenGraphs(data_dir_))->Delete(name), IsOk());
+    } else if (way == 1) {
+      EXPECT_THAT(DropDamagedGraph(data_dir_, name), IsOk());
+    } else {
+      EXPECT_THAT(RepairDataFolder(data_dir_, {}), IsOk());
+      is_missing();
+      EXPECT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
+    }
+    EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
+    EXPECT_EQ((*OpenGraphs(data_dir_))->List(0, "")->graphs.size(), 1U);
+  }
+  // The list itself: every byte counts.
+  const std::string sound_list = ReadFile(list);
+  for (size_t at = 0; at < sound_list.size(); ++at) {
+    std::string damaged = sound_list;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    WriteFile(list, damaged);
+    EXPECT_THAT(OpenGraphs(data_dir_),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("--accept-missing")))
+        << at;
+  }
+  EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("source_graphs/graphs")));
+  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
+  EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
+  EXPECT_EQ((*OpenGraphs(data_dir_))->List(0, "")->graphs.size(), 1U);
+  EXPECT_EQ(ReadFile(list), sound_list);
+}
+
+// One flipped bit of a record is put right: nothing is lost.
 TEST_F(MaintenanceTest, AFlippedBitIsPutRight) {
   const Contents contents = ReadContents(data_dir_);
   const std::vector<std::string> raw = RawRecords(data_dir_);

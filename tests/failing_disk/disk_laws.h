@@ -2,13 +2,18 @@
 #ifndef PACKHOUSE_TESTS_FAILING_DISK_DISK_LAWS_H_
 #define PACKHOUSE_TESTS_FAILING_DISK_DISK_LAWS_H_
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <optional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -37,6 +42,54 @@ inline const std::vector<DiskFault>& DiskFaults() {
       {EMFILE, false, true}, {EMFILE, true, false},  {EINTR, false, false}};
   return *faults;
 }
+
+// What the things of a store may be like, each in a word or some, by what was answered. A thing
+// that nobody has made is "".
+class AnsweredStates {
+ public:
+  // A call was answered with `ended`; `next` says what the call makes of a state, nullopt if it
+  // cannot be done.
+  void After(const std::string& thing, const absl::Status& ended,
+             absl::FunctionRef<std::optional<std::string>(const std::string& before)> next) {
+    std::set<std::string>& states = Of(thing);
+    std::set<std::string> after;
+    for (const std::string& state : states) {
+      if (auto done = next(state)) after.insert(*std::move(done));
+    }
+    if (ended.ok()) {
+      EXPECT_FALSE(after.empty()) << thing << ": answered with OK, and it cannot be";
+      states = std::move(after);
+    } else if (DiskOutcomeIsUnknown(ended)) {
+      states.insert(after.begin(), after.end());
+    }
+  }
+  void Expect(const std::string& thing, const std::string& found) {
+    const std::set<std::string>& states = Of(thing);
+    EXPECT_TRUE(states.contains(found))
+        << thing << " is '" << found << "', and not one of " << testing::PrintToString(states);
+  }
+  // It is known from now on.
+  void ExpectAndSettle(const std::string& thing, const std::string& found) {
+    Expect(thing, found);
+    Of(thing) = {found};
+  }
+  std::vector<std::string> things() const {
+    std::vector<std::string> names;
+    for (const auto& [name, states] : states_) names.push_back(name);
+    return names;
+  }
+  size_t num_there() const {
+    return std::count_if(states_.begin(), states_.end(),
+                         [](const auto& each) { return !each.second.begin()->empty(); });
+  }
+
+ private:
+  std::set<std::string>& Of(const std::string& thing) {
+    return states_.try_emplace(thing, std::set<std::string>{""}).first->second;
+  }
+
+  std::map<std::string, std::set<std::string>> states_;
+};
 
 // The first part of a test that asks what became of one change: a folder in which everything fails
 // in turn. `attempt` opens what it needs, makes its change and closes; `is_done` and `is_not_done`

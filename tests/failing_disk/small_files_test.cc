@@ -131,6 +131,7 @@ TEST(FailingSmallFilesTest, ContentsOfAFolder) {
   ExpectThreeOutcomes(ReplacedFile(
       [](const std::string& folder) {
         EXPECT_TRUE(MakeFolder(folder + "/source_graphs").ok());
+        EXPECT_TRUE(WriteWhole(folder + "/source_graphs", "graphs", "list").ok());
         EXPECT_TRUE(NoteFolderContents(folder, {}).ok());
         return SaveHistogram(folder, "h");
       },

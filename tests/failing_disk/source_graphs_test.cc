@@ -3,10 +3,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "service/source_graphs/stored/file_source_graph_store.h"
+#include "service/source_graphs/stored/graph_list.h"
 #include "tests/failing_disk/disk_laws.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/failing_calls.h"
@@ -76,46 +75,31 @@ class GraphsOnFailingDisk {
   absl::Status Do(const StoreStep& step) {
     const bool is_open = store_ != nullptr || step.kind == StoreStep::Kind::kReopen;
     const absl::Status ended = is_open ? Call(step) : absl::UnavailableError("");
-    std::set<GraphState>& states = Possible(step.graph);
-    std::set<GraphState> after;
-    for (const GraphState& state : states) {
-      if (const auto next = AfterStep(step, state)) after.insert(*next);
-    }
-    if (ended.ok()) {
-      EXPECT_FALSE(after.empty()) << "answered with OK, and it cannot be";
-      states = after;
-    } else if (DiskOutcomeIsUnknown(ended)) {
-      states.insert(after.begin(), after.end());
-    }
+    states_.After(step.graph, ended,
+                  [&](const GraphState& before) { return AfterStep(step, before); });
     return ended;
   }
 
   // After a restart.
   void ExpectAsAnswered() {
-    for (auto& [name, states] : possible_) {
-      const GraphState found = Found(name);
-      EXPECT_TRUE(states.contains(found))
-          << name << " is '" << found << "', and not one of " << testing::PrintToString(states);
-      states = {found};
-    }
+    for (const std::string& name : states_.things()) states_.ExpectAndSettle(name, Found(name));
   }
   // Nothing but graphs is in the folder.
   void ExpectNothingLeft() {
-    size_t num_graphs = 0;
-    for (const auto& [name, states] : possible_) num_graphs += states.begin()->empty() ? 0 : 1;
     size_t num_folders = 0;
     for (const auto& [path, bytes] : FilesBelow(folder_)) {
       for (const char* const ending : {".new", ".deleted", ".unfinished"}) {
         EXPECT_FALSE(absl::StrContains(path, ending)) << path;
       }
-      num_folders += path != "LOCK" && !absl::StrContains(path, "/") ? 1 : 0;
+      num_folders +=
+          path != "LOCK" && path != kGraphListFile && !absl::StrContains(path, "/") ? 1 : 0;
       if (absl::EndsWith(path, "/arrays")) {
         EXPECT_FALSE(std::filesystem::exists(
             absl::StrCat(folder_, "/", path.substr(0, path.find('/')), "/rows")))
             << path;
       }
     }
-    EXPECT_EQ(num_folders, num_graphs);
+    EXPECT_EQ(num_folders, states_.num_there());
   }
 
  private:
@@ -127,10 +111,6 @@ class GraphsOnFailingDisk {
     rows.nodes.push_back({0, id, {BytesOf(static_cast<float>(number))}});
     rows.edges.push_back({0, id, id, {}});
     return rows;
-  }
-
-  std::set<GraphState>& Possible(const std::string& graph) {
-    return possible_.try_emplace(graph, std::set<GraphState>{""}).first->second;
   }
 
   absl::Status Call(const StoreStep& step) {
@@ -195,7 +175,7 @@ class GraphsOnFailingDisk {
       {{"n", {{"x", DType::kFloat32, {}, false, false}}}}, {{"e", 0, 0, {}, {}}});
   const SourceGraphOptions options_ = {0, {{true, true}}, {{true, true}}};
   std::unique_ptr<FileSourceGraphStore> store_;
-  std::map<std::string, std::set<GraphState>> possible_;
+  AnsweredStates states_;
 };
 
 // Graphs are created, filled, sealed, deleted and created again under their names.

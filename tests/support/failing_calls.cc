@@ -17,7 +17,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -256,7 +255,8 @@ std::map<std::string, std::string> FilesBelow(const std::string& folder) {
     std::string& bytes = files[entry.path().string().substr(folder.size() + 1)];
     if (!entry.is_regular_file()) continue;
     std::ifstream file(entry.path(), std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
+    bytes.resize(entry.file_size());
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   return files;
 }

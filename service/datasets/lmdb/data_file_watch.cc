@@ -26,13 +26,11 @@ constexpr uint64_t kLookedBytes = uint64_t{128} << 20;
 constexpr unsigned long kZfs = 0x2fc12fc1;
 
 // A file descriptor for finding holes; -1 if the file system does not report holes, or not soon.
-int OpenForHoles(const std::string& path) {
+absl::StatusOr<int> OpenForHoles(const std::string& path, const std::string& folder) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return LmdbStatus(errno, "cannot open its file", folder);
   struct statfs system = {};
-  if (fd < 0 ||
-      (::fstatfs(fd, &system) == 0 && static_cast<unsigned long>(system.f_type) != kZfs)) {
-    return fd;
-  }
+  if (::fstatfs(fd, &system) == 0 && static_cast<unsigned long>(system.f_type) != kZfs) return fd;
   ::close(fd);
   return -1;
 }
@@ -77,13 +75,14 @@ absl::Status DataFileWatch::Start(int data_fd) {
                       ::stat(folder_->data_file().c_str(), &named) == 0 &&
                       opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
   file_bytes_.store(opened.st_size);
-  holes_fd_ = OpenForHoles(folder_->data_file());
+  PH_ASSIGN_OR_RETURN(holes_fd_, OpenForHoles(folder_->data_file(), folder_->path()));
   return absl::OkStatus();
 }
 
-void DataFileWatch::SetPageBytes(size_t page_bytes) {
+absl::Status DataFileWatch::SetPageBytes(size_t page_bytes) {
   page_bytes_ = page_bytes;
-  meta_pages_ = ReadMetaPages();
+  PH_ASSIGN_OR_RETURN(meta_pages_, ReadMetaPages());
+  return absl::OkStatus();
 }
 
 void DataFileWatch::StopGuarding() {
@@ -157,17 +156,28 @@ absl::Status DataFileWatch::Check() const {
   return failure();
 }
 
-DataFileWatch::MetaPages DataFileWatch::ReadMetaPages() const {
+absl::StatusOr<DataFileWatch::MetaPages> DataFileWatch::ReadMetaPages() const {
+  // Bytes that are not there count as zero.
   MetaPages pages = {};
   for (size_t i = 0; i < pages.size(); ++i) {
-    // Bytes that are not there count as zero.
-    const ssize_t got =
-        ::pread(data_fd_, pages[i].data(), kMetaBytes, static_cast<off_t>(i * page_bytes_));
-    if (got < static_cast<ssize_t>(kMetaBytes)) {
-      std::fill(pages[i].begin() + std::max<ssize_t>(got, 0), pages[i].end(), '\0');
-    }
+    ssize_t got = -1;
+    do {
+      got = ::pread(data_fd_, pages[i].data(), kMetaBytes, static_cast<off_t>(i * page_bytes_));
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return LmdbStatus(errno, "cannot read its file", folder_->path());
   }
   return pages;
+}
+
+void DataFileWatch::PutMetaPagesBack(const MetaPages& written) const {
+  if (is_broken()) return;
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (written[i] == meta_pages_[i]) continue;
+    // LMDB has failed for good, so this cannot do harm. If it fails as well, the next start may
+    // find the page damaged.
+    const ssize_t ignored [[maybe_unused]] =
+        ::pwrite(data_fd_, meta_pages_[i].data(), kMetaBytes, static_cast<off_t>(i * page_bytes_));
+  }
 }
 
 uint64_t DataFileWatch::FirstHole() const {
@@ -185,7 +195,8 @@ absl::Status DataFileWatch::BeforeCommit() const {
   // Read before the length: a cut in between makes the file shorter, and a later cut leaves a hole.
   first_hole_.store(FirstHole());
   PH_RETURN_IF_ERROR(Check());
-  if (ReadMetaPages() != meta_pages_) {
+  PH_ASSIGN_OR_RETURN(const MetaPages pages, ReadMetaPages());
+  if (pages != meta_pages_) {
     return Break("was written to by somebody else while it was open");
   }
   is_committing_.store(true);
@@ -194,9 +205,15 @@ absl::Status DataFileWatch::BeforeCommit() const {
 
 absl::Status DataFileWatch::AfterCommit(absl::Status committed) const {
   const auto check = [&]() -> absl::Status {
-    MetaPages pages = ReadMetaPages();
+    const auto written = ReadMetaPages();
+    // What the next commit finds cannot be compared with anything then.
+    if (!written.ok()) return Break("cannot be read after a commit");
+    if (!committed.ok()) {
+      PutMetaPagesBack(*written);
+      return committed;
+    }
+    MetaPages pages = *written;
     std::swap(pages, meta_pages_);
-    PH_RETURN_IF_ERROR(committed);
     PH_RETURN_IF_ERROR(Check());
     if (pages[0] == meta_pages_[0] || pages[1] == meta_pages_[1]) return absl::OkStatus();
     return Break("was written to by somebody else while it was open");

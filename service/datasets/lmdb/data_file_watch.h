@@ -20,6 +20,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "service/datasets/lmdb/map_guard.h"
@@ -40,8 +41,8 @@ class DataFileWatch {
   void BeforeOpening(const StoreFolder* folder);
   // To be called after that; `data_fd` is LMDB's own. UNAVAILABLE if the maps are not found.
   absl::Status Start(int data_fd);
-  // To be called when LMDB's page size is known.
-  void SetPageBytes(size_t page_bytes);
+  // To be called when LMDB's page size is known. UNAVAILABLE if the file cannot be read.
+  absl::Status SetPageBytes(size_t page_bytes);
 
   // DATA_LOSS naming the file if it was removed, replaced or cut off, or some of it could not be
   // read. UNAVAILABLE if that cannot be determined. Two system calls.
@@ -56,7 +57,8 @@ class DataFileWatch {
 
   // Called around a commit. They check that nobody else has written to the meta pages (a commit
   // leaves one of them as it was), and that the file has no new hole. `committed`: the result of
-  // the commit, which is returned if it is an error.
+  // the commit, which is returned if it is an error. UNAVAILABLE before a commit that cannot be
+  // checked: nothing has happened then.
   absl::Status BeforeCommit() const;
   absl::Status AfterCommit(absl::Status committed) const;
 
@@ -74,7 +76,11 @@ class DataFileWatch {
 
   // The first caller gives the reason; all others get the same status.
   absl::Status Break(absl::string_view why) const;
-  MetaPages ReadMetaPages() const;
+  // UNAVAILABLE if the disk does not give them.
+  absl::StatusOr<MetaPages> ReadMetaPages() const;
+  // After a commit that failed. If the disk does not take a meta page, LMDB writes the number of
+  // the old commit over the trees of the new one, which look as if a number had been damaged.
+  void PutMetaPagesBack(const MetaPages& written) const;
   // The first hole in the searched part of the file; the end of that part if there is none.
   uint64_t FirstHole() const;
 

@@ -10,6 +10,9 @@
 #include <fstream>
 #include <system_error>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
 namespace packhouse {
 
 std::vector<MappedFile> FindMaps(const std::string& path) {
@@ -19,7 +22,11 @@ std::vector<MappedFile> FindMaps(const std::string& path) {
   const bool has_inode = ::stat(path.c_str(), &file) == 0;
   std::vector<MappedFile> found;
   std::ifstream maps("/proc/self/maps");
+  const std::string inode_word = absl::StrCat(" ", file.st_ino, " ");
   for (std::string line; std::getline(maps, line);) {
+    // A process may have thousands.
+    if (!absl::StrContains(line, inode_word) && (error || !absl::EndsWith(line, absolute)))
+      continue;
     uintptr_t begin = 0;
     uintptr_t end = 0;
     unsigned major_number = 0;

@@ -85,8 +85,7 @@ absl::Status LmdbEnvironment::OpenIn(uint64_t map_bytes) {
   MDB_stat stat = {};
   mdb_env_stat(env_, &stat);
   page_bytes_ = stat.ms_psize;
-  file_.SetPageBytes(page_bytes_);
-  return absl::OkStatus();
+  return file_.SetPageBytes(page_bytes_);
 }
 
 LmdbEnvironment::~LmdbEnvironment() {

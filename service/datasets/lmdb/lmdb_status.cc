@@ -36,10 +36,6 @@ absl::Status LmdbStatus(int code, absl::string_view what, const std::string& fol
       return absl::ResourceExhaustedError(message);
     case MDB_MAP_FULL:
       return absl::ResourceExhaustedError(absl::StrCat(message, ", of ", map_bytes, " bytes"));
-    case ENOTDIR:
-    case EROFS:
-    case EACCES:
-    case EPERM:
     case MDB_PANIC:
       return absl::UnavailableError(message);
     case MDB_CORRUPTED:
@@ -50,7 +46,8 @@ absl::Status LmdbStatus(int code, absl::string_view what, const std::string& fol
     case EBUSY:
       return absl::FailedPreconditionError(message);
     default:
-      return absl::InternalError(message);
+      // LMDB's own codes are negative; others are the system's, such as "too many open files".
+      return code > 0 ? absl::UnavailableError(message) : absl::InternalError(message);
   }
 }
 

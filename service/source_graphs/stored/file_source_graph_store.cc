@@ -20,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/source_graphs/stored/graph_list.h"
 #include "service/source_graphs/stored/source_graph_names.h"
 
 namespace packhouse {
@@ -60,16 +61,31 @@ absl::Status FileSourceGraphStore::Load() {
     names.push_back(entry->path().filename().string());
   }
   if (error) return DiskStatus(error.value(), "cannot list", options_.folder);
+  auto listed = ReadGraphList(options_.folder);
+  if (absl::IsDataLoss(listed.status())) {
+    return absl::DataLossError(absl::StrCat(
+        listed.status().message(),
+        "; packhouse store repair --accept-missing writes it anew, of the graphs that are there"));
+  }
+  PH_RETURN_IF_ERROR(listed.status());
+  // Those that are missing are damaged.
+  for (const auto& [folder, graph_name] : *listed) names.push_back(folder);
   std::sort(names.begin(), names.end());
-  absl::MutexLock lock(&mutex_);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  absl::MutexLock changes(&changes_);
+  absl::ReleasableMutexLock lock(&mutex_);
   for (const std::string& name : names) {
     const std::string folder = absl::StrCat(options_.folder, "/", name);
-    if (absl::EndsWith(name, kDeletedFolder) || absl::EndsWith(name, kUnfinishedFolder)) {
+    if (absl::EndsWith(name, kDeletedFolder) || absl::EndsWith(name, kUnfinishedFolder) ||
+        absl::EndsWith(name, kUnfinishedFile)) {
       RemoveAll(folder).IgnoreError();
       continue;
     }
     if (!IsSourceGraphFolderName(name)) continue;
-    PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Load(folder, name, space_));
+    const auto known = listed->find(name);
+    PH_ASSIGN_OR_RETURN(
+        auto graph,
+        SourceGraphFolder::Load(folder, known == listed->end() ? name : known->second, space_));
     std::string graph_name = graph->name();
     if (graphs_.contains(graph_name)) {
       return absl::DataLossError(absl::StrCat(
@@ -80,6 +96,26 @@ absl::Status FileSourceGraphStore::Load() {
     }
     graphs_.emplace(std::move(graph_name), std::move(graph));
   }
+  lock.Release();
+  // A list that lacks a graph does no harm: the next change writes it.
+  NoteGraphs("").IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::Status FileSourceGraphStore::NoteGraphs(absl::string_view except) {
+  GraphList list;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [name, graph] : graphs_) {
+      std::string folder = graph->folder().substr(options_.folder.size() + 1);
+      if (folder != except) list.emplace(std::move(folder), name);
+    }
+  }
+  std::string text = EncodeGraphList(list);
+  if (text == noted_) return absl::OkStatus();
+  noted_.clear();
+  PH_RETURN_IF_ERROR(names_.Put(kGraphListFile, text));
+  noted_ = std::move(text);
   return absl::OkStatus();
 }
 
@@ -145,6 +181,8 @@ absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view n
                       SourceGraphFolder::Create(folder, std::move(definition), space_));
   PH_ASSIGN_OR_RETURN(SourceGraphInfo info, graph->Get());
   PH_RETURN_IF_ERROR(Place(graph));
+  // The graph is there.
+  NoteGraphs("").IgnoreError();
   return info;
 }
 
@@ -205,8 +243,14 @@ absl::Status FileSourceGraphStore::Delete(const Target& target) {
   PH_RETURN_IF_ERROR(graph->CheckId(target.id));
   const std::string folder = graph->folder().substr(options_.folder.size() + 1);
   const std::string deleted = absl::StrCat(folder, kDeletedFolder);
-  const absl::Status renamed = names_.Rename(folder, deleted);
-  if (!renamed.ok() && !DiskOutcomeIsUnknown(renamed)) return renamed;
+  PH_RETURN_IF_ERROR(NoteGraphs(folder));
+  absl::Status renamed = names_.Rename(folder, deleted);
+  // Of one that was missing nothing is left.
+  if (absl::IsNotFound(renamed)) renamed = absl::OkStatus();
+  if (!renamed.ok() && !DiskOutcomeIsUnknown(renamed)) {
+    NoteGraphs("").IgnoreError();
+    return renamed;
+  }
   {
     absl::MutexLock lock(&mutex_);
     graphs_.erase(target.name);
@@ -253,6 +297,7 @@ absl::StatusOr<SourceGraphCopy> FileSourceGraphStore::CopyIn(
   PH_ASSIGN_OR_RETURN(const auto graph, SourceGraphFolder::CopyIn(folder, std::move(definition),
                                                                   from, space_, progress));
   PH_RETURN_IF_ERROR(Place(graph));
+  NoteGraphs("").IgnoreError();
   return copy;
 }
 

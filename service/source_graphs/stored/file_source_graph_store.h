@@ -53,7 +53,8 @@ class FileSourceGraphStore final : public SealedGraphStore {
   // deleted. A graph that is damaged does not keep the others from being served.
   //
   // FAILED_PRECONDITION if the folder is open already, naming the process, or if another release
-  // wrote a graph; RESOURCE_EXHAUSTED; UNAVAILABLE. O(graphs + appends to open graphs).
+  // wrote a graph; DATA_LOSS if the list of graphs is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE.
+  // O(graphs + appends to open graphs).
   static absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> Open(const Options& options);
 
   absl::StatusOr<SourceGraphInfo> Create(absl::string_view name, const SourceGraphSchema& schema,
@@ -90,7 +91,10 @@ class FileSourceGraphStore final : public SealedGraphStore {
  private:
   explicit FileSourceGraphStore(const Options& options);
 
-  absl::Status Load();
+  absl::Status Load() ABSL_LOCKS_EXCLUDED(changes_);
+  // Notes which graphs there must be, but for the one in the folder `except`. The three outcomes of
+  // disk_file.h. O(graphs).
+  absl::Status NoteGraphs(absl::string_view except) ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
   // A new graph may have the name.
   absl::Status CheckNew(absl::string_view name) const;
   // Gives a new graph its name, and the store the graph.
@@ -104,6 +108,8 @@ class FileSourceGraphStore final : public SealedGraphStore {
   mutable DurableFolder names_;  // Those of graphs.
   // Held while graphs are created and deleted.
   mutable absl::Mutex changes_;
+  // The list of graphs as it is on the disk; empty if that is not known.
+  std::string noted_ ABSL_GUARDED_BY(changes_);
   mutable absl::Mutex mutex_;
   absl::btree_map<std::string, std::shared_ptr<SourceGraphFolder>> graphs_ ABSL_GUARDED_BY(mutex_);
   std::atomic<uint64_t> appended_nodes_ = 0;

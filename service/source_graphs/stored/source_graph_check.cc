@@ -17,6 +17,7 @@
 #include "service/base/status_macros.h"
 #include "service/source_graphs/stored/disk_space.h"
 #include "service/source_graphs/stored/graph_files.h"
+#include "service/source_graphs/stored/graph_list.h"
 #include "service/source_graphs/stored/graph_verification.h"
 #include "service/source_graphs/stored/row_log.h"
 #include "service/source_graphs/stored/source_graph_names.h"
@@ -144,7 +145,44 @@ absl::StatusOr<std::vector<std::string>> GraphFoldersIn(const std::string& folde
   return names;
 }
 
+// Calls `found` for what is listed and missing, or for the list if it is damaged; returns the list
+// of what is there.
+absl::StatusOr<GraphList> CheckList(const std::string& folder, const DamageVisitor& found) {
+  const auto list = ReadGraphList(folder);
+  if (absl::IsDataLoss(list.status())) {
+    found({absl::StrCat(folder, "/", kGraphListFile), "", std::string(list.status().message()),
+           "nothing that is there: packhouse store repair --accept-missing writes it anew"});
+    return GraphList();
+  }
+  PH_RETURN_IF_ERROR(list.status());
+  GraphList there;
+  for (const auto& [name, graph] : *list) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    if (IsThere(path)) {
+      there.emplace(name, graph);
+    } else {
+      found({path, "", "is missing", absl::StrCat("source graph ", Quoted(graph))});
+    }
+  }
+  return there;
+}
+
+absl::Status WriteList(const std::string& folder, const GraphList& list) {
+  return WriteWhole(folder, kGraphListFile, EncodeGraphList(list));
+}
+
 }  // namespace
+
+absl::Status AcceptMissingSourceGraphs(const std::string& folder, DamageVisitor missing) {
+  if (!IsThere(folder)) return absl::OkStatus();
+  PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
+  bool is_missing = false;
+  PH_ASSIGN_OR_RETURN(const GraphList there, CheckList(folder, [&](const StoredDamage& damage) {
+                        is_missing = true;
+                        missing(damage);
+                      }));
+  return is_missing ? WriteList(folder, there) : absl::OkStatus();
+}
 
 absl::Status DropDamagedSourceGraph(const std::string& folder, absl::string_view name) {
   if (IsThere(folder)) {
@@ -160,11 +198,18 @@ absl::Status DropDamagedSourceGraph(const std::string& folder, absl::string_view
         return absl::FailedPreconditionError(
             absl::StrCat("source graph ", Quoted(name), " is sound: a server can delete it"));
       }
+      PH_ASSIGN_OR_RETURN(GraphList list, ReadGraphList(folder));
+      if (list.erase(folder_name) != 0) PH_RETURN_IF_ERROR(WriteList(folder, list));
       // As the store deletes: what is left is removed when it is opened.
       const std::string deleted = absl::StrCat(graph, kDeletedFolder);
       PH_RETURN_IF_ERROR(RenameDurably(graph, deleted));
       return RemoveAll(deleted);
     }
+    // One that is missing.
+    PH_ASSIGN_OR_RETURN(GraphList list, ReadGraphList(folder));
+    const size_t num_dropped =
+        std::erase_if(list, [name](const auto& graph) { return graph.second == name; });
+    if (num_dropped != 0) return WriteList(folder, list);
   }
   return absl::NotFoundError(absl::StrCat("source graph ", Quoted(name), ": there is none"));
 }
@@ -175,6 +220,7 @@ absl::StatusOr<uint64_t> CheckSourceGraphFolders(
   if (!IsThere(folder)) return 0;
   PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
   PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
+  PH_RETURN_IF_ERROR(CheckList(folder, found).status());
   uint64_t num_graphs = 0;
   std::map<std::string, std::string> folders;  // By the names of graphs.
   for (const std::string& name : names) {

@@ -14,7 +14,8 @@
 namespace packhouse {
 
 // Reads everything, as SourceGraphStore::Verify() does of each graph. Changes nothing: what is left
-// of graphs that were being created or deleted stays, and is no damage. `companion` is called with
+// of graphs that were being created or deleted stays, and is no damage; a graph that is listed and
+// missing is. `companion` is called with
 // each graph's name and companion folder, which may be missing. The result is the number of graphs;
 // 0 for a folder that is missing.
 //
@@ -22,6 +23,11 @@ namespace packhouse {
 absl::StatusOr<uint64_t> CheckSourceGraphFolders(
     const std::string& folder, DamageVisitor found,
     absl::FunctionRef<void(const std::string& graph, const std::string& companion)> companion);
+
+// Writes the list of graphs anew, of those that are there; calls `missing` with why, in words, for
+// each that was in it and is not, or for the list itself if it is damaged. Does nothing if there is
+// neither. Errors: as CheckSourceGraphFolders(), and those of the disk.
+absl::Status AcceptMissingSourceGraphs(const std::string& folder, DamageVisitor missing);
 
 // Removes a damaged graph, and its companions, from a folder that no store has open. `name` is the
 // graph's, or that of its folder if nobody can read what it is called.

@@ -119,7 +119,7 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::CopyIn(
 }
 
 absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Load(
-    const std::string& folder, const std::string& folder_name, std::shared_ptr<DiskSpace> store) {
+    const std::string& folder, const std::string& known_name, std::shared_ptr<DiskSpace> store) {
   auto definition = ReadDefinition(folder);
   // A graph whose name cannot be read now must not lose it to another one.
   if (!definition.ok() && !absl::IsDataLoss(definition.status()) &&
@@ -131,7 +131,7 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Load(
     definition.emplace();
     const auto manifest = ReadManifest(folder);
     const bool is_named = manifest.ok() && !manifest->name.empty();
-    definition->name = is_named ? manifest->name : folder_name;
+    definition->name = is_named ? manifest->name : known_name;
   }
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, *std::move(definition), std::move(store)));

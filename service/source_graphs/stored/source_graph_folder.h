@@ -34,12 +34,12 @@ class SourceGraphFolder {
   // A new graph: writes it to UnfinishedOf(folder). After an error nothing is left.
   static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Create(
       const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store);
-  // The graph in `folder`, as it was left. If it is damaged, its functions answer with DATA_LOSS;
-  // its name is that in the manifest, or else that of the folder, if it cannot be read.
+  // The graph in `folder`, as it was left. If it is damaged, or missing, its functions answer with
+  // DATA_LOSS; its name is that in the manifest, or else `known_name`, if it cannot be read.
   // FAILED_PRECONDITION if another release wrote it; errors of the disk, unless its name could be
   // read.
   static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Load(const std::string& folder,
-                                                                 const std::string& folder_name,
+                                                                 const std::string& known_name,
                                                                  std::shared_ptr<DiskSpace> store);
 
   // As Create(), of a sealed graph of another store: `definition` is the new one. Its

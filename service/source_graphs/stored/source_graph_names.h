@@ -14,6 +14,7 @@ namespace packhouse {
 // What has such an ending is removed when the store is opened.
 inline constexpr char kDeletedFolder[] = ".deleted";
 inline constexpr char kUnfinishedFolder[] = ".new";
+inline constexpr char kUnfinishedFile[] = ".unfinished";
 
 // The folder of a graph: its id.
 std::string SourceGraphFolderName(uint64_t id);
