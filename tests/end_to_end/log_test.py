@@ -14,9 +14,30 @@ import numpy as np
 import pytest
 from server_process import ServerProcess
 
-from packhouse import Client, GraphSchema, PackhouseError
+from packhouse import (
+    Client,
+    ComponentProfile,
+    DeviceProfile,
+    EdgeRows,
+    GraphSchema,
+    GraphTable,
+    NodeRows,
+    PackhouseError,
+    PackOptions,
+    SourceEdgeSet,
+    SourceGraphSchema,
+    SourceNodeSet,
+    SubGraphs,
+    TensorSpec,
+)
 
 SIZES = np.array([[1, 0], [2, 0]])
+SAMPLING_SPEC = """
+seed_op { op_name: "seed" node_set_name: "n" }
+sampling_ops {
+  op_name: "a" input_op_names: "seed" edge_set_name: "e" sample_size: 2 strategy: RANDOM_UNIFORM
+}
+"""
 
 
 def events(log: pathlib.Path) -> list[dict[str, Any]]:
@@ -64,6 +85,43 @@ def test_failures_and_deletions_say_who_asked(tmp_path: pathlib.Path) -> None:
         ("127.0.0.1", "data set", "graphs"),
         ("127.0.0.1", "histogram", "sizes"),
     ]
+
+
+def test_calls_that_come_to_their_end_are_no_failures(tmp_path: pathlib.Path) -> None:
+    """What the client asks beside, and answers that come in pieces: it leaves none before its end."""
+    log = tmp_path / "log"
+    x = TensorSpec("x", "float32", "nodes")
+    table = GraphTable.from_graphs(
+        GraphSchema(("nodes",), (x,)), [{"x": np.full(3, i, np.float32)} for i in range(8)]
+    )
+    schema = SourceGraphSchema([SourceNodeSet("n")], [SourceEdgeSet("e", "n", "n")])
+    ids = np.arange(20)
+    with log.open("w") as file, ServerProcess(
+        "--data-dir", str(tmp_path / "data"), log=file
+    ) as server:
+        with Client(server.address) as client:
+            client.create_dataset("d", table.schema)
+            for _ in range(2):
+                client.append("d", table, producer="p")
+                client.observe("h", [SIZES], producer="p")
+            client.seal_dataset("d")
+            assert client.verify_dataset("d").is_sound
+            client.tune("h", DeviceProfile({"nodes": ComponentProfile(max_rows=8)}))
+            graphs = client.source_graphs
+            graphs.create("g", schema)
+            graphs.append("g", [NodeRows("n", ids), EdgeRows("e", ids, ids[::-1])], producer="p")
+            graphs.seal("g")
+            assert graphs.verify("g").num_damaged == 0
+            sub_graphs = SubGraphs("g", SAMPLING_SPEC)
+            assert sum(map(len, client.sample_graphs(sub_graphs, seeds=[1, 2, 3]))) == 3
+            client.sample_dataset(sub_graphs, "sampled", seeds=[1, 2, 3])
+            client.partition("g", "parts", 2)
+            client.wait_for_partition("g", "parts")
+            client.partition_dataset("g", "parts", "pieces")
+            assert sum(map(len, client.pack(table, PackOptions({"nodes": 9})))) == 8
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
+    assert [line for line in events(log) if line["event"] == "call failed"] == []
 
 
 def test_a_failed_call_carries_its_request_and_its_trace(tmp_path: pathlib.Path) -> None:

@@ -134,11 +134,14 @@ class ReliableRequests:
     def _ask(self, asking: Any) -> Any:
         while True:
             call = self._start_call(iter((asking,)))
+            answer = None
             try:
-                answer = next(call)
-                self._backoff.succeeded()
-                return answer
-            except StopIteration:
+                # To its end: to the server, a call that is left is one that has failed.
+                for answer in call:
+                    pass
+                if answer is not None:
+                    self._backoff.succeeded()
+                    return answer
                 failure = PackhouseError(
                     grpc.StatusCode.UNAVAILABLE, "the stream ended with a request unanswered"
                 )

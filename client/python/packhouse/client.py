@@ -437,6 +437,7 @@ class Client:
             beyond_limits=beyond_limits(draw_smaller),
         )
         responses = self._sampling.SampleDataset(request, wait_for_ready=True)
+        made = None
         try:
             for response in responses:
                 if on_progress is not None:
@@ -448,12 +449,16 @@ class Client:
                         )
                     )
                 if response.HasField("dataset"):
-                    return Dataset.from_proto(response.dataset)
+                    made = Dataset.from_proto(response.dataset)
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None
         finally:
             responses.cancel()
-        raise PackhouseError(grpc.StatusCode.INTERNAL, "the server did not say what it has made")
+        if made is None:
+            raise PackhouseError(
+                grpc.StatusCode.INTERNAL, "the server did not say what it has made"
+            )
+        return made
 
     def observe(
         self,
@@ -526,14 +531,20 @@ class Client:
         asking = histogram_pb2.ObserveRequest(histogram=histogram)
         asking.producer_sequence.producer = producer
         call = self._histograms.Observe(iter((asking,)))
+        answer = None
         try:
+            # To its end: to the server, a call that is left is one that has failed.
             for answer in call:
-                return answer.producer_state
+                pass
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None
         finally:
             call.cancel()
-        raise PackhouseError(grpc.StatusCode.INTERNAL, "the server said nothing of the producer")
+        if answer is None:
+            raise PackhouseError(
+                grpc.StatusCode.INTERNAL, "the server said nothing of the producer"
+            )
+        return answer.producer_state
 
     def get_histogram(self, histogram: str) -> Histogram:
         """The named histogram now. Errors: NOT_FOUND."""

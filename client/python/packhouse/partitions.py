@@ -245,17 +245,22 @@ class Partitions:
     ) -> Dataset:
         """Makes the parts a data set; gives it once it is sealed."""
         responses = self._stub.PartitionDataset(request, wait_for_ready=True)
+        made = None
         try:
             for response in responses:
                 if on_progress is not None:
                     on_progress(PartsProgress(response.num_graphs, response.num_graphs_total))
                 if response.HasField("dataset"):
-                    return Dataset.from_proto(response.dataset)
+                    made = Dataset.from_proto(response.dataset)
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None
         finally:
             responses.cancel()
-        raise PackhouseError(grpc.StatusCode.INTERNAL, "the server did not say what it has made")
+        if made is None:
+            raise PackhouseError(
+                grpc.StatusCode.INTERNAL, "the server did not say what it has made"
+            )
+        return made
 
     def download(self, graph: str, name: str, folder: str | os.PathLike[str]) -> Partition:
         """Writes the files of a partition that is done into a new folder."""

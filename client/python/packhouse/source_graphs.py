@@ -258,17 +258,20 @@ class SourceGraphs:
         responses = self._stub.VerifySourceGraph(
             source_graph_pb2.VerifySourceGraphRequest(name=name)
         )
+        result = None
         try:
             for response in responses:
                 if response.finished:
-                    return SourceGraphVerification(
+                    result = SourceGraphVerification(
                         response.num_bytes, response.num_damaged, tuple(response.damaged)
                     )
-                if on_progress is not None:
+                elif on_progress is not None:
                     on_progress(response.num_bytes, response.num_bytes_total)
-            raise PackhouseError(
-                grpc.StatusCode.INTERNAL, "the verification ended without a result"
-            )
+            if result is None:
+                raise PackhouseError(
+                    grpc.StatusCode.INTERNAL, "the verification ended without a result"
+                )
+            return result
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None
         finally:
