@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
+import random_sets
 
 from packhouse import Client, LocalServer
 
@@ -37,3 +38,10 @@ def shared_data() -> Callable[[str], pathlib.Path]:
         return path
 
     return find
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What became of random sets of graphs: see random_sets.py."""
+    for tally in random_sets.TALLIES:
+        for line in tally.lines():
+            terminalreporter.write_line(line)

@@ -32,6 +32,8 @@ DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 14
 _DGL_NODES: Final = "_N"
 _DGL_EDGES: Final = "_E"
 _LABEL: Final = "label"
+# Of a homogeneous graph.
+_ENDS: Final = "edge_index"
 
 
 class GraphBatch(NamedTuple):
@@ -124,7 +126,8 @@ def _counts(joined: Joined, component: str, idtype: Any) -> Any:
 def table(graphs: Iterable[Any]) -> GraphTable:
     """The graphs of a DGL data set, ids from 0 in its order.
 
-    Each is a `DGLGraph` or a pair of one and its label: a tensor, a number, or a dict of those;
+    Each is a `DGLGraph` or a pair of one and its label: a tensor, a number, or a dict of those
+    (ValueError for others, of which DGL's collator makes no tensor either);
     one that is no dict is called `label`. Features keep their names and types; in graphs of several
     types the types become components, as `user` and `user.likes.item`, with tensors `user.x`; an
     edge type's ends are its int32 tensors `source` and `target` (`#source` and `#target` if a feature
@@ -214,13 +217,18 @@ def _graph_and_data(item: Any) -> tuple[Any, dict[str, Any]]:
         raise ValueError(f"an item of the data set has {len(item)} parts, not a graph and a label")
     graph, label = item
     labels = dict(label) if isinstance(label, Mapping) else {_LABEL: label}
-    return graph, {name: _as_tensor(value) for name, value in labels.items()}
+    return graph, {name: _as_tensor(name, value) for name, value in labels.items()}
 
 
-def _as_tensor(value: Any) -> Any:
-    """As DGL's collate function makes them of labels."""
+def _as_tensor(name: Any, value: Any) -> Any:
+    """As DGL's collate function makes them of labels. Raises ValueError for what it makes no tensor.
+    """
     import torch
 
+    if not isinstance(value, (torch.Tensor, np.ndarray, np.generic, int, float)):
+        raise ValueError(
+            f"label {name!r}: a {type(value).__name__} is no tensor and no number, which cannot be sent"
+        )
     return torch.as_tensor(value, dtype=torch.float64 if type(value) is float else None)
 
 
@@ -228,7 +236,10 @@ def _alike(items: Iterable[Any]) -> Iterator[Any]:
     """The items, each of which has what the first one has. Raises ValueError; see `table`."""
     first: dict[str, str] | None = None
     for number, item in enumerate(items):
-        here = _described(*_graph_and_data(item))
+        try:
+            here = _described(*_graph_and_data(item))
+        except ValueError as error:
+            raise ValueError(f"graph {number}: {error}") from None
         if first is None:
             first = here
         if here != first:
@@ -242,7 +253,11 @@ def _described(graph: Any, data: Mapping[str, Any]) -> dict[str, str]:
 
     def add(whose: str, frame: Mapping[str, Any], rows: int) -> None:
         for name, tensor in frame.items():
-            check_not_reserved(name)
+            try:
+                check_not_reserved(name)
+                DType.of(str(tensor.dtype).rpartition(".")[2])
+            except ValueError as error:
+                raise ValueError(f"{whose} {name!r}: {error}") from None
             dtype = str(tensor.dtype).rpartition(".")[2]
             found[f"{whose} {name!r}"] = f"{dtype}, rows of the shape {list(tensor.shape[rows:])}"
 
@@ -292,6 +307,8 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
     }
     specs: list[TensorSpec] = []
     columns: dict[str, Array] = {}
+    # By component, the names that a batch has to have again.
+    wanted: dict[str, list[str]] = {name: [] for name in (*counts, *edge_types.values(), GRAPHS)}
 
     frames = [graph.nodes[name].data for name in node_types]
     frames += [graph.edges[key].data for key in edge_types]
@@ -300,9 +317,16 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
 
     def add(name: str, tensor: Any, component: str) -> None:
         array, dtype = from_torch(tensor)
-        if (names.count(name) > 1) if is_plain else (component != GRAPHS):
+        wanted[component].append(name)
+        # With the component before it, it comes back as it is, whatever its name.
+        is_shared = names.count(name) > 1 or name == _ENDS or name in columns
+        is_alike = name.startswith(tuple(f"{each}." for each in wanted))
+        if is_shared or is_alike or not (is_plain or component == GRAPHS):
             name = f"{component}.{name}"
-        specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
+        try:
+            specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
+        except ValueError as error:
+            raise ValueError(f"graph {first_id}: {error}: rename it") from None
         columns[name] = array
 
     for node_type, component in node_types.items():
@@ -316,11 +340,12 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
             for end, nodes in zip(graph.edges(order="eid", etype=edge_type), into)
         ]
         counts[component] = num_edges
-        if component == EDGES:
-            specs.append(TensorSpec("edge_index", DType.INT32, EDGES, (2,), index_into=NODES))
-            columns["edge_index"] = np.stack(ends, axis=1)
+        if component == EDGES and is_plain and _ENDS not in graph.edges[edge_type].data:
+            specs.append(TensorSpec(_ENDS, DType.INT32, EDGES, (2,), index_into=NODES))
+            columns[_ENDS] = np.stack(ends, axis=1)
         else:
-            mark = "#" if {"source", "target"} & set(graph.edges[edge_type].data) else ""
+            taken = {"source", "target", _ENDS} & set(graph.edges[edge_type].data)
+            mark = "#" if taken else ""
             for name, column, nodes in zip(("source", "target"), ends, into):
                 name = f"{component}.{mark}{name}"
                 specs.append(TensorSpec(name, DType.INT32, component, index_into=nodes))
@@ -330,7 +355,32 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
     for name in pairs[0][1]:
         add(name, torch.stack([data[name] for _, data in pairs]), GRAPHS)
     sizes = np.stack(list(counts.values()), axis=1)
-    return GraphTable(GraphSchema(tuple(counts), specs), sizes, columns, first_id=first_id)
+    try:
+        schema = GraphSchema(tuple(counts), specs)
+        _check_reads_back(schema, wanted, edge_types)
+    except ValueError as error:
+        raise ValueError(f"graph {first_id}: {error}: rename it") from None
+    return GraphTable(schema, sizes, columns, first_id=first_id)
+
+
+def _check_reads_back(
+    schema: GraphSchema, wanted: Mapping[str, list[str]], edge_types: Mapping[Any, str]
+) -> None:
+    """Raises ValueError naming a type or feature that a batch would not have under its name."""
+    layout = Layout.of(schema)
+    types = _types_of(layout)
+    is_plain = list(edge_types.values()) == [EDGES]
+    kinds: dict[str, Any] = {name: name for name in wanted}
+    kinds.update((component, edge_type) for edge_type, component in edge_types.items())
+    for component, names in wanted.items():
+        kind = kinds[component]
+        rows = {**layout.node_sets, **layout.edge_sets, GRAPHS: layout.graphs}.get(component)
+        is_same = component == GRAPHS or is_plain or types.get(component) == kind
+        if rows is None or not is_same or layout.is_homogeneous != is_plain:
+            raise ValueError(f"a batch would not have the type {kind!r} under its name")
+        for name in names:
+            if name not in rows.features:
+                raise ValueError(f"a batch would not have the feature {name!r} under its name")
 
 
 def _starts(

@@ -13,7 +13,7 @@ from packhouse.dialects.layout import NODES, Joined, Layout, feature_name, put_m
 from packhouse.dialects.pyg_notes import NUM_NODES, Item, Notes
 from packhouse.dialects.tensors import of_array, to_torch
 from packhouse.loaded_batch import LoadedBatch
-from packhouse.schema import GRAPHS, TensorSpec
+from packhouse.schema import GRAPHS, GraphSchema, TensorSpec
 
 
 def to_batch(
@@ -28,7 +28,7 @@ def to_batch(
     A batch of `Data`, or of `HeteroData` if there are several kinds of nodes or edges; every
     attribute, `batch`, `ptr`, `num_graphs`, and `to_data_list()`. Index tensors are int64;
     `edge_index` is (2, edges). Tensors share the batch's memory where that is writable. Nodes
-    without any feature have `num_nodes`, as PyG could not count them. What was leased has the
+    that PyG could not count by their features' names have `num_nodes`. What was leased has the
     attributes `lease` and `loss_weight`, which are no fields of the data, unless the data set has
     tensors of these names.
 
@@ -51,19 +51,18 @@ def to_batch(
     if plan is None:
         plan = layout.plans["pyg"] = _Plan(layout)
     out = _new_batch(data_class or (classes.Data if plan.is_plain else classes.HeteroData))
-    writer = _Writer(out, joined, plan, follow_batch, asks=data_class is not None)
+    writer = _Writer(out, joined, plan, follow_batch, data_class)
     writer.make_stores()
     for item in writer.items:
         writer.write(item)
     own = out._store if plan.is_plain else out._global_store
-    for component, rows in layout.node_sets.items():
+    for component in layout.node_sets:
         store = writer.store_of(component)
-        if not rows.features and NUM_NODES not in store:
+        if not writer.has_num_nodes(component):
             writer.write_num_nodes(component)
-        if writer.has_num_nodes(component):
-            columns = _columns_in(store)
-            columns["batch"] = of_array(joined.graph_index(component))
-            columns["ptr"] = of_array(joined.offsets(component).copy())
+        columns = _columns_in(store)
+        columns["batch"] = of_array(joined.graph_index(component))
+        columns["ptr"] = of_array(joined.offsets(component).copy())
         if padding:
             put_mask(_columns_in(store), "node_mask", of_array(joined.mask(component)))
     if padding:
@@ -83,6 +82,13 @@ def to_batch(
             if name not in _columns_in(own):
                 out.__dict__[name] = getattr(batch, name)
     return out
+
+
+def places_of(schema: GraphSchema) -> tuple[set[Any], set[tuple[Any, str]]]:
+    """The keys of the stores of a batch of that schema, and the attributes with their store's."""
+    plan = _Plan(Layout.of(schema))
+    stores = {None} if plan.is_plain else set(plan.keys.values())
+    return stores, {(item.store, item.name) for item in plan.items}
 
 
 def _columns_in(store: Any) -> dict[str, Any]:
@@ -150,10 +156,9 @@ class _Writer:
         joined: Joined,
         plan: _Plan,
         follow_batch: Collection[str],
-        *,
-        asks: bool,
+        data_class: type[Any] | None,
     ) -> None:
-        """`asks` PyG for each batch what it does with an attribute."""
+        """`data_class` is asked for each batch what it does with an attribute."""
         self._out = out
         self._joined = joined
         self._follow_batch = follow_batch
@@ -161,7 +166,8 @@ class _Writer:
         self.keys = plan.keys
         self.items = plan.items
         # PyG's own answers depend on names alone; a user's class may give others each time.
-        self._known = None if asks else plan.known
+        self._data_class = data_class
+        self._known = None if data_class is not None else plan.known
 
     def make_stores(self) -> None:
         for key in self.keys.values():
@@ -196,8 +202,10 @@ class _Writer:
             columns[f"{item.name}_ptr"] = of_array(joined.offsets(component).copy())
 
     def _cat_dim(self, item: Item, value: Any, store: Any) -> Any:
-        if self._known is None:
-            return self._out.__cat_dim__(item.name, value, store)
+        if self._data_class is not None:
+            # Not of the batch: PyG takes two classes of one name for one class.
+            return self._data_class.__cat_dim__(self._out, item.name, value, store)
+        assert self._known is not None
         key = (item.store, item.name)
         if key not in self._known:
             self._known[key] = self._out.__cat_dim__(item.name, value, store)

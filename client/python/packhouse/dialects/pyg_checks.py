@@ -28,15 +28,18 @@ class GraphChecks:
         self._exclude_keys = frozenset(exclude_keys)
         self._number = 0
         self._first: dict[tuple[Any, str], Any] | None = None
-        # By store and attribute: the dimension, and whether what is added is the number of nodes;
-        # None where both are 0 so far.
-        self._rules: dict[tuple[Any, str], tuple[Any, bool | None]] = {}
-        self.left_out: list[str] = []
+        # Of a class with rules of its own, by store and attribute: the dimension, and whether what is
+        # added is the number of nodes; None where both are 0 so far.
+        self.rules: dict[tuple[Any, str], tuple[Any, bool | None]] = {}
+        # By store: the number of nodes of each graph, since excluded attributes tell it. To be cleared.
+        self.num_nodes: dict[Any, list[int]] = {}
+        # Of each attribute and number of nodes the rows of each graph, while somebody wants them.
+        self.rows: dict[tuple[Any, str], list[int]] | None = None
 
     def check(self, graph: Any) -> None:
         """Raises ValueError naming the graph, the attribute and the reason."""
         found = {
-            (store._key, key): _type_of(store[key])
+            (store._key, key): _type_of(graph, store, key)
             for store in graph.stores
             for key in store.keys()
             if key not in self._exclude_keys
@@ -44,7 +47,8 @@ class GraphChecks:
         types = {store._key for store in graph.stores}
         if self._first is None:
             self._first, self._types = found, types
-            self.left_out = self._of_no_count(graph)
+            self._counted = self._told_by_excluded(graph)
+            self._check_dense(graph)
         if types != self._types:
             (other,) = list(types ^ self._types)[:1]
             raise ValueError(
@@ -56,19 +60,57 @@ class GraphChecks:
             raise self._difference(found)
         if has_own_rules(graph):
             self._check_rules(graph)
+        for store in graph.stores:
+            if store._key in self._counted:
+                self.num_nodes.setdefault(store._key, []).append(self._num_nodes(store))
+        if self.rows is not None:
+            self._note_rows(graph, self.rows)
         self._number += 1
 
-    def _of_no_count(self, graph: Any) -> list[str]:
-        """Of the excluded attributes those that do not tell how many nodes there are."""
+    def _check_dense(self, graph: Any) -> None:
+        for store in graph.stores:
+            for key, value in store.items():
+                if key in self._exclude_keys or key == NUM_NODES:
+                    continue
+                if not _is_dense(value) and not isinstance(value, (int, float)):
+                    raise ValueError(
+                        f"graph {self._number}: attribute {key!r}: it is no dense tensor but "
+                        f"{type(value).__name__}, which cannot be sent: name it in exclude_keys"
+                    )
+
+    def _note_rows(self, graph: Any, rows: dict[tuple[Any, str], list[int]]) -> None:
+        for store in graph.stores:
+            for key, value in store.items():
+                if key in self._exclude_keys:
+                    continue
+                count = 1
+                if key == NUM_NODES:
+                    count = value
+                elif _is_dense(value) and value.dim():
+                    cat_dim = graph.__cat_dim__(key, value, store)
+                    count = 1 if cat_dim is None else value.shape[cat_dim]
+                rows.setdefault((store._key, key), []).append(count)
+
+    def _told_by_excluded(self, graph: Any) -> set[Any]:
+        """The keys of the stores whose number of nodes PyG knows by an excluded attribute."""
         from torch_geometric.data.storage import N_KEYS
 
-        tell = {
-            key
+        return {
+            store._key
             for store in graph.stores
             for key in store.keys()
-            if (key in N_KEYS or "node" in key) and _is_dense(store[key])
+            if key in self._exclude_keys
+            and (key in N_KEYS or "node" in key)
+            and (store._key is None or isinstance(store._key, str))
         }
-        return sorted(self._exclude_keys - tell)
+
+    def _num_nodes(self, store: Any) -> int:
+        if not store.can_infer_num_nodes or store.num_nodes is None:
+            raise ValueError(
+                f"graph {self._number}: {NUM_NODES!r} is not set, and nothing says how many nodes it "
+                "has: set num_nodes. Guessed from edges, nodes without any would vanish"
+            )
+        return int(store.num_nodes)
 
     def _difference(self, found: dict[tuple[Any, str], Any]) -> ValueError:
         first = self._first or {}
@@ -91,12 +133,14 @@ class GraphChecks:
     def _check_rules(self, graph: Any) -> None:
         for store in graph.stores:
             for key in store.keys():
-                if key in self._exclude_keys or key == NUM_NODES or not _is_dense(store[key]):
-                    continue
-                self._check_rule(graph, store, key)
+                if key not in self._exclude_keys and key != NUM_NODES:
+                    self._check_rule(graph, store, key)
 
     def _check_rule(self, graph: Any, store: Any, key: str) -> None:
         value = store[key]
+        if "batch" in key:
+            # Refused by its name.
+            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             inc = graph.__inc__(key, value, store)
@@ -118,7 +162,7 @@ class GraphChecks:
                 key, f"PyG adds {_shown(inc)} for it to the graphs behind it, which is not its "
                 f"number of nodes ({nodes})"
             )
-        known_dim, known = self._rules.get((store._key, key), (cat_dim, None))
+        known_dim, known = self.rules.get((store._key, key), (cat_dim, None))
         if known_dim != cat_dim:
             raise self._refused(key, f"it is joined along {cat_dim}, others along {known_dim}")
         if by_nodes is not None and known is not None and by_nodes != known:
@@ -128,7 +172,7 @@ class GraphChecks:
             )
         if key == "edge_index" and by_nodes is False:
             raise self._refused(key, "PyG adds nothing: all graphs would have the same nodes")
-        self._rules[store._key, key] = cat_dim, known if by_nodes is None else by_nodes
+        self.rules[store._key, key] = cat_dim, known if by_nodes is None else by_nodes
 
     def _refused(self, key: str, why: str) -> ValueError:
         return ValueError(
@@ -143,13 +187,21 @@ def _is_dense(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
-def _type_of(value: Any) -> str:
-    """What joining may not change: a tensor's type and all extents of a row but one; else a class."""
+def _type_of(graph: Any, store: Any, key: str) -> str:
+    """What joining may not change: a tensor's type and all extents of a row; else the class."""
     import torch
 
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of {value.dtype} with {value.dim()} dimensions"
-    return type(value).__name__
+    value = store[key]
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    shape: list[Any] = list(value.shape)
+    if shape and value.layout is torch.strided:
+        cat_dim = graph.__cat_dim__(key, value, store)
+        if isinstance(cat_dim, int) and -len(shape) <= cat_dim < len(shape):
+            shape[cat_dim] = "rows"
+    elif value.layout is not torch.strided:
+        return f"a sparse tensor of {value.dtype} with {value.dim()} dimensions"
+    return f"a tensor of {value.dtype} with the shape ({', '.join(map(str, shape))})"
 
 
 def _shown(inc: Any) -> str:

@@ -25,7 +25,29 @@ class Collated(NamedTuple):
     slices: Mapping[Any, Any]
     num_graphs: int
     # Of which these are meant, in this order; None: all.
-    take: npt.NDArray[np.int64] | None
+    take: npt.NDArray[np.int64] | None = None
+    # The number of the first one in its data set.
+    first_id: int = 0
+    # Of a class with rules of its own, by store and attribute; see pyg_checks.GraphChecks.rules.
+    rules: Mapping[tuple[Any, str], tuple[Any, bool | None]] | None = None
+    # Of each store, where what tells it is not among the attributes.
+    num_nodes: Mapping[Any, list[int]] | None = None
+
+
+class Components:
+    """Along which component each attribute grows, by its name in the schema, in all parts alike.
+
+    As the user says, by PyG's names, or by the rows of the graphs that are looked at first: of all,
+    where they are known before anything is stored. Later parts are held to it.
+    """
+
+    def __init__(self, said: Mapping[str, str] | None = None) -> None:
+        self.said = dict(said or {})
+        self.found: dict[str, str] = {}
+
+
+class _Named(ValueError):
+    """Has the graph's number and the attribute in its words already."""
 
 
 def counts_of(collated: Collated) -> dict[str, Counts]:
@@ -33,18 +55,31 @@ def counts_of(collated: Collated) -> dict[str, Counts]:
 
     Raises ValueError for nodes that cannot be counted.
     """
-    return _Reader(collated, (), {}).counts
+    return _Reader(collated, (), Components()).counts
+
+
+def decide(collated: Collated, exclude_keys: Collection[str], components: Components) -> None:
+    """Finds the component of each attribute; of `collated.data` names and types alone matter.
+
+    Raises ValueError as `columns_of` does.
+    """
+    reader = _Reader(collated, exclude_keys, components)
+    for store in collated.data.stores:
+        for key in store.keys():
+            if key not in exclude_keys and key not in (NUM_NODES, "edge_index"):
+                if reader.is_dense(store, key):
+                    reader.component_for(store, key)
 
 
 def columns_of(
-    collated: Collated, exclude_keys: Collection[str], components: Mapping[str, str] | None = None
+    collated: Collated, exclude_keys: Collection[str], components: Components
 ) -> tuple[dict[str, Counts], list[tuple[TensorSpec, Array]]]:
     """The counts, with those of attributes' own components, and the columns, in PyG's order.
 
-    `components`: the component of an attribute, by its name in the schema. Raises ValueError naming
-    an attribute that cannot be sent, or can be along several components.
+    Raises ValueError naming a graph and an attribute that cannot be sent, or can be along several
+    components.
     """
-    reader = _Reader(collated, exclude_keys, components or {})
+    reader = _Reader(collated, exclude_keys, components)
     for store in collated.data.stores:
         for key in list(store.keys()):
             if key not in exclude_keys:
@@ -64,7 +99,7 @@ class _Reader:
     """Reads one store after another."""
 
     def __init__(
-        self, collated: Collated, exclude_keys: Collection[str], components: Mapping[str, str]
+        self, collated: Collated, exclude_keys: Collection[str], components: Components
     ) -> None:
         from torch_geometric.data import HeteroData
 
@@ -72,7 +107,10 @@ class _Reader:
         self._slices = collated.slices
         self._num_graphs = collated.num_graphs
         self._exclude_keys = exclude_keys
-        self._said = components
+        self._components = components
+        self._first_id = collated.first_id
+        self._rules = collated.rules
+        self._known_num_nodes = collated.num_nodes or {}
         self._is_plain = not isinstance(collated.data, HeteroData)
         self.columns: list[tuple[TensorSpec, Array]] = []
         self.counts: dict[str, Counts] = {}
@@ -88,11 +126,24 @@ class _Reader:
         for store in collated.data.edge_stores:
             edges = self._num_edges(store)
             if edges is None:
-                raise ValueError(f"edge type {store._key}: nothing says how many edges it has")
+                raise ValueError(
+                    f"graph {self._first_id}: edges of type {store._key!r} have no 'edge_index'"
+                )
             self.counts[self._component(store)] = edges
 
     def read(self, store: Any, key: str) -> None:
         """Adds the attribute `key` to the columns."""
+        try:
+            self._read(store, key)
+        except _Named:
+            raise
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"graph {self._first_id}: attribute {self._name(store, key)!r}: {error}; rename it, "
+                "or name it in exclude_keys"
+            ) from None
+
+    def _read(self, store: Any, key: str) -> None:
         name = self._name(store, key)
         check_not_reserved(key)
         if key == NUM_NODES:
@@ -106,8 +157,13 @@ class _Reader:
         array, dtype = from_torch(rows)
         index_into = self._index_into(store, key)
         if index_into is not None:
+            if not dtype.is_integer:
+                raise ValueError(
+                    f"PyG adds the number of nodes to it, because of its name, but it is "
+                    f"{dtype.name.lower()}"
+                )
             dtype = DType.INT32
-        component = self._component_for(store, key)
+        component = self.component_for(store, key)
         spec = TensorSpec(name, dtype, component, array.shape[1:], index_into)
         if self._has_rows_last(store, key) and len(spec.row_shape) == 1:
             if spec.row_elements <= MAX_PLANES:
@@ -144,6 +200,14 @@ class _Reader:
     def _slices_of(self, store: Any, key: str) -> Counts:
         slices = self._slices[key] if store._key is None else self._slices[store._key][key]
         counts: Counts = np.diff(np.asarray(slices, np.int64))
+        if len(counts) != self._num_graphs:
+            last = self._first_id + self._num_graphs - 1
+            raise _Named(
+                f"graphs {self._first_id} to {last}: attribute {self._name(store, key)!r} has rows "
+                f"of {len(counts)} graphs only; PyG's data set does not tell which lack "
+                + ("it" if store._key is None else f"{store._key!r}")
+                + ": give all graphs the same attributes and types before they are joined"
+            )
         return counts
 
     def _rows(self, store: Any, key: str) -> Any:
@@ -153,37 +217,59 @@ class _Reader:
         value = store[key]
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             raise ValueError(
-                f"attribute {key!r} is no dense tensor but {type(value).__name__}, which cannot be "
-                "sent: name it in exclude_keys"
+                f"it is no dense tensor but {type(value).__name__}, which cannot be sent"
             )
         value = value.as_subclass(torch.Tensor)
-        cat_dim = self._data.__cat_dim__(key, value, store)
+        cat_dim = self._cat_dim(store, key)
         if isinstance(cat_dim, tuple):
-            raise ValueError(f"attribute {key!r} is joined along several dimensions: exclude it")
+            raise ValueError("it is joined along several dimensions")
         if cat_dim and value.dim() > 1:
             value = value.movedim(cat_dim, 0)
         return value
 
     def _has_rows_last(self, store: Any, key: str) -> bool:
-        value = store[key]
-        return bool(self._data.__cat_dim__(key, value, store)) and value.dim() > 1
+        return bool(self._cat_dim(store, key)) and store[key].dim() > 1
 
-    def _component_for(self, store: Any, key: str) -> str:
+    def _cat_dim(self, store: Any, key: str) -> Any:
+        # Not asked of the class of what PyG has joined: it takes classes of one name for one class.
+        if self._rules is not None and (store._key, key) in self._rules:
+            return self._rules[store._key, key][0]
+        return self._data.__cat_dim__(key, store[key], store)
+
+    def component_for(self, store: Any, key: str) -> str:
         """Along which component an attribute grows: as is said, by PyG's names, or by its rows.
 
         Rows alone decide only where one thing fits them: graphs of other sizes must not change it.
         """
-        from torch_geometric.data.storage import E_KEYS, N_KEYS
-
         counts = self._slices_of(store, key)
         name = self._name(store, key)
-        if name in self._said:
+        if name in self._components.said:
             return self._said_component(name, counts)
+        component = self._components.found.get(name)
+        if component is None:
+            component = self._guessed(store, key, name, counts)
+            self._components.found[name] = component
+        if component == name:
+            return self._own(name, counts)
+        wanted = self._wanted(component, counts)
+        if not np.array_equal(counts, wanted):
+            graph = int(np.argmax(counts != wanted))
+            raise _Named(
+                f"graph {self._first_id + graph}: attribute {name!r} has {counts[graph]} rows, not "
+                f"{wanted[graph]} as {component!r}, along which the graphs before have it: say "
+                f"along what it is, as components={{{name!r}: {name!r}}}"
+            )
+        return component
+
+    def _wanted(self, component: str, counts: Counts) -> Counts:
+        return np.ones_like(counts) if component == GRAPHS else self.counts[component]
+
+    def _guessed(self, store: Any, key: str, name: str, counts: Counts) -> str:
+        from torch_geometric.data.storage import E_KEYS, N_KEYS
+
         if not self._is_plain and store._key is not None:
             component = self._component(store)
-            if np.array_equal(counts, self.counts[component]):
-                return component
-            return self._own(name, counts)
+            return component if np.array_equal(counts, self.counts[component]) else name
         fits = [
             component
             for component in (NODES, EDGES)
@@ -201,31 +287,28 @@ class _Reader:
             fits.append(name)
         if len(fits) > 1:
             raise self._ambiguous(name, fits, counts)
-        return fits[0] if fits else self._own(name, counts)
+        return fits[0] if fits else name
 
     def _said_component(self, name: str, counts: Counts) -> str:
-        component = self._said[name]
-        if component == GRAPHS:
-            wanted = np.ones_like(counts)
-        elif component == name:
+        component = self._components.said[name]
+        if component == name:
             return self._own(name, counts)
-        elif component in self.counts:
-            wanted = self.counts[component]
-        else:
+        if component != GRAPHS and component not in self.counts:
             known = ", ".join((*self.counts, GRAPHS, name))
-            raise ValueError(f"components: {name!r} cannot be along {component!r}, but {known}")
+            raise _Named(f"components: {name!r} cannot be along {component!r}, but {known}")
+        wanted = self._wanted(component, counts)
         if not np.array_equal(counts, wanted):
             graph = int(np.argmax(counts != wanted))
-            raise ValueError(
-                f"attribute {name!r} is said to be along {component!r}, of which graph {graph} has "
-                f"{wanted[graph]}, but has {counts[graph]} rows there"
+            raise _Named(
+                f"graph {self._first_id + graph}: attribute {name!r} is said to be along {component!r}, of which graph "
+                f"{self._first_id + graph} has {wanted[graph]}, but has {counts[graph]} rows there"
             )
         return component
 
-    @staticmethod
-    def _ambiguous(name: str, fits: list[str], counts: Counts) -> ValueError:
-        return ValueError(
-            f"attribute {name!r} has as many rows as {' and as '.join(fits[:-1])}"
+    def _ambiguous(self, name: str, fits: list[str], counts: Counts) -> ValueError:
+        last = self._first_id + len(counts) - 1
+        return _Named(
+            f"graphs {self._first_id} to {last}: attribute {name!r} has as many rows as {' and as '.join(fits[:-1])}"
             + (
                 f", and {counts[0]} in each graph"
                 if fits[-1] == name
@@ -242,9 +325,12 @@ class _Reader:
         """What PyG adds to the attribute when it joins graphs, as the component it numbers."""
         if "batch" in key:
             raise ValueError(
-                f"attribute {key!r}: PyG adds its largest value + 1 for each graph before, which "
-                "packhouse cannot; rename it or name it in exclude_keys"
+                "PyG adds its largest value + 1 for each graph before, which packhouse cannot"
             )
+        if self._rules is not None and (store._key, key) in self._rules:
+            by_nodes = self._rules[store._key, key][1]
+            is_named_so = "index" in key or key == "face"
+            return NODES if (is_named_so if by_nodes is None else by_nodes) else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             inc = self._data.__inc__(key, store[key], store)
@@ -255,37 +341,39 @@ class _Reader:
         if isinstance(inc, int) and inc == total:
             return NODES
         raise ValueError(
-            f"attribute {key!r}: PyG adds {inc} for each graph before, which is not the number of "
-            "nodes; name it in exclude_keys"
+            f"PyG adds {inc} for each graph before, which is not the number of nodes"
         )
 
     def _num_nodes(self, store: Any) -> Counts:
         """As PyG infers it, graph by graph; never guessed."""
         from torch_geometric.data.storage import N_KEYS
 
+        if store._key in self._known_num_nodes:
+            return np.asarray(self._known_num_nodes[store._key], np.int64)
         if NUM_NODES in store:
             return np.asarray(store._num_nodes, np.int64)
-        # What is left out tells it all the same.
-        keys = [key for key in store.keys() if self._is_tensor(store, key)]
+        keys = [key for key in store.keys() if self.is_dense(store, key)]
         telling = [key for key in keys if key in N_KEYS] + [key for key in keys if "node" in key]
         if telling:
             return self._slices_of(store, telling[0])
         raise ValueError(
-            "nothing says how many nodes a graph has"
+            f"graph {self._first_id}: {NUM_NODES!r} is not set, and nothing says how many nodes a "
+            "graph has"
             + ("" if store._key is None else f" of type {store._key!r}")
             + ", since PyG knows it by num_nodes or "
             + ", ".join(sorted(N_KEYS))
             + ": set num_nodes. Guessed from edges, nodes without any would vanish"
         )
 
-    def _is_tensor(self, store: Any, key: str) -> bool:
+    @staticmethod
+    def is_dense(store: Any, key: str) -> bool:
+        """Whether it is a tensor with rows."""
         import torch
 
         return isinstance(store[key], torch.Tensor) and store[key].layout is torch.strided
 
     def _num_edges(self, store: Any) -> Counts | None:
-        from torch_geometric.data.storage import E_KEYS
-
-        keys = [key for key in store.keys() if self._is_tensor(store, key)]
-        telling = [key for key in keys if key in E_KEYS] + [key for key in keys if "edge" in key]
-        return self._slices_of(store, telling[0]) if telling else None
+        # Edges without ends are no edges here: each of their attributes has rows of its own.
+        if "edge_index" not in store or not self.is_dense(store, "edge_index"):
+            return None
+        return self._slices_of(store, "edge_index")

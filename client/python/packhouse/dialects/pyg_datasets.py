@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any, Collection, Final, Iterator, Mapping
 
@@ -13,8 +14,16 @@ from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import PaddingValues, ingest_tables
 from packhouse.dialects.layout import EDGES, NODES
+from packhouse.dialects.pyg import places_of
 from packhouse.dialects.pyg_checks import GraphChecks, has_own_rules
-from packhouse.dialects.pyg_columns import Collated, columns_of, component_of, counts_of
+from packhouse.dialects.pyg_columns import (
+    Collated,
+    Components,
+    columns_of,
+    component_of,
+    counts_of,
+    decide,
+)
 from packhouse.dialects.pyg_notes import NUM_NODES
 from packhouse.graphs import GraphTable
 from packhouse.schema import GraphSchema
@@ -64,17 +73,17 @@ def tables(
 ) -> Iterator[GraphTable]:
     """As `table`, in parts of so many graphs (0: all at once), of which one is held at a time.
 
-    The first part decides the schema: a ValueError names the attribute of a later one that differs.
-    Of no graphs there is no schema: ValueError.
+    A list or tuple is looked at as a whole before the first part. Of others the first part decides
+    the schema: a ValueError names the graph and the attribute of a later one that differs. Of no
+    graphs there is no schema: ValueError.
     """
-    first_id = 0
     schema: GraphSchema | None = None
-    for collated in _parts(dataset, exclude_keys, graphs_per_table):
-        part = _table_of(collated, exclude_keys, components, first_id)
+    decided = Components(components)
+    for collated in _parts(dataset, exclude_keys, decided, graphs_per_table):
+        part = _table_of(collated, exclude_keys, decided, schema)
         if schema is not None and part.schema != schema:
-            raise ValueError(_difference(schema, part.schema, first_id))
+            raise ValueError(_difference(schema, part.schema, collated.first_id))
         schema = part.schema
-        first_id += len(part)
         yield part
     if schema is None:
         raise ValueError("the data set has no graph, so that its schema is not known")
@@ -117,7 +126,7 @@ def sizes_of(dataset: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     from torch_geometric.data import InMemoryDataset
 
     if isinstance(dataset, InMemoryDataset) and _is_joined(dataset):
-        (collated,) = _parts(dataset, (), 0)
+        (collated,) = _parts(dataset, (), Components(), 0)
         counts = counts_of(collated)
         if list(counts) == [NODES]:
             counts[EDGES] = np.zeros_like(counts[NODES])
@@ -147,14 +156,28 @@ def sizes_of(dataset: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
 def _table_of(
     collated: Collated,
     exclude_keys: Collection[str],
-    components: Mapping[str, str] | None,
-    first_id: int,
+    components: Components,
+    schema: GraphSchema | None,
 ) -> GraphTable:
+    """In the order of `schema`, that of the parts before: each graph has an order of its own."""
     counts, columns = columns_of(collated, exclude_keys, components)
-    schema = GraphSchema(tuple(counts), [spec for spec, _ in columns])
+    if schema is None:
+        try:
+            schema = GraphSchema(tuple(counts), [spec for spec, _ in columns])
+        except ValueError as error:
+            raise ValueError(f"graph {collated.first_id}: {error}") from None
+        _check_reads_back(schema, collated, exclude_keys)
+    elif set(counts) == set(schema.components):
+        order = {spec.name: position for position, spec in enumerate(schema.tensors)}
+        columns.sort(key=lambda column: order.get(column[0].name, len(order)))
+        counts = {component: counts[component] for component in schema.components}
+        schema = GraphSchema(schema.components, [spec for spec, _ in columns])
+    else:
+        schema = GraphSchema(tuple(counts), [spec for spec, _ in columns])
     sizes = (
         np.stack(list(counts.values()), axis=1) if counts else np.zeros((collated.num_graphs, 0))
     )
+    first_id = collated.first_id
     whole = GraphTable(
         schema, sizes, {spec.name: column for spec, column in columns}, first_id=first_id
     )
@@ -164,8 +187,30 @@ def _table_of(
     return GraphTable(schema, part.sizes, part.tensors, first_id=first_id)
 
 
+def _check_reads_back(
+    schema: GraphSchema, collated: Collated, exclude_keys: Collection[str]
+) -> None:
+    """Raises ValueError naming what would have another name or place in a batch."""
+    types, attributes = places_of(schema)
+    first = collated.first_id
+    for store in collated.data.stores:
+        if store._key not in types:
+            raise ValueError(
+                f"graph {first}: type {store._key!r}: a batch would not have it under this name: "
+                "rename it"
+            )
+        for key in store.keys():
+            if key not in exclude_keys and (store._key, key) not in attributes:
+                raise ValueError(
+                    f"graph {first}: attribute {key!r}"
+                    + ("" if store._key is None else f" of {store._key!r}")
+                    + ": a batch would not have it under this name: rename it, or name it in "
+                    "exclude_keys"
+                )
+
+
 def _parts(
-    dataset: Any, exclude_keys: Collection[str], graphs_per_table: int
+    dataset: Any, exclude_keys: Collection[str], components: Components, graphs_per_table: int
 ) -> Iterator[Collated]:
     """The data set as PyG joins graphs; see Collated."""
     from torch_geometric.data import Batch, InMemoryDataset
@@ -177,20 +222,53 @@ def _parts(
         return
     graphs = _each(dataset)
     checks = GraphChecks(exclude_keys)
+    is_checked = isinstance(dataset, (list, tuple)) and 0 < graphs_per_table < len(dataset)
+    if is_checked:
+        checks.rows = {}
+        for graph in dataset:
+            checks.check(graph)
+        shapes = _shapes_of(dataset[0], checks.rows, len(dataset))
+        decide(shapes._replace(num_nodes=checks.num_nodes), exclude_keys, components)
+        checks.rows = None
+    first_id = 0
     while True:
         part = list(itertools.islice(graphs, graphs_per_table or None))
         if not part:
             return
-        for graph in part:
-            checks.check(graph)
+        if not is_checked:
+            for graph in part:
+                checks.check(graph)
         data, slices, _ = collate(
             Batch,  # Which can also be made of a class whose own arguments are not known.
             part,
             increment=False,
             add_batch=False,
-            exclude_keys=checks.left_out,
+            exclude_keys=exclude_keys,
         )
-        yield Collated(data, slices, len(part), None)
+        rules = checks.rules if has_own_rules(part[0]) else None
+        stop = first_id + len(part)
+        num_nodes = {
+            key: counts[first_id:stop] if is_checked else counts
+            for key, counts in checks.num_nodes.items()
+        }
+        yield Collated(data, slices, len(part), None, first_id, rules, num_nodes)
+        first_id = stop
+        if not is_checked:
+            checks.num_nodes.clear()
+
+
+def _shapes_of(first: Any, rows: Mapping[tuple[Any, str], list[int]], num_graphs: int) -> Collated:
+    """Graphs joined as far as their numbers of rows go: with the values of the first."""
+    data = copy.copy(first)
+    slices: dict[Any, Any] = {}
+    for store in data.stores:
+        of_store = slices if store._key is None else slices.setdefault(store._key, {})
+        for key in store.keys():
+            counts = rows.get((store._key, key), [])
+            of_store[key] = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+            if key == NUM_NODES:
+                store._num_nodes = counts
+    return Collated(data, slices, num_graphs)
 
 
 def _is_joined(dataset: Any) -> bool:

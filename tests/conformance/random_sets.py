@@ -1,0 +1,109 @@
+"""Many random sets of graphs through a framework itself and through packhouse, and the tally of it.
+
+A set is made of one seed alone. Either every value that comes out is that of the framework, or the
+set is refused with the graph's number, the attribute and the reason, and there is a reason.
+
+    PACKHOUSE_SETS=300     how many sets of each framework (default: what the test says)
+    PACKHOUSE_SET=17       this set alone, to look at a failure
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import re
+from typing import Any, Callable, Final, Iterator
+
+# What a refusal may be about: the odd attribute's name, and in a word what is odd in it.
+Oddities = list[tuple[str, str]]
+
+# Of attributes of later parts, if their rows are not as those of the first part.
+DECIDED: Final = "decided by the first part"
+
+_NUMBERED: Final = re.compile(r"\b(graphs?|GraphsTuple|GraphTensor) \d+")
+
+
+class Refused(Exception):
+    """packhouse does not take the set; the cause has the words."""
+
+
+class PeerFailed(Exception):
+    """The framework itself does not join the graphs."""
+
+
+@dataclasses.dataclass
+class Tally:
+    """What became of the sets of one framework."""
+
+    framework: str
+    alike: int = 0
+    failures: int = 0
+    refused: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    # Sets that the framework itself does not join, by whether we refuse them as well.
+    failed_there: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def lines(self) -> Iterator[str]:
+        total = self.alike + self.refused.total() + self.failed_there.total()
+        yield f"{self.framework}: {total} sets, {self.alike} alike, {self.failures} failures"
+        for name, count in sorted(self.refused.items()):
+            yield f"  refused {count}: {name}"
+        for name, count in sorted(self.failed_there.items()):
+            yield f"  {self.framework} fails itself {count}: {name}"
+
+
+TALLIES: Final[list[Tally]] = []
+
+
+def run(
+    framework: str,
+    default: int,
+    make: Callable[[int], tuple[Any, Oddities]],
+    compare: Callable[[Any], None],
+) -> None:
+    """Compares so many sets. `compare` raises Refused, PeerFailed, or an error of its own."""
+    tally = Tally(framework)
+    TALLIES.append(tally)
+    one = os.environ.get("PACKHOUSE_SET")
+    seeds = [int(one)] if one else range(int(os.environ.get("PACKHOUSE_SETS", default)))
+    failures = []
+    for seed in seeds:
+        made, oddities = make(seed)
+        try:
+            compare(made)
+            tally.alike += 1
+        except PeerFailed as failed:
+            tally.failed_there[str(failed)] += 1
+        except Refused as refused:
+            words = str(refused.__cause__)
+            fault = _fault(words, oddities)
+            if fault:
+                failures.append(f"PACKHOUSE_SET={seed}: {fault}: {words}")
+            tally.refused[_reason(words, oddities)] += 1
+        except Exception as error:
+            if one:
+                raise
+            failures.append(f"PACKHOUSE_SET={seed}: {type(error).__name__}: {error}"[:600])
+    tally.failures = len(failures)
+    assert not failures, f"{len(failures)} of {len(seeds)} sets:\n" + "\n".join(failures[:40])
+
+
+def _fault(words: str, oddities: Oddities) -> str | None:
+    if not oddities:
+        return "refused, but nothing is odd in it"
+    if not _NUMBERED.search(words):
+        return "refused without the number of a graph"
+    if not any(_names(words, name) for name, _ in oddities):
+        return f"refused without a name of {oddities}"
+    return None
+
+
+def _reason(words: str, oddities: Oddities) -> str:
+    """The first oddity whose name the words have; one that says why rather than when."""
+    kinds = [kind for name, kind in oddities if _names(words, name)]
+    return min(kinds, key=lambda kind: kind == DECIDED, default="(no oddity)")
+
+
+def _names(words: str, name: Any) -> bool:
+    """Whether it is named, in quotes, alone or after its type."""
+    return repr(name) in words or f".{name}'" in words
