@@ -227,7 +227,8 @@ def _as_tensor(name: Any, value: Any) -> Any:
 
     if not isinstance(value, (torch.Tensor, np.ndarray, np.generic, int, float)):
         raise ValueError(
-            f"label {name!r}: a {type(value).__name__} is no tensor and no number, which cannot be sent"
+            f"label {name!r}: a {type(value).__name__} is no tensor and no number, which cannot be "
+            "sent"
         )
     return torch.as_tensor(value, dtype=torch.float64 if type(value) is float else None)
 

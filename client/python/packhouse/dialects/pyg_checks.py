@@ -31,7 +31,7 @@ class GraphChecks:
         # Of a class with rules of its own, by store and attribute: the dimension, and whether what is
         # added is the number of nodes; None where both are 0 so far.
         self.rules: dict[tuple[Any, str], tuple[Any, bool | None]] = {}
-        # By store: the number of nodes of each graph, since excluded attributes tell it. To be cleared.
+        # By store: the number of nodes of each graph, where excluded attributes tell it.
         self.num_nodes: dict[Any, list[int]] = {}
         # Of each attribute and number of nodes the rows of each graph, while somebody wants them.
         self.rows: dict[tuple[Any, str], list[int]] | None = None

@@ -300,7 +300,8 @@ class _Reader:
         if not np.array_equal(counts, wanted):
             graph = int(np.argmax(counts != wanted))
             raise _Named(
-                f"graph {self._first_id + graph}: attribute {name!r} is said to be along {component!r}, of which graph "
+                f"graph {self._first_id + graph}: attribute {name!r} is said to be along "
+                f"{component!r}, of which graph "
                 f"{self._first_id + graph} has {wanted[graph]}, but has {counts[graph]} rows there"
             )
         return component
@@ -308,7 +309,8 @@ class _Reader:
     def _ambiguous(self, name: str, fits: list[str], counts: Counts) -> ValueError:
         last = self._first_id + len(counts) - 1
         return _Named(
-            f"graphs {self._first_id} to {last}: attribute {name!r} has as many rows as {' and as '.join(fits[:-1])}"
+            f"graphs {self._first_id} to {last}: attribute {name!r} has as many rows as "
+            + " and as ".join(fits[:-1])
             + (
                 f", and {counts[0]} in each graph"
                 if fits[-1] == name
