@@ -92,6 +92,7 @@ std::string SamplesWords(const SamplesRequest& samples) {
     digest.Add(absl::string_view(reinterpret_cast<const char*>(samples.seeds.nodes->data()),
                                  samples.seeds.nodes->size() * sizeof(uint32_t)));
   }
+  for (const uint32_t occurrence : samples.seeds.occurrences) digest.Add(uint64_t{occurrence});
   for (const int64_t time : samples.seeds.times) digest.Add(static_cast<uint64_t>(time));
   if (samples.seeds.readout != nullptr) {
     for (const std::string& rows : *samples.seeds.readout) digest.Add(rows);

@@ -85,6 +85,10 @@ class Maker final : public GraphMaker {
     } else {
       draw.seeds = absl::MakeConstSpan(*request_.seeds.nodes).subspan(i * per_graph, per_graph);
     }
+    if (!request_.seeds.occurrences.empty()) {
+      const uint64_t seeds = source_->request().seeds_per_graph;
+      draw.occurrences = absl::MakeConstSpan(request_.seeds.occurrences).subspan(i * seeds, seeds);
+    }
     if (!request_.seeds.times.empty()) draw.time = request_.seeds.times[i];
     const absl::Status drawn = drawer_->Next(draw);
     if (!drawn.ok()) {

@@ -143,20 +143,23 @@ uint64_t SampledEpoch::IdOf(uint64_t item) const {
   return source_->request().seeds_per_graph == 1 ? order_[item] : item;
 }
 
-SubGraphDrawer::Draw SampledEpoch::DrawOf(uint64_t item, std::vector<uint32_t>& nodes) const {
+SubGraphDrawer::Draw SampledEpoch::DrawOf(uint64_t item, SeedRows& rows) const {
   const uint64_t per_graph = source_->request().seeds_per_graph;
   const size_t ends = source_->nodes_per_graph() / per_graph;
-  nodes.clear();
+  rows.nodes.clear();
+  rows.occurrences.clear();
   for (uint64_t i = item * per_graph; i < std::min(num_seeds_, (item + 1) * per_graph); ++i) {
     for (size_t j = 0; j < ends; ++j) {
-      nodes.push_back(seeds_.nodes == nullptr ? order_[i]
-                                              : (*seeds_.nodes)[uint64_t{order_[i]} * ends + j]);
+      rows.nodes.push_back(
+          seeds_.nodes == nullptr ? order_[i] : (*seeds_.nodes)[uint64_t{order_[i]} * ends + j]);
     }
+    if (!seeds_.occurrences.empty()) rows.occurrences.push_back(seeds_.occurrences[order_[i]]);
   }
   SubGraphDrawer::Draw draw;
   draw.seed_number = seed_.seed;
   draw.epoch = seed_.epoch;
-  draw.seeds = nodes;
+  draw.seeds = rows.nodes;
+  draw.occurrences = rows.occurrences;
   if (!seeds_.times.empty()) draw.time = seeds_.times[order_[item]];
   return draw;
 }
@@ -207,21 +210,21 @@ absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
   PH_ASSIGN_OR_RETURN(std::unique_ptr<SubGraphDrawer> drawer, TakeDrawer());
   const uint64_t first = FirstItem(window);
   const uint64_t count = std::min(num_items_ - first, window_items_);
-  std::vector<uint32_t> nodes;
+  SeedRows rows;
   uint64_t last = first;
   const EpochSeed seed = {SeededRandom(seed_.seed ^ (window + 1)).Next(), seed_.epoch};
   auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, seed, making,
                             [&](size_t item) -> absl::StatusOr<DrawnSize> {
                               last = first + item;
-                              SubGraphDrawer::Draw draw = DrawOf(last, nodes);
+                              SubGraphDrawer::Draw draw = DrawOf(last, rows);
                               draw.edge_numbers = false;
                               PH_RETURN_IF_ERROR(drawer->Next(draw));
                               return DrawnSize{drawer->tuple(), drawer->level()};
                             });
   GiveBack(std::move(drawer));
   if (absl::IsOutOfRange(planned.status())) {
-    return absl::OutOfRangeError(absl::StrCat("sub-graph ", IdOf(last), " of seed node ", nodes[0],
-                                              ": ", planned.status().message()));
+    return absl::OutOfRangeError(absl::StrCat("sub-graph ", IdOf(last), " of seed node ",
+                                              rows.nodes[0], ": ", planned.status().message()));
   }
   PH_RETURN_IF_ERROR(planned.status());
   auto made = std::make_shared<const SampleWindow>(*std::move(planned));
@@ -293,10 +296,10 @@ absl::StatusOr<GraphChunk> SampledEpoch::DrawBatch(const SampleWindow& window, u
   SampledChunk chunk(&source_->sampled_schema());
   std::vector<uint64_t> ids;
   std::vector<uint32_t> sizes;
-  std::vector<uint32_t> nodes;
+  SeedRows rows;
   SeedReadout readout;
   for (const uint32_t item : items) {
-    SubGraphDrawer::Draw draw = DrawOf(first_item + item, nodes);
+    SubGraphDrawer::Draw draw = DrawOf(first_item + item, rows);
     draw.level = window.LevelOf(item);
     draw.edge_numbers = whole_graphs_;
     PH_RETURN_IF_ERROR(drawer.Next(draw));

@@ -87,8 +87,13 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   absl::Status ShuffleSeeds(const Making& making);
   uint64_t FirstItem(uint64_t window) const { return window * window_items_; }
   uint64_t IdOf(uint64_t item) const;
-  // The draw of an item; `nodes` keeps its seeds.
-  SubGraphDrawer::Draw DrawOf(uint64_t item, std::vector<uint32_t>& nodes) const;
+  // The seeds of an item, as SubGraphDrawer::Draw has them.
+  struct SeedRows {
+    std::vector<uint32_t> nodes;
+    std::vector<uint32_t> occurrences;
+  };
+  // The draw of an item; `rows` keeps its seeds.
+  SubGraphDrawer::Draw DrawOf(uint64_t item, SeedRows& rows) const;
   // The places of an item's seeds in the list of seeds.
   std::vector<uint64_t> RowsOf(uint64_t item) const;
   absl::StatusOr<std::unique_ptr<SubGraphDrawer>> TakeDrawer() const;

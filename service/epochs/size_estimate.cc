@@ -64,20 +64,24 @@ absl::StatusOr<SizeEstimate> EstimateSizes(std::shared_ptr<const SubGraphSource>
   const size_t ends = source->nodes_per_graph() / per_graph;
   double bytes = 0;
   std::vector<uint32_t> nodes;
+  std::vector<uint32_t> occurrences;
   for (size_t begin = 0; begin < chosen.size(); begin += per_graph) {
     PH_RETURN_IF_ERROR(making.StillWanted());
     nodes.clear();
+    occurrences.clear();
     const size_t end = std::min<size_t>(chosen.size(), begin + per_graph);
     for (size_t i = begin; i < end; ++i) {
       for (size_t j = 0; j < ends; ++j) {
         nodes.push_back(seeds.nodes == nullptr ? static_cast<uint32_t>(chosen[i])
                                                : (*seeds.nodes)[chosen[i] * ends + j]);
       }
+      if (!seeds.occurrences.empty()) occurrences.push_back(seeds.occurrences[chosen[i]]);
     }
     SubGraphDrawer::Draw draw;
     draw.seed_number = seed.seed;
     draw.epoch = seed.epoch;
     draw.seeds = nodes;
+    draw.occurrences = occurrences;
     draw.edge_numbers = false;
     if (!seeds.times.empty()) draw.time = seeds.times[chosen[begin]];
     PH_RETURN_IF_ERROR(drawer.Next(draw));

@@ -28,6 +28,7 @@ std::string SubGraphsRequest::Words() const {
   add_if("merge parallel", options.merge_parallel);
   add("node times", options.node_time_column);
   add("edge times", options.edge_time_column);
+  for (const std::string& set : options.untimed_sets) add("untimed set", set);
   add_if("latest", options.latest);
   add("links of", options.link_node_set);
   add_if("readout", options.readout);
@@ -83,6 +84,11 @@ absl::Status SubGraphSource::CheckSeeds(const SeedList& seeds) const {
           "seeds: node ", *bad, " at position ", bad - seeds.nodes->begin(), ", node set '",
           graph_->schema().node_sets()[seed_node_set()].name, "' has ", num_nodes, " nodes"));
     }
+  }
+  if (!seeds.occurrences.empty() && seeds.occurrences.size() != NumSeeds(seeds)) {
+    return absl::InvalidArgumentError(absl::StrCat("seeds.occurrences: ", seeds.occurrences.size(),
+                                                   " of them, there are ", NumSeeds(seeds),
+                                                   per_row == 1 ? " seeds" : " links"));
   }
   const SamplingOptions& options = request_.options;
   if (!seeds.times.empty() && options.node_time_column.empty() &&
@@ -152,6 +158,7 @@ absl::Status SubGraphDrawer::Next(const Draw& draw) {
   request.seed_number = draw.seed_number;
   request.epoch = draw.epoch;
   request.seeds = draw.seeds;
+  request.occurrences = draw.occurrences;
   request.time = draw.time;
   request.level = draw.level;
   request.max_rows = SubGraphSource::kMaxRows;

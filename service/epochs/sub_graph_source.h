@@ -48,6 +48,9 @@ struct SubGraphsRequest {
 struct SeedList {
   // Numbers of nodes of the seeds' set; for links source, target, source, ... Null: all nodes.
   std::shared_ptr<const std::vector<uint32_t>> nodes;
+  // Which time each seed (or link) comes, from 0, as DrawRequest::occurrences. Empty: all for the
+  // first time.
+  std::vector<uint32_t> occurrences;
   // One for each sub-graph, or empty.
   std::vector<int64_t> times;
   // For each of the plan's columns of `_readout`: the rows of all seeds (or links). May be null.
@@ -80,9 +83,9 @@ class SubGraphSource {
   const Sampler& sampler() const { return sampler_; }
 
   // INVALID_ARGUMENT for nodes that do not make whole links, another number of times than
-  // sub-graphs, or features of `_readout` that are not those of the plan or have another number of
-  // rows than seeds; OUT_OF_RANGE naming a seed that is no node. For all nodes, INVALID_ARGUMENT if
-  // the seeds are links. O(seeds).
+  // sub-graphs or of occurrences than seeds, or features of `_readout` that are not those of the
+  // plan or have another number of rows than seeds; OUT_OF_RANGE naming a seed that is no node. For
+  // all nodes, INVALID_ARGUMENT if the seeds are links. O(seeds).
   absl::Status CheckSeeds(const SeedList& seeds) const;
   // For a checked list whose sub-graphs get their features: INVALID_ARGUMENT if those of `_readout`
   // are missing.
@@ -123,6 +126,7 @@ class SubGraphDrawer {
     uint64_t seed_number = 0;
     uint64_t epoch = 0;
     absl::Span<const uint32_t> seeds;
+    absl::Span<const uint32_t> occurrences;
     std::optional<int64_t> time;
     // At which level to begin, for a sub-graph that was drawn before.
     uint32_t level = 0;

@@ -194,8 +194,9 @@ absl::StatusOr<Assignment> AssignParts(const HomogeneousGraph& graph,
   assignment.reason =
       refusal.ok() ? "asked for" : absl::StrCat("METIS cannot be used: ", refusal.message());
   const std::vector<std::string> hopeless = HopelessConstraints(terms, num_parts);
-  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> part,
-                      StreamParts(graph, terms, hopeless, options.imbalance, num_parts, watch));
+  PH_ASSIGN_OR_RETURN(
+      std::vector<uint32_t> part,
+      StreamParts(graph, terms, hopeless, options.imbalance, num_parts, options.seed, watch));
   return describe(std::move(part), hopeless, std::move(assignment));
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/base/seeded_random.h"
 #include "service/partitioning/partition_options.h"
 
 namespace packhouse {
@@ -42,10 +43,20 @@ struct EngineProblem {
 
 // One call.
 struct EngineAttempt {
+  // Engines have seeds of 31 bits.
+  static constexpr uint32_t kMostSeed = INT32_MAX;
+
   PartScheme scheme = PartScheme::kKWay;
   PartObjective objective = PartObjective::kCut;
-  uint32_t seed = 1;
+  uint32_t seed = 1;  // At most kMostSeed.
 };
+
+// The seed of the first of up to 64 attempts, whose seeds follow each other. Small seeds are
+// themselves; others are hashed, so that seeds with the same low bits do not give the same parts.
+inline uint32_t EngineSeed(uint64_t seed) {
+  constexpr uint32_t kSeeds = EngineAttempt::kMostSeed - 63;
+  return static_cast<uint32_t>(seed < kSeeds ? seed : SeededRandom(seed).Below(kSeeds));
+}
 
 struct EngineLimits {
   uint64_t memory_bytes = 0;                             // For each call; 0: no bound.

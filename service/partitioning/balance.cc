@@ -27,6 +27,14 @@ std::string WhyHopeless(const BalanceConstraint& constraint, uint32_t num_parts)
   return "";
 }
 
+std::string WordsOfClass(absl::Span<const std::string> names, uint32_t number,
+                         absl::string_view node_set) {
+  if (number < names.size() && !names[number].empty()) {
+    return absl::StrCat(" in ", names[number], " of \"", node_set, "\"");
+  }
+  return absl::StrCat(" of class ", number, " of \"", node_set, "\"");
+}
+
 BalanceTerms BalanceTerms::Create(const HomogeneousGraph* graph, const PartitionOptions& options) {
   BalanceTerms terms;
   std::vector<std::string> names;
@@ -44,7 +52,7 @@ BalanceTerms BalanceTerms::Create(const HomogeneousGraph* graph, const Partition
                                                       : absl::StrCat(" of \"", type.name, "\""));
     } else {
       for (uint32_t c = 0; c < classes[t]->num_classes; ++c) {
-        names.push_back(absl::StrCat(" of class ", c, " of \"", type.name, "\""));
+        names.push_back(WordsOfClass(classes[t]->names, c, type.name));
       }
     }
   }

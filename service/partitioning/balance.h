@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/partitioning/assignment.h"
 #include "service/partitioning/homogeneous_graph.h"
@@ -30,6 +31,11 @@ struct BalanceConstraint {
 
 // Why no partition into `num_parts` can meet the constraint; empty if one may.
 std::string WhyHopeless(const BalanceConstraint& constraint, uint32_t num_parts);
+
+// What follows "nodes" in the name of a constraint: ` of class 1 of "paper"`. `names` as
+// NodeClasses::names.
+std::string WordsOfClass(absl::Span<const std::string> names, uint32_t number,
+                         absl::string_view node_set);
 
 // The constraints that the options ask for (reference: DGL's partition_graph). Thread-safe.
 class BalanceTerms {

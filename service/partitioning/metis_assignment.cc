@@ -119,7 +119,7 @@ class MetisRun {
   }
 
   std::vector<EngineAttempt> FirstAttempts() const {
-    const auto seed = static_cast<uint32_t>(options_.seed);
+    const uint32_t seed = EngineSeed(options_.seed);
     std::vector<EngineAttempt> attempts = {{options_.scheme, PartObjective::kCut, seed}};
     if (options_.quality == PartQuality::kBest) {
       for (uint32_t more = 1; more < kBestCalls; ++more) {
@@ -134,7 +134,7 @@ class MetisRun {
   }
 
   std::vector<EngineAttempt> LaterAttempts() const {
-    const auto seed = static_cast<uint32_t>(options_.seed);
+    const uint32_t seed = EngineSeed(options_.seed);
     return {{PartScheme::kKWay, PartObjective::kCut, seed + 1},
             {PartScheme::kRecursive, PartObjective::kCut, seed},
             {PartScheme::kRecursive, PartObjective::kCut, seed + 1}};
@@ -177,7 +177,7 @@ class MetisRun {
       // On graphs of hubs a stream may cut far less than METIS.
       PH_ASSIGN_OR_RETURN(std::vector<uint32_t> streamed,
                           StreamParts(graph_, terms_, dropped_, options_.imbalance, num_parts_,
-                                      {watch_.cancelled, nullptr}));
+                                      options_.seed, {watch_.cancelled, nullptr}));
       Rated stream = Rate(std::move(streamed));
       found.push_back(stream.part);
       if (stream.IsBetterThan(*best)) best = std::move(stream);

@@ -5,15 +5,19 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/base/status_macros.h"
+#include "service/partitioning/mask_classes.h"
 
 namespace packhouse {
 namespace {
@@ -77,6 +81,14 @@ absl::StatusOr<NumberAt> NumbersOf(const SourceGraph& graph, size_t node_set,
 
 }  // namespace
 
+absl::Status TooManyCombinations(absl::string_view node_set,
+                                 absl::Span<const absl::string_view> masks) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the masks \"", absl::StrJoin(masks, "\", \""), "\" of \"", node_set,
+                   "\" overlap in so many ways that there are more than ",
+                   PartitionOptions::kMaxClasses, " classes; give fewer masks"));
+}
+
 absl::StatusOr<NodeClasses> ClassesFromColumn(const SourceGraph& graph, size_t node_set,
                                               absl::string_view column) {
   PH_ASSIGN_OR_RETURN(const NumberAt number, NumbersOf(graph, node_set, column));
@@ -106,13 +118,23 @@ absl::StatusOr<NodeClasses> ClassesFromMasks(const SourceGraph& graph, size_t no
         absl::StrCat(masks.size(), " masks, beyond ", PartitionOptions::kMaxClasses - 1));
   }
   const uint64_t nodes = graph.num_nodes(node_set);
-  const auto none = static_cast<uint16_t>(masks.size());
-  NodeClasses result{node_set, std::vector<uint16_t>(nodes, none), none + uint32_t{1}};
-  for (uint16_t m = none; m-- > 0;) {
+  MaskClasses found(masks.size(), nodes);
+  for (uint16_t m = 0; m < masks.size(); ++m) {
     PH_ASSIGN_OR_RETURN(const NumberAt number, NumbersOf(graph, node_set, masks[m]));
     for (uint64_t node = 0; node < nodes; ++node) {
-      if (number(node) != 0) result.class_of[node] = m;
+      if (number(node) == 0 || found.Add(m, node)) continue;
+      return TooManyCombinations(graph.schema().node_sets()[node_set].name, masks);
     }
+  }
+  const absl::btree_set<MaskClasses::Combination> combinations = found.Combinations();
+  NodeClasses result{node_set, found.Classes(combinations),
+                     static_cast<uint32_t>(masks.size() + 1 + combinations.size())};
+  if (result.num_classes > PartitionOptions::kMaxClasses) {
+    return TooManyCombinations(graph.schema().node_sets()[node_set].name, masks);
+  }
+  result.names.resize(masks.size() + 1);
+  for (const MaskClasses::Combination& combination : combinations) {
+    result.names.push_back(CombinationName(combination, masks));
   }
   return result;
 }

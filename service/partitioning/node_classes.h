@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -21,10 +22,18 @@ namespace packhouse {
 absl::StatusOr<NodeClasses> ClassesFromColumn(const SourceGraph& graph, size_t node_set,
                                               absl::string_view column);
 
-// The class of a node is the number of the first of `masks` that is not 0 there; masks.size() if
-// none is. Usually the masks are of training, validation and test. Errors as ClassesFromColumn.
+// Nodes that the same of `masks` hold (that are not 0 there) are one class: so each mask is spread
+// evenly where each class is, also if masks overlap or lie in each other. The class is the mask's
+// number where one holds the node, masks.size() where none does; combinations of several follow,
+// with names. Usually the masks are of training, validation and test. Errors as ClassesFromColumn;
+// INVALID_ARGUMENT if masks overlap in so many ways that there are more than
+// PartitionOptions::kMaxClasses.
 absl::StatusOr<NodeClasses> ClassesFromMasks(const SourceGraph& graph, size_t node_set,
                                              absl::Span<const absl::string_view> masks);
+
+// The INVALID_ARGUMENT for masks that overlap in too many ways.
+absl::Status TooManyCombinations(absl::string_view node_set,
+                                 absl::Span<const absl::string_view> masks);
 
 }  // namespace packhouse
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -48,6 +49,8 @@ struct NodeClasses {
   // One a node, each below num_classes; classes without nodes are allowed.
   std::vector<uint16_t> class_of;
   uint32_t num_classes = 1;
+  // What reports call the classes; where it ends, or is empty, they have numbers.
+  std::vector<std::string> names = {};
 };
 
 struct PartitionOptions {

@@ -59,25 +59,37 @@ constexpr StreamPlan kStreams[] = {{StreamScore::kLinear, kInOrder},
                                    {StreamScore::kLinear, kByEdgesThenInOrder},
                                    {StreamScore::kRoot, kByEdges}};
 
-// All nodes, those with the most edges first. O(nodes * log nodes).
-std::vector<uint32_t> OrderByEdges(const HomogeneousGraph& graph) {
+// The node number `at` from `first` on, where the first one follows the last.
+uint32_t NodeFrom(uint32_t first, uint32_t at, uint32_t num_nodes) {
+  return static_cast<uint32_t>((uint64_t{first} + at) % num_nodes);
+}
+
+// All nodes, those with the most edges first; of equal ones in order from `first` on. O(nodes * log
+// nodes).
+std::vector<uint32_t> OrderByEdges(const HomogeneousGraph& graph, uint32_t first) {
   std::vector<uint64_t> keys(graph.num_nodes());
-  for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
-    const uint64_t degree = std::min<uint64_t>(graph.Degree(node), UINT32_MAX);
-    keys[node] = (UINT32_MAX - degree) << 32 | node;
+  for (uint32_t at = 0; at < graph.num_nodes(); ++at) {
+    const uint64_t degree =
+        std::min<uint64_t>(graph.Degree(NodeFrom(first, at, graph.num_nodes())), UINT32_MAX);
+    keys[at] = (UINT32_MAX - degree) << 32 | at;
   }
   std::sort(keys.begin(), keys.end());
-  return {keys.begin(), keys.end()};
+  std::vector<uint32_t> order;
+  for (const uint64_t key : keys) {
+    order.push_back(NodeFrom(first, static_cast<uint32_t>(key), graph.num_nodes()));
+  }
+  return order;
 }
 
 class Streaming {
  public:
   Streaming(const HomogeneousGraph& graph, const BalanceTerms& terms,
             absl::Span<const std::string> dropped, double imbalance, uint32_t num_parts,
-            absl::Span<const uint32_t> by_edges, const StreamPlan& plan,
+            uint32_t first, absl::Span<const uint32_t> by_edges, const StreamPlan& plan,
             const PartitionWatch& watch)
       : graph_(graph),
         terms_(terms),
+        first_(first),
         by_edges_(by_edges),
         plan_(plan),
         edges_of_node_(static_cast<double>(graph.num_edges()) / std::max(graph.num_nodes(), 1U)),
@@ -111,7 +123,9 @@ class Streaming {
             const double passes = pass + static_cast<double>(at) / graph_.num_nodes();
             watch_.Tell(PartitionPhase::kAssigning, passes / plan_.phases.back().end);
           }
-          moves += Place(phase.by_edges ? by_edges_[at] : at, phase.by_room) ? 1 : 0;
+          const uint32_t node =
+              phase.by_edges ? by_edges_[at] : NodeFrom(first_, at, graph_.num_nodes());
+          moves += Place(node, phase.by_room) ? 1 : 0;
         }
       }
       pass = phase.end;
@@ -214,6 +228,7 @@ class Streaming {
 
   const HomogeneousGraph& graph_;
   const BalanceTerms& terms_;
+  const uint32_t first_;  // Where passes in the order of nodes begin.
   const absl::Span<const uint32_t> by_edges_;
   const StreamPlan plan_;
   const double edges_of_node_;
@@ -225,6 +240,34 @@ class Streaming {
   std::vector<uint64_t> connection_;
   std::vector<uint32_t> touched_;
 };
+
+// Gives each empty part a node of a part that has several: those with the fewest neighbours in
+// their own part. O(edges + nodes * log nodes) if a part is empty, otherwise O(nodes).
+void FillEmptyParts(const HomogeneousGraph& graph, uint32_t num_parts,
+                    std::vector<uint32_t>& part) {
+  std::vector<uint32_t> size(num_parts);
+  for (const uint32_t p : part) ++size[p];
+  if (std::find(size.begin(), size.end(), 0U) == size.end()) return;
+  std::vector<std::pair<uint64_t, uint32_t>> by_loss;
+  for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
+    if (size[part[node]] < 2) continue;
+    uint64_t loss = 0;
+    graph.ForEachNeighbour(
+        node, [&](uint32_t other) { loss += other != node && part[other] == part[node] ? 1 : 0; });
+    by_loss.emplace_back(loss, node);
+  }
+  std::sort(by_loss.begin(), by_loss.end());
+  auto next = by_loss.begin();
+  for (uint32_t p = 0; p < num_parts; ++p) {
+    if (size[p] != 0) continue;
+    while (next != by_loss.end() && size[part[next->second]] < 2) ++next;
+    if (next == by_loss.end()) return;
+    --size[part[next->second]];
+    part[next->second] = p;
+    ++size[p];
+    ++next;
+  }
+}
 
 uint64_t CutEnds(const HomogeneousGraph& graph, absl::Span<const uint32_t> part) {
   uint64_t ends = 0;
@@ -241,8 +284,11 @@ absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
                                                   const BalanceTerms& terms,
                                                   absl::Span<const std::string> dropped,
                                                   double imbalance, uint32_t num_parts,
-                                                  const PartitionWatch& watch) {
-  const std::vector<uint32_t> by_edges = OrderByEdges(graph);
+                                                  uint64_t seed, const PartitionWatch& watch) {
+  const uint32_t first = graph.num_nodes() == 0
+                             ? 0
+                             : static_cast<uint32_t>(SeededRandom(seed).Below(graph.num_nodes()));
+  const std::vector<uint32_t> by_edges = OrderByEdges(graph, first);
   std::vector<uint32_t> best;
   uint64_t least = 0;
   for (size_t stream = 0; stream < std::size(kStreams); ++stream) {
@@ -251,9 +297,10 @@ absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
           watch.Tell(phase, (static_cast<double>(stream) + share) / std::size(kStreams));
         }};
     PH_ASSIGN_OR_RETURN(std::vector<uint32_t> part,
-                        Streaming(graph, terms, dropped, imbalance, num_parts, by_edges,
+                        Streaming(graph, terms, dropped, imbalance, num_parts, first, by_edges,
                                   kStreams[stream], of_stream)
                             .Run());
+    FillEmptyParts(graph, num_parts, part);
     const uint64_t cut = CutEnds(graph, part);
     if (!best.empty() && cut >= least) continue;
     best = std::move(part);

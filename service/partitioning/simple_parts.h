@@ -17,10 +17,11 @@ namespace packhouse {
 // A uniform part for each node. 4 bytes a node.
 std::vector<uint32_t> RandomParts(uint32_t num_nodes, uint32_t num_parts, uint64_t seed);
 
-// Several passes over the nodes. Each node goes to the part with most of its neighbours, weighed by
-// the room that is left there (linear deterministic greedy, Stanton and Kliot 2012; later passes
-// see the parts of the ones before, Nishimura and Ugander 2013). The last passes move a node
-// wherever it has more neighbours. This is done three times, and the lowest cut is kept:
+// Several passes over the nodes, from one on that is drawn from the seed. Each node goes to the
+// part with most of its neighbours, weighed by the room that is left there (linear deterministic
+// greedy, Stanton and Kliot 2012; later passes see the parts of the ones before, Nishimura and
+// Ugander 2013). The last passes move a node wherever it has more neighbours. This is done three
+// times, and the lowest cut is kept:
 // - in the order of nodes, which often has clusters together, with room weighed linearly;
 // - likewise, but at first from the nodes with the most edges to those with the fewest: best on
 //   graphs with clusters in many parts;
@@ -30,13 +31,14 @@ std::vector<uint32_t> RandomParts(uint32_t num_nodes, uint32_t num_parts, uint64
 //   balanced too.
 //
 // Constraints with a reason in `dropped` are not kept, nor those that run out of room: a part may
-// then exceed its limit. O(passes * (edges + nodes * parts without neighbours)); 12 bytes a node
-// and 16 a part for each constraint. Deterministic; the seed does not matter. CANCELLED by `watch`.
+// then exceed its limit. No part stays empty if there are as many nodes as parts. O(passes * (edges
+// + nodes * parts without neighbours)); 12 bytes a node and 16 a part for each constraint. The same
+// seed gives the same parts. CANCELLED by `watch`.
 absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
                                                   const BalanceTerms& terms,
                                                   absl::Span<const std::string> dropped,
                                                   double imbalance, uint32_t num_parts,
-                                                  const PartitionWatch& watch);
+                                                  uint64_t seed, const PartitionWatch& watch);
 
 }  // namespace packhouse
 

@@ -6,6 +6,7 @@
 #ifndef PACKHOUSE_SERVICE_SAMPLING_DRAW_RANDOM_H_
 #define PACKHOUSE_SERVICE_SAMPLING_DRAW_RANDOM_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,11 +15,19 @@
 
 namespace packhouse {
 
-// Of one sub-graph.
-inline uint64_t DrawKey(uint64_t seed_number, uint64_t epoch, absl::Span<const uint32_t> seeds) {
+// Of one sub-graph. `occurrences`: for each seed, or for each link, which time it comes, from 0;
+// empty: all for the first time.
+inline uint64_t DrawKey(uint64_t seed_number, uint64_t epoch, absl::Span<const uint32_t> seeds,
+                        absl::Span<const uint32_t> occurrences = {}) {
   uint64_t key = SeededRandom(seed_number).Next();
   key = SeededRandom(key ^ epoch).Next();
   for (const uint32_t seed : seeds) key = SeededRandom(key ^ seed).Next();
+  if (std::any_of(occurrences.begin(), occurrences.end(), [](uint32_t o) { return o != 0; })) {
+    // Seeds and times are below 2^32: with the bits turned round they cannot be taken for each
+    // other.
+    for (const uint32_t occurrence : occurrences)
+      key = SeededRandom(key ^ ~uint64_t{occurrence}).Next();
+  }
   return key;
 }
 

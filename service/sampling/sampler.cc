@@ -127,6 +127,12 @@ absl::Status Sampler::CheckRequest(const DrawRequest& request) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "link seeds are pairs of source and target, not ", request.seeds.size(), " nodes"));
   }
+  if (!request.occurrences.empty() &&
+      request.occurrences.size() != request.seeds.size() / plan_->seeds_per_row()) {
+    return absl::InvalidArgumentError(absl::StrCat("occurrences of ", request.occurrences.size(),
+                                                   " seeds, but there are ",
+                                                   request.seeds.size() / plan_->seeds_per_row()));
+  }
   if (request.level >= plan_->num_levels()) {
     return absl::InvalidArgumentError(
         absl::StrCat("level ", request.level, ": there are ", plan_->num_levels()));
@@ -187,7 +193,8 @@ absl::Status Sampler::Draw(const DrawRequest& request, SamplerScratch& scratch,
     }
   }
   const bool has_limits = !request.limits.nodes.empty();
-  const uint64_t key = DrawKey(request.seed_number, request.epoch, request.seeds);
+  const uint64_t key =
+      DrawKey(request.seed_number, request.epoch, request.seeds, request.occurrences);
   const uint32_t num_levels = plan_->num_levels();
   for (uint32_t level = request.level; level < num_levels; ++level) {
     Drawing drawing(*plan_, *edges_, {has_limits ? &request.limits : nullptr, request.max_rows},

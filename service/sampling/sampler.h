@@ -42,6 +42,9 @@ struct DrawRequest {
   uint64_t epoch = 0;
   // Nodes of the seeds' set. Empty: an empty sub-graph. Link seeds: source, target, source, ...
   absl::Span<const uint32_t> seeds;
+  // For each seed (or link) which time it comes in the list, from 0: each time is a draw of its
+  // own. Empty: all for the first time, which is the same as zeros.
+  absl::Span<const uint32_t> occurrences;
   // The sub-graph's time, for temporal sampling. Not given: with node_time_column, the earliest
   // time of the seeds; otherwise an error.
   std::optional<int64_t> time;
@@ -90,14 +93,14 @@ class Sampler {
 
   // Replaces `result`, whose memory is used again.
   // OUT_OF_RANGE naming a seed that is no node of the set; if `limits` do not hold the seeds alone,
-  // naming the set, the count and the limit. INVALID_ARGUMENT for an odd number of link seeds, a
-  // missing time, limits of another number of sets, a level or max_rows out of range.
-  // DATA_LOSS naming the graph, if an edge leads to no node. RESOURCE_EXHAUSTED naming the first
-  // seed and the bound, if there are no limits and the sub-graph would exceed max_rows. `result` is
-  // then undefined. O(edges that are drawn) expected; strategies by weight or time, and
-  // RANDOM_UNIFORM with a time, O(sum of the degrees of the nodes that are drawn for); induced
-  // edges O(sum of the degrees of all nodes). With limits: that, times the number of levels tried,
-  // each of which ends as soon as a limit is exceeded.
+  // naming the set, the count and the limit. INVALID_ARGUMENT for an odd number of link seeds,
+  // another number of occurrences than seeds, a missing time, limits of another number of sets, a
+  // level or max_rows out of range. DATA_LOSS naming the graph, if an edge leads to no node.
+  // RESOURCE_EXHAUSTED naming the first seed and the bound, if there are no limits and the
+  // sub-graph would exceed max_rows. `result` is then undefined. O(edges that are drawn) expected;
+  // strategies by weight or time, and RANDOM_UNIFORM with a time, O(sum of the degrees of the nodes
+  // that are drawn for); induced edges O(sum of the degrees of all nodes). With limits: that, times
+  // the number of levels tried, each of which ends as soon as a limit is exceeded.
   absl::Status Draw(const DrawRequest& request, SamplerScratch& scratch,
                     SampledGraph& result) const;
 

@@ -75,6 +75,9 @@ class SpecReading {
   absl::StatusOr<size_t> WeightColumn(const tfgnn::SamplingOp& from, size_t edge_set) const;
   absl::Status ReadInduced();
   absl::Status CheckTimes() const;
+  // Every set that edges are drawn from, or lead to, has times, or is named as one without.
+  absl::Status CheckUntimed(absl::string_view option, absl::string_view column) const;
+  bool HasTimes(size_t set, bool of_nodes, absl::string_view column) const;
 
   const SourceGraphSchema& schema_;
   const tfgnn::SamplingSpec& spec_;
@@ -220,11 +223,58 @@ absl::Status SpecReading::ReadInduced() {
   return absl::OkStatus();
 }
 
+absl::Status SpecReading::CheckUntimed(absl::string_view option, absl::string_view column) const {
+  const bool of_nodes = !options_.node_time_column.empty();
+  const absl::string_view kind = of_nodes ? "node" : "edge";
+  std::set<size_t> untimed;
+  for (const std::string& name : options_.untimed_sets) {
+    const auto set = of_nodes ? schema_.NodeSetIndex(name) : schema_.EdgeSetIndex(name);
+    if (!set) {
+      return InvalidOption("untimed_sets",
+                           absl::StrCat("there is no ", kind, " set ", Quoted(name)));
+    }
+    if (HasTimes(*set, of_nodes, column)) {
+      return InvalidOption("untimed_sets", absl::StrCat("the ", kind, " set ", Quoted(name),
+                                                        " has the column ", Quoted(column)));
+    }
+    untimed.insert(*set);
+  }
+  const auto check = [&](size_t edge_set, absl::string_view what) {
+    const size_t set = of_nodes ? schema_.edge_sets()[edge_set].target : edge_set;
+    if (untimed.count(set) != 0 || HasTimes(set, of_nodes, column)) return absl::OkStatus();
+    const std::string& name =
+        of_nodes ? schema_.node_sets()[set].name : schema_.edge_sets()[set].name;
+    return InvalidOption(
+        option,
+        absl::StrCat(what, ": the ", kind, " set ", Quoted(name), " has no column ", Quoted(column),
+                     ", so its edges would never be late; if that is meant, name "
+                     "it in untimed_sets"));
+  };
+  for (size_t number = 0; number < ops.size(); ++number) {
+    PH_RETURN_IF_ERROR(
+        check(ops[number].edge_set, absl::StrCat("op ", Quoted(spec_.ops[number].name))));
+  }
+  for (const size_t edge_set : induced) {
+    PH_RETURN_IF_ERROR(check(
+        edge_set, absl::StrCat("induced edge set ", Quoted(schema_.edge_sets()[edge_set].name))));
+  }
+  return absl::OkStatus();
+}
+
+bool SpecReading::HasTimes(size_t set, bool of_nodes, absl::string_view column) const {
+  const std::vector<SourceColumnSpec>& columns =
+      of_nodes ? schema_.node_sets()[set].columns : ColumnsOf(schema_, set);
+  return ColumnIndex(columns, column).has_value();
+}
+
 absl::Status SpecReading::CheckTimes() const {
   const std::string& node_time = options_.node_time_column;
   const std::string& edge_time = options_.edge_time_column;
   if (node_time.empty() && edge_time.empty()) {
     if (options_.latest) return InvalidOption("latest", "there is no time column");
+    if (!options_.untimed_sets.empty()) {
+      return InvalidOption("untimed_sets", "given, but there is no time column");
+    }
     return absl::OkStatus();
   }
   if (!node_time.empty() && !edge_time.empty()) {
@@ -250,7 +300,7 @@ absl::Status SpecReading::CheckTimes() const {
       PH_RETURN_IF_ERROR(check(set.name, set.columns));
     }
   }
-  if (found) return absl::OkStatus();
+  if (found) return CheckUntimed(option, name);
   return InvalidOption(option, "no ", node_time.empty() ? "edge" : "node", " set has a column ",
                        Quoted(name));
 }

@@ -36,11 +36,14 @@ struct SamplingOptions {
 
   // Temporal sampling, as PyG's `time_attr`: no edge is taken that is later than the sub-graph's
   // time. At most one of the two; both name a column of integers (not uint64). With
-  // node_time_column an edge is as late as the node that it leads to; node sets without the column
-  // are never late. With edge_time_column it has its own time; edge sets without the column are
-  // never late. The seeds themselves are always there.
+  // node_time_column an edge is as late as the node that it leads to; with edge_time_column it has
+  // its own time. The seeds themselves are always there.
   std::string node_time_column;
   std::string edge_time_column;
+  // The sets (node sets with node_time_column, edge sets with edge_time_column) that have no times,
+  // and whose edges are never late. Every other set that edges are drawn from, or lead to, must
+  // have the column: by silence it would let in what is later.
+  std::vector<std::string> untimed_sets;
   // For temporal sampling with RANDOM_UNIFORM: the latest edges instead of random ones, of equally
   // late ones the first in table order; PyG's temporal_strategy "last". Edge sets whose edges are
   // never late are drawn at random.

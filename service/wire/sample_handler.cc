@@ -54,9 +54,24 @@ absl::Status SampleHandler::Open(const v1::SampleOpen& open) {
   }
   PH_ASSIGN_OR_RETURN(drawer_,
                       SubGraphDrawer::Create(source, std::move(limits), working_, observer_));
+  counter_.emplace(source->graph().num_nodes(source->seed_node_set()),
+                   source->sampler().plan().seeds_per_row());
+  PH_RETURN_IF_ERROR(HoldCounter());
   seed_ = open.seed();
   epoch_ = open.epoch();
   source_ = std::move(source);
+  return absl::OkStatus();
+}
+
+absl::Status SampleHandler::HoldCounter() {
+  if (working_ == nullptr) return absl::OkStatus();
+  constexpr absl::string_view kWhat = "which seeds came before";
+  const uint64_t bytes = counter_->num_bytes();
+  if (bytes <= counter_memory_.bytes()) return absl::OkStatus();
+  if (counter_memory_.bytes() != 0) {
+    return counter_memory_.Grow(kWhat, bytes - counter_memory_.bytes());
+  }
+  PH_ASSIGN_OR_RETURN(counter_memory_, working_->Hold(kWhat, bytes));
   return absl::OkStatus();
 }
 
@@ -66,7 +81,9 @@ absl::Status SampleHandler::AcceptSeeds(const v1::SampleSeeds& wire) {
     PH_ASSIGN_OR_RETURN(pending.memory,
                         working_->Hold("seeds", BytesOfSeeds(wire.seeds()) + wire.ids().size()));
   }
-  PH_ASSIGN_OR_RETURN(pending.seeds, SeedsFromWire(/*is_set=*/true, wire.seeds(), *source_));
+  PH_ASSIGN_OR_RETURN(pending.seeds,
+                      SeedsFromWire(/*is_set=*/true, wire.seeds(), *source_, &*counter_));
+  PH_RETURN_IF_ERROR(HoldCounter());
   if (whole_graphs_) PH_RETURN_IF_ERROR(source_->CheckHasReadout(pending.seeds));
   if (source_->NumSeeds(pending.seeds) > kMaxStreamSeeds) {
     return absl::InvalidArgumentError(absl::StrCat("seeds: ", source_->NumSeeds(pending.seeds),
@@ -148,6 +165,11 @@ absl::Status SampleHandler::DrawSome() {
     draw.seed_number = seed_;
     draw.epoch = epoch_;
     draw.seeds = nodes.subspan(pending.next * nodes_per_graph, nodes_per_graph);
+    if (!pending.seeds.occurrences.empty()) {
+      const uint64_t per_graph = source_->request().seeds_per_graph;
+      draw.occurrences = absl::MakeConstSpan(pending.seeds.occurrences)
+                             .subspan(pending.next * per_graph, per_graph);
+    }
     if (!pending.seeds.times.empty()) draw.time = pending.seeds.times[pending.next];
     const absl::Status drawn = drawer_->Next(draw);
     if (!drawn.ok()) {

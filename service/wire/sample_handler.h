@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "packhouse/v1/sampling.pb.h"
 #include "service/admission/memory_budget.h"
+#include "service/epochs/seed_counter.h"
 #include "service/epochs/sub_graph_source.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/wire/batch_reply.h"
@@ -60,6 +61,7 @@ class SampleHandler final : public StreamHandler<v1::SampleRequest, SampleReply>
   };
 
   absl::Status Open(const v1::SampleOpen& open);
+  absl::Status HoldCounter();
   absl::Status AcceptSeeds(const v1::SampleSeeds& seeds);
   // Draws some of the pending sub-graphs into `chunk_`, until there are enough bytes, or for a
   // moment. The number of the chunk's graphs.
@@ -76,6 +78,8 @@ class SampleHandler final : public StreamHandler<v1::SampleRequest, SampleReply>
   std::shared_ptr<const SubGraphSource> source_;  // Null until `open`.
   std::optional<SubGraphDrawer> drawer_;
   SeedReadout readout_;
+  std::optional<SeedCounter> counter_;  // Of all seeds of the stream.
+  MemoryHold counter_memory_;
   uint64_t seed_ = 0;
   uint64_t epoch_ = 0;
   bool whole_graphs_ = true;

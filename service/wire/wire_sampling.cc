@@ -141,6 +141,7 @@ absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
   options.merge_parallel = wire.merge_parallel();
   options.node_time_column = wire.node_time_column();
   options.edge_time_column = wire.edge_time_column();
+  options.untimed_sets.assign(wire.untimed_sets().begin(), wire.untimed_sets().end());
   options.latest = wire.latest();
   options.link_node_set = wire.link_node_set();
   options.readout = wire.readout();
@@ -167,7 +168,7 @@ absl::StatusOr<std::shared_ptr<const SubGraphSource>> OpenSubGraphs(const v1::Su
 }
 
 absl::StatusOr<SeedList> SeedsFromWire(bool is_set, const v1::Seeds& wire,
-                                       const SubGraphSource& source) {
+                                       const SubGraphSource& source, SeedCounter* counter) {
   SeedList seeds;
   if (is_set) {
     std::vector<uint32_t> nodes;
@@ -184,6 +185,8 @@ absl::StatusOr<SeedList> SeedsFromWire(bool is_set, const v1::Seeds& wire,
         return absl::InvalidArgumentError("seeds: has neither numbers nor ids");
     }
     seeds.nodes = std::make_shared<const std::vector<uint32_t>>(std::move(nodes));
+    PH_RETURN_IF_ERROR(CheckMultiple("occurrences", wire.occurrences().size(), sizeof(uint32_t)));
+    seeds.occurrences = Uint32sFromWire(wire.occurrences());
     PH_RETURN_IF_ERROR(CheckMultiple("times", wire.times().size(), sizeof(int64_t)));
     for (const uint64_t time : Uint64sFromWire(wire.times())) {
       seeds.times.push_back(static_cast<int64_t>(time));
@@ -193,15 +196,23 @@ absl::StatusOr<SeedList> SeedsFromWire(bool is_set, const v1::Seeds& wire,
     }
   }
   PH_RETURN_IF_ERROR(source.CheckSeeds(seeds));
+  if (seeds.nodes == nullptr || !seeds.occurrences.empty()) return seeds;
+  seeds.occurrences =
+      counter != nullptr
+          ? counter->Count(*seeds.nodes)
+          : SeedOccurrences(*seeds.nodes, source.graph().num_nodes(source.seed_node_set()),
+                            source.sampler().plan().seeds_per_row());
   return seeds;
 }
 
 uint64_t BytesOfSeeds(const v1::Seeds& wire) {
   uint64_t readout = 0;
   for (const v1::SourceColumnRows& rows : wire.readout()) readout += rows.data().size();
-  // Text ids have 4 bytes of length each, and as many give a number.
-  return readout + 2 * wire.numbers().size() + wire.ids().integers().size() +
-         2 * wire.ids().text().lengths().size() + 2 * wire.times().size();
+  // Text ids have 4 bytes of length each, and as many give a number; as many again say which time a
+  // seed comes.
+  return readout + 3 * wire.numbers().size() + 2 * wire.ids().integers().size() +
+         3 * wire.ids().text().lengths().size() + 2 * wire.times().size() +
+         2 * wire.occurrences().size();
 }
 
 absl::StatusOr<bool> DrawsSmaller(v1::BeyondLimits wire) {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "packhouse/v1/sampling.pb.h"
 #include "service/admission/memory_budget.h"
+#include "service/epochs/seed_counter.h"
 #include "service/epochs/sub_graph_source.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/source_graphs/source_graph_store.h"
@@ -29,8 +30,12 @@ absl::StatusOr<std::shared_ptr<const SubGraphSource>> OpenSubGraphs(const v1::Su
 
 // The seeds, checked as SubGraphSource::CheckSeeds does. Not set: all nodes. NOT_FOUND naming an id
 // that no node has. O(seeds), for ids O(seeds * log nodes).
+//
+// How often each seed came before is counted in the list, or by `counter` if that is not null,
+// unless the message says it.
 absl::StatusOr<SeedList> SeedsFromWire(bool is_set, const v1::Seeds& wire,
-                                       const SubGraphSource& source);
+                                       const SubGraphSource& source,
+                                       SeedCounter* counter = nullptr);
 // At most the bytes of its result.
 uint64_t BytesOfSeeds(const v1::Seeds& wire);
 

@@ -283,7 +283,14 @@ def test_misuse_is_named(tmp_path: pathlib.Path) -> None:
     for option, value in (("--memory", "much"), ("--time-limit", "0s")):
         refused = run(chunked, "--parts", 2, option, value, "--output", tmp_path / "out")
         assert refused.returncode == 2 and option in refused.stderr
+    # An assignment has its own number of parts.
+    parts = np.arange(sum(int(n) for n in graph.count)) % 4
+    given = write_parts(graph, parts, 4, tmp_path / "parts")
+    refused = run(chunked, "--parts", 7, "--assignment", given, "--output", tmp_path / "out")
+    assert refused.returncode == 2 and "has 4 parts" in refused.stderr and "--parts 7" in refused.stderr
     assert not (tmp_path / "out").exists()
+    for agreeing in ((), ("--parts", 4)):
+        succeed(chunked, *agreeing, "--assignment", given, "--output", tmp_path / f"as{len(agreeing)}")
     succeed(*little)
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     assert report["method"] == "streaming"

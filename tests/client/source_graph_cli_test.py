@@ -147,6 +147,40 @@ def test_debians_dependencies_are_stored_whole(server: Serving, tmp_path: pathli
     assert (rows["package"], rows["depends"]) == (63_666, 333_672)
 
 
+@pytest.mark.parametrize(
+    ("node_sets", "edges", "named"),
+    [
+        # Node sets are known: what stands between them is the name, and all may have dots.
+        (["u", "i"], ["u.v1.0.i"], ["v1.0"]),
+        (["u.x", "i.y"], ["u.x.rated.by.i.y"], ["rated.by"]),
+        # With one node set dots belong to the name, unless an end is that set.
+        (["n"], ["film.genre.x", "e"], ["e", "film.genre.x"]),
+        (["n"], ["n.e.n"], ["e"]),
+    ],
+)
+def test_relations_with_dots_keep_their_names(
+    server: Serving, tmp_path: pathlib.Path, node_sets: list[str], edges: list[str], named: list[str]
+) -> None:
+    arrays = {f"nodes/{name}/#size": np.array(3) for name in node_sets}
+    arrays |= {f"edges/{name}/edge_index": np.array([[0, 1], [1, 2]]) for name in edges}
+    np.savez(tmp_path / "g.npz", **arrays)
+    name = f"dots-{len(node_sets)}-{edges[0]}"
+    import_graph(server, tmp_path / "g.npz", name)
+    shown = json.loads(succeed("graph", "show", name, "--server", server.address, "--json"))
+    assert sorted(edge_set["name"] for edge_set in shown["edge_sets"]) == named
+    assert sorted(node_set["name"] for node_set in shown["node_sets"]) == sorted(node_sets)
+
+
+def test_a_name_that_can_be_read_in_two_ways_is_refused(
+    server: Serving, tmp_path: pathlib.Path
+) -> None:
+    arrays = {f"nodes/{name}/#size": np.array(3) for name in ("a", "a.b", "c")}
+    np.savez(tmp_path / "g.npz", **arrays, **{"edges/a.b.e.c/edge_index": np.array([[0], [1]])})
+    refused = run("graph", "import", tmp_path / "g.npz", "--server", server.address, "--graph", "two")
+    assert refused.returncode == 1
+    assert "'a' 'b.e' 'c'" in refused.stderr and "'a.b' 'e' 'c'" in refused.stderr
+
+
 def test_a_download_of_ogb_becomes_a_unigraph(server: Serving, tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "ogbn_mag"
     files = {

@@ -145,6 +145,7 @@ void Run(absl::string_view bytes) {
   SamplingOptions options;
   options.induced = (bits & 2) != 0;
   if ((bits & 4) != 0) options.node_time_column = "year";
+  if ((bits & 4) != 0 && (bits & 32) != 0) options.untimed_sets = {"author", "field"};
   if ((bits & 8) != 0) options.edge_time_column = "when";
   options.latest = (bits & 16) != 0;
   if (spec.link_seeds) options.link_node_set = "paper";

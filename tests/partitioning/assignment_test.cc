@@ -5,11 +5,16 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/partitioning/assignment_engine.h"
+#include "service/partitioning/node_classes.h"
+#include "service/source_graphs/memory_source_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 
@@ -128,6 +133,116 @@ TEST_F(AssignmentTest, RandomPartsComeFromTheSeed) {
   PH_ASSERT_OK_AND_ASSIGN(const Assignment other, Assign(options));
   EXPECT_EQ(first.part, same.part);
   EXPECT_NE(first.part, other.part);
+}
+
+TEST_F(AssignmentTest, StreamingHeedsTheSeed) {
+  PartitionOptions options;
+  options.method = PartMethod::kStreaming;
+  options.num_parts = 4;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment first, Assign(options));
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment same, Assign(options));
+  EXPECT_EQ(first.part, same.part);
+  std::set<std::vector<uint32_t>> different;
+  for (options.seed = 1; options.seed <= 10; ++options.seed) {
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, Assign(options));
+    EXPECT_LE(assignment.cut_edges, 24U);
+    different.insert(assignment.part);
+  }
+  EXPECT_GT(different.size(), 5U);
+}
+
+// Where there are as many nodes as parts, no part is empty: whatever the shape and the balance.
+TEST_F(AssignmentTest, StreamingLeavesNoPartEmpty) {
+  for (uint32_t nodes = 2; nodes <= 40; ++nodes) {
+    Pairs path;
+    Pairs star;
+    for (uint32_t node = 1; node < nodes; ++node) {
+      path.emplace_back(node - 1, node);
+      star.emplace_back(0, node);
+    }
+    for (const Pairs& edges : {Pairs(), path, star}) {
+      const auto source = OneSetGraph(nodes, edges);
+      PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+      PartitionOptions options;
+      options.method = PartMethod::kStreaming;
+      for (options.num_parts = 2; options.num_parts <= nodes; ++options.num_parts) {
+        for (const double imbalance : {1.0, 1.03, 3.0}) {
+          options.imbalance = imbalance;
+          PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment,
+                                  AssignParts(graph, options, nullptr));
+          EXPECT_THAT(assignment.nodes_of_part, Each(testing::Gt(0U)))
+              << nodes << " nodes, " << edges.size() << " edges, " << options.num_parts;
+        }
+      }
+    }
+  }
+}
+
+// A report is true of each mask, also of masks that overlap or lie in each other: where all classes
+// are met, every part has its share of each mask.
+TEST_F(AssignmentTest, OverlappingMasksAreEachSpread) {
+  SourceNodeSetSpec set{"n", {}};
+  MemoryNodeSet nodes;
+  nodes.num_nodes = 600;
+  const std::vector<std::pair<uint32_t, uint32_t>> masks = {{0, 300}, {100, 400}, {150, 250}};
+  std::vector<absl::string_view> names = {"brand", "type", "inner"};
+  for (size_t m = 0; m < masks.size(); ++m) {
+    MemoryColumn column;
+    for (uint32_t node = 0; node < 600; ++node) {
+      column.bytes.push_back(node >= masks[m].first && node < masks[m].second ? 1 : 0);
+    }
+    set.columns.push_back({std::string(names[m]), DType::kBool, {}, false, false});
+    nodes.columns.push_back(std::move(column));
+  }
+  MemoryEdgeSet edges;
+  for (uint32_t node = 1; node < 600; ++node) {
+    edges.sources.push_back(node - 1);
+    edges.targets.push_back(node);
+  }
+  const auto source = *MakeMemorySourceGraph(
+      *SourceGraphSchema::Create({set}, {{"e", 0, 0, {}, std::nullopt}}), 1, {nodes}, {edges});
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PartitionOptions options;
+  options.method = PartMethod::kStreaming;
+  options.num_parts = 4;
+  options.imbalance = 1.1;
+  PH_ASSERT_OK_AND_ASSIGN(const NodeClasses classes, ClassesFromMasks(*source, 0, names));
+  options.classes = {classes};
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph, options, nullptr));
+  bool all_met = true;
+  std::vector<std::string> reported;
+  for (const BalanceReport& report : assignment.balance) {
+    if (report.total > 0) reported.push_back(report.name);
+    all_met &= report.met;
+  }
+  EXPECT_THAT(reported, testing::ElementsAre(
+                            "nodes of class 0 of \"n\"", "nodes of class 1 of \"n\"",
+                            "nodes of class 3 of \"n\"", "nodes in \"brand\" and \"type\" of \"n\"",
+                            "nodes in \"brand\" and \"type\" and \"inner\" of \"n\""));
+  EXPECT_TRUE(all_met);
+  for (const auto& [begin, end] : masks) {
+    std::vector<uint32_t> count(4);
+    for (uint32_t node = begin; node < end; ++node) ++count[assignment.part[node]];
+    for (const uint32_t of_part : count) {
+      EXPECT_LE(of_part, (end - begin) / 4 * 1.1 + 3) << begin << ", " << end;
+    }
+  }
+}
+
+// METIS takes seeds of 31 bits.
+TEST_F(AssignmentTest, SeedsOfEnginesDoNotWrap) {
+  EXPECT_EQ(EngineSeed(1), 1U);
+  EXPECT_EQ(EngineSeed(123456789), 123456789U);
+  std::set<uint32_t> seeds;
+  for (const uint64_t high :
+       {uint64_t{0}, uint64_t{1} << 31, uint64_t{1} << 32, ~uint64_t{0} << 32}) {
+    for (uint64_t low = 0; low < 100; ++low) {
+      const uint32_t seed = EngineSeed(high | low);
+      EXPECT_LE(seed + 63, EngineAttempt::kMostSeed);
+      seeds.insert(seed);
+    }
+  }
+  EXPECT_EQ(seeds.size(), 400U);
 }
 
 // Classes are spread each by itself; a class that has fewer nodes than parts is named and left.

@@ -71,8 +71,16 @@ TEST(NodeClassesTest, ReadsColumnsAndMasks) {
   EXPECT_EQ(ages.num_classes, 2U);
   EXPECT_THAT(ages.class_of, ElementsAre(1, 0, 1));
   PH_ASSERT_OK_AND_ASSIGN(const NodeClasses masks, ClassesFromMasks(*source, 0, {"mask", "age"}));
-  EXPECT_EQ(masks.num_classes, 3U);
-  EXPECT_THAT(masks.class_of, ElementsAre(0, 2, 1));
+  // Both hold the first node.
+  EXPECT_EQ(masks.num_classes, 4U);
+  EXPECT_THAT(masks.class_of, ElementsAre(3, 2, 1));
+  EXPECT_EQ(masks.names[3], "\"mask\" and \"age\"");
+  // Masks that overlap, or lie in each other: every combination is a class, and has a name.
+  PH_ASSERT_OK_AND_ASSIGN(const NodeClasses overlapping,
+                          ClassesFromMasks(*source, 0, {"mask", "mask"}));
+  EXPECT_EQ(overlapping.num_classes, 4U);
+  EXPECT_THAT(overlapping.class_of, ElementsAre(3, 2, 2));
+  EXPECT_EQ(overlapping.names[3], "\"mask\" and \"mask\"");
   EXPECT_EQ(ClassesFromColumn(*source, 1, "age").status().code(), absl::StatusCode::kNotFound);
 }
 

@@ -211,6 +211,55 @@ def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
         client.source_graphs.lookup_nodes("sampling/odd", "n", numbers=[-1])
 
 
+def test_each_occurrence_of_a_seed_is_drawn_anew(server: LocalServer, client: Client) -> None:
+    # A hub with 50 leaves: two draws of three are seldom the same.
+    schema = SourceGraphSchema((SourceNodeSet("n"),), (SourceEdgeSet("e", "n", "n"),))
+    client.source_graphs.create("sampling/star", schema)
+    leaves = np.arange(1, 51)
+    client.source_graphs.append("sampling/star", [EdgeRows("e", np.zeros(50, int), leaves)])
+    client.source_graphs.seal("sampling/star")
+    builder = SamplingSpecBuilder(
+        client.source_graphs.get("sampling/star").schema, "random_uniform"
+    )
+    builder.seed("n").sample(3, "e")
+    sub_graphs = SubGraphs("sampling/star", builder.build(), numbers=True)
+
+    def draws(table: Any) -> list[tuple[int, ...]]:
+        nodes = table.sizes[:, 0].astype(int)
+        ends = np.cumsum(nodes)
+        return [
+            tuple(sorted(table.tensors["n.#number"][end - count : end].tolist()))
+            for end, count in zip(ends, nodes)
+        ]
+
+    def drawn(seeds: Any, **options: Any) -> list[tuple[int, ...]]:
+        return [d for table in client.sample_graphs(sub_graphs, seeds, **options) for d in draws(table)]
+
+    # Across the requests of a stream, too.
+    several = drawn(itertools.repeat(np.zeros(5, int), 4), seed=1)
+    assert len(several) == 20 and len(set(several)) > 15
+    # The first is as that of a list without repetitions; a part of the list is drawn as in the list.
+    assert drawn([0], seed=1) == several[:1]
+    part = Seeds(numbers=[0, 0, 0], occurrences=[7, 0, 19])
+    assert drawn(part, seed=1) == [several[7], several[0], several[19]]
+    with pytest.raises(PackhouseError, match="seeds.occurrences: 1 of them, there are 2 seeds"):
+        drawn(Seeds(numbers=[0, 0], occurrences=[0]))
+    # An epoch and a data set of the same list have the same draws.
+    samples = Samples(sub_graphs, seeds=Seeds(numbers=[0] * 20))
+    limits = {"n": 40, "e": 40, "graphs": 10}
+    of_epoch: dict[int, tuple[int, ...]] = {}
+    with Loader(server.address, job="star", samples=samples, limits=limits, seed=1) as loader:
+        for batch in loader:
+            at = 0
+            for number, count in zip(batch.graph_ids.tolist(), batch.sizes[:, 0].astype(int)):
+                of_epoch[number] = tuple(sorted(batch["n.#number"][at : at + count].tolist()))
+                at += count
+    assert [of_epoch[number] for number in range(20)] == several
+    client.sample_dataset(sub_graphs, "sampling/star-set", seeds=[0] * 20, seed=1)
+    estimate = client.estimate_sizes(sub_graphs, seeds=[0] * 20, num_graphs=20)
+    assert estimate.histogram.num_graphs == 20
+
+
 def test_edges_later_than_the_sub_graph_are_left_out(client: Client) -> None:
     random = np.random.default_rng(3)
     schema = SourceGraphSchema(

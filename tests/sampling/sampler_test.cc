@@ -1,8 +1,10 @@
 #include "service/sampling/sampler.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -43,6 +45,7 @@ SamplingOptions RandomOptions(const SourceGraphSchema& schema, SeededRandom& ran
   switch (random.Below(4)) {
     case 0:
       options.node_time_column = "year";
+      options.untimed_sets = {"author", "field"};
       break;
     case 1:
       options.edge_time_column = "when";
@@ -76,6 +79,13 @@ TEST(SamplerTest, DrawsAsTheSlowSamplerDoes) {
     DrawRequest request = SeedsOf(seeds);
     request.seed_number = random.Next();
     request.epoch = random.Below(5);
+    std::vector<uint32_t> occurrences;
+    if (random.Below(2) == 0) {
+      for (size_t i = 0; i < seeds.size(); ++i) {
+        occurrences.push_back(static_cast<uint32_t>(random.Below(3)));
+      }
+    }
+    request.occurrences = occurrences;
     if (!options.edge_time_column.empty() || spec.seed_node_set == "author") {
       request.time = options.node_time_column.empty()
                          ? static_cast<int64_t>(random.Below(8)) - 3
@@ -83,7 +93,8 @@ TEST(SamplerTest, DrawsAsTheSlowSamplerDoes) {
     }
     const absl::Status status = sampler.Draw(request, scratch, sampled);
     ASSERT_TRUE(status.ok()) << status;
-    const SlowGraph expected = slow.Draw(request.seed_number, request.epoch, seeds, request.time);
+    const SlowGraph expected =
+        slow.Draw(request.seed_number, request.epoch, seeds, request.occurrences, request.time);
     const SlowGraph drawn = ByNumbers(sampler.plan(), sampled);
     for (const auto& [set, nodes] : drawn.nodes) {
       const auto found = expected.nodes.find(set);
@@ -456,6 +467,43 @@ TEST(SamplerTest, LevelsEndAtTheSeeds) {
   }
 }
 
+// A seed that comes again is drawn around anew: which edges it gets is as random as between epochs.
+TEST(SamplerTest, EachOccurrenceOfASeedIsADrawOfItsOwn) {
+  std::vector<std::pair<uint32_t, uint32_t>> star;
+  for (uint32_t leaf = 1; leaf <= 4; ++leaf) star.emplace_back(0, leaf);
+  const auto graph = GraphOf(5, star);
+  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 2)}));
+  DrawRequest request = SeedsOf({0});
+  const auto draw = [&](std::vector<uint32_t> occurrences) {
+    request.occurrences = occurrences;
+    std::vector<uint64_t> edges = Draw(sampler, request).edge_sets[0].numbers;
+    std::sort(edges.begin(), edges.end());
+    return edges;
+  };
+  // The first time is as if nothing was said.
+  EXPECT_EQ(draw({0}), draw({}));
+  EXPECT_EQ(draw({7}), draw({7}));
+  // Chi-square over the six pairs of leaves, five degrees of freedom: 20.5 is exceeded once in a
+  // thousand times.
+  std::map<std::vector<uint64_t>, double> counts;
+  constexpr uint32_t kDraws = 6000;
+  for (uint32_t occurrence = 0; occurrence < kDraws; ++occurrence) counts[draw({occurrence})] += 1;
+  EXPECT_EQ(counts.size(), 6U);
+  double chi_square = 0;
+  for (const auto& [edges, count] : counts) {
+    chi_square += (count - kDraws / 6.0) * (count - kDraws / 6.0) / (kDraws / 6.0);
+  }
+  EXPECT_LT(chi_square, 20.5);
+
+  SamplerScratch scratch;
+  SampledGraph sampled;
+  const std::vector<uint32_t> too_many = {0, 1};
+  request.occurrences = too_many;
+  const absl::Status status = sampler.Draw(request, scratch, sampled);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("occurrences of 2 seeds, but there are 1"));
+}
+
 // PyG's rule for times of nodes: what is later than the seed is not there.
 TEST(SamplerTest, NothingIsLaterThanTheSeed) {
   for (uint64_t world = 0; world < 300; ++world) {
@@ -465,6 +513,7 @@ TEST(SamplerTest, NothingIsLaterThanTheSeed) {
     if (spec.seed_node_set != "paper") continue;
     SamplingOptions options;
     options.node_time_column = "year";
+    options.untimed_sets = {"author", "field"};
     options.induced = random.Below(2) == 0;
     const Sampler sampler = SamplerOf(*graph, spec, options);
     const SampledGraph drawn = Draw(sampler, SeedsOf({0}));

@@ -14,6 +14,7 @@
 namespace packhouse {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using tfgnn::SamplingOp;
@@ -103,6 +104,59 @@ TEST(SamplingPlanTest, WeightsAreANamedColumn) {
   op.edge_set = "cites";
   options.weight_column = "title";
   EXPECT_THAT(Refusal(SpecOf("paper", {op}), options), HasSubstr("is not one integer, float32"));
+}
+
+// What has no times is never late: that must be said, or what is later comes in by silence.
+TEST(SamplingPlanTest, SetsWithoutTimesAreNamedOrRefused) {
+  const auto column = [](std::string name) {
+    return SourceColumnSpec{std::move(name), DType::kInt64, {}, false, false};
+  };
+  const SourceGraphSchema schema = *SourceGraphSchema::Create(
+      {{"user", {column("born")}}, {"item", {}}}, {{"buys", 0, 1, {column("t")}, std::nullopt},
+                                                   {"likes", 0, 1, {column("time")}, std::nullopt},
+                                                   {"bought", 1, 0, {}, 0}});
+  const auto status = [&](std::vector<std::string> edge_sets, auto change) {
+    SamplingSpec spec = SpecOf("user", {});
+    for (const std::string& set : edge_sets) {
+      spec.ops.push_back(UniformOp(set + "-op", {"seed"}, set, 3));
+    }
+    SamplingOptions options;
+    change(options);
+    return SamplingPlan::Create(schema, spec, options).status();
+  };
+  EXPECT_TRUE(status({"buys"}, [](auto& o) { o.edge_time_column = "t"; }).ok());
+  const absl::Status refused = status({"buys", "likes"}, [](auto& o) { o.edge_time_column = "t"; });
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr("op 'likes-op': the edge set 'likes' has no column 't'"),
+                    HasSubstr("untimed_sets")));
+  const auto untimed = [](std::string time, std::vector<std::string> sets) {
+    return [time, sets](auto& o) {
+      o.edge_time_column = time;
+      o.untimed_sets = sets;
+    };
+  };
+  EXPECT_TRUE(status({"buys", "likes"}, untimed("t", {"likes"})).ok());
+  EXPECT_THAT(status({"buys"}, untimed("t", {"buys"})).message(), HasSubstr("has the column 't'"));
+  EXPECT_THAT(status({"buys"}, untimed("t", {"sells"})).message(),
+              HasSubstr("untimed_sets: there is no edge set 'sells'"));
+  EXPECT_THAT(status({"buys"}, untimed("", {"buys"})).message(),
+              HasSubstr("there is no time column"));
+  // Induced edges, and nodes that edges lead to, are under the same law.
+  EXPECT_THAT(status({"buys"},
+                     [](auto& o) {
+                       o.edge_time_column = "t";
+                       o.induced = true;
+                       o.induced_edge_sets = {"likes"};
+                     })
+                  .message(),
+              HasSubstr("induced edge set 'likes'"));
+  EXPECT_THAT(status({"buys"}, [](auto& o) { o.node_time_column = "born"; }).message(),
+              HasSubstr("the node set 'item' has no column 'born'"));
+  EXPECT_TRUE(status({"buys"}, [](auto& o) {
+                o.node_time_column = "born";
+                o.untimed_sets = {"item"};
+              }).ok());
 }
 
 TEST(SamplingPlanTest, OptionsAreChecked) {

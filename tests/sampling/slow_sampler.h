@@ -51,7 +51,7 @@ class SlowSampler {
   }
 
   SlowGraph Draw(uint64_t seed_number, uint64_t epoch, const std::vector<uint32_t>& seeds,
-                 std::optional<int64_t> time) const {
+                 absl::Span<const uint32_t> occurrences, std::optional<int64_t> time) const {
     const size_t seed_set = *schema_.NodeSetIndex(spec_.seed_node_set);
     SlowGraph result;
     for (const uint32_t seed : seeds) AddNode(result.nodes[seed_set], seed);
@@ -63,7 +63,7 @@ class SlowSampler {
         if (of_seed) time = std::min(time.value_or(INT64_MAX), of_seed->Integer(seed));
       }
     }
-    const uint64_t key = DrawKey(seed_number, epoch, seeds);
+    const uint64_t key = DrawKey(seed_number, epoch, seeds, occurrences);
     std::map<std::string, std::vector<uint32_t>> given = {{spec_.seed_op, seeds}};
     for (size_t number = 0; number < spec_.ops.size(); ++number) {
       const tfgnn::SamplingOp& op = spec_.ops[number];

@@ -55,6 +55,11 @@ ExitCode RunLocalPartition(const PartitionArguments& arguments) {
     absl::StatusOr<FolderAssignment> read =
         ReadAssignmentFolder(arguments.assignment, *homogeneous);
     if (!read.ok()) return Fail(read.status());
+    if (arguments.parts != 0 && static_cast<uint64_t>(arguments.parts) != read->num_parts) {
+      return Misuse(absl::InvalidArgumentError(
+          absl::StrCat("--parts ", arguments.parts, ": --assignment ", arguments.assignment,
+                       " has ", read->num_parts, " parts; leave --parts out to take these")));
+    }
     plan->options.num_parts = read->num_parts;
     given = GivenParts{std::move(read->part), absl::StrCat("as ", arguments.assignment, " says")};
   }

@@ -8,6 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/files/npz_numbers.h"
 #include "client/cli/source_graphs/array_readers.h"
 #include "service/base/status_macros.h"
@@ -91,17 +93,32 @@ absl::StatusOr<uint64_t> SizeOf(const NpyArray& array) {
 // SOURCE, NAME, TARGET of a set of edges.
 absl::StatusOr<std::vector<std::string>> EndsOf(const std::string& set, const GraphArrays& arrays,
                                                 const NpyArray& any) {
-  // NAME may have dots, if SOURCE and TARGET are node sets.
-  const size_t first = set.find('.');
-  const size_t last = set.rfind('.');
-  if (first != last) {
-    std::vector<std::string> parts = {set.substr(0, first), set.substr(first + 1, last - first - 1),
-                                      set.substr(last + 1)};
-    const bool is_plain = parts[1].find('.') == std::string::npos;
-    if (is_plain || (arrays.nodes.contains(parts[0]) && arrays.nodes.contains(parts[2]))) {
-      return parts;
+  // All names may have dots, if SOURCE and TARGET are node sets that have arrays.
+  std::vector<std::vector<std::string>> readings;
+  for (const auto& [source, of_source] : arrays.nodes) {
+    if (!absl::StartsWith(set, source + ".")) continue;
+    for (const auto& [target, of_target] : arrays.nodes) {
+      if (!absl::EndsWith(set, "." + target)) continue;
+      const size_t ends = source.size() + target.size() + 2;
+      if (set.size() > ends) {
+        readings.push_back({source, set.substr(source.size() + 1, set.size() - ends), target});
+      }
     }
   }
+  if (readings.size() > 1) {
+    return BadArray(any, "'", set, "' can be read as SOURCE.NAME.TARGET in ", readings.size(),
+                    " ways, as '", absl::StrJoin(readings[0], "' '"), "' and as '",
+                    absl::StrJoin(readings[1], "' '"), "'; call the node sets otherwise");
+  }
+  if (readings.size() == 1) return readings[0];
+  std::vector<std::string> parts = absl::StrSplit(set, '.');
+  const bool is_triple =
+      parts.size() == 3 && !parts[0].empty() && !parts[1].empty() && !parts[2].empty();
+  // With one node set, dots belong to NAME, unless an end is that set.
+  const bool is_name =
+      arrays.nodes.size() == 1 &&
+      !(is_triple && (arrays.nodes.contains(parts[0]) || arrays.nodes.contains(parts[2])));
+  if (is_triple && !is_name) return parts;
   if (arrays.nodes.size() == 1) {
     const std::string& nodes = arrays.nodes.begin()->first;
     return std::vector<std::string>{nodes, set, nodes};

@@ -40,7 +40,8 @@ class SubGraphs:
     - `merge_parallel`: of parallel edges that are drawn one is there, as in TF-GNN; otherwise all are,
       as in PyG and DGL.
     - `node_time_column` or `edge_time_column`: temporal: no edge later than the sub-graph's time;
-      `latest`: the latest edges instead of random ones.
+      `latest`: the latest edges instead of random ones. `untimed_sets`: the sets without the
+      column (node sets, or edge sets), which are never late; others without it are an error.
     - `weight_column`: for TOP_K and RANDOM_WEIGHTED ("": `#weight`, or else `weight`).
     - `link_node_set`: of the ends of link seeds ("": as the schema says).
     - `readout`: a node set `_readout` with a row for each seed; links always have one.
@@ -68,12 +69,13 @@ class SubGraphs:
     payload: str = "features"
     numbers: bool = False
     merge_parallel: bool = False
+    untimed_sets: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.payload not in ("features", "ids"):
             raise ValueError(f"payload: {self.payload!r} is neither 'features' nor 'ids'")
         whole_number(self.seeds_per_graph, "seeds_per_graph")
-        for field in ("induced_edge_sets", "readout_columns"):
+        for field in ("induced_edge_sets", "readout_columns", "untimed_sets"):
             if isinstance(getattr(self, field), (str, SourceColumn)):
                 raise TypeError(f"{field}: {getattr(self, field)!r} is one, not a list")
 
@@ -86,6 +88,7 @@ class SubGraphs:
             induced_edge_sets=self.induced_edge_sets,
             node_time_column=self.node_time_column,
             edge_time_column=self.edge_time_column,
+            untimed_sets=self.untimed_sets,
             latest=self.latest,
             merge_parallel=self.merge_parallel,
             weight_column=self.weight_column,
@@ -117,6 +120,8 @@ class Seeds:
       bytes). For link seeds source, target, source, ...: `edge_label_index.T.ravel()`, where PyG has
       an array [2, links].
     - `times`: the time of each sub-graph, integers, for temporal sampling.
+    - `occurrences`: which time each seed (or link) comes, from 0. A seed that is in a list several
+      times is drawn around anew each time; the server counts. For a part of a list: as counted there.
     - `readout`: a row for each seed (or link) of every feature of `_readout`, by its name. Values
       are converted to the types of `SubGraphs.readout_columns`; for columns of the graph's schema
       they must be arrays of the columns' types.
@@ -128,6 +133,7 @@ class Seeds:
     ids: Sequence[int] | Sequence[str] | Sequence[bytes] | npt.ArrayLike | None = None
     times: npt.ArrayLike | None = None
     readout: Mapping[str, npt.ArrayLike] | None = None
+    occurrences: npt.ArrayLike | None = None
 
     def __post_init__(self) -> None:
         if (self.numbers is None) == (self.ids is None):
@@ -145,6 +151,8 @@ class Seeds:
             message.ids.integers = _one_axis(ids, "<i8", "seeds").tobytes()
         if self.times is not None:
             message.times = _one_axis(self.times, "<i8", "times").tobytes()
+        if self.occurrences is not None:
+            message.occurrences = _one_axis(self.occurrences, "<u4", "occurrences").tobytes()
         columns = {column.name: column for column in readout_columns if not column.ragged}
         for name, rows in (self.readout or {}).items():
             if name in columns:
@@ -177,13 +185,16 @@ class Seeds:
             times: Any = self.times
             if times is not None:
                 times = cut(times, (seeds_per_graph, 2 * seeds_per_graph), "times")
+            occurrences: Any = self.occurrences
+            if occurrences is not None:
+                occurrences = cut(occurrences, (1, 2), "occurrences")
             readout = {
                 name: cut(rows, (1, 2), f"readout {name!r}")
                 for name, rows in (self.readout or {}).items()
             }
             kind = "ids" if self.numbers is None else "numbers"
             yield dataclasses.replace(
-                self, times=times, readout=readout, **{kind: nodes[begin:end]}
+                self, times=times, occurrences=occurrences, readout=readout, **{kind: nodes[begin:end]}
             )
 
     @staticmethod

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/partitioning/mask_classes.h"
+#include "service/partitioning/node_classes.h"
 
 namespace packhouse {
 namespace {
@@ -84,29 +86,59 @@ absl::StatusOr<OwnClasses> ClassesOfValues(Ranks& ranks, const ChunkedInput& inp
   return classes;
 }
 
-// The number of the first mask that is not 0.
+// As ClassesFromMasks(), of combinations that any rank has.
 absl::StatusOr<OwnClasses> ClassesOfMasks(Ranks& ranks, const ChunkedInput& input, size_t type,
                                           const std::vector<std::string>& masks, uint64_t begin,
                                           uint64_t end) {
-  OwnClasses classes;
-  classes.node_type = type;
-  classes.num_classes = static_cast<uint32_t>(masks.size()) + 1;
-  classes.class_of.assign(end - begin, static_cast<uint16_t>(masks.size()));
+  const std::vector<absl::string_view> names(masks.begin(), masks.end());
+  const std::string& set = input.node_types[type].name;
   absl::Status status;
   if (masks.size() >= PartitionOptions::kMaxClasses) {
     status = absl::InvalidArgumentError(
         absl::StrCat(masks.size(), " masks, beyond ", PartitionOptions::kMaxClasses - 1));
   }
-  for (size_t m = masks.size(); m-- > 0 && status.ok();) {
+  MaskClasses own(masks.size(), end - begin);
+  for (uint16_t m = 0; m < masks.size() && status.ok(); ++m) {
     const absl::StatusOr<std::vector<int64_t>> numbers =
         OwnNumbers(input, type, masks[m], begin, end);
     status = numbers.status();
     if (!status.ok()) break;
-    for (size_t i = 0; i < numbers->size(); ++i) {
-      if ((*numbers)[i] != 0) classes.class_of[i] = static_cast<uint16_t>(m);
+    for (size_t i = 0; i < numbers->size() && status.ok(); ++i) {
+      if ((*numbers)[i] != 0 && !own.Add(m, i)) status = TooManyCombinations(set, names);
+    }
+  }
+  std::string told;  // Of each combination its length and its masks.
+  if (status.ok()) {
+    const auto tell = [&told](uint16_t value) {
+      told.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    };
+    const absl::btree_set<MaskClasses::Combination> combinations = own.Combinations();
+    if (combinations.size() > PartitionOptions::kMaxClasses) {
+      status = TooManyCombinations(set, names);
+    }
+    for (const MaskClasses::Combination& combination : combinations) {
+      tell(static_cast<uint16_t>(combination.size()));
+      for (const uint16_t mask : combination) tell(mask);
     }
   }
   PH_RETURN_IF_ERROR(Agree(ranks, status));
+  absl::btree_set<MaskClasses::Combination> all;
+  for (const std::string& of_rank : ranks.Gather(told)) {
+    std::vector<uint16_t> values(of_rank.size() / sizeof(uint16_t));
+    if (!values.empty()) std::memcpy(values.data(), of_rank.data(), of_rank.size());
+    for (auto at = values.begin(); at != values.end(); at += *at + 1) {
+      all.insert(MaskClasses::Combination(at + 1, at + 1 + *at));
+    }
+  }
+  OwnClasses classes;
+  classes.node_type = type;
+  classes.num_classes = static_cast<uint32_t>(masks.size() + 1 + all.size());
+  if (classes.num_classes > PartitionOptions::kMaxClasses) return TooManyCombinations(set, names);
+  classes.class_of = own.Classes(all);
+  classes.names.resize(masks.size() + 1);
+  for (const MaskClasses::Combination& combination : all) {
+    classes.names.push_back(CombinationName(combination, names));
+  }
   return classes;
 }
 

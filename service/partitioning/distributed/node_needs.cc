@@ -23,7 +23,7 @@ NodeNeeds::NodeNeeds(Ranks& ranks, const GraphShare& graph, absl::Span<const Own
       continue;
     }
     for (uint32_t c = 0; c < given[t]->num_classes; ++c) {
-      names.push_back(absl::StrCat(" of class ", c, " of \"", types[t].name, "\""));
+      names.push_back(WordsOfClass(given[t]->names, c, types[t].name));
     }
   }
   if (names.size() > 1) {

@@ -19,6 +19,7 @@ struct OwnClasses {
   size_t node_type = 0;
   std::vector<uint16_t> class_of;  // In the order of ids, each below num_classes.
   uint32_t num_classes = 1;
+  std::vector<std::string> names = {};  // As NodeClasses::names.
 };
 
 // The constraints of BalanceTerms, of the same names, with the weights of own nodes. Totals are of

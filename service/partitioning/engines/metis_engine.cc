@@ -149,7 +149,7 @@ class MetisChild {
     call.recursive = attempt.scheme == PartScheme::kRecursive ? 1 : 0;
     call.volume = attempt.objective == PartObjective::kVolume ? 1 : 0;
     // METIS takes -1 as the absence of a seed.
-    call.seed = static_cast<int32_t>(attempt.seed & INT32_MAX);
+    call.seed = static_cast<int32_t>(std::min(attempt.seed, EngineAttempt::kMostSeed));
     call.has_edge_weights = problem.weights != nullptr ? 1 : 0;
     call.file_bytes = call.bytes();
     const uint64_t shared = call.bytes() + call.num_entries * (problem.weights != nullptr ? 8 : 4);
