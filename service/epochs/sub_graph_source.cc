@@ -38,6 +38,7 @@ std::string SubGraphsRequest::Words() const {
   }
   add_if("without features", !payload.features);
   add_if("numbers", payload.numbers);
+  add_if("rows", payload.rows);
   add_if("ids", payload.ids);
   return absl::StrJoin(words, ", ");
 }

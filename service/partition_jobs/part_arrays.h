@@ -23,6 +23,18 @@ struct GraphForms {
   bool csc = false;
 };
 
+// The row of a node or edge where its graph came from, within its type; its number within it, where
+// types have no rows.
+template <typename Type>
+int64_t RowWithinType(const Type& type, uint64_t id) {
+  const uint64_t number = id - type.start;
+  if constexpr (requires { type.imported.row(number); }) {
+    return static_cast<int64_t>(type.imported.row(number));
+  } else {
+    return static_cast<int64_t>(number);
+  }
+}
+
 // Views of one part, which are gathered while they are written. MadePart, Ids and Types are Part,
 // NewIds and HomogeneousGraph, or what stands for them where no rank has the whole graph. For Types
 // there must be NodeTypesOf() and EdgeTypesOf(), which give their types. Thread-compatible.
@@ -33,7 +45,7 @@ class PartArrays {
   PartArrays& operator=(const PartArrays&) = delete;
 
   // _ID, inner_node and inner_edge, part_id unless there is one part, orig_id, and _TYPE if there
-  // are several types. orig_id is the number within the set of the source graph.
+  // are several types. orig_id is as RowWithinType().
   DglGraphSource Graph() const {
     const MadePart* const part = part_;
     const Ids* const ids = ids_;
@@ -61,7 +73,7 @@ class PartArrays {
     source.node_data.push_back(
         MadeArray<int64_t>("orig_id", DType::kInt64, nodes, [part, types](uint64_t i) {
           const auto node = part->original_nodes[i];
-          return node - NodeTypesOf(*types)[types->NodeTypeOf(node)].start;
+          return RowWithinType(NodeTypesOf(*types)[types->NodeTypeOf(node)], node);
         }));
     source.edge_data.push_back(Int64Array("_ID", absl::MakeConstSpan(part->edges)));
     source.edge_data.push_back(
@@ -70,7 +82,7 @@ class PartArrays {
     source.edge_data.push_back(
         MadeArray<int64_t>("orig_id", DType::kInt64, edges, [part, types](uint64_t i) {
           const uint64_t edge = part->original_edges[i];
-          return edge - EdgeTypesOf(*types)[types->EdgeTypeOf(edge)].start;
+          return RowWithinType(EdgeTypesOf(*types)[types->EdgeTypeOf(edge)], edge);
         }));
     if (NodeTypesOf(*types).size() + EdgeTypesOf(*types).size() > 2) {
       source.node_data.push_back(MadeArray<int32_t>(
@@ -83,8 +95,8 @@ class PartArrays {
     return source;
   }
 
-  // By type, under its name: the number in the source graph of each inner node, or inner edge, in
-  // the order of new ids.
+  // By type, under its name: the orig_id of each inner node, or inner edge, in the order of new
+  // ids.
   std::vector<ArraySource> OriginalNodes() const {
     return OriginalRows(NodeTypesOf(*types_), ids_->node_map(),
                         absl::MakeConstSpan(part_->original_nodes),
@@ -136,7 +148,7 @@ class PartArrays {
       arrays.push_back(MadeArray<int64_t>(
           types[t].name, DType::kInt64, range.size(),
           [of_type = originals.subspan(range.begin - first, range.size()),
-           start = types[t].start](uint64_t row) { return of_type[row] - start; }));
+           type = &types[t]](uint64_t row) { return RowWithinType(*type, of_type[row]); }));
     }
     return arrays;
   }

@@ -309,7 +309,9 @@ class Run {
     for (const char* const of : {"/nodes", "/edges"}) PH_RETURN_IF_ERROR(MakeFolder(folder + of));
     const HomogeneousGraph& graph = ids.graph();
     for (size_t t = 0; t < graph.node_types().size(); ++t) {
-      const std::vector<uint32_t> originals = ids.OriginalWithinType(t);
+      std::vector<uint32_t> originals = ids.OriginalWithinType(t);
+      const ImportedRows& rows = graph.node_types()[t].imported;
+      for (uint32_t& original : originals) original = static_cast<uint32_t>(rows.row(original));
       const std::string path =
           absl::StrCat(folder, "/nodes/", FileNameOf(graph.node_types()[t].name), ".npy");
       PH_RETURN_IF_ERROR(Wrote(WriteDurably(path, [&originals](ByteSink& sink) {

@@ -47,7 +47,13 @@ absl::StatusOr<HomogeneousGraph> HomogeneousGraph::Create(const SourceGraph* gra
   for (size_t set = 0; set < schema.node_sets().size(); ++set) {
     const std::string& name = schema.node_sets()[set].name;
     PH_RETURN_IF_ERROR(CheckNoColon("node set", name));
-    result.node_types_.push_back({name, set, 0, static_cast<uint32_t>(graph->num_nodes(set))});
+    HomogeneousNodeType type{name, set, 0, static_cast<uint32_t>(graph->num_nodes(set)), {}};
+    // Where a node was there twice, rows have gaps and are no ids: numbers are.
+    if (graph->NodesOfRows(set).num_rows() == graph->num_nodes(set)) {
+      type.imported = graph->NodeRows(set);
+      PH_RETURN_IF_ERROR(type.imported.numbers().CheckAll());
+    }
+    result.node_types_.push_back(std::move(type));
   }
   std::sort(result.node_types_.begin(), result.node_types_.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });
@@ -77,6 +83,8 @@ absl::StatusOr<HomogeneousGraph> HomogeneousGraph::Create(const SourceGraph* gra
     type.name = absl::StrCat(schema.node_sets()[spec.source].name, ":", type.relation, ":",
                              schema.node_sets()[spec.target].name);
     type.size = graph->num_edges(set);
+    type.imported = graph->EdgeRows(set);
+    PH_RETURN_IF_ERROR(type.imported.numbers().CheckAll());
     PH_ASSIGN_OR_RETURN(type.by_source, graph->BySource(set));
     PH_ASSIGN_OR_RETURN(type.by_target, graph->ByTarget(set));
     result.edge_types_.push_back(std::move(type));

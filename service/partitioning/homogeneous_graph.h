@@ -21,6 +21,8 @@ struct HomogeneousNodeType {
   size_t node_set = 0;  // Of the source graph.
   uint32_t start = 0;   // Homogeneous id of the type's node 0.
   uint32_t size = 0;
+  // The rows that its nodes were imported from, if they are 0 .. size - 1; otherwise their numbers.
+  ImportedRows imported = {};
 
   uint32_t end() const { return start + size; }
 };
@@ -35,6 +37,7 @@ struct HomogeneousEdgeType {
   uint64_t size = 0;
   Adjacency by_source;
   Adjacency by_target;
+  ImportedRows imported;  // Of its edges.
 };
 
 // Types have numbers in alphabetical order: node types of their names, edge types of (source type,

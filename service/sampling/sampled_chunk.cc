@@ -84,6 +84,14 @@ void WriteNumbers(const Numbers& numbers, char* to) {
   }
 }
 
+template <typename Numbers>
+void WriteImportedRows(const ImportedRows& rows, const Numbers& numbers, char* to) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto row = static_cast<int64_t>(rows.row(numbers[i]));
+    std::memcpy(to + i * sizeof(row), &row, sizeof(row));
+  }
+}
+
 }  // namespace
 
 char* SampledChunk::Column::Extend(uint64_t bytes) {
@@ -129,6 +137,11 @@ void SampledChunk::Write(const SampledGraph& sampled, const TensorSource& source
       return;
     case TensorSource::Kind::kNumbers:
       VisitNumbers(sampled, source.rows, [&](const auto& numbers) { WriteNumbers(numbers, to); });
+      return;
+    case TensorSource::Kind::kImportedRows:
+      VisitNumbers(sampled, source.rows, [&](const auto& numbers) {
+        WriteImportedRows(ImportedRows(source.column), numbers, to);
+      });
       return;
     case TensorSource::Kind::kInner: {
       const SampledNodes& nodes = sampled.node_sets[source.rows.position];
@@ -180,7 +193,8 @@ absl::Status SampledChunk::Append(const SampledGraph& sampled, ReadoutRows reado
         " bytes, but ", bytes, " are needed for ", tuple_[schema.tensors()[t].component], " rows"));
   }
   for (const TensorSource& source : tensors.sources) {
-    const bool reads_rows = source.kind == TensorSource::Kind::kRows;
+    const bool reads_rows = source.kind == TensorSource::Kind::kRows ||
+                            source.kind == TensorSource::Kind::kImportedRows;
     if (!reads_rows && source.kind != TensorSource::Kind::kSteps) continue;
     absl::Status sound;
     VisitNumbers(sampled, source.rows,

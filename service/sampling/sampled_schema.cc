@@ -54,6 +54,8 @@ class SchemaWriting {
   void WriteColumn(size_t component, const Set& set, const SourceColumnSpec& spec,
                    const SourceColumn& column);
   void WriteTensor(TensorSpec spec, TensorSource source);
+  void WriteNumbers(size_t component, const Set& set, absl::string_view ending,
+                    const ImportedRows& rows);
   static TensorSpec Spec(std::string name, DType dtype, size_t component) {
     TensorSpec spec;
     spec.name = std::move(name);
@@ -89,6 +91,17 @@ size_t SchemaWriting::NodeComponent(const RowsOf& rows) const {
 void SchemaWriting::WriteTensor(TensorSpec spec, TensorSource source) {
   tensors_.push_back(std::move(spec));
   sources.push_back(source);
+}
+
+void SchemaWriting::WriteNumbers(size_t component, const Set& set, absl::string_view ending,
+                                 const ImportedRows& rows) {
+  TensorSource source;
+  source.kind =
+      rows.is_identity() ? TensorSource::Kind::kNumbers : TensorSource::Kind::kImportedRows;
+  source.rows = set.rows;
+  source.column = rows.numbers();
+  source.row_bytes = sizeof(int64_t);
+  WriteTensor(Spec(absl::StrCat(set.name, ending), DType::kInt64, component), source);
 }
 
 void SchemaWriting::WriteColumn(size_t component, const Set& set, const SourceColumnSpec& spec,
@@ -144,13 +157,8 @@ void SchemaWriting::WriteNodes(size_t component, const Set& set) {
     ids.dtype = ids.text ? DType::kUint8 : DType::kInt64;
     WriteColumn(component, set, ids, graph_.NodeIds(node_set));
   }
-  if (payload_.numbers) {
-    TensorSource source;
-    source.kind = TensorSource::Kind::kNumbers;
-    source.rows = set.rows;
-    source.row_bytes = sizeof(int64_t);
-    WriteTensor(Spec(absl::StrCat(set.name, ".#number"), DType::kInt64, component), source);
-  }
+  if (payload_.numbers) WriteNumbers(component, set, ".#number", ImportedRows());
+  if (payload_.rows) WriteNumbers(component, set, ".#row", graph_.NodeRows(node_set));
   if (sets_.inner_marks) {
     TensorSource source;
     source.kind = TensorSource::Kind::kInner;
@@ -198,13 +206,8 @@ void SchemaWriting::WriteEdges(size_t component, const Set& set) {
     WriteTensor(std::move(tensor), source);
   }
   if (set.rows.kind != RowsOf::Kind::kEdges) return;
-  if (payload_.numbers) {
-    TensorSource source;
-    source.kind = TensorSource::Kind::kNumbers;
-    source.rows = set.rows;
-    source.row_bytes = sizeof(int64_t);
-    WriteTensor(Spec(absl::StrCat(set.name, ".#number"), DType::kInt64, component), source);
-  }
+  if (payload_.numbers) WriteNumbers(component, set, ".#number", ImportedRows());
+  if (payload_.rows) WriteNumbers(component, set, ".#row", graph_.EdgeRows(edge_set));
   for (size_t c = 0; c < columns.size(); ++c) {
     WriteColumn(component, set, columns[c], graph_.EdgeColumn(edge_set, c));
   }

@@ -31,6 +31,8 @@ struct SampledPayload {
   // `S.#number`, int64: the number of each node and edge in the source graph. Features can stay
   // with the client, who looks them up by it.
   bool numbers = false;
+  // `S.#row`, int64: the row that each node and edge was where it came from (ImportedRows).
+  bool rows = false;
   // `S.#id` of node sets: int64, or text as `S.#id.bytes`. Not for sets that have a feature `#id`.
   bool ids = false;
 };

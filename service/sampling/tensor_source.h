@@ -27,11 +27,12 @@ struct RowsOf {
 
 struct TensorSource {
   enum class Kind : uint8_t {
-    kRows,     // Rows of `column`.
-    kLengths,  // Of the rows of `column`, which is ragged.
-    kSteps,    // All steps of the rows of `column`.
-    kNumbers,  // Of nodes or edges in the source graph.
-    kInner,    // Whether a node is the part's own.
+    kRows,          // Rows of `column`.
+    kLengths,       // Of the rows of `column`, which is ragged.
+    kSteps,         // All steps of the rows of `column`.
+    kNumbers,       // Of nodes or edges in the source graph.
+    kImportedRows,  // The rows of nodes or edges: `column` has them. Not where they are numbers.
+    kInner,         // Whether a node is the part's own.
     kSources,
     kTargets,
     kReadout,  // Given with the seeds.

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -80,6 +82,64 @@ struct SourceColumn {
   absl::Status OutOfPlace(uint64_t row) const;
 };
 
+// Which row each node or edge of a set was where it came from: rows are counted from 0 over all
+// that was appended to the set, in ascending order of (producer, sequence, row); so that of one
+// import they are the rows of its file. Nodes that only edges name follow, in the order of their
+// numbers. Rows must be checked before they are read, as those of columns.
+class ImportedRows {
+ public:
+  // Number n was row n.
+  ImportedRows() = default;
+  // `numbers` has a uint32 or uint64 for each node or edge.
+  explicit ImportedRows(const SourceColumn& numbers) : numbers_(numbers) {}
+
+  bool is_identity() const { return numbers_.data == nullptr; }
+  const SourceColumn& numbers() const { return numbers_; }
+  uint64_t row(uint64_t number) const {
+    if (is_identity()) return number;
+    if (numbers_.row_bytes == sizeof(uint32_t)) return At<uint32_t>(number);
+    return At<uint64_t>(number);
+  }
+
+ private:
+  template <typename T>
+  T At(uint64_t number) const {
+    T row;
+    std::memcpy(&row, numbers_.data + number * sizeof(T), sizeof(T));
+    return row;
+  }
+
+  SourceColumn numbers_;
+};
+
+// The way back: which node, or none, each row became.
+class NodesByRow {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  // Row n became node n.
+  explicit NodesByRow(uint64_t num_nodes) : num_rows_(num_nodes) {}
+  // `numbers` has a uint32 for each row.
+  NodesByRow(const SourceColumn& numbers, uint64_t num_rows)
+      : numbers_(numbers), num_rows_(num_rows) {}
+
+  uint64_t num_rows() const { return num_rows_; }
+  absl::Status CheckRow(uint64_t row) const {
+    return numbers_.data == nullptr ? absl::OkStatus() : numbers_.CheckRow(row);
+  }
+  // Requires row < num_rows(). kNone: another row of the same node was taken.
+  uint32_t node(uint64_t row) const {
+    if (numbers_.data == nullptr) return static_cast<uint32_t>(row);
+    uint32_t node;
+    std::memcpy(&node, numbers_.data + row * sizeof(node), sizeof(node));
+    return node;
+  }
+
+ private:
+  SourceColumn numbers_;
+  uint64_t num_rows_;
+};
+
 // Nodes of a set are numbered from 0 in table order, and so are edges. A set has at most 2^32 - 2
 // nodes. Views live as long as the graph. Immutable; thread-safe.
 class SourceGraph {
@@ -106,10 +166,20 @@ class SourceGraph {
   // says.
   virtual SourceColumn NodeIds(size_t node_set) const = 0;
   virtual bool integer_ids(size_t node_set) const = 0;
+  // A reversed edge set has the rows of the other.
+  virtual ImportedRows NodeRows(size_t /*node_set*/) const { return ImportedRows(); }
+  virtual ImportedRows EdgeRows(size_t /*edge_set*/) const { return ImportedRows(); }
+  virtual NodesByRow NodesOfRows(size_t node_set) const { return NodesByRow(num_nodes(node_set)); }
   // DATA_LOSS naming the graph, for a reader who finds what cannot be: a node that there is not, a
   // row that ends before it begins.
   virtual absl::Status Damaged(absl::string_view why) const;
 };
+
+// The nodes that these rows became. OUT_OF_RANGE naming `what`, the row and the bound, for a row
+// that there is not, or of whose node another row was taken; DATA_LOSS. O(rows).
+absl::StatusOr<std::vector<uint32_t>> FindNodesOfRows(const SourceGraph& graph, size_t node_set,
+                                                      absl::Span<const uint64_t> rows,
+                                                      absl::string_view what);
 
 }  // namespace packhouse
 

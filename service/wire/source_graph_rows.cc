@@ -131,6 +131,21 @@ absl::Status HoldBytes(uint64_t bytes, MemoryBudget* working, MemoryHold& hold) 
   return absl::OkStatus();
 }
 
+// int64 of the row of each of `num_rows`; -1 where there is none.
+template <typename RowAt>
+absl::Status WriteImportedRows(const ImportedRows& rows, uint64_t num_rows, const RowAt& row_at,
+                               std::string& wire) {
+  for (uint64_t r = 0; r < num_rows; ++r) {
+    int64_t row = -1;
+    if (const std::optional<uint64_t> number = row_at(r)) {
+      if (!rows.is_identity()) PH_RETURN_IF_ERROR(rows.numbers().CheckRow(*number));
+      row = static_cast<int64_t>(rows.row(*number));
+    }
+    wire.append(reinterpret_cast<const char*>(&row), sizeof(row));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckNumRows(uint64_t num_rows) {
   if (num_rows <= SourceGraphStore::kMaxChunkRows) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -140,8 +155,28 @@ absl::Status CheckNumRows(uint64_t num_rows) {
 // The number of the node of each row of the request; kNoNode where there is none.
 absl::StatusOr<std::string> NumbersOf(const v1::LookupNodesRequest& request,
                                       const SourceGraph& graph, size_t set) {
-  if (request.has_ids() == !request.numbers().empty() && request.has_ids()) {
+  if (request.has_ids() && !request.numbers().empty()) {
     return absl::InvalidArgumentError("numbers: there are some beside ids");
+  }
+  if (!request.rows().empty()) {
+    if (request.has_ids() || !request.numbers().empty()) {
+      return absl::InvalidArgumentError("rows: there are some beside ids or numbers");
+    }
+    const std::string& wire = request.rows();
+    if (wire.size() % sizeof(uint64_t) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rows: ", wire.size(), " bytes, a row has ", sizeof(uint64_t)));
+    }
+    PH_RETURN_IF_ERROR(CheckNumRows(wire.size() / sizeof(uint64_t)));
+    std::vector<uint64_t> rows;
+    for (uint64_t r = 0; r < wire.size() / sizeof(uint64_t); ++r) {
+      rows.push_back(NumberAt<uint64_t>(wire, r));
+    }
+    PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> nodes,
+                        FindNodesOfRows(graph, set, rows, "rows"));
+    std::string found;
+    for (const uint32_t node : nodes) AddNumber(node, found);
+    return found;
   }
   if (!request.has_ids()) {
     const std::string& numbers = request.numbers();
@@ -226,6 +261,7 @@ absl::StatusOr<v1::LookupNodesResponse> LookUpNodes(const v1::LookupNodesRequest
   const ColumnRows id_rows(id_spec, ids);
   ResponseBytes bytes(max_bytes);
   PH_RETURN_IF_ERROR(bytes.Add(numbers.size() + 1024));
+  if (request.with_rows()) PH_RETURN_IF_ERROR(bytes.Add(num_rows * sizeof(int64_t)));
   if (!request.has_ids()) PH_RETURN_IF_ERROR(id_rows.Count(num_rows, row_at, bytes));
   for (const size_t c : columns) {
     PH_RETURN_IF_ERROR(
@@ -245,6 +281,10 @@ absl::StatusOr<v1::LookupNodesResponse> LookUpNodes(const v1::LookupNodesRequest
   for (const size_t c : columns) {
     ColumnRows(specs[c], graph.NodeColumn(*set, c))
         .Write(num_rows, row_at, *response.add_columns());
+  }
+  if (request.with_rows()) {
+    PH_RETURN_IF_ERROR(
+        WriteImportedRows(graph.NodeRows(*set), num_rows, row_at, *response.mutable_rows()));
   }
   return response;
 }
@@ -278,6 +318,7 @@ absl::StatusOr<v1::ReadEdgesResponse> ReadEdges(const v1::ReadEdgesRequest& requ
   const auto row_at = [first](uint64_t row) -> std::optional<uint64_t> { return first + row; };
   ResponseBytes bytes(max_bytes);
   PH_RETURN_IF_ERROR(bytes.Add(2 * num_rows * sizeof(uint32_t) + 1024));
+  if (request.with_rows()) PH_RETURN_IF_ERROR(bytes.Add(num_rows * sizeof(int64_t)));
   for (const size_t c : columns) {
     PH_RETURN_IF_ERROR(
         ColumnRows(specs[c], graph.EdgeColumn(stored, c)).Count(num_rows, row_at, bytes));
@@ -297,6 +338,10 @@ absl::StatusOr<v1::ReadEdgesResponse> ReadEdges(const v1::ReadEdgesRequest& requ
   for (const size_t c : columns) {
     ColumnRows(specs[c], graph.EdgeColumn(stored, c))
         .Write(num_rows, row_at, *response.add_columns());
+  }
+  if (request.with_rows()) {
+    PH_RETURN_IF_ERROR(
+        WriteImportedRows(graph.EdgeRows(*asked_set), num_rows, row_at, *response.mutable_rows()));
   }
   return response;
 }

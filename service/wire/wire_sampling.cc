@@ -72,6 +72,13 @@ absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
       absl::StrCat("seeds.ids.text: ", data.size(), " bytes of ids more than the lengths say"));
 }
 
+absl::StatusOr<std::vector<uint32_t>> NodesOfRowsAt(const std::string& wire,
+                                                    const SubGraphSource& source) {
+  PH_RETURN_IF_ERROR(CheckMultiple("rows", wire.size(), sizeof(uint64_t)));
+  return FindNodesOfRows(source.graph(), source.seed_node_set(), Uint64sFromWire(wire),
+                         "seeds.rows");
+}
+
 absl::StatusOr<std::vector<SourceColumnSpec>> ReadoutColumnsFromWire(const v1::SubGraphs& wire) {
   // They are checked as columns of a source graph are.
   v1::CreateSourceGraphRequest message;
@@ -150,6 +157,7 @@ absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
   }
   request.payload.features = !wire.without_features();
   request.payload.numbers = wire.numbers();
+  request.payload.rows = wire.rows();
   request.payload.ids = wire.ids();
   return request;
 }
@@ -181,8 +189,12 @@ absl::StatusOr<SeedList> SeedsFromWire(bool is_set, const v1::Seeds& wire,
         PH_ASSIGN_OR_RETURN(nodes, NodesOfIds(wire.ids(), source));
         break;
       }
+      case v1::Seeds::kRows: {
+        PH_ASSIGN_OR_RETURN(nodes, NodesOfRowsAt(wire.rows(), source));
+        break;
+      }
       case v1::Seeds::NODES_NOT_SET:
-        return absl::InvalidArgumentError("seeds: has neither numbers nor ids");
+        return absl::InvalidArgumentError("seeds: has neither numbers nor ids nor rows");
     }
     seeds.nodes = std::make_shared<const std::vector<uint32_t>>(std::move(nodes));
     PH_RETURN_IF_ERROR(CheckMultiple("occurrences", wire.occurrences().size(), sizeof(uint32_t)));
@@ -211,7 +223,7 @@ uint64_t BytesOfSeeds(const v1::Seeds& wire) {
   // Text ids have 4 bytes of length each, and as many give a number; as many again say which time a
   // seed comes.
   return readout + 3 * wire.numbers().size() + 2 * wire.ids().integers().size() +
-         3 * wire.ids().text().lengths().size() + 2 * wire.times().size() +
+         3 * wire.ids().text().lengths().size() + wire.rows().size() + 2 * wire.times().size() +
          2 * wire.occurrences().size();
 }
 

@@ -7,17 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from packhouse.partition import edge_rows, file_name, restore
-
-
-def test_edges_are_numbered_by_their_ends() -> None:
-    assert edge_rows([2, 0, 1, 0], [0, 2, 0, 1]).tolist() == [3, 1, 2, 0]
-    # Parallel edges stay in their order.
-    assert edge_rows([1, 0, 1, 0], [1, 2, 1, 2]).tolist() == [1, 3, 0, 2]
-    assert edge_rows([0, 1], [1, 0], by_target=True).tolist() == [1, 0]
-    assert edge_rows(["b", "ä", "a"], ["x", "x", "x"]).tolist() == [2, 0, 1]
-    with pytest.raises(ValueError, match="one length"):
-        edge_rows([1], [1, 2])
+from packhouse.partition import file_name, restore
 
 
 def test_names_of_files_are_those_of_the_server() -> None:

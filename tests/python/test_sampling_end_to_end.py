@@ -114,6 +114,116 @@ def test_payload_ids_leave_features_with_the_client(client: Client) -> None:
         assert (table.tensors["n.#number"] == table.tensors["n.#id"]).all()
 
 
+def rows_graph(client: Client, name: str) -> dict[str, Any]:
+    """A graph whose ids and edges come in an order of their own; what its rows should be."""
+    random = np.random.default_rng(4)
+    ids = random.permutation(60) * 7
+    names = [f"t{number}" for number in random.permutation(9)]
+    ends = random.integers(0, 60, (2, 300))
+    tags = random.integers(0, 9, 200)
+    schema = SourceGraphSchema(
+        (
+            SourceNodeSet("n", (SourceColumn("label", "int64"),)),
+            SourceNodeSet("tag", text_ids=True),
+        ),
+        (
+            SourceEdgeSet("e", "n", "n", (SourceColumn("attr", "int64"),)),
+            SourceEdgeSet("back", "n", "n", reverse_of="e"),
+            SourceEdgeSet("has", "n", "tag"),
+        ),
+    )
+    client.source_graphs.create(name, schema)
+    owners = ids[random.integers(0, 60, 200)]
+    client.source_graphs.append(
+        name,
+        [
+            # In several appends: rows are counted over all of them.
+            NodeRows("n", ids[:25], {"label": ids[:25]}),
+            EdgeRows("e", ids[ends[0]], ids[ends[1]], {"attr": np.arange(300)}),
+            NodeRows("n", ids[25:], {"label": ids[25:]}),
+            NodeRows("tag", names[:6]),
+            EdgeRows("has", owners, [names[tag] for tag in tags]),
+        ],
+        producer="one",
+    )
+    client.source_graphs.seal(name)
+    return {"ids": ids, "names": names, "ends": ends, "owners": owners, "tags": tags}
+
+
+def test_rows_of_what_was_imported_are_given_back(client: Client) -> None:
+    truth = rows_graph(client, "sampling/rows")
+    builder = SamplingSpecBuilder(
+        client.source_graphs.get("sampling/rows").schema, "random_uniform"
+    )
+    seed = builder.seed("n")
+    for edge_set in ("e", "back", "has"):
+        seed.sample(4, edge_set)
+    spec = builder.build()
+    ids, ends = truth["ids"], truth["ends"]
+    mask = np.zeros(60, bool)
+    mask[[2, 40, 59]] = True
+    sub_graphs = SubGraphs("sampling/rows", spec, rows=True)
+    for seeds in (mask, mask.tolist(), Seeds(rows=mask), Seeds(rows=[2, 40, 59])):
+        tables = list(client.sample_graphs(sub_graphs, seeds))
+        graphs = [table.graph(i) for table in tables for i in range(len(table))]
+        # The seed is the row that the mask has, whatever its id is.
+        assert [int(graph["n.label"][0]) for graph in graphs] == ids[[2, 40, 59]].tolist()
+        for graph in graphs:
+            assert ids[graph["n.#row"]].tolist() == graph["n.label"].tolist()
+            for edge_set, source, target in (("e", 0, 1), ("back", 1, 0)):
+                rows = graph[f"{edge_set}.#row"]
+                assert rows.tolist() == graph[f"{edge_set}.attr"].tolist()
+                nodes = graph["n.#row"]
+                assert nodes[graph[f"{edge_set}.source"]].tolist() == ends[source][rows].tolist()
+                assert nodes[graph[f"{edge_set}.target"]].tolist() == ends[target][rows].tolist()
+            rows = graph["has.#row"]
+            owners = ids[graph["n.#row"][graph["has.source"]]]
+            assert owners.tolist() == truth["owners"][rows].tolist()
+    # An epoch, and features that stay here.
+    by_id = SubGraphs("sampling/rows", spec, payload="ids")
+    for table in client.sample_graphs(by_id, Seeds(rows=np.arange(60))):
+        assert ids[table.tensors["n.#row"]].tolist() == table.tensors["n.#id"].tolist()
+
+    found = client.source_graphs.lookup_nodes("sampling/rows", "n", rows=[0, 59], columns=["label"])
+    assert found.columns["label"].tolist() == ids[[0, 59]].tolist() == list(found.ids or [])
+    assert found.rows.tolist() == [0, 59]
+    found = client.source_graphs.lookup_nodes("sampling/rows", "n", ids=[int(ids[7]), 1])
+    assert found.rows.tolist() == [7, -1]
+    edges = client.source_graphs.read_edges("sampling/rows", "e", columns=["attr"], rows=True)
+    assert edges.rows is not None and edges.rows.tolist() == edges.columns["attr"].tolist()
+    # Nodes that only edges name come after those that were appended, in the order of numbers.
+    named = sorted({truth["names"][tag] for tag in truth["tags"]} - set(truth["names"][:6]))
+    found = client.source_graphs.lookup_nodes("sampling/rows", "tag", ids=truth["names"][:6] + named)
+    assert found.rows.tolist() == list(range(6 + len(named)))
+
+    with pytest.raises(PackhouseError, match="seeds.rows: row 60 at position 1.*60 rows"):
+        list(client.sample_graphs(sub_graphs, Seeds(rows=[0, 60])))
+    assert client.source_graphs.verify("sampling/rows").num_damaged == 0
+
+
+def test_of_a_node_that_was_there_twice_one_row_counts(client: Client) -> None:
+    schema = SourceGraphSchema(
+        (SourceNodeSet("n", (SourceColumn("x", "int64"),)),), (SourceEdgeSet("e", "n", "n"),)
+    )
+    builder = SamplingSpecBuilder(schema, "random_uniform")
+    builder.seed("n").sample(2, "e")
+    for duplicates, rows in (("first", [1, 0, 3]), ("last", [1, 2, 3])):
+        name = f"sampling/twice-{duplicates}"
+        client.source_graphs.create(name, schema)
+        ids = [20, 10, 20, 30]
+        client.source_graphs.append(
+            name, [NodeRows("n", ids, {"x": np.arange(4)}), EdgeRows("e", [10], [20])], producer="p"
+        )
+        client.source_graphs.seal(name, duplicates=duplicates)
+        found = client.source_graphs.lookup_nodes(name, "n", numbers=[0, 1, 2], columns=["x"])
+        assert found.rows.tolist() == found.columns["x"].tolist() == rows
+        left_out = ({0, 2} - set(rows)).pop()
+        with pytest.raises(PackhouseError, match="another row was taken"):
+            list(
+                client.sample_graphs(SubGraphs(name, builder.build()), Seeds(rows=[left_out]))
+            )
+
+
 def test_debians_dependencies_around_packages(client: Client) -> None:
     """A real graph: hubs, packages that nothing needs, several edges between the same two."""
     path = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA", "../shared/data"))
@@ -189,7 +299,7 @@ def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
 
     sub_graphs = SubGraphs("sampling/odd", SPEC)
     for seeds, says in (
-        (np.arange(NODES) < 5, "a mask"),
+        (Seeds(numbers=np.arange(NODES) < 5), "a mask is over rows"),
         (np.zeros((2, 3), int), "needs one axis"),
         ([-1], "beyond uint32"),
         ([1.5], "needs uint32"),

@@ -48,6 +48,7 @@ absl::StatusOr<v1::SubGraphs> SubGraphsOf(const SampleArguments& arguments) {
   if (arguments.ids_only) {
     sub_graphs.set_without_features(true);
     sub_graphs.set_numbers(true);
+    sub_graphs.set_rows(true);
     sub_graphs.set_ids(true);
   }
   return sub_graphs;
@@ -129,7 +130,7 @@ void AddCommonOptions(SampleArguments& arguments, CLI::App& command) {
   command.add_option("--seeds-per-graph", arguments.seeds_per_graph,
                      "seeds that share a sub-graph; by default 1");
   command.add_flag("--ids-only", arguments.ids_only,
-                   "numbers and ids of nodes and edges instead of features");
+                   "rows, numbers and ids of nodes and edges instead of features");
 }
 
 }  // namespace

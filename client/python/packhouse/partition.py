@@ -49,38 +49,6 @@ def file_name(name: str) -> str:
     return file.decode()
 
 
-def edge_rows(sources: Any, targets: Any, *, by_target: bool = False) -> npt.NDArray[np.int64]:
-    """The row that each edge of a source graph had where it was imported from.
-
-    A sealed graph numbers the edges of a set by the ids of their ends: `S.#number` of sub-graphs,
-    `read_edges` and the edge mappings of a server's partitions are such numbers. If your features are
-    in the order of your own list of edges, `features[edge_rows(sources, targets)[numbers]]` are those of
-    the edges with these numbers.
-
-    Args:
-      sources: the ids of the edges' sources, in the order in which the edges were imported by one
-        producer: whole numbers, or texts.
-      targets: those of their targets.
-      by_target: for an edge set that is looked up by its targets only.
-
-    Raises ValueError for lists of different lengths. Cost: O(n log n).
-    """
-    ends = [np.asarray(sources), np.asarray(targets)]
-    for at, ids in enumerate(ends):
-        if ids.dtype.kind not in "iu":
-            # Texts are in the order of their bytes.
-            texts = [text.encode() if isinstance(text, str) else bytes(text) for text in ids.tolist()]
-            number = {text: n for n, text in enumerate(sorted(set(texts)))}
-            ends[at] = np.array([number[text] for text in texts], np.int64)
-    if ends[0].shape != ends[1].shape or ends[0].ndim != 1:
-        raise ValueError(
-            f"sources and targets: must be two lists of one length, not {ends[0].shape} and {ends[1].shape}"
-        )
-    first, second = (ends[1], ends[0]) if by_target else (ends[0], ends[1])
-    rows: npt.NDArray[np.int64] = np.lexsort((second, first)).astype(np.int64)
-    return rows
-
-
 def _rows_of_type(
     rows: Any, mapping: Any, out: npt.NDArray[Any] | None, start: int, of: str
 ) -> npt.NDArray[Any]:

@@ -67,6 +67,8 @@ class FoundNodes:
     ids: npt.NDArray[np.int64] | list[bytes] | None
     """Only if numbers were looked up."""
     columns: dict[str, Any]
+    rows: npt.NDArray[np.int64]
+    """Of what was imported, see docs/sampling.md; -1 for an id that no node has."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +78,8 @@ class ReadEdges:
     sources: npt.NDArray[np.uint32]
     targets: npt.NDArray[np.uint32]
     columns: dict[str, Any]
+    rows: npt.NDArray[np.int64] | None = None
+    """Of what was imported, if they were asked for."""
 
 
 class _ReliableRows(ReliableRequests):
@@ -284,25 +288,29 @@ class SourceGraphs:
         *,
         ids: npt.ArrayLike | Texts | None = None,
         numbers: npt.ArrayLike | None = None,
+        rows: npt.ArrayLike | None = None,
         columns: Iterable[str] | None = (),
     ) -> FoundNodes:
-        """Numbers of nodes by their `ids`, or ids by their `numbers`, with `columns` (None: all).
+        """Nodes by their `ids`, their `numbers` or their imported `rows`, with `columns` (None: all).
 
         Columns of an id that no node has are zeros or empty. Errors: NOT_FOUND; OUT_OF_RANGE for a
-        number that no node has; FAILED_PRECONDITION if the graph is not sealed; INVALID_ARGUMENT if
+        number or row that no node has; FAILED_PRECONDITION if the graph is not sealed; INVALID_ARGUMENT if
         the rows do not fit into a message.
         """
-        if (ids is None) == (numbers is None):
-            raise ValueError("either ids or numbers are needed")
+        if [ids is None, numbers is None, rows is None].count(False) != 1:
+            raise ValueError("either ids or numbers or rows are needed")
         spec = self.get(name).schema.node_set(node_set)
         request = source_graph_pb2.LookupNodesRequest(
             graph=name,
             node_set=node_set,
             columns=() if columns is None else columns,
             all_columns=columns is None,
+            with_rows=True,
         )
         if ids is not None:
             ids_to_proto(ids, spec.text_ids, request.ids)
+        elif rows is not None:
+            request.rows = exact_array(rows, np.dtype("<u8"), "rows").tobytes()
         else:
             request.numbers = exact_array(numbers, np.dtype("<u4"), "numbers").tobytes()
         response = self._unary(self._stub.LookupNodes, request)
@@ -310,6 +318,7 @@ class SourceGraphs:
             np.frombuffer(response.numbers, "<u4"),
             ids_of(response.ids) if ids is None else None,
             columns_of(response.columns, spec.columns),
+            np.frombuffer(response.rows, "<i8"),
         )
 
     def read_edges(
@@ -320,11 +329,12 @@ class SourceGraphs:
         num_edges: int = 1 << 20,
         *,
         columns: Iterable[str] | None = (),
+        rows: bool = False,
     ) -> ReadEdges:
         """The edges [first_edge, first_edge + num_edges), as far as there are so many.
 
-        A sealed graph numbers edges by the ids of their ends, not as they were imported;
-        `packhouse.partition.edge_rows` leads from these numbers to rows of your own list.
+        A sealed graph numbers edges by the ids of their ends, not as they were imported; with `rows`
+        the result says which row each was there.
 
         With `columns` (None: all). Errors as `lookup_nodes`.
         """
@@ -339,10 +349,12 @@ class SourceGraphs:
             num_edges=num_edges,
             columns=() if columns is None else columns,
             all_columns=columns is None,
+            with_rows=rows,
         )
         response = self._unary(self._stub.ReadEdges, request)
         return ReadEdges(
             np.frombuffer(response.sources, "<u4"),
             np.frombuffer(response.targets, "<u4"),
             columns_of(response.columns, spec.columns),
+            np.frombuffer(response.rows, "<i8") if rows else None,
         )

@@ -22,7 +22,7 @@ from packhouse.whole_numbers import UINT64_MAX, whole_number
 
 # A `packhouse.sampling.SamplingSpec`; or TF-GNN's: its text, its bytes, or a message of that type.
 SpecLike = Union[SamplingSpec, str, bytes, Any]
-# Numbers of nodes, or several arrays of them, or `Seeds`.
+# Numbers of nodes, or several arrays of them, or a mask over rows, or `Seeds`.
 SeedsLike = Any
 
 _SEEDS_OF_REQUEST: Final = 65536
@@ -47,8 +47,10 @@ class SubGraphs:
     - `readout`: a node set `_readout` with a row for each seed; links always have one.
     - `readout_columns`: features of `_readout`, such as labels, whose rows come with the seeds
       (`Seeds.readout`); for links by default those of the schema's node set `_readout`.
-    - `payload`: "features", or "ids": features stay here, and the numbers of nodes and edges in the
-      source graph (`S.#number`) and the ids of nodes (`S.#id`) come instead.
+    - `payload`: "features", or "ids": features stay here, and the rows of nodes and edges where they
+      were imported from (`S.#row`), their numbers in the source graph (`S.#number`) and the ids of
+      nodes (`S.#id`) come instead.
+    - `rows`: the tensors `S.#row` beside the features. PyG's `e_id` and DGL's `dgl.EID` are these.
     - `numbers`: the tensors `S.#number` beside the features.
 
     Raises ValueError or TypeError naming the field.
@@ -70,6 +72,7 @@ class SubGraphs:
     numbers: bool = False
     merge_parallel: bool = False
     untimed_sets: Sequence[str] = ()
+    rows: bool = False
 
     def __post_init__(self) -> None:
         if self.payload not in ("features", "ids"):
@@ -97,6 +100,7 @@ class SubGraphs:
             readout_columns=[column.to_proto() for column in self.readout_columns],
             without_features=self.payload == "ids",
             numbers=self.numbers or self.payload == "ids",
+            rows=self.rows or self.payload == "ids",
             ids=self.payload == "ids",
         )
         if isinstance(self.spec, SamplingSpec):
@@ -116,8 +120,9 @@ class SubGraphs:
 class Seeds:
     """Nodes around which sub-graphs are drawn.
 
-    - `numbers` or `ids`: their numbers in the source graph, or their external ids (integers, str or
-      bytes). For link seeds source, target, source, ...: `edge_label_index.T.ravel()`, where PyG has
+    - `rows`, `numbers` or `ids`: their rows where the node set was imported from, or a mask over these
+      rows; or their numbers in the source graph; or their external ids (integers, str or bytes). Rows
+      and numbers are the same where ids ascend from row to row. For link seeds source, target, source, ...: `edge_label_index.T.ravel()`, where PyG has
       an array [2, links].
     - `times`: the time of each sub-graph, integers, for temporal sampling.
     - `occurrences`: which time each seed (or link) comes, from 0. A seed that is in a list several
@@ -126,7 +131,7 @@ class Seeds:
       are converted to the types of `SubGraphs.readout_columns`; for columns of the graph's schema
       they must be arrays of the columns' types.
 
-    `Client` and `Loader` raise ValueError for what is none of these, such as a mask.
+    `Client` and `Loader` raise ValueError for what is none of these.
     """
 
     numbers: npt.ArrayLike | None = None
@@ -134,16 +139,24 @@ class Seeds:
     times: npt.ArrayLike | None = None
     readout: Mapping[str, npt.ArrayLike] | None = None
     occurrences: npt.ArrayLike | None = None
+    rows: npt.ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        if (self.numbers is None) == (self.ids is None):
-            raise ValueError("seeds: one of numbers and ids is needed")
+        if [self.numbers is None, self.ids is None, self.rows is None].count(False) != 1:
+            raise ValueError("seeds: one of rows, numbers and ids is needed")
+        if self.rows is not None and _is_mask(self.rows):
+            mask = np.asarray(self.rows)
+            if mask.ndim != 1:
+                raise ValueError(f"seeds: a mask of shape {mask.shape}, needs one axis")
+            object.__setattr__(self, "rows", np.flatnonzero(mask))
 
     def to_proto(self, readout_columns: Sequence[SourceColumn] = ()) -> Any:
         """These as a `packhouse.v1.Seeds`, with values of the types of `readout_columns`."""
         message = sampling_pb2.Seeds()
         ids: Any = self.ids
-        if self.numbers is not None:
+        if self.rows is not None:
+            message.rows = _one_axis(self.rows, "<u8", "seeds").tobytes()
+        elif self.numbers is not None:
             message.numbers = _one_axis(self.numbers, "<u4", "seeds").tobytes()
         elif isinstance(ids, (str, bytes)) or (len(ids) and isinstance(ids[0], (str, bytes))):
             ids_to_proto(ids, True, message.ids)
@@ -168,7 +181,8 @@ class Seeds:
 
         Raises ValueError for times or rows that are not as many as the seeds need.
         """
-        nodes: Any = self.numbers if self.numbers is not None else self.ids
+        kind = next(k for k in ("rows", "numbers", "ids") if getattr(self, k) is not None)
+        nodes: Any = getattr(self, kind)
         count = len(nodes) if hasattr(nodes, "__len__") else 0
         if count <= most_nodes:
             yield self
@@ -192,15 +206,16 @@ class Seeds:
                 name: cut(rows, (1, 2), f"readout {name!r}")
                 for name, rows in (self.readout or {}).items()
             }
-            kind = "ids" if self.numbers is None else "numbers"
             yield dataclasses.replace(
                 self, times=times, occurrences=occurrences, readout=readout, **{kind: nodes[begin:end]}
             )
 
     @staticmethod
     def of(seeds: SeedsLike) -> Seeds:
-        """`seeds` itself, or numbers of nodes."""
-        return seeds if isinstance(seeds, Seeds) else Seeds(numbers=seeds)
+        """`seeds` itself, or numbers of nodes, or a mask over rows."""
+        if isinstance(seeds, Seeds):
+            return seeds
+        return Seeds(rows=seeds) if _is_mask(seeds) else Seeds(numbers=seeds)
 
 
 def seeds_to_proto(seeds: SeedsLike | None, sub_graphs: SubGraphs) -> Any:
@@ -321,12 +336,18 @@ class SeedRequests(TableRequests):
                 yield request
 
 
+def _is_mask(values: Any) -> bool:
+    if isinstance(values, np.ndarray):
+        return values.dtype == np.bool_
+    return isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], (bool, np.bool_))
+
+
 def _one_axis(values: Any, dtype: str, name: str) -> npt.NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{name}: shape {array.shape}, needs one axis")
     if array.dtype == np.bool_:
-        raise ValueError(f"{name}: a mask; numpy.flatnonzero(mask) gives the numbers of its nodes")
+        raise ValueError(f"{name}: a mask is over rows: Seeds(rows=mask)")
     return convert_exactly(array, np.dtype(dtype), name)
 
 
@@ -337,7 +358,9 @@ def _lists_of(seeds: SeedsLike) -> Iterator[Seeds]:
     if isinstance(seeds, (str, bytes)) or not hasattr(seeds, "__iter__"):
         raise TypeError(f"seeds: {seeds!r} is neither Seeds nor numbers of nodes")
     arrays: Iterable[Any] = (seeds,)
-    if not isinstance(seeds, np.ndarray) and not (
+    if _is_mask(seeds):
+        arrays = (Seeds.of(seeds),)
+    elif not isinstance(seeds, np.ndarray) and not (
         isinstance(seeds, Sequence) and (not seeds or np.ndim(seeds[0]) == 0)
     ):
         arrays = seeds

@@ -250,4 +250,10 @@ std::string AdjacencyArray(size_t edge_set, bool by_source, absl::string_view pa
   return absl::StrCat("edge", edge_set, by_source ? ".by_source" : ".by_target", part);
 }
 
+std::string NodeRowsArray(size_t node_set) { return absl::StrCat("node", node_set, ".rows"); }
+
+std::string NodesByRowArray(size_t node_set) { return absl::StrCat("node", node_set, ".by_row"); }
+
+std::string EdgeRowsArray(size_t edge_set) { return absl::StrCat("edge", edge_set, ".rows"); }
+
 }  // namespace packhouse

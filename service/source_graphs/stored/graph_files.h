@@ -76,6 +76,10 @@ std::string IdsArray(size_t node_set, absl::string_view part);
 std::string NodeColumnArray(size_t node_set, size_t column, absl::string_view part);
 std::string EdgeColumnArray(size_t edge_set, size_t column, absl::string_view part);
 std::string AdjacencyArray(size_t edge_set, bool by_source, absl::string_view part);
+// Rows and numbers: as ImportedRows and NodesByRow. Not there where number n was row n.
+std::string NodeRowsArray(size_t node_set);
+std::string NodesByRowArray(size_t node_set);
+std::string EdgeRowsArray(size_t edge_set);
 inline constexpr char kOffsetsPart[] = ".offsets";
 inline constexpr char kNeighboursPart[] = ".neighbours";
 inline constexpr char kEdgesPart[] = ".edges";

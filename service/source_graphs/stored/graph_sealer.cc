@@ -35,13 +35,13 @@ uint64_t WorkOf(const GraphDefinition& definition, const LoggedRows& rows) {
   uint64_t units = 1;
   for (size_t n = 0; n < definition.schema->node_sets().size(); ++n) {
     units += LoggedRows::CountRows(rows.nodes(n)) *
-             (2 + definition.schema->node_sets()[n].columns.size());
+             (3 + definition.schema->node_sets()[n].columns.size());
   }
   for (size_t e = 0; e < definition.schema->edge_sets().size(); ++e) {
     const bool both =
         definition.options.edge_sets[e].by_source && definition.options.edge_sets[e].by_target;
     units += LoggedRows::CountRows(rows.edges(e)) *
-             ((both ? 5 : 4) + definition.schema->edge_sets()[e].columns.size());
+             ((both ? 6 : 5) + definition.schema->edge_sets()[e].columns.size());
   }
   return units;
 }

@@ -169,6 +169,34 @@ absl::StatusOr<MappedSourceGraph::CheckedAdjacency> MappedSourceGraph::FindAdjac
   return checked;
 }
 
+absl::StatusOr<ImportedRows> MappedSourceGraph::Rows(const std::string& name,
+                                                     uint64_t count) const {
+  const auto found = arrays_.find(name);
+  if (found == arrays_.end()) return ImportedRows();
+  SourceColumn rows;
+  rows.row_bytes =
+      found->second.size() == count * sizeof(uint64_t) ? sizeof(uint64_t) : sizeof(uint32_t);
+  PH_ASSIGN_OR_RETURN(rows.data, Array(name, count * rows.row_bytes, &rows.checked_data));
+  return ImportedRows(rows);
+}
+
+absl::StatusOr<NodesByRow> MappedSourceGraph::ByRow(size_t node_set) const {
+  const std::string name = NodesByRowArray(node_set);
+  const auto found = arrays_.find(name);
+  // The two are there together.
+  if ((found == arrays_.end()) != node_rows_[node_set].is_identity()) {
+    return checks_->graph.Add(absl::StrCat("array ", name, " and ", NodeRowsArray(node_set),
+                                           ": one is there without the other"));
+  }
+  if (found == arrays_.end()) return NodesByRow(info_.num_nodes[node_set]);
+  const uint64_t num_rows = found->second.size() / sizeof(uint32_t);
+  SourceColumn numbers;
+  numbers.row_bytes = sizeof(uint32_t);
+  PH_ASSIGN_OR_RETURN(numbers.data,
+                      Array(name, num_rows * sizeof(uint32_t), &numbers.checked_data));
+  return NodesByRow(numbers, num_rows);
+}
+
 absl::Status MappedSourceGraph::FindArrays() {
   const auto node_sets = info_.schema->node_sets();
   node_columns_.resize(node_sets.size());
@@ -178,6 +206,10 @@ absl::Status MappedSourceGraph::FindArrays() {
         const SourceColumn ids,
         Column(IdsArray(n, ""), integer_ids(n) ? sizeof(int64_t) : 1, !integer_ids(n), num_rows));
     ids_.push_back(ids);
+    PH_ASSIGN_OR_RETURN(const ImportedRows rows, Rows(NodeRowsArray(n), num_rows));
+    node_rows_.push_back(rows);
+    PH_ASSIGN_OR_RETURN(const NodesByRow by_row, ByRow(n));
+    by_row_.push_back(by_row);
     for (size_t c = 0; c < node_sets[n].columns.size(); ++c) {
       const SourceColumnSpec& spec = node_sets[n].columns[c];
       PH_ASSIGN_OR_RETURN(
@@ -190,8 +222,10 @@ absl::Status MappedSourceGraph::FindArrays() {
   edge_columns_.resize(edge_sets.size());
   by_source_.resize(edge_sets.size());
   by_target_.resize(edge_sets.size());
+  edge_rows_.resize(edge_sets.size());
   for (size_t e = 0; e < edge_sets.size(); ++e) {
     if (edge_sets[e].reverse_of) continue;
+    PH_ASSIGN_OR_RETURN(edge_rows_[e], Rows(EdgeRowsArray(e), info_.num_edges[e]));
     if (info_.options.edge_sets[e].by_source) {
       PH_ASSIGN_OR_RETURN(by_source_[e], FindAdjacency(e, true));
     }
@@ -237,6 +271,15 @@ absl::StatusOr<Adjacency> MappedSourceGraph::ByTarget(size_t edge_set) const {
 absl::Status MappedSourceGraph::CheckStructure(absl::FunctionRef<bool()> progress) const {
   for (size_t n = 0; n < ids_.size(); ++n) {
     PH_RETURN_IF_ERROR(CheckOffsets(ids_[n].offsets, IdsArray(n, kOffsetsPart), progress));
+    for (uint64_t row = 0; row < by_row_[n].num_rows(); ++row) {
+      if (row % kCheckedRows == 0 && !progress()) return absl::CancelledError("given up");
+      const uint32_t node = by_row_[n].node(row);
+      if (node == NodesByRow::kNone) continue;
+      if (node >= info_.num_nodes[n] || node_rows_[n].row(node) != row) {
+        return absl::DataLossError(absl::StrCat(NodesByRowArray(n), ": row ", row, " is node ",
+                                                node, ", which is another row"));
+      }
+    }
     for (size_t c = 0; c < node_columns_[n].size(); ++c) {
       PH_RETURN_IF_ERROR(
           CheckOffsets(node_columns_[n][c].offsets, NodeColumnArray(n, c, kOffsetsPart), progress));

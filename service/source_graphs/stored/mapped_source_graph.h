@@ -68,6 +68,9 @@ class MappedSourceGraph final : public StoredSourceGraph {
   bool integer_ids(size_t node_set) const override {
     return info_.options.node_sets[node_set].integer_ids;
   }
+  ImportedRows NodeRows(size_t node_set) const override { return node_rows_[node_set]; }
+  ImportedRows EdgeRows(size_t edge_set) const override { return edge_rows_[Stored(edge_set)]; }
+  NodesByRow NodesOfRows(size_t node_set) const override { return by_row_[node_set]; }
   absl::Status Damaged(absl::string_view why) const override { return checks_->graph.Add(why); }
   const SourceGraphInfo& info() const override { return info_; }
   const std::string& companion_folder() const override { return companion_folder_; }
@@ -100,6 +103,8 @@ class MappedSourceGraph final : public StoredSourceGraph {
                                     CheckedArray* checked) const;
   absl::StatusOr<SourceColumn> Column(const std::string& name, uint64_t step_bytes, bool ragged,
                                       uint64_t num_rows) const;
+  absl::StatusOr<ImportedRows> Rows(const std::string& name, uint64_t count) const;
+  absl::StatusOr<NodesByRow> ByRow(size_t node_set) const;
   size_t Stored(size_t edge_set) const {
     return info_.schema->edge_sets()[edge_set].reverse_of.value_or(edge_set);
   }
@@ -110,6 +115,9 @@ class MappedSourceGraph final : public StoredSourceGraph {
   const std::shared_ptr<SealedChecks> checks_;
   const Arrays arrays_;
   std::vector<SourceColumn> ids_;
+  std::vector<ImportedRows> node_rows_;
+  std::vector<NodesByRow> by_row_;
+  std::vector<ImportedRows> edge_rows_;
   std::vector<std::vector<SourceColumn>> node_columns_;
   std::vector<std::vector<SourceColumn>> edge_columns_;
   std::vector<CheckedAdjacency> by_source_;

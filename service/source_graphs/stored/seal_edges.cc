@@ -20,18 +20,6 @@ namespace packhouse {
 namespace {
 
 // An edge by its ends, in the order of rows: `row` is the end by which edges are looked up first.
-// Without columns nothing tells two edges with the same ends apart.
-struct BareEdge {
-  uint64_t ends = 0;
-
-  BareEdge() = default;
-  BareEdge(uint32_t row, uint32_t neighbour, uint64_t /*place*/)
-      : ends(uint64_t{row} << 32 | neighbour) {}
-  uint32_t row() const { return static_cast<uint32_t>(ends >> 32); }
-  uint32_t neighbour() const { return static_cast<uint32_t>(ends); }
-  uint64_t place() const { return 0; }
-};
-
 struct PlacedEdge {
   uint64_t ends = 0;
   uint64_t in_log = 0;  // RowPlace.
@@ -52,7 +40,6 @@ struct NumberedEdge {
 };
 
 struct EdgeLess {
-  bool operator()(const BareEdge& a, const BareEdge& b) const { return a.ends < b.ends; }
   bool operator()(const PlacedEdge& a, const PlacedEdge& b) const {
     return a.ends != b.ends ? a.ends < b.ends : a.in_log < b.in_log;
   }
@@ -120,18 +107,12 @@ class EdgeSealer {
         num_nodes_(num_nodes) {}
 
   absl::StatusOr<uint64_t> Seal() {
-    return spec_.columns.empty() ? SealAs<BareEdge>() : SealAs<PlacedEdge>();
-  }
-
- private:
-  template <typename Edge>
-  absl::StatusOr<uint64_t> SealAs() {
-    using Sort = ExternalSort<Edge, EdgeLess>;
+    using Sort = ExternalSort<PlacedEdge, EdgeLess>;
     using OtherSort = ExternalSort<NumberedEdge, EdgeLess>;
     const bool by_source = options_.by_source;
     const uint64_t memory = task_.memory_bytes / 4;
     auto sort = std::make_unique<Sort>(task_.folder, task_.space, memory, task_.work, EdgeLess());
-    PH_RETURN_IF_ERROR(AddAll<Edge>(*sort, by_source));
+    PH_RETURN_IF_ERROR(AddAll(*sort, by_source));
 
     PlaceList places(task_.folder, task_.space);
     auto other =
@@ -140,9 +121,9 @@ class EdgeSealer {
     PH_ASSIGN_OR_RETURN(auto first,
                         AdjacencyWriter::Create(task_, set_, by_source, false, NumRows(by_source)));
     uint64_t number = 0;
-    const auto add_first = [&](const Edge& edge) -> absl::Status {
+    const auto add_first = [&](const PlacedEdge& edge) -> absl::Status {
       PH_RETURN_IF_ERROR(first->Add(edge.row(), edge.neighbour(), number));
-      if (!spec_.columns.empty()) PH_RETURN_IF_ERROR(places.Add(edge.place()));
+      PH_RETURN_IF_ERROR(places.Add(edge.place()));
       if (both) PH_RETURN_IF_ERROR(other->Add({number, edge.neighbour(), edge.row()}));
       ++number;
       return task_.work->Advance(1);
@@ -165,15 +146,16 @@ class EdgeSealer {
       PH_RETURN_IF_ERROR(WriteColumn(task_, parts_, 2 + c, spec_.columns[c],
                                      EdgeColumnArray(set_, c, ""), places));
     }
+    PH_RETURN_IF_ERROR(WriteRows(task_, parts_, EdgeRowsArray(set_), places).status());
     return number;
   }
 
+ private:
   uint64_t NumRows(bool by_source) const {
     return num_nodes_[by_source ? spec_.source : spec_.target];
   }
 
-  template <typename Edge, typename Sort>
-  absl::Status AddAll(Sort& sort, bool by_source) {
+  absl::Status AddAll(ExternalSort<PlacedEdge, EdgeLess>& sort, bool by_source) {
     PH_ASSIGN_OR_RETURN(const SealedIds source_ids,
                         SealedIds::Open(task_, spec_.source, num_nodes_[spec_.source]));
     PH_ASSIGN_OR_RETURN(const SealedIds target_ids,
@@ -193,8 +175,8 @@ class EdgeSealer {
               absl::StrCat("edge set ", spec_.name, ": an end of an edge has no number"));
         }
         const uint64_t place = RowPlace::Of(p, row);
-        PH_RETURN_IF_ERROR(
-            sort.Add(by_source ? Edge(*source, *target, place) : Edge(*target, *source, place)));
+        PH_RETURN_IF_ERROR(sort.Add(by_source ? PlacedEdge(*source, *target, place)
+                                              : PlacedEdge(*target, *source, place)));
         PH_RETURN_IF_ERROR(task_.work->Advance(1));
       }
     }

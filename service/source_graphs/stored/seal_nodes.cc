@@ -52,6 +52,9 @@ class NodeSealer {
       PH_RETURN_IF_ERROR(WriteColumn(task_, parts_, 1 + c, spec_.columns[c],
                                      NodeColumnArray(set_, c, ""), *places_));
     }
+    PH_ASSIGN_OR_RETURN(const bool has_rows,
+                        WriteRows(task_, parts_, NodeRowsArray(set_), *places_));
+    if (has_rows) PH_RETURN_IF_ERROR(WriteByRow());
     places_.reset();
     PH_RETURN_IF_ERROR(CheckCount());
     task_.arrays.insert(task_.arrays.end(), ids_.begin(), ids_.end());
@@ -59,6 +62,14 @@ class NodeSealer {
   }
 
  private:
+  struct NumberOfRow {
+    uint64_t row;
+    uint64_t number;
+  };
+  struct RowLess {
+    bool operator()(const NumberOfRow& a, const NumberOfRow& b) const { return a.row < b.row; }
+  };
+
   // Where ids of the ends of edges come from.
   struct Ends {
     size_t edge_set;
@@ -168,6 +179,28 @@ class NodeSealer {
       ids_.push_back(std::move(info));
     }
     return absl::OkStatus();
+  }
+
+  // The node of each row; none for rows that were not taken.
+  absl::Status WriteByRow() {
+    ExternalSort<NumberOfRow, RowLess> sort(task_.folder, task_.space, task_.memory_bytes / 2,
+                                            task_.work, RowLess());
+    task_.work->AddTotal(2 * num_nodes_);
+    const auto add = [&](uint64_t number, uint64_t row) -> absl::Status {
+      PH_RETURN_IF_ERROR(sort.Add({row, number}));
+      return task_.work->Advance(1);
+    };
+    PH_RETURN_IF_ERROR(ForEachRow(parts_, *places_, add));
+    PH_ASSIGN_OR_RETURN(ArrayWriter numbers, task_.NewArray(NodesByRowArray(set_)));
+    const auto write = [&](const NumberOfRow& entry) -> absl::Status {
+      while (numbers.bytes() < entry.row * sizeof(uint32_t)) {
+        PH_RETURN_IF_ERROR(numbers.AppendValue(NodesByRow::kNone));
+      }
+      PH_RETURN_IF_ERROR(numbers.AppendValue(static_cast<uint32_t>(entry.number)));
+      return task_.work->Advance(1);
+    };
+    PH_RETURN_IF_ERROR(sort.Merge(write));
+    return task_.Finish(numbers);
   }
 
   // `later` is another row of the node `chosen`.

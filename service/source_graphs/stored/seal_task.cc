@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,29 @@ absl::Status PlaceList::Read(uint64_t& at, std::vector<uint64_t>& places) const 
   if (got != bytes) return absl::UnavailableError(file_.path() + ": was cut off");
   at += bytes;
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> WriteRows(SealTask& task, absl::Span<const StoredRows> parts,
+                               const std::string& name, PlaceList& places) {
+  bool is_identity = true;
+  uint64_t last = 0;
+  PH_RETURN_IF_ERROR(ForEachRow(parts, places, [&](uint64_t number, uint64_t row) {
+    is_identity &= number == row;
+    last = std::max(last, row);
+    return task.work->Advance(1);
+  }));
+  if (is_identity) return false;
+  const bool is_narrow = last <= std::numeric_limits<uint32_t>::max();
+  PH_ASSIGN_OR_RETURN(ArrayWriter rows, task.NewArray(name));
+  task.work->AddTotal(last);
+  const auto write = [&](uint64_t /*number*/, uint64_t row) -> absl::Status {
+    PH_RETURN_IF_ERROR(is_narrow ? rows.AppendValue(static_cast<uint32_t>(row))
+                                 : rows.AppendValue(row));
+    return task.work->Advance(1);
+  };
+  PH_RETURN_IF_ERROR(ForEachRow(parts, places, write));
+  PH_RETURN_IF_ERROR(task.Finish(rows));
+  return true;
 }
 
 absl::Status WriteColumn(SealTask& task, absl::Span<const StoredRows> parts, size_t array,

@@ -83,6 +83,27 @@ class PlaceList {
 absl::Status WriteColumn(SealTask& task, absl::Span<const StoredRows> parts, size_t array,
                          const SourceColumnSpec& spec, const std::string& name, PlaceList& places);
 
+// Which row each of `places` is, counted over `parts`; PlaceList::kNone stands for the rows that
+// follow. Gives `number` and `row` to `visit`, in order.
+template <typename Visit>
+absl::Status ForEachRow(absl::Span<const StoredRows> parts, PlaceList& places, const Visit& visit) {
+  std::vector<uint64_t> begin = {0};
+  for (const StoredRows& part : parts) begin.push_back(begin.back() + part.num_rows);
+  uint64_t behind = begin.back();
+  uint64_t number = 0;
+  return places.ForEach([&](uint64_t place) -> absl::Status {
+    const uint64_t row = place == PlaceList::kNone
+                             ? behind++
+                             : begin[RowPlace::PartOf(place)] + RowPlace::RowOf(place);
+    return visit(number++, row);
+  });
+}
+
+// Writes the array `name` of these rows, 4 bytes each where they all fit, otherwise 8; unless
+// element n is row n for all n. Whether it did.
+absl::StatusOr<bool> WriteRows(SealTask& task, absl::Span<const StoredRows> parts,
+                               const std::string& name, PlaceList& places);
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_SEAL_TASK_H_
