@@ -338,7 +338,7 @@ class SeedRequests(TableRequests):
 
 def _is_mask(values: Any) -> bool:
     if isinstance(values, np.ndarray):
-        return values.dtype == np.bool_
+        return bool(values.dtype == np.bool_)
     return isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], (bool, np.bool_))
 
 
