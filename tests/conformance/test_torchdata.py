@@ -1,4 +1,6 @@
-"""torchdata's StatefulDataLoader beside packhouse's data set: its state alone goes on exactly."""
+"""torchdata's StatefulDataLoader beside packhouse's data set: its state alone goes on exactly, and whatever
+is raised in the client each graph comes once.
+"""
 
 from __future__ import annotations
 
@@ -59,3 +61,21 @@ def test_a_state_goes_on_exactly(
     assert rest[:5] == first[steps:]
     everything = [graph for batch in first[:steps] + rest for graph in batch]
     assert sorted(everything) == list(range(300))
+
+
+INTERRUPTED = PROGRAM.parents[1] / "python" / "interrupted_epochs.py"
+
+
+# With the part of the lines that is tried (interrupting.py).
+@pytest.mark.parametrize(("kind", "part"), [("stateful", 50), ("stateful-workers", 20)])
+def test_an_exception_at_any_line_loses_nothing(server, client, kind: str, part: int) -> None:  # type: ignore[no-untyped-def]
+    from packhouse import GraphSchema, GraphTable, TensorSpec
+
+    schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
+    graphs = [{"x": np.full(3, number, np.float32)} for number in range(24)]
+    client.create_dataset(kind, schema)
+    client.append(kind, GraphTable.from_graphs(schema, graphs))
+    client.seal_dataset(kind)
+    command = [sys.executable, "-B", INTERRUPTED, kind, server.address, kind, str(part)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

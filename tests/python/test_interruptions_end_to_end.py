@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import gc
 import itertools
@@ -17,7 +16,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 import pytest
-from interrupting import Interruption, Stop, each_line
+from interrupting import Interruption, Stop, expect_each_once, lines_to_try, read
 
 from packhouse import (
     Client,
@@ -135,34 +134,8 @@ CASES = [
 ]
 
 
-def read(loop: Loop, interruption: Interruption) -> list[int]:
-    """All graphs, by as many loops as it takes."""
-    graphs: list[int] = []
-    for _ in range(10):
-        items = iter(())
-        try:
-            items = loop()
-            while True:
-                with interruption:
-                    ids = next(items, None)
-                if ids is None:
-                    return graphs
-                graphs += ids
-        except Stop:
-            continue
-        except ValueError as error:
-            # The end was reached, and interrupted as it was told.
-            if interruption.has_raised and "has ended: call set_epoch" in str(error):
-                return graphs
-            raise
-    raise AssertionError("it does not end")
-
-
-def expect_each_once(graphs: list[int], case: Case, line: Any) -> None:
-    counts = collections.Counter(graphs)
-    lost = [number for number in range(NUM_GRAPHS) if not counts[number]]
-    twice = [number for number, count in counts.items() if count > 1]
-    assert not lost and not twice, (line, "lost", lost, "twice", twice)
+def expect_done(graphs: list[int], case: Case, line: Any) -> None:
+    expect_each_once(graphs, NUM_GRAPHS, line)
     num_done, num_batches = case.num_done()
     assert num_done == num_batches, (line, num_done, num_batches)
 
@@ -175,13 +148,13 @@ def test_an_exception_at_any_line_loses_nothing(
     case = Case(server.address, client)
     with make(case) as loop:
         graphs = read(loop, passing)
-    expect_each_once(graphs, case, None)
-    for at in itertools.islice(each_line(passing.lines), None, None, part):
+    expect_done(graphs, case, None)
+    for at in lines_to_try(passing.lines, part):
         case = Case(server.address, client)
         interruption = Interruption(at)
         with make(case) as loop:
             graphs = read(loop, interruption)
-        expect_each_once(graphs, case, passing.lines[at])
+        expect_done(graphs, case, passing.lines[at])
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -193,13 +166,13 @@ def test_an_exception_in_the_acknowledging_thread_stalls_nothing(
     case = Case(server.address, client)
     with of_loader(case) as loop:
         graphs = read(loop, passing)
-    expect_each_once(graphs, case, None)
-    for at in itertools.islice(each_line(passing.lines), None, None, 2):
+    expect_done(graphs, case, None)
+    for at in lines_to_try(passing.lines, 2):
         case = Case(server.address, client)
         interruption = Interruption(at, "packhouse-acknowledge")
         with of_loader(case) as loop:
             graphs = read(loop, interruption)
-        expect_each_once(graphs, case, passing.lines[at])
+        expect_done(graphs, case, passing.lines[at])
 
 
 def test_a_file_that_is_missing_for_a_moment_ends_no_training(
@@ -228,7 +201,7 @@ def test_a_file_that_is_missing_for_a_moment_ends_no_training(
         for batch in loader:
             graphs += batch.graph_ids.tolist()
         assert not failures
-    expect_each_once(graphs, case, "missing")
+    expect_done(graphs, case, "missing")
     # What was never there is an error at once.
     failures.append(FileNotFoundError("ca.crt"))
     with pytest.raises(FileNotFoundError), case.loader() as loader:
@@ -264,7 +237,7 @@ def test_a_wait_that_is_cancelled_takes_nothing(
     else:
         with client.pack(TABLE, PackOptions(LIMITS)) as stream:
             graphs = asyncio.run(read_with_cancelled_waits(stream, 40))
-    expect_each_once(graphs, case, what)
+    expect_done(graphs, case, what)
 
 
 def test_what_is_fetched_ahead_stays_with_its_source(server: LocalServer, client: Client) -> None:
@@ -283,7 +256,7 @@ def test_what_is_fetched_ahead_stays_with_its_source(server: LocalServer, client
                     graphs += sum(prefetch(source, lambda batch: batch.graph_ids.tolist()), [])
                 else:
                     graphs += sum((batch.graph_ids.tolist() for batch in source), [])
-                expect_each_once(graphs, case if source is loader else Case("", client), number)
+                expect_done(graphs, case if source is loader else Case("", client), number)
 
 
 def steps_of(loader: Any, num_steps: int) -> list[int]:
@@ -416,7 +389,7 @@ def test_answers_belong_to_their_questions(server: LocalServer, client: Client) 
         epochs._calls._process.kill()
         for batch in epochs:
             graphs += batch.graph_ids.tolist()
-    expect_each_once(graphs, case, "questions")
+    expect_done(graphs, case, "questions")
 
 
 TRAINER = """
