@@ -265,6 +265,10 @@ def batches(client: Client, server: LocalServer, made: Set, padding: Padding) ->
             tables = list(packhouse.dgl.tables(source, graphs_per_table=made.per_table))
     except (ValueError, TypeError) as error:
         raise Refused() from error
+    except PackhouseError as error:
+        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
+            raise Refused() from error
+        raise
     if not tables:
         try:
             yield from Evaluation(

@@ -38,8 +38,8 @@ def ingest_tables(
     `GraphSchema.with_padding_values`.
 
     Raises ValueError if it exists with another schema, or is sealed with another number of graphs,
-    or if there is no table; PackhouseError. A ValueError of `tables`, as for graphs that differ,
-    leaves no data set behind if this call made it.
+    or if there is no table; PackhouseError. A ValueError of `tables`, as for graphs that differ, and
+    graphs that the server refuses leave no data set behind if this call made it.
     """
     source = _Source(tables, padding_values or {})
     remaining = iter(source)
@@ -71,8 +71,11 @@ def ingest_tables(
         client.append(
             name, itertools.chain((first,), remaining), producer=_PRODUCER, first_sequence=1
         )
-    except Exception:
-        if is_ours and source.has_failed:
+    except Exception as error:
+        is_refused = (
+            isinstance(error, PackhouseError) and error.code is grpc.StatusCode.INVALID_ARGUMENT
+        )
+        if is_ours and (source.has_failed or is_refused):
             client.delete_dataset(name)
         raise
     return client.seal_dataset(name) if seal else client.get_dataset(name)
@@ -128,7 +131,7 @@ def joined_tables(
     The objects of one table are held at a time. Raises ValueError if there is none, and naming an
     object by its number, as `kind` 3, if it has another schema than the first one, and what differs.
     """
-    parts = map(part_of, objects)
+    parts = (_part(part_of, made, f"{kind} {n}") for n, made in enumerate(objects))
     schema: GraphSchema | None = None
     number = 0
     while True:
@@ -155,6 +158,13 @@ def joined_tables(
         yield made
     if schema is None:
         raise ValueError("there is no graph, so that the schema is not known")
+
+
+def _part(part_of: Callable[[Any], Part], made: Any, name: str) -> Part:
+    try:
+        return part_of(made)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def sizes_by_name(

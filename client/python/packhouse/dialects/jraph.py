@@ -183,7 +183,10 @@ def batch_sampler(
     `padding=Padding.GRAPH` the batch then fits `pad_with_graphs` to these limits. Options: those of
     BatchSampler.
     """
-    sizes = [(int(np.sum(graph.n_node)), int(np.sum(graph.n_edge))) for graph in graphs]
+    sizes = [
+        tuple(int(_whole(getattr(graph, field), field).sum()) for field in ("n_node", "n_edge"))
+        for graph in graphs
+    ]
     return BatchSampler(address, np.array(sizes).reshape(-1, 2), limits, **options)
 
 
@@ -191,8 +194,9 @@ class _Part:
     """The schema, sizes and columns of a GraphsTuple, its indices within each graph."""
 
     def __init__(self, graph: Any) -> None:
-        n_node = np.asarray(graph.n_node, np.int64)
-        n_edge = np.asarray(graph.n_edge, np.int64)
+        n_node = _whole(graph.n_node, "n_node")
+        n_edge = _whole(graph.n_edge, "n_edge")
+        rows = {NODES: int(n_node.sum()), EDGES: int(n_edge.sum()), GRAPHS: len(n_node)}
         found = [
             (name, array, component)
             for field, component in ((NODES, NODES), (EDGES, EDGES), (_GLOBALS, GRAPHS))
@@ -202,18 +206,42 @@ class _Part:
         specs: list[TensorSpec] = []
         self.columns: dict[str, Array] = {}
         for name, array, component in found:
-            if names.count(name) > 1:
+            if not array.ndim or len(array) != rows[component]:
+                raise ValueError(
+                    f"{component}: {name!r} has the shape {array.shape}, and there are "
+                    f"{rows[component]} {component}"
+                )
+            # With the component before it, it comes back as it is, whatever its name.
+            if names.count(name) > 1 or name.startswith((f"{NODES}.", f"{EDGES}.", f"{GRAPHS}.")):
                 name = f"{component}.{name}"
-            dtype = DType.BFLOAT16 if array.dtype.name == "bfloat16" else DType.of(array.dtype)
+            try:
+                dtype = DType.BFLOAT16 if array.dtype.name == "bfloat16" else DType.of(array.dtype)
+            except ValueError as error:
+                raise ValueError(f"{component}: {name!r}: {error}") from None
             specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
             self.columns[name] = array.view("<u2") if dtype is DType.BFLOAT16 else array
         starts = np.repeat(np.cumsum(n_node) - n_node, n_edge)
         for name in _ENDS:
             specs.append(TensorSpec(name, DType.INT32, EDGES, index_into=NODES))
             ends = getattr(graph, name)
-            self.columns[name] = np.asarray([] if ends is None else ends, np.int64) - starts
+            found_ends = _whole([] if ends is None else ends, name)
+            if len(found_ends) != rows[EDGES]:
+                raise ValueError(
+                    f"{name!r}: there are {len(found_ends)}, and n_edge tells of {rows[EDGES]} edges"
+                )
+            self.columns[name] = found_ends - starts
         self.schema = GraphSchema((NODES, EDGES), specs)
         self.sizes: Array = np.stack([n_node, n_edge], axis=1)
+
+
+def _whole(values: Any, field: str) -> npt.NDArray[np.int64]:
+    """int64 [n]. Raises ValueError for what has a fraction or another shape: never rounded."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{field!r}: {array.dtype} are no whole numbers")
+    if array.ndim != 1:
+        raise ValueError(f"{field!r} has the shape {array.shape}, not (n,)")
+    return array.astype(np.int64, copy=False)
 
 
 def _leaves(features: Any, field: str) -> Iterator[tuple[str, Array]]:
@@ -222,8 +250,15 @@ def _leaves(features: Any, field: str) -> Iterator[tuple[str, Array]]:
     if not isinstance(features, Mapping):
         yield field, np.asarray(features)
         return
+    if not features:
+        raise ValueError(f"{field!r}: an empty dict would come back as None: give None")
     # In the order in which jax has a dict's leaves, whatever that of this dict is.
+    for name in features:
+        if not isinstance(name, str):
+            raise ValueError(f"{field}: the key {name!r} is no text")
     for name, value in sorted(features.items()):
+        if value is None:
+            raise ValueError(f"{field}: {name!r} is None, which cannot be sent")
         if isinstance(value, (Mapping, tuple, list)):
             raise ValueError(
                 f"{field}: {name!r} is a nest; only arrays and dicts of them can be sent"

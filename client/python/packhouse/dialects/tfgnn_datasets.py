@@ -11,8 +11,8 @@ from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import PaddingValues, ingest_tables, joined_tables, sizes_by_name
-from packhouse.dialects.layout import NODES
-from packhouse.dialects.ragged import BYTES
+from packhouse.dialects.layout import NODES, Layout, RowSet
+from packhouse.dialects.ragged import BYTES, ragged_of
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 
@@ -37,7 +37,7 @@ def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
     naming the GraphTensor and the set or feature that it or the first one lacks, or whose rows have
     another shape or dtype than in the first one; and for no graph at all.
     """
-    (whole,) = joined_tables(graphs, _Part, "GraphTensor", 0, first_id)
+    (whole,) = joined_tables(graphs, _Parts().part, "GraphTensor", 0, first_id)
     return whole
 
 
@@ -48,7 +48,7 @@ def tables(
 
     `graphs` may be a `tf.data.Dataset`.
     """
-    return joined_tables(graphs, _Part, "GraphTensor", tensors_per_table)
+    return joined_tables(graphs, _Parts().part, "GraphTensor", tensors_per_table)
 
 
 def ingest(
@@ -86,6 +86,43 @@ def batch_sampler(
     sizes, components = sizes_by_name(rows(), "GraphTensor")
     real = {name: most - (name in kept_free) for name, most in limits.items()}
     return BatchSampler(address, sizes, real, components=components, **options)
+
+
+class _Parts:
+    """Makes a part of each GraphTensor, and looks whether the schema means what it was made of."""
+
+    def __init__(self) -> None:
+        self._schema: GraphSchema | None = None
+
+    def part(self, graph: Any) -> _Part:
+        """Raises ValueError naming a set or feature that a batch would not have under its name."""
+        part = _Part(graph)
+        if part.schema != self._schema:
+            layout = Layout.of(part.schema)
+            for kind, sets, found in (
+                ("node set", graph.node_sets, layout.node_sets),
+                ("edge set", graph.edge_sets, layout.edge_sets),
+            ):
+                for name, rows in sets.items():
+                    if name not in found:
+                        raise ValueError(f"{kind} {name!r}: a batch would not have it: rename it")
+                    _check_features(layout, found[name], rows.features)
+            _check_features(layout, layout.graphs, graph.context.features)
+            self._schema = part.schema
+        return part
+
+
+def _check_features(layout: Layout, rows: RowSet, wanted: Iterable[str]) -> None:
+    ragged = ragged_of(layout, rows)
+    lengths = {each.lengths[0].name for each in ragged}
+    found = {each.name for each in ragged}
+    found.update(name for name, spec in rows.features.items() if spec.name not in lengths)
+    for name in wanted:
+        if name not in found:
+            raise ValueError(
+                f"feature {name!r} of {rows.component!r}: a batch would have it under another name, "
+                "as that of a text or of lengths: rename it"
+            )
 
 
 class _Part:
@@ -169,7 +206,10 @@ class _Part:
             if values.dtype == tf.bfloat16:
                 dtype, array = DType.BFLOAT16, array.view("<u2")
             else:
-                dtype = DType.of(array.dtype)
+                try:
+                    dtype = DType.of(array.dtype)
+                except ValueError as error:
+                    raise ValueError(f"feature {name!r}: {error}") from None
         for place, (level, part) in enumerate(lengths):
             spec = TensorSpec(f"{name}.d{level}", DType.INT32, component, part.shape[1:])
             self._add(spec, part)
