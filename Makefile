@@ -6,7 +6,7 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
+CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers
 # Real sizes and graphs, where their folder is there: tests and benchmarks use it, and do without.
 PACKHOUSE_SHARED_DATA ?= $(abspath ../shared/data)
 export PACKHOUSE_SHARED_DATA
@@ -80,6 +80,8 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	  $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
 	  $(wildcard tests/conformance/test_$(environment)*.py) tests/conformance/test_examples.py \
 	  tests/conformance/test_docs.py &&) true
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/conformance/environments.py trainers -- \
+	  tests/python/test_torch_batches.py
 	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  $(PYTHON) -B -m pytest -q tests/conformance/test_go_client.py
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py

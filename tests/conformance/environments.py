@@ -46,10 +46,15 @@ def packages_of(name: str, text: str) -> list[str]:
 def environment(name: str, folder: pathlib.Path) -> pathlib.Path:
     """The interpreter of the environment, made if need be. Raises subprocess.CalledProcessError."""
     packages = packages_of(name, LIST.read_text())
+    # `@other`: over that environment, whose packages are seen through this one.
+    below = [package[1:] for package in packages if package.startswith("@")]
+    packages = [package for package in packages if not package.startswith("@")]
+    seen = [_site_packages(environment(other, folder)) for other in below]
     place = folder.resolve() / name
     stamp = place / "packages.sha256"
     python = place / "bin" / "python"
-    wanted = hashlib.sha256("\n".join([sys.version, *packages]).encode()).hexdigest()
+    stamps = [(folder / other / "packages.sha256").read_text() for other in below]
+    wanted = hashlib.sha256("\n".join([sys.version, *stamps, *packages]).encode()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"{name}.lock", "w") as lock:
         # Two tests may want it at once.
@@ -66,8 +71,15 @@ def environment(name: str, folder: pathlib.Path) -> pathlib.Path:
             check=True,
             env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         )
+        for number, path in enumerate(seen):
+            (_site_packages(python) / f"below_{number}.pth").write_text(f"{path}\n")
         stamp.write_text(wanted)
     return python
+
+
+def _site_packages(python: pathlib.Path) -> pathlib.Path:
+    (found,) = python.parent.parent.glob("lib/python3*/site-packages")
+    return found
 
 
 def main() -> int:

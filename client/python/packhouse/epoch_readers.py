@@ -9,7 +9,7 @@ import sys
 import uuid
 import weakref
 from collections import deque
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, TypeVar, cast
+from typing import Any, Callable, Final, Iterable, Iterator, NamedTuple, TypeVar, cast
 
 from packhouse.acknowledging import Lease
 from packhouse.epoch_info import EpochInfo, check_not_empty
@@ -23,6 +23,12 @@ from packhouse.sharing import Dynamic, Ranked
 from packhouse.trainer_calls import TrainerCalls
 from packhouse.v1 import loader_pb2
 from packhouse.worker_processes import Orders, OrdersFile, worker_process
+
+SHARDED_TWICE: Final = (
+    "accelerate shards this data loader once more, though its ranks share the epoch by themselves, so "
+    "that graphs would be left out: do not give it to accelerator.prepare, and move batches with "
+    "batch.to(accelerator.device)"
+)
 
 _Item = TypeVar("_Item")
 
@@ -161,10 +167,7 @@ class EpochReaders:
         PackhouseError.
         """
         if type(data_loader).__module__.partition(".")[0] == "accelerate":
-            raise ValueError(
-                "accelerate shards this data loader once more, though its ranks share the epoch by "
-                "themselves, so that graphs would be left out: do not prepare() it"
-            )
+            raise ValueError(SHARDED_TWICE)
         return _TrainedItems(self, data_loader)
 
     def acknowledge(self, batch: LoadedBatch | Leased | Lease) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
+import types
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
 from torch.utils.data import IterableDataset
 
 from packhouse.epoch_info import EpochInfo
-from packhouse.epoch_readers import EpochReaders, Leased
+from packhouse.epoch_readers import SHARDED_TWICE, EpochReaders, Leased
 from packhouse.evaluation import Evaluation
 from packhouse.evaluation_readers import EvaluationReaders
 from packhouse.graph_transform import GraphTransform, transform_graphs
@@ -38,8 +40,8 @@ class EpochDataset(IterableDataset):
 
     `trained` acknowledges a batch when the next one is asked for, and gives out what a transform
     made. Trainers that count `len` steps ask for no more after the last one: it is acknowledged by
-    `set_epoch` of another epoch, `state_dict` and `close`. A plain loop over a data loader without worker processes does the same. With worker
-    processes a plain loop raises ValueError, unless the loader says acknowledge="manual" and the
+    `set_epoch` of another epoch, `state_dict` and `close`. A plain loop over a data loader without
+    worker processes does the same. With worker processes a plain loop raises ValueError, unless the loader says acknowledge="manual" and the
     trainer calls `acknowledge` with each item in turn. An evaluation needs neither: iterate over
     its data loader as often as you like.
 
@@ -128,7 +130,12 @@ class EpochDataset(IterableDataset):
             self._readers.load_state_dict(state)
 
     def __iter__(self) -> Iterator[Any]:
-        """This process's part of the epoch."""
+        """This process's part of the epoch. Raises ValueError if accelerate shards it once more."""
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_globals.get("__name__") == "accelerate.data_loader":
+                raise ValueError(SHARDED_TWICE)
+            frame = frame.f_back
         if isinstance(self._readers, EpochReaders):
             return self._readers.iterate(self._made_of)
         return _StatefulItems(iter(self._readers), self._made_of)
