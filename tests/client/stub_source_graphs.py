@@ -48,7 +48,15 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
     def GetSourceGraph(self, request: Any, context: Any) -> Any:
         if request.name not in self.graphs:
             context.abort(grpc.StatusCode.NOT_FOUND, f"no source graph '{request.name}'")
-        return self.graphs[request.name]
+        graph = self.graphs[request.name]
+        if graph.state != v1.SOURCE_GRAPH_STATE_OPEN:
+            return graph
+        # Rows that were appended, as the contract has it.
+        answer = v1.SourceGraph.FromString(graph.SerializeToString())
+        for numbers, sets in ((answer.num_nodes, graph.schema.node_sets),
+                              (answer.num_edges, graph.schema.edge_sets)):
+            numbers.extend(len(self.rows.get((graph.name, each.name), ())) for each in sets)
+        return answer
 
     def AppendSourceGraph(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         for request in requests:

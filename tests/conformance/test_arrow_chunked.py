@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import subprocess
 
 import numpy as np
 import pytest
@@ -79,6 +81,29 @@ def test_every_table_is_converted(
     assert not list(tmp_path.glob("*.partial"))
     assert main(["convert-chunked", str(folder), "--output", str(output)]) == 1
     assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.skipif("PACKHOUSE_CLI" not in os.environ, reason="PACKHOUSE_CLI names no program")
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_what_is_converted_can_be_partitioned(tmp_path: pathlib.Path, dtype: str) -> None:
+    write_as_dgl(tmp_path / "e.parquet", EDGES.astype(dtype))
+    write_as_dgl(tmp_path / "x.parquet", FEATURES["cube"])
+    data = {"x": {"format": {"name": "parquet"}, "data": ["x.parquet"]}}
+    (tmp_path / "metadata.json").write_text(metadata(data, ["e.parquet"]))
+    assert chunked_parquet.convert(tmp_path, tmp_path / "out") == 2
+    done = subprocess.run(
+        [os.environ["PACKHOUSE_CLI"], "partition", "export", tmp_path / "out", "--format", "chunked",
+         "--output", tmp_path / "again"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = json.loads((tmp_path / "again" / "metadata.json").read_text())
+
+    def rows(table: dict[str, object]) -> np.ndarray:
+        names = table["data"]
+        assert table["format"] == {"name": "numpy"} and isinstance(names, list)
+        return np.concatenate([np.load(tmp_path / "again" / name) for name in names])
+
+    assert sorted(rows(made["edges"]["a:r:a"]).tolist()) == sorted(EDGES.tolist())
+    np.testing.assert_array_equal(rows(made["node_data"]["a"]["x"]), FEATURES["cube"])
 
 
 @pytest.mark.parametrize(("columns", "words"), [

@@ -7,6 +7,7 @@ import difflib
 import signal
 import sys
 import time
+import warnings
 from typing import Final, NoReturn, Sequence
 
 from packhouse.client import Client
@@ -29,8 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except (OSError, ImportError, RuntimeError, ValueError, PackhouseError) as error:
-        print(f"packhouse: {error}", file=sys.stderr)
+        print(f"packhouse: {_readable(str(error))}", file=sys.stderr)
         return 1
+
+
+def _readable(text: str) -> str:
+    """As a terminal shows it and nothing more: messages may have pieces of files."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def _ingest(options: argparse.Namespace) -> int:
@@ -58,13 +66,18 @@ def _told(spec: TensorSpec) -> str:
 
 def _import_graph(options: argparse.Namespace) -> int:
     opened = graph_tables.open_files(options.folder)
-    graph = import_graph(
-        options.server,
-        options.graph,
-        opened,
-        seal=options.seal,
-        credentials=_credentials(options),
-    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        graph = import_graph(
+            options.server,
+            options.graph,
+            opened,
+            seal=options.seal,
+            appended_only=options.appended_only,
+            credentials=_credentials(options),
+        )
+    for each in told:
+        print(f"packhouse: {_readable(str(each.message))}", file=sys.stderr)
     print(
         f"{graph.name}: {sum(graph.num_nodes):,} nodes, {sum(graph.num_edges):,} edges, "
         f"{graph.num_bytes:,} bytes; {'sealed' if graph.version else 'open'}"
@@ -183,6 +196,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_server(graph)
     graph.add_argument("--graph", required=True, metavar="NAME")
     graph.add_argument("--seal", action="store_true", help="no row can be added afterwards")
+    graph.add_argument(
+        "--appended-only",
+        action="store_true",
+        help="--seal refuses an edge that ends at a node without a row; otherwise such a node gets "
+        "zeros in every column, and a line tells of it",
+    )
     chunked = commands.add_parser(
         "convert-chunked",
         help="make numpy files of the Parquet files of a graph in DGL's chunked layout",

@@ -3,7 +3,8 @@
 `packhouse partition`, `packhouse-partition` and `packhouse graph import` read edges and features from
 numpy files. `convert` writes a folder that they read. A Parquet file has, as DGL's own reader has it:
 
-- of edges: two columns of whole numbers, the ids of source and target;
+- of edges: two columns of whole numbers, the ids of source and target, which become int64 if they
+  have fewer than 32 bits;
 - of features: a column for each number of a row, all of one type, or one column of lists of one
   length. If the file's metadata has `shape`, rows have that shape; otherwise they have two
   dimensions.
@@ -95,6 +96,7 @@ def _convert_file(name: str, to: pathlib.Path, of_edges: bool) -> None:
                     f"has {len(file.schema_arrow)} columns; edges have two, source and target"
                 )
             array: npt.NDArray[Any] | None = None
+            dtype: Any = None  # Of the file's first rows.
             begin = 0
             for batch in file.iter_batches(batch_size=_ROWS_READ):
                 read = _rows_of(batch)
@@ -104,8 +106,9 @@ def _convert_file(name: str, to: pathlib.Path, of_edges: bool) -> None:
                         raise ValueError(f"has {read.shape[1]} numbers a row, its shape is {shape}")
                     if of_edges and read.dtype.kind not in "iu":
                         raise ValueError(f"has ids of type {read.dtype}; they are whole numbers")
-                    array = _new_file(to, read.dtype, shape)
-                elif (read.dtype, read.shape[1]) != (array.dtype, math.prod(array.shape[1:])):
+                    array = _new_file(to, _id_type(read.dtype) if of_edges else read.dtype, shape)
+                    dtype = read.dtype
+                elif (read.dtype, read.shape[1]) != (dtype, math.prod(array.shape[1:])):
                     raise ValueError(f"rows from {begin} on have lists of another length")
                 array[begin : begin + len(read)] = read.reshape((-1, *array.shape[1:]))
                 begin += len(read)
@@ -115,6 +118,11 @@ def _convert_file(name: str, to: pathlib.Path, of_edges: bool) -> None:
         raise ValueError(f"{name}: {error}") from error
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _id_type(dtype: Any) -> Any:
+    """`packhouse partition` takes ids of 32 and 64 bits."""
+    return dtype if dtype.itemsize >= 4 else np.dtype(np.int64)
 
 
 def _new_file(path: pathlib.Path, dtype: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:

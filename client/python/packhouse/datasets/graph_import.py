@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
+import warnings
 from collections import deque
 from typing import Any, Final, Iterable, Iterator
 
@@ -26,6 +27,7 @@ def import_graph(
     files: GraphFiles,
     *,
     seal: bool = False,
+    appended_only: bool = False,
     request_bytes: int = DEFAULT_REQUEST_BYTES,
     retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
     credentials: Credentials | None = None,
@@ -33,30 +35,59 @@ def import_graph(
     """Creates the source graph if need be, stores all rows, and returns a
     `packhouse.v1.SourceGraph`. `credentials`: None for those of the environment.
 
+    An edge may end at an id that the node files do not have: that node has zeros in every column,
+    and a UserWarning tells how many there are once the graph is sealed. With `appended_only`,
+    sealing refuses such edges.
+
     After a failure call it again with the same files and `request_bytes`: rows that are stored are
     not stored twice. Raises ValueError for bad rows, and PackhouseError: FAILED_PRECONDITION if the
-    graph has another schema or is sealed.
+    graph has another schema, is sealed, or was created without `appended_only`, or for an edge that
+    it refuses.
     """
     channel = make_channel(address, credentials=credentials)
     try:
         stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
-        graph = _get_or_create(stub, name, files.schema)
+        schema = source_graph_pb2.SourceGraphSchema.FromString(files.schema.SerializeToString())
+        for each in schema.node_sets:
+            each.appended_only = appended_only
+        graph = _get_or_create(stub, name, schema)
         producer = f"import-{files.fingerprint}-{request_bytes}"
         append = _Append(stub, graph, producer, retry_timeout)
         try:
             append.send_all(files.requests(request_bytes))
         finally:
             append.close()
-        if seal:
-            request = source_graph_pb2.SealSourceGraphRequest(name=name)
-            for response in stub.SealSourceGraph(request):
-                if response.HasField("graph"):
-                    return response.graph
-        return stub.GetSourceGraph(source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60)
+        appended = stub.GetSourceGraph(
+            source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60
+        )
+        if not seal:
+            return appended
+        sealed = None
+        for response in stub.SealSourceGraph(source_graph_pb2.SealSourceGraphRequest(name=name)):
+            if response.HasField("graph"):
+                sealed = response.graph
+        if sealed is None:
+            return stub.GetSourceGraph(
+                source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60
+            )
+        _warn_of_nodes_without_rows(appended, sealed)
+        return sealed
     except grpc.RpcError as error:
         raise PackhouseError.of(error) from None
     finally:
         channel.close()
+
+
+def _warn_of_nodes_without_rows(appended: Any, sealed: Any) -> None:
+    """`appended`: the graph before it was sealed. Sets without rows and columns have no file."""
+    for each, rows, nodes in zip(sealed.schema.node_sets, appended.num_nodes, sealed.num_nodes):
+        if nodes > rows and (rows or each.columns):
+            warnings.warn(
+                f"node set {each.name!r}: of its {nodes} nodes at least {nodes - rows} have no row: "
+                "edges end at ids that its files do not have, and their columns are zeros; "
+                "appended_only refuses such edges, and names one",
+                stacklevel=3,
+            )
 
 
 def _get_or_create(stub: Any, name: str, schema: Any) -> Any:
@@ -75,6 +106,13 @@ def _get_or_create(stub: Any, name: str, schema: Any) -> Any:
             grpc.StatusCode.FAILED_PRECONDITION,
             f"source graph {name!r} has the sets {there}, the files have {_names_of(schema)}",
         )
+    for each, wanted in zip(graph.schema.node_sets, schema.node_sets):
+        if wanted.appended_only and not each.appended_only:
+            raise PackhouseError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"source graph {name!r} was created without appended_only; delete it, or import "
+                "without",
+            )
     return graph
 
 
