@@ -94,8 +94,8 @@ void AddSizesOption(std::string& path, CLI::App& command) {
 
 void AddServerOption(std::string& address, CLI::App& command) {
   command.add_option("--server", address,
-                     "HOST:PORT or unix:PATH of a packhoused; without it one is started for this "
-                     "command alone");
+                     "HOST:PORT or unix:PATH of a packhoused, or several of a cluster with commas "
+                     "between them; without it one is started for this command alone");
   Credentials& credentials = CredentialsOfCommand();
   const auto add = [&command](const char* name, std::string& value, const char* help) {
     command.add_option(name, value, help)->group("Security");

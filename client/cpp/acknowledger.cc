@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace packhouse::client {
@@ -134,7 +135,8 @@ absl::Status Acknowledger::Deliver(const v1::AcknowledgeRequest& request, uint64
     interrupted =
         mutex_.AwaitWithTimeout(absl::Condition(&interruption, &Interruption::Holds), wait);
   };
-  Retrier retrier(channel_, std::move(retry));
+  Retrier retrier(channel_, std::move(retry),
+                  absl::StrCat("Acknowledge of job '", options_.job, "'"));
   for (;;) {
     absl::StatusOr<v1::AcknowledgeResponse> response = send_(request);
     if (response.ok()) {
@@ -142,7 +144,8 @@ absl::Status Acknowledger::Deliver(const v1::AcknowledgeRequest& request, uint64
       if (round_ == round) cursor_ = std::move(*response->mutable_cursor());
       return absl::OkStatus();
     }
-    if (interrupted || !retrier.WaitAfter(response.status())) return response.status();
+    absl::Status failed = response.status();
+    if (interrupted || !retrier.WaitAfter(failed)) return failed;
   }
 }
 

@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/addresses.h"
 #include "client/cpp/service_config.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
@@ -75,6 +76,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   // Finds a restarted server soon; the default grows to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // A proxy of the environment is for other machines; no_proxy often forgets this one.
+  if (IsOwnAddress(address)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Otherwise channels to one address share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
 
@@ -96,9 +99,19 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
-                                                       absl::Duration timeout,
-                                                       const ChannelOptions& options) {
+namespace {
+
+// Why a proxy may be the reason.
+std::string ByProxy(const std::string& address) {
+  const std::string variable = ProxyVariable(address);
+  if (variable.empty()) return "";
+  return absl::StrCat("; the call goes by the HTTP proxy of the variable ", variable,
+                      ": no_proxy excepts servers from it");
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectToOne(const std::string& address,
+                                                            absl::Duration timeout,
+                                                            const ChannelOptions& options) {
   if (options.credentials == nullptr) {
     const absl::StatusOr<Credentials> given = CredentialsOf(options);
     if (!given.ok()) return given.status();
@@ -118,11 +131,29 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& addres
       }
     }
     if (!channel->WaitForStateChange(state, absl::ToChronoTime(end))) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("no connection to a packhouse server at '", address, "' within ",
-                       absl::FormatDuration(timeout), MeaningOf(WhyNotConnected(channel))));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "no connection to a packhouse server at '", address, "' within ",
+          absl::FormatDuration(timeout), MeaningOf(WhyNotConnected(channel)), ByProxy(address)));
     }
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
+                                                       absl::Duration timeout,
+                                                       const ChannelOptions& options) {
+  const std::vector<std::string> addresses = AddressesOf(address);
+  absl::Status failed;
+  for (const std::string& each : addresses) {
+    auto channel = ConnectToOne(each, timeout / static_cast<int64_t>(addresses.size()), options);
+    if (channel.ok()) return channel;
+    failed = failed.ok()
+                 ? channel.status()
+                 : absl::Status(channel.status().code(),
+                                absl::StrCat(failed.message(), "; ", channel.status().message()));
+  }
+  return failed;
 }
 
 bool Answers(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {

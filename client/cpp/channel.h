@@ -61,12 +61,14 @@ struct ChannelOptions {
 };
 
 // Makes a channel to `address` (HOST:PORT, unix:PATH, or any other name that gRPC takes) that
-// connects when it is first used. All channels of the clients are made here. With credentials that
+// connects when it is first used. The environment's http_proxy is for other machines: a server on
+// this one is reached without it. All channels of the clients are made here. With credentials that
 // make no sense, all its calls fail; Connect() says why.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelOptions& options = {});
 
-// MakeChannel(), and waits until it is connected.
+// MakeChannel(), and waits until it is connected. Of several addresses with commas between them, to
+// the first that answers; each has its equal part of `timeout`.
 //
 // Every call of Connect makes a connection of its own. Streams that move much data are fastest with
 // one channel each. Any number of threads may use a channel.

@@ -14,8 +14,8 @@ DatasetAppender::DatasetAppender(std::shared_ptr<grpc::Channel> channel,
       stub_(v1::DatasetService::NewStub(channel)),
       stream_(
           std::move(channel),
-          {"chunk", options_.max_unanswered, options_.max_unanswered_bytes, options_.stream_time,
-           options_.retry},
+          {"chunk", absl::StrCat("Append to '", options_.dataset, "'"), options_.max_unanswered,
+           options_.max_unanswered_bytes, options_.stream_time, options_.retry},
           [this](grpc::ClientContext* context) { return stub_->Append(context); },
           [this](const v1::AppendRequest& request, std::size_t /*bytes*/,
                  const v1::AppendResponse& response) { return Take(request, response); }) {}

@@ -18,7 +18,7 @@ DatasetClient::DatasetClient(std::shared_ptr<grpc::Channel> channel, DatasetClie
 absl::Status DatasetClient::Try(absl::Duration timeout,
                                 absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
                                 bool* was_retried) const {
-  return CallWithRetry(channel_, options_.retry, timeout, call, was_retried);
+  return CallWithRetry(channel_, options_.retry, "DatasetService", timeout, call, was_retried);
 }
 
 absl::StatusOr<v1::Dataset> DatasetClient::Create(const v1::CreateDatasetRequest& request) const {

@@ -1,21 +1,53 @@
 #include "client/cpp/dataset_retry.h"
 
 #include <algorithm>
+#include <iostream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/away.h"
 #include "client/cpp/status.h"
 
 namespace packhouse::client {
+namespace {
 
-Retrier::Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options)
-    : channel_(std::move(channel)), options_(std::move(options)), next_wait_(options_.first_wait) {}
+// A failing that nobody is told of: a server that is started anew, or that ends a connection by its
+// age, is back by then.
+constexpr absl::Duration kSilent = absl::Seconds(1);
 
-bool Retrier::WaitAfter(const absl::Status& status) {
-  if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return false;
+}  // namespace
+
+Retrier::Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options, std::string call)
+    : channel_(std::move(channel)),
+      options_(std::move(options)),
+      call_(std::move(call)),
+      next_wait_(options_.first_wait) {}
+
+bool Retrier::WaitAfter(absl::Status& status) {
+  if (!Passes(status)) return false;
+  began_ = std::min(began_, absl::Now());
   const absl::Duration wait = next_wait_;
-  if (waited_ + wait > options_.patience) return false;
-  if (options_.on_wait) options_.on_wait(status, wait);
+  // Calls that wait for an answer in vain take time, too.
+  const absl::Duration failing = std::max(waited_, absl::Now() - began_);
+  if (failing + wait > options_.patience) {
+    if (options_.patience > absl::ZeroDuration()) {
+      status =
+          absl::Status(status.code(),
+                       absl::StrCat(status.message(), "; ", call_, " was tried again for ",
+                                    absl::FormatDuration(absl::Trunc(failing, absl::Seconds(1)))));
+    }
+    return false;
+  }
+  if (options_.on_wait) {
+    options_.on_wait(status, wait);
+  } else if (!is_told_ && (failing >= kSilent || absl::IsDeadlineExceeded(status))) {
+    is_told_ = true;
+    std::cerr << absl::StrCat(
+        "packhouse: ", call_, " fails, and is tried again for ",
+        absl::FormatDuration(absl::Trunc(options_.patience - failing, absl::Seconds(1))), ": ",
+        status.ToString(), "\n");
+  }
   if (options_.sleep) {
     options_.sleep(wait);
   } else {
@@ -34,18 +66,27 @@ bool Retrier::WaitAfter(const absl::Status& status) {
 void Retrier::Reset() {
   next_wait_ = options_.first_wait;
   waited_ = absl::ZeroDuration();
+  began_ = absl::InfiniteFuture();
+  is_told_ = false;
 }
 
 absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
-                           const RetryOptions& options, absl::Duration timeout,
+                           const RetryOptions& options, absl::string_view name,
+                           absl::Duration timeout,
                            absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
                            bool* was_retried) {
-  Retrier retrier(channel, options);
+  Retrier retrier(channel, options, std::string(name));
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     absl::Status status = ToAbslStatus(call(context));
-    if (status.ok() || !retrier.WaitAfter(status)) return status;
+    if (status.ok()) return status;
+    // A long call that the caller bounds is not made twice for it.
+    if (absl::IsDeadlineExceeded(status) && timeout > options.patience) return status;
+    if (Passes(status) && !context.peer().empty()) {
+      status = absl::Status(status.code(), absl::StrCat(context.peer(), ": ", status.message()));
+    }
+    if (!retrier.WaitAfter(status)) return status;
     if (was_retried != nullptr) *was_retried = true;
   }
 }

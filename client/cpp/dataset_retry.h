@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -14,18 +16,19 @@
 
 namespace packhouse::client {
 
-// For waiting for a server that restarts, drains, or cannot write for a while.
+// For waiting for a server that restarts, drains, stands still, or cannot write for a while, and
+// for a proxy that ends a call: see Passes() in away.h.
 struct RetryOptions {
   // The first wait; each further one is twice as long, up to longest_wait.
   absl::Duration first_wait = absl::Milliseconds(100);
   absl::Duration longest_wait = absl::Seconds(5);
-  // The most time of consecutive waits together; after it the caller gets the error. Zero: no
-  // retries.
+  // The most time of consecutive failures; after it the caller gets the error, with the call and
+  // this time in its message. Zero: no retries.
   absl::Duration patience = absl::Minutes(5);
   // How long each try waits for the connection, after the wait.
   absl::Duration connect_timeout = absl::Seconds(1);
-  // Called before each wait with the error and the length of the wait, to tell the user. May be
-  // null.
+  // Called before each wait with the error and the length of the wait, to tell the user. Null: a
+  // failing that lasts for a second is told in one line on stderr.
   std::function<void(const absl::Status& status, absl::Duration wait)> on_wait;
   // Waits. Null: absl::SleepFor.
   std::function<void(absl::Duration)> sleep;
@@ -34,27 +37,34 @@ struct RetryOptions {
 // Counts the waits of consecutive calls. Not thread-safe.
 class Retrier {
  public:
-  Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options);
+  // `call` says what is tried, for people: "Append to 'd'".
+  Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options, std::string call);
 
-  // Whether to try again after `status`: UNAVAILABLE, or CANCELLED by the other side. If so, waits
-  // first, and makes the channel connect at once instead of after gRPC's own back-off, which grows
-  // to minutes.
-  bool WaitAfter(const absl::Status& status);
+  // Whether to try again after `status`, as Passes() says. If so, waits first, and makes the
+  // channel connect at once instead of after gRPC's own back-off, which grows to minutes. If not
+  // since it has taken too long, the status says so from now on.
+  bool WaitAfter(absl::Status& status);
   // To be called when the server answered: the next wait is as short as the first again.
   void Reset();
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;
   const RetryOptions options_;
+  const std::string call_;
   absl::Duration next_wait_;
+  // When the first of the consecutive calls had failed.
+  absl::Time began_ = absl::InfiniteFuture();
+  bool is_told_ = false;
   absl::Duration waited_ = absl::ZeroDuration();
 };
 
 // Calls `call` with a fresh context, each time for at most `timeout`, until it is OK or fails for
-// good. `was_retried`, if not null, becomes true if it was tried more than once. Thread-safe if the
+// good. `name` says what is called, for people; messages also have the server's address.
+// `was_retried`, if not null, becomes true if it was tried more than once. Thread-safe if the
 // functions in `options` are.
 absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
-                           const RetryOptions& options, absl::Duration timeout,
+                           const RetryOptions& options, absl::string_view name,
+                           absl::Duration timeout,
                            absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
                            bool* was_retried = nullptr);
 

@@ -21,8 +21,12 @@ std::optional<std::string> OwnerNamedBy(const grpc::Status& status,
   return std::string(owner->second.data(), owner->second.size());
 }
 
-JobServers::JobServers(std::shared_ptr<grpc::Channel> any, Connect connect)
-    : connect_(std::move(connect)), any_(MakeServer("", std::move(any))), current_(any_) {}
+JobServers::JobServers(std::shared_ptr<grpc::Channel> any, Connect connect,
+                       std::vector<std::string> others)
+    : connect_(std::move(connect)),
+      others_(std::move(others)),
+      any_(MakeServer("", std::move(any))),
+      current_(any_) {}
 
 std::shared_ptr<const JobServers::Server> JobServers::MakeServer(
     const std::string& address, std::shared_ptr<grpc::Channel> channel) {
@@ -51,9 +55,9 @@ std::shared_ptr<grpc::Channel> JobServers::ConnectToOwner(const std::string& add
   return MakeChannel(address, options);
 }
 
-bool JobServers::has_owners() const {
+bool JobServers::are_several() const {
   const absl::MutexLock lock(&mutex_);
-  return has_owners_;
+  return has_owners_ || !others_.empty();
 }
 
 void JobServers::GoTo(const std::string& address) {
@@ -61,11 +65,17 @@ void JobServers::GoTo(const std::string& address) {
   has_owners_ = true;
   if (current_->address == address) return;
   current_ = MakeServer(address, connect_(address));
+  is_given_ = false;
 }
 
 void JobServers::Leave(const Server& server) {
   const absl::MutexLock lock(&mutex_);
-  if (current_.get() == &server) current_ = any_;
+  if (current_.get() != &server) return;
+  // After an owner, the one that was asked before; after that, the next.
+  const bool was_owner = !is_given_;
+  is_given_ = true;
+  if (!was_owner) next_ = (next_ + 1) % (others_.size() + 1);
+  current_ = next_ == 0 ? any_ : MakeServer(others_[next_ - 1], connect_(others_[next_ - 1]));
 }
 
 grpc::Status JobServers::Call(
@@ -73,7 +83,10 @@ grpc::Status JobServers::Call(
     absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call) {
   const std::shared_ptr<const Server> server = current();
   grpc::Status status = call(*server->stub, context);
-  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+      status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return status;
+  }
   if (const auto owner = OwnerNamedBy(status, context)) {
     GoTo(*owner);
   } else {

@@ -2,10 +2,12 @@
 #ifndef PACKHOUSE_CLIENT_CPP_JOB_SERVERS_H_
 #define PACKHOUSE_CLIENT_CPP_JOB_SERVERS_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -23,7 +25,7 @@ std::optional<std::string> OwnerNamedBy(const grpc::Status& status,
 
 // Begins with the channel that the loader was given, which may lead to any of the servers. Once a
 // server has named the job's owner, calls go to the owner; after that failed, to the given channel
-// again. Thread-safe.
+// again. Where other servers were given, each failure moves on to the next of them. Thread-safe.
 class JobServers {
  public:
   struct Server {
@@ -38,15 +40,17 @@ class JobServers {
   // It does not retry by itself.
   static std::shared_ptr<grpc::Channel> ConnectToOwner(const std::string& address);
 
-  // `connect` makes channels to owners.
-  JobServers(std::shared_ptr<grpc::Channel> any, Connect connect);
+  // `connect` makes channels to owners, and to the `others` that are asked in turn while `any` is
+  // away.
+  JobServers(std::shared_ptr<grpc::Channel> any, Connect connect,
+             std::vector<std::string> others = {});
 
   // Where the next call goes.
   std::shared_ptr<const Server> current() const;
   // A server has named the owner.
   void GoTo(const std::string& address);
-  // Whether an owner was ever named: then several servers share the jobs.
-  bool has_owners() const;
+  // Whether several servers share the jobs: an owner was named, or others were given.
+  bool are_several() const;
   // The server did not answer, or is no longer the owner.
   void Leave(const Server& server);
 
@@ -60,10 +64,14 @@ class JobServers {
                                                   std::shared_ptr<grpc::Channel> channel);
 
   const Connect connect_;
+  const std::vector<std::string> others_;
   const std::shared_ptr<const Server> any_;
   mutable absl::Mutex mutex_;
   std::shared_ptr<const Server> current_ ABSL_GUARDED_BY(mutex_);
   bool has_owners_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of those that were given, whichever is asked: 0 for any_, and whether it is the present one.
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_given_ ABSL_GUARDED_BY(mutex_) = true;
 };
 
 }  // namespace packhouse::client

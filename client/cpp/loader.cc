@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/away.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/status.h"
@@ -109,7 +110,7 @@ class Loader::Stream {
 Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
     : options_(std::move(options)),
       channel_(std::move(channel)),
-      servers_(channel_, options_.connect),
+      servers_(channel_, options_.connect, options_.other_servers),
       acknowledger_(
           channel_,
           [this](const v1::AcknowledgeRequest& request) -> absl::StatusOr<v1::AcknowledgeResponse> {
@@ -157,10 +158,10 @@ absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
 absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
   RetryOptions retry = options_.retry;
   // Another server takes the job at some moment of the wait.
-  if (servers_.has_owners()) {
+  if (servers_.are_several()) {
     retry.longest_wait = std::min(retry.longest_wait, absl::Milliseconds(500));
   }
-  Retrier retrier(channel_, retry);
+  Retrier retrier(channel_, retry, absl::StrCat("Load of job '", options_.spec.job(), "'"));
   for (;;) {
     // Otherwise a worker that was rolled back might wait for ever.
     if (absl::Status checked = acknowledger_.Check(); !checked.ok()) return checked;
@@ -172,7 +173,8 @@ absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
       const absl::MutexLock lock(&mutex_);
       if (cancelled_) return absl::CancelledError("the loader was cancelled");
     }
-    if (!retrier.WaitAfter(received.status())) return received;
+    absl::Status failed = received.status();
+    if (!retrier.WaitAfter(failed)) return failed;
   }
 }
 
@@ -184,7 +186,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   }
   if (stream == nullptr) {
     loading_ = servers_.current();
-    stream = std::make_shared<Stream>(loading_->channel, MakeRequest(), servers_.has_owners());
+    stream = std::make_shared<Stream>(loading_->channel, MakeRequest(), servers_.are_several());
     const absl::MutexLock lock(&mutex_);
     stream_ = stream;
     if (cancelled_) stream_->Cancel();
@@ -196,7 +198,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
     if (stream->is_silent()) {
       status = absl::UnavailableError(absl::StrCat(loading_->address, " does not answer"));
     }
-    if (absl::IsUnavailable(status)) {
+    if (Passes(status) && !absl::IsCancelled(status)) {
       servers_.Leave(*loading_);
       is_redirected_ = false;
     }
@@ -440,7 +442,9 @@ void Loader::Cancel() {
 
 absl::Status Loader::Call(
     absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call) {
-  return CallWithRetry(channel_, options_.retry, options_.call_timeout,
+  return CallWithRetry(channel_, options_.retry,
+                       absl::StrCat("LoaderService for job '", options_.spec.job(), "'"),
+                       options_.call_timeout,
                        [&](grpc::ClientContext& context) { return servers_.Call(context, call); });
 }
 

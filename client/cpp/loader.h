@@ -66,6 +66,10 @@ struct LoaderOptions {
   // Makes a channel to the owner of the job (HOST:PORT), where several servers share the jobs, and
   // the one that was asked has named it. It should have the options of the loader's own channel.
   JobServers::Connect connect = &JobServers::ConnectToOwner;
+  // Further servers that share the jobs (HOST:PORT; AddressesOf() takes a list apart), to be asked
+  // in turn while the one of the loader's own channel is away, by channels that `connect` makes.
+  // With them, a server that is stopped or cut off is noticed within four seconds.
+  std::vector<std::string> other_servers = {};
 
   static v1::Ranked OneRank() {
     v1::Ranked ranked;

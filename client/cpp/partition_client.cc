@@ -46,7 +46,7 @@ template <typename Response, typename Call>
 absl::StatusOr<Response> PartitionClient::Try(const Call& call) const {
   Response response;
   const absl::Status status =
-      CallWithRetry(channel_, options_.retry, options_.call_timeout,
+      CallWithRetry(channel_, options_.retry, "PartitioningService", options_.call_timeout,
                     [&](grpc::ClientContext& context) { return call(&context, &response); });
   if (!status.ok()) return status;
   return response;
@@ -91,7 +91,7 @@ absl::Status PartitionClient::Delete(const std::string& graph, const std::string
   v1::DeletePartitionResponse response;
   bool was_retried = false;
   const absl::Status status = CallWithRetry(
-      channel_, options_.retry, options_.call_timeout,
+      channel_, options_.retry, "DeletePartition", options_.call_timeout,
       [&](grpc::ClientContext& context) {
         return stub_->DeletePartition(&context, request, &response);
       },
@@ -121,12 +121,13 @@ absl::StatusOr<v1::Dataset> PartitionClient::MakeDataset(
     const v1::PartitionDatasetRequest& request,
     absl::FunctionRef<void(const v1::PartitionDatasetResponse&)> progress) const {
   v1::PartitionDatasetResponse last;
-  const absl::Status status = CallWithRetry(
-      channel_, options_.retry, options_.long_timeout, [&](grpc::ClientContext& context) {
-        const auto responses = stub_->PartitionDataset(&context, request);
-        while (responses->Read(&last)) progress(last);
-        return responses->Finish();
-      });
+  const absl::Status status =
+      CallWithRetry(channel_, options_.retry, "PartitionDataset", options_.long_timeout,
+                    [&](grpc::ClientContext& context) {
+                      const auto responses = stub_->PartitionDataset(&context, request);
+                      while (responses->Read(&last)) progress(last);
+                      return responses->Finish();
+                    });
   if (!status.ok()) return status;
   if (!last.has_dataset()) {
     return absl::InternalError("the server did not say what it has made");

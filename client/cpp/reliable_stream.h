@@ -25,6 +25,8 @@ namespace packhouse::client {
 struct ReliableStreamOptions {
   // What a request is called in errors.
   std::string request_name;
+  // What is called, for people: "Append to 'd'".
+  std::string call_name;
   // The most requests that have been sent and not answered, and their bytes (one may be larger).
   std::size_t max_unanswered = 0;
   std::size_t max_unanswered_bytes = 0;
@@ -50,7 +52,7 @@ class ReliableStream {
       : options_(std::move(options)),
         open_(std::move(open)),
         take_(std::move(take)),
-        retrier_(std::move(channel), options_.retry) {}
+        retrier_(std::move(channel), options_.retry, options_.call_name) {}
   ReliableStream(const ReliableStream&) = delete;
   ReliableStream& operator=(const ReliableStream&) = delete;
   // Ends the stream. Unanswered requests may be stored or not.

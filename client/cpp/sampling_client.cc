@@ -17,8 +17,8 @@ SamplingClient::SamplingClient(std::shared_ptr<grpc::Channel> channel,
 absl::StatusOr<v1::EstimateSizesResponse> SamplingClient::EstimateSizes(
     const v1::EstimateSizesRequest& request) const {
   v1::EstimateSizesResponse response;
-  absl::Status status = CallWithRetry(channel_, options_.retry, options_.call_timeout,
-                                      [&](grpc::ClientContext& context) {
+  absl::Status status = CallWithRetry(channel_, options_.retry, "EstimateSizes",
+                                      options_.call_timeout, [&](grpc::ClientContext& context) {
                                         return stub_->EstimateSizes(&context, request, &response);
                                       });
   if (!status.ok()) return status;
@@ -28,7 +28,7 @@ absl::StatusOr<v1::EstimateSizesResponse> SamplingClient::EstimateSizes(
 absl::StatusOr<v1::SampleDatasetResponse> SamplingClient::SampleDataset(
     const v1::SampleDatasetRequest& request,
     absl::FunctionRef<void(const v1::SampleDatasetResponse&)> progress) const {
-  Retrier retrier(channel_, options_.retry);
+  Retrier retrier(channel_, options_.retry, "SampleDataset");
   while (true) {
     grpc::ClientContext context;
     const auto responses = stub_->SampleDataset(&context, request);

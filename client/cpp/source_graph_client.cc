@@ -17,7 +17,7 @@ SourceGraphClient::SourceGraphClient(std::shared_ptr<grpc::Channel> channel,
 absl::Status SourceGraphClient::Try(absl::Duration timeout,
                                     absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
                                     bool* was_retried) const {
-  return CallWithRetry(channel_, options_.retry, timeout, call, was_retried);
+  return CallWithRetry(channel_, options_.retry, "SourceGraphService", timeout, call, was_retried);
 }
 
 absl::StatusOr<v1::SourceGraph> SourceGraphClient::Create(

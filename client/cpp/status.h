@@ -7,7 +7,8 @@
 
 namespace packhouse::client {
 
-// Same code, same message. Each RPC documents what its codes mean for the caller.
+// Same code, same message; behind gRPC's own words about the end of a call, what they mean
+// (away.h). Each RPC documents what its codes mean for the caller.
 absl::Status ToAbslStatus(const grpc::Status& status);
 
 }  // namespace packhouse::client

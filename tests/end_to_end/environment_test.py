@@ -245,3 +245,23 @@ def test_a_full_stdout_of_the_server_is_a_failure(flag: str) -> None:
                               text=True, timeout=60, check=False)
     assert done.returncode == 1, done.stderr
     assert "cannot write all of stdout: No space left on device" in last_message(done.stderr)
+
+
+def test_the_command_reaches_this_machine_without_a_proxy_and_any_of_several_servers(
+    tmp_path: pathlib.Path,
+) -> None:
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy"), "http://127.0.0.1:1")
+    environment = {name: value for name, value in os.environ.items() if "no_proxy" not in name}
+
+    def listed(address: str) -> subprocess.CompletedProcess[str]:
+        command = [program("PACKHOUSE_CLI"), "datasets", "list", "--server", address]
+        return subprocess.run(command, env=environment | proxies, text=True, timeout=60,
+                              capture_output=True, check=False)
+
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
+        for address in (server.address, f"127.0.0.1:1,{server.address}"):
+            done = listed(address)
+            assert done.returncode == 0, done.stderr
+    done = listed("192.0.2.1:1")
+    assert done.returncode == 1
+    assert "HTTP proxy of the variable grpc_proxy" in done.stderr

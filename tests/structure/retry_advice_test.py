@@ -1,7 +1,8 @@
-"""Rejects an RPC whose comment does not say what a retry does, and a service config that disagrees.
+"""Rejects an RPC whose comment does not say what a retry does, and clients that disagree.
 
 Every RPC says whether it is safe to retry, or what a retry may see. The service config, which all
-clients load, retries exactly those that are safe.
+clients load, retries exactly those that are safe. By which codes and words a failure passes, and
+what gRPC's words mean, is a table that the clients in C++ and in Python have alike.
 
 Usage: retry_advice_test.py REPOSITORY. Exit status 1 if something is wrong, or if the check fails to
 find what it is given.
@@ -14,6 +15,10 @@ import sys
 
 RPC = re.compile(r"((?:^ *//.*\n)*)^ *rpc (\w+)\(", re.MULTILINE)
 SERVICE = re.compile(r"^service (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+# The tables of both clients, each with its two tables of pairs.
+TABLES = ("client/cpp/away.cc", "client/python/packhouse/away.py")
+TABLE = re.compile(r"PASSES\b.*?= [({](.*?)^[)}].*?MEANINGS\b.*?= [({](.*?)^[)}]", re.M | re.S | re.I)
+ROW = re.compile(r'[({]\s*"([^"]*)",\s*"([^"]*)"\s*[)}]')
 SAFE = re.compile(r"(?<!not )safe to retry", re.IGNORECASE)
 
 
@@ -43,7 +48,27 @@ def problems(protos: list[str], config: str) -> list[str]:
     return sorted(found)
 
 
+def rows_of(source: str) -> list[list[tuple[str, str]]]:
+    """The pairs of both tables in a client's source."""
+    found = TABLE.search(source)
+    return [] if found is None else [ROW.findall(table) for table in found.groups()]
+
+
+def differences(cpp: str, python: str) -> list[str]:
+    one, other = rows_of(cpp), rows_of(python)
+    if not one or not all(one):
+        return [f"{TABLES[0]}: no tables are found"]
+    return [] if one == other else [f"{TABLES[0]} and {TABLES[1]}: {one} is not {other}"]
+
+
 def check_the_check() -> None:
+    cpp = 'Row kPasses[] = {\n {"A", ""},\n};\nRow kMeanings[] = {\n {"b", "c (d)"},\n};\n'
+    python = '_PASSES: F = (\n ("A", ""),\n)\n_MEANINGS: F = (\n ("b", "c (d)"),\n)\n'
+    assert rows_of(cpp) == [[("A", "")], [("b", "c (d)")]]
+    assert not differences(cpp, python)
+    assert len(differences(cpp, python.replace('"A"', '"B"'))) == 1
+    assert len(differences(cpp, python.replace("d", "e"))) == 1
+    assert len(differences("", "")) == 1
     proto = (
         "service A {\n  // Safe\n  // to retry.\n  rpc B(C) returns (D);\n"
         "  // Not safe to retry.\n  rpc E(C) returns (D);\n  rpc F(C) returns (D);\n}\n"
@@ -64,6 +89,8 @@ def main() -> int:
     folder = pathlib.Path(sys.argv[1]) / "proto/packhouse/v1"
     protos = [path.read_text() for path in sorted(folder.glob("*.proto"))]
     found = problems(protos, (folder / "service_config.json").read_text())
+    root = pathlib.Path(sys.argv[1])
+    found += differences(*((root / table).read_text() for table in TABLES))
     for problem in found:
         print(problem)
     return 1 if found else 0

@@ -314,7 +314,7 @@ class Acknowledger:
 
     def _deliver(self, request: Any, started_in: int) -> BaseException | None:
         """The reason why it was not delivered; None if it was, and after a reset."""
-        backoff = Backoff(self._retry_timeout)
+        backoff = Backoff(self._retry_timeout, call=f"Acknowledge of job '{self._job}'")
         while True:
             try:
                 cursor = self._send(request).cursor

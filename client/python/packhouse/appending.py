@@ -49,8 +49,10 @@ class ReliableRequests:
         producer: str | None,
         first_sequence: int | None,
         retry_timeout: float,
+        call: str,
     ) -> None:
-        """`asking` names the thing and has no content: it asks for the producer's state.
+        """`asking` names the thing and has no content: it asks for the producer's state. `call`
+        says what is called and where, for people.
 
         Raises PackhouseError if the server does not answer it.
         """
@@ -65,7 +67,7 @@ class ReliableRequests:
                 min(_MOST_SECONDS_REMEMBERED, 2 * retry_timeout + _SECONDS_REMEMBERED_MORE)
             )
         )
-        self._backoff = Backoff(retry_timeout)
+        self._backoff = Backoff(retry_timeout, call=call)
         self._first_remembered = 1
         # The answer to `asking`, as that to a repetition.
         self._repetition: Any = None
@@ -77,7 +79,8 @@ class ReliableRequests:
             if first_sequence is None:
                 first_sequence = state.next_sequence
             self._first_remembered = state.first_remembered_sequence
-            self._repetition.is_repetition = True
+            if "is_repetition" in self._repetition.DESCRIPTOR.fields_by_name:
+                self._repetition.is_repetition = True
         self._first_sequence = first_sequence or 1
         self._next_sequence = self._first_sequence
         self._unanswered: deque[Any] = deque()
@@ -195,9 +198,11 @@ class ReliableAppend(ReliableRequests):
         producer: str | None,
         first_sequence: int | None,
         retry_timeout: float,
+        address: str,
     ) -> None:
         asking = dataset_pb2.AppendRequest(dataset=dataset.name, dataset_id=dataset.id)
-        super().__init__(start_call, asking, producer, first_sequence, retry_timeout)
+        call = f"Append to '{dataset.name}' at {address}"
+        super().__init__(start_call, asking, producer, first_sequence, retry_timeout, call)
         self._dataset = dataset
         self._num_appended = 0
         self._num_repeated = 0

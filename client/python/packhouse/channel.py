@@ -14,6 +14,7 @@ import grpc.experimental
 import packhouse.v1
 from packhouse.credentials import Credentials
 from packhouse.errors import PackhouseError, meaning_of
+from packhouse.own_addresses import is_own, proxy_variable
 
 # Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
 MAX_MESSAGE_BYTES: Final = 64 << 20
@@ -53,7 +54,8 @@ def make_channel(
     """A connection of its own to HOST:PORT, unix:PATH or another of gRPC's names.
 
     `credentials`: None for those of the environment (`Credentials.from_environment`); where there
-    are none, and with `Credentials()`, it is not encrypted.
+    are none, and with `Credentials()`, it is not encrypted. The environment's `http_proxy` is for
+    other machines: a server on this one is reached without it.
 
     `options` come on top of what is here, and replace it where the name is the same: thus
     `[("grpc.lb_policy_name", "round_robin")]` with an address `dns:///HOST:PORT` spreads calls over
@@ -77,6 +79,9 @@ def make_channel(
         "grpc.keepalive_timeout_ms": 20_000,
         _SERVICE_CONFIG: json.dumps(service_config()),
     }
+    if is_own(address):
+        # A proxy of the environment is for other machines; no_proxy often forgets this one.
+        arguments["grpc.enable_http_proxy"] = 0
     if reads_on_callers_thread:
         arguments[grpc.experimental.ChannelOptions.SingleThreadedUnaryStream] = 1
     for name, value in options:
@@ -129,6 +134,12 @@ def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
             why = (
                 ": the server closes the connection: it may want TLS (tls_ca), or a certificate of "
                 "the client that its CA has signed (tls_cert, tls_key)"
+            )
+        variable = proxy_variable(address)
+        if variable is not None:
+            why += (
+                f"; the call goes by the HTTP proxy of the variable {variable}: no_proxy excepts "
+                "servers from it"
             )
         raise PackhouseError(
             grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds} s{why}"

@@ -38,7 +38,7 @@ from packhouse.job import Job
 from packhouse.job_owner import JobCalls
 from packhouse.observing import (
     DEFAULT_GATHER_BYTES,
-    Numbers,
+    ReliableObserve,
     Sizes,
     observe_requests,
     tables_of_sizes,
@@ -114,8 +114,8 @@ class ObserveTotals(NamedTuple):
 
 def _first_that_answers(
     connect: Callable[[str], grpc.Channel], addresses: Sequence[str], seconds: float
-) -> grpc.Channel:
-    """A channel to one of the servers. Raises PackhouseError with UNAVAILABLE after that time, which
+) -> tuple[grpc.Channel, str]:
+    """A channel to one of the servers, and its address. Raises PackhouseError with UNAVAILABLE after that time, which
     they have in equal parts.
     """
     failures = []
@@ -123,7 +123,7 @@ def _first_that_answers(
         channel = connect(address)
         try:
             await_server(channel, address, seconds / len(addresses))
-            return channel
+            return channel, address
         except PackhouseError as error:
             channel.close()
             failures.append(error)
@@ -134,6 +134,16 @@ def _first_that_answers(
         raise failures[0]
     raise PackhouseError(
         grpc.StatusCode.UNAVAILABLE, "; ".join(failure.message for failure in failures)
+    )
+
+
+def _without_producer(error: PackhouseError) -> PackhouseError:
+    """The failure of a stream of sizes that cannot be made again, with the way out."""
+    if not error.passes:
+        return error
+    return PackhouseError(
+        error.code,
+        f"{error.message}; what was counted is not known: a call with `producer` goes on over this",
     )
 
 
@@ -189,7 +199,9 @@ class Client:
                 credentials=credentials,
             )
 
-        self._channel = _first_that_answers(connect, addresses_of(address), connect_timeout)
+        self._channel, self._address = _first_that_answers(
+            connect, addresses_of(address), connect_timeout
+        )
         # Responses are bytes: see batch_reader.py.
         self._pack = self._channel.stream_stream(
             _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
@@ -202,7 +214,7 @@ class Client:
         self._planning = planning_pb2_grpc.PlanningServiceStub(self._channel)
         self._datasets = dataset_pb2_grpc.DatasetServiceStub(self._channel)
         self._loader = loader_pb2_grpc.LoaderServiceStub(self._channel)
-        self._source_graphs = SourceGraphs(self._channel, self._unary)
+        self._source_graphs = SourceGraphs(self._channel, self._unary, self._address)
         self._partitions = Partitions(self._channel, self._unary)
         self._administration = Administration(self._channel, self._unary)
         self._jobs = JobCalls(self._channel, connect)
@@ -469,6 +481,7 @@ class Client:
         producer: str = "",
         first_sequence: int | None = None,
         gather_bytes: int = DEFAULT_GATHER_BYTES,
+        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
     ) -> ObserveTotals:
         """Counts tables of sizes [n, l], or one, in a named histogram, created if need be.
 
@@ -481,16 +494,22 @@ class Client:
         sizes under the same numbers raise ALREADY_EXISTS. With a `producer` alone the call goes on
         at the server's next number. The server can compare the last 1280 numbers of a producer;
         older requests are not sent, and are taken for counted.
+
+        If the server goes away, or something ends the stream, a call with a `producer` goes on for
+        `retry_timeout` seconds: its requests are sent again, and counted once. Without one it
+        fails, since nobody knows then what was counted.
         """
-        skip = 0
-        if first_sequence is not None and first_sequence < 1:
-            raise ValueError(f"first_sequence {first_sequence} is below 1")
         if producer:
-            state = self._producer_of_histogram(histogram, producer)
-            if first_sequence is None:
-                first_sequence = state.next_sequence
-            skip = max(0, state.first_remembered_sequence - first_sequence)
-        numbers = Numbers(first_sequence or 1, skip)
+            return self._observe_repeatably(
+                histogram,
+                sizes,
+                components,
+                half_life,
+                producer,
+                first_sequence,
+                gather_bytes,
+                retry_timeout,
+            )
         # An exception of `sizes` in gRPC's sending thread is raised here instead.
         failure: list[Exception] = []
 
@@ -501,9 +520,8 @@ class Client:
                     tables_of_sizes(sizes),
                     components,
                     half_life,
-                    producer,
-                    numbers,
                     gather_bytes,
+                    is_repeatable=False,
                 )
             except Exception as error:
                 failure.append(error)
@@ -514,37 +532,51 @@ class Client:
                 counted += response.num_counted
                 graphs_now = response.num_graphs
         except grpc.RpcError as error:
-            failure.append(PackhouseError.of(error))
+            failure.append(_without_producer(PackhouseError.of(error)))
         if failure:
             raise failure[0]
-        if numbers.skipped and numbers.next <= numbers.first_sent:
-            raise PackhouseError(
-                grpc.StatusCode.ALREADY_EXISTS,
-                f"sequences {numbers.first} to {numbers.next - 1} of producer '{producer}' are "
-                "older than those of which the server remembers what they held, from "
-                f"{numbers.first_sent} on: nothing was sent",
-            )
         return ObserveTotals(counted, graphs_now)
 
-    def _producer_of_histogram(self, histogram: str, producer: str) -> Any:
-        """The `packhouse.v1.ProducerState`."""
-        asking = histogram_pb2.ObserveRequest(histogram=histogram)
-        asking.producer_sequence.producer = producer
-        call = self._histograms.Observe(iter((asking,)))
-        answer = None
+    def _observe_repeatably(
+        self,
+        histogram: str,
+        sizes: Sizes,
+        components: Sequence[str],
+        half_life: datetime.timedelta | None,
+        producer: str,
+        first_sequence: int | None,
+        gather_bytes: int,
+        retry_timeout: float,
+    ) -> ObserveTotals:
+        observing = ReliableObserve(
+            self._histograms.Observe,
+            histogram,
+            producer,
+            first_sequence,
+            retry_timeout,
+            self._address,
+        )
         try:
-            # To its end: to the server, a call that is left is one that has failed.
-            for answer in call:
-                pass
-        except grpc.RpcError as error:
-            raise PackhouseError.of(error) from None
-        finally:
-            call.cancel()
-        if answer is None:
-            raise PackhouseError(
-                grpc.StatusCode.INTERNAL, "the server said nothing of the producer"
+            requests = observe_requests(
+                histogram,
+                tables_of_sizes(sizes),
+                components,
+                half_life,
+                gather_bytes,
+                is_repeatable=True,
             )
-        return answer.producer_state
+            while True:
+                try:
+                    request = next(requests)
+                except StopIteration:
+                    observing.finish()
+                    return ObserveTotals(observing.num_counted, observing.num_graphs)
+                except Exception:  # Whatever it is, it is the caller's.
+                    observing.finish()
+                    raise
+                observing.send(request)
+        finally:
+            observing.close()
 
     def get_histogram(self, histogram: str) -> Histogram:
         """The named histogram now. Errors: NOT_FOUND."""
@@ -725,13 +757,14 @@ class Client:
         if isinstance(tables, GraphTable):
             tables = (tables,)
             groups = None if groups is None else (groups,)
-        dataset = self.get_dataset(name)
+        dataset = self._get_dataset_within(name, retry_timeout)
         appending = ReliableAppend(
             self._datasets.Append,
             dataset,
             producer,
             first_sequence,
             retry_timeout,
+            self._address,
         )
         try:
             chunks = chunks_with_groups(tables, groups, dataset.appended_schema, chunk_bytes)
@@ -768,10 +801,11 @@ class Client:
         """
         appending = ReliableAppend(
             self._datasets.Append,
-            self.get_dataset(name),
+            self._get_dataset_within(name, retry_timeout),
             producer,
             first_sequence,
             retry_timeout,
+            self._address,
         )
         messages = messages_of(
             examples, first_id=first_id, skip_malformed=skip_malformed, chunk_bytes=chunk_bytes
@@ -1036,7 +1070,7 @@ class Client:
 
     def _delete(self, method: Any, request: Any) -> None:
         """Retries, too: NOT_FOUND after a first try that may have worked counts as deleted."""
-        backoff = Backoff(self._timeout)
+        backoff = Backoff(self._timeout, call=f"a deletion at {self._address}")
         tries = 0
         while True:
             tries += 1
@@ -1046,6 +1080,15 @@ class Client:
             except PackhouseError as error:
                 if tries > 1 and error.code is grpc.StatusCode.NOT_FOUND:
                     return
+                time.sleep(backoff.delay_after(error))
+
+    def _get_dataset_within(self, name: str, retry_timeout: float) -> Dataset:
+        """Asks again for that time while the server is away."""
+        backoff = Backoff(retry_timeout, call=f"GetDataset of '{name}' at {self._address}")
+        while True:
+            try:
+                return self.get_dataset(name)
+            except PackhouseError as error:
                 time.sleep(backoff.delay_after(error))
 
     def _unary(self, method: Any, request: Any) -> Any:

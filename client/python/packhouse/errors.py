@@ -6,6 +6,8 @@ from typing import Any
 
 import grpc
 
+from packhouse.away import meaning_of_end, passes
+
 
 class EpochFinishedError(ValueError):
     """An epoch was finished before a loader came to it: it would give no batch."""
@@ -15,8 +17,8 @@ class PackhouseError(Exception):
     """A call ended with a status other than OK.
 
     `code` is the `grpc.StatusCode`, `message` the server's words. UNAVAILABLE and
-    RESOURCE_EXHAUSTED may be retried with back-off; INVALID_ARGUMENT, OUT_OF_RANGE and
-    FAILED_PRECONDITION need a different call first.
+    RESOURCE_EXHAUSTED may be retried with back-off (`passes`: it is known to pass by itself);
+    INVALID_ARGUMENT, OUT_OF_RANGE and FAILED_PRECONDITION need a different call first.
     """
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
@@ -24,12 +26,18 @@ class PackhouseError(Exception):
         self.code = code
         self.message = message
 
+    @property
+    def passes(self) -> bool:
+        """Whether the same call may succeed later, as when the server was away: `packhouse.away`."""
+        return passes(self.code.name, self.message)
+
     @staticmethod
     def of(error: Any) -> PackhouseError:
         """Wraps a `grpc.RpcError` that carries a status."""
         details = error.details() or ""
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             details += meaning_of(details)
+        details += meaning_of_end(details)
         return PackhouseError(error.code(), details)
 
 

@@ -121,7 +121,7 @@ class Evaluation:
         Raises PackhouseError with OUT_OF_RANGE if there are fewer steps.
         """
         connection = LoadConnection(self._connecting, writable=self._writable)
-        backoff = Backoff(self._connecting.retry_timeout)
+        backoff = Backoff(self._connecting.retry_timeout, call=connection.describe("Load"))
         schema = GraphSchema()
         next_step = first_step
 

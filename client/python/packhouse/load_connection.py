@@ -99,12 +99,16 @@ class LoadConnection:
 
     def call(self, method: str, request: Any) -> Any:
         """Makes a unary call that is safe to retry, and retries it. Raises PackhouseError."""
-        backoff = Backoff(self._connecting.retry_timeout)
+        backoff = Backoff(self._connecting.retry_timeout, call=self.describe(method))
         while True:
             try:
                 return self._call_once(method, request)
             except PackhouseError as error:
                 time.sleep(backoff.delay_after(error))
+
+    def describe(self, method: str) -> str:
+        """A call and where it goes, for people."""
+        return f"{method} at {self._replicas.current}"
 
     def receive(self, make_request: Callable[[], Any]) -> Any:
         """The next batch, or another `packhouse.v1.LoadResponse`; makes a call if there is none.
@@ -175,7 +179,7 @@ class LoadConnection:
             self._lose()
         elif self._woken:
             failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
-        elif failure.code is grpc.StatusCode.UNAVAILABLE:
+        elif failure.passes and failure.code is not grpc.StatusCode.CANCELLED:
             self._lose()
         raise failure
 
@@ -334,7 +338,10 @@ class LoadConnection:
             return getattr(calls.stub, method)(request, timeout=self._connecting.timeout)
         except grpc.RpcError as error:
             failure = PackhouseError.of(error)
-            is_away = failure.code is grpc.StatusCode.UNAVAILABLE
+            is_away = failure.code in (
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+            )
             if is_away:
                 owner = owner_named_by(error)
                 if owner is not None:

@@ -620,7 +620,9 @@ class Loader(Iterator[LoadedBatch]):
                 connection.acknowledger.check()
                 if backoff is None:
                     backoff = Backoff(
-                        self._settings.connecting.retry_timeout, connection.longest_delay
+                        self._settings.connecting.retry_timeout,
+                        connection.longest_delay,
+                        connection.describe("Load"),
                     )
                 delay = backoff.delay_after(error)
             if self._num_interrupts == interrupts:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final, Iterable, Iterator, Sequence, Union
+from typing import Any, Callable, Final, Iterable, Iterator, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.appending import ReliableRequests
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, as_sizes
 from packhouse.v1 import histogram_pb2, sizes_pb2
 
@@ -26,17 +27,35 @@ def tables_of_sizes(sizes: Sizes) -> Iterable[npt.ArrayLike]:
     return (sizes,) if isinstance(sizes, np.ndarray) and sizes.ndim == 2 else sizes
 
 
-class Numbers:
-    """The sequence numbers of requests, of which the first `skipped` are not sent."""
+class ReliableObserve(ReliableRequests):
+    """One producer's sizes for one histogram, counted once each. Use from one thread."""
 
-    def __init__(self, first: int, skipped: int) -> None:
-        self.first = first
-        self.skipped = skipped
-        self.next = first
+    def __init__(
+        self,
+        start_call: Callable[[Iterator[Any]], Any],
+        histogram: str,
+        producer: str,
+        first_sequence: int | None,
+        retry_timeout: float,
+        address: str,
+    ) -> None:
+        asking = histogram_pb2.ObserveRequest(histogram=histogram)
+        call = f"Observe of '{histogram}' at {address}"
+        super().__init__(start_call, asking, producer, first_sequence, retry_timeout, call)
+        self.num_counted = 0
+        self.num_graphs = 0
 
-    @property
-    def first_sent(self) -> int:
-        return self.first + self.skipped
+    def send(self, request: Any) -> None:
+        """Sends sizes; waits if too many are unanswered."""
+        self._send(request)
+
+    def finish(self) -> None:
+        """Waits until all are counted."""
+        self._finish()
+
+    def _take(self, request: Any, answer: Any) -> None:
+        self.num_counted += answer.num_counted
+        self.num_graphs = answer.num_graphs
 
 
 def observe_requests(
@@ -44,37 +63,29 @@ def observe_requests(
     tables: Iterable[npt.ArrayLike],
     components: Sequence[str],
     half_life: datetime.timedelta | None,
-    producer: str,
-    numbers: Numbers,
     gather_bytes: int,
+    *,
+    is_repeatable: bool,
 ) -> Iterator[Any]:
     """`packhouse.v1.ObserveRequest`s: the same ones for the same tables, so that repetitions are
-    recognized.
+    recognized. `is_repeatable`: each may be the first of a stream, and has an answer of its own.
 
     Raises ValueError for a table without a column for each component. An exception ends the
     requests. Sizes that still waited for others are not sent then: a repetition would send more
     sizes under the same number.
     """
     row_bytes = 4 * len(components)
-    chunks = _chunks(tables, len(components), gather_bytes)
     is_first = True
-    for counts in chunks:
-        sequence = numbers.next
-        numbers.next += 1
-        if sequence < numbers.first_sent:
-            continue
+    for counts in _chunks(tables, len(components), gather_bytes):
         table = sizes_pb2.SizeTable(num_graphs=len(counts) // row_bytes, counts=counts)
         request = histogram_pb2.ObserveRequest(sizes=table)
-        if is_first:
+        if is_first or is_repeatable:
             is_first = False
             request.histogram = histogram
             request.components.extend(components)
-            request.requests_per_response = _REQUESTS_PER_RESPONSE
+            request.requests_per_response = 1 if is_repeatable else _REQUESTS_PER_RESPONSE
             if half_life is not None:
                 request.half_life.FromTimedelta(half_life)
-        if producer:
-            request.producer_sequence.producer = producer
-            request.producer_sequence.sequence = sequence
         yield request
 
 

@@ -220,7 +220,7 @@ class Partitions:
         self, graph: str, name: str, on_progress: Callable[[Partition], None] | None
     ) -> Partition:
         """Asks until the work has ended, also over a restart of the server."""
-        backoff = Backoff(_RETRY_TIMEOUT)
+        backoff = Backoff(_RETRY_TIMEOUT, call=f"GetPartition of '{graph}'")
         while True:
             try:
                 partition = self.get(graph, name)
@@ -289,7 +289,7 @@ class Partitions:
         return partition
 
     def _read_file(self, graph: str, name: str, path: str, num_bytes: int, file: Any) -> None:
-        backoff = Backoff(_RETRY_TIMEOUT)
+        backoff = Backoff(_RETRY_TIMEOUT, call=f"ReadPartitionFile of '{graph}'")
         offset = 0
         while offset < num_bytes:
             request = partitioning_pb2.ReadPartitionFileRequest(

@@ -92,9 +92,11 @@ class _ReliableRows(ReliableRequests):
         producer: str | None,
         first_sequence: int | None,
         retry_timeout: float,
+        address: str,
     ) -> None:
         asking = source_graph_pb2.AppendSourceGraphRequest(graph=graph.name, graph_id=graph.id)
-        super().__init__(start_call, asking, producer, first_sequence, retry_timeout)
+        call = f"AppendSourceGraph to '{graph.name}' at {address}"
+        super().__init__(start_call, asking, producer, first_sequence, retry_timeout, call)
         self._graph = graph
         self._num_nodes = 0
         self._num_edges = 0
@@ -137,8 +139,11 @@ class SourceGraphs:
     edges of the numbers of their ends. Failed calls raise PackhouseError. Thread-safe.
     """
 
-    def __init__(self, channel: Any, unary: Callable[[Any, Any], Any]) -> None:
+    def __init__(
+        self, channel: Any, unary: Callable[[Any, Any], Any], address: str
+    ) -> None:
         """For `Client`: `unary` calls a method with a deadline, and raises PackhouseError."""
+        self._address = address
         self._stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
         self._unary = unary
 
@@ -182,6 +187,7 @@ class SourceGraphs:
             producer,
             first_sequence,
             retry_timeout,
+            self._address,
         )
         try:
             for each in (rows,) if isinstance(rows, (NodeRows, EdgeRows)) else rows:

@@ -17,8 +17,8 @@ absl::Status DiskSpace::Take(uint64_t bytes) {
     const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
     if (free < min_free_bytes_ || free - min_free_bytes_ < bytes) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("the disk of ", folder_, " has ", free, " bytes left; ", bytes,
-                       " more would leave less than ", min_free_bytes_));
+          absl::StrCat("no space left on the disk of ", folder_, ": it has ", free, " bytes; ",
+                       bytes, " more would leave less than ", min_free_bytes_));
     }
   }
   uint64_t used = used_.load(std::memory_order_relaxed);

@@ -130,7 +130,7 @@ class _Append:
         self._stub = stub
         self._graph = graph
         self._producer = producer
-        self._backoff = Backoff(retry_timeout)
+        self._backoff = Backoff(retry_timeout, call=f"AppendSourceGraph to '{graph.name}'")
         self._unanswered: deque[Any] = deque()
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._call: Any = None

@@ -1,0 +1,121 @@
+#include "client/cpp/away.h"
+
+#include <string>
+#include <vector>
+
+#include "client/cpp/addresses.h"
+#include "client/cpp/channel.h"
+#include "client/cpp/dataset_retry.h"
+#include "gmock/gmock.h"
+#include "grpcpp/client_context.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::client {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(AwayTest, WhatPassesIsTheTablesAndNothingElse) {
+  for (int code = 1; code <= 16; ++code) {
+    const auto status = [code](const char* words) {
+      return absl::Status(static_cast<absl::StatusCode>(code), words);
+    };
+    const bool always = code == static_cast<int>(absl::StatusCode::kUnavailable) ||
+                        code == static_cast<int>(absl::StatusCode::kCancelled) ||
+                        code == static_cast<int>(absl::StatusCode::kDeadlineExceeded);
+    const bool is_full = code == static_cast<int>(absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(Passes(status("the quota of namespace 'a'")), always) << code;
+    EXPECT_EQ(Passes(status("cannot commit: No space left on device")), always || is_full) << code;
+    EXPECT_EQ(Passes(status("Received RST_STREAM with error code 2")),
+              always || code == static_cast<int>(absl::StatusCode::kInternal))
+        << code;
+  }
+  EXPECT_FALSE(Passes(absl::OkStatus()));
+}
+
+// Calls with the statuses in turn, then OK, and counts.
+struct Calls {
+  std::vector<grpc::Status> failures;
+  size_t made = 0;
+
+  absl::Status Make(absl::Duration timeout = absl::Seconds(1)) {
+    RetryOptions options;
+    options.first_wait = absl::Milliseconds(1);
+    options.connect_timeout = absl::ZeroDuration();
+    options.patience = absl::Seconds(30);
+    options.sleep = [](absl::Duration) {};
+    return CallWithRetry(MakeChannel("127.0.0.1:1"), options, "Get", timeout,
+                         [this](grpc::ClientContext&) {
+                           const size_t number = made++;
+                           return number < failures.size() ? failures[number] : grpc::Status::OK;
+                         });
+  }
+};
+
+TEST(AwayTest, WhatPassesIsCalledAgain) {
+  Calls away{{{grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"},
+              {grpc::StatusCode::RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"},
+              {grpc::StatusCode::INTERNAL, "Received RST_STREAM with error code 2"}}};
+  EXPECT_THAT(away.Make(), IsOk());
+  EXPECT_EQ(away.made, 4);
+  Calls refused{{{grpc::StatusCode::RESOURCE_EXHAUSTED, "the quota of namespace 'a'"}}};
+  EXPECT_THAT(refused.Make(),
+              StatusIs(absl::StatusCode::kResourceExhausted, "the quota of namespace 'a'"));
+  EXPECT_EQ(refused.made, 1);
+  // A call that may take as long as all tries together is made once.
+  Calls long_call{{{grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"}}};
+  EXPECT_THAT(long_call.Make(absl::Hours(1)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, "Deadline Exceeded"));
+}
+
+TEST(AwayTest, TheLastErrorNamesTheCall) {
+  RetryOptions options;
+  options.patience = absl::Milliseconds(5);
+  options.first_wait = absl::Seconds(1);
+  Retrier retrier(MakeChannel("127.0.0.1:1"), options, "Append to 'd'");
+  absl::Status status = absl::UnavailableError("gone");
+  EXPECT_FALSE(retrier.WaitAfter(status));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               AllOf(HasSubstr("gone; Append to 'd' was tried again for"))));
+}
+
+TEST(AwayTest, WhatAProxyDidIsSaid) {
+  EXPECT_THAT(MeaningOfEnd("Received RST_STREAM with error code 2"),
+              HasSubstr("a proxy has ended"));
+  EXPECT_THAT(MeaningOfEnd("Received http2 header with status: 502"),
+              HasSubstr("a proxy answered"));
+  EXPECT_THAT(MeaningOfEnd("enter idle"), HasSubstr("--max-connection-age"));
+  EXPECT_THAT(MeaningOfEnd("data set 'd' is not there"), IsEmpty());
+}
+
+TEST(AddressesTest, AListIsTakenApartAndANameOfGrpcsIsNot) {
+  EXPECT_THAT(AddressesOf("a:1"), ElementsAre("a:1"));
+  EXPECT_THAT(AddressesOf("a:1, b:2,,"), ElementsAre("a:1", "b:2"));
+  EXPECT_THAT(AddressesOf("ipv4:10.0.0.1:1,10.0.0.2:2"), ElementsAre("ipv4:10.0.0.1:1,10.0.0.2:2"));
+  EXPECT_THAT(AddressesOf("unix:/a,b"), ElementsAre("unix:/a,b"));
+  EXPECT_THAT(AddressesOf(""), ElementsAre(""));
+}
+
+TEST(AddressesTest, AddressesOfThisMachineAreKnown) {
+  for (const char* const own : {"127.0.0.1:1", "127.8.9.1:1", "localhost:1", "LOCALHOST", "[::1]:1",
+                                "ipv4:127.0.0.1:1", "dns:///localhost:1", "unix:/s"}) {
+    EXPECT_TRUE(IsOwnAddress(own)) << own;
+  }
+  for (const char* const other : {"192.0.2.1:1", "example.org:1", "dns:///example.org:1",
+                                  "[2001:db8::1]:1", "local.host:1"}) {
+    EXPECT_FALSE(IsOwnAddress(other)) << other;
+  }
+}
+
+TEST(AddressesTest, ItConnectsToTheFirstThatAnswers) {
+  const auto none = Connect("127.0.0.1:1,unix:/nobody/is/here", absl::Milliseconds(200));
+  EXPECT_THAT(none.status(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      AllOf(HasSubstr("'127.0.0.1:1'"), HasSubstr("/nobody"))));
+}
+
+}  // namespace
+}  // namespace packhouse::client

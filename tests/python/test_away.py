@@ -1,0 +1,99 @@
+"""What counts as away, and which addresses are this machine's own."""
+
+from __future__ import annotations
+
+import logging
+
+import grpc
+import pytest
+
+from packhouse import Client, LocalServer, PackhouseError
+from packhouse.away import meaning_of_end, passes
+from packhouse.backoff import Backoff
+from packhouse.own_addresses import is_own, proxy_variable
+
+_ALWAYS = {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"}
+
+
+@pytest.mark.parametrize("code", [each.name for each in grpc.StatusCode if each.value[0]])
+def test_what_passes_is_the_tables_and_nothing_else(code: str) -> None:
+    always = code in _ALWAYS
+    assert passes(code, "the quota of namespace 'a'") is always
+    full = always or code == "RESOURCE_EXHAUSTED"
+    assert passes(code, "cannot commit: No space left on device") is full
+    assert passes(code, "etcdserver: mvcc: database space exceeded") is full
+    cut = always or code == "INTERNAL"
+    assert passes(code, "Received RST_STREAM with error code 2") is cut
+
+
+def test_what_a_proxy_did_is_said() -> None:
+    assert "a proxy has ended" in meaning_of_end("Received RST_STREAM with error code 2")
+    assert "a proxy answered" in meaning_of_end("Received http2 header with status: 502")
+    assert "--max-connection-age" in meaning_of_end("enter idle")
+    assert meaning_of_end("data set 'd' is not there") == ""
+
+
+def test_a_failing_that_lasts_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("packhouse.backoff.time.monotonic", lambda: now[0])
+    backoff = Backoff(10, call="Load at host:1")
+    away = PackhouseError(grpc.StatusCode.UNAVAILABLE, "away")
+    with caplog.at_level(logging.WARNING, logger="packhouse"):
+        for _ in range(5):
+            backoff.delay_after(away)
+            now[0] += 0.1
+        assert not caplog.messages
+        for _ in range(4):
+            now[0] += 1
+            backoff.delay_after(away)
+        assert caplog.messages == [
+            "Load at host:1 fails, and is tried again for 8 s: UNAVAILABLE: away"
+        ]
+        now[0] += 10
+        with pytest.raises(PackhouseError, match="away; Load at host:1 was tried again for 1[45] s"):
+            backoff.delay_after(away)
+        backoff.succeeded()
+        # It has waited for an answer already.
+        backoff.delay_after(PackhouseError(grpc.StatusCode.DEADLINE_EXCEEDED, "silent"))
+        assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:1", "127.8.9.1:1", "localhost:1", "LOCALHOST", "[::1]:1", "ipv4:127.0.0.1:1",
+     "dns:///localhost:1", "unix:/s"],
+)  # fmt: skip
+def test_addresses_of_this_machine_need_no_proxy(address: str) -> None:
+    assert is_own(address)
+    assert proxy_variable(address, {"http_proxy": "http://proxy:1"}) is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["192.0.2.1:1", "example.org:1", "dns:///example.org:1", "[2001:db8::1]:1", "local.host:1"],
+)
+def test_those_of_others_may_go_by_one(address: str) -> None:
+    assert not is_own(address)
+    variables = {"http_proxy": "http://a:1", "https_proxy": "http://b:1"}
+    assert proxy_variable(address, variables) == "https_proxy"
+    assert proxy_variable(address, {}) is None
+
+
+def test_a_proxy_of_the_environment_is_not_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    for variable in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    with LocalServer() as server:
+        with Client(server.address) as client:
+            assert client.observe("h", [[[1, 1]]]).num_counted == 1
+        # Of several, the first that answers.
+        with Client(f"127.0.0.1:1,{server.address}") as client:
+            assert client.observe("h", [[[1, 1]]]).num_counted == 1
+    with pytest.raises(PackhouseError, match="HTTP proxy of the variable grpc_proxy") as raised:
+        Client("192.0.2.1:1", connect_timeout=0.6)
+    assert raised.value.code is grpc.StatusCode.UNAVAILABLE
