@@ -570,6 +570,42 @@ def test_a_tf_data_set_of_one_shape(client: Client, server: LocalServer) -> None
     )
 
 
+def test_keras_trains_for_several_epochs(client: Client, server: LocalServer) -> None:
+    """Each is another epoch of the loader, with `steps_per_epoch` (and `repeat`) and without."""
+    graphs = [typed_tensor_of(graph) for graph in random_typed(7, 40)]
+    dataset = packhouse.tfgnn.ingest(client, "tfgnn/keras", graphs)
+    limits = limits_of(packhouse.tfgnn.table(graphs))
+    spec = packhouse.tfgnn.graph_tensor_spec(dataset.schema, limits)
+    for steps in (None, 1):
+        settings: dict[str, Any] = {"dataset": "tfgnn/keras", "job": f"keras-{steps}"}
+        settings.update(limits=limits, padding=Padding.TFGNN)
+        loader = Loader(server.address, **settings)
+        num_steps = loader.epoch_info().num_batches
+        per_epoch = None if steps is None else num_steps
+        seen: list[float] = []
+        layer = tf.keras.layers.Dense(1)
+
+        def one(graph: Any, mask: Any) -> Any:
+            y = tf.cast(tf.reshape(graph.context["y"], [limits["graphs"], -1])[:, :1], tf.float32)
+            return y, y, tf.cast(mask, tf.float32)
+
+        batches = packhouse.tfgnn.to_dataset(lambda: loader, spec, with_mask=True).map(one)
+        if steps is not None:
+            batches = batches.repeat()
+        model = tf.keras.Sequential([tf.keras.Input((1,)), layer])
+        model.compile("sgd", "mse")
+        count = tf.keras.callbacks.LambdaCallback(
+            on_batch_end=lambda step, logs: seen.append(logs["loss"])
+        )
+        model.fit(batches, epochs=2, steps_per_epoch=per_epoch, verbose=0, callbacks=[count])
+        assert len(seen) == 2 * num_steps
+        assert loader.epoch == 1
+        loader.close()
+        # The first is done to its last batch.
+        with Loader(server.address, **settings) as again:
+            assert again.epoch_info().num_done == num_steps
+
+
 def test_a_rank_without_graphs_gets_fake_components(client: Client, server: LocalServer) -> None:
     graphs = [tensor_of(graph) for graph in random_plain(9, 10)]
     schema = packhouse.tfgnn.ingest(client, "tfgnn/few", graphs).schema

@@ -209,3 +209,16 @@ def test_a_tensor_that_the_schema_does_not_have_is_refused() -> None:
     graph = {"x": [1.0]}
     with pytest.raises(ValueError, match="^graph 1: tensor 'X' is not in the schema$"):
         GraphTable.from_graphs(schema, [graph, {**graph, "X": [1.0]}])
+
+
+def test_a_graph_that_no_message_takes_is_named() -> None:
+    schema = GraphSchema(("nodes",), (TensorSpec("x", "int8", "nodes"),))
+    sizes = np.array([[3], [(64 << 20) - (64 << 10) + 1], [2]])
+    rows = np.zeros(int(sizes.sum()), np.int8)
+    table = GraphTable(schema, sizes, {"x": rows}, graph_ids=[7, 8, 9])
+    chunks = table.to_chunks()
+    assert next(chunks).sizes.num_graphs == 1
+    with pytest.raises(ValueError, match="graph 8 has 67,043,329 bytes: cut it"):
+        next(chunks)
+    with pytest.raises(ValueError, match="a chunk has .* bytes: make chunk_bytes smaller"):
+        next(table.to_chunks(1 << 30))

@@ -18,6 +18,8 @@ Array = npt.NDArray[Any]
 
 # Large enough that per-message cost vanishes, far below the server's message limit.
 DEFAULT_CHUNK_BYTES: Final = 1 << 20
+# A message of a server's has at most 64 MiB; names and numbers need a little of it.
+MAX_CHUNK_BYTES: Final = (64 << 20) - (64 << 10)
 
 
 class GraphTable:
@@ -280,10 +282,19 @@ class GraphTable:
     def to_chunks(self, max_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[Any]:
         """`packhouse.v1.GraphChunk` messages of at most about `max_bytes`, in order.
 
-        A graph is never split: a graph of more than `max_bytes` makes a larger chunk.
+        A graph is never split: a graph of more than `max_bytes` makes a larger chunk. Raises
+        ValueError naming a graph that no message takes (`MAX_CHUNK_BYTES`).
         """
         for start, stop in self._parts(max_bytes):
             part = self.slice(start, stop)
+            num_bytes = sum(column.nbytes for column in part.tensors.values())
+            if num_bytes > MAX_CHUNK_BYTES:
+                what = (
+                    f"graph {part.graph_ids[0]} has {num_bytes:,} bytes: cut it (docs/partitioning.md)"
+                    if len(part) == 1
+                    else f"a chunk has {num_bytes:,} bytes: make chunk_bytes smaller"
+                )
+                raise ValueError(f"{what}; a message takes at most {MAX_CHUNK_BYTES:,}")
             yield graphs_pb2.GraphChunk(
                 sizes=part.to_size_table(),
                 tensors=[

@@ -136,7 +136,8 @@ def to_dataset(
     """A `tf.data.Dataset` of GraphTensors; each time that it is iterated over calls `make_batches`.
 
     A Loader whose epoch has ended gives its next epoch, so that keras' `fit` with several epochs
-    works, with or without `steps_per_epoch`; `set_epoch` before gives another one.
+    works, also with `steps_per_epoch` and `repeat()`, as keras wants it; `set_epoch` before gives
+    another one.
 
         dataset = to_dataset(lambda: loader, graph_tensor_spec(schema, limits))
 
