@@ -43,7 +43,9 @@ absl::Status ChunkBuilder::Add(absl::Span<const uint32_t> sizes,
   if (num_graphs_ > 0 && graph_id.has_value() != table.has_graph_ids()) {
     return fail("either all graphs of a chunk have an id, or none has");
   }
+  std::size_t graph_bytes = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    graph_bytes += tensors[i].size();
     const TensorLayout& tensor = schema_.tensors[i];
     const uint64_t rows = tensor.component == sizes.size() ? 1 : sizes[tensor.component];
     // No overflow: at most 2^32 rows of 2^24 bytes.
@@ -51,6 +53,12 @@ absl::Status ChunkBuilder::Add(absl::Span<const uint32_t> sizes,
       return fail("tensor '", tensor.name, "' has ", tensors[i].size(), " bytes for ", rows,
                   " rows of ", tensor.row_bytes);
     }
+  }
+
+  if (graph_bytes > kMaxGraphBytes) {
+    const std::string name = graph_id ? absl::StrCat("graph ", *graph_id, ": it has ") : "it has ";
+    return fail(name, graph_bytes, " bytes, a message takes at most ", kMaxGraphBytes,
+                ": cut it (docs/partitioning.md)");
   }
 
   AppendLittleEndian(sizes, *table.mutable_counts());

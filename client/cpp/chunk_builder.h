@@ -28,6 +28,10 @@ namespace packhouse::client {
 // Not thread-safe.
 class ChunkBuilder {
  public:
+  // The most bytes of a graph's rows: a message of a server's has at most 64 MiB, and names and
+  // numbers need a little of it.
+  static constexpr std::size_t kMaxGraphBytes = (64 << 20) - (64 << 10);
+
   // Errors: INVALID_ARGUMENT as ResolveSchema.
   static absl::StatusOr<ChunkBuilder> Create(const v1::GraphSchema& schema);
 
@@ -38,7 +42,8 @@ class ChunkBuilder {
   //
   // The bytes are copied. With an error nothing is added. The server checks index values. Errors:
   // INVALID_ARGUMENT naming the tensor and both lengths if they disagree; or if an id is given to
-  // some graphs of the chunk only. Cost: O(bytes), amortised.
+  // some graphs of the chunk only; or if the graph is larger than kMaxGraphBytes. Cost: O(bytes),
+  // amortised.
   absl::Status Add(absl::Span<const uint32_t> sizes, absl::Span<const absl::string_view> tensors,
                    std::optional<uint64_t> graph_id = std::nullopt);
 

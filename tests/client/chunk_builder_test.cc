@@ -100,6 +100,19 @@ TEST(ChunkBuilderTest, ARefusedGraphLeavesNothingBehind) {
   EXPECT_EQ(builder->Build().SerializeAsString(), before);
 }
 
+TEST(ChunkBuilderTest, AGraphThatNoMessageTakesIsNamed) {
+  absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(Schema());
+  ASSERT_TRUE(builder.ok());
+  const uint32_t nodes = ChunkBuilder::kMaxGraphBytes / sizeof(float);
+  const std::string rows(std::size_t{nodes} * sizeof(float), '\0');
+  const absl::Status refused = builder->Add({nodes, 0}, {rows, "a"}, 8);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("graph 8: it has 67043329 bytes"));
+  EXPECT_EQ(builder->num_graphs(), 0);
+  const absl::string_view fitting(rows.data(), rows.size() - sizeof(float));
+  EXPECT_TRUE(builder->Add({nodes - 1, 0}, {fitting, "a"}, 8).ok());
+}
+
 TEST(ChunkBuilderTest, ABadSchemaIsRefused) {
   v1::GraphSchema schema = Schema();
   schema.mutable_tensors(0)->set_component("faces");

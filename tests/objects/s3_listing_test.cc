@@ -53,7 +53,7 @@ TEST(S3ListingTest, AnyTextMayBeRead) {
       text[random.Below(text.size())] = static_cast<char>(random.Next());
     }
     ParseListing(text).IgnoreError();
-    EXPECT_LE(ParseS3Error(text).size(), 1200U);
+    EXPECT_LE(ParseS3Error(text).size(), 2400U);
   }
 }
 
@@ -61,6 +61,12 @@ TEST(S3ListingTest, AnErrorIsNamed) {
   EXPECT_EQ(ParseS3Error("<Error><Code>NoSuchKey</Code><Message>It is not.</Message></Error>"),
             "NoSuchKey: It is not.");
   EXPECT_EQ(ParseS3Error("gateway"), "");
+  EXPECT_EQ(ParseS3Error("<Error><Code>PermanentRedirect</Code><Message>Elsewhere.</Message>"
+                         "<Bucket>b</Bucket><Endpoint>b.s3-eu-west-1.example</Endpoint></Error>"),
+            "PermanentRedirect: Elsewhere.; it names b.s3-eu-west-1.example (--s3-endpoint)");
+  EXPECT_EQ(ParseS3Error("<Error><Code>AuthorizationHeaderMalformed</Code><Message>Wrong.</Message>"
+                         "<Region>eu-west-1</Region></Error>"),
+            "AuthorizationHeaderMalformed: Wrong.; it names eu-west-1 (--s3-region)");
 }
 
 TEST(S3ListingTest, AQueryIsSortedAndEncoded) {

@@ -104,8 +104,16 @@ std::string ParseS3Error(absl::string_view xml) {
   const auto code = Element(xml, "Code");
   const auto message = Element(xml, "Message");
   if (!code && !message) return "";
-  return absl::CHexEscape(absl::StrCat(code.value_or("").substr(0, 60), ": ",
-                                       Unescaped(message.value_or("").substr(0, 200))));
+  std::string told = absl::StrCat(code.value_or("").substr(0, 60), ": ",
+                                  Unescaped(message.value_or("").substr(0, 200)));
+  // A redirect names where the bucket is; so does the refusal of a signature for another region.
+  for (const auto& [name, flag] :
+       {std::pair("Endpoint", "--s3-endpoint"), std::pair("Region", "--s3-region")}) {
+    if (const auto value = Element(xml, name); value && !value->empty()) {
+      absl::StrAppend(&told, "; it names ", Unescaped(value->substr(0, 100)), " (", flag, ")");
+    }
+  }
+  return absl::CHexEscape(told);
 }
 
 }  // namespace packhouse

@@ -23,7 +23,8 @@ std::string SortedQuery(std::vector<std::pair<std::string, std::string>> paramet
 // object.
 absl::StatusOr<ObjectList> ParseListing(absl::string_view xml);
 
-// "CODE: message" of an error's document; empty if it has neither. At most 300 characters.
+// "CODE: message" of an error's document, and the endpoint and the region that it names, by the
+// flags that take them; empty if it has neither code nor message. At most 600 characters.
 std::string ParseS3Error(absl::string_view xml);
 
 }  // namespace packhouse
