@@ -30,7 +30,12 @@ std::string SubGraphsRequest::Words() const {
   add("edge times", options.edge_time_column);
   for (const std::string& set : options.untimed_sets) add("untimed set", set);
   add_if("latest", options.latest);
+  if (options.time_window != 0) words.push_back(absl::StrCat("time window ", options.time_window));
   add("links of", options.link_node_set);
+  add("links as", options.link_edge_set);
+  add_if("without its links", options.exclude == ExcludeLinks::kSelf);
+  add_if("without its links and their reverse", options.exclude == ExcludeLinks::kReverseTypes);
+  for (const std::string& set : options.reverse_edge_sets) add("reverse set", set);
   add_if("readout", options.readout);
   for (const SourceColumnSpec& column : options.readout_columns) {
     add("readout column", absl::StrCat(column.name, " ", static_cast<int>(column.dtype), " [",
@@ -62,13 +67,12 @@ absl::StatusOr<std::shared_ptr<const SubGraphSource>> SubGraphSource::Create(
       std::move(graph), std::move(request), std::move(sampler), std::move(schema)));
 }
 
-size_t SubGraphSource::seed_node_set() const {
-  return sampler_.plan().node_sets()[sampler_.plan().seed_set()];
+size_t SubGraphSource::seed_node_set(size_t end) const {
+  return sampler_.plan().node_sets()[sampler_.plan().seed_set(end)];
 }
 
 absl::Status SubGraphSource::CheckSeeds(const SeedList& seeds) const {
   const size_t per_row = sampler_.plan().seeds_per_row();
-  const uint64_t num_nodes = graph_->num_nodes(seed_node_set());
   if (seeds.nodes == nullptr) {
     if (per_row != 1) {
       return absl::InvalidArgumentError("seeds: links must be listed");
@@ -78,12 +82,15 @@ absl::Status SubGraphSource::CheckSeeds(const SeedList& seeds) const {
       return absl::InvalidArgumentError(
           absl::StrCat("seeds: ", seeds.nodes->size(), " ends of links, must be an even number"));
     }
-    const auto bad = std::find_if(seeds.nodes->begin(), seeds.nodes->end(),
-                                  [num_nodes](uint32_t node) { return node >= num_nodes; });
-    if (bad != seeds.nodes->end()) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "seeds: node ", *bad, " at position ", bad - seeds.nodes->begin(), ", node set '",
-          graph_->schema().node_sets()[seed_node_set()].name, "' has ", num_nodes, " nodes"));
+    const uint64_t num_nodes[] = {graph_->num_nodes(seed_node_set(0)),
+                                  graph_->num_nodes(seed_node_set(1))};
+    for (size_t i = 0; i < seeds.nodes->size(); ++i) {
+      const size_t end = i % per_row;
+      if ((*seeds.nodes)[i] < num_nodes[end]) continue;
+      return absl::OutOfRangeError(
+          absl::StrCat("seeds: node ", (*seeds.nodes)[i], " at position ", i, ", node set '",
+                       graph_->schema().node_sets()[seed_node_set(end)].name, "' has ",
+                       num_nodes[end], " nodes"));
     }
   }
   if (!seeds.occurrences.empty() && seeds.occurrences.size() != NumSeeds(seeds)) {

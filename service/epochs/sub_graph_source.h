@@ -70,8 +70,8 @@ class SubGraphSource {
 
   const SubGraphsRequest& request() const { return request_; }
   const SourceGraph& graph() const { return *graph_; }
-  // The number of the seeds' node set in the source graph.
-  size_t seed_node_set() const;
+  // The number of the node set of seeds, or of one end of links, in the source graph.
+  size_t seed_node_set(size_t end = 0) const;
   // How many numbers of nodes make a sub-graph: its seeds, or the ends of its links.
   size_t nodes_per_graph() const {
     return size_t{request_.seeds_per_graph} * sampler_.plan().seeds_per_row();

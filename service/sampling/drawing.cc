@@ -30,6 +30,7 @@ uint64_t DrawRooms::num_bytes() const {
         BytesOf(set.runs) + BytesOf(set.last_run) + BytesOf(set.places) + BytesOf(set.previous);
   }
   for (const std::vector<uint32_t>& output : outputs) bytes += BytesOf(output);
+  for (const std::vector<EdgeEnds>& ends : excluded) bytes += BytesOf(ends);
   return bytes;
 }
 
@@ -59,6 +60,8 @@ Drawing::Drawing(const SamplingPlan& plan, const PlannedEdges& edges, Bounds bou
     set.previous.clear();
   }
   for (std::vector<uint32_t>& output : rooms_.outputs) output.clear();
+  rooms_.excluded.resize(std::max(rooms_.excluded.size(), plan.edge_sets().size()));
+  for (std::vector<EdgeEnds>& excluded : rooms_.excluded) excluded.clear();
   rooms_.stamp = 0;
 }
 
@@ -90,22 +93,55 @@ uint32_t Drawing::NextStamp() {
 
 void Drawing::TakeInputs(size_t op) {
   const PlannedOp& planned = plan_.ops()[op];
-  std::vector<DrawRooms::NodeState>& states =
-      rooms_.node_sets[plan_.edge_sets()[planned.edge_set].source].states;
+  const size_t source_set = plan_.edge_sets()[planned.edge_set].source;
+  std::vector<DrawRooms::NodeState>& states = rooms_.node_sets[source_set].states;
   const uint32_t mark = static_cast<uint32_t>(op) + 1;
   rooms_.frontier.clear();
   for (const size_t input : planned.inputs) {
-    for (const uint32_t node : input == PlannedOp::kSeeds ? result_.seeds : rooms_.outputs[input]) {
-      if (states[node].op == mark) continue;
-      states[node].op = mark;
-      rooms_.frontier.push_back(node);
+    const bool is_seeds = input == PlannedOp::kSeeds;
+    const std::vector<uint32_t>& given = is_seeds ? result_.seeds : rooms_.outputs[input];
+    for (size_t i = 0; i < given.size(); ++i) {
+      // Of links between two sets, the ends in the set from which the edges leave.
+      if (is_seeds && plan_.seed_set(i % plan_.seeds_per_row()) != source_set) continue;
+      if (states[given[i]].op == mark) continue;
+      states[given[i]].op = mark;
+      rooms_.frontier.push_back(given[i]);
     }
   }
 }
 
-size_t Drawing::ChooseEdges(const OpEdges& edges, absl::Span<const uint32_t> nodes, size_t next,
-                            uint32_t sample_size, uint64_t most, uint64_t op_key, int64_t time,
+absl::Span<const EdgeEnds> Drawing::ExcludedFrom(size_t edge_set, uint32_t node) const {
+  const std::vector<EdgeEnds>& excluded = rooms_.excluded[edge_set];
+  const auto begin = std::lower_bound(excluded.begin(), excluded.end(), EdgeEnds(node, 0));
+  auto end = begin;
+  while (end != excluded.end() && end->first == node) ++end;
+  return absl::MakeConstSpan(excluded).subspan(begin - excluded.begin(), end - begin);
+}
+
+bool Drawing::IsExcluded(size_t edge_set, uint32_t source, uint32_t target) const {
+  const std::vector<EdgeEnds>& excluded = rooms_.excluded[edge_set];
+  return !excluded.empty() &&
+         std::binary_search(excluded.begin(), excluded.end(), EdgeEnds(source, target));
+}
+
+void Drawing::TakeExcluded(absl::Span<const uint32_t> seeds) {
+  for (const SamplingPlan::Excluded& of : plan_.excluded()) {
+    for (size_t link = 0; link + 1 < seeds.size(); link += 2) {
+      rooms_.excluded[of.edge_set].emplace_back(seeds[link + (of.reversed ? 1 : 0)],
+                                                seeds[link + (of.reversed ? 0 : 1)]);
+    }
+  }
+  for (std::vector<EdgeEnds>& excluded : rooms_.excluded) {
+    std::sort(excluded.begin(), excluded.end());
+    excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
+  }
+}
+
+size_t Drawing::ChooseEdges(size_t op, absl::Span<const uint32_t> nodes, size_t next,
+                            uint32_t sample_size, uint64_t most, uint64_t op_key, TimeRange times,
                             bool& is_beyond) {
+  const OpEdges& edges = edges_.ops[op];
+  const size_t edge_set = plan_.ops()[op].edge_set;
   rooms_.places.clear();
   rooms_.row_ends.clear();
   // One edge more than there may be shows that there are too many, and takes no memory for more.
@@ -117,7 +153,8 @@ size_t Drawing::ChooseEdges(const OpEdges& edges, absl::Span<const uint32_t> nod
     const uint32_t node = nodes[rooms_.frontier[next]];
     const size_t begin = rooms_.places.size();
     if (!IsRow(edges.by_source, node)) return next;
-    rooms_.choice.Choose(edges, node, asked, time, RowRandom(op_key, node), rooms_.places);
+    rooms_.choice.Choose(edges, node, asked, times, ExcludedFrom(edge_set, node),
+                         RowRandom(op_key, node), rooms_.places);
     const size_t end = rooms_.places.size();
     if (end - begin > most) {
       is_beyond = true;
@@ -278,7 +315,7 @@ bool Drawing::AddEdges(size_t op, size_t first_row, bool edge_numbers) {
   return true;
 }
 
-bool Drawing::DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, int64_t time,
+bool Drawing::DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, TimeRange times,
                      bool edge_numbers) {
   const size_t set = plan_.ops()[op].edge_set;
   const SampledNodes& sources = result_.node_sets[plan_.edge_sets()[set].source];
@@ -286,16 +323,17 @@ bool Drawing::DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, int64_t t
   for (size_t next = 0; next < rooms_.frontier.size();) {
     bool is_beyond = false;
     const size_t first_row = next;
-    next = ChooseEdges(edges_.ops[op], sources.numbers, next, sample_size, MostEdges(set), op_key,
-                       time, is_beyond);
+    next = ChooseEdges(op, sources.numbers, next, sample_size, MostEdges(set), op_key, times,
+                       is_beyond);
     if (is_beyond || is_damaged_ || !AddEdges(op, first_row, edge_numbers)) return false;
     if (!IsWithin(set)) return false;
   }
   return true;
 }
 
-void Drawing::FindBySource(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned,
-                           int64_t time, uint64_t most) {
+void Drawing::FindBySource(size_t edge_set, TimeRange times, uint64_t most) {
+  const PlannedEdges::Induced& set = edges_.induced[edge_set];
+  const PlannedEdgeSet& planned = plan_.edge_sets()[edge_set];
   const std::vector<uint32_t>& sources = result_.node_sets[planned.source].numbers;
   DrawRooms::NodeSet& targets = rooms_.node_sets[planned.target];
   const bool merges = plan_.options().merge_parallel;
@@ -308,9 +346,10 @@ void Drawing::FindBySource(const PlannedEdges::Induced& set, const PlannedEdgeSe
       const uint32_t target = targets.table.Find(node);
       if (target == NodeTable::kNone) continue;
       if (merges && targets.states[target].row == stamp) continue;
+      if (IsExcluded(edge_set, sources[source], node)) continue;
       const uint64_t number = set.by_source->edge(place);
-      if (set.node_times.exists() && set.node_times.Integer(node) > time) continue;
-      if (set.edge_times.exists() && set.edge_times.Integer(number) > time) continue;
+      if (set.node_times.exists() && !times.Has(set.node_times.Integer(node))) continue;
+      if (set.edge_times.exists() && !times.Has(set.edge_times.Integer(number))) continue;
       targets.states[target].row = stamp;
       rooms_.induced.push_back({source, target, number});
       if (rooms_.induced.size() > most) return;
@@ -318,14 +357,15 @@ void Drawing::FindBySource(const PlannedEdges::Induced& set, const PlannedEdgeSe
   }
 }
 
-void Drawing::FindByTarget(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned,
-                           int64_t time, uint64_t most) {
+void Drawing::FindByTarget(size_t edge_set, TimeRange times, uint64_t most) {
+  const PlannedEdges::Induced& set = edges_.induced[edge_set];
+  const PlannedEdgeSet& planned = plan_.edge_sets()[edge_set];
   const std::vector<uint32_t>& targets = result_.node_sets[planned.target].numbers;
   DrawRooms::NodeSet& sources = rooms_.node_sets[planned.source];
   const bool merges = plan_.options().merge_parallel;
   for (uint32_t target = 0; target < targets.size(); ++target) {
     const uint32_t node = targets[target];
-    if (set.node_times.exists() && set.node_times.Integer(node) > time) continue;
+    if (set.node_times.exists() && !times.Has(set.node_times.Integer(node))) continue;
     const uint32_t stamp = NextStamp();
     if (!IsRow(*set.by_target, node)) return;
     const uint64_t end = set.by_target->offsets[node + size_t{1}];
@@ -333,8 +373,9 @@ void Drawing::FindByTarget(const PlannedEdges::Induced& set, const PlannedEdgeSe
       const uint32_t source = sources.table.Find(set.by_target->neighbours[place]);
       if (source == NodeTable::kNone) continue;
       if (merges && sources.states[source].row == stamp) continue;
+      if (IsExcluded(edge_set, set.by_target->neighbours[place], node)) continue;
       const uint64_t number = set.by_target->edge(place);
-      if (set.edge_times.exists() && set.edge_times.Integer(number) > time) continue;
+      if (set.edge_times.exists() && !times.Has(set.edge_times.Integer(number))) continue;
       sources.states[source].row = stamp;
       rooms_.induced.push_back({source, target, number});
       if (rooms_.induced.size() > most) return;
@@ -342,7 +383,7 @@ void Drawing::FindByTarget(const PlannedEdges::Induced& set, const PlannedEdgeSe
   }
 }
 
-bool Drawing::TakeInduced(size_t edge_set, int64_t time) {
+bool Drawing::TakeInduced(size_t edge_set, TimeRange times) {
   const PlannedEdges::Induced& set = edges_.induced[edge_set];
   const PlannedEdgeSet& planned = plan_.edge_sets()[edge_set];
   const auto work = [&](const std::optional<Adjacency>& adjacency, size_t node_set) {
@@ -361,9 +402,9 @@ bool Drawing::TakeInduced(size_t edge_set, int64_t time) {
   if (is_damaged_) return false;
   // Found either way, the edges are the same, and have the same order below.
   if (by_source <= by_target) {
-    FindBySource(set, planned, time, most);
+    FindBySource(edge_set, times, most);
   } else {
-    FindByTarget(set, planned, time, most);
+    FindByTarget(edge_set, times, most);
     std::sort(rooms_.induced.begin(), rooms_.induced.end(),
               [](const DrawRooms::InducedEdge& a, const DrawRooms::InducedEdge& b) {
                 return a.source != b.source ? a.source < b.source : a.number < b.number;
@@ -383,25 +424,31 @@ bool Drawing::TakeInduced(size_t edge_set, int64_t time) {
 }
 
 bool Drawing::Draw(absl::Span<const uint32_t> seeds, uint64_t draw_key, uint32_t level,
-                   int64_t time, bool edge_numbers) {
+                   TimeRange times, bool edge_numbers) {
   result_.level = level;
-  DrawRooms::NodeSet& seed_set = rooms_.node_sets[plan_.seed_set()];
-  for (const uint32_t seed : seeds) result_.seeds.push_back(seed_set.table.Insert(seed));
-  seed_set.states.resize(seed_set.table.size());
-  if (seed_set.table.size() > bounds_.max_rows) return false;
-  if (bounds_.limits != nullptr &&
-      seed_set.table.size() > bounds_.limits->nodes[plan_.seed_set()]) {
-    return false;
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    DrawRooms::NodeSet& set = rooms_.node_sets[plan_.seed_set(i % plan_.seeds_per_row())];
+    result_.seeds.push_back(set.table.Insert(seeds[i]));
   }
+  for (const size_t end : {size_t{0}, size_t{1}}) {
+    DrawRooms::NodeSet& set = rooms_.node_sets[plan_.seed_set(end)];
+    set.states.resize(set.table.size());
+    if (bounds_.limits != nullptr &&
+        set.table.size() > bounds_.limits->nodes[plan_.seed_set(end)]) {
+      return false;
+    }
+  }
+  if (result_.num_nodes() > bounds_.max_rows) return false;
+  TakeExcluded(seeds);
   // Edges that are drawn of a set that is induced are found again with all others.
   for (size_t op = 0; op < plan_.ops().size(); ++op) {
     const uint32_t sample_size = plan_.SampleSize(op, level);
     if (sample_size == 0) continue;
-    if (!DrawOp(op, sample_size, OpKey(draw_key, op), time, edge_numbers)) return false;
+    if (!DrawOp(op, sample_size, OpKey(draw_key, op), times, edge_numbers)) return false;
   }
   for (size_t e = 0; e < plan_.edge_sets().size(); ++e) {
     if (!plan_.edge_sets()[e].induced) continue;
-    if (!TakeInduced(e, time)) return false;
+    if (!TakeInduced(e, times)) return false;
     if (!edge_numbers) result_.edge_sets[e].numbers.clear();
   }
   return true;

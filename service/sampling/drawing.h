@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_SAMPLING_DRAWING_H_
 #define PACKHOUSE_SERVICE_SAMPLING_DRAWING_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -30,8 +31,8 @@ struct PlannedEdges {
   std::vector<Induced> induced;
   // Whether another op takes what this op gives.
   std::vector<bool> is_input;
-  // The times of the seeds' set.
-  NumberColumn seed_times;
+  // The times of the seeds' set, or of the sets at both ends of links.
+  std::array<NumberColumn, 2> seed_times;
 };
 
 // What draws use again.
@@ -77,6 +78,8 @@ struct DrawRooms {
   std::vector<uint32_t> row_ends;
   std::vector<uint32_t> targets;
   std::vector<InducedEdge> induced;
+  // By edge set: what is left out, ascending, each once.
+  std::vector<std::vector<EdgeEnds>> excluded;
   EdgeChoice choice;
   // Of the last row. Stamps are never used again until the states are cleared.
   uint32_t stamp = 0;
@@ -97,7 +100,7 @@ class Drawing {
 
   // `seeds` are nodes of the seeds' set. False if a bound is exceeded, or if is_damaged(): result
   // then has the part up to there.
-  bool Draw(absl::Span<const uint32_t> seeds, uint64_t draw_key, uint32_t level, int64_t time,
+  bool Draw(absl::Span<const uint32_t> seeds, uint64_t draw_key, uint32_t level, TimeRange times,
             bool edge_numbers);
   // An edge leads to no node, or a row has no end: what was sealed would not have that.
   bool is_damaged() const { return is_damaged_; }
@@ -110,14 +113,17 @@ class Drawing {
     is_damaged_ |= !is_row;
     return is_row;
   }
-  bool DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, int64_t time, bool edge_numbers);
+  bool DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, TimeRange times, bool edge_numbers);
   // The nodes that the inputs of an op give, each once, into frontier.
   void TakeInputs(size_t op);
   // Draws for rows from `next` on until there are some hundred edges; returns the first row that is
   // left. Stops at a row that exceeds `most` edges by itself, and sets `is_beyond`.
-  size_t ChooseEdges(const OpEdges& edges, absl::Span<const uint32_t> nodes, size_t next,
-                     uint32_t sample_size, uint64_t most, uint64_t op_key, int64_t time,
-                     bool& is_beyond);
+  size_t ChooseEdges(size_t op, absl::Span<const uint32_t> nodes, size_t next, uint32_t sample_size,
+                     uint64_t most, uint64_t op_key, TimeRange times, bool& is_beyond);
+  // Of an edge set, what is left out of the edges that leave a node.
+  absl::Span<const EdgeEnds> ExcludedFrom(size_t edge_set, uint32_t node) const;
+  bool IsExcluded(size_t edge_set, uint32_t source, uint32_t target) const;
+  void TakeExcluded(absl::Span<const uint32_t> seeds);
   // False if it is damaged.
   bool AddEdges(size_t op, size_t first_row, bool edge_numbers);
   // What was drawn of one source: all of it; without what other ops drew; or of parallel edges the
@@ -126,13 +132,11 @@ class Drawing {
   void AddNewEdges(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers);
   void MergeRow(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers);
   void AddRun(DrawRooms::EdgeSet& drawn, uint32_t source, size_t first, size_t count);
-  bool TakeInduced(size_t edge_set, int64_t time);
+  bool TakeInduced(size_t edge_set, TimeRange times);
   // Into rooms_.induced, of parallel edges that become one the first; stop once there are more than
   // `most`.
-  void FindBySource(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned, int64_t time,
-                    uint64_t most);
-  void FindByTarget(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned, int64_t time,
-                    uint64_t most);
+  void FindBySource(size_t edge_set, TimeRange times, uint64_t most);
+  void FindByTarget(size_t edge_set, TimeRange times, uint64_t most);
   uint32_t NextStamp();
   bool IsWithin(size_t edge_set) const;
   uint64_t MostEdges(size_t edge_set) const;

@@ -80,12 +80,19 @@ void EdgeChoice::ChooseSmallest(uint64_t begin, uint64_t end, uint32_t sample_si
   for (const auto& [key, place] : heap) places.push_back(place);
 }
 
-void EdgeChoice::Choose(const OpEdges& edges, uint32_t row, uint32_t sample_size, int64_t time,
-                        SeededRandom random, std::vector<uint64_t>& places) {
+void EdgeChoice::Choose(const OpEdges& edges, uint32_t row, uint32_t sample_size, TimeRange times,
+                        absl::Span<const EdgeEnds> excluded, SeededRandom random,
+                        std::vector<uint64_t>& places) {
   const uint64_t begin = edges.by_source.offsets[row];
   const uint64_t end = edges.by_source.offsets[row + size_t{1}];
   const bool is_temporal = edges.is_temporal();
-  const auto in_time = [&](uint64_t place) { return !is_temporal || edges.Time(place) <= time; };
+  const bool has_excluded = !excluded.empty();
+  // Whether the edge is there.
+  const auto is_there = [&](uint64_t place) {
+    if (is_temporal && !times.Has(edges.Time(place))) return false;
+    return !has_excluded || !std::binary_search(excluded.begin(), excluded.end(),
+                                                EdgeEnds(row, edges.by_source.neighbours[place]));
+  };
   const auto weight = [&](uint64_t place) {
     return edges.weights.Double(edges.by_source.edge(place));
   };
@@ -93,27 +100,27 @@ void EdgeChoice::Choose(const OpEdges& edges, uint32_t row, uint32_t sample_size
     const auto key = [&](uint64_t place) {
       return ~edges.weights.Rank(edges.by_source.edge(place));
     };
-    ChooseSmallest(begin, end, sample_size, in_time, key, by_rank_, places);
+    ChooseSmallest(begin, end, sample_size, is_there, key, by_rank_, places);
   } else if (edges.strategy == SamplingStrategy::kRandomWeighted) {
     // Efraimidis and Spirakis 2006: of exponential clocks with these rates, the one that rings next
     // is the one that would be drawn next. NaN is not above 0.
-    const auto may = [&](uint64_t place) { return in_time(place) && weight(place) > 0; };
+    const auto may = [&](uint64_t place) { return is_there(place) && weight(place) > 0; };
     const auto key = [&](uint64_t place) { return Exponential(random) / weight(place); };
     ChooseSmallest(begin, end, sample_size, may, key, by_clock_, places);
   } else if (is_temporal && edges.latest) {
     const auto key = [&](uint64_t place) {
       return ~(static_cast<uint64_t>(edges.Time(place)) ^ uint64_t{1} << 63);
     };
-    ChooseSmallest(begin, end, sample_size, in_time, key, by_rank_, places);
-  } else if (is_temporal) {
+    ChooseSmallest(begin, end, sample_size, is_there, key, by_rank_, places);
+  } else if (is_temporal || has_excluded) {
     // A reservoir (Waterman's, in Knuth 1981): each of the n so far is kept with k/n.
     const size_t first = places.size();
-    uint64_t num_in_time = 0;
+    uint64_t num_there = 0;
     for (uint64_t place = begin; place < end; ++place) {
-      if (!in_time(place)) continue;
-      if (num_in_time++ < sample_size) {
+      if (!is_there(place)) continue;
+      if (num_there++ < sample_size) {
         places.push_back(place);
-      } else if (const uint64_t at = random.Below(num_in_time); at < sample_size) {
+      } else if (const uint64_t at = random.Below(num_there); at < sample_size) {
         places[first + at] = place;
       }
     }

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "service/base/seeded_random.h"
 #include "service/sampling/column_numbers.h"
 #include "service/source_graphs/source_graph.h"
@@ -32,15 +34,28 @@ struct OpEdges {
   }
 };
 
+// Both ends are in it.
+struct TimeRange {
+  int64_t begin = std::numeric_limits<int64_t>::min();
+  int64_t end = std::numeric_limits<int64_t>::max();
+
+  bool Has(int64_t time) const { return begin <= time && time <= end; }
+};
+
+// Numbers of nodes.
+using EdgeEnds = std::pair<uint32_t, uint32_t>;
+
 // Memory that choices use again. Thread-compatible.
 class EdgeChoice {
  public:
   // Appends the places of the chosen edges of a row to `places`, each once, at most sample_size >=
-  // 1 of them. If all are chosen, they are in table order. `time`: the latest that an edge may
-  // have. O(sample_size) for RANDOM_UNIFORM without times, otherwise O(degree * log(sample_size)).
-  // Takes memory for sample_size edges, not for the degree.
-  void Choose(const OpEdges& edges, uint32_t row, uint32_t sample_size, int64_t time,
-              SeededRandom random, std::vector<uint64_t>& places);
+  // 1 of them. If all are chosen, they are in table order. `times`: those that an edge may have.
+  // `excluded`: edges of the row, by their ends and in that order, that are not there.
+  // O(sample_size) for RANDOM_UNIFORM without times and exclusions, otherwise O(degree *
+  // log(sample_size)). Takes memory for sample_size edges, not for the degree.
+  void Choose(const OpEdges& edges, uint32_t row, uint32_t sample_size, TimeRange times,
+              absl::Span<const EdgeEnds> excluded, SeededRandom random,
+              std::vector<uint64_t>& places);
 
   // `sample_size` of the numbers below `degree`, sample_size < degree, each set of them equally
   // likely, plus `first`.

@@ -1,6 +1,7 @@
 #include "service/sampling/sampled_schema.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -21,7 +22,7 @@ struct SchemaSets {
   bool inner_marks = false;
   bool has_readout = false;
   bool link_seeds = false;
-  size_t seed_set = 0;
+  std::array<size_t, 2> seed_sets = {};
   size_t seeds_per_row = 1;
   absl::Span<const SourceColumnSpec> readout_columns;
 };
@@ -188,7 +189,7 @@ void SchemaWriting::WriteEdges(size_t component, const Set& set) {
     ends[0] = NodeComponent({RowsOf::Kind::kNodes, planned.source});
     ends[1] = NodeComponent({RowsOf::Kind::kNodes, planned.target});
   } else {
-    ends[0] = NodeComponent({RowsOf::Kind::kNodes, sets_.seed_set});
+    ends[0] = NodeComponent({RowsOf::Kind::kNodes, sets_.seed_sets[set.rows.position]});
     ends[1] = NodeComponent({RowsOf::Kind::kReadout, 0});
   }
   const bool clash = HasColumn(columns, "source") || HasColumn(columns, "target");
@@ -258,7 +259,7 @@ absl::StatusOr<SampledSchema> SampledSchema::Create(const SamplingPlan& plan,
   }
   sets.has_readout = plan.has_readout();
   sets.link_seeds = plan.spec().link_seeds;
-  sets.seed_set = plan.seed_set();
+  sets.seed_sets = {plan.seed_set(0), plan.seed_set(1)};
   sets.seeds_per_row = plan.seeds_per_row();
   sets.readout_columns = plan.readout_columns();
   return CreateOf(sets, graph, payload);

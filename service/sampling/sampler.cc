@@ -64,10 +64,12 @@ uint64_t SamplerScratch::num_bytes() const { return rooms_->num_bytes(); }
 absl::StatusOr<Sampler> Sampler::Create(std::shared_ptr<const SamplingPlan> plan,
                                         const SourceGraph* graph) {
   const SamplingOptions& options = plan->options();
-  const size_t seed_node_set = plan->node_sets()[plan->seed_set()];
   auto edges = std::make_shared<PlannedEdges>();
-  PH_ASSIGN_OR_RETURN(edges->seed_times,
-                      NodeNumbers(*graph, seed_node_set, options.node_time_column));
+  for (size_t end = 0; end < edges->seed_times.size(); ++end) {
+    PH_ASSIGN_OR_RETURN(
+        edges->seed_times[end],
+        NodeNumbers(*graph, plan->node_sets()[plan->seed_set(end)], options.node_time_column));
+  }
   edges->is_input.resize(plan->ops().size());
   for (const PlannedOp& op : plan->ops()) {
     const size_t edge_set = plan->edge_sets()[op.edge_set].edge_set;
@@ -115,9 +117,10 @@ absl::StatusOr<Sampler> Sampler::Create(std::shared_ptr<const SamplingPlan> plan
 }
 
 absl::Status Sampler::CheckRequest(const DrawRequest& request) const {
-  const size_t seed_node_set = plan_->node_sets()[plan_->seed_set()];
-  const uint64_t num_nodes = graph_->num_nodes(seed_node_set);
-  for (const uint32_t seed : request.seeds) {
+  for (size_t i = 0; i < request.seeds.size(); ++i) {
+    const uint32_t seed = request.seeds[i];
+    const size_t seed_node_set = plan_->node_sets()[plan_->seed_set(i % plan_->seeds_per_row())];
+    const uint64_t num_nodes = graph_->num_nodes(seed_node_set);
     if (seed < num_nodes) continue;
     return absl::OutOfRangeError(absl::StrCat(
         "seed ", seed, ": the node set ", Quoted(graph_->schema().node_sets()[seed_node_set].name),
@@ -150,7 +153,8 @@ absl::Status Sampler::CheckRequest(const DrawRequest& request) const {
                      " edge sets, but sub-graphs have ", plan_->node_sets().size(), " and ",
                      plan_->edge_sets().size()));
   }
-  if (plan_->is_temporal() && !request.time && !edges_->seed_times.exists()) {
+  if (plan_->is_temporal() && !request.time && !edges_->seed_times[0].exists() &&
+      !edges_->seed_times[1].exists()) {
     return absl::InvalidArgumentError(
         "a sub-graph needs a time: the seeds' set has no column of times");
   }
@@ -185,11 +189,20 @@ absl::Status Sampler::SeedsDoNotFit(const DrawRequest& request, const SampledGra
 absl::Status Sampler::Draw(const DrawRequest& request, SamplerScratch& scratch,
                            SampledGraph& result) const {
   PH_RETURN_IF_ERROR(CheckRequest(request));
-  int64_t time = request.time.value_or(0);
-  if (plan_->is_temporal() && !request.time && !request.seeds.empty()) {
-    time = edges_->seed_times.Integer(request.seeds.front());
-    for (const uint32_t seed : request.seeds) {
-      time = std::min(time, edges_->seed_times.Integer(seed));
+  TimeRange times;
+  if (request.time) times.end = *request.time;
+  if (plan_->is_temporal() && !request.time) {
+    // The earliest of those that have one.
+    for (size_t i = 0; i < request.seeds.size(); ++i) {
+      const NumberColumn& of_end = edges_->seed_times[i % plan_->seeds_per_row()];
+      if (of_end.exists()) times.end = std::min(times.end, of_end.Integer(request.seeds[i]));
+    }
+  }
+  if (const uint64_t window = plan_->options().time_window; window != 0) {
+    const uint64_t since_first =
+        static_cast<uint64_t>(times.end) - static_cast<uint64_t>(times.begin);
+    if (window < since_first) {
+      times.begin = static_cast<int64_t>(static_cast<uint64_t>(times.end) - window);
     }
   }
   const bool has_limits = !request.limits.nodes.empty();
@@ -199,7 +212,7 @@ absl::Status Sampler::Draw(const DrawRequest& request, SamplerScratch& scratch,
   for (uint32_t level = request.level; level < num_levels; ++level) {
     Drawing drawing(*plan_, *edges_, {has_limits ? &request.limits : nullptr, request.max_rows},
                     *scratch.rooms_, result);
-    if (drawing.Draw(request.seeds, key, level, time, request.edge_numbers)) {
+    if (drawing.Draw(request.seeds, key, level, times, request.edge_numbers)) {
       return absl::OkStatus();
     }
     if (drawing.is_damaged()) return graph_->Damaged("an edge leads to no node");
@@ -222,14 +235,15 @@ SampledCounts Sampler::UpperBound(uint64_t num_seeds) const {
   SampledCounts bound;
   bound.nodes.resize(plan_->node_sets().size());
   bound.edges.resize(plan_->edge_sets().size());
-  const uint64_t seeds = std::min(num_seeds, num_nodes(plan_->seed_set()));
-  bound.nodes[plan_->seed_set()] = seeds;
+  for (const size_t end : {size_t{0}, size_t{1}}) {
+    bound.nodes[plan_->seed_set(end)] = std::min(num_seeds, num_nodes(plan_->seed_set(end)));
+  }
   std::vector<uint64_t> given;
   for (const PlannedOp& op : plan_->ops()) {
     const PlannedEdgeSet& set = plan_->edge_sets()[op.edge_set];
     uint64_t inputs = 0;
     for (const size_t input : op.inputs) {
-      inputs = SaturatingAdd(inputs, input == PlannedOp::kSeeds ? seeds : given[input]);
+      inputs = SaturatingAdd(inputs, input == PlannedOp::kSeeds ? num_seeds : given[input]);
     }
     inputs = std::min(inputs, num_nodes(set.source));
     const uint64_t edges =
@@ -259,6 +273,11 @@ uint64_t Sampler::DrawBytes(const SampledCounts& counts) const {
   // A number, a place in the table, at most four slots, the state.
   for (const uint64_t nodes : counts.nodes) {
     add(nodes, 2 * sizeof(uint32_t) + 4 * 2 * sizeof(uint32_t) + sizeof(DrawRooms::NodeState));
+  }
+  // Both ends of each link, once for each edge set that it is left out of.
+  if (!plan_->excluded().empty()) {
+    add(counts.nodes[plan_->seed_set(0)] + counts.nodes[plan_->seed_set(1)],
+        plan_->excluded().size() * sizeof(EdgeEnds));
   }
   uint64_t widest = 0;
   for (size_t e = 0; e < counts.edges.size(); ++e) {

@@ -65,11 +65,17 @@ class SpecReading {
 
   // Edge sets are numbers of the schema.
   std::vector<PlannedOp> ops;
-  size_t seed_node_set = 0;
+  std::array<size_t, 2> seed_node_sets = {};  // The same twice, unless links join two sets.
   std::set<size_t> induced;
+  struct Excluded {
+    size_t edge_set;
+    bool reversed;
+  };
+  std::vector<Excluded> excluded;
 
  private:
-  absl::StatusOr<size_t> LinkNodeSet() const;
+  absl::StatusOr<std::array<size_t, 2>> LinkNodeSets() const;
+  absl::Status ReadExcluded();
   absl::Status ReadOp(size_t number);
   absl::Status ReadInputs(size_t number, const SourceEdgeSetSpec& edges, PlannedOp& op) const;
   absl::StatusOr<size_t> WeightColumn(const tfgnn::SamplingOp& from, size_t edge_set) const;
@@ -85,34 +91,77 @@ class SpecReading {
   absl::flat_hash_map<absl::string_view, size_t> numbers_;
 };
 
-absl::StatusOr<size_t> SpecReading::LinkNodeSet() const {
+absl::StatusOr<std::array<size_t, 2>> SpecReading::LinkNodeSets() const {
+  if (!options_.link_edge_set.empty()) {
+    if (!options_.link_node_set.empty()) {
+      return InvalidOption("link_edge_set", "given, and link_node_set too");
+    }
+    const auto found = schema_.EdgeSetIndex(options_.link_edge_set);
+    if (!found) {
+      return InvalidOption("link_edge_set",
+                           absl::StrCat("there is no edge set ", Quoted(options_.link_edge_set)));
+    }
+    const SourceEdgeSetSpec& edges = schema_.edge_sets()[*found];
+    return std::array<size_t, 2>{edges.source, edges.target};
+  }
   if (!options_.link_node_set.empty()) {
     const auto set = schema_.NodeSetIndex(options_.link_node_set);
-    if (set) return *set;
+    if (set) return std::array<size_t, 2>{*set, *set};
     return InvalidOption("link_node_set",
                          absl::StrCat("there is no node set ", Quoted(options_.link_node_set)));
   }
-  std::optional<size_t> set;
-  for (const absl::string_view name : {"_readout/source", "_readout/target"}) {
+  std::array<size_t, 2> sets = {};
+  for (size_t end = 0; end < sets.size(); ++end) {
+    const absl::string_view name = end == 0 ? "_readout/source" : "_readout/target";
     const auto found = schema_.EdgeSetIndex(name);
     if (!found) {
       return InvalidOp(spec_.seed_op, "the schema has no edge set ", Quoted(name),
-                       ", and link_node_set is not given");
+                       ", and neither link_node_set nor link_edge_set is given");
     }
     const SourceEdgeSetSpec& edges = schema_.edge_sets()[*found];
     if (schema_.node_sets()[edges.target].name != "_readout") {
       return InvalidOp(spec_.seed_op, "the edge set ", Quoted(name), " leads to ",
                        Quoted(schema_.node_sets()[edges.target].name), ", not to '_readout'");
     }
-    if (set && *set != edges.source) {
-      return InvalidOp(spec_.seed_op,
-                       "'_readout/source' and '_readout/target' begin at different node sets, ",
-                       Quoted(schema_.node_sets()[*set].name), " and ",
-                       Quoted(schema_.node_sets()[edges.source].name));
-    }
-    set = edges.source;
+    sets[end] = edges.source;
   }
-  return *set;
+  return sets;
+}
+
+absl::Status SpecReading::ReadExcluded() {
+  const bool has_sets = !options_.reverse_edge_sets.empty();
+  if (options_.exclude != ExcludeLinks::kReverseTypes && has_sets) {
+    return InvalidOption("reverse_edge_sets", "given, but `exclude` is not by reverse types");
+  }
+  if (options_.exclude == ExcludeLinks::kNone) return absl::OkStatus();
+  const size_t links = *schema_.EdgeSetIndex(options_.link_edge_set);
+  excluded.push_back({links, false});
+  if (options_.exclude == ExcludeLinks::kSelf) return absl::OkStatus();
+  const size_t stored = schema_.edge_sets()[links].reverse_of.value_or(links);
+  for (size_t set = 0; set < schema_.edge_sets().size(); ++set) {
+    const size_t of = schema_.edge_sets()[set].reverse_of.value_or(set);
+    // The edges of one stored set are walked the other way if just one of the two is a reverse.
+    if (of != stored || (of == set) == (stored == links)) continue;
+    excluded.push_back({set, true});
+  }
+  for (const std::string& name : options_.reverse_edge_sets) {
+    const auto set = schema_.EdgeSetIndex(name);
+    if (!set) {
+      return InvalidOption("reverse_edge_sets",
+                           absl::StrCat("there is no edge set ", Quoted(name)));
+    }
+    const SourceEdgeSetSpec& edges = schema_.edge_sets()[*set];
+    if (edges.source != seed_node_sets[1] || edges.target != seed_node_sets[0]) {
+      return InvalidOption(
+          "reverse_edge_sets",
+          absl::StrCat(Quoted(name), " does not lead from ",
+                       Quoted(schema_.node_sets()[seed_node_sets[1]].name), " to ",
+                       Quoted(schema_.node_sets()[seed_node_sets[0]].name),
+                       ", as what is the reverse of ", Quoted(options_.link_edge_set), " does"));
+    }
+    excluded.push_back({*set, true});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SpecReading::ReadInputs(size_t number, const SourceEdgeSetSpec& edges,
@@ -121,7 +170,8 @@ absl::Status SpecReading::ReadInputs(size_t number, const SourceEdgeSetSpec& edg
   if (from.inputs.empty()) return InvalidOp(from.name, "input_op_names: it has no input");
   for (const std::string& name : from.inputs) {
     size_t input = PlannedOp::kSeeds;
-    size_t given = seed_node_set;
+    // What begins at either end of links takes that end.
+    size_t given = seed_node_sets[edges.source == seed_node_sets[1] ? 1 : 0];
     if (name != spec_.seed_op) {
       const auto found = numbers_.find(name);
       if (found == numbers_.end()) {
@@ -272,6 +322,9 @@ absl::Status SpecReading::CheckTimes() const {
   const std::string& edge_time = options_.edge_time_column;
   if (node_time.empty() && edge_time.empty()) {
     if (options_.latest) return InvalidOption("latest", "there is no time column");
+    if (options_.time_window != 0) {
+      return InvalidOption("time_window", "given, but there is no time column");
+    }
     if (!options_.untimed_sets.empty()) {
       return InvalidOption("untimed_sets", "given, but there is no time column");
     }
@@ -313,21 +366,28 @@ absl::Status SpecReading::Read() {
     return absl::InvalidArgumentError(
         absl::StrCat("sampling spec: ", spec_.ops.size(), " ops, at most ", SamplingPlan::kMaxOps));
   }
+  if (options_.exclude != ExcludeLinks::kNone && options_.link_edge_set.empty()) {
+    return InvalidOption("exclude", "which edges the links are is not known: give link_edge_set");
+  }
   if (spec_.link_seeds) {
-    PH_ASSIGN_OR_RETURN(seed_node_set, LinkNodeSet());
+    PH_ASSIGN_OR_RETURN(seed_node_sets, LinkNodeSets());
   } else {
     if (!options_.link_node_set.empty()) {
       return InvalidOption("link_node_set", "the seeds are no links");
+    }
+    if (!options_.link_edge_set.empty()) {
+      return InvalidOption("link_edge_set", "the seeds are no links");
     }
     const auto set = schema_.NodeSetIndex(spec_.seed_node_set);
     if (!set) {
       return InvalidOp(spec_.seed_op, "node_set_name: there is no node set ",
                        Quoted(spec_.seed_node_set));
     }
-    seed_node_set = *set;
+    seed_node_sets = {*set, *set};
   }
   for (size_t number = 0; number < spec_.ops.size(); ++number) PH_RETURN_IF_ERROR(ReadOp(number));
   PH_RETURN_IF_ERROR(ReadInduced());
+  PH_RETURN_IF_ERROR(ReadExcluded());
   return CheckTimes();
 }
 
@@ -364,7 +424,7 @@ absl::StatusOr<SamplingPlan> SamplingPlan::Create(const SourceGraphSchema& schem
 
   std::set<size_t> edge_sets = reading.induced;
   for (const PlannedOp& op : reading.ops) edge_sets.insert(op.edge_set);
-  std::set<size_t> node_sets = {reading.seed_node_set};
+  std::set<size_t> node_sets(reading.seed_node_sets.begin(), reading.seed_node_sets.end());
   for (const size_t e : edge_sets) {
     node_sets.insert({schema.edge_sets()[e].source, schema.edge_sets()[e].target});
   }
@@ -395,7 +455,13 @@ absl::StatusOr<SamplingPlan> SamplingPlan::Create(const SourceGraphSchema& schem
     op.edge_set = edge_position.at(op.edge_set);
     ++plan.edge_sets_[op.edge_set].num_ops;
   }
-  plan.seed_set_ = position(reading.seed_node_set);
+  for (size_t end = 0; end < plan.seed_sets_.size(); ++end) {
+    plan.seed_sets_[end] = position(reading.seed_node_sets[end]);
+  }
+  for (const auto& [edge_set, reversed] : reading.excluded) {
+    const auto found = edge_position.find(edge_set);
+    if (found != edge_position.end()) plan.excluded_.push_back({found->second, reversed});
+  }
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #ifndef PACKHOUSE_SERVICE_SAMPLING_SAMPLING_PLAN_H_
 #define PACKHOUSE_SERVICE_SAMPLING_SAMPLING_PLAN_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,13 @@
 #include "service/tfgnn/sampling_spec.h"
 
 namespace packhouse {
+
+// Which edges of the sub-graph's own links are left out, as DGL's `exclude` of edge prediction.
+enum class ExcludeLinks {
+  kNone,
+  kSelf,          // Those of link_edge_set from a link's source to its target.
+  kReverseTypes,  // Also those from its target to its source in the sets that are the reverse.
+};
 
 // What may be said besides a spec.
 struct SamplingOptions {
@@ -44,14 +52,24 @@ struct SamplingOptions {
   // and whose edges are never late. Every other set that edges are drawn from, or lead to, must
   // have the column: by silence it would let in what is later.
   std::vector<std::string> untimed_sets;
+  // No edge is taken that is more than this earlier than the sub-graph's time. 0: however early.
+  uint64_t time_window = 0;
   // For temporal sampling with RANDOM_UNIFORM: the latest edges instead of random ones, of equally
   // late ones the first in table order; PyG's temporal_strategy "last". Edge sets whose edges are
   // never late are drawn at random.
   bool latest = false;
 
-  // For link seeds: the node set of both ends. Empty: the source of the edge sets
+  // For link seeds, at most one of the two: the node set of both ends, or an edge set whose source
+  // and target sets are those of the links' ends. Neither: the sources of the edge sets
   // `_readout/source` and `_readout/target`, which the schema must then have.
   std::string link_node_set;
+  std::string link_edge_set;
+  // For link seeds with link_edge_set. Edges that are left out are not there for the draw: of the
+  // others every choice is as likely as on a graph without them. Also induced ones are.
+  ExcludeLinks exclude = ExcludeLinks::kNone;
+  // For kReverseTypes, beside those that the schema says: edge sets from the links' targets to
+  // their sources. Parallel edges are left out together.
+  std::vector<std::string> reverse_edge_sets;
 
   // Whether sub-graphs have a node set `_readout`, with a row and an edge in the edge set
   // `_readout/seed` for each seed that was given. Link seeds always have `_readout`, with a row and
@@ -111,8 +129,14 @@ class SamplingPlan {
   // In the order of their names. Without those of `_readout`.
   absl::Span<const PlannedEdgeSet> edge_sets() const { return edge_sets_; }
   absl::Span<const PlannedOp> ops() const { return ops_; }
-  // Position in node_sets().
-  size_t seed_set() const { return seed_set_; }
+  // Position in node_sets(): of seeds, or of the sources (end 0) or targets (1) of links.
+  size_t seed_set(size_t end = 0) const { return seed_sets_[end]; }
+  // Edges that are left out because the sub-graph's links are they.
+  struct Excluded {
+    size_t edge_set = 0;    // Position in edge_sets().
+    bool reversed = false;  // From a link's target to its source.
+  };
+  absl::Span<const Excluded> excluded() const { return excluded_; }
   // How many seeds a sub-graph has for each row of `_readout`: 2 for link seeds, otherwise 1.
   size_t seeds_per_row() const { return spec_.link_seeds ? 2 : 1; }
   bool has_readout() const { return spec_.link_seeds || options_.readout; }
@@ -137,7 +161,8 @@ class SamplingPlan {
   std::vector<size_t> node_sets_;
   std::vector<PlannedEdgeSet> edge_sets_;
   std::vector<PlannedOp> ops_;
-  size_t seed_set_ = 0;
+  std::array<size_t, 2> seed_sets_ = {};
+  std::vector<Excluded> excluded_;
 };
 
 }  // namespace packhouse

@@ -22,28 +22,40 @@ absl::Status CheckMultiple(absl::string_view field, size_t bytes, size_t unit) {
       absl::StrCat("seeds.", field, ": ", bytes, " bytes, must be a multiple of ", unit));
 }
 
-absl::Status NoSuchNode(const SubGraphSource& source, absl::string_view id) {
+absl::Status NoSuchNode(const SubGraphSource& source, size_t set, absl::string_view id) {
   return absl::NotFoundError(absl::StrCat(
-      "seeds: node set '", source.graph().schema().node_sets()[source.seed_node_set()].name,
-      "' has no node ", id));
+      "seeds: node set '", source.graph().schema().node_sets()[set].name, "' has no node ", id));
+}
+
+// The node set of the seed at a position.
+size_t SetOfSeed(const SubGraphSource& source, size_t position) {
+  return source.seed_node_set(position % source.sampler().plan().seeds_per_row());
 }
 
 absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
                                                  const SubGraphSource& source) {
   const SourceGraph& graph = source.graph();
-  const size_t set = source.seed_node_set();
   std::vector<uint32_t> nodes;
-  PH_RETURN_IF_ERROR(graph.NodeIds(set).CheckAll());
+  for (const size_t end : {size_t{0}, size_t{1}}) {
+    PH_RETURN_IF_ERROR(graph.NodeIds(source.seed_node_set(end)).CheckAll());
+  }
+  const bool all_integers = graph.integer_ids(source.seed_node_set(0));
+  if (all_integers != graph.integer_ids(source.seed_node_set(1))) {
+    return absl::InvalidArgumentError(
+        "seeds.ids: the ids of one end of links are integers, those of the other are text: give "
+        "rows or numbers");
+  }
   if (wire.ids_case() == v1::NodeIds::kIntegers) {
-    if (!graph.integer_ids(set)) {
+    if (!all_integers) {
       return absl::InvalidArgumentError("seeds.ids: integers, the node set's ids are text");
     }
     PH_RETURN_IF_ERROR(CheckMultiple("ids.integers", wire.integers().size(), sizeof(int64_t)));
     nodes.reserve(wire.integers().size() / sizeof(int64_t));
     for (const uint64_t bits : Uint64sFromWire(wire.integers())) {
       const auto id = static_cast<int64_t>(bits);
+      const size_t set = SetOfSeed(source, nodes.size());
       const std::optional<uint32_t> node = FindNode(graph, set, id);
-      if (!node) return NoSuchNode(source, absl::StrCat(id));
+      if (!node) return NoSuchNode(source, set, absl::StrCat(id));
       nodes.push_back(*node);
     }
     return nodes;
@@ -51,7 +63,7 @@ absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
   if (wire.ids_case() != v1::NodeIds::kText) {
     return absl::InvalidArgumentError("seeds.ids: has neither integers nor text");
   }
-  if (graph.integer_ids(set)) {
+  if (all_integers) {
     return absl::InvalidArgumentError("seeds.ids: text, the node set's ids are integers");
   }
   PH_RETURN_IF_ERROR(CheckMultiple("ids.text.lengths", wire.text().lengths().size(), 4));
@@ -63,8 +75,9 @@ absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
     }
     const absl::string_view id = data.substr(0, length);
     data.remove_prefix(length);
+    const size_t set = SetOfSeed(source, nodes.size());
     const std::optional<uint32_t> node = FindNode(graph, set, id);
-    if (!node) return NoSuchNode(source, absl::StrCat("'", absl::CHexEscape(id), "'"));
+    if (!node) return NoSuchNode(source, set, absl::StrCat("'", absl::CHexEscape(id), "'"));
     nodes.push_back(*node);
   }
   if (data.empty()) return nodes;
@@ -75,8 +88,33 @@ absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
 absl::StatusOr<std::vector<uint32_t>> NodesOfRowsAt(const std::string& wire,
                                                     const SubGraphSource& source) {
   PH_RETURN_IF_ERROR(CheckMultiple("rows", wire.size(), sizeof(uint64_t)));
-  return FindNodesOfRows(source.graph(), source.seed_node_set(), Uint64sFromWire(wire),
-                         "seeds.rows");
+  const std::vector<uint64_t> rows = Uint64sFromWire(wire);
+  const size_t per_row = source.sampler().plan().seeds_per_row();
+  std::vector<uint32_t> nodes(rows.size());
+  for (size_t end = 0; end < per_row; ++end) {
+    std::vector<uint64_t> of_end;
+    for (size_t i = end; i < rows.size(); i += per_row) of_end.push_back(rows[i]);
+    PH_ASSIGN_OR_RETURN(
+        const std::vector<uint32_t> found,
+        FindNodesOfRows(source.graph(), source.seed_node_set(end), of_end, "seeds.rows"));
+    for (size_t i = 0; i < found.size(); ++i) nodes[i * per_row + end] = found[i];
+  }
+  return nodes;
+}
+
+absl::StatusOr<ExcludeLinks> ExcludeFromWire(v1::ExcludeLinks wire) {
+  switch (wire) {
+    case v1::EXCLUDE_LINKS_UNSPECIFIED:
+    case v1::EXCLUDE_LINKS_NONE:
+      return ExcludeLinks::kNone;
+    case v1::EXCLUDE_LINKS_SELF:
+      return ExcludeLinks::kSelf;
+    case v1::EXCLUDE_LINKS_REVERSE_TYPES:
+      return ExcludeLinks::kReverseTypes;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("exclude: ", static_cast<int>(wire), " is not one of ExcludeLinks"));
+  }
 }
 
 absl::StatusOr<std::vector<SourceColumnSpec>> ReadoutColumnsFromWire(const v1::SubGraphs& wire) {
@@ -150,7 +188,12 @@ absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
   options.edge_time_column = wire.edge_time_column();
   options.untimed_sets.assign(wire.untimed_sets().begin(), wire.untimed_sets().end());
   options.latest = wire.latest();
+  options.time_window = wire.time_window();
   options.link_node_set = wire.link_node_set();
+  options.link_edge_set = wire.link_edge_set();
+  PH_ASSIGN_OR_RETURN(options.exclude, ExcludeFromWire(wire.exclude()));
+  options.reverse_edge_sets.assign(wire.reverse_edge_sets().begin(),
+                                   wire.reverse_edge_sets().end());
   options.readout = wire.readout();
   if (!wire.readout_columns().empty()) {
     PH_ASSIGN_OR_RETURN(options.readout_columns, ReadoutColumnsFromWire(wire));

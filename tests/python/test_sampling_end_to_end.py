@@ -27,7 +27,7 @@ from packhouse import (
     SourceNodeSet,
     SubGraphs,
 )
-from packhouse.sampling import SamplingSpecBuilder
+from packhouse.sampling import SamplingSpecBuilder, negative_links
 from packhouse.source_graph_rows import EdgeRows, NodeRows
 
 NODES = 700
@@ -185,7 +185,7 @@ def test_rows_of_what_was_imported_are_given_back(client: Client) -> None:
         assert ids[table.tensors["n.#row"]].tolist() == table.tensors["n.#id"].tolist()
 
     found = client.source_graphs.lookup_nodes("sampling/rows", "n", rows=[0, 59], columns=["label"])
-    assert found.columns["label"].tolist() == ids[[0, 59]].tolist() == list(found.ids or [])
+    assert found.columns["label"].tolist() == ids[[0, 59]].tolist() == np.asarray(found.ids).tolist()
     assert found.rows.tolist() == [0, 59]
     found = client.source_graphs.lookup_nodes("sampling/rows", "n", ids=[int(ids[7]), 1])
     assert found.rows.tolist() == [7, -1]
@@ -368,6 +368,84 @@ def test_each_occurrence_of_a_seed_is_drawn_anew(server: LocalServer, client: Cl
     client.sample_dataset(sub_graphs, "sampling/star-set", seeds=[0] * 20, seed=1)
     estimate = client.estimate_sizes(sub_graphs, seeds=[0] * 20, num_graphs=20)
     assert estimate.histogram.num_graphs == 20
+
+
+def test_links_between_users_and_items(server: LocalServer, client: Client) -> None:
+    random = np.random.default_rng(6)
+    schema = SourceGraphSchema(
+        (SourceNodeSet("user"), SourceNodeSet("item", text_ids=True)),
+        (
+            SourceEdgeSet("buys", "user", "item", (SourceColumn("at", "int64"),)),
+            SourceEdgeSet("bought", "item", "user", reverse_of="buys"),
+        ),
+    )
+    client.source_graphs.create("sampling/shop", schema)
+    names = [f"i{number:02}" for number in range(20)]
+    users, items = random.integers(0, 30, 240), random.integers(0, 20, 240)
+    at = random.integers(0, 100, 240)
+    client.source_graphs.append(
+        "sampling/shop",
+        [
+            NodeRows("user", np.arange(30)),
+            NodeRows("item", names),
+            EdgeRows("buys", users, [names[item] for item in items], {"at": at}),
+        ],
+        producer="one",
+    )
+    client.source_graphs.seal("sampling/shop")
+    builder = SamplingSpecBuilder(schema, "random_uniform")
+    from_users, from_items = builder.seed_link_ends("buys")
+    from_users.sample(1000, "buys")
+    from_items.sample(1000, "bought")
+    sub_graphs = SubGraphs(
+        "sampling/shop",
+        builder.build(),
+        rows=True,
+        link_edge_set="buys",
+        readout_columns=[SourceColumn("label", "int64")],
+    )
+    links = negative_links(np.stack([users, items])[:, :40], 30, 20, seed=5)
+    seeds = Seeds(rows=links.ends, readout={"label": links.labels})
+
+    def drawn(changed: SubGraphs, given: Seeds = seeds) -> list[dict[str, Any]]:
+        tables = client.sample_graphs(changed, given)
+        return [table.graph(i) for table in tables for i in range(len(table))]
+
+    for exclude in (None, "self", "reverse_types"):
+        graphs = drawn(dataclasses.replace(sub_graphs, exclude=exclude))
+        assert len(graphs) == 80
+        for graph, (user, item), label in zip(graphs, links.ends.reshape(-1, 2), links.labels):
+            assert int(graph["_readout.label"][0]) == label
+            assert int(graph["user.#row"][graph["_readout/source.source"][0]]) == user
+            assert int(graph["item.#row"][graph["_readout/target.source"][0]]) == item
+            is_link = (users == user) & (items == item)
+            forth = np.flatnonzero((users == user) & ~(is_link & (exclude is not None)))
+            back = np.flatnonzero((items == item) & ~(is_link & (exclude == "reverse_types")))
+            assert sorted(graph["buys.#row"].tolist()) == forth.tolist()
+            assert sorted(graph["bought.#row"].tolist()) == back.tolist()
+    # A window of time has both of its ends.
+    timed = dataclasses.replace(sub_graphs, edge_time_column="at", time_window=30)
+    times = random.integers(0, 100, 80)
+    for graph, (user, _), time in zip(
+        drawn(timed, dataclasses.replace(seeds, times=times)), links.ends.reshape(-1, 2), times
+    ):
+        in_time = (users == user) & (time - 30 <= at) & (at <= time)
+        assert sorted(graph["buys.#row"].tolist()) == np.flatnonzero(in_time).tolist()
+    # By ids, where both ends have the same kind; and what is wrong is named.
+    with pytest.raises(PackhouseError, match="give rows or numbers"):
+        drawn(sub_graphs, Seeds(ids=[1, 2], readout={"label": [1]}))
+    with pytest.raises(PackhouseError, match="node 20 at position 3, node set 'item' has 20"):
+        drawn(sub_graphs, Seeds(numbers=[0, 1, 29, 20], readout={"label": [1, 0]}))
+    with pytest.raises(PackhouseError, match="exclude: .*give link_edge_set"):
+        drawn(dataclasses.replace(sub_graphs, link_edge_set="", link_node_set="user", exclude="self"))
+    # Epochs of links.
+    samples = Samples(dataclasses.replace(sub_graphs, exclude="reverse_types"), seeds=seeds)
+    limits = {"user": 900, "item": 900, "buys": 900, "bought": 900, "graphs": 20}
+    labels: dict[int, int] = {}
+    with Loader(server.address, job="links", samples=samples, limits=limits, seed=1) as loader:
+        for batch in loader:
+            labels.update(zip(batch.graph_ids.tolist(), batch["_readout.label"].tolist()))
+    assert [labels[number] for number in range(80)] == links.labels.tolist()
 
 
 def test_edges_later_than_the_sub_graph_are_left_out(client: Client) -> None:

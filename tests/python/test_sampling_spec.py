@@ -144,3 +144,19 @@ def test_text_is_escaped() -> None:
     )
     seed = SamplingSpecBuilder(MAG).seed_links("paper", op_name="seed")
     assert seed.build().to_text() == 'symmetric_link_seed_op { op_name: "seed" }\n'
+
+
+def test_links_may_join_two_sets() -> None:
+    sets = SourceSets.of({"buys": ("user", "item"), "bought": ("item", "user")})
+    builder = SamplingSpecBuilder(sets, "random_uniform")
+    users, items = builder.seed_link_ends("buys", op_name="links")
+    users.sample(3, "buys", op_name="a")
+    items.sample(2, "bought", op_name="b")
+    spec = builder.build()
+    assert spec.link_seeds and spec.seed_op == "links" and spec.seed_node_set == ""
+    assert sorted((op.name, op.inputs, op.edge_set) for op in spec.ops) == [
+        ("a", ("links",), "buys"),
+        ("b", ("links",), "bought"),
+    ]
+    with pytest.raises(ValueError, match="begins at 'item'"):
+        users.sample(1, "bought")

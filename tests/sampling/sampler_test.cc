@@ -55,6 +55,7 @@ SamplingOptions RandomOptions(const SourceGraphSchema& schema, SeededRandom& ran
   }
   const bool is_temporal = !options.node_time_column.empty() || !options.edge_time_column.empty();
   options.latest = is_temporal && random.Below(2) == 0;
+  if (is_temporal && random.Below(2) == 0) options.time_window = 1 + random.Below(6);
   options.merge_parallel = random.Below(2) == 0;
   return options;
 }
@@ -522,6 +523,144 @@ TEST(SamplerTest, NothingIsLaterThanTheSeed) {
       EXPECT_LE(years.Integer(paper), years.Integer(0));
     }
   }
+}
+
+// What is excluded is not there: all that can be drawn is drawn as from the graph without these
+// edges.
+TEST(SamplerTest, ALinksOwnEdgesAreNotDrawn) {
+  SamplerScratch scratch;
+  SampledGraph sampled;
+  for (uint64_t world = 0; world < 300; ++world) {
+    SCOPED_TRACE(world);
+    SeededRandom random(world);
+    const auto graph = RandomGraph(random);
+    tfgnn::SamplingSpec spec = SpecOf("", {UniformOp("a", {"seed"}, "writes", 1000),
+                                           UniformOp("b", {"seed", "a"}, "written", 1000),
+                                           UniformOp("c", {"b"}, "writes", 1000)});
+    spec.link_seeds = true;
+    SamplingOptions options;
+    options.link_edge_set = "writes";
+    options.exclude = world % 3 == 0   ? ExcludeLinks::kNone
+                      : world % 3 == 1 ? ExcludeLinks::kSelf
+                                       : ExcludeLinks::kReverseTypes;
+    options.induced = random.Below(3) == 0;
+    options.merge_parallel = random.Below(3) == 0;
+    const Sampler sampler = SamplerOf(*graph, spec, options);
+    std::vector<uint32_t> seeds;
+    const Adjacency writes = *graph->BySource(0);
+    for (uint64_t i = 1 + random.Below(3); i > 0; --i) {
+      // Links that are there, and others.
+      const auto author = static_cast<uint32_t>(random.Below(graph->num_nodes(0)));
+      const uint64_t degree = writes.degree(author);
+      seeds.push_back(author);
+      seeds.push_back(degree != 0 && random.Below(4) != 0
+                          ? writes.neighbours[writes.offsets[author] + random.Below(degree)]
+                          : static_cast<uint32_t>(random.Below(graph->num_nodes(1))));
+    }
+    DrawRequest request = SeedsOf(seeds);
+    ASSERT_TRUE(sampler.Draw(request, scratch, sampled).ok());
+    for (size_t i = 0; i < seeds.size(); ++i) {
+      const size_t set = sampler.plan().seed_set(i % 2);
+      EXPECT_EQ(sampled.node_sets[set].numbers[sampled.seeds[i]], seeds[i]);
+    }
+    // What can be reached, by hand.
+    std::set<std::pair<uint32_t, uint32_t>> links;
+    for (size_t i = 0; i < seeds.size(); i += 2) links.insert({seeds[i], seeds[i + 1]});
+    const bool self = options.exclude != ExcludeLinks::kNone;
+    const bool reverse = options.exclude == ExcludeLinks::kReverseTypes;
+    std::set<uint32_t> authors;
+    std::set<uint32_t> papers;
+    for (const auto& [author, paper] : links) {
+      authors.insert(author);
+      papers.insert(paper);
+    }
+    const std::set<uint32_t> first_authors = authors;
+    std::set<uint64_t> forth;
+    std::set<uint64_t> back;
+    const auto follow = [&](bool by_author, const std::set<uint32_t>& from, bool excludes,
+                            std::set<uint32_t>& to, std::set<uint64_t>& edges) {
+      for (const uint32_t node : from) {
+        const Adjacency rows = by_author ? *graph->BySource(0) : *graph->ByTarget(0);
+        for (uint64_t at = rows.offsets[node]; at < rows.offsets[node + 1]; ++at) {
+          const uint32_t other = rows.neighbours[at];
+          const auto link = by_author ? std::make_pair(node, other) : std::make_pair(other, node);
+          if (excludes && links.count(link) != 0) continue;
+          to.insert(other);
+          edges.insert(rows.edge(at));
+        }
+      }
+    };
+    follow(true, first_authors, self, papers, forth);
+    const std::set<uint32_t> given_papers = papers;
+    std::set<uint32_t> reached;
+    follow(false, given_papers, reverse, reached, back);
+    authors.insert(reached.begin(), reached.end());
+    follow(true, reached, self, papers, forth);
+    const SlowGraph drawn = ByNumbers(sampler.plan(), sampled);
+    const auto node_set = [&](size_t set) {
+      const auto& nodes = drawn.nodes.at(set);
+      return std::set<uint32_t>(nodes.begin(), nodes.end());
+    };
+    EXPECT_EQ(node_set(0), authors);
+    EXPECT_EQ(node_set(1), papers);
+    if (options.merge_parallel) continue;
+    const auto edge_set = [&](size_t set) {
+      std::set<uint64_t> numbers;
+      const auto found = drawn.edges.find(set);
+      if (found == drawn.edges.end()) return numbers;
+      for (const SlowEdge& edge : found->second) numbers.insert(edge.number);
+      return numbers;
+    };
+    if (options.induced) {
+      const auto between = [&](bool excludes) {
+        std::set<uint64_t> edges;
+        std::set<uint32_t> ignored;
+        follow(true, authors, excludes, ignored, edges);
+        std::set<uint64_t> within;
+        for (const uint32_t author : authors) {
+          for (uint64_t at = writes.offsets[author]; at < writes.offsets[author + 1]; ++at) {
+            if (edges.count(writes.edge(at)) != 0 && papers.count(writes.neighbours[at]) != 0) {
+              within.insert(writes.edge(at));
+            }
+          }
+        }
+        return within;
+      };
+      forth = between(self);
+      back = between(reverse);
+    }
+    EXPECT_EQ(edge_set(0), forth);
+    EXPECT_EQ(edge_set(1), back);
+  }
+}
+
+// Of the edges that are left every choice is as likely as any other.
+TEST(SamplerTest, WhatIsExcludedDoesNotSkewTheDraw) {
+  std::vector<std::pair<uint32_t, uint32_t>> star = {{0, 1}, {0, 2}, {0, 3},
+                                                     {0, 4}, {0, 5}, {0, 5}};
+  const auto graph = GraphOf(6, star);
+  tfgnn::SamplingSpec spec = SpecOf("", {UniformOp("h", {"seed"}, "e", 2)});
+  spec.link_seeds = true;
+  SamplingOptions options;
+  options.link_edge_set = "e";
+  options.exclude = ExcludeLinks::kSelf;
+  const Sampler sampler = SamplerOf(*graph, spec, options);
+  DrawRequest request = SeedsOf({0, 5});
+  std::map<std::vector<uint64_t>, double> counts;
+  constexpr uint32_t kDraws = 6000;
+  for (request.epoch = 0; request.epoch < kDraws; ++request.epoch) {
+    std::vector<uint64_t> edges = Draw(sampler, request).edge_sets[0].numbers;
+    std::sort(edges.begin(), edges.end());
+    counts[edges] += 1;
+  }
+  // The six pairs of the four leaves that are not the link's.
+  EXPECT_EQ(counts.size(), 6U);
+  double chi_square = 0;
+  for (const auto& [edges, count] : counts) {
+    EXPECT_LT(edges.back(), 4U);
+    chi_square += (count - kDraws / 6.0) * (count - kDraws / 6.0) / (kDraws / 6.0);
+  }
+  EXPECT_LT(chi_square, 20.5);
 }
 
 TEST(SamplerTest, ATimeMustBeKnown) {

@@ -159,6 +159,55 @@ TEST(SamplingPlanTest, SetsWithoutTimesAreNamedOrRefused) {
               }).ok());
 }
 
+TEST(SamplingPlanTest, LinksMayJoinTwoSets) {
+  const SourceGraphSchema schema = *SourceGraphSchema::Create(
+      {{"user", {}}, {"item", {}}}, {{"buys", 0, 1, {}, std::nullopt},
+                                     {"bought", 1, 0, {}, 0},
+                                     {"returned_by", 1, 0, {}, std::nullopt},
+                                     {"like", 1, 1, {}, std::nullopt}});
+  SamplingSpec spec =
+      SpecOf("", {UniformOp("a", {"seed"}, "buys", 3), UniformOp("b", {"seed"}, "bought", 3),
+                  UniformOp("c", {"seed"}, "returned_by", 3)});
+  spec.link_seeds = true;
+  SamplingOptions options;
+  options.link_edge_set = "buys";
+  options.exclude = ExcludeLinks::kReverseTypes;
+  options.reverse_edge_sets = {"returned_by"};
+  PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan plan, SamplingPlan::Create(schema, spec, options));
+  // Sets are in the order of their names: item, user; bought, buys, returned_by.
+  EXPECT_EQ(plan.seed_set(0), 1U);
+  EXPECT_EQ(plan.seed_set(1), 0U);
+  ASSERT_EQ(plan.excluded().size(), 3U);
+  EXPECT_EQ(plan.excluded()[0].edge_set, 1U);
+  EXPECT_FALSE(plan.excluded()[0].reversed);
+  EXPECT_EQ(plan.excluded()[1].edge_set, 0U);
+  EXPECT_TRUE(plan.excluded()[1].reversed);
+  EXPECT_EQ(plan.excluded()[2].edge_set, 2U);
+  EXPECT_TRUE(plan.excluded()[2].reversed);
+  const auto refusal = [&](auto change) {
+    SamplingOptions changed = options;
+    change(changed);
+    const absl::Status status = SamplingPlan::Create(schema, spec, changed).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refusal([](auto& o) { o.link_edge_set = "sells"; }),
+              HasSubstr("no edge set 'sells'"));
+  EXPECT_THAT(refusal([](auto& o) { o.link_node_set = "user"; }), HasSubstr("link_node_set too"));
+  EXPECT_THAT(refusal([](auto& o) { o.reverse_edge_sets = {"like"}; }),
+              HasSubstr("does not lead from 'item' to 'user'"));
+  EXPECT_THAT(refusal([](auto& o) { o.exclude = ExcludeLinks::kSelf; }),
+              HasSubstr("reverse_edge_sets"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.link_edge_set = "";
+                o.link_node_set = "user";
+              }),
+              HasSubstr("give link_edge_set"));
+  EXPECT_THAT(refusal([](auto& o) { o.time_window = 3; }), HasSubstr("time_window"));
+  spec.ops.push_back(UniformOp("d", {"b"}, "like", 3));
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("the edges of 'like' leave nodes of 'item'"));
+}
+
 TEST(SamplingPlanTest, OptionsAreChecked) {
   const SamplingSpec spec = SpecOf("paper", {UniformOp("h", {"seed"}, "cites", 3)});
   const auto refusal = [&](auto change) {
@@ -212,8 +261,11 @@ TEST(SamplingPlanTest, LinkSeedsFindTheirSetInTheSchema) {
   PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan plan, SamplingPlan::Create(schema(0, true), spec, {}));
   EXPECT_EQ(plan.seeds_per_row(), 2U);
   EXPECT_EQ(plan.readout_columns().size(), 1U);
-  EXPECT_THAT(SamplingPlan::Create(schema(1, true), spec, {}).status().message(),
-              HasSubstr("op 'seed': '_readout/source' and '_readout/target' begin at different"));
+  EXPECT_EQ(plan.seed_set(0), plan.seed_set(1));
+  // The two ends may be of two sets; what begins at neither is refused.
+  PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan two, SamplingPlan::Create(schema(1, true), spec, {}));
+  EXPECT_EQ(two.seed_set(0), 0U);
+  EXPECT_EQ(two.seed_set(1), 1U);
   EXPECT_THAT(SamplingPlan::Create(schema(0, false), spec, {}).status().message(),
               HasSubstr("op 'seed': the schema has no edge set '_readout/target'"));
 }

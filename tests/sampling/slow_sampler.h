@@ -114,6 +114,10 @@ class SlowSampler {
     return Number(schema_.edge_sets()[stored].columns, name, 0,
                   [&](size_t c) { return graph_.EdgeColumn(edge_set, c); });
   }
+  bool IsInTime(int64_t when, int64_t time) const {
+    if (when > time) return false;
+    return options_.time_window == 0 || when >= time - static_cast<int64_t>(options_.time_window);
+  }
   // When the edge is; nothing if it is never late.
   std::optional<int64_t> TimeOf(size_t edge_set, const SlowEdge& edge) const {
     const size_t target = schema_.edge_sets()[edge_set].target;
@@ -135,7 +139,7 @@ class SlowSampler {
       if (edge.source != node) continue;
       const auto when = TimeOf(edge_set, edge);
       has_times |= when.has_value();
-      if (!when || *when <= *time) row.push_back(edge);
+      if (!when || IsInTime(*when, *time)) row.push_back(edge);
     }
     if (op.strategy == tfgnn::SamplingStrategy::kRandomWeighted) {
       const NumberColumn weights = *EdgeNumber(edge_set, "weight");
@@ -204,7 +208,7 @@ class SlowSampler {
           if (edge.source != source) continue;
           if (std::find(targets.begin(), targets.end(), edge.target) == targets.end()) continue;
           const auto when = TimeOf(e, edge);
-          if (!when || *when <= *time) AddEdge(result.edges[e], edge);
+          if (!when || IsInTime(*when, *time)) AddEdge(result.edges[e], edge);
         }
       }
     }

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from packhouse.negative_links import LinkSeeds, negative_links
 from packhouse.sampling_spec import (
     EdgeEnds,
     SamplingOp,
@@ -24,6 +25,7 @@ from packhouse.sampling_spec import (
 
 __all__ = [
     "EdgeEnds",
+    "LinkSeeds",
     "SamplingOp",
     "SamplingSpec",
     "SamplingSpecBuilder",
@@ -31,4 +33,5 @@ __all__ = [
     "SamplingStrategy",
     "SourceSets",
     "make_sampling_spec_tree",
+    "negative_links",
 ]

@@ -172,6 +172,20 @@ class SamplingSpecBuilder:
         step.is_link = True
         return step
 
+    def seed_link_ends(
+        self, edge_set_name: str | None = None, *, op_name: str = ""
+    ) -> tuple[SamplingStep, SamplingStep]:
+        """Begins at the sources and at the targets of links, which are of an edge set's two node sets.
+
+        Follow either or both. `SubGraphs.link_edge_set` is then the edge set, too.
+        """
+        name = _the_one(self._schema.edge_sets, edge_set_name, "edge_set_name")
+        ends = self._schema.edge_sets[name]
+        sources = self.seed_links(ends.source, op_name=op_name)
+        targets = SamplingStep(self, ends.target)
+        sources.other_end = targets
+        return sources, targets
+
     def build(self) -> SamplingSpec:
         """The spec of all steps so far. Raises ValueError without a seed, for several, or for two
         ops of one name."""
@@ -179,14 +193,19 @@ class SamplingSpecBuilder:
             raise ValueError(f"a spec has one seed, not {len(self._seeds)}")
         seed = self._seeds[0]
         # The step that became ready last goes first, as TF-GNN does it: names depend on the order.
-        ready = [seed]
+        ready = [seed] if seed.other_end is None else [seed.other_end, seed]
         waiting: dict[SamplingStep, int] = {}
         repeats: dict[str, int] = {}
         names: dict[SamplingStep, str] = {}
         ops: list[SamplingOp] = []
         while ready:
             step = ready.pop()
-            names[step] = step.op_name or _numbered(_name(step, names), repeats)
+            is_other_end = step is seed.other_end
+            names[step] = (
+                names[seed]
+                if is_other_end
+                else step.op_name or _numbered(_name(step, names), repeats)
+            )
             if step.parents:
                 inputs = tuple(names[parent] for parent in step.parents)
                 ops.append(
@@ -200,7 +219,9 @@ class SamplingSpecBuilder:
                 if left == 0:
                     ready.append(child)
         seen: set[str] = set()
-        for name in names.values():
+        for step, name in names.items():
+            if step is seed.other_end:
+                continue
             if name in seen:
                 raise ValueError(f"op_name: two ops are called {name!r}")
             seen.add(name)
@@ -222,6 +243,7 @@ class SamplingStep:
         self.strategy = builder._default_strategy
         self.op_name = ""  # Empty: build() names it.
         self.is_link = False
+        self.other_end: SamplingStep | None = None  # Of links between two sets: the same op.
         self.parents: list[SamplingStep] = []
         self.children: list[SamplingStep] = []
 

@@ -26,6 +26,11 @@ SpecLike = Union[SamplingSpec, str, bytes, Any]
 SeedsLike = Any
 
 _SEEDS_OF_REQUEST: Final = 65536
+_EXCLUDE: Final[dict[str | None, Any]] = {
+    None: sampling_pb2.EXCLUDE_LINKS_UNSPECIFIED,
+    "self": sampling_pb2.EXCLUDE_LINKS_SELF,
+    "reverse_types": sampling_pb2.EXCLUDE_LINKS_REVERSE_TYPES,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +47,13 @@ class SubGraphs:
     - `node_time_column` or `edge_time_column`: temporal: no edge later than the sub-graph's time;
       `latest`: the latest edges instead of random ones. `untimed_sets`: the sets without the
       column (node sets, or edge sets), which are never late; others without it are an error.
+      `time_window`: no edge more than this earlier than the sub-graph's time (0: however early).
     - `weight_column`: for TOP_K and RANDOM_WEIGHTED ("": `#weight`, or else `weight`).
-    - `link_node_set`: of the ends of link seeds ("": as the schema says).
+    - `link_node_set`: of both ends of link seeds; or `link_edge_set`: the edge set whose edges the
+      links are or would be, whose sources and targets may be of two sets ("": as the schema says).
+    - `exclude`: "self": the edges that the sub-graph's own links are (parallel ones too) are not drawn;
+      "reverse_types": nor those back, in the reverse of `link_edge_set` and in `reverse_edge_sets`.
+      As DGL's `exclude`; needs `link_edge_set`.
     - `readout`: a node set `_readout` with a row for each seed; links always have one.
     - `readout_columns`: features of `_readout`, such as labels, whose rows come with the seeds
       (`Seeds.readout`); for links by default those of the schema's node set `_readout`.
@@ -73,12 +83,19 @@ class SubGraphs:
     merge_parallel: bool = False
     untimed_sets: Sequence[str] = ()
     rows: bool = False
+    time_window: int = 0
+    link_edge_set: str = ""
+    exclude: str | None = None
+    reverse_edge_sets: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.payload not in ("features", "ids"):
             raise ValueError(f"payload: {self.payload!r} is neither 'features' nor 'ids'")
         whole_number(self.seeds_per_graph, "seeds_per_graph")
-        for field in ("induced_edge_sets", "readout_columns", "untimed_sets"):
+        whole_number(self.time_window, "time_window", UINT64_MAX)
+        if self.exclude not in _EXCLUDE:
+            raise ValueError(f"exclude: {self.exclude!r} is neither 'self' nor 'reverse_types'")
+        for field in ("induced_edge_sets", "readout_columns", "untimed_sets", "reverse_edge_sets"):
             if isinstance(getattr(self, field), (str, SourceColumn)):
                 raise TypeError(f"{field}: {getattr(self, field)!r} is one, not a list")
 
@@ -92,6 +109,10 @@ class SubGraphs:
             node_time_column=self.node_time_column,
             edge_time_column=self.edge_time_column,
             untimed_sets=self.untimed_sets,
+            time_window=self.time_window,
+            link_edge_set=self.link_edge_set,
+            exclude=_EXCLUDE[self.exclude],
+            reverse_edge_sets=self.reverse_edge_sets,
             latest=self.latest,
             merge_parallel=self.merge_parallel,
             weight_column=self.weight_column,

@@ -179,6 +179,50 @@ TEST_F(FileSourceGraphStoreTest, SealsToTheSameGraphHoweverTheRowsCome) {
   EXPECT_EQ(store_->counts().num_bytes, bytes);
 }
 
+// Each node and edge is the row of `rows`, which were appended at once, that it says; nodes that
+// only edges name come behind.
+void ExpectRowsOf(const SourceGraph& graph, const RowsOfGraph& rows) {
+  const ReadGraph read = Read(graph);
+  for (size_t set = 0; set < read.nodes.size(); ++set) {
+    std::vector<const RowOfNode*> of_set;
+    for (const RowOfNode& row : rows.nodes) {
+      if (row.set == set) of_set.push_back(&row);
+    }
+    uint64_t behind = of_set.size();
+    for (uint32_t node = 0; node < read.nodes[set].size(); ++node) {
+      const uint64_t row = graph.NodeRows(set).row(node);
+      if (row < of_set.size()) {
+        EXPECT_EQ(of_set[row]->id, read.nodes[set][node].id);
+      } else {
+        EXPECT_EQ(row, behind++);
+      }
+      EXPECT_EQ(graph.NodesOfRows(set).node(row), node);
+    }
+  }
+  for (size_t set = 0; set < read.edges.size(); ++set) {
+    const SourceEdgeSetSpec& spec = graph.schema().edge_sets()[set];
+    const size_t stored = spec.reverse_of.value_or(set);
+    std::vector<const RowOfEdge*> of_set;
+    for (const RowOfEdge& row : rows.edges) {
+      if (row.set == stored) of_set.push_back(&row);
+    }
+    std::set<uint64_t> seen;
+    for (size_t edge = 0; edge < read.edges[set].size(); ++edge) {
+      const uint64_t row = graph.EdgeRows(set).row(edge);
+      ASSERT_LT(row, of_set.size());
+      EXPECT_TRUE(seen.insert(row).second);
+      const ReadGraph::Edge& found = read.edges[set][edge];
+      const bool is_reverse = spec.reverse_of.has_value();
+      EXPECT_EQ(read.nodes[spec.source][found.source].id,
+                is_reverse ? of_set[row]->target : of_set[row]->source);
+      EXPECT_EQ(read.nodes[spec.target][found.target].id,
+                is_reverse ? of_set[row]->source : of_set[row]->target);
+      if (is_reverse) continue;
+      EXPECT_EQ(found.cells, of_set[row]->cells);
+    }
+  }
+}
+
 // More than a sorter's smallest memory, several times over, so that runs are merged into runs.
 TEST_F(FileSourceGraphStoreTest, SortsOverTheDiskAsInMemory) {
   SeededRandom random(1);
@@ -193,6 +237,8 @@ TEST_F(FileSourceGraphStoreTest, SortsOverTheDiskAsInMemory) {
   ASSERT_TRUE(Seal("b", tiny).ok());
   EXPECT_TRUE(ReadSealed("a") == ReadSealed("b"));
   EXPECT_TRUE(ReadSealed("a") == Expected(schema_, options_, rows));
+  ExpectRowsOf(**store_->Open("a"), rows);
+  ExpectRowsOf(**store_->Open("b"), rows);
 }
 
 TEST_F(FileSourceGraphStoreTest, ARetryIsNoRepetition) {
