@@ -86,6 +86,17 @@ TEST(CursorTest, ReadsOlderCursors) {
   EXPECT_EQ(cursor, (Cursor{identity, 1, BatchSet::Of({0, 2})}));
 }
 
+// Trainers keep cursors over upgrades: the present format is this text, until there is a next one.
+TEST(CursorTest, WritesThisText) {
+  EpochIdentity identity = {{"train", 3}, "molecules", 16835670768039788211U, 3, {}, {}};
+  identity.rank_groups = {{{9, 12, 3}, 0, 6}};
+  identity.options = "(9, 12, 3); shuffled";
+  const Cursor cursor = {identity, 2, BatchSet::Of({0, 2, 3})};
+  const std::string text = "TEXT";
+  EXPECT_EQ(EncodeCursor(cursor), text);
+  EXPECT_THAT(DecodeCursor(text), IsOkAndHolds(cursor));
+}
+
 TEST(CursorTest, ALongTextIsRefusedBeforeItIsRead) {
   EXPECT_THAT(DecodeCursor(std::string(kMaxCursorLength + 1, 'A')),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 2097152")));
@@ -146,6 +157,9 @@ TEST(CheckIdentityTest, Refuses) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 rank groups")));
   EXPECT_THAT(CheckIdentity(IdentityOf({~uint64_t{0}, 7})),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 2^32 - 1")));
+  EXPECT_THAT(CheckIdentity(IdentityOf(std::vector<uint64_t>(16, 1))), IsOk());
+  EXPECT_THAT(CheckIdentity(IdentityOf(std::vector<uint64_t>(17, 1))),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("17 rank groups")));
   EpochIdentity nameless = IdentityOf({5});
   nameless.key.job.clear();
   EXPECT_THAT(CheckIdentity(nameless),

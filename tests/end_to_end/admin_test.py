@@ -115,6 +115,9 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
             with pytest.raises(PackhouseError) as refused:
                 admin.snapshot(name)
             assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+        again = command("admin", "snapshot", "tuesday", "--server", socket)
+        assert again.returncode == 0, again.stderr
+        assert command("store", "check", str(tmp_path / "copies" / "tuesday")).returncode == 0
         shown = command("admin", "status", "--json", "--server", socket)
         assert json.loads(shown.stdout)["log_level"] == "LOG_LEVEL_DEBUG"
         assert command("admin", "log-level", "info", "--server", socket).stdout == (

@@ -119,6 +119,11 @@ TEST(BoundFromWireTest, UnsetIsInfiniteAndNegativeIsRefused) {
   EXPECT_THAT(BoundFromWire(wire, "max_delay"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("max_delay: 1 seconds and -1 nanos are not a duration")));
+  wire.set_nanos(999'999'999);
+  EXPECT_EQ(BoundFromWire(wire, "max_delay").value(), absl::Seconds(2) - absl::Nanoseconds(1));
+  wire.set_nanos(1'000'000'000);
+  EXPECT_THAT(BoundFromWire(wire, "max_delay"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1000000000 nanos")));
   wire.set_nanos(-500'000'000);
   wire.set_seconds(-1);
   EXPECT_THAT(BoundFromWire(wire, "max_delay"),
