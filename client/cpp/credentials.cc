@@ -63,7 +63,7 @@ absl::StatusOr<std::string> TokenOf(absl::string_view where, absl::string_view t
 }
 
 absl::StatusOr<std::string> TokenIn(const std::string& path) {
-  const absl::StatusOr<std::string> text = BytesOf("token_file", path);
+  absl::StatusOr<std::string> text = BytesOf("token_file", path);
   if (!text.ok()) return text;
   return TokenOf(absl::StrCat("token_file: '", path, "'"), *text);
 }

@@ -184,10 +184,12 @@ class SourceGraphStore {
 
   // A graph by its name and, unless 0, its id.
   struct Target {
+    // NOLINTBEGIN(google-explicit-constructor)
     template <typename Name>
-    requires std::is_convertible_v<const Name&, absl::string_view> Target(
-        const Name& of_name, uint64_t of_id = 0)  // NOLINT(google-explicit-constructor)
+    requires std::is_convertible_v<const Name&, absl::string_view> Target(const Name& of_name,
+                                                                          uint64_t of_id = 0)
         : name(of_name), id(of_id) {}
+    // NOLINTEND(google-explicit-constructor)
 
     absl::string_view name;
     uint64_t id = 0;

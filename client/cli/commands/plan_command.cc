@@ -230,7 +230,7 @@ absl::Status CheckReceiptArguments(const PlanArguments& arguments) {
     }
   }
   if (!arguments.receipt.empty()) return absl::OkStatus();
-  const absl::Status source = CheckSizeSource(arguments.source, arguments.server);
+  absl::Status source = CheckSizeSource(arguments.source, arguments.server);
   if (!source.ok() || !arguments.limits.empty()) return source;
   return absl::InvalidArgumentError("--limit is required without --receipt");
 }

@@ -87,7 +87,7 @@ std::string ProfileText(const v1::DeviceProfile& profile) {
 }
 
 absl::Status CheckArguments(const TuneArguments& arguments) {
-  const absl::Status source = CheckSizeSource(arguments.source, arguments.server);
+  absl::Status source = CheckSizeSource(arguments.source, arguments.server);
   if (!source.ok()) return source;
   if (!arguments.axes.empty() && arguments.plot.empty()) {
     return absl::InvalidArgumentError("--axes chooses what is drawn: it needs --plot");
