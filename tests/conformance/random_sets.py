@@ -60,8 +60,12 @@ def run(
     default: int,
     make: Callable[[int], tuple[Any, Oddities]],
     compare: Callable[[Any], None],
+    fault_of: Callable[[str, Oddities], str | None] | None = None,
 ) -> None:
-    """Compares so many sets. `compare` raises Refused, PeerFailed, or an error of its own."""
+    """Compares so many sets. `compare` raises Refused, PeerFailed, or an error of its own.
+
+    `fault_of` says what is wrong with the words of a refusal.
+    """
     tally = Tally(framework)
     TALLIES.append(tally)
     one = os.environ.get("PACKHOUSE_SET")
@@ -76,7 +80,7 @@ def run(
             tally.failed_there[str(failed)] += 1
         except Refused as refused:
             words = str(refused.__cause__)
-            fault = _fault(words, oddities)
+            fault = (fault_of or _fault)(words, oddities)
             if fault:
                 failures.append(f"PACKHOUSE_SET={seed}: {fault}: {words}")
             tally.refused[_reason(words, oddities)] += 1
@@ -106,4 +110,4 @@ def _reason(words: str, oddities: Oddities) -> str:
 
 def _names(words: str, name: Any) -> bool:
     """Whether it is named, in quotes, alone or after its type."""
-    return repr(name) in words or f".{name}'" in words
+    return repr(name) in words or f".{name}'" in words or f" {name} " in words

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import re
+import tempfile
 import warnings
 from typing import Any, Callable, Final, Iterator
 
@@ -17,6 +19,7 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import packhouse.pyg
 from packhouse import Client, Evaluation, LocalServer, PackhouseError, PackOptions, Padding
+from packhouse.datasets import pyg_files
 
 DTYPES: Final = (
     torch.float32,
@@ -270,8 +273,12 @@ class _PlainMaker:
         rng = self.rng
         here = int(rng.integers(len(self.graphs)))
         names = [name for name in self.graphs[0] if name not in ("num_nodes", "edge_index")]
-        kind = int(rng.integers(11))
-        if kind == 10:
+        kind = int(rng.integers(12))
+        if kind == 11 and "num_nodes" in self.graphs[here]:
+            self.graphs[here]["num_nodes"] += (0.5, 0.0, -99)[int(rng.integers(3))]
+            for name in ("num_nodes", *self.graphs[0]):
+                self.oddities.append((name, "a number of nodes that is none"))
+        elif kind == 10:
             self.rows(str(rng.choice(["größe", "my node", "edge label"])), self.nodes)
         elif kind == 0:
             name = str(rng.choice(RESERVED))
@@ -513,7 +520,13 @@ class InMemory(InMemoryDataset):  # type: ignore[misc]
 def make(seed: int) -> tuple[Set, Oddities]:
     rng = np.random.default_rng([31, seed])
     maker: Any = _PlainMaker(rng) if rng.random() < 0.65 else _TypedMaker(rng)
-    return maker.make(), maker.oddities
+    made = maker.make()
+    is_saved = made.data_class is None and "components" not in made.options and rng.random() < 0.15
+    if is_saved and made.given_as in ("list", "in memory"):
+        made.given_as = f"{made.given_as}, saved"
+        # PyG reads a data set's attributes in an order of its own.
+        made.has_orders = True
+    return made, maker.oddities
 
 
 def assert_equal(ours: Any, theirs: Any, name: str) -> None:
@@ -549,14 +562,12 @@ def assert_same_batch(ours: Any, theirs: Any, has_orders: bool) -> None:
     assert order(mine_by_key) == order(store._key for store in theirs.stores)
     for other in theirs.stores:
         mine = mine_by_key[other._key]
-        assert order(mine.keys()) == order(
-            other.keys()
-        ), f"{list(mine.keys())}: {list(other.keys())}"
+        names = list(mine.keys())
+        assert order(names) == order(other.keys()), f"{names}, PyG has {list(other.keys())}"
         for key in other.keys():
             assert_equal(mine[key], other[key], f"{mine._key}/{key}")
-        assert_equal(
-            getattr(mine, "_num_nodes", None), getattr(other, "_num_nodes", None), "num_nodes"
-        )
+        numbers = (getattr(each, "_num_nodes", None) for each in (mine, other))
+        assert_equal(*numbers, "num_nodes")
     assert ours.num_graphs == theirs.num_graphs and ours.num_nodes == theirs.num_nodes
     for kind in ("_slice_dict", "_inc_dict"):
         noted = {
@@ -571,6 +582,15 @@ def given(made: Set) -> Any:
     return iter(made.graphs) if made.given_as == "iterator" else made.source or made.graphs
 
 
+def saved(made: Set, path: pathlib.Path) -> pathlib.Path:
+    """A file as torch.save makes it of a list, and PyG of a data set."""
+    if made.source is None:
+        torch.save(made.graphs, path)
+    else:
+        torch.save((made.source._data.to_dict(), made.source.slices, type(made.source._data)), path)
+    return path
+
+
 def batches(client: Client, server: LocalServer, made: Set, padding: Padding) -> Iterator[Any]:
     """Every graph once. Raises Refused."""
     source = given(made)
@@ -578,6 +598,10 @@ def batches(client: Client, server: LocalServer, made: Set, padding: Padding) ->
         if made.given_as == "stored":
             tables = []
             packhouse.pyg.ingest(client, "random", source, **made.options)
+        elif made.given_as.endswith("saved"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = saved(made, pathlib.Path(folder) / "data.pt")
+                tables = list(pyg_files.tables(path, trust_pickle=True, **made.options))
         else:
             tables = list(
                 packhouse.pyg.tables(source, graphs_per_table=made.per_table, **made.options)
@@ -611,7 +635,7 @@ def batches(client: Client, server: LocalServer, made: Set, padding: Padding) ->
 
 def compare(client: Client, server: LocalServer, made: Set) -> None:
     excluded = made.options.get("exclude_keys", ())
-    if made.given_as == "in memory":
+    if made.given_as.startswith("in memory"):
         try:
             made.source = InMemory(made.graphs)
             made.graphs = [made.source[number] for number in range(len(made.source))]

@@ -138,12 +138,20 @@ absl::Status CheckIsText(const std::string& path, absl::string_view first) {
   return absl::OkStatus();
 }
 
+// The text without the spaces that it begins with; a tab that divides fields is none.
+absl::string_view WithoutLeadingSpaces(absl::string_view text, char delimiter) {
+  while (!text.empty() && absl::ascii_isspace(text.front()) && text.front() != delimiter) {
+    text.remove_prefix(1);
+  }
+  return text;
+}
+
 // The fields of a line without spaces around them and without quotes; nullopt if a quote is not
 // closed, or something follows it.
 std::optional<std::vector<std::string>> SplitFields(absl::string_view line, char delimiter) {
   std::vector<std::string> fields;
   while (true) {
-    line = absl::StripLeadingAsciiWhitespace(line);
+    line = WithoutLeadingSpaces(line, delimiter);
     std::string field;
     if (absl::ConsumePrefix(&line, "\"")) {
       while (true) {
@@ -155,7 +163,7 @@ std::optional<std::vector<std::string>> SplitFields(absl::string_view line, char
         if (!absl::ConsumePrefix(&line, "\"")) break;
         field += '"';
       }
-      line = absl::StripLeadingAsciiWhitespace(line);
+      line = WithoutLeadingSpaces(line, delimiter);
       if (!line.empty() && line.front() != delimiter) return std::nullopt;
     }
     const std::size_t end = std::min(line.find(delimiter), line.size());

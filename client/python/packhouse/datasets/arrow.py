@@ -24,6 +24,7 @@ These are the columns that graph data sets have on public hubs. `.parquet` files
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from typing import Any, Collection, Final, Iterator
 
@@ -85,7 +86,20 @@ def _decided(name: str, exclude_columns: Collection[str], most: int) -> tuple[Na
     if needed:
         for batch in _batches(name, most, needed):
             observed.add(_columns(batch, needed, None))
-    return names, observed.reading()
+    reading = observed.reading()
+    return names, dataclasses.replace(reading, extents=_extents(name, names.nested(), most))
+
+
+def _extents(name: str, nested: list[str], most: int) -> dict[str, tuple[int | None, ...]]:
+    """Of columns of nested lists, their lengths in the first graphs that have any."""
+    found: dict[str, tuple[int | None, ...]] = {}
+    for batch in _batches(name, most, nested) if nested else ():
+        columns = _columns(batch, nested, None)
+        found.update((one, columns.extents(one)) for one in nested)
+        nested = [one for one in nested if None in found[one]]
+        if not nested:
+            break
+    return found
 
 
 def load(path: str | os.PathLike[str], *, exclude_columns: Collection[str] = ()) -> GraphTable:

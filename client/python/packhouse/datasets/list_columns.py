@@ -33,7 +33,7 @@ class _Column:
     lengths: list[Counts]
     numbers: Array
 
-    def rows(self, depth: int, known_shape: tuple[int, ...] | None) -> Array:
+    def rows(self, depth: int, known_shape: tuple[int | None, ...] | None) -> Array:
         """The entries of the lists at that depth, their inner lists as extents of a shape.
 
         Without entries it is `known_shape`. Raises ValueError if they differ in length, and if
@@ -41,14 +41,12 @@ class _Column:
         """
         shape = []
         for number, inner in enumerate(self.lengths[depth:]):
-            if len(inner):
-                extent = int(inner[0])
-            elif known_shape is not None and number < len(known_shape):
-                extent = known_shape[number]
-            else:
+            known = known_shape[number] if known_shape and number < len(known_shape) else None
+            extent = int(inner[0]) if len(inner) else known
+            if extent is None:
                 raise ValueError(
-                    f"column {self.name!r} has no entry in the first graphs, so that the length of "
-                    "its entries is not known: leave it out"
+                    f"column {self.name!r} has no entry in any graph, so that the length of its "
+                    "entries is not known: leave it out"
                 )
             if (inner != extent).any():
                 raise ValueError(
@@ -66,11 +64,13 @@ class Reading:
 
     `two_lists`: columns of edges that have a list of sources and one of targets in each graph; the
     others have pairs. `owners`: the component of each column that no name tells of, or GRAPHS.
+    `extents`: how long the lists of a column are at each depth, where the first graphs have none.
     """
 
     is_plain: bool
     two_lists: frozenset[str] = frozenset()
     owners: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    extents: Mapping[str, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)
 
 
 class Names:
@@ -124,6 +124,14 @@ class Names:
             name
             for name in self._depths
             if self.is_edge_index(name) or (not self.is_count(name) and self.owner(name) is None)
+        ]
+
+    def nested(self) -> list[str]:
+        """The columns whose rows are lists, of which the first graphs may have none."""
+        return [
+            name
+            for name, depth in self._depths.items()
+            if depth > 1 and not self.is_edge_index(name)
         ]
 
     def needed(self) -> list[str]:
@@ -251,6 +259,11 @@ class Columns:
     def column(self, name: str) -> _Column:
         return self._columns[name]
 
+    def extents(self, name: str) -> tuple[int | None, ...]:
+        """How long the first list of a column is at each depth; None where there is none."""
+        lengths = self._columns[name].lengths
+        return tuple(int(inner[0]) if len(inner) else None for inner in lengths)
+
     def told_counts(self, names: Names) -> dict[tuple[str, bool | None], Counts]:
         """The counts of components that columns tell of.
 
@@ -290,7 +303,8 @@ class Columns:
                 self._add_ends(column, component, ends, name in reading.two_lists)
                 continue
             owner = names.owner(name) or reading.owners[name]
-            self._add(column, owner, _NODES if reading.is_plain and name in _ENDS else None)
+            index_into = _NODES if reading.is_plain and name in _ENDS else None
+            self._add(column, owner, index_into, reading.extents)
         sizes = np.stack(list(self._counts.values()), axis=1)
         schema = GraphSchema(tuple(self._counts), self._specs)
         return GraphTable(schema, sizes, self._tensors, first_id=first_id)
@@ -334,9 +348,17 @@ class Columns:
             )
         return {f"{component}.source": source, f"{component}.target": target}
 
-    def _add(self, column: _Column, component: str, index_into: str | None) -> None:
+    def _add(
+        self,
+        column: _Column,
+        component: str,
+        index_into: str | None,
+        extents: Mapping[str, tuple[int | None, ...]],
+    ) -> None:
         known = self._like.get(column.name)
-        shape = None if known is None else known.row_shape
+        shape: tuple[int | None, ...] | None = None if known is None else known.row_shape
+        if known is None and column.name in extents:
+            shape = extents[column.name][component != GRAPHS :]
         if component == GRAPHS:
             rows = column.rows(0, shape)
         else:

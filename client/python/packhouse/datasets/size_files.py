@@ -78,7 +78,9 @@ def _read(file: BinaryIO, name: str, seed: int) -> GraphTable:
     if not header.strip():
         raise ValueError(f"{name}: is empty; a header line is needed")
     first, _, rest = header.partition(b"\n")
-    if first.strip().lower().startswith(b"sep=") and len(first.strip()) == 5:
+    # Of the line end alone: what divides may be a tab.
+    says = first.rstrip(b"\r")
+    if says.lower().startswith(b"sep=") and len(says) == 5:
         # Excel's own line, which says what the columns are divided by.
         line, (first, _, rest) = 2, rest.partition(b"\n")
     columns = _header(_text(first, name, line), f"{name}:{line}")

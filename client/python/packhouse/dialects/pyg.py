@@ -10,6 +10,7 @@ import numpy as np
 
 from packhouse.batch import Batch
 from packhouse.dialects.layout import NODES, Joined, Layout, feature_name, put_mask
+from packhouse.dialects.pyg_checks import tells_num_nodes
 from packhouse.dialects.pyg_notes import NUM_NODES, Item, Notes
 from packhouse.dialects.tensors import of_array, to_torch
 from packhouse.loaded_batch import LoadedBatch
@@ -58,11 +59,14 @@ def to_batch(
     own = out._store if plan.is_plain else out._global_store
     for component in layout.node_sets:
         store = writer.store_of(component)
-        if not writer.has_num_nodes(component):
+        is_told, has_batch = writer.known_nodes(component)
+        if not is_told and not has_batch:
             writer.write_num_nodes(component)
-        columns = _columns_in(store)
-        columns["batch"] = of_array(joined.graph_index(component))
-        columns["ptr"] = of_array(joined.offsets(component).copy())
+            has_batch = True
+        if has_batch:  # Which also tells how many nodes there are.
+            columns = _columns_in(store)
+            columns["batch"] = of_array(joined.graph_index(component))
+            columns["ptr"] = of_array(joined.offsets(component).copy())
         if padding:
             put_mask(_columns_in(store), "node_mask", of_array(joined.mask(component)))
     if padding:
@@ -211,13 +215,17 @@ class _Writer:
             self._known[key] = self._out.__cat_dim__(item.name, value, store)
         return self._known[key]
 
-    def has_num_nodes(self, component: str) -> bool:
-        """Whether PyG can tell the number of nodes of a store that is filled."""
-        if self._known is None:
-            return bool(self.store_of(component).can_infer_num_nodes)
-        if component not in self._known:
-            self._known[component] = bool(self.store_of(component).can_infer_num_nodes)
-        return bool(self._known[component])
+    def known_nodes(self, component: str) -> tuple[bool, bool]:
+        """Of a store that is filled: whether PyG knows how many nodes it has, without a guess from
+        edges; and whether it gives it a `batch`, which is not the same.
+        """
+        found = None if self._known is None else self._known.get(component)
+        if found is None:
+            store = self.store_of(component)
+            found = tells_num_nodes(store), bool(store.can_infer_num_nodes)
+            if self._known is not None:
+                self._known[component] = found
+        return found
 
     def write_num_nodes(self, component: str) -> None:
         counts = self._joined.counts(component)

@@ -6,6 +6,7 @@ import warnings
 from typing import Any, Collection
 
 from packhouse.dialects.pyg_notes import NUM_NODES
+from packhouse.whole_numbers import whole_number
 
 
 def has_own_rules(data: Any) -> bool:
@@ -15,6 +16,14 @@ def has_own_rules(data: Any) -> bool:
     base = HeteroData if isinstance(data, HeteroData) else Data
     kind = type(data)
     return kind.__inc__ is not base.__inc__ or kind.__cat_dim__ is not base.__cat_dim__
+
+
+def tells_num_nodes(store: Any) -> bool:
+    """Whether PyG knows the number of nodes by an attribute, and need not guess it from edges."""
+    from torch_geometric.data.storage import N_KEYS
+
+    known = {NUM_NODES, "adj", "adj_t", *N_KEYS}
+    return any(key in known or "node" in key for key in store.keys())
 
 
 class GraphChecks:
@@ -105,12 +114,12 @@ class GraphChecks:
         }
 
     def _num_nodes(self, store: Any) -> int:
-        if not store.can_infer_num_nodes or store.num_nodes is None:
+        if not tells_num_nodes(store) or store.num_nodes is None:
             raise ValueError(
                 f"graph {self._number}: {NUM_NODES!r} is not set, and nothing says how many nodes it "
                 "has: set num_nodes. Guessed from edges, nodes without any would vanish"
             )
-        return int(store.num_nodes)
+        return whole_number(store.num_nodes, f"graph {self._number}: {NUM_NODES!r}")
 
     def _difference(self, found: dict[tuple[Any, str], Any]) -> ValueError:
         first = self._first or {}

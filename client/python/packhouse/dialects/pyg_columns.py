@@ -14,6 +14,7 @@ from packhouse.dialects.pyg_notes import NUM_NODES
 from packhouse.dialects.tensors import from_torch
 from packhouse.graphs import Array
 from packhouse.schema import GRAPHS, MAX_PLANES, DType, Layout, TensorSpec
+from packhouse.whole_numbers import whole_number
 
 Counts = npt.NDArray[np.int64]
 
@@ -346,14 +347,26 @@ class _Reader:
             f"PyG adds {inc} for each graph before, which is not the number of nodes"
         )
 
+    def _whole(self, values: Any) -> Counts:
+        """Numbers of nodes, never rounded."""
+        counts = np.asarray(values)
+        if counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
+            for number, value in enumerate(values, self._first_id):
+                try:
+                    whole_number(value, f"graph {number}: {NUM_NODES!r}")
+                except (TypeError, ValueError) as error:
+                    raise _Named(str(error)) from None
+            counts = np.array([int(value) for value in values])
+        return counts.astype(np.int64)
+
     def _num_nodes(self, store: Any) -> Counts:
         """As PyG infers it, graph by graph; never guessed."""
         from torch_geometric.data.storage import N_KEYS
 
         if store._key in self._known_num_nodes:
-            return np.asarray(self._known_num_nodes[store._key], np.int64)
+            return self._whole(self._known_num_nodes[store._key])
         if NUM_NODES in store:
-            return np.asarray(store._num_nodes, np.int64)
+            return self._whole(store._num_nodes)
         keys = [key for key in store.keys() if self.is_dense(store, key)]
         telling = [key for key in keys if key in N_KEYS] + [key for key in keys if "node" in key]
         if telling:

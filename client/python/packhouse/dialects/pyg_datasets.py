@@ -15,7 +15,7 @@ from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import PaddingValues, ingest_tables
 from packhouse.dialects.layout import EDGES, NODES
 from packhouse.dialects.pyg import places_of
-from packhouse.dialects.pyg_checks import GraphChecks, has_own_rules
+from packhouse.dialects.pyg_checks import GraphChecks, has_own_rules, tells_num_nodes
 from packhouse.dialects.pyg_columns import (
     Collated,
     Components,
@@ -27,6 +27,7 @@ from packhouse.dialects.pyg_columns import (
 from packhouse.dialects.pyg_notes import NUM_NODES
 from packhouse.graphs import GraphTable
 from packhouse.schema import GraphSchema
+from packhouse.whole_numbers import whole_number
 
 DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 16
 
@@ -145,10 +146,12 @@ def sizes_of(dataset: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
         if row.keys() != set(components):
             other = ", ".join(sorted(row.keys() ^ set(components)))
             raise ValueError(f"graph {number} and the first one do not both have {other}")
-        if None in row.values():
+        if None in row.values() or not all(map(tells_num_nodes, data.node_stores)):
             raise ValueError(f"graph {number}: nothing says how many nodes it has: set num_nodes")
         # By name: each graph has an order of types of its own.
-        rows.append([row[component] for component in components])
+        rows.append(
+            [whole_number(row[name], f"graph {number}: {name!r}") for name in components]
+        )
     components = components or (NODES, EDGES)
     return np.array(rows, np.int64).reshape(len(rows), len(components)), components
 
