@@ -165,7 +165,7 @@ def compare_sizes(folder: pathlib.Path, made: Any) -> None:
         assert command.returncode, f"the package refuses it, the command does not: {error}"
         assert str(error).startswith(f"{path}:"), error
         # Of what is broken in compressed data zlib has words of its own.
-        told = "compressed" if "compressed" in str(error) else str(error).partition(": ")[2][:20]
+        told = "after line" if "compressed" in str(error) else str(error).partition(": ")[2][:20]
         assert told in command.stderr, f"{error!s}; the command: {command.stderr}"
         raise Refused() from error
     assert command.returncode == 0, command.stderr
