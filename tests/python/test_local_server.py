@@ -9,7 +9,7 @@ import urllib.request
 import grpc
 import pytest
 
-from packhouse import Client, LocalServer, PackhouseError
+from packhouse import Client, Loader, LocalServer, PackhouseError, Samples, SubGraphs
 
 
 def script(path: pathlib.Path, text: str) -> pathlib.Path:
@@ -43,15 +43,26 @@ def test_a_program_that_ignores_the_signal_is_killed(tmp_path: pathlib.Path) -> 
     )
     with LocalServer(program, stop_timeout=0.2) as server:
         assert (server.address, server.http_address) == ("127.0.0.1:1", "-")
+        assert repr(server) == f"LocalServer(127.0.0.1:1, pid {server.pid})"
     assert server.returncode == -9
+    assert repr(server) == "LocalServer(ended with -9)"
+    assert repr(LocalServer(program)) == "LocalServer(not started)"
+
+
+def test_a_loader_says_in_one_line_what_it_loads_and_asks_no_server() -> None:
+    loader = Loader("127.0.0.1:1", dataset="molecules", job="night", limits={"nodes": 9})
+    assert repr(loader) == "Loader('127.0.0.1:1', job='night', dataset='molecules', epoch=0)"
+    samples = Samples(SubGraphs("papers", ""), range(9))
+    loader = Loader("127.0.0.1:1", samples=samples, job="night", limits={"nodes": 9})
+    assert repr(loader) == "Loader('127.0.0.1:1', job='night', graph='papers', epoch=0)"
 
 
 @pytest.mark.skipif("PACKHOUSED" not in os.environ, reason="PACKHOUSED does not name a program")
 def test_a_server_serves_until_the_block_is_left() -> None:
     with LocalServer() as server:
         address = server.address
-        with Client(address):
-            pass
+        with Client(address) as client:
+            assert repr(client) == f"Client({address!r})"
         with urllib.request.urlopen(f"http://{server.http_address}/healthz", timeout=60) as page:
             assert page.status == 200
     assert server.returncode == 0

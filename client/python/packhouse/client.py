@@ -223,6 +223,9 @@ class Client:
         self._receipts = Receipts(self._channel, self._unary, self._jobs)
         self._feedback = Feedback(self._channel, self._unary)
 
+    def __repr__(self) -> str:
+        return f"Client({self._address!r})"
+
     def close(self) -> None:
         """Cancels what still runs and disconnects. Idempotent."""
         self._jobs.close()

@@ -196,6 +196,13 @@ class EpochRequest:
         )
 
     @property
+    def source(self) -> str:
+        """What epochs are made of, as the argument that names it: `dataset='molecules'`."""
+        if self._spec.dataset:
+            return f"dataset={self._spec.dataset!r}"
+        return f"graph={self._spec.samples.sub_graphs.graph!r}"
+
+    @property
     def num_ranks(self) -> int:
         """The number of ranks, unless the caller gives another."""
         if len(self.rank_groups) == 1:

@@ -288,6 +288,14 @@ class Loader(Iterator[LoadedBatch]):
         request = loader_pb2.GetEpochRequest(epoch=self._settings.request.of_epoch(self.epoch))
         return EpochInfo.from_proto(self._connect().call("GetEpoch", request))
 
+    def __repr__(self) -> str:
+        """Asks no server."""
+        connecting = self._settings.connecting
+        return (
+            f"Loader({connecting.address!r}, job={connecting.job!r}, "
+            f"{self._settings.request.source}, epoch={self.epoch})"
+        )
+
     def __len__(self) -> int:
         """Steps of this worker in this epoch (dynamic: batches of its profile), done ones included.
 

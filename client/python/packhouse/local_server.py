@@ -74,6 +74,12 @@ class LocalServer:
         self.http_address = ""
         self.returncode: int | None = None
 
+    def __repr__(self) -> str:
+        if self._process is not None:
+            return f"LocalServer({self.address or 'starting'}, pid {self._process.pid})"
+        ended = "not started" if self.returncode is None else f"ended with {self.returncode}"
+        return f"LocalServer({ended})"
+
     def __enter__(self) -> LocalServer:
         self.start()
         return self
