@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from packhouse import (
     PlanHeuristic,
     TensorSpec,
 )
+from packhouse.batch import PaddingLike
 
 
 def test_every_member_is_found_by_its_name_its_value_and_itself() -> None:
@@ -135,3 +136,8 @@ def test_a_mask_is_no_subset() -> None:
         Evaluation(
             "nowhere:1", dataset="d", limits={"nodes": 3}, subset=np.array([True, False, True])
         )
+
+
+def test_the_typed_names_of_paddings_are_those_that_are_taken() -> None:
+    names = [name for way in get_args(PaddingLike) for name in get_args(way)]
+    assert [Padding.of(name, "padding") for name in names] == list(Padding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Final, KeysView, Mapping, Sequence, TypeVar, Union
+from typing import Any, ClassVar, Final, KeysView, Literal, Mapping, Sequence, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ class DerivedTensor(Choice):
     MASKS = 4
 
 
-PaddingLike = Union[Padding, str]
+PaddingLike = Union[Padding, Literal["none", "masked", "graph", "tfgnn"]]
 DerivedLike = Union[DerivedTensor, str, Sequence[Union[DerivedTensor, str]]]
 
 
