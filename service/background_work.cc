@@ -39,9 +39,21 @@ void StartSweeping(const char* kind, absl::Duration period,
   }).detach();
 }
 
+// Between two looks for an object store that is away.
+constexpr absl::Duration kAskAgain = absl::Seconds(1);
+
 // Every server does; at random times, so that they seldom do it together.
 void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
   std::thread([&shared, &log] {
+    // What was away when the server started is asked for until it answers.
+    if (const absl::Status away = shared.objects_status(); !away.ok()) {
+      log.Log(LogLevel::kWarning, "started without the object store",
+              {LogField::Message(away.message())});
+      for (absl::Status now = away; !now.ok(); absl::SleepFor(kAskAgain)) {
+        HasMemoryFor([&] { now = shared.ConfirmObjects(); });
+      }
+      log.Log(LogLevel::kInfo, "the object store answers", {});
+    }
     const absl::Duration period = shared.sweep_period();
     absl::SleepFor(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
     for (;;) {

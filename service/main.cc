@@ -43,6 +43,7 @@
 #include "service/rpc/library_logs.h"
 #include "service/rpc/server.h"
 #include "service/rpc/tcp_congestion.h"
+#include "service/security/hmac_signer.h"
 #include "service/security/security_files.h"
 #include "service/served_stores.h"
 #include "service/server_readings.h"
@@ -57,6 +58,8 @@ namespace {
 
 // Time for the reader of the log to take the last lines.
 constexpr absl::Duration kLastLines = absl::Seconds(1);
+// Time for calls that are under way when the cluster was restored.
+constexpr absl::Duration kLastCalls = absl::Seconds(2);
 // Time between two reports of left-out log lines.
 constexpr absl::Duration kReportInterval = absl::Seconds(10);
 
@@ -186,6 +189,31 @@ void WarnOfMemoryLimit(const Options& options, EventLog& log) {
                              "may be killed")});
 }
 
+// The cluster's store was restored: nothing that this server remembers holds, and it can change
+// nothing. Its clients go elsewhere, and are told.
+void EndFormerLife(rpc::Server& server, Logs& logs, const absl::Status& why) {
+  logs.all.Log(LogLevel::kError, "the cluster was restored", {LogField::Message(why.message())});
+  // Another thread: draining waits for the threads that serve.
+  std::thread([&server, &logs] {
+    server.Drain({absl::ZeroDuration(), kLastCalls});
+    logs.all.Close(kLastLines);
+    std::_Exit(1);
+  }).detach();
+}
+
+// What the servers of a cluster have in common.
+MemberSettings SettingsOf(const Options& options, const security::HmacSigner& signer) {
+  MemberSettings settings;
+  // Not the key, and nothing that it signs.
+  settings.must_be_equal = {{"--signing-key", signer.Sign("member of a cluster", "")}};
+  settings.should_be_equal = {
+      {"--ledger-lease", absl::FormatDuration(options.membership.lease)},
+      {"--max-measured-models", absl::StrCat(options.max_measured_models)},
+      {"--max-store-bytes", absl::StrCat(options.store.shared.max_bytes)},
+  };
+  return settings;
+}
+
 // Tells who started the process that it serves, and at which ports.
 void Announce(const rpc::Server& server, const std::string& http_address, EventLog& log) {
   std::printf(
@@ -226,18 +254,26 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   PH_ASSIGN_OR_RETURN(const auto files,
                       security::SecurityFiles::Open(
                           options.security, [&clock] { return clock.Now(); }, &logs.all));
+  PH_ASSIGN_OR_RETURN(const security::HmacSigner signer, OpenSigner(options, logs.all));
   std::unique_ptr<Membership> membership;
   if (!options.membership.ledger.empty()) {
-    PH_ASSIGN_OR_RETURN(membership, Membership::Join(options.membership, &logs.limited));
+    PH_ASSIGN_OR_RETURN(membership, Membership::Join(options.membership,
+                                                     SettingsOf(options, signer), &logs.limited));
     readiness.Add("lease", [member = membership.get()] { return member->why_not_ready(); });
   }
   PH_ASSIGN_OR_RETURN(const auto stores,
                       ServedStores::Open(options, folder, membership.get(), clock));
+  if (stores->shared() != nullptr) {
+    // One that is away only now keeps nobody from what is in the cache.
+    readiness.Add("objects", [shared = stores->shared()] {
+      const absl::Status objects = shared->objects_status();
+      return absl::IsFailedPrecondition(objects) ? std::string(objects.message()) : "";
+    });
+  }
   PH_ASSIGN_OR_RETURN(const auto journal, JournalFiles::Open(options.audit_log, options.access_log,
                                                              options.access_log_every,
                                                              [&clock] { return clock.Now(); }));
   PH_ASSIGN_OR_RETURN(const auto feedback, OpenFeedback(options, *stores, membership.get(), clock));
-  PH_ASSIGN_OR_RETURN(const security::HmacSigner signer, OpenSigner(options, logs.all));
   const auto metis = FindMetis(options, logs.all);
   if (stores->shared() != nullptr) files->Add("S3 credentials", stores->shared()->credentials());
   if (journal != nullptr) journal->AddTo(*files);
@@ -299,12 +335,14 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   StartBackgroundWork(options, *server, *stores, logs.all, logs.limited);
   files->Watch();
   if (membership != nullptr) {
-    membership->Start([&server, &logs] {
-      if (const absl::Status swept = server->SweepJobs(); !swept.ok()) {
-        logs.limited.Log("jobs", LogLevel::kWarning, "the directory of jobs is not up to date",
-                         {LogField::Message(swept.message())});
-      }
-    });
+    membership->Start(
+        [&server, &logs] {
+          if (const absl::Status swept = server->SweepJobs(); !swept.ok()) {
+            logs.limited.Log("jobs", LogLevel::kWarning, "the directory of jobs is not up to date",
+                             {LogField::Message(swept.message())});
+          }
+        },
+        [&server, &logs](const absl::Status& why) { EndFormerLife(*server, logs, why); });
   }
   rpc::RouteLibraryLogs(&logs.limited);
   Signals::Started();

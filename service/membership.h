@@ -4,6 +4,7 @@
 #define PACKHOUSE_SERVICE_MEMBERSHIP_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/admission/limited_log.h"
+#include "service/cluster/cluster_life.h"
 #include "service/cluster/key_value_store.h"
 #include "service/cluster/replica_lease.h"
 #include "service/ledger/etcd/etcd_job_logs.h"
@@ -34,12 +36,21 @@ struct MembershipOptions {
   std::string user;
 };
 
+// ClusterMember::settings. A server with another value of the first kind is refused; of the second
+// kind, it is named in the log.
+struct MemberSettings {
+  std::map<std::string, std::string> must_be_equal;
+  std::map<std::string, std::string> should_be_equal;
+};
+
 // Thread-safe.
 class Membership {
  public:
   // Connects and gets the lease. Errors of ConnectLedger(); UNAVAILABLE if etcd does not
-  // answer.
+  // answer; FAILED_PRECONDITION if another server that lives has the same address, or other
+  // settings of those that must be equal.
   static absl::StatusOr<std::unique_ptr<Membership>> Join(const MembershipOptions& options,
+                                                          const MemberSettings& settings,
                                                           LimitedLog* log);
   ~Membership();
 
@@ -50,24 +61,29 @@ class Membership {
   KeyValueStore* keys() const { return store_.get(); }
 
   // Keeps the lease from now on, on a thread, and calls `sweep` at each turn on another, which may
-  // wait for long. May be called once.
-  void Start(std::function<void()> sweep);
+  // wait for long. Calls `is_over` once, on the first thread, if the cluster has begun another
+  // life: this server can do nothing more then. May be called once.
+  void Start(std::function<void()> sweep, std::function<void(const absl::Status& why)> is_over);
   // Gives back all jobs and the lease, so that others may take the jobs at once.
   void Leave();
 
   // Why this server can own nothing now; empty if it can.
   std::string why_not_ready() const;
+  bool has_lease() const { return lease_->lease().has_value(); }
   // Servers that share the jobs, as far as is known; this one too.
   size_t num_members() const { return lease_->members().size(); }
 
  private:
   Membership() = default;
+  absl::Status CheckSettings(const MemberSettings& settings);
+  // Whether etcd takes what is put into it.
+  void Probe();
   // Calls `work` at every period until the end.
   void Repeat(const std::function<void()>& work);
 
   LimitedLog* log_ = nullptr;
   std::string replica_;
-  std::unique_ptr<KeyValueStore> store_;
+  std::unique_ptr<LivingStore> store_;
   std::unique_ptr<ReplicaLease> lease_;
   std::unique_ptr<EtcdJobLogs> logs_;
 

@@ -30,7 +30,8 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> OpenShared(const Options& option
   shared.server = options.membership.advertise;
   shared.max_building_bytes = options.max_source_graph_bytes;
   shared.max_building = options.max_source_graphs;
-  auto opened = SharedDatasets::Open(shared, membership.keys(), &clock);
+  auto opened =
+      SharedDatasets::Open(shared, membership.keys(), &clock, /*starts_without_objects=*/true);
   if (opened.ok()) return opened;
   return absl::Status(opened.status().code(),
                       absl::StrCat("--store ", options.store.uri, ": ", opened.status().message()));

@@ -70,7 +70,7 @@ std::optional<metrics::ClusterReading> ReadCluster(const rpc::Server& server,
   if (membership == nullptr || !jobs) return std::nullopt;
   const EtcdJobLogs::Commits commits = membership->logs()->commits();
   return metrics::ClusterReading{.num_members = membership->num_members(),
-                                 .has_lease = membership->why_not_ready().empty(),
+                                 .has_lease = membership->has_lease(),
                                  .num_jobs = jobs->num_owned,
                                  .num_opened = jobs->counts.num_opened,
                                  .num_taken_over = jobs->counts.num_taken_over,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "service/base/digest.h"
 #include "service/base/status_macros.h"
 
@@ -11,6 +12,36 @@ namespace packhouse {
 namespace {
 
 constexpr absl::string_view kMembers = "member/";
+// Under it, the replicas that are asked whether they live. Each takes its own key away.
+constexpr absl::string_view kAsked = "member-asked/";
+
+// "HOST:PORT", and a line "NAME VALUE" for each setting.
+std::string EncodeMember(const std::string& address,
+                         const std::map<std::string, std::string>& settings) {
+  std::string value = address;
+  for (const auto& [name, setting] : settings) absl::StrAppend(&value, "\n", name, " ", setting);
+  return value;
+}
+
+ClusterMember DecodeMember(const KeyValue& stored) {
+  ClusterMember member;
+  member.replica = stored.key.substr(kMembers.size());
+  for (const absl::string_view line : absl::StrSplit(stored.value, '\n')) {
+    if (member.address.empty()) {
+      member.address = std::string(line);
+      continue;
+    }
+    const std::pair<std::string, std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    member.settings.insert(words);
+  }
+  return member;
+}
+
+std::vector<ClusterMember> DecodeMembers(const std::vector<KeyValue>& stored) {
+  std::vector<ClusterMember> members;
+  for (const KeyValue& each : stored) members.push_back(DecodeMember(each));
+  return members;
+}
 
 std::string WeightOf(absl::string_view job, absl::string_view address) {
   constexpr size_t kBytes = 16;
@@ -45,8 +76,61 @@ absl::Duration ReplicaLease::Period() const {
 
 absl::Status ReplicaLease::Tick() {
   const absl::Status kept = KeepOrGet();
-  const absl::Status read = ReadMembers().status();
+  const absl::Status read = LookAround();
   return kept.ok() ? read : kept;
+}
+
+absl::Status ReplicaLease::LookAround() {
+  const std::string own = absl::StrCat(kAsked, options_.replica);
+  Transaction look;
+  look.then = {Operation::Read(KeyRange::Prefix(kMembers)), Operation::Read(KeyRange::Of(own))};
+  PH_ASSIGN_OR_RETURN(const TransactionResult read, store_->Commit(look));
+  {
+    absl::MutexLock lock(&mutex_);
+    members_ = DecodeMembers(read.reads[0].values);
+  }
+  if (read.reads[1].values.empty()) return absl::OkStatus();
+  // Somebody asks whether this replica lives.
+  return store_->Commit({{}, {Operation::Delete(KeyRange::Of(own))}, {}}).status();
+}
+
+absl::Status ReplicaLease::CheckIsAlone(
+    const std::function<bool(const std::string& address)>& listens,
+    const std::function<void(absl::Duration)>& sleep) {
+  std::vector<std::string> others;
+  for (const ClusterMember& member : members()) {
+    if (member.address == options_.address && member.replica != options_.replica) {
+      others.push_back(absl::StrCat(kAsked, member.replica));
+    }
+  }
+  const std::optional<LeaseId> own = lease();
+  if (others.empty() || !own || !listens(options_.address)) return absl::OkStatus();
+  Transaction ask;
+  for (const std::string& other : others) {
+    // Under the own lease: nothing stays behind.
+    ask.then.push_back(Operation::Put(other, options_.replica, *own));
+  }
+  PH_RETURN_IF_ERROR(store_->Commit(ask).status());
+  Transaction look;
+  for (const std::string& other : others) {
+    look.then.push_back(Operation::Read(KeyRange::Of(other)));
+  }
+  for (int period = 0; period < kLongestSilence; ++period) {
+    sleep(Period());
+    PH_RETURN_IF_ERROR(Tick());
+    PH_ASSIGN_OR_RETURN(const TransactionResult read, store_->Commit(look));
+    for (const RangeResult& other : read.reads) {
+      if (!other.values.empty()) continue;
+      return absl::FailedPreconditionError(absl::StrCat("another server has the address ",
+                                                        options_.address,
+                                                        ", and lives: each server needs its own"));
+    }
+  }
+  Transaction forget;
+  for (const std::string& other : others) {
+    forget.then.push_back(Operation::Delete(KeyRange::Of(other)));
+  }
+  return store_->Commit(forget).status();
 }
 
 absl::Status ReplicaLease::KeepOrGet() {
@@ -82,7 +166,7 @@ absl::Status ReplicaLease::Get() {
   // The request of an earlier try, whose outcome was unknown, may still come. It must not put the
   // key under an older lease then, with which the key would go.
   join.compares = {Compare::ModRevision(key, before ? before->mod_revision : 0)};
-  join.then = {Operation::Put(key, options_.address, lease.id)};
+  join.then = {Operation::Put(key, EncodeMember(options_.address, options_.settings), lease.id)};
   const auto done = store_->Commit(join);
   absl::Status joined = done.status();
   if (done.ok() && !done->succeeded) {
@@ -104,10 +188,7 @@ absl::Status ReplicaLease::Get() {
 
 absl::StatusOr<std::vector<ClusterMember>> ReplicaLease::ReadMembers() {
   PH_ASSIGN_OR_RETURN(const RangeResult read, store_->Range(KeyRange::Prefix(kMembers)));
-  std::vector<ClusterMember> members;
-  for (const KeyValue& each : read.values) {
-    members.push_back({each.key.substr(kMembers.size()), each.value});
-  }
+  std::vector<ClusterMember> members = DecodeMembers(read.values);
   absl::MutexLock lock(&mutex_);
   members_ = members;
   return members;

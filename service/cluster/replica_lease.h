@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_CLUSTER_REPLICA_LEASE_H_
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct ClusterMember {
   std::string replica;
   // HOST:PORT, at which clients reach it.
   std::string address;
+  // What members should have in common, by name: "signing-key".
+  std::map<std::string, std::string> settings = {};
 
   friend bool operator==(const ClusterMember&, const ClusterMember&) = default;
 };
@@ -51,6 +54,8 @@ class ReplicaLease {
     // How much earlier than the store this replica regards its lease as ended. At most half of
     // the length.
     absl::Duration margin = absl::Seconds(1);
+    // ClusterMember::settings. Of one line each.
+    std::map<std::string, std::string> settings = {};
   };
 
   // `store` must outlive it. `now` is a clock that goes on while the machine sleeps, for example
@@ -60,6 +65,15 @@ class ReplicaLease {
   // Gets a lease, or keeps it alive, and reads the members. To be called at every Period(), by one
   // thread. The error of the first call that failed; the next Tick() tries again.
   absl::Status Tick();
+  // To be called after the first Tick(), and before the others go on. FAILED_PRECONDITION naming
+  // the address if another replica that lives has the same: each would take the other for an
+  // earlier process, and its jobs. Asks such a replica for a sign of life, which its Tick() gives;
+  // one that was killed gives none, and is waited for no longer than kLongestSilence periods.
+  // `listens` says whether anything accepts connections at an address: if nothing does, nobody is
+  // waited for.
+  static constexpr int kLongestSilence = 4;
+  absl::Status CheckIsAlone(const std::function<bool(const std::string& address)>& listens,
+                            const std::function<void(absl::Duration)>& sleep);
   // A second; for short leases a quarter of their length.
   absl::Duration Period() const;
 
@@ -82,6 +96,8 @@ class ReplicaLease {
 
  private:
   absl::Status KeepOrGet();
+  // Reads the members, and answers who asks whether this replica lives.
+  absl::Status LookAround();
   absl::Status Get();
 
   KeyValueStore* const store_;

@@ -187,6 +187,11 @@ class DatasetChunks {
   // empty. Errors and cost as DatasetStore::OpenReader; it may wait for the network.
   virtual absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> chunks) const = 0;
+  // OK unless Open() of these chunks could never work, since what the store can have at hand is
+  // bounded: RESOURCE_EXHAUSTED with their bytes and the bound. Does not wait.
+  virtual absl::Status CheckFits(absl::Span<const uint32_t> /*chunks*/) const {
+    return absl::OkStatus();
+  }
 };
 
 // Thread-safe. A change that is answered with OK is durable. A change that is answered with an

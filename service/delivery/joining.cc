@@ -135,8 +135,17 @@ absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key) {
 
 absl::Status CheckGeneration(const JobLedger& ledger, const EpochKey& key, uint64_t generation) {
   const EpochState* const state = ledger.Find(key);
+  if (state != nullptr && generation != 0 && generation == state->generation) {
+    return absl::OkStatus();
+  }
+  const uint64_t former = FormerGenerations(ledger.last_generation() >> kGenerationBits);
+  if (generation != 0 && generation <= former && former >= FormerGenerations(kFirstRestore)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "generation ", generation, " of ", NameOf(key),
+        " is of before the cluster was restored from a backup, which knows nothing of what was "
+        "done after it was taken: start the trainer again, from a checkpoint or anew"));
+  }
   if (state == nullptr) return NoSuchEpoch(ledger, key);
-  if (generation != 0 && generation == state->generation) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "generation ", generation, " of ", NameOf(key), " is over, the current one is ",
       state->generation, ": workers have restarted from a cursor or in another number"));

@@ -106,8 +106,16 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
 absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<const uint32_t> windows,
                                   const BatchSet& base, const Sharing& sharing);
 
+// Generations of a cluster that was restored from a backup are above these: what is restored has
+// forgotten some that were drawn. `began`: LivingStore::began() (cluster/cluster_life.h).
+inline constexpr int kGenerationBits = 20;
+inline constexpr uint64_t kFirstRestore = 1'000'000'000;
+inline uint64_t FormerGenerations(uint64_t began) { return began << kGenerationBits; }
+
 // OK if `generation` is the epoch's current one. Otherwise NOT_FOUND or FAILED_PRECONDITION, naming
 // both: the worker belongs to a trainer that has been rolled back, and must stop.
+// FAILED_PRECONDITION saying so if it is of before the cluster was restored, whatever the epoch is
+// now.
 absl::Status CheckGeneration(const JobLedger& ledger, const EpochKey& key, uint64_t generation);
 
 // The event that the epoch is used, if it is time to write one.

@@ -8,6 +8,7 @@
 #include "service/base/status_macros.h"
 #include "service/delivery/held_plan.h"
 #include "service/epochs/segmented_epoch.h"
+#include "service/ledger/event_codec.h"
 #include "service/ledger/kept_plan.h"
 
 namespace packhouse {
@@ -142,18 +143,41 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
   return event;
 }
 
+namespace {
+
+// No worker goes on in a generation that was dealt before a restore (Loader::Open()): batches that
+// it has are dealt again.
+absl::Status LeaveFormerGenerations(uint64_t former, JobLedger& ledger, RecordLog& log) {
+  PH_RETURN_IF_ERROR(ledger.Apply(GenerationsUsed{"", former}));
+  std::vector<std::string> records;
+  for (const EpochKey& key : ledger.Epochs()) {
+    const EpochState& state = *ledger.Find(key);
+    if (state.generation == 0 || state.generation > former) continue;
+    const LedgerEvent event = GenerationStarted{key, ledger.last_generation() + 1, state.attempt,
+                                                state.sharing, state.DoneWithoutPadding()};
+    PH_RETURN_IF_ERROR(ledger.Apply(event));
+    records.push_back(EncodeEvent(event));
+  }
+  return records.empty() ? absl::OkStatus() : log.Append(records);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Loader>> Loader::Open(EpochCatalog* catalog, RecordLog* log,
                                                      const LoaderOptions& options,
-                                                     SessionId first_session,
-                                                     MemoryBudget* memory) {
+                                                     SessionId first_session, MemoryBudget* memory,
+                                                     uint64_t former_generations) {
   PH_ASSIGN_OR_RETURN(const std::vector<std::string> records, log->ReadAll());
   PH_ASSIGN_OR_RETURN(JobLedger ledger, JobLedger::Replay(records));
-  return std::unique_ptr<Loader>(
-      new Loader(catalog, log, options, std::move(ledger), records.size(), first_session, memory));
+  PH_RETURN_IF_ERROR(LeaveFormerGenerations(former_generations, ledger, *log));
+  return std::unique_ptr<Loader>(new Loader(catalog, log, options, std::move(ledger),
+                                            records.size(), first_session, memory,
+                                            former_generations));
 }
 
 Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options,
-               JobLedger ledger, size_t num_records, SessionId first_session, MemoryBudget* memory)
+               JobLedger ledger, size_t num_records, SessionId first_session, MemoryBudget* memory,
+               uint64_t former_generations)
     : catalog_(catalog),
       options_(options),
       writer_(log, options.max_log_records, num_records, ledger.last_generation(),
@@ -164,7 +188,8 @@ Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& optio
                     [this](std::function<void()> work) { InBackground(std::move(work)); },
                     options.lease_duration, options.kept_finished_epochs, options.gather_joins,
                     options.epoch_retention}),
-      next_session_(first_session) {
+      next_session_(first_session),
+      former_generations_(former_generations) {
   for (const EpochKey& key : ledger.Epochs())
     quota_.TakeAnyway({ledger.Find(key)->client, key.job});
   for (auto& [name, part] : std::move(ledger).SplitByJob()) {
@@ -217,7 +242,10 @@ std::shared_ptr<Job> Loader::FindOrCreate(const std::string& name) {
   absl::MutexLock lock(&mutex_);
   Entry& entry = jobs_[name];
   if (entry.job == nullptr) {
-    entry.job = std::make_shared<Job>(name, JobLedger(), &environment_);
+    JobLedger ledger;
+    // Of an epoch that was lost with a restore, workers may still come.
+    (void)ledger.Apply(GenerationsUsed{"", former_generations_});
+    entry.job = std::make_shared<Job>(name, std::move(ledger), &environment_);
   }
   return Pin(entry);
 }

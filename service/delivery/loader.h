@@ -160,11 +160,13 @@ class Loader {
   // Reads the log. The pointees must outlive the loader; the log must be thread-safe. Session ids
   // count from `first_session`, above those of earlier runs. DATA_LOSS as JobLedger::Replay. The
   // memory of jobs (names, epochs, acknowledgements, leases) is held from `memory` if it is not
-  // null.
+  // null. Generations up to `former_generations` are of before what the log lies in was restored
+  // from a backup: each epoch that has one gets another, so that workers of before are refused.
   static absl::StatusOr<std::unique_ptr<Loader>> Open(EpochCatalog* catalog, RecordLog* log,
                                                       const LoaderOptions& options,
                                                       SessionId first_session,
-                                                      MemoryBudget* memory = nullptr);
+                                                      MemoryBudget* memory = nullptr,
+                                                      uint64_t former_generations = 0);
 
   // Waits for background work. Everything that it gave must have been destroyed.
   ~Loader();
@@ -309,7 +311,8 @@ class Loader {
   };
 
   Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options, JobLedger ledger,
-         size_t num_records, SessionId first_session, MemoryBudget* memory);
+         size_t num_records, SessionId first_session, MemoryBudget* memory,
+         uint64_t former_generations);
 
   // Pins a job until the result is destroyed, which must not happen under a job's mutex. Null if
   // there is none.
@@ -368,6 +371,9 @@ class Loader {
 
   absl::Mutex background_mutex_;
   size_t num_in_background_ ABSL_GUARDED_BY(background_mutex_) = 0;
+
+  // Those of before a restore.
+  const uint64_t former_generations_;
 };
 
 }  // namespace packhouse

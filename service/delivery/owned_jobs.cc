@@ -9,6 +9,7 @@
 #include "service/base/caller.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/delivery/joining.h"
 
 namespace packhouse {
 
@@ -111,9 +112,10 @@ absl::StatusOr<OwnedJobs::Place> OwnedJobs::OpenLog(const std::string& name) {
   auto job = std::make_shared<OwnedJob>();
   job->name_ = name;
   job->log_ = std::move(found.log);
-  PH_ASSIGN_OR_RETURN(job->loader_,
-                      Loader::Open(catalog_, job->log_.get(), options_,
-                                   job->log_->owner_revision() << kSessionBits, memory_));
+  PH_ASSIGN_OR_RETURN(
+      job->loader_,
+      Loader::Open(catalog_, job->log_.get(), options_, job->log_->owner_revision() << kSessionBits,
+                   memory_, FormerGenerations(logs_->restored_seconds())));
   job->company_ = accompany_(*job->loader_);
   return Place{std::move(job), {}};
 }

@@ -102,6 +102,13 @@ absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
         "segments.graphs: ", request.segments->graphs, ", makes a segment of ",
         plan->layout_.max_graphs(), " graphs, an epoch takes at most ", ItemSizes::kMaxItems));
   }
+  for (size_t i = 0; i < plan->layout_.num_segments(); ++i) {
+    const absl::Status fits = plan->chunks_->CheckFits(plan->layout_.chunks(i));
+    if (fits.ok()) continue;
+    return absl::Status(fits.code(),
+                        absl::StrCat("segments.graphs: ", request.segments->graphs, ", segment ", i,
+                                     " of ", plan->layout_.num_segments(), ": ", fits.message()));
+  }
   const BatchShapeOptions options = {
       request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
       bounds.max_batch_bytes, request.min_rows, request.integer_width};

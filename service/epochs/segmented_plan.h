@@ -45,8 +45,9 @@ class SegmentedPlan {
   // INVALID_ARGUMENT for options that do not go with it, for segments of more graphs than an epoch
   // takes (ItemSizes::kMaxItems), and as BatchShape::Resolve; OUT_OF_RANGE
   // naming a graph that exceeds the limits, if that is an error; DATA_LOSS if the sizes of a graph
-  // cannot be read; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs) time, and the planner's
-  // budget for each segment and once more for all graphs together.
+  // cannot be read; RESOURCE_EXHAUSTED and CANCELLED as `making`, and RESOURCE_EXHAUSTED naming a
+  // segment that the store can never have at hand (DatasetChunks::CheckFits()). O(graphs) time, and
+  // the planner's budget for each segment and once more for all graphs together.
   //
   // `given`, if set, is what was found before, possibly by another release. It takes O(chunks)
   // then.

@@ -58,6 +58,10 @@ class JobLogs {
   // What a job's log has now, whoever owns it. Changes nothing. For jobs of the directory; a job
   // that is gone has nothing.
   virtual absl::StatusOr<std::vector<std::string>> Read(const std::string& job) = 0;
+
+  // When what the logs lie in was restored from a backup the last time, in seconds since 1970; 0:
+  // never. So generations of a job that are of before then may be drawn again.
+  virtual uint64_t restored_seconds() const { return 0; }
 };
 
 }  // namespace packhouse

@@ -7,10 +7,12 @@
 
 #include "absl/time/clock.h"
 #include "service/base/status_macros.h"
-#include "service/datasets/object/store_identity.h"
 
 namespace packhouse {
 namespace {
+
+// A server that starts waits so long for a store that does not answer.
+constexpr absl::Duration kStartWithoutObjects = absl::Seconds(10);
 
 // Half of the process' mappings; the rest is for memory, threads and other files.
 size_t MostMaps() {
@@ -22,7 +24,8 @@ size_t MostMaps() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
-    const SharedDatasetsOptions& options, KeyValueStore* keys, const Clock* clock) {
+    const SharedDatasetsOptions& options, KeyValueStore* keys, const Clock* clock,
+    bool starts_without_objects) {
   PH_ASSIGN_OR_RETURN(const S3Address address, ParseS3Uri(options.uri));
   auto shared = std::unique_ptr<SharedDatasets>(new SharedDatasets(options, clock));
   PH_RETURN_IF_ERROR(shared->credentials_.Reload().status());
@@ -45,14 +48,18 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   cache.max_maps = MostMaps();
   PH_ASSIGN_OR_RETURN(shared->cache_, ChunkCache::Open(cache));
   ObjectEngines engines;
-  engines.objects = shared->objects_.get();
+  shared->bound_ = std::make_unique<BoundObjectStore>(shared->objects_.get());
+  engines.objects = shared->bound_.get();
   engines.keys = keys;
   engines.clock = clock;
   engines.sleep = absl::SleepFor;
   engines.draw = DrawUniqueNumber;
   engines.memory = &shared->memory_;
   engines.max_attempts = 20;
-  PH_RETURN_IF_ERROR(BindStores(engines));
+  ObjectEngines binding = engines;
+  if (starts_without_objects) binding.call_time = kStartWithoutObjects;
+  PH_RETURN_IF_ERROR(starts_without_objects ? BindStoresNowOrLater(binding, *shared->bound_)
+                                            : BindStores(binding));
   ObjectDatasetStore::Options store;
   store.max_bytes = options.max_bytes;
   store.later = [later = &shared->later_](std::function<void()> work) {
@@ -76,6 +83,10 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   shared->source_graphs_ =
       std::make_unique<ObjectSourceGraphStore>(engines, shared->cache_.get(), graphs);
   return shared;
+}
+
+absl::Status SharedDatasets::ConfirmObjects() {
+  return bound_->Confirm(clock_->Now() + kStartWithoutObjects);
 }
 
 absl::StatusOr<ObjectSweeper::Step> SharedDatasets::Sweep() {

@@ -18,6 +18,7 @@
 #include "service/cluster/key_value_store.h"
 #include "service/datasets/object/object_dataset_store.h"
 #include "service/datasets/object/object_sweeper.h"
+#include "service/datasets/object/store_identity.h"
 #include "service/objects/retrying_object_store.h"
 #include "service/objects/s3/s3_object_store.h"
 #include "service/shared_datasets/s3_address.h"
@@ -60,10 +61,13 @@ class SharedDatasets {
   // `keys` and `clock` must outlive it. Binds the two stores to each other if both are new
   // (datasets/object/store_identity.h). FAILED_PRECONDITION if they do not belong together, or the
   // cache's folder is in use; INVALID_ARGUMENT naming what is wrong with an option; UNAVAILABLE if
-  // a store does not answer; errors of the disk.
+  // a store does not answer; errors of the disk. `starts_without_objects`: works although the
+  // object store does not answer, if the two were bound before; what needs it is UNAVAILABLE until
+  // it does.
   static absl::StatusOr<std::unique_ptr<SharedDatasets>> Open(const SharedDatasetsOptions& options,
                                                               KeyValueStore* keys,
-                                                              const Clock* clock);
+                                                              const Clock* clock,
+                                                              bool starts_without_objects = false);
   // Readers of the store may be there longer.
   ~SharedDatasets() = default;
 
@@ -71,6 +75,12 @@ class SharedDatasets {
   SealedGraphStore* source_graphs() { return source_graphs_.get(); }
   // To be reloaded now and then.
   security::Reloadable* credentials() { return &credentials_; }
+
+  // Looks whether the object store answers, if it has not since Open(); waits for it. OK once it
+  // has; FAILED_PRECONDITION if it is another store's.
+  absl::Status ConfirmObjects();
+  // What ConfirmObjects() has found last. Does not wait.
+  absl::Status objects_status() const { return bound_->status(); }
 
   // Of the options: time between two calls of Sweep().
   absl::Duration sweep_period() const { return sweep_period_; }
@@ -92,18 +102,21 @@ class SharedDatasets {
 
  private:
   SharedDatasets(const SharedDatasetsOptions& options, const Clock* clock)
-      : max_cache_bytes_(options.cache_bytes),
+      : clock_(clock),
+        max_cache_bytes_(options.cache_bytes),
         sweep_period_(options.sweep_period),
         credentials_(options.credentials_file),
         memory_(options.memory_bytes),
         later_(clock, 1) {}
 
+  const Clock* const clock_;
   const uint64_t max_cache_bytes_;
   const absl::Duration sweep_period_;
   S3CredentialsFile credentials_;
   MemoryBudget memory_;
   std::unique_ptr<S3ObjectStore> s3_;
   std::unique_ptr<RetryingObjectStore> objects_;
+  std::unique_ptr<BoundObjectStore> bound_;
   std::unique_ptr<ChunkCache> cache_;
   std::unique_ptr<ObjectSweeper> sweeper_;
   std::unique_ptr<ObjectDatasetStore> store_;

@@ -121,6 +121,11 @@ class World:
         self.servers = servers
 
     @property
+    def key(self) -> pathlib.Path:
+        """The signing key that all servers have."""
+        return self.servers[0].cache.parent.parent / "key"
+
+    @property
     def addresses(self) -> str:
         return ",".join(server.advertised for server in self.servers)
 
@@ -517,7 +522,7 @@ def test_stores_that_do_not_belong_together_are_refused(
     objects = world.s3.objects()
     arguments = (
         *(f"--store={STORE}", f"--cache-dir={tmp_path / 'cache'}", "--advertise=refused.invalid:1"),
-        f"--signing-key={tmp_path / 'key'}",
+        f"--signing-key={world.key}",
     )
     done = started(*arguments, *shared_arguments(world.etcd, world.s3, "another"))
     assert done.returncode == 1

@@ -224,6 +224,7 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
     return TooManyMaps();
   }
 
+  uint64_t max_bytes() const { return options_.max_bytes; }
   const std::string& folder() const { return options_.folder; }
   const std::shared_ptr<std::atomic<size_t>>& maps() const { return maps_; }
 
@@ -371,6 +372,8 @@ absl::StatusOr<std::shared_ptr<const MappedObject>> ChunkCache::FetchUncached(co
 absl::StatusOr<std::shared_ptr<const void>> ChunkCache::CountMaps(size_t num_maps) const {
   return state_->CountMaps(num_maps);
 }
+
+uint64_t ChunkCache::max_bytes() const { return state_->max_bytes(); }
 
 ChunkCache::Counts ChunkCache::counts() const { return state_->counts(); }
 

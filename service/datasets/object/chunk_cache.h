@@ -76,6 +76,8 @@ class ChunkCache {
   absl::StatusOr<std::shared_ptr<const void>> CountMaps(size_t num_maps) const;
 
   Counts counts() const;
+  // Of the options.
+  uint64_t max_bytes() const;
 
  private:
   class State;

@@ -39,6 +39,7 @@ class ChunkFetcher {
       : engines_(engines), cache_(cache), at_once_(at_once) {}
 
   const ObjectEngines& engines() const { return engines_; }
+  uint64_t max_cache_bytes() const { return cache_->max_bytes(); }
 
   absl::StatusOr<std::shared_ptr<const MappedObject>> Fetch(const DatasetHead& head,
                                                             const ObjectChunk& chunk,

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/dataset_store.h"
@@ -48,6 +49,15 @@ class ObjectDatasetChunks final : public DatasetChunks {
   }
   std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> numbers) const override {
     return std::make_unique<Sizes>(*this, numbers);
+  }
+  absl::Status CheckFits(absl::Span<const uint32_t> numbers) const override {
+    uint64_t bytes = 0;
+    for (const uint32_t number : numbers) bytes += manifest_.chunks[number].num_bytes;
+    if (bytes <= fetcher_->max_cache_bytes()) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(numbers.size(), " objects of data set '", head_.name, "' have ", bytes,
+                     " bytes, more than the ", fetcher_->max_cache_bytes(),
+                     " of this server's cache (--cache-bytes)"));
   }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> numbers) const override {

@@ -131,6 +131,81 @@ absl::Status BindStores(const ObjectEngines& engines) {
       absl::StrCat("the object store and the key-value store were not bound: ", last.message()));
 }
 
+void BoundObjectStore::Await(std::string number, absl::Status why) {
+  absl::MutexLock lock(&mutex_);
+  number_ = std::move(number);
+  status_ = std::move(why);
+  is_known_ = false;
+}
+
+absl::Status BoundObjectStore::status() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+absl::Status BoundObjectStore::Confirm(absl::Time deadline) {
+  if (is_known_) return absl::OkStatus();
+  std::string number;
+  {
+    absl::MutexLock lock(&mutex_);
+    number = number_;
+  }
+  auto object = ReadObject(*store_, kStoreIdentityObject, {}, kMaxIdentityBytes, deadline);
+  absl::Status found;
+  if (object.ok() || absl::IsNotFound(object.status())) {
+    Identities read;
+    read.of_keys = number;
+    if (object.ok()) read.of_objects = *std::move(object);
+    if (read.of_objects != read.of_keys) found = AreOthers(read);
+  } else {
+    found = absl::UnavailableError(
+        absl::StrCat("the object store has not answered since this server was started: ",
+                     object.status().message()));
+  }
+  absl::MutexLock lock(&mutex_);
+  status_ = found;
+  if (found.ok()) is_known_ = true;
+  return found;
+}
+
+absl::Status BoundObjectStore::Put(absl::string_view key, absl::string_view bytes,
+                                   absl::Time deadline) {
+  PH_RETURN_IF_ERROR(Confirm(deadline));
+  return store_->Put(key, bytes, deadline);
+}
+
+absl::Status BoundObjectStore::Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
+                                   absl::Time deadline) {
+  PH_RETURN_IF_ERROR(Confirm(deadline));
+  return store_->Get(key, range, sink, deadline);
+}
+
+absl::StatusOr<ObjectList> BoundObjectStore::List(absl::string_view prefix, absl::string_view after,
+                                                  size_t limit, absl::Time deadline) {
+  PH_RETURN_IF_ERROR(Confirm(deadline));
+  return store_->List(prefix, after, limit, deadline);
+}
+
+absl::Status BoundObjectStore::Delete(absl::string_view key, absl::Time deadline) {
+  PH_RETURN_IF_ERROR(Confirm(deadline));
+  return store_->Delete(key, deadline);
+}
+
+absl::Status BindStoresNowOrLater(const ObjectEngines& engines, BoundObjectStore& objects) {
+  const absl::Status read =
+      ReadObject(*engines.objects, kStoreIdentityObject, {}, kMaxIdentityBytes, engines.Deadline())
+          .status();
+  // What it answers, as that it refuses the credentials, is told at once.
+  if (!absl::IsUnavailable(read) && !absl::IsDeadlineExceeded(read)) return BindStores(engines);
+  PH_ASSIGN_OR_RETURN(const auto keys, ReadRanges(engines, {KeyRange::Of(kStoreIdentityKey)}));
+  // Two that are not bound yet are not left to each other.
+  if (keys[0].values.empty() || absl::EndsWith(keys[0].values[0].value, kNotBound)) {
+    return AsUnavailable(read);
+  }
+  objects.Await(keys[0].values[0].value, AsUnavailable(read));
+  return absl::OkStatus();
+}
+
 absl::Status CheckStoresAreBound(const ObjectEngines& engines) {
   PH_ASSIGN_OR_RETURN(const Identities read, ReadIdentities(engines));
   if (read.is_bound && read.of_keys == read.of_objects) return absl::OkStatus();

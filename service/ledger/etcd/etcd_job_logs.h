@@ -25,15 +25,16 @@ namespace packhouse {
 class EtcdJobLogs final : public JobLogs {
  public:
   // The pointees must outlive it and its logs. `replica` as ReplicaLease::Options. `now` times
-  // commits; null: they are not timed.
+  // commits; null: they are not timed. `restored_seconds`: LivingStore::began() of the store.
   EtcdJobLogs(KeyValueStore* store, ReplicaLease* lease, std::string replica, uint64_t max_bytes,
-              std::function<absl::Time()> now = nullptr)
+              std::function<absl::Time()> now = nullptr, uint64_t restored_seconds = 0)
       : store_(store),
         lease_(lease),
         replica_(std::move(replica)),
         max_bytes_(max_bytes),
         now_(std::move(now)),
-        directory_(store) {}
+        directory_(store),
+        restored_seconds_(restored_seconds) {}
 
   // Of all logs that this has opened. An append that waits for others counts with its waiting.
   struct Commits {
@@ -48,6 +49,7 @@ class EtcdJobLogs final : public JobLogs {
   absl::StatusOr<std::vector<std::string>> Read(const std::string& job) override {
     return EtcdRecordLog::Read(*store_, job);
   }
+  uint64_t restored_seconds() const override { return restored_seconds_; }
   // Where the job is; becomes nobody's owner. NOT_FOUND if nobody owns it. For tests.
   absl::StatusOr<JobOwner> OwnerOf(const std::string& job);
 
@@ -64,6 +66,7 @@ class EtcdJobLogs final : public JobLogs {
   std::atomic<uint64_t> num_done_ = 0;
   std::atomic<uint64_t> num_failed_ = 0;
   std::atomic<int64_t> nanoseconds_ = 0;
+  const uint64_t restored_seconds_;
 };
 
 }  // namespace packhouse

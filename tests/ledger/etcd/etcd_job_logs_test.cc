@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/cluster/cluster_life.h"
 #include "service/cluster/replica_lease.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random.h"
@@ -219,6 +220,103 @@ TEST_F(EtcdJobLogsTest, AJobIsOpenedAgainAfterAnUnknownOutcome) {
   ASSERT_NE(again.log, nullptr);
   EXPECT_GT(again.log->owner_revision(), owned.log->owner_revision());
   EXPECT_THAT(again.log->ReadAll(), IsOkAndHolds(std::vector<std::string>{"a"}));
+}
+
+// Two processes with one address would each take the other for one that was killed.
+TEST_F(EtcdJobLogsTest, OneThatLivesKeepsItsAddress) {
+  Server& first = Start();
+  Server second(servers_, clock_, 0);
+  const auto make = [&](const char* replica) {
+    return std::make_unique<ReplicaLease>(
+        &second.connection,
+        ReplicaLease::Options{replica, first.lease.address(), kLeaseLength, absl::Seconds(1)},
+        [this] { return clock_.Now(); });
+  };
+  const auto listens = [](const std::string& /*address*/) { return true; };
+  auto other = make("other");
+  ASSERT_THAT(other->Tick(), IsOk());
+  // One that lives has its turns meanwhile.
+  EXPECT_THAT(other->CheckIsAlone(listens,
+                                  [&](absl::Duration time) {
+                                    clock_.Advance(time);
+                                    EXPECT_THAT(first.lease.Tick(), IsOk());
+                                  }),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(first.lease.address())));
+  ASSERT_THAT(other->Leave(), IsOk());
+  // One that was killed is not waited for where nothing listens, and not for ever where something
+  // does.
+  other = make("again");
+  ASSERT_THAT(other->Tick(), IsOk());
+  EXPECT_THAT(other->CheckIsAlone([](const std::string& /*address*/) { return false; },
+                                  [](absl::Duration /*time*/) { ADD_FAILURE(); }),
+              IsOk());
+  int num_periods = 0;
+  EXPECT_THAT(other->CheckIsAlone(listens, [&](absl::Duration /*time*/) { ++num_periods; }),
+              IsOk());
+  EXPECT_EQ(num_periods, ReplicaLease::kLongestSilence);
+  EXPECT_THAT(other->CheckIsAlone(listens, [](absl::Duration /*time*/) {}), IsOk());
+}
+
+TEST_F(EtcdJobLogsTest, MembersSayWhatTheyShouldHaveInCommon) {
+  FakeConnection connection(&servers_);
+  ReplicaLease lease(&connection,
+                     {"r", "server:1", kLeaseLength, absl::Seconds(1), {{"a", "b c"}, {"d", ""}}},
+                     [this] { return clock_.Now(); });
+  ASSERT_THAT(lease.Tick(), IsOk());
+  ASSERT_EQ(lease.members().size(), 1U);
+  EXPECT_EQ(lease.members()[0].address, "server:1");
+  EXPECT_EQ(lease.members()[0].settings,
+            (std::map<std::string, std::string>{{"a", "b c"}, {"d", ""}}));
+}
+
+// Whatever the revisions are: a store that was restored is another one to who has known it before.
+TEST_F(EtcdJobLogsTest, NothingIsChangedInAnotherLifeOfTheStore) {
+  FakeConnection connection(&servers_);
+  const auto put = [](KeyValueStore& store, absl::string_view key, absl::string_view value) {
+    return store.Commit({{}, {Operation::Put(key, value)}, {}});
+  };
+  const auto join = [&] { return LivingStore::Join(std::make_unique<FakeConnection>(&servers_)); };
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, join());
+  EXPECT_EQ(first->began(), 0U);
+  EXPECT_THAT(put(*first, "k", "1"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const TransactionResult refused,
+                          first->Commit({{Compare::Absent("k")},
+                                         {Operation::Put("k", "2")},
+                                         {Operation::Read(KeyRange::Of("k"))}}));
+  EXPECT_FALSE(refused.succeeded);
+  ASSERT_EQ(refused.reads.size(), 1U);
+  EXPECT_THAT(first->life(), IsOk());
+  const FakeKeyValueServers::Backup backup = servers_.TakeBackup();
+  for (uint64_t life = 1'900'000'001; life <= 1'900'000'003; ++life) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto before, join());
+    servers_.Restore(backup);
+    ASSERT_THAT(put(connection, kClusterLifeKey, absl::StrCat(life, "-random")), IsOk());
+    EXPECT_THAT(put(*before, "k", "3"),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("restored from a backup")));
+    EXPECT_THAT(before->life(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("start it")));
+    EXPECT_EQ(connection.Get("k").value()->value, "1");
+    PH_ASSERT_OK_AND_ASSIGN(const auto after, join());
+    EXPECT_EQ(after->began(), life);
+    EXPECT_THAT(put(*after, "k", "1"), IsOk());
+  }
+  for (const char* const no_life : {"", "x", "1", "-1", "99999999999"}) {
+    ASSERT_THAT(put(connection, kClusterLifeKey, no_life), IsOk());
+    EXPECT_THAT(join(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("life")));
+  }
+}
+
+TEST_F(EtcdJobLogsTest, AFullStoreIsKnownUntilItTakesSomething) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto store,
+                          LivingStore::Join(std::make_unique<FakeConnection>(&servers_)));
+  const Transaction put = {{}, {Operation::Put("k", "v")}, {}};
+  EXPECT_THAT(store->Commit(put), IsOk());
+  servers_.SetFull(true);
+  EXPECT_THAT(store->Commit(put), StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+  EXPECT_THAT(store->Commit({{}, {Operation::Read(KeyRange::Of("k"))}, {}}), IsOk());
+  EXPECT_THAT(store->room(), StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+  servers_.SetFull(false);
+  EXPECT_THAT(store->Commit(put), IsOk());
+  EXPECT_THAT(store->room(), IsOk());
 }
 
 }  // namespace
