@@ -58,6 +58,16 @@ absl::StatusOr<bool> AdminClient::Drain() const {
   return response->was_draining();
 }
 
+absl::Status AdminClient::MoveJob(const std::string& job, const std::string& address) const {
+  v1::MoveJobRequest request;
+  request.set_job(job);
+  request.set_address(address);
+  v1::MoveJobResponse response;
+  return job_calls_.Call([&](const auto& channel, auto& context) {
+    return v1::AdminService::NewStub(channel)->MoveJob(&context, request, &response);
+  });
+}
+
 absl::StatusOr<v1::TakeSnapshotResponse> AdminClient::TakeSnapshot(const std::string& name,
                                                                    const Progress& progress) const {
   v1::TakeSnapshotRequest request;

@@ -5,10 +5,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/job_calls.h"
+#include "client/cpp/job_servers.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/admin.grpc.pb.h"
 #include "packhouse/v1/admin.pb.h"
@@ -20,8 +24,11 @@ namespace packhouse::client {
 class AdminClient {
  public:
   explicit AdminClient(const std::shared_ptr<grpc::Channel>& channel,
-                       absl::Duration call_timeout = absl::Minutes(1))
-      : call_timeout_(call_timeout), stub_(v1::AdminService::NewStub(channel)) {}
+                       absl::Duration call_timeout = absl::Minutes(1),
+                       JobServers::Connect connect = &JobServers::ConnectToOwner)
+      : call_timeout_(call_timeout),
+        job_calls_(channel, call_timeout, std::move(connect)),
+        stub_(v1::AdminService::NewStub(channel)) {}
 
   absl::StatusOr<v1::GetServerResponse> GetServer() const;
   absl::StatusOr<v1::ListClientsResponse> ListClients() const;
@@ -31,6 +38,10 @@ class AdminClient {
   // Whether it had begun before.
   absl::StatusOr<bool> Drain() const;
 
+  // Moves a job to the server at `address`. Asks the job's owner, if the server that was asked
+  // names it.
+  absl::Status MoveJob(const std::string& job, const std::string& address) const;
+
   // Blocks for as long as the snapshot takes. `progress` may be null; false stops it with
   // CANCELLED.
   using Progress = std::function<bool(const v1::TakeSnapshotResponse&)>;
@@ -39,6 +50,7 @@ class AdminClient {
 
  private:
   const absl::Duration call_timeout_;
+  const JobCalls job_calls_;
   const std::unique_ptr<v1::AdminService::Stub> stub_;
 };
 

@@ -64,6 +64,7 @@ enum class Method {
   kSetLogLevel,
   kReload,
   kDrain,
+  kMoveJob,
   kTakeSnapshot,
   kChannelz,  // Each of grpc.channelz.v1.
   kServerReflectionInfo,
@@ -72,7 +73,7 @@ enum class Method {
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 56> kMethodNames = {"Pack",
+inline constexpr std::array<absl::string_view, 57> kMethodNames = {"Pack",
                                                                    "Observe",
                                                                    "GetHistogram",
                                                                    "MergeHistogram",
@@ -123,6 +124,7 @@ inline constexpr std::array<absl::string_view, 56> kMethodNames = {"Pack",
                                                                    "SetLogLevel",
                                                                    "Reload",
                                                                    "Drain",
+                                                                   "MoveJob",
                                                                    "TakeSnapshot",
                                                                    "Channelz",
                                                                    "ServerReflectionInfo",

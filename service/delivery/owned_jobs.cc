@@ -66,19 +66,54 @@ std::shared_ptr<OwnedJob> OwnedJobs::Here(const std::string& name) {
 
 void OwnedJobs::Retire(std::shared_ptr<OwnedJob> job) { retired_.push_back(std::move(job)); }
 
-absl::StatusOr<OwnedJobs::Place> OwnedJobs::Open(const std::string& name) {
+absl::Status OwnedJobs::AwaitTurn(const std::string& name) {
   const auto is_free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = jobs_.find(name);
     return !ended_.ok() || found == jobs_.end() || !found->second.is_opening;
   };
+  const bool is_mine = mutex_.AwaitWithTimeout(absl::Condition(&is_free), kLongestWait);
+  PH_RETURN_IF_ERROR(ended_);
+  if (is_mine) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("job ", Quoted(name), " is being opened or moved: ask again in a moment"));
+}
+
+absl::Status OwnedJobs::Move(const std::string& name, const std::string& address) {
+  std::shared_ptr<OwnedJob> job;
   {
     absl::MutexLock lock(&mutex_);
-    const bool is_mine = mutex_.AwaitWithTimeout(absl::Condition(&is_free), kLongestWait);
-    PH_RETURN_IF_ERROR(ended_);
-    if (!is_mine) {
+    PH_RETURN_IF_ERROR(AwaitTurn(name));
+    job = Here(name);
+    if (job == nullptr) {
       return absl::UnavailableError(
-          absl::StrCat("job ", Quoted(name), " is being opened: ask again in a moment"));
+          absl::StrCat("job ", Quoted(name), " has just left this server: ask again"));
     }
+    // Nobody opens it here again meanwhile.
+    jobs_[name].is_opening = true;
+  }
+  const absl::Status moved = job->log_->MoveTo(address);
+  const bool is_lost = job->log_->is_lost();
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto entry = jobs_.find(name);
+    entry->second.is_opening = false;
+    if (is_lost && entry->second.job != nullptr) {
+      Retire(std::exchange(entry->second.job, nullptr));
+    }
+    if (entry->second.job == nullptr) jobs_.erase(entry);
+  }
+  if (is_lost && job->early_end_.status().ok()) {
+    job->early_end_.Begin(absl::UnavailableError(
+        absl::StrCat("job ", Quoted(name), " moves to the server at ", address,
+                     ": load again; what was not acknowledged comes again")));
+  }
+  return moved;
+}
+
+absl::StatusOr<OwnedJobs::Place> OwnedJobs::Open(const std::string& name) {
+  {
+    absl::MutexLock lock(&mutex_);
+    PH_RETURN_IF_ERROR(AwaitTurn(name));
     if (auto job = Here(name)) {
       // A job that is here is not lost, but this server may not be sure of it now.
       PH_RETURN_IF_ERROR(job->ownership());

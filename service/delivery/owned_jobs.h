@@ -93,6 +93,16 @@ class OwnedJobs {
   static constexpr absl::Duration kLongestWait = absl::Seconds(2);
   absl::StatusOr<Place> Open(const std::string& name);
 
+  // Gives the job, which is here, to the server at `address`, and ends its streams, so that their
+  // workers go there: what they have not acknowledged is given to them again, as when this server
+  // drains. NOT_FOUND if there is no such server; UNAVAILABLE if the job is not here, or it is not
+  // known whether it moved. Waits for the store.
+  absl::Status Move(const std::string& name, const std::string& address);
+
+  // Of JobLogs.
+  const std::string& address() const { return logs_->address(); }
+  std::vector<std::string> members() const { return logs_->members(); }
+
   // JobLogs::directory().
   JobDirectory* directory() const { return logs_->directory(); }
 
@@ -129,7 +139,7 @@ class OwnedJobs {
   Counts counts() const;
 
  private:
-  // One call opens a job, others about the same job wait for it.
+  // One call opens or moves a job, others about the same job wait for it.
   struct Entry {
     bool is_opening = false;
     std::shared_ptr<OwnedJob> job;
@@ -140,6 +150,9 @@ class OwnedJobs {
   // The job, if it is here and not lost.
   std::shared_ptr<OwnedJob> Here(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Retire(std::shared_ptr<OwnedJob> job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until no other call opens or moves the job. UNAVAILABLE if that takes longer than
+  // kLongestWait, and after EndAll().
+  absl::Status AwaitTurn(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsIdle(Entry& entry);
   absl::StatusOr<Place> OpenLog(const std::string& name);
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace packhouse {
 
@@ -46,6 +47,8 @@ class JobDirectory {
   // The first jobs after this name, which need not be one of a job; "": from the first on. By name,
   // at most `limit`, which is positive.
   virtual absl::StatusOr<JobPage> List(const std::string& after, size_t limit) = 0;
+  // The address of the server that owns each of these jobs; "": none does now.
+  virtual absl::StatusOr<std::vector<std::string>> Owners(absl::Span<const std::string> jobs) = 0;
 };
 
 }  // namespace packhouse

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,6 +26,10 @@ class OwnedLog : public RecordLog {
   // Gives the job back, so that any server may take it; the log is lost then. Nobody uses it
   // meanwhile. If this fails, the job stays this server's until its lease ends.
   virtual absl::Status Release() = 0;
+  // As Release(), to the server at `address`: it is the one that should own the job, for as long as
+  // it lives. OK and nothing else if that is this server. NOT_FOUND if no server has the address:
+  // then the log is not lost.
+  virtual absl::Status MoveTo(const std::string& address) = 0;
   // Larger for each later owner of the job.
   virtual uint64_t owner_revision() const = 0;
 };
@@ -51,6 +56,12 @@ class JobLogs {
   // earlier logs of the job, if there are any, are lost. UNAVAILABLE if that cannot be known now,
   // or this server may own nothing. Other errors as those of the log.
   virtual absl::StatusOr<JobPlace> Open(const std::string& job) = 0;
+
+  // Where clients reach this server.
+  virtual const std::string& address() const = 0;
+  // The addresses of all servers that share the jobs, as they were a second or so ago. Does not
+  // wait.
+  virtual std::vector<std::string> members() const = 0;
 
   // Of all jobs; lives as long as this. Null: there is none.
   virtual JobDirectory* directory() { return nullptr; }

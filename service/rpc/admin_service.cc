@@ -1,11 +1,13 @@
 #include "service/rpc/admin_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "packhouse/v1/admin.grpc.pb.h"
 #include "service/base/status_macros.h"
+#include "service/rpc/job_place.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
 #include "service/wire/response_source.h"
@@ -57,6 +59,7 @@ AdminService::AdminService(const CallContext& context, AdminActions actions, Adm
   Serve("SetLogLevel", &AdminService::SetLogLevel);
   Serve("Reload", &AdminService::Reload);
   Serve("Drain", &AdminService::Drain);
+  Serve("MoveJob", &AdminService::MoveJob);
   Serve("TakeSnapshot", &AdminService::TakeSnapshot);
 }
 
@@ -79,6 +82,18 @@ CallReactor* AdminService::GetServer(grpc::CallbackServerContext* call) {
         FilesToWire(actions_, status);
         for (const QuotaReading& reading : view_.quotas()) {
           QuotaToWire(reading, *status.add_quotas());
+        }
+        if (view_.jobs != nullptr) {
+          std::vector<std::string> members = view_.jobs->members();
+          std::sort(members.begin(), members.end());
+          // Where a server was killed, and started again.
+          members.erase(std::unique(members.begin(), members.end()), members.end());
+          for (std::string& address : members) {
+            v1::ClusterMember& wire = *status.add_members();
+            wire.set_is_this(address == view_.jobs->address());
+            wire.set_address(std::move(address));
+          }
+          for (const auto& job : view_.jobs->Jobs()) status.add_owned_jobs(job->name());
         }
         return status;
       });
@@ -132,6 +147,21 @@ CallReactor* AdminService::Drain(grpc::CallbackServerContext* call) {
         // A second signal would end the process at once.
         if (!response.was_draining()) actions_.drain();
         return response;
+      });
+}
+
+CallReactor* AdminService::MoveJob(grpc::CallbackServerContext* call) {
+  // It waits for etcd: on the pool that waits for the disk.
+  return RunUnary<v1::MoveJobRequest>(
+      context_.OnAppendPool(), Method::kMoveJob, call,
+      [this, call](const v1::MoveJobRequest& parsed) -> absl::StatusOr<v1::MoveJobResponse> {
+        if (view_.jobs == nullptr) {
+          return absl::FailedPreconditionError("this server shares its jobs with no other");
+        }
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenJob(*view_.jobs, parsed.job(), call));
+        PH_RETURN_IF_ERROR(used.loader->GetJob(parsed.job()).status());
+        PH_RETURN_IF_ERROR(view_.jobs->Move(parsed.job(), parsed.address()));
+        return v1::MoveJobResponse();
       });
 }
 

@@ -11,12 +11,13 @@
 #include "service/admission/call_context.h"
 #include "service/admission/policy.h"
 #include "service/delivery/job_session.h"
+#include "service/delivery/owned_jobs.h"
 #include "service/rpc/admin_actions.h"
 #include "service/rpc/early_service.h"
 
 namespace packhouse::rpc {
 
-// What the server knows of itself. Thread-safe functions; none is null.
+// What the server knows of itself. Thread-safe functions, none of which is null.
 struct AdminView {
   std::function<bool()> is_draining;
   std::function<size_t()> num_connections;
@@ -28,6 +29,8 @@ struct AdminView {
   std::function<std::vector<Share>()> memory;
   std::function<std::vector<SessionSummary>()> sessions;
   std::function<std::vector<QuotaReading>()> quotas;
+  // Null: this server shares its jobs with no other.
+  OwnedJobs* jobs = nullptr;
   // The bytes of the file of named histograms, as they are now (histogram_file.h).
   std::function<absl::Status(absl::FunctionRef<absl::Status(absl::string_view)> append)> histograms;
 };
@@ -44,6 +47,7 @@ class AdminService final : public EarlyService {
   CallReactor* SetLogLevel(grpc::CallbackServerContext* call);
   CallReactor* Reload(grpc::CallbackServerContext* call);
   CallReactor* Drain(grpc::CallbackServerContext* call);
+  CallReactor* MoveJob(grpc::CallbackServerContext* call);
   CallReactor* TakeSnapshot(grpc::CallbackServerContext* call);
 
   const CallContext context_;

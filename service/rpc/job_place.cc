@@ -22,8 +22,13 @@ absl::StatusOr<UsedLoader> OpenLoader(Loader* loader, OwnedJobs* owned, const st
                                       grpc::CallbackServerContext* call) {
   if (loader == nullptr) return NoDataFolder();
   if (owned == nullptr) return UsedLoader{loader, nullptr};
+  return OpenJob(*owned, job, call);
+}
+
+absl::StatusOr<UsedLoader> OpenJob(OwnedJobs& owned, const std::string& job,
+                                   grpc::CallbackServerContext* call) {
   PH_RETURN_IF_ERROR(CheckJobName(job));
-  PH_ASSIGN_OR_RETURN(OwnedJobs::Place place, owned->Open(job));
+  PH_ASSIGN_OR_RETURN(OwnedJobs::Place place, owned.Open(job));
   if (place.job == nullptr) {
     call->AddTrailingMetadata(kOwnerMetadata, place.owner.address);
     call->AddTrailingMetadata(kNoRetryHere, "-1");

@@ -24,6 +24,8 @@ struct UsedLoader {
 // jobs where several servers share the jobs, else it is null. Errors as OwnedJobs::Open().
 // UNAVAILABLE if another server has the job: the call's trailing metadata "packhouse-owner" then
 // has its address.
+absl::StatusOr<UsedLoader> OpenJob(OwnedJobs& owned, const std::string& job,
+                                   grpc::CallbackServerContext* call);
 absl::StatusOr<UsedLoader> OpenLoader(Loader* loader, OwnedJobs* owned, const std::string& job,
                                       grpc::CallbackServerContext* call);
 

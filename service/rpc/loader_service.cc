@@ -306,6 +306,7 @@ CallReactor* LoaderService::GetJob(grpc::CallbackServerContext* call) {
         PH_ASSIGN_OR_RETURN(const JobSummary job, used.loader->GetJob(parsed.job()));
         v1::Job wire;
         JobToWire(job, wire);
+        if (owned_ != nullptr) wire.set_owner(owned_->address());
         return wire;
       });
 }

@@ -182,6 +182,7 @@ AdminView Server::ViewForAdmins() {
   };
   view.sessions = [this] { return jobs_->Sessions(); };
   view.quotas = [this] { return recent_quotas(); };
+  view.jobs = jobs_->owned();
   view.histograms = [this](absl::FunctionRef<absl::Status(absl::string_view)> append) {
     return WriteHistograms(*histograms_, clock_->Now(), append);
   };

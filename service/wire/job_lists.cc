@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "service/admission/policy.h"
 #include "service/base/status_macros.h"
@@ -61,6 +62,7 @@ absl::StatusOr<v1::ListJobsResponse> PageOfAllJobs(const v1::ListJobsRequest& re
   do {
     PH_ASSIGN_OR_RETURN(JobPage page, directory->List(after, limit));
     after = std::move(page.next);
+    std::vector<std::string> names;
     for (const ListedJob& job : page.jobs) {
       if (context.authorizer != nullptr &&
           !context.authorizer->MaySee(context.principal(), job.name)) {
@@ -71,6 +73,11 @@ absl::StatusOr<v1::ListJobsResponse> PageOfAllJobs(const v1::ListJobsRequest& re
       summary.num_epochs = job.num_epochs;
       summary.used_seconds = job.latest_use;
       JobToWire(summary, *listed.add_jobs());
+      names.push_back(job.name);
+    }
+    PH_ASSIGN_OR_RETURN(const std::vector<std::string> owners, directory->Owners(names));
+    for (size_t i = 0; i < owners.size(); ++i) {
+      listed.mutable_jobs(static_cast<int>(i))->set_owner(owners[i]);
     }
   } while (listed.jobs().empty() && !after.empty());
   if (!after.empty()) {

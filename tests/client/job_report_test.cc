@@ -45,6 +45,20 @@ TEST(JobTableTest, OneRowEach) {
             "old          300  at least 0        0\n");
 }
 
+TEST(JobTableTest, ServersThatShareJobsAreNamed) {
+  v1::Job owned = Training();
+  owned.set_owner("a:1");
+  v1::Job old;
+  old.set_job("old");
+  EXPECT_EQ(JobTable({owned, old}),
+            "job       epochs  finished  streams             last used  owner\n"
+            "training       2         1        8  2026-03-01 12:00 UTC    a:1\n"
+            "old            0         0        0\n");
+  EXPECT_THAT(JobText(owned), HasSubstr("training: 2 epochs, 8 streams, with a:1\n"));
+  EXPECT_EQ(JobJson(owned)["owner"], "a:1");
+  EXPECT_EQ(JobJson(old)["owner"], nullptr);
+}
+
 TEST(JobTextTest, OneRowForEachEpoch) {
   const std::string text = JobText(Training());
   EXPECT_THAT(text, HasSubstr("training: 2 epochs, 8 streams\n"));

@@ -162,6 +162,7 @@ def test_no_address_administers(tmp_path: pathlib.Path) -> None:
                     (stub.SetLogLevel, admin_pb2.SetLogLevelRequest(level=3)),
                     (stub.Reload, admin_pb2.ReloadRequest()),
                     (stub.Drain, admin_pb2.DrainRequest()),
+                    (stub.MoveJob, admin_pb2.MoveJobRequest(job="x", address="x:1")),
                     (stub.TakeSnapshot, admin_pb2.TakeSnapshotRequest(name="x")),
                 ):
                     code, why = code_of(method, request)
@@ -238,6 +239,7 @@ def test_only_administrators_administer(tmp_path: pathlib.Path) -> None:
             (stub.SetLogLevel, admin_pb2.SetLogLevelRequest(level=3)),
             (stub.Reload, admin_pb2.ReloadRequest()),
             (stub.Drain, admin_pb2.DrainRequest()),
+            (stub.MoveJob, admin_pb2.MoveJobRequest(job="x", address="x:1")),
             (stub.TakeSnapshot, admin_pb2.TakeSnapshotRequest(name="x")),
             (channel.unary_unary("/grpc.channelz.v1.Channelz/GetServers"), b""),
         ):

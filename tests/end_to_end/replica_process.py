@@ -89,6 +89,7 @@ class Replica(LocalServer):
             start_timeout=60.0,
         )
         self.advertised = address
+        self.folder = folder
 
     def _program(self, packhoused: str | None) -> str:
         program = str(find_server(packhoused))

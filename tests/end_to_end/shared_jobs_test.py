@@ -1,4 +1,5 @@
-"""Three servers share jobs over etcd: owners are killed, stopped and drained while workers load.
+"""Three servers share jobs over etcd: owners are killed, stopped and drained, and jobs are moved, while
+workers load.
 
 Each server has a copy of the sealed data set. What workers receive and acknowledge is written down
 as it happens, and checked at the end.
@@ -114,7 +115,7 @@ def _work(loader: Loader, books: Books, may_go_on: threading.Event | None = None
             books.lock.notify_all()
 
 
-@pytest.mark.parametrize("fault", ["killed", "stopped", "drained"])
+@pytest.mark.parametrize("fault", ["killed", "stopped", "drained", "moved"])
 def test_an_epoch_outlives_its_owner(fault: str, replicas: list[Replica]) -> None:
     """Every batch is received, with the same bytes each time, in one generation; all are done."""
     job = f"job-{fault}"
@@ -134,17 +135,26 @@ def test_an_epoch_outlives_its_owner(fault: str, replicas: list[Replica]) -> Non
     fault_at = time.monotonic()
     if fault == "killed":
         owner.kill()
+    elif fault == "moved":
+        # To the one that nobody would choose.
+        with _administration(owner) as client:
+            client.administration.move_job(job, left[1].advertised)
     else:
         owner.send(signal.SIGSTOP if fault == "stopped" else signal.SIGTERM)
     may_go_on.set()
     for worker in workers:
         worker.join()
     assert not books.failures, books.failures
-    with Client(owner_of(left, job).advertised) as client:
+    next_owner = owner_of(left, job)
+    with Client(next_owner.advertised) as client:
         (epoch,) = client.get_job(job).epochs
     assert epoch.num_done == epoch.num_batches
     if fault == "stopped":
         _a_stopped_owner_changes_nothing(owner, left, job, books)
+    elif fault == "moved":
+        assert next_owner is left[1]
+        with _administration(owner) as client:
+            assert job not in client.administration.status().owned_jobs
     else:
         owner.stop()
         owner.start()
@@ -157,6 +167,63 @@ def test_an_epoch_outlives_its_owner(fault: str, replicas: list[Replica]) -> Non
     first_owner = min(revision for _, _, _, revision, _ in books.received)
     takeover = min(at for *_, revision, at in books.received if revision > first_owner)
     print(f"takeover of a {fault} owner's job: {takeover - fault_at:.2f} s")
+
+
+def _administration(replica: Replica) -> Client:
+    return Client(f"unix:{replica.folder}/admin.sock")
+
+
+def _owners(replica: Replica, jobs: list[str]) -> list[str]:
+    with Client(replica.advertised) as client:
+        listed = {job.name: job.owner for job in client.list_jobs()}
+    return [listed.get(job, "") for job in jobs]
+
+
+def test_a_job_is_moved_to_any_server(replicas: list[Replica]) -> None:
+    """It stays there while the server lives, also when nobody loads; and nothing is done twice."""
+    jobs = ["job-moved-a", "job-moved-b"]
+    done: dict[str, list[int]] = {job: [] for job in jobs}
+    for to in (*replicas, *reversed(replicas)):
+        for job in jobs:
+            owner = owner_of(replicas, job)
+            if not done[job]:
+                with pytest.raises(PackhouseError) as refused, _administration(owner) as client:
+                    client.administration.move_job(job, to.advertised)
+                assert refused.value.code is grpc.StatusCode.NOT_FOUND
+            with _loader(addresses(replicas), job) as loader:
+                batches = iter(loader)
+                # What is not acknowledged comes again.
+                done[job] += [next(batches).number for _ in range(3)][:-1]
+                loader.flush()
+            owner = owner_of(replicas, job)
+            for _ in range(2):  # Also where it is already.
+                with _administration(owner) as client:
+                    client.administration.move_job(job, to.advertised)
+                owner = to
+            # Whoever is asked knows.
+            for replica in replicas:
+                with Client(replica.advertised) as client:
+                    assert client.get_job(job).owner == to.advertised
+        for replica in replicas:
+            while _owners(replica, jobs) != [to.advertised] * len(jobs):
+                pass
+        with _administration(to) as client:
+            status = client.administration.status()
+        assert set(jobs) <= set(status.owned_jobs)
+        assert status.members == tuple(sorted(replica.advertised for replica in replicas))
+    for job in jobs:
+        with _loader(addresses(replicas), job) as loader:
+            done[job] += [batch.number for batch in loader]
+        assert sorted(done[job]) == list(range(len(done[job])))
+    owner = owner_of(replicas, jobs[0])
+    with _administration(owner) as client:
+        with pytest.raises(PackhouseError, match="no server of the cluster has 'x:1'") as refused:
+            client.administration.move_job(jobs[0], "x:1")
+    assert refused.value.code is grpc.StatusCode.NOT_FOUND
+    # When that server has gone, the job is anybody's.
+    owner.stop()
+    assert owner_of([each for each in replicas if each is not owner], jobs[0]) is not owner
+    owner.start()
 
 
 def _a_stopped_owner_changes_nothing(

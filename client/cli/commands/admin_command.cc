@@ -22,6 +22,8 @@ struct AdminArguments {
   std::string server;
   std::string level;
   std::string name;
+  std::string job;
+  std::string address;
   bool json = false;
   bool yes = false;
 };
@@ -91,6 +93,13 @@ ExitCode RunSnapshot(const AdminArguments& arguments, const AdminClient& client)
   return kExitOk;
 }
 
+ExitCode RunMoveJob(const AdminArguments& arguments, const AdminClient& client) {
+  const absl::Status moved = client.MoveJob(arguments.job, arguments.address);
+  if (!moved.ok()) return Fail(moved);
+  std::cout << arguments.job << ": moved to " << arguments.address << "\n";
+  return kExitOk;
+}
+
 CLI::App* AddAction(CLI::App& command, const std::shared_ptr<AdminArguments>& arguments,
                     ExitCode& code, const std::string& name, const std::string& description,
                     ExitCode (*run)(const AdminArguments&, const AdminClient&)) {
@@ -117,7 +126,7 @@ void AddAdminCommand(CLI::App& app, ExitCode& code) {
       "admin", "Run a server: what it does, its log, its files, its end (docs/security.md)");
   command->require_subcommand(1);
   AddJson(arguments, *AddAction(*command, arguments, code, "status",
-                                "Version, memory, files, quotas", RunStatus));
+                                "Version, memory, files, quotas, servers, jobs", RunStatus));
   AddJson(arguments,
           *AddAction(*command, arguments, code, "clients",
                      "Who is connected: calls, streams and leases by principal", RunClients));
@@ -132,6 +141,13 @@ void AddAdminCommand(CLI::App& app, ExitCode& code) {
       AddAction(*command, arguments, code, "drain",
                 "End the server as SIGTERM does: what is open may end first", RunDrain);
   drain->add_flag("--yes", arguments->yes, "Do not ask; needed where stdin is no terminal");
+  CLI::App* const move =
+      AddAction(*command, arguments, code, "move-job",
+                "Move a job to another server of the cluster; its workers go on there", RunMoveJob);
+  move->add_option("job", arguments->job, "The job")->required()->type_name("JOB");
+  move->add_option("--to", arguments->address, "The server's --advertise, as `status` lists it")
+      ->required()
+      ->type_name("HOST:PORT");
   CLI::App* const snapshot =
       AddAction(*command, arguments, code, "snapshot",
                 "Copy what is stored into a folder of the server's --snapshot-dir", RunSnapshot);

@@ -69,6 +69,16 @@ std::string StatusText(const v1::GetServerResponse& status) {
     }
     absl::StrAppend(&text, "\n", quotas.Render());
   }
+  if (!status.members().empty()) {
+    TextTable members({{"server", ""}, {"owns", ""}});
+    for (const v1::ClusterMember& member : status.members()) {
+      members.AddRow({member.address(), !member.is_this() ? "ask it"
+                                        : status.owned_jobs().empty()
+                                            ? "no job"
+                                            : absl::StrJoin(status.owned_jobs(), ", ")});
+    }
+    absl::StrAppend(&text, "\n", members.Render());
+  }
   return text;
 }
 

@@ -24,6 +24,8 @@ constexpr absl::string_view kForPrograms = "%Y-%m-%dT%H:%M:%SZ";
 
 bool IsFinished(const v1::JobEpoch& epoch) { return epoch.num_done() == epoch.num_batches(); }
 
+bool HasOwner(const v1::Job& job) { return !job.owner().empty(); }
+
 bool IsInSegments(const v1::JobEpoch& epoch) { return epoch.num_segments() != 0; }
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
@@ -31,16 +33,22 @@ Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(t
 }  // namespace
 
 std::string JobTable(const std::vector<v1::Job>& jobs) {
-  TextTable table(
-      {{"job", ""}, {"epochs", ""}, {"finished", ""}, {"streams", ""}, {"last used", ""}});
+  std::vector<TextTable::Column> columns = {
+      {"job", ""}, {"epochs", ""}, {"finished", ""}, {"streams", ""}, {"last used", ""}};
+  // Where one server has all jobs, none is named.
+  const bool has_owners = std::any_of(jobs.begin(), jobs.end(), HasOwner);
+  if (has_owners) columns.push_back({"owner", ""});
+  TextTable table(std::move(columns));
   for (const v1::Job& job : jobs) {
     const auto finished =
         static_cast<uint64_t>(std::count_if(job.epochs().begin(), job.epochs().end(), IsFinished));
     // For a job with very many epochs, only the latest are in the response.
     const bool all = job.num_epochs() == static_cast<uint64_t>(job.epochs_size());
-    table.AddRow({job.job(), Grouped(job.num_epochs()),
-                  absl::StrCat(all ? "" : "at least ", Grouped(finished)),
-                  Grouped(job.num_sessions()), LastUsed(job, kForPeople)});
+    std::vector<std::string> cells = {job.job(), Grouped(job.num_epochs()),
+                                      absl::StrCat(all ? "" : "at least ", Grouped(finished)),
+                                      Grouped(job.num_sessions()), LastUsed(job, kForPeople)};
+    if (has_owners) cells.push_back(job.owner());
+    table.AddRow(std::move(cells));
   }
   return table.Render();
 }
@@ -72,7 +80,9 @@ std::string JobText(const v1::Job& job) {
     table.AddRow(std::move(cells));
   }
   std::string text = absl::StrCat(job.job(), ": ", Grouped(job.num_epochs()), " epochs, ",
-                                  Grouped(job.num_sessions()), " streams\n\n", table.Render());
+                                  Grouped(job.num_sessions()), " streams",
+                                  HasOwner(job) ? absl::StrCat(", with ", job.owner()) : "", "\n\n",
+                                  table.Render());
   const auto listed = static_cast<uint64_t>(job.epochs_size());
   if (job.num_epochs() > listed) {
     absl::StrAppend(&text, "and ", Grouped(job.num_epochs() - listed), " earlier ones\n");
@@ -99,6 +109,7 @@ Json JobJson(const v1::Job& job) {
           {"num_epochs", job.num_epochs()},
           {"streams", job.num_sessions()},
           {"last_used", TextOrNull(LastUsed(job, kForPrograms))},
+          {"owner", TextOrNull(job.owner())},
           {"epochs", std::move(epochs)}};
 }
 

@@ -12,6 +12,7 @@ import grpc
 
 from packhouse.choices import Choice
 from packhouse.errors import PackhouseError
+from packhouse.job_owner import JobCalls
 from packhouse.v1 import admin_pb2, admin_pb2_grpc
 
 
@@ -52,7 +53,11 @@ class QuotaUse:
 
 @dataclasses.dataclass(frozen=True)
 class ServerStatus:
-    """What a server is and holds. `memory`: held and allowed bytes of each share of its budget."""
+    """What a server is and holds. `memory`: held and allowed bytes of each share of its budget.
+
+    `members`: addresses of the servers that share the jobs (none: it is alone). `owned_jobs`: the jobs
+    that this one of them owns now.
+    """
 
     version: str
     started: datetime.datetime
@@ -62,6 +67,8 @@ class ServerStatus:
     memory: dict[str, tuple[int, int]]
     files: tuple[ServerFile, ...]
     quotas: tuple[QuotaUse, ...]
+    members: tuple[str, ...] = ()
+    owned_jobs: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,9 +138,12 @@ class Administration:
     May be used by several threads.
     """
 
-    def __init__(self, channel: grpc.Channel, unary: Callable[..., Any]) -> None:
+    def __init__(
+        self, channel: grpc.Channel, unary: Callable[..., Any], job_calls: JobCalls
+    ) -> None:
         self._stub = admin_pb2_grpc.AdminServiceStub(channel)
         self._unary = unary
+        self._move_job = job_calls.unary(admin_pb2_grpc.AdminServiceStub, "MoveJob")
 
     def status(self) -> ServerStatus:
         """What the server is and holds."""
@@ -150,6 +160,8 @@ class Administration:
                 QuotaUse(each.namespace, each.quota, each.used, each.limit)
                 for each in status.quotas
             ),
+            members=tuple(each.address for each in status.members),
+            owned_jobs=tuple(status.owned_jobs),
         )
 
     def clients(self) -> Connected:
@@ -207,6 +219,15 @@ class Administration:
     def drain(self) -> bool:
         """Begins the end of the server, as SIGTERM does. Whether it had begun before."""
         return bool(self._unary(self._stub.Drain, admin_pb2.DrainRequest()).was_draining)
+
+    def move_job(self, job: str, address: str) -> None:
+        """Moves a job to the server of the cluster at `address`, one of `ServerStatus.members`.
+
+        Its workers go on there; nothing is lost. Further errors: NOT_FOUND for the job or the server;
+        FAILED_PRECONDITION if this server shares its jobs with no other; UNAVAILABLE if etcd does not
+        answer: the job may have moved or not.
+        """
+        self._unary(self._move_job, admin_pb2.MoveJobRequest(job=job, address=address))
 
     def snapshot(
         self, name: str, on_progress: Callable[[Snapshot], None] | None = None

@@ -216,10 +216,10 @@ class Client:
         self._loader = loader_pb2_grpc.LoaderServiceStub(self._channel)
         self._source_graphs = SourceGraphs(self._channel, self._unary, self._address)
         self._partitions = Partitions(self._channel, self._unary)
-        self._administration = Administration(self._channel, self._unary)
         self._jobs = JobCalls(self._channel, connect)
         self._get_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "GetJob")
         self._delete_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "DeleteJob")
+        self._administration = Administration(self._channel, self._unary, self._jobs)
         self._receipts = Receipts(self._channel, self._unary, self._jobs)
         self._feedback = Feedback(self._channel, self._unary)
 

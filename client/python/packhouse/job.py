@@ -67,6 +67,8 @@ class Job:
     num_epochs: int
     num_sessions: int
     last_used: datetime.datetime | None
+    # HOST:PORT of the server that owns it; empty: nobody owns it now, or there is one server.
+    owner: str = ""
 
     @staticmethod
     def from_proto(message: Any) -> Job:
@@ -77,4 +79,5 @@ class Job:
             num_epochs=message.num_epochs,
             num_sessions=message.num_sessions,
             last_used=_last_used(message),
+            owner=message.owner,
         )

@@ -1,6 +1,7 @@
 #include "service/ledger/etcd/etcd_job_directory.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,9 @@ namespace packhouse {
 namespace {
 
 constexpr absl::string_view kJobs = "jobs/";
+
+// Reads of a transaction: etcd takes 128 by default.
+constexpr size_t kReadTogether = 100;
 
 std::string ListedKey(absl::string_view job) { return absl::StrCat(kJobs, job); }
 
@@ -60,6 +64,25 @@ absl::StatusOr<JobPage> EtcdJobDirectory::List(const std::string& after, size_t 
   }
   if (read.has_more && !read.values.empty()) page.next = NameOf(read.values.back());
   return page;
+}
+
+absl::StatusOr<std::vector<std::string>> EtcdJobDirectory::Owners(
+    absl::Span<const std::string> jobs) {
+  std::vector<std::string> owners;
+  for (size_t begin = 0; begin < jobs.size(); begin += kReadTogether) {
+    Transaction read;
+    for (const std::string& job : jobs.subspan(begin, kReadTogether)) {
+      read.then.push_back(Operation::Read(KeyRange::Of(JobKeys(job).owner())));
+    }
+    PH_ASSIGN_OR_RETURN(const TransactionResult done, store_->Commit(read));
+    for (const RangeResult& owner : done.reads) {
+      owners.emplace_back();
+      if (owner.values.empty()) continue;
+      PH_ASSIGN_OR_RETURN(OwnerValue value, OwnerValue::Decode(owner.values[0].value));
+      owners.back() = std::move(value.address);
+    }
+  }
+  return owners;
 }
 
 }  // namespace packhouse

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "service/cluster/key_value_store.h"
 #include "service/ledger/job_directory.h"
 
@@ -24,6 +25,8 @@ class EtcdJobDirectory final : public JobDirectory {
   absl::StatusOr<bool> RemoveUnowned(const std::string& job) override;
   // Leaves out what later versions may have written otherwise.
   absl::StatusOr<JobPage> List(const std::string& after, size_t limit) override;
+  // A round trip for each 100 jobs.
+  absl::StatusOr<std::vector<std::string>> Owners(absl::Span<const std::string> jobs) override;
 
  private:
   KeyValueStore* const store_;

@@ -6,16 +6,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/ledger/etcd/etcd_record_log.h"
+#include "service/ledger/etcd/job_keys.h"
 
 namespace packhouse {
 
 class EtcdJobLogs::LeasedLog final : public OwnedLog {
  public:
-  LeasedLog(EtcdJobLogs* logs, std::unique_ptr<EtcdRecordLog> log, LeaseId lease)
-      : logs_(logs), log_(std::move(log)), lease_(lease) {}
+  LeasedLog(EtcdJobLogs* logs, std::unique_ptr<EtcdRecordLog> log, std::string job, LeaseId lease)
+      : logs_(logs), log_(std::move(log)), job_(std::move(job)), lease_(lease) {}
 
   absl::Status Append(absl::Span<const std::string> records) override {
     if (!logs_->now_) return log_->Append(records);
@@ -38,11 +40,29 @@ class EtcdJobLogs::LeasedLog final : public OwnedLog {
     return !log_->failure().ok() || !logs_->lease_->IsCurrent(lease_);
   }
   absl::Status Release() override { return log_->Release(); }
+  absl::Status MoveTo(const std::string& address) override {
+    if (address == logs_->address()) return absl::OkStatus();
+    PH_ASSIGN_OR_RETURN(const std::vector<ClusterMember> members, logs_->lease_->ReadMembers());
+    std::vector<std::string> addresses;
+    const ClusterMember* to = nullptr;
+    for (const ClusterMember& member : members) {
+      addresses.push_back(member.address);
+      if (member.address == address && (to == nullptr || to->joined < member.joined)) to = &member;
+    }
+    // Under its lease: so it is no longer said when that server has gone.
+    if (to != nullptr) {
+      return log_->Release({Operation::Put(JobKeys(job_).place(), address, to->lease)});
+    }
+    return absl::NotFoundError(absl::StrCat("address: no server of the cluster has ",
+                                            Quoted(address), ", they are ",
+                                            absl::StrJoin(addresses, ", ")));
+  }
   uint64_t owner_revision() const override { return log_->owner_revision(); }
 
  private:
   EtcdJobLogs* const logs_;
   const std::unique_ptr<EtcdRecordLog> log_;
+  const std::string job_;
   const LeaseId lease_;
 };
 
@@ -68,9 +88,13 @@ absl::StatusOr<JobPlace> EtcdJobLogs::Open(const std::string& job) {
   if (!owner && !was_here) {
     // Those of the last turn may still have the owner that has just gone.
     PH_ASSIGN_OR_RETURN(const std::vector<ClusterMember> members, lease_->ReadMembers());
+    PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> moved, store_->Get(JobKeys(job).place()));
     const ClusterMember* const best = RendezvousOwner(job, members);
-    if (best != nullptr && best->address != lease_->address()) {
-      place.owner = {best->address, 0};
+    const std::string address = moved             ? moved->value
+                                : best != nullptr ? best->address
+                                                  : lease_->address();
+    if (address != lease_->address()) {
+      place.owner = {address, 0};
       return place;
     }
   }
@@ -88,9 +112,15 @@ absl::StatusOr<JobPlace> EtcdJobLogs::Open(const std::string& job) {
   if (acquired->log == nullptr) {
     place.owner = {acquired->owner->address, acquired->owner->revision};
   } else {
-    place.log = std::make_unique<LeasedLog>(this, std::move(acquired->log), *lease);
+    place.log = std::make_unique<LeasedLog>(this, std::move(acquired->log), job, *lease);
   }
   return place;
+}
+
+std::vector<std::string> EtcdJobLogs::members() const {
+  std::vector<std::string> addresses;
+  for (const ClusterMember& member : lease_->members()) addresses.push_back(member.address);
+  return addresses;
 }
 
 EtcdJobLogs::Commits EtcdJobLogs::commits() const {

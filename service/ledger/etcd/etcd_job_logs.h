@@ -49,6 +49,8 @@ class EtcdJobLogs final : public JobLogs {
   absl::StatusOr<std::vector<std::string>> Read(const std::string& job) override {
     return EtcdRecordLog::Read(*store_, job);
   }
+  const std::string& address() const override { return lease_->address(); }
+  std::vector<std::string> members() const override;
   uint64_t restored_seconds() const override { return restored_seconds_; }
   // Where the job is; becomes nobody's owner. NOT_FOUND if nobody owns it. For tests.
   absl::StatusOr<JobOwner> OwnerOf(const std::string& job);

@@ -418,17 +418,19 @@ absl::Status EtcdRecordLog::Fail(absl::Status why) {
   return failure_;
 }
 
-absl::Status EtcdRecordLog::Release() {
+absl::Status EtcdRecordLog::Release(std::vector<Operation> also) {
   Transaction release;
   release.compares = {Compare::CreateRevision(keys_.owner(), owner_revision_)};
-  release.then = {Operation::Delete(KeyRange::Of(keys_.owner()))};
+  release.then = std::move(also);
+  release.then.push_back(Operation::Delete(KeyRange::Of(keys_.owner())));
   (void)Fail(NoLongerOwner(options_.job, nullptr));
   {
     // What is under way ends first: it may still be acknowledged.
     absl::MutexLock lock(&mutex_);
     AwaitTurn();
   }
-  return store_->Commit(release).status();
+  PH_ASSIGN_OR_RETURN(const TransactionResult done, store_->Commit(release));
+  return done.succeeded ? absl::OkStatus() : NoLongerOwner(options_.job, nullptr);
 }
 
 absl::Status EtcdRecordLog::failure() const {

@@ -92,8 +92,8 @@ class EtcdRecordLog final : public RecordLog {
   absl::Status Replace(absl::Span<const std::string> records) override;
 
   // Gives the ownership back; the log then refuses everything. The lease's end does it too, if this
-  // fails.
-  absl::Status Release();
+  // fails. `also` is done in the same step; if the ownership had ended before, nothing is done.
+  absl::Status Release(std::vector<Operation> also = {});
 
   // Why all calls are refused for good; OK if they are not.
   absl::Status failure() const;

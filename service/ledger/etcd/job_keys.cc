@@ -22,6 +22,7 @@ JobKeys::JobKeys(absl::string_view job) {
   const std::string folder =
       absl::StrCat("job/", absl::StrReplaceAll(job, {{"%", "%25"}, {"/", "%2F"}}), "/");
   owner_ = absl::StrCat(folder, "owner");
+  place_ = absl::StrCat(folder, "place");
   head_ = absl::StrCat(folder, "head");
   log_ = absl::StrCat(folder, "log/");
   log_end_ = KeyRange::Prefix(log_).end;

@@ -11,14 +11,16 @@
 
 namespace packhouse {
 
-// The keys of one job: job/<name>/owner, job/<name>/head, job/<name>/log/<16 hex digits>. In the
-// name,
-// '/' is %2F and '%' is %25, so that no job's keys begin like those of another.
+// The keys of one job: job/<name>/owner, job/<name>/place, job/<name>/head, job/<name>/log/<16 hex
+// digits>. In the name, '/' is %2F and '%' is %25, so that no job's keys begin like those of
+// another.
 class JobKeys {
  public:
   explicit JobKeys(absl::string_view job);
 
   const std::string& owner() const { return owner_; }
+  // The address of the server that the job was moved to, under that server's lease.
+  const std::string& place() const { return place_; }
   const std::string& head() const { return head_; }
   std::string Entry(uint64_t number) const;
   KeyRange Entries(uint64_t begin, uint64_t end) const { return {Entry(begin), Entry(end)}; }
@@ -28,6 +30,7 @@ class JobKeys {
 
  private:
   std::string owner_;
+  std::string place_;
   std::string head_;
   std::string log_;
   std::string log_end_;

@@ -113,6 +113,52 @@ TEST_F(EtcdJobLogsTest, AllNameTheSameOwner) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
 }
 
+// A job is where it was moved to while that server lives, whoever is asked.
+TEST_F(EtcdJobLogsTest, AJobIsWhereItWasMovedTo) {
+  for (int i = 0; i < 3; ++i) Start();
+  TickAll();
+  const auto owner_of = [&](const std::string& job) {
+    std::unique_ptr<OwnedLog> log;
+    for (const auto& server : all_) {
+      auto place = server->logs.Open(job);
+      EXPECT_THAT(place, IsOk());
+      if (place.ok() && place->log != nullptr) log = std::move(place->log);
+    }
+    EXPECT_NE(log, nullptr);
+    return log;
+  };
+  const std::string job = "a/job";
+  auto log = owner_of(job);
+  ASSERT_NE(log, nullptr);
+  EXPECT_THAT(log->Append({"1"}), IsOk());
+  EXPECT_THAT(log->MoveTo("none:1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("server-2")));
+  EXPECT_THAT(log->Append({"2"}), IsOk());
+  for (const int to : {2, 0, 1, 2}) {
+    const std::string address = all_[static_cast<size_t>(to)]->lease.address();
+    ASSERT_THAT(log->MoveTo(address), IsOk());
+    auto next = owner_of(job);
+    ASSERT_NE(next, nullptr);
+    PH_ASSERT_OK_AND_ASSIGN(const JobOwner owner, all_[0]->logs.OwnerOf(job));
+    EXPECT_EQ(owner.address, address);
+    EXPECT_THAT(all_[0]->logs.directory()->Owners({job, "other"}),
+                IsOkAndHolds(std::vector<std::string>{address, ""}));
+    // Where it is already.
+    EXPECT_THAT(next->MoveTo(address), IsOk());
+    EXPECT_THAT(next->ownership(), IsOk());
+    EXPECT_THAT(next->ReadAll(), IsOkAndHolds(std::vector<std::string>{"1", "2"}));
+    log = std::move(next);
+  }
+  // Given back, it is still that server's; and anybody's, when that has gone.
+  ASSERT_THAT(log->Release(), IsOk());
+  log = owner_of(job);
+  EXPECT_EQ(all_[0]->logs.OwnerOf(job)->address, all_[2]->lease.address());
+  ASSERT_THAT(all_[2]->lease.Leave(), IsOk());
+  log = nullptr;
+  all_.pop_back();
+  TickAll();
+  EXPECT_NE(owner_of(job), nullptr);
+}
+
 // Only jobs of a member that is gone, or that comes, change their place.
 TEST(RendezvousOwnerTest, OthersStayWhereTheyAre) {
   std::vector<ClusterMember> members;
