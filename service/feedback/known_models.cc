@@ -28,6 +28,8 @@ void KnownModels::Put(const FeedbackKey& key, KeptFeedback kept, uint64_t versio
   Entry& entry = entries_[key];
   if (entry.life == 0) entry.life = ++num_lives_;
   if (version < entry.version) return;
+  // The law is that of the contents.
+  if (entry.kept == kept) return;
   entry.kept = std::move(kept);
   entry.version = version;
 }
@@ -35,15 +37,6 @@ void KnownModels::Put(const FeedbackKey& key, KeptFeedback kept, uint64_t versio
 bool KnownModels::Erase(const FeedbackKey& key) {
   absl::MutexLock lock(&mutex_);
   return entries_.erase(key) != 0;
-}
-
-bool KnownModels::EraseUpTo(const FeedbackKey& key, uint64_t version) {
-  absl::MutexLock lock(&mutex_);
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) return true;
-  if (found->second.version > version) return false;
-  entries_.erase(found);
-  return true;
 }
 
 std::shared_ptr<const MeasuredModel> KnownModels::ModelOf(const FeedbackKey& key) const {

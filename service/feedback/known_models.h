@@ -26,12 +26,10 @@ class KnownModels {
   size_t size() const;
 
   // What is known of a model now. Versions of one model grow; a version that is older than the
-  // known one changes nothing.
+  // known one changes nothing. The law is fitted anew only if something has changed.
   void Put(const FeedbackKey& key, KeptFeedback kept, uint64_t version);
   // Whether it was there.
   bool Erase(const FeedbackKey& key);
-  // Unless a version after this one is known. Whether nothing is known now.
-  bool EraseUpTo(const FeedbackKey& key, uint64_t version);
 
   // Null if nothing is known. Fits the law, if it is not that of the present version.
   std::shared_ptr<const MeasuredModel> ModelOf(const FeedbackKey& key) const;

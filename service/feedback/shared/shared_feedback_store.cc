@@ -66,11 +66,8 @@ absl::StatusOr<SharedFeedbackStore::Stored> SharedFeedbackStore::Decode(const Fe
   if (!message.ParseFromString(value.value)) return Damaged(value.key);
   auto all = DecodeFeedback(message.file());
   if (!all.ok() || all->size() != 1 || all->begin()->first != key) return Damaged(value.key);
-  Stored stored = {value.mod_revision,
-                   std::move(all->begin()->second),
-                   message.last_use_seconds(),
-                   {},
-                   value.create_revision};
+  Stored stored = {value.mod_revision,         value.value, std::move(all->begin()->second),
+                   message.last_use_seconds(), {},          value.create_revision};
   for (const auto& attempt : message.attempts()) {
     stored.attempts.emplace_back(attempt.replica(), attempt.number());
   }
@@ -108,33 +105,52 @@ absl::Mutex& SharedFeedbackStore::TurnOf(const FeedbackKey& key) const {
   return turns_[absl::HashOf(key.model, key.device) % turns_.size()];
 }
 
-void SharedFeedbackStore::Learn(const FeedbackKey& key, const Stored& stored) const {
+uint64_t SharedFeedbackStore::Begin() const {
+  absl::MutexLock lock(&mutex_);
+  return ++num_events_;
+}
+
+Compare SharedFeedbackStore::IsCurrent(const FeedbackKey& key, const Stored& stored) {
+  return stored.bytes.empty() ? Compare::Absent(ModelKey(key))
+                              : Compare::Value(ModelKey(key), stored.bytes);
+}
+
+void SharedFeedbackStore::Learn(const FeedbackKey& key, const Stored& stored,
+                                uint64_t begun) const {
   const absl::Time now = options_.now();
   absl::MutexLock lock(&mutex_);
   const auto forgotten = forgotten_.find(key);
   if (forgotten != forgotten_.end()) {
     // It was read before it was deleted.
-    if (forgotten->second >= stored.revision) return;
+    if (IsOvertaken(forgotten->second, begun, stored.revision)) return;
     forgotten_.erase(forgotten);
   }
-  models_.Put(key, stored.kept, stored.revision);
+  Seen& seen = seen_[key];
+  if (IsOvertaken(seen, begun, stored.revision)) return;
+  seen = {stored.revision, ++num_events_};
+  models_.Put(key, stored.kept, seen.at);
   asked_[key] = now;
 }
 
-void SharedFeedbackStore::Forget(const FeedbackKey& key, Revision revision) const {
+void SharedFeedbackStore::Forget(const FeedbackKey& key, Revision revision, uint64_t begun) const {
   absl::MutexLock lock(&mutex_);
-  if (!models_.EraseUpTo(key, revision)) return;
+  const auto seen = seen_.find(key);
+  if (seen != seen_.end()) {
+    if (IsOvertaken(seen->second, begun, revision)) return;
+    seen_.erase(seen);
+  }
+  models_.Erase(key);
   asked_.erase(key);
   // A read takes seconds at most: nobody needs one that is so many deletions old.
   if (forgotten_.size() >= kMaxForgotten) forgotten_.clear();
-  Revision& last = forgotten_[key];
-  last = std::max(last, revision);
+  Seen& last = forgotten_[key];
+  if (!IsOvertaken(last, begun, revision)) last = {revision, ++num_events_};
 }
 
-void SharedFeedbackStore::ForgetOthers(const std::set<FeedbackKey>& there,
-                                       Revision revision) const {
+void SharedFeedbackStore::ForgetOthers(const std::set<FeedbackKey>& there, Revision revision,
+                                       uint64_t begun) const {
   for (const auto& [key, kept] : models_.All()) {
-    if (!there.contains(key)) Forget(key, revision);
+    if (!there.contains(key)) Forget(key, revision, begun);
   }
 }
 
@@ -144,23 +160,25 @@ void SharedFeedbackStore::ForgetDeleted() const {
     absl::MutexLock lock(&mutex_);
     if (num_known <= std::max(options_.max_models, num_known_)) return;
   }
+  const uint64_t begun = Begin();
   std::set<FeedbackKey> there;
   const auto revision =
       ReadAll([&there](const FeedbackKey& key, const Stored& /*stored*/) { there.insert(key); });
-  if (revision.ok()) ForgetOthers(there, *revision);
+  if (revision.ok()) ForgetOthers(there, *revision, begun);
   absl::MutexLock lock(&mutex_);
   num_known_ = models_.size();
 }
 
 absl::StatusOr<std::optional<SharedFeedbackStore::Stored>> SharedFeedbackStore::Read(
     const FeedbackKey& key) const {
+  const uint64_t begun = Begin();
   PH_ASSIGN_OR_RETURN(const RangeResult read, keys_->Range(KeyRange::Of(ModelKey(key)), 1));
   if (read.values.empty()) {
-    Forget(key, read.revision);
+    Forget(key, read.revision, begun);
     return std::nullopt;
   }
   PH_ASSIGN_OR_RETURN(Stored stored, Decode(key, read.values[0]));
-  Learn(key, stored);
+  Learn(key, stored, begun);
   ForgetDeleted();
   return stored;
 }
@@ -210,13 +228,14 @@ absl::StatusOr<Revision> SharedFeedbackStore::ReadModels(std::vector<KeyValue>& 
 absl::StatusOr<SharedFeedbackStore::Count> SharedFeedbackStore::ReadCount() const {
   PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> value, keys_->Get(kCount));
   if (!value) return Count();
-  Count count = {value->mod_revision, 0};
+  Count count = {value->value, 0};
   if (!absl::SimpleAtoi(value->value, &count.num_models)) return Damaged(kCount);
   return count;
 }
 
 void SharedFeedbackStore::Recount(const Count& count, int change, Transaction& transaction) {
-  transaction.compares.push_back(Compare::ModRevision(kCount, count.revision));
+  transaction.compares.push_back(count.bytes ? Compare::Value(kCount, *count.bytes)
+                                             : Compare::Absent(kCount));
   const size_t num_models =
       change > 0 ? count.num_models + 1 : std::max<size_t>(count.num_models, 1) - 1;
   transaction.then.push_back(Operation::Put(kCount, absl::StrCat(num_models)));
@@ -236,8 +255,9 @@ absl::StatusOr<uint64_t> SharedFeedbackStore::Report(
     PH_RETURN_IF_ERROR(read.status());
     Transaction transaction;
     Stored next;
-    if (*read) {
-      next = **std::move(read);
+    if (*read) next = **std::move(read);
+    transaction.compares = {IsCurrent(key, next)};
+    if (!next.bytes.empty()) {
       const auto mine =
           std::find_if(next.attempts.begin(), next.attempts.end(),
                        [this](const auto& each) { return each.first == options_.replica; });
@@ -262,8 +282,9 @@ absl::StatusOr<uint64_t> SharedFeedbackStore::Report(
     next.last_use_seconds = std::max(next.last_use_seconds, NowSeconds());
     next.attempts.insert(next.attempts.begin(), {options_.replica, number});
     if (next.attempts.size() > kMaxAttempts) next.attempts.resize(kMaxAttempts);
-    transaction.compares.push_back(Compare::ModRevision(ModelKey(key), next.revision));
-    transaction.then.push_back(Operation::Put(ModelKey(key), Encode(key, next)));
+    next.bytes = Encode(key, next);
+    transaction.then.push_back(Operation::Put(ModelKey(key), next.bytes));
+    const uint64_t begun = Begin();
     const auto done = keys_->Commit(transaction);
     if (OutcomeIsUnknown(done.status())) {
       if (++num_unknown == kUnknowns) return MayBeDone(key, done.status().message());
@@ -273,7 +294,7 @@ absl::StatusOr<uint64_t> SharedFeedbackStore::Report(
     PH_RETURN_IF_ERROR(done.status());
     if (!done->succeeded) continue;
     next.revision = done->revision;
-    Learn(key, next);
+    Learn(key, next, begun);
     models_.FitIfDue(key, now);
     return next.kept.shapes.num_reports();
   }
@@ -287,15 +308,16 @@ absl::StatusOr<KeptFeedback> SharedFeedbackStore::Get(const FeedbackKey& key) co
 }
 
 absl::StatusOr<std::map<FeedbackKey, KeptFeedback>> SharedFeedbackStore::All() const {
+  const uint64_t begun = Begin();
   std::map<FeedbackKey, KeptFeedback> all;
   std::set<FeedbackKey> there;
   PH_ASSIGN_OR_RETURN(const Revision revision,
                       ReadAll([&](const FeedbackKey& key, const Stored& stored) {
-                        Learn(key, stored);
+                        Learn(key, stored, begun);
                         all.emplace(key, stored.kept);
                         there.insert(key);
                       }));
-  ForgetOthers(there, revision);
+  ForgetOthers(there, revision, begun);
   return all;
 }
 
@@ -315,8 +337,9 @@ absl::Status SharedFeedbackStore::Delete(const FeedbackKey& key) {
     PH_ASSIGN_OR_RETURN(const Count count, ReadCount());
     Transaction transaction;
     Recount(count, -1, transaction);
-    transaction.compares.push_back(Compare::ModRevision(ModelKey(key), stored->revision));
+    transaction.compares.push_back(IsCurrent(key, *stored));
     transaction.then.push_back(Operation::Delete(KeyRange::Of(ModelKey(key))));
+    const uint64_t begun = Begin();
     const auto done = keys_->Commit(transaction);
     if (OutcomeIsUnknown(done.status())) {
       if (++num_unknown == kUnknowns) return MayBeDone(key, done.status().message());
@@ -324,7 +347,7 @@ absl::Status SharedFeedbackStore::Delete(const FeedbackKey& key) {
     }
     PH_RETURN_IF_ERROR(done.status());
     if (!done->succeeded) continue;
-    Forget(key, done->revision);
+    Forget(key, done->revision, begun);
     absl::MutexLock lock(&mutex_);
     found_.erase(key);
     return absl::OkStatus();
@@ -367,7 +390,7 @@ absl::Status SharedFeedbackStore::WriteUse(const FeedbackKey& key, const Stored&
   Stored next = stored;
   next.last_use_seconds = seconds;
   Transaction transaction;
-  transaction.compares = {Compare::ModRevision(ModelKey(key), stored.revision)};
+  transaction.compares = {IsCurrent(key, stored)};
   transaction.then = {Operation::Put(ModelKey(key), Encode(key, next))};
   const auto done = keys_->Commit(transaction);
   PH_RETURN_IF_ERROR(Unavailable(done.status()));
@@ -407,25 +430,27 @@ absl::Status SharedFeedbackStore::DeleteUnused(std::vector<Expired>& expired) {
   const uint64_t now = NowSeconds();
   std::vector<std::pair<FeedbackKey, Stored>> unused;
   std::set<FeedbackKey> there;
+  const uint64_t begun = Begin();
   const auto read = ReadAll([&](const FeedbackKey& key, const Stored& stored) {
     there.insert(key);
     const absl::Duration age = absl::Seconds(now - std::min(now, stored.last_use_seconds));
     if (age >= options_.retention.Of(key.model) + slack) unused.emplace_back(key, stored);
   });
   if (first_error.ok()) first_error = Unavailable(read.status());
-  if (read.ok()) ForgetOthers(there, *read);
+  if (read.ok()) ForgetOthers(there, *read, begun);
   for (const auto& [key, stored] : unused) {
     const auto count = ReadCount();
     if (!count.ok()) return first_error.ok() ? Unavailable(count.status()) : first_error;
     Transaction transaction;
     Recount(*count, -1, transaction);
-    transaction.compares.push_back(Compare::ModRevision(ModelKey(key), stored.revision));
+    transaction.compares.push_back(IsCurrent(key, stored));
     transaction.then.push_back(Operation::Delete(KeyRange::Of(ModelKey(key))));
+    const uint64_t deleting = Begin();
     const auto done = keys_->Commit(transaction);
     if (!done.ok() && first_error.ok()) first_error = Unavailable(done.status());
     // Else it was used, or another server has deleted it: the next sweep sees.
     if (!done.ok() || !done->succeeded) continue;
-    Forget(key, done->revision);
+    Forget(key, done->revision, deleting);
     ++num_expired_;
     expired.push_back({absl::StrCat(key.model, "/", key.device),
                        absl::Seconds(now - std::min(now, stored.last_use_seconds)),

@@ -1,9 +1,10 @@
 // What batches cost on devices, told to any of several servers: in the store of a cluster.
 //
 // A model on a device is one value. A report is added by a transaction that compares the value it
-// was read from, so reports follow each other in one order, and all servers fit the same law to the
-// same observations. The value names the last report of each server, so a server whose transaction
-// had an unknown outcome finds out, and adds nothing twice.
+// was read from; revisions are not asked, since they name other values after etcd was restored. So
+// reports follow each other in one order, and all servers fit the same law to the same
+// observations. The value names the last report of each server, so a server whose transaction had
+// an unknown outcome finds out, and adds nothing twice.
 #ifndef PACKHOUSE_SERVICE_FEEDBACK_SHARED_SHARED_FEEDBACK_STORE_H_
 #define PACKHOUSE_SERVICE_FEEDBACK_SHARED_SHARED_FEEDBACK_STORE_H_
 
@@ -99,6 +100,8 @@ class SharedFeedbackStore final : public FeedbackStore {
   // A value, as it was read.
   struct Stored {
     Revision revision = 0;
+    // The value itself; empty: there is none. None is ever written twice.
+    std::string bytes;
     KeptFeedback kept;
     uint64_t last_use_seconds = 0;
     std::vector<std::pair<std::string, uint64_t>> attempts;
@@ -106,16 +109,32 @@ class SharedFeedbackStore final : public FeedbackStore {
     Revision created = 0;
   };
 
-  // Every write of how many models there are, and so every creation and deletion, writes it.
+  // Every creation and deletion writes how many models there are.
   struct Count {
-    Revision revision = 0;
+    std::optional<std::string> bytes;
     size_t num_models = 0;
+  };
+
+  // What a server has seen last of a model, or that there was none.
+  struct Seen {
+    Revision revision = 0;
+    // Of num_events_.
+    uint64_t at = 0;
   };
 
   static absl::StatusOr<Stored> Decode(const FeedbackKey& key, const KeyValue& value);
   static std::string Encode(const FeedbackKey& key, const Stored& stored);
   // nullopt: there is no such model. Then, or otherwise, models_ has what was read.
   absl::StatusOr<std::optional<Stored>> Read(const FeedbackKey& key) const;
+  // When a read or a write begins, for what is then made of its answer.
+  uint64_t Begin() const;
+  // Whether what began then has found something older than what was seen meanwhile. What began
+  // after that finds nothing older, unless the store was restored; and that counts.
+  static bool IsOvertaken(const Seen& seen, uint64_t begun, Revision revision) {
+    return begun < seen.at && revision < seen.revision;
+  }
+  // That a value is still the one that was read.
+  static Compare IsCurrent(const FeedbackKey& key, const Stored& stored);
   // Calls `each` for each model, and its value. The revision that they were read at.
   absl::StatusOr<Revision> ReadAll(
       absl::FunctionRef<void(const FeedbackKey& key, const Stored& stored)> each) const;
@@ -126,11 +145,12 @@ class SharedFeedbackStore final : public FeedbackStore {
   static void Recount(const Count& count, int change, Transaction& transaction);
   // Notes a use that Find() saw, unless another server was faster.
   absl::Status WriteUse(const FeedbackKey& key, const Stored& stored, uint64_t seconds);
-  void Learn(const FeedbackKey& key, const Stored& stored) const;
+  // `begun`: Begin() before it was asked for.
+  void Learn(const FeedbackKey& key, const Stored& stored, uint64_t begun) const;
   // There was no such model at `revision`; a later one stays.
-  void Forget(const FeedbackKey& key, Revision revision) const;
+  void Forget(const FeedbackKey& key, Revision revision, uint64_t begun) const;
   // The same for all that are known and not among `there`.
-  void ForgetOthers(const std::set<FeedbackKey>& there, Revision revision) const;
+  void ForgetOthers(const std::set<FeedbackKey>& there, Revision revision, uint64_t begun) const;
   // Where more models are known than there may be, some have been deleted by other servers.
   void ForgetDeleted() const;
   uint64_t NowSeconds() const;
@@ -150,8 +170,11 @@ class SharedFeedbackStore final : public FeedbackStore {
   // When the store was asked for a model, or could not be reached.
   mutable std::map<FeedbackKey, absl::Time> asked_ ABSL_GUARDED_BY(mutex_);
   mutable absl::Time away_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  // At which revision a model was not there, so that no read that it has overtaken brings it back.
-  mutable std::map<FeedbackKey, Revision> forgotten_ ABSL_GUARDED_BY(mutex_);
+  mutable uint64_t num_events_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the models that are known.
+  mutable std::map<FeedbackKey, Seen> seen_ ABSL_GUARDED_BY(mutex_);
+  // When a model was not there, so that no read that this has overtaken brings it back.
+  mutable std::map<FeedbackKey, Seen> forgotten_ ABSL_GUARDED_BY(mutex_);
   // Known after ForgetDeleted().
   mutable size_t num_known_ ABSL_GUARDED_BY(mutex_) = 0;
   // What Find() gave since uses were written, and when.

@@ -417,6 +417,54 @@ TEST_F(SharedFeedbackStoreTest, WhatNoServerUsesExpires) {
   EXPECT_THAT(b->Report({"new", "d"}, 1), IsOk());
 }
 
+// Revisions that a server has seen come again, and name what others have told since.
+TEST(SharedFeedbackModelTest, AllFitTheSameLawAlsoWhenTheStoreWasRestored) {
+  const std::vector<FeedbackKey> keys = {kGin, {"team/gat", "h100"}};
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    SimulatedClock clock;
+    FakeKeyValueServers servers(&clock, seed);
+    std::vector<std::unique_ptr<TestServer>> cluster;
+    for (int i = 0; i < 2; ++i) {
+      cluster.push_back(std::make_unique<TestServer>(servers, clock, absl::StrCat("s", i)));
+    }
+    const auto change_some = [&] {
+      for (uint64_t step = random.Below(5); step > 0; --step) {
+        TestServer& server = *cluster[random.Below(2)];
+        const FeedbackKey& key = keys[random.Below(2)];
+        if (random.Below(6) == 0) {
+          server.store.Delete(key).IgnoreError();
+        } else {
+          ASSERT_THAT(server.Report(key, 10 * (1 + random.Below(1000))), IsOk());
+        }
+      }
+    };
+    for (int restores = 0; restores < 4; ++restores) {
+      change_some();
+      const FakeKeyValueServers::Backup backup = servers.TakeBackup();
+      change_some();
+      servers.Restore(backup);
+      change_some();
+      clock.Advance(SharedFeedbackStore::kFresh);
+      TestServer fresh(servers, clock, "fresh");
+      PH_ASSERT_OK_AND_ASSIGN(const auto expected, fresh.store.All());
+      for (const auto& server : cluster) {
+        for (const FeedbackKey& key : keys) {
+          const std::string name = absl::StrCat(key.model, "/", key.device);
+          const auto law = fresh.store.Find(name);
+          const auto known = server->store.Find(name);
+          ASSERT_EQ(known == nullptr, law == nullptr) << name;
+          if (law == nullptr) continue;
+          ASSERT_EQ(known->seconds.per_row, law->seconds.per_row) << name;
+          ASSERT_EQ(known->bytes.fixed, law->bytes.fixed) << name;
+        }
+        ASSERT_THAT(server->store.All(), IsOkAndHolds(expected));
+      }
+    }
+  }
+}
+
 TEST_F(SharedFeedbackStoreTest, DamageIsNoticed) {
   const auto server = Start();
   ASSERT_THAT(server->Report(kGin, 100), IsOk());
