@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -46,8 +47,14 @@ absl::StatusOr<Credentials> CredentialsToUse() {
 }
 
 ExitCode Fail(const absl::Status& status) {
-  std::cerr << program_invocation_short_name << ": " << status.message() << " ["
-            << absl::StatusCodeToString(status.code()) << "]\n";
+  // A server's words, which name a flag that no command has.
+  const bool names_servers_flag = absl::StartsWith(status.message(), "--memory-budget");
+  std::cerr << program_invocation_short_name << ": " << status.message()
+            << (names_servers_flag
+                    ? "; --memory-budget is a flag of packhoused: start one with more, and name it "
+                      "with --server"
+                    : "")
+            << " [" << absl::StatusCodeToString(status.code()) << "]\n";
   return kExitFailure;
 }
 
@@ -297,6 +304,17 @@ std::string Describe(const v1::Limits& limits) {
                            absl::StrAppend(text, capacity.rows());
                          }
                        });
+}
+
+std::string WithoutLimit(const std::vector<std::string>& components,
+                         const std::vector<std::string>& limited) {
+  std::vector<std::string> free;
+  for (const std::string& component : components) {
+    if (std::find(limited.begin(), limited.end(), component) == limited.end()) {
+      free.push_back(component);
+    }
+  }
+  return free.empty() ? "" : absl::StrCat("; ", absl::StrJoin(free, ", "), " without a limit");
 }
 
 std::string NameOfFile(const std::string& path) {

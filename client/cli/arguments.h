@@ -124,6 +124,11 @@ std::vector<uint64_t> CapacitiesAlong(const std::vector<std::string>& axes,
 // `nodes=222, edges=502`.
 std::string Describe(const v1::Limits& limits);
 
+// `; edges without a limit`: components that are not among those with one, which a batch may have
+// any number of. Empty if all have a limit. `graphs` need none.
+std::string WithoutLimit(const std::vector<std::string>& components,
+                         const std::vector<std::string>& limited);
+
 // The last part of a path without `.csv` and `.gz`.
 std::string NameOfFile(const std::string& path);
 

@@ -57,6 +57,12 @@ void AddDeviceOptions(DeviceArguments& arguments, CLI::App& command) {
       "Consider only multiples of this number, which the hardware prefers; 1 by default");
   add("--cost", arguments.cost, "COMPONENT=COST",
       "Cost of a row, padding included, in any unit; 1 by default, and 0 for graphs");
+  command
+      .add_option("--fixed-cost", arguments.fixed_cost,
+                  "Cost of a batch besides its rows, in the unit of --cost: what a step costs the "
+                  "device however small its batch is; 0 by default. docs/devices has figures")
+      ->type_name("COST")
+      ->check(CLI::Range(0.0, 1e200));
   add("--bytes-per", arguments.bytes_per, "COMPONENT=BYTES",
       "Memory of a row of a batch, as in nodes=400 or edges=2KiB");
   command.add_option("--memory", arguments.memory, "Most memory of a batch, as in 16GiB")
@@ -148,6 +154,7 @@ absl::StatusOr<v1::DeviceProfile> ParseDevice(const DeviceArguments& arguments,
   if (!arguments.memory.empty() && device.memory_bytes() == 0) {
     return absl::InvalidArgumentError("--memory '0': no batch fits into it");
   }
+  device.set_fixed_cost(arguments.fixed_cost);
   device.set_max_distinct_shapes(arguments.shapes);
   return device;
 }

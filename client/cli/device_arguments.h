@@ -19,6 +19,7 @@ struct DeviceArguments {
   std::vector<std::string> min = {};
   std::vector<std::string> multiple_of = {};
   std::vector<std::string> cost = {};
+  double fixed_cost = 0;
   std::vector<std::string> bytes_per = {};
   std::string memory = {};
   std::string fixed_bytes = {};

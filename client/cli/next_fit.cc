@@ -36,7 +36,8 @@ std::vector<uint64_t> NextFit(absl::Span<const uint32_t> sizes,
 }
 
 uint64_t VolumeBound(absl::Span<const uint64_t> rows, absl::Span<const uint64_t> capacities) {
-  uint64_t bound = 0;
+  // Graphs without rows take a batch, too.
+  uint64_t bound = !rows.empty() && rows.back() != 0 ? 1 : 0;
   for (std::size_t k = 0; k < rows.size(); ++k) {
     if (capacities[k] == 0) continue;
     bound = std::max(bound, rows[k] / capacities[k] + (rows[k] % capacities[k] != 0));

@@ -44,8 +44,9 @@ LowerBound ComputeVolumeBound(const SizeHistogram& histogram, const Limits& limi
     }
     const uint64_t packs = total / capacity + (total % capacity != 0);
     // At least one pack is needed. Its bound, too, is attributed to a component with a limit.
-    if (packs > bound.packs || !limits.has_limit(bound.component))
-      bound = {packs, LowerBoundKind::kVolume, k};
+    if (packs > bound.packs || !limits.has_limit(bound.component)) {
+      bound = {std::max(packs, bound.packs), LowerBoundKind::kVolume, k};
+    }
   }
   return bound;
 }

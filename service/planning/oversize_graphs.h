@@ -13,17 +13,19 @@
 
 namespace packhouse {
 
-// Graphs that are left out when limits are chosen. These are the graphs that fit no allowed limits.
-// If no limits within the memory take all other graphs together, the graphs whose own batch needs
-// most memory are left out too, as few as possible.
+// Graphs that are left out when limits are chosen: those that fit no allowed limits and, if no
+// limits within the memory take all others together, those that are apart (see LeftOutSizes).
 struct OversizeGraphs {
   uint64_t num_graphs = 0;
+  // How many of them some allowed limits take, but not together with the graphs that are kept.
+  uint64_t num_apart = 0;
   // The lexicographically largest size.
   SizeTuple largest;
   // The least capacities that take all graphs of the histogram, with what padding keeps free, for
   // each component, `graphs` last; 0 for a component without a limit.
   std::vector<uint64_t> needed_rows;
-  // Memory of a batch with these capacities; UINT64_MAX if it exceeds that.
+  // Memory of a batch with these capacities; UINT64_MAX if it exceeds that. 0 if the profile has no
+  // bound of bytes, or one that takes them.
   uint64_t needed_bytes = 0;
 };
 
@@ -44,12 +46,35 @@ struct ProfileExcess {
 std::optional<ProfileExcess> ExcessOverProfile(absl::Span<const uint32_t> tuple,
                                                const DeviceProfile& profile);
 
-// The sizes of the left-out graphs, each once. Requires a checked profile with the histogram's
-// components. O(d * (l + log d)).
-std::vector<SizeTuple> FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile);
+// What is kept as much of as possible, if no allowed limits take all graphs together.
+enum class KeptMost {
+  kNumGraphs,
+  // Rows of the components that have a cost, all together.
+  kCostedRows,
+};
 
-// `tuples` must be sizes of the histogram.
-OversizeGraphs DescribeOversize(absl::Span<const SizeTuple> tuples, const SizeHistogram& histogram,
+// Sizes that are left out, each once, in lexicographic order.
+struct LeftOutSizes {
+  // Each is too large for any allowed limits.
+  std::vector<SizeTuple> alone;
+  // Allowed limits take each of them, but none take it together with all that is kept.
+  std::vector<SizeTuple> apart;
+
+  size_t size() const { return alone.size() + apart.size(); }
+};
+
+// The sizes to leave out so that allowed limits take all others, and as much as possible is kept.
+// Requires a checked profile with the histogram's components.
+//
+// What is kept is the most there can be, unless the search needs more than about 2^26 looks at a
+// size; then it is the most that was found, and never less than the greedy choices by bytes and by
+// weight give. Equal histograms, equal results. O(d * (l + log d)) if some limits take all sizes
+// that fit alone; otherwise a fraction of a second more. Memory O(d * l). Thread-safe.
+LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile,
+                          KeptMost kept);
+
+// `left_out` must be of the histogram.
+OversizeGraphs DescribeOversize(const LeftOutSizes& left_out, const SizeHistogram& histogram,
                                 const DeviceProfile& profile);
 
 }  // namespace packhouse

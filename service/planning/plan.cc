@@ -25,6 +25,14 @@ double Ratio(uint64_t real, uint64_t packs, uint64_t rows) {
 
 }  // namespace
 
+void AddCopies(uint32_t tuple, uint64_t copies, Pattern& pattern) {
+  while (copies != 0) {
+    const auto some = static_cast<uint32_t>(std::min<uint64_t>(copies, UINT32_MAX));
+    pattern.entries.push_back({tuple, some});
+    copies -= some;
+  }
+}
+
 uint64_t PackingPlan::num_packs() const {
   uint64_t packs = 0;
   for (const Pattern& pattern : patterns) packs += pattern.repeats;

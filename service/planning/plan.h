@@ -23,13 +23,20 @@ struct PatternEntry {
   friend bool operator==(const PatternEntry&, const PatternEntry&) = default;
 };
 
-// A multiset of size tuples that share a pack, and the number of such packs.
+// A multiset of size tuples that share a pack, and the number of such packs. More than 2^32 - 1
+// graphs of one size are several entries.
 struct Pattern {
   std::vector<PatternEntry> entries;
   uint64_t repeats = 0;
 
   friend bool operator==(const Pattern&, const Pattern&) = default;
 };
+
+// The most graphs of one size that a planner puts into one pack: it would have 2^16 entries.
+inline constexpr uint64_t kMostCopies = uint64_t{UINT32_MAX} << 16;
+
+// Adds `copies` graphs of one size; at most kMostCopies.
+void AddCopies(uint32_t tuple, uint64_t copies, Pattern& pattern);
 
 // Patterns that together have every graph of a histogram exactly once.
 struct PackingPlan {

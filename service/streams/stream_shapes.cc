@@ -65,7 +65,8 @@ class ShapeChooser {
   // Of the graphs that came, since the tuner was given others.
   std::optional<OversizeGraphs> OversizeOf(const TuneResult& tuned) const {
     if (!tuned.oversize) return std::nullopt;
-    return DescribeOversize(FindOversize(histogram_, profile_), histogram_, profile_);
+    return DescribeOversize(FindOversize(histogram_, profile_, KeptMost::kNumGraphs), histogram_,
+                            profile_);
   }
 
   UsableCapacities Usable(const std::vector<uint64_t>& laid_out) const {

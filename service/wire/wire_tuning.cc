@@ -59,6 +59,7 @@ void RecommendationToWire(const TuneResult& result, const SizeSchema& schema,
   for (const std::string& reason : result.reasons) wire.add_reasons(reason);
   if (result.oversize) OversizeToWire(*result.oversize, *wire.mutable_oversize());
   TunedShapeToWire(result.single_shape, schema, *wire.mutable_single_shape());
+  TunedShapeToWire(result.cheapest_shape, schema, *wire.mutable_cheapest_shape());
 }
 
 }  // namespace
@@ -144,6 +145,8 @@ void OversizeToWire(const OversizeGraphs& oversize, v1::Oversize& wire) {
   wire.set_num_graphs(oversize.num_graphs);
   for (const uint32_t count : oversize.largest) wire.add_largest(count);
   for (const uint64_t rows : oversize.needed_rows) wire.add_needed_rows(rows);
+  wire.set_num_apart(oversize.num_apart);
+  wire.set_needed_bytes(oversize.needed_bytes);
 }
 
 void TunedShapeToWire(const TunedShape& shape, const SizeSchema& schema, v1::TunedShape& wire) {

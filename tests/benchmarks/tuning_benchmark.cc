@@ -70,6 +70,7 @@ void RunTuning(benchmark::State& state, const TuningCase& tuning) {
   profile.max_distinct_shapes = tuning.max_distinct_shapes;
   TuneOptions options;
   options.objective = tuning.objective;
+  options.equal_cost = 0;
   options.include_grid = tuning.include_grid;
   TuneProgress last;
   options.progress = [&last](const TuneProgress& progress) {

@@ -144,6 +144,26 @@ def test_pack_counts_rejected_graphs_and_beats_next_fit(sizes_file: pathlib.Path
     assert int(bound[2]) <= int(ours[2]) <= int(next_fit[2])
 
 
+def test_pack_says_why_graphs_are_rejected_and_fails_if_most_are(tmp_path: pathlib.Path) -> None:
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text("num_nodes,num_edges\n" + "9,1\n" * 3 + "5,1\n" * 4)
+    text = succeed("pack", "--sizes", sizes, "--limit", "nodes=8", "--limit", "edges=8")
+    assert "\nfirst rejected: graph 0 has 9 nodes, at most 8 fit a batch\n" in text
+    process = run("pack", "--sizes", sizes, "--limit", "nodes=4", "--limit", "edges=8")
+    assert process.returncode == 1
+    assert "7 of 7 graphs, which is most of them, do not fit the limits" in process.stderr
+    assert cells(process.stdout, "packhouse")[:2] == ["0", "7"]
+
+
+def test_pack_names_the_bound_of_a_component_without_a_limit(tmp_path: pathlib.Path) -> None:
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text(f"num_nodes,num_edges\n5,{2**31}\n5,1\n5,1\n")
+    text = succeed("pack", "--sizes", sizes, "--limit", "nodes=8")
+    assert "; edges without a limit; " in text.splitlines()[0]
+    assert (f"\nfirst rejected: graph 0 has {2**31} edges, at most {2**31 - 1} fit a batch, whose "
+            "rows are numbered in 32 bits\n") in text
+
+
 def test_pack_is_the_same_each_time(sizes_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
     for path in paths:

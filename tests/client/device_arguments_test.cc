@@ -20,6 +20,7 @@ TEST(ParseDeviceTest, OptionsMakeAProfileInTheHistogramsOrder) {
                    .min = {"edges=100"},
                    .multiple_of = {"nodes=8"},
                    .cost = {"edges=0.5", "graphs=0"},
+                   .fixed_cost = 2500,
                    .bytes_per = {"nodes=400", "edges=2KiB"},
                    .memory = "16GiB",
                    .fixed_bytes = "1MB",
@@ -31,7 +32,8 @@ TEST(ParseDeviceTest, OptionsMakeAProfileInTheHistogramsOrder) {
             "components { component: \"edges\" min_rows: 100 max_rows: 1152 bytes_per_row: 2048 "
             "relative_cost: 0.5 } "
             "components { component: \"graphs\" max_rows: 256 relative_cost: 0 } "
-            "memory_bytes: 17179869184 fixed_bytes: 1000000 max_distinct_shapes: 3");
+            "memory_bytes: 17179869184 fixed_bytes: 1000000 max_distinct_shapes: 3 "
+            "fixed_cost: 2500");
 }
 
 TEST(ParseDeviceTest, EveryErrorNamesOptionAndValue) {

@@ -18,6 +18,16 @@ const std::vector<std::string>& TunedComponents() {
   return *components;
 }
 
+v1::DeviceProfile TunedProfile() {
+  v1::DeviceProfile profile;
+  for (const char* const name : {"nodes", "edges"}) {
+    v1::DeviceProfile::Component* const component = profile.add_components();
+    component->set_component(name);
+    component->set_max_rows(1024);
+  }
+  return profile;
+}
+
 v1::TunedShape Shape(uint64_t nodes, uint64_t edges, uint64_t packs) {
   v1::TunedShape shape;
   for (const auto& [name, capacity] :
@@ -53,7 +63,7 @@ TuneOutcome OneShape() {
 
 TEST(RecommendationTextTest, OneShape) {
   EXPECT_EQ(
-      RecommendationText(OneShape(), TunedComponents()),
+      RecommendationText(OneShape(), TunedProfile(), TunedComponents()),
       "recommended  nodes=381, edges=816: 2,181 packs, harmonic mean of efficiencies 99.996 %\n"
       "cost         2,610,657 an epoch; padding adds 0.0044 % to the 2,610,542 of real rows\n"
 
@@ -76,7 +86,7 @@ TEST(RecommendationTextTest, SeveralShapesShowTheirGainAndMemory) {
   recommendation.mutable_shapes(1)->set_batch_bytes(1 << 10);
   recommendation.set_epoch_cost(0.5 * recommendation.single_shape().epoch_cost());
   recommendation.set_exact(false);
-  const std::string text = RecommendationText(outcome, TunedComponents());
+  const std::string text = RecommendationText(outcome, TunedProfile(), TunedComponents());
   EXPECT_THAT(text, HasSubstr("recommended  2 shapes: 2,231 packs"));
   EXPECT_THAT(text,
               HasSubstr("search       the best set of shapes found; not every set was tried"));
@@ -92,7 +102,7 @@ TEST(RecommendationTextTest, AnEndedBudgetIsSaid) {
   outcome.progress.set_excluded(17);
   outcome.progress.set_candidates(std::numeric_limits<uint64_t>::max());
   EXPECT_THAT(
-      RecommendationText(outcome, TunedComponents()),
+      RecommendationText(outcome, TunedProfile(), TunedComponents()),
       HasSubstr("search       the best found; the budget ended before all others were "
                 "excluded (more than 2^64 candidates: 2 planned, 17 excluded by their bounds)\n"));
 }
@@ -106,12 +116,37 @@ TEST(RecommendationTextTest, OversizeGraphsComeWithTheLimitsThatWouldTakeThem) {
   oversize.add_needed_rows(47176);
   oversize.add_needed_rows(0);
   EXPECT_THAT(
-      RecommendationText(outcome, TunedComponents()),
+      RecommendationText(outcome, TunedProfile(), TunedComponents()),
       HasSubstr("too large    1 graph that no allowed limits take, left out; the largest has "
                 "nodes=47175, edges=47174; to take all: --max nodes=47176\n"));
   EXPECT_EQ(TuneJson(outcome, TunedComponents())["oversize"],
-            Json::parse(R"({"num_graphs": 1, "largest": {"nodes": 47175, "edges": 47174},
-                            "needed_rows": {"nodes": 47176}})"));
+            Json::parse(R"({"num_graphs": 1, "num_apart": 0,
+                            "largest": {"nodes": 47175, "edges": 47174},
+                            "needed_rows": {"nodes": 47176}, "needed_bytes": 0})"));
+}
+
+// Only what the profile lacks is advised: rows that max_rows allows do not help where the memory is
+// short.
+TEST(RecommendationTextTest, GraphsThatDoNotFitTogetherComeWithTheMemoryThatWouldTakeThem) {
+  TuneOutcome outcome = OneShape();
+  v1::Oversize& oversize = *outcome.recommendation.mutable_oversize();
+  oversize.set_num_graphs(2);
+  oversize.set_num_apart(2);
+  oversize.add_largest(10);
+  oversize.add_largest(999);
+  oversize.add_needed_rows(1000);
+  oversize.add_needed_rows(999);
+  oversize.set_needed_bytes(1999);
+  EXPECT_THAT(RecommendationText(outcome, TunedProfile(), TunedComponents()),
+              HasSubstr("too large    2 graphs that do not fit one shape together with the others, "
+                        "left out; the largest has nodes=10, edges=999; to take all: "
+                        "--memory 1999\n"));
+  oversize.set_num_graphs(3);
+  oversize.set_needed_rows(1, 2000);
+  EXPECT_THAT(RecommendationText(outcome, TunedProfile(), TunedComponents()),
+              HasSubstr("too large    1 graph that no allowed limits take and 2 graphs that do not "
+                        "fit one shape together with the others, left out; the largest has "
+                        "nodes=10, edges=999; to take all: --max edges=2000 --memory 1999\n"));
 }
 
 TEST(FrontierTableTest, FewPointsAreAllShown) {

@@ -300,13 +300,75 @@ def test_no_other_limits_are_better(sizes_file: pathlib.Path, server: str) -> No
     assert best <= tuned["epoch_cost"] <= best * 1.02
 
 
-def test_the_frontier_falls_to_the_recommendation(sizes_file: pathlib.Path, server: str) -> None:
+def test_the_frontier_falls_to_the_cheapest(sizes_file: pathlib.Path, server: str) -> None:
     tuned = tune_json("--sizes", sizes_file, *TUNE, "--server", server)
     costs = [point["epoch_cost"] for point in tuned["frontier"]]
     batches = [point["epoch_cost"] / point["packs"] for point in tuned["frontier"]]
     assert costs == sorted(set(costs), reverse=True)
     assert batches == sorted(batches)
-    assert costs[-1] == tuned["epoch_cost"]
+    assert costs[-1] == tuned["cheapest_shape"]["epoch_cost"]
+    assert tuned["epoch_cost"] <= 1.005 * costs[-1]
+    assert tuned["single_shape"]["packs"] <= tuned["cheapest_shape"]["packs"]
+
+
+def test_of_equal_costs_the_fewest_packs_are_recommended(
+    tmp_path: pathlib.Path, server: str
+) -> None:
+    sizes = Counter({(nodes, 2 * nodes): 6000 for nodes in (10, 12)})
+    path = write(tmp_path / "alike.csv", "nodes edges", sizes)
+    arguments = ("--sizes", path, "--server", server, "--max", "nodes=6000", "--max", "edges=12000")
+    tuned = tune_json(*arguments)
+    assert tuned["exact"]
+    assert tuned["shapes"][0]["packs"] == 22
+    assert tuned["cheapest_shape"]["packs"] > 1000
+    text = succeed("tune", *arguments)
+    assert "search       exact: no allowed limits cost less than nodes=" in text
+    assert "\ncheapest     nodes=" in text and "hardly more in fewer steps\n" in text
+    # What a step costs, in rows, says the same without a rule.
+    declared = tune_json(*arguments, "--fixed-cost", 1000)
+    assert declared["shapes"][0]["packs"] == declared["cheapest_shape"]["packs"] == 22
+    text = succeed("tune", *arguments, "--fixed-cost", 1000)
+    assert "padding and the cost of a step add " in text
+
+
+def test_graphs_that_do_not_fit_together_come_with_the_memory_that_takes_all(
+    tmp_path: pathlib.Path, server: str
+) -> None:
+    path = write(tmp_path / "apart.csv", "nodes edges", Counter({(1000, 10): 1000, (10, 999): 1}))
+    arguments = ("--sizes", path, "--server", server, "--max", "nodes=2048", "--max", "edges=2048",
+                 "--bytes-per", "nodes=1", "--bytes-per", "edges=1")
+    tuned = tune_json(*arguments, "--memory", 1500)
+    assert (tuned["oversize"]["num_graphs"], tuned["oversize"]["num_apart"]) == (1, 1)
+    assert tuned["shapes"][0]["packs"] == 1000
+    (line,) = (
+        line for line in succeed("tune", *arguments, "--memory", 1500).splitlines()
+        if line.startswith("too large ")
+    )
+    assert line.endswith(
+        "1 graph that does not fit one shape together with the others, left out; the largest has "
+        "nodes=10, edges=999; to take all: --memory 1999"
+    )
+    assert "oversize" not in tune_json(*arguments, *line.split(": ")[1].split())
+
+
+def test_a_component_without_a_limit_is_told(sizes_file: pathlib.Path, server: str) -> None:
+    arguments = ("--sizes", sizes_file, "--server", server)
+    head = succeed("plan", *arguments, "--limit", "nodes=100", "--compare", "none").splitlines()[0]
+    assert head.endswith("; limits nodes=100; edges without a limit")
+    head = succeed("tune", *arguments, "--max", "edges=300").splitlines()[0]
+    assert head.endswith("; at most edges=300; nodes without a limit")
+
+
+def test_graphs_without_rows_need_a_pack_and_no_quotient(
+    tmp_path: pathlib.Path, server: str
+) -> None:
+    path = write(tmp_path / "empty.csv", "nodes edges", Counter({(0, 3): 10**12, (0, 0): 5}))
+    best = plan_json("--sizes", path, "--server", server, "--limit", "nodes=9")["best"]
+    assert (best["packs"], best["lower_bound"], best["gap"]) == (1, 1, 0)
+    few = write(tmp_path / "few.csv", "nodes edges", Counter({(0, 0): 5}))
+    text = succeed("tune", "--sizes", few, "--server", server, *TUNE)
+    assert "the real rows cost nothing" in text
+    assert "inf" not in text and "nan" not in text
 
 
 def test_several_shapes_cost_less_and_the_gain_is_printed(

@@ -43,6 +43,19 @@ TEST(VolumeBoundTest, OnePackIsGivenByAComponentThatHasALimit) {
   ExpectBound(ComputeVolumeBound(histogram, LimitsOf({kUnlimited, kUnlimited, 2})), 1, 2);
 }
 
+// Graphs need a pack though nothing in them does, whichever components have limits.
+TEST(VolumeBoundTest, GraphsWithoutRowsNeedOnePack) {
+  SizeHistogram histogram(2);
+  ASSERT_THAT(histogram.Add({0, 0}, 7), IsOk());
+  for (const std::vector<uint64_t>& capacities : std::vector<std::vector<uint64_t>>{
+           {5, kUnlimited, kUnlimited}, {kUnlimited, 5, kUnlimited}, {5, 5, kUnlimited}}) {
+    PH_ASSERT_OK_AND_ASSIGN(const Limits limits, Limits::Create(capacities));
+    const LowerBound bound = ComputeVolumeBound(histogram, limits);
+    EXPECT_EQ(bound.packs, 1);
+    EXPECT_TRUE(limits.has_limit(bound.component));
+  }
+}
+
 TEST(VolumeBoundTest, EdgeCases) {
   EXPECT_EQ(ComputeVolumeBound(SizeHistogram(2), LimitsOf({10, 10, 2})).packs, 0);
   // Empty graphs need a pack, too.

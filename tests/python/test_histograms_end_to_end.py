@@ -57,6 +57,17 @@ def test_observed_sizes_are_counted(client: Client, name: str) -> None:
     assert client.observe(name, [SIZES[:3]]) == (3, 2003)
 
 
+@pytest.mark.parametrize("sizes", [np.zeros((0, 2), np.uint32), []])
+@pytest.mark.parametrize("producer", ["", "counter"])
+def test_a_table_without_rows_makes_the_histogram(
+    client: Client, name: str, sizes: object, producer: str
+) -> None:
+    assert client.observe(name, sizes, producer=producer).num_counted == 0
+    histogram = client.get_histogram(name)
+    assert (histogram.components, len(histogram.counts)) == (("nodes", "edges"), 0)
+    assert client.observe(name, SIZES, producer=producer).num_counted == len(SIZES)
+
+
 def test_a_repeated_sequence_counts_once(client: Client, name: str) -> None:
     tables = [SIZES[:100], SIZES[100:300]]
     assert client.observe(name, tables, producer="worker", first_sequence=1) == (300, 300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Callable
 
 import grpc
 import numpy as np
@@ -15,6 +16,7 @@ from packhouse import (
     Histogram,
     PackhouseError,
     PackOptions,
+    Padding,
     TuneObjective,
     TuneProgress,
 )
@@ -139,3 +141,116 @@ def test_tuning_fails_with_its_codes(
         client.tune(source, device)
     assert raised.value.code is code
     assert raised.value.message
+
+
+def test_a_plan_with_padding_keeps_what_padding_needs_free(client: Client) -> None:
+    histogram = Histogram.from_sizes(np.full((12, 2), 5))
+    limits = {"nodes": 20, "edges": 20, "graphs": 8}
+    assert client.plan(histogram, limits).best.packs == 3
+    # One node and one graph of each batch are the padding's.
+    padded = client.plan(histogram, limits, padding="graph")
+    assert padded.best.packs == 4
+    assert padded.best.components["nodes"].capacity == 20
+    # With both components index targets, as in a graph whose edges are pointed at, too.
+    both = client.plan(
+        histogram, limits, padding=Padding.GRAPH, index_targets=["nodes", "edges"]
+    )
+    assert both.best.packs == 4
+
+
+def test_limits_are_chosen_with_what_padding_keeps_free(client: Client) -> None:
+    histogram = Histogram.from_sizes(np.full((1200, 2), 5))
+    device = DeviceProfile(
+        {"nodes": ComponentProfile(20), "edges": ComponentProfile(20)}, fixed_cost=100.0
+    )
+    assert client.tune(histogram, device).shapes[0].limits["nodes"] == 20
+    (shape,) = client.tune(histogram, device, padding="graph").shapes
+    assert (shape.limits["nodes"], shape.limits["edges"], shape.limits["graphs"]) == (16, 15, 4)
+    assert client.plan(histogram, shape.limits, padding="graph").best.packs == shape.packs
+
+
+def test_graphs_that_do_not_fit_together_are_told_apart(client: Client) -> None:
+    tables = np.array([[1000, 10]] * 50 + [[10, 999]])
+    device = DeviceProfile(
+        {
+            "nodes": ComponentProfile(2048, bytes_per_row=1),
+            "edges": ComponentProfile(2048, bytes_per_row=1),
+        },
+        memory_bytes=1500,
+    )
+    tuning = client.tune(Histogram.from_sizes(tables), device)
+    assert tuning.oversize is not None
+    assert (tuning.oversize.num_graphs, tuning.oversize.num_apart) == (1, 1)
+    assert tuning.oversize.needed_bytes == 1999
+    assert tuning.single_shape.packs == 50
+
+
+def test_the_cheapest_shape_is_told_beside_the_recommended(client: Client) -> None:
+    histogram = Histogram.from_sizes(np.full((6400, 2), 1))
+    tuning = client.tune(
+        histogram, DeviceProfile({"nodes": ComponentProfile(64), "edges": ComponentProfile(64)})
+    )
+    assert tuning.single_shape.packs == 100
+    assert tuning.cheapest_shape.packs == 6400
+    assert tuning.frontier[-1] == tuning.cheapest_shape
+
+
+DEVICE = profile()
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "words"),
+    [
+        (lambda c: c.plan(SIZES, LARGEST), TypeError, "source: a ndarray is neither a Histogram"),
+        (lambda c: c.tune(SIZES, DEVICE), TypeError, r"Histogram.from_sizes\(sizes, components\)"),
+        (lambda c: c.tune(HISTOGRAM, {}), TypeError, "profile: a dict is no DeviceProfile"),
+        (lambda c: c.plan(HISTOGRAM, [3, 4]), ValueError, "limits: .* is no mapping"),
+        (lambda c: c.plan(HISTOGRAM, {"nodes": 2.5}), ValueError, "limits: 2.5 is no number"),
+        (
+            lambda c: c.plan(HISTOGRAM, LARGEST, heuristics=["optimized"]),
+            TypeError,
+            r"heuristics\[0\]: a str is no PlanHeuristic",
+        ),
+        (
+            lambda c: c.plan(HISTOGRAM, LARGEST, heuristics=7),
+            TypeError,
+            "heuristics: a int is no sequence",
+        ),
+        (
+            lambda c: c.plan(HISTOGRAM, LARGEST, warm_start="plan.pb"),
+            TypeError,
+            "warm_start: a str is no Plan",
+        ),
+        (
+            lambda c: c.plan(HISTOGRAM, LARGEST, budget_steps=1e9),
+            TypeError,
+            "budget_steps: 1000000000.0 is no whole number",
+        ),
+        (lambda c: c.tune(HISTOGRAM, DEVICE, seed=-1), ValueError, "seed: -1 is not from 0"),
+        (
+            lambda c: c.tune(HISTOGRAM, DEVICE, objective="speed"),
+            ValueError,
+            "objective: 'speed' is none of",
+        ),
+        (
+            lambda c: c.plan(HISTOGRAM, LARGEST, padding="jraph"),
+            ValueError,
+            "padding: 'jraph' is none of",
+        ),
+        (
+            lambda c: c.tune(HISTOGRAM, DEVICE, index_targets=["nodes"]),
+            ValueError,
+            "index_targets: .* without `padding`",
+        ),
+        (
+            lambda c: c.plan(HISTOGRAM, LARGEST, padding="graph", index_targets="nodes"),
+            TypeError,
+            "index_targets: 'nodes' is one name",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    client: Client, ask: Callable[[Client], object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        ask(client)

@@ -168,12 +168,13 @@ TuneResult ResultOf(size_t cells, size_t frontier) {
   TuneResult result;
   result.shapes = {ShapeOf(20), ShapeOf(10)};
   result.single_shape = ShapeOf(30);
+  result.cheapest_shape = ShapeOf(25);
   result.epoch_cost = 150;
   result.least_cost = 140;
   result.harmonic_mean = 0.9;
   result.exact = true;
   result.reasons = {"one", "two"};
-  result.oversize = OversizeGraphs{7, {40, 50}, {40, 0, 1}};
+  result.oversize = OversizeGraphs{7, 2, {40, 50}, {40, 0, 1}, 4000};
   for (size_t i = 0; i < cells; ++i) {
     result.cells.push_back({{i + 1, kUnlimited, 8}, 0.5, 100.0, i % 2 == 0});
   }
@@ -211,6 +212,7 @@ TEST(TuneAnswersTest, ComeInOrder) {
     ASSERT_EQ(recommendation.shapes_size(), 2);
     EXPECT_EQ(recommendation.shapes(1).limits().capacities(0).rows(), 10U);
     EXPECT_EQ(recommendation.single_shape().limits().capacities(0).rows(), 30U);
+    EXPECT_EQ(recommendation.cheapest_shape().limits().capacities(0).rows(), 25U);
     EXPECT_EQ(recommendation.epoch_cost(), 150);
     EXPECT_EQ(recommendation.least_cost(), 140);
     EXPECT_EQ(recommendation.harmonic_mean(), 0.9);
@@ -219,6 +221,8 @@ TEST(TuneAnswersTest, ComeInOrder) {
     EXPECT_EQ(recommendation.oversize().num_graphs(), 7U);
     EXPECT_THAT(recommendation.oversize().largest(), ElementsAre(40, 50));
     EXPECT_THAT(recommendation.oversize().needed_rows(), ElementsAre(40, 0, 1));
+    EXPECT_EQ(recommendation.oversize().num_apart(), 2U);
+    EXPECT_EQ(recommendation.oversize().needed_bytes(), 4000U);
     for (int again = 0; again < 2; ++again) {
       const auto end = answers->Next();
       ASSERT_TRUE(end.ok());

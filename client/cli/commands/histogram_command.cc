@@ -52,7 +52,8 @@ absl::Status ObserveSizes(v1::HistogramService::StubInterface& stub, const std::
   const auto stream = stub.Observe(&context);
   const std::size_t width = sizes.components.size();
   absl::Status counted;
-  for (std::size_t begin = 0; begin < sizes.num_rows; begin += kGraphsPerRequest) {
+  // Without rows there is one request, too: it makes the histogram.
+  for (std::size_t begin = 0; begin == 0 || begin < sizes.num_rows; begin += kGraphsPerRequest) {
     const std::size_t graphs = std::min(kGraphsPerRequest, sizes.num_rows - begin);
     v1::ObserveRequest request;
     if (begin == 0) {

@@ -100,7 +100,9 @@ absl::Status ReceiveAll(PackStream& stream, PackResult& result) {
     } else if ((*response)->has_drifted()) {
       result.drifted.push_back((*response)->drifted());
     } else if ((*response)->has_rejected()) {
-      result.totals.rejected += static_cast<uint64_t>((*response)->rejected().rejections_size());
+      const auto& rejections = (*response)->rejected().rejections();
+      if (!result.first_rejected && !rejections.empty()) result.first_rejected = rejections[0];
+      result.totals.rejected += static_cast<uint64_t>(rejections.size());
     }
   }
 }
@@ -161,6 +163,16 @@ absl::Status WriteAssignment(const std::string& path, const PackResult& result) 
   return absl::OkStatus();
 }
 
+// A stream that loses most of its graphs is not what anybody wants, though the server did as told.
+ExitCode CheckRejected(const PackArguments& arguments, const PackingTotals& totals) {
+  if (totals.rejected <= totals.graphs) return kExitOk;
+  return Fail(absl::OutOfRangeError(absl::StrCat(
+      totals.rejected, " of ", totals.graphs + totals.rejected,
+      " graphs, which is most of them, do not fit the limits and are left out: raise ",
+      arguments.device.empty() ? "--limit"
+                               : "what the profile of --device allows (max_rows, memory_bytes)")));
+}
+
 absl::StatusOr<PackTarget> TargetOf(const PackArguments& arguments,
                                     const std::vector<std::string>& components) {
   if (arguments.device.empty() == arguments.limits.empty()) {
@@ -207,7 +219,7 @@ ExitCode RunPack(const PackArguments& arguments) {
       return Fail(status);
     }
   }
-  return kExitOk;
+  return CheckRejected(arguments, result->totals);
 }
 
 }  // namespace

@@ -295,9 +295,13 @@ ExitCode RunPlan(const PlanArguments& arguments) {
     uint64_t graphs = 0;
     const LittleEndianView<uint64_t> counts(request.histogram().counts());
     for (std::size_t i = 0; i < counts.size(); ++i) graphs += counts[i];
+    std::vector<std::string> limited;
+    for (const v1::Capacity& capacity : request.limits().capacities()) {
+      limited.push_back(capacity.component());
+    }
     std::cout << Grouped(graphs) << " graphs of " << Grouped(counts.size()) << " sizes in "
               << NameOfSizes(arguments.source) << "; limits " << Describe(request.limits())
-              << Describe(arguments.padding) << "\n\n"
+              << WithoutLimit(sizes->components, limited) << Describe(arguments.padding) << "\n\n"
               << PlanCertificate(response->best()) << std::endl;
     if (arguments.patterns > 0) {
       std::cout << PatternList(*response, sizes->components, arguments.patterns) << std::endl;

@@ -168,10 +168,14 @@ ExitCode RunTune(const TuneArguments& arguments) {
   } else {
     uint64_t graphs = 0;
     for (const uint64_t count : counted->counts) graphs += count;
+    std::vector<std::string> limited;
+    for (const v1::DeviceProfile::Component& component : request.profile().components()) {
+      limited.push_back(component.component());
+    }
     std::cout << Grouped(graphs) << " graphs of " << Grouped(counted->num_rows) << " sizes in "
               << NameOfSizes(arguments.source) << "; " << ProfileText(request.profile())
-              << Describe(arguments.padding) << "\n\n"
-              << RecommendationText(outcome, sizes->components) << '\n'
+              << WithoutLimit(sizes->components, limited) << Describe(arguments.padding) << "\n\n"
+              << RecommendationText(outcome, request.profile(), sizes->components) << '\n'
               << FrontierTable(outcome);
   }
   if (!arguments.plot.empty()) {

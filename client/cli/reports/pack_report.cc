@@ -34,6 +34,22 @@ PackingTotals NextFitTotals(const GraphSizes& sizes, const std::vector<uint64_t>
   return totals;
 }
 
+// The components for which the user named a limit. The server may give others one of its own, which
+// says nothing about hardware.
+std::vector<std::string> LimitedOf(const PackTarget& target) {
+  std::vector<std::string> limited;
+  if (target.device) {
+    for (const v1::DeviceProfile::Component& component : target.device->components()) {
+      if (component.max_rows() != 0) limited.push_back(component.component());
+    }
+  } else {
+    for (const v1::Capacity& capacity : target.limits.capacities()) {
+      limited.push_back(capacity.component());
+    }
+  }
+  return limited;
+}
+
 // Capacities of the largest shape by component, then graphs; 0 for no limit.
 struct LargestShape {
   std::vector<uint64_t> capacities;
@@ -92,6 +108,23 @@ void PrintDrift(const v1::PackDrifted& drifted) {
 
 }  // namespace
 
+std::string RejectionText(const v1::Rejection& rejection) {
+  // Without a limit, row numbers of 32 bits are the limit.
+  constexpr uint64_t kMostRows = (uint64_t{1} << 31) - 1;
+  const bool is_too_small = rejection.reason() == v1::REJECTION_REASON_TOO_SMALL;
+  const bool is_memory = rejection.reason() == v1::REJECTION_REASON_TOO_MUCH_MEMORY;
+  return absl::StrCat("graph ", rejection.graph_id(), is_memory ? " needs a batch of " : " has ",
+                      rejection.value(), " ",
+                      rejection.component().empty() ? "bytes" : rejection.component(),
+                      is_too_small ? ", at least " : ", at most ", rejection.bound(),
+                      is_too_small ? " are needed"
+                      : is_memory  ? " are the device's (memory_bytes)"
+                                   : " fit a batch",
+                      rejection.bound() == kMostRows && !rejection.component().empty()
+                          ? ", whose rows are numbered in 32 bits"
+                          : "");
+}
+
 void PrintPackReport(const PackReport& report, const PackTarget& target, const GraphSizes& sizes,
                      const PackResult& result) {
   std::vector<std::string> components = sizes.components;
@@ -100,12 +133,13 @@ void PrintPackReport(const PackReport& report, const PackTarget& target, const G
   const uint64_t bound = VolumeBound(result.totals.rows, shape.usable);
 
   std::cout << absl::StrFormat(
-      "%d graphs of %s in %s; limits %s; look-ahead %d\n", sizes.num_rows, NameOfFile(report.sizes),
+      "%d graphs of %s in %s; limits %s%s; look-ahead %d\n", sizes.num_rows,
+      NameOfFile(report.sizes),
       report.shuffle_seed.has_value()
           ? absl::StrCat("random order (seed ", *report.shuffle_seed, ")")
           : "the file's order",
       result.tuned ? Describe(result.tuned->shapes(0)) : Describe(result.opened.limits()),
-      result.opened.look_ahead());
+      WithoutLimit(sizes.components, LimitedOf(target)), result.opened.look_ahead());
   if (!result.tuned && Describe(result.opened.usable()) != Describe(result.opened.limits())) {
     std::cout << "usable beside the padding " << Describe(result.opened.usable()) << '\n';
   }
@@ -114,17 +148,9 @@ void PrintPackReport(const PackReport& report, const PackTarget& target, const G
 
   std::vector<TextTable::Column> columns = {
       {"", ""}, {"graphs", ""}, {"rejected", ""}, {"batches", ""}, {"gap %", ""}};
-  // The server itself gives `graphs` a capacity; it says nothing about hardware.
+  const std::vector<std::string> limited = LimitedOf(target);
   const auto is_limited = [&](std::size_t k) {
-    if (target.device) {
-      const auto& listed = target.device->components();
-      return std::any_of(listed.begin(), listed.end(), [&](const auto& component) {
-        return component.component() == components[k] && component.max_rows() != 0;
-      });
-    }
-    const auto& listed = target.limits.capacities();
-    return std::any_of(listed.begin(), listed.end(),
-                       [&](const v1::Capacity& c) { return c.component() == components[k]; });
+    return std::find(limited.begin(), limited.end(), components[k]) != limited.end();
   };
   for (std::size_t k = 0; k < components.size(); ++k) {
     if (is_limited(k)) columns.push_back({components[k] + " %", "efficiency"});
@@ -154,6 +180,9 @@ void PrintPackReport(const PackReport& report, const PackTarget& target, const G
                                 .rejected = result.totals.rejected,
                                 .rows = result.totals.rows});
   std::cout << table.Render();
+  if (result.first_rejected) {
+    std::cout << "\nfirst rejected: " << RejectionText(*result.first_rejected) << '\n';
+  }
   if (!result.drifted.empty()) std::cout << '\n';
   for (const v1::PackDrifted& drifted : result.drifted) PrintDrift(drifted);
   std::cout << absl::StrFormat("\n%.0f graphs/s, %.3f s\n",

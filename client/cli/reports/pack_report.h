@@ -39,6 +39,8 @@ struct PackResult {
   // Of a stream whose sizes are watched.
   std::vector<v1::PackDrifted> drifted = {};
   PackingTotals totals;
+  // The first graph that was rejected, and why.
+  std::optional<v1::Rejection> first_rejected;
   // The batch of each graph of the file; kNoBatch if it was rejected.
   std::vector<uint64_t> batch_of_graph;
   std::chrono::duration<double> elapsed{};
@@ -52,6 +54,9 @@ struct PackReport {
   bool is_padded = false;
   std::optional<uint64_t> shuffle_seed;
 };
+
+// Why a graph was rejected: `graph 7 has 90 nodes, a batch takes at most 64`.
+std::string RejectionText(const v1::Rejection& rejection);
 
 // A table of the stream beside next-fit and the volume bound, and the shapes of a device.
 void PrintPackReport(const PackReport& report, const PackTarget& target, const GraphSizes& sizes,

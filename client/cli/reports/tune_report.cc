@@ -1,5 +1,6 @@
 #include "client/cli/reports/tune_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -58,7 +59,27 @@ std::vector<std::string> ShapeCells(std::string first, const v1::TunedShape& sha
   return cells;
 }
 
-std::string OversizeText(const v1::Oversize& oversize, const std::vector<std::string>& components) {
+// What the profile lacks, as options; empty if they could not say it.
+std::string OptionsForAll(const v1::Oversize& oversize, const v1::DeviceProfile& profile,
+                          const std::vector<std::string>& components) {
+  std::vector<std::string> needed;
+  for (const v1::DeviceProfile::Component& component : profile.components()) {
+    const auto found = std::find(components.begin(), components.end(), component.component());
+    const auto k = static_cast<int>(found - components.begin());
+    if (component.max_rows() == 0 || k >= oversize.needed_rows_size() ||
+        oversize.needed_rows(k) <= component.max_rows()) {
+      continue;
+    }
+    needed.push_back(absl::StrCat("--max ", component.component(), "=", oversize.needed_rows(k)));
+  }
+  if (oversize.needed_bytes() != 0) {
+    needed.push_back(absl::StrCat("--memory ", oversize.needed_bytes()));
+  }
+  return absl::StrJoin(needed, " ");
+}
+
+std::string OversizeText(const v1::Oversize& oversize, const v1::DeviceProfile& profile,
+                         const std::vector<std::string>& components) {
   std::vector<std::string> largest;
   for (int k = 0; k < oversize.largest_size(); ++k) {
     if (static_cast<std::size_t>(k) < components.size()) {
@@ -66,18 +87,24 @@ std::string OversizeText(const v1::Oversize& oversize, const std::vector<std::st
           absl::StrCat(components[static_cast<std::size_t>(k)], "=", oversize.largest(k)));
     }
   }
-  std::vector<std::string> needed;
-  for (int k = 0; k < oversize.needed_rows_size(); ++k) {
-    if (static_cast<std::size_t>(k) < components.size() && oversize.needed_rows(k) != 0) {
-      needed.push_back(absl::StrCat("--max ", components[static_cast<std::size_t>(k)], "=",
-                                    oversize.needed_rows(k)));
-    }
+  const auto graphs = [](uint64_t number, absl::string_view one, absl::string_view many) {
+    return absl::StrCat(Grouped(number), number == 1 ? one : many);
+  };
+  std::vector<std::string> kinds;
+  const uint64_t alone = oversize.num_graphs() - oversize.num_apart();
+  if (alone != 0) {
+    kinds.push_back(
+        absl::StrCat(graphs(alone, " graph", " graphs"), " that no allowed limits take"));
   }
-  std::string text = absl::StrCat(
-      Grouped(oversize.num_graphs()), oversize.num_graphs() == 1 ? " graph" : " graphs",
-      " that no allowed limits take, left out; the largest has ", absl::StrJoin(largest, ", "));
-  if (!needed.empty()) {
-    absl::StrAppend(&text, "; to take all: ", absl::StrJoin(needed, " "));
+  if (oversize.num_apart() != 0) {
+    kinds.push_back(graphs(oversize.num_apart(),
+                           " graph that does not fit one shape together with the others",
+                           " graphs that do not fit one shape together with the others"));
+  }
+  std::string text = absl::StrCat(absl::StrJoin(kinds, " and "), ", left out; the largest has ",
+                                  absl::StrJoin(largest, ", "));
+  if (const std::string needed = OptionsForAll(oversize, profile, components); !needed.empty()) {
+    absl::StrAppend(&text, "; to take all: ", needed);
   }
   return text;
 }
@@ -86,7 +113,12 @@ std::string SearchText(const TuneOutcome& outcome) {
   std::string text;
   const uint64_t candidates = outcome.progress.candidates();
   if (outcome.recommendation.exact()) {
-    text = "exact: no other allowed limits are better";
+    text = outcome.recommendation.has_cheapest_shape() &&
+                   outcome.recommendation.cheapest_shape().packs() !=
+                       outcome.recommendation.single_shape().packs()
+               ? absl::StrCat("exact: no allowed limits cost less than ",
+                              ShapeText(outcome.recommendation.cheapest_shape()))
+               : "exact: no other allowed limits are better";
   } else if (outcome.recommendation.shapes_size() > 1 ||
              (candidates > 0 &&
               outcome.progress.planned() + outcome.progress.excluded() == candidates)) {
@@ -130,7 +162,9 @@ Json OversizeJson(const v1::Oversize& oversize, const std::vector<std::string>& 
   }
   return {{"num_graphs", oversize.num_graphs()},
           {"largest", std::move(largest)},
-          {"needed_rows", std::move(needed)}};
+          {"num_apart", oversize.num_apart()},
+          {"needed_rows", std::move(needed)},
+          {"needed_bytes", oversize.needed_bytes()}};
 }
 
 }  // namespace
@@ -162,7 +196,7 @@ std::string ProgressLine(const v1::TuneProgress& progress) {
   return line;
 }
 
-std::string RecommendationText(const TuneOutcome& outcome,
+std::string RecommendationText(const TuneOutcome& outcome, const v1::DeviceProfile& profile,
                                const std::vector<std::string>& components) {
   const v1::TuneRecommendation& recommendation = outcome.recommendation;
   const int shapes = recommendation.shapes_size();
@@ -175,9 +209,21 @@ std::string RecommendationText(const TuneOutcome& outcome,
       shapes == 1 ? ShapeText(recommendation.shapes(0)) : absl::StrCat(shapes, " shapes"), ": ",
       Grouped(packs), " packs, harmonic mean of efficiencies ",
       Percent(recommendation.harmonic_mean(), 3), " %\ncost         ",
-      CostText(recommendation.epoch_cost()), " an epoch; padding adds ", SmallPercent(overhead),
-      " to the ", CostText(recommendation.least_cost()), " of real rows\nsearch       ",
-      SearchText(outcome), "\n");
+      CostText(recommendation.epoch_cost()), " an epoch; ",
+      recommendation.least_cost() > 0
+          ? absl::StrCat(
+                profile.fixed_cost() > 0 ? "padding and the cost of a step add " : "padding adds ",
+                SmallPercent(overhead), " to the ", CostText(recommendation.least_cost()),
+                " of real rows")
+          : "the real rows cost nothing",
+      "\nsearch       ", SearchText(outcome), "\n");
+  if (recommendation.has_cheapest_shape() &&
+      recommendation.cheapest_shape().packs() != recommendation.single_shape().packs()) {
+    const v1::TunedShape& cheapest = recommendation.cheapest_shape();
+    absl::StrAppend(&text, "cheapest     ", ShapeText(cheapest), ": ", Grouped(cheapest.packs()),
+                    " packs, ", CostText(cheapest.epoch_cost()),
+                    " an epoch; the recommended limits cost hardly more in fewer steps\n");
+  }
   if (shapes > 1 && recommendation.has_single_shape()) {
     const v1::TunedShape& single = recommendation.single_shape();
     absl::StrAppend(&text, "gain         ",
@@ -186,8 +232,8 @@ std::string RecommendationText(const TuneOutcome& outcome,
                     Grouped(single.packs()), " packs costs ", CostText(single.epoch_cost()), "\n");
   }
   if (recommendation.has_oversize() && recommendation.oversize().num_graphs() > 0) {
-    absl::StrAppend(&text, "too large    ", OversizeText(recommendation.oversize(), components),
-                    "\n");
+    absl::StrAppend(&text, "too large    ",
+                    OversizeText(recommendation.oversize(), profile, components), "\n");
   }
 
   TextTable table(ShapeColumns("shape", recommendation.shapes(0), "of the cost %"));
@@ -266,6 +312,9 @@ Json TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& compon
                {"reasons", std::move(reasons)}};
   if (recommendation.has_single_shape()) {
     json["single_shape"] = ShapeJson(recommendation.single_shape());
+  }
+  if (recommendation.has_cheapest_shape()) {
+    json["cheapest_shape"] = ShapeJson(recommendation.cheapest_shape());
   }
   if (recommendation.has_oversize()) {
     json["oversize"] = OversizeJson(recommendation.oversize(), components);

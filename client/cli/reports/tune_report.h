@@ -24,8 +24,9 @@ double PaddingOverhead(double epoch_cost, double least_cost);
 std::string ProgressLine(const v1::TuneProgress& progress);
 
 // The chosen limits, their cost, how certain they are, the gain over one shape, the graphs that are
-// too large; then a table of the shapes, and the reasons. `components` are the histogram's.
-std::string RecommendationText(const TuneOutcome& outcome,
+// left out with the options that would take them; then a table of the shapes, and the reasons.
+// `profile` is that of the request, `components` are the histogram's.
+std::string RecommendationText(const TuneOutcome& outcome, const v1::DeviceProfile& profile,
                                const std::vector<std::string>& components);
 
 // The frontier as a table. Empty if there is none.

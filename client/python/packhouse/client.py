@@ -24,7 +24,9 @@ import numpy.typing as npt
 
 from packhouse.administration import Administration
 from packhouse.appending import ReliableAppend, chunks_with_groups
+from packhouse.argument_types import check_each, check_type
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
+from packhouse.batch import Padding, PaddingLike
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
 from packhouse.credentials import Credentials
 from packhouse.dataset import AppendTotals, Dataset, DatasetDrift, OnVerifyProgress, Verification
@@ -145,6 +147,27 @@ def _without_producer(error: PackhouseError) -> PackhouseError:
         error.code,
         f"{error.message}; what was counted is not known: a call with `producer` goes on over this",
     )
+
+
+def _set_padding(
+    request: Any,
+    padding: PaddingLike | None,
+    index_targets: Sequence[str],
+    ragged_components: Sequence[str],
+) -> None:
+    """Raises TypeError or ValueError naming the argument."""
+    if padding is not None:
+        request.padding = int(Padding.of(padding, "padding"))
+    for argument, names in (
+        ("index_targets", index_targets),
+        ("ragged_components", ragged_components),
+    ):
+        if isinstance(names, str):
+            raise TypeError(f"{argument}: {names!r} is one name; a sequence of names is needed")
+        check_each(names, argument, str)
+        if names and padding is None:
+            raise ValueError(f"{argument}: {tuple(names)!r} without `padding`, which it belongs to")
+        getattr(request, argument).extend(names)
 
 
 def _set_histogram(request: Any, source: Histogram | str) -> None:
@@ -631,17 +654,27 @@ class Client:
         budget_steps: int = 0,
         seed: int = 0,
         warm_start: Plan | None = None,
+        padding: PaddingLike | None = None,
+        index_targets: Sequence[str] = (),
+        ragged_components: Sequence[str] = (),
     ) -> Plan:
         """Plans a histogram, given whole or by its name on the server.
+
+        With `padding` the plan is pack for pack that of an epoch whose batches are padded so, with
+        `limits` as its shape: capacity that padding keeps free is not planned with. `index_targets`
+        are the components that index tensors point into (none named: the first component, or with
+        Padding.TFGNN none), `ragged_components` those of TF-GNN's ragged features.
 
         `budget_steps` (0: the server's default; 10^9 are about a second), `seed` and `warm_start`
         (an earlier plan for much the same histogram) are for PlanAlgorithm.OPTIMIZED, which is the
         default of `heuristics`.
 
-        Errors: NOT_FOUND; INVALID_ARGUMENT naming a wrong value; OUT_OF_RANGE if a graph alone
-        exceeds `limits`; RESOURCE_EXHAUSTED if planning would take too much memory, or the answer
-        is too large (ask for `summaries_only`).
+        Raises TypeError or ValueError naming the argument. Errors: NOT_FOUND; INVALID_ARGUMENT
+        naming a wrong value; OUT_OF_RANGE if a graph alone exceeds `limits`; RESOURCE_EXHAUSTED if
+        planning would take too much memory, or the answer is too large (ask for `summaries_only`).
         """
+        check_each(heuristics, "heuristics", PlanHeuristic)
+        check_type(warm_start, "warm_start", Plan, "which an earlier `plan` gave", optional=True)
         request = planning_pb2.PlanRequest(
             limits=limits_to_proto(limits),
             heuristics=[heuristic.to_proto() for heuristic in heuristics],
@@ -649,10 +682,11 @@ class Client:
             include_baselines=include_baselines,
             include_notebook=include_notebook,
             include_tuple_packing=include_tuple_packing,
-            budget_steps=budget_steps,
-            seed=seed,
+            budget_steps=whole_number(budget_steps, "budget_steps", UINT64_MAX),
+            seed=whole_number(seed, "seed", UINT64_MAX),
             warm_start=None if warm_start is None else warm_start.to_proto(),
         )
+        _set_padding(request, padding, index_targets, ragged_components)
         _set_histogram(request, source)
         return Plan.from_proto(self._unary(self._planning.Plan, request))
 
@@ -666,21 +700,33 @@ class Client:
         seed: int = 0,
         include_grid: bool = False,
         on_progress: OnProgress | None = None,
+        padding: PaddingLike | None = None,
+        index_targets: Sequence[str] = (),
+        ragged_components: Sequence[str] = (),
     ) -> Tuning:
         """Chooses limits for a device: `tuning.shapes[0].limits` is what `pack` and `plan` take.
 
         `on_progress` is called now and then, on the calling thread; an exception in it ends the
-        search. Errors: NOT_FOUND; INVALID_ARGUMENT naming a wrong value; FAILED_PRECONDITION if no
-        graph fits any allowed limits; RESOURCE_EXHAUSTED if the search would take too much memory;
-        DEADLINE_EXCEEDED after the client's `timeout`.
+        search. With `padding` an epoch whose batches are padded so takes the recommended shapes;
+        all capacities include what padding keeps free, and every component but `graphs` needs
+        `max_rows`. `index_targets` and `ragged_components` as for `plan`.
+
+        Raises TypeError or ValueError naming the argument. Errors: NOT_FOUND; INVALID_ARGUMENT
+        naming a wrong value; FAILED_PRECONDITION if no graph fits any allowed limits;
+        RESOURCE_EXHAUSTED if the search would take too much memory; DEADLINE_EXCEEDED after the
+        client's `timeout`.
         """
+        check_type(
+            profile, "profile", DeviceProfile, "such as DeviceProfile.load(path) reads from a file"
+        )
         request = planning_pb2.TuneRequest(
             profile=profile.to_proto(),
             objective=int(TuneObjective.of(objective, "objective")),
-            budget_steps=budget_steps,
-            seed=seed,
+            budget_steps=whole_number(budget_steps, "budget_steps", UINT64_MAX),
+            seed=whole_number(seed, "seed", UINT64_MAX),
             include_grid=include_grid,
         )
+        _set_padding(request, padding, index_targets, ragged_components)
         _set_histogram(request, source)
         responses = self._planning.Tune(request, timeout=self._timeout, wait_for_ready=True)
         try:

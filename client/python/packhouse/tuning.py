@@ -47,7 +47,9 @@ class DeviceProfile:
     """What the hardware can take, by component (and `graphs`); components not named have no limit.
 
     A batch may take `fixed_bytes` and the sum of bytes_per_row * capacity, together at most
-    `memory_bytes`; 0 means no bound. `fixed_cost` is what each batch costs besides its rows.
+    `memory_bytes`; 0 means no bound. `fixed_cost` is what each batch costs besides its rows,
+    in the unit of `relative_cost`: launches of kernels, the optimizer, Python. It makes large
+    batches worth more.
 
     `measured_as`, "MODEL/DEVICE", takes costs and bytes from what was measured of the model on the
     device (`Client.feedback`) instead of the figures here, which hold until there are measurements.
@@ -173,23 +175,39 @@ class TuneCell(NamedTuple):
 
 
 class Oversize(NamedTuple):
-    """Graphs that exceed all of the profile's limits, and limits that would take them."""
+    """Graphs that are left out, and limits that would take them.
+
+    `num_apart` of the `num_graphs` fit some of the profile's limits, but no one shape together with
+    the others; the rest exceed all of them. `needed_bytes` is the `memory_bytes` that would take
+    all (0: the profile's suffice, or have no bound).
+    """
 
     num_graphs: int
     largest: tuple[int, ...]
     needed_rows: tuple[int, ...]
+    num_apart: int = 0
+    needed_bytes: int = 0
 
     @staticmethod
     def from_proto(message: Any) -> Oversize:
         """Reads a `packhouse.v1.Oversize`."""
-        return Oversize(message.num_graphs, tuple(message.largest), tuple(message.needed_rows))
+        return Oversize(
+            num_graphs=message.num_graphs,
+            largest=tuple(message.largest),
+            needed_rows=tuple(message.needed_rows),
+            num_apart=message.num_apart,
+            needed_bytes=message.needed_bytes,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
     """The shapes to use, the largest first, and why.
 
-    `frontier` is by ascending size; `cells` is empty unless the grid was asked for.
+    `single_shape` is the recommended single shape. It is `cheapest_shape`, the best by the
+    objective, or has fewer packs and costs at most 0.5 % more. `exact`: no limits of the profile
+    are better than `cheapest_shape`. `frontier` is by ascending size, and ends with it; `cells` is
+    empty unless the grid was asked for.
     """
 
     shapes: tuple[TunedShape, ...]
@@ -200,6 +218,7 @@ class Tuning:
     reasons: tuple[str, ...]
     oversize: Oversize | None
     single_shape: TunedShape
+    cheapest_shape: TunedShape
     frontier: tuple[TunedShape, ...]
     cells: tuple[TuneCell, ...]
 
@@ -237,6 +256,7 @@ class Tuning:
                 else None
             ),
             single_shape=TunedShape.from_proto(recommendation.single_shape),
+            cheapest_shape=TunedShape.from_proto(recommendation.cheapest_shape),
             frontier=tuple(frontier),
             cells=tuple(cells),
         )

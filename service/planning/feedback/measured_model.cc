@@ -192,6 +192,7 @@ std::optional<DeviceProfile> WithMeasured(const DeviceProfile& profile, const Si
   }
   measured.fixed_cost = model.seconds.fixed;
   measured.least_cost = model.seconds.least;
+  measured.has_measured_costs = true;
   return measured;
 }
 

@@ -41,7 +41,8 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
   FitIndex index(problem, order, level);
   std::vector<uint64_t> left(problem.counts().begin(), problem.counts().end());
   std::vector<Pattern> patterns;
-  std::vector<size_t> positions;
+  // What a pack takes: the place in `order`, and the copies.
+  std::vector<std::pair<size_t, uint64_t>> taken;
   std::vector<uint64_t> room(m);
   std::vector<uint32_t> clipped(m);
   size_t hardest = 0;
@@ -51,13 +52,13 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
     if (hardest == order.size()) break;
     if (budget != nullptr && !budget->Spend(kPatternSteps)) break;
     Pattern pattern;
-    positions.clear();
+    taken.clear();
     room.assign(problem.capacities().begin(), problem.capacities().end());
     uint64_t repeats = UINT64_MAX;
     for (size_t position = hardest; position < order.size();) {
       const uint32_t item = order[position];
       const auto sizes = problem.sizes(item);
-      uint64_t copies = std::min<uint64_t>(left[item], UINT32_MAX);
+      uint64_t copies = std::min(left[item], kMostCopies);
       for (size_t k = 0; k < m; ++k) {
         if (sizes[k] != 0) copies = std::min(copies, room[k] / sizes[k]);
       }
@@ -67,16 +68,16 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
       }
       // The next pack takes the same copies while at least that many are left.
       repeats = std::min(repeats, left[item] / copies);
-      pattern.entries.push_back({item, static_cast<uint32_t>(copies)});
-      positions.push_back(position);
+      AddCopies(item, copies, pattern);
+      taken.emplace_back(position, copies);
       if (budget != nullptr && !budget->Pass(kEntrySteps)) return patterns;
       position = index.FirstFit(position + 1, clipped.data());
     }
     pattern.repeats = repeats;
-    for (size_t i = 0; i < positions.size(); ++i) {
-      const auto [item, copies] = pattern.entries[i];
-      left[item] -= copies * repeats;
-      if (left[item] == 0) index.Remove(positions[i]);
+    for (const auto& [position, copies] : taken) {
+      uint64_t& of_item = left[order[position]];
+      of_item -= copies * repeats;
+      if (of_item == 0) index.Remove(position);
     }
     std::sort(pattern.entries.begin(), pattern.entries.end(),
               [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });

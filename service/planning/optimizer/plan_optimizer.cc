@@ -87,31 +87,27 @@ class Optimizer {
     return PackingProblem(problem, std::move(counts));
   }
   void AddWeightless(std::vector<Pattern>& patterns) const {
-    std::vector<PatternEntry> entries;
+    Pattern pack;
     for (uint32_t i = 0; i < whole_.num_items(); ++i) {
       if (!IsWeightless(whole_, i)) continue;
       uint64_t left = whole_.count(i);
       // If there are far more than one pack can list, they get packs of their own.
-      constexpr uint64_t kMostListed = uint64_t{UINT32_MAX} * 16;
-      if (left > kMostListed) {
-        const uint64_t repeats = (left - kMostListed) / UINT32_MAX;
-        if (repeats != 0) patterns.push_back({{{i, UINT32_MAX}}, repeats});
-        left -= repeats * UINT32_MAX;
+      if (left > kMostCopies) {
+        Pattern full;
+        AddCopies(i, kMostCopies, full);
+        full.repeats = (left - 1) / kMostCopies;
+        left -= full.repeats * kMostCopies;
+        patterns.push_back(std::move(full));
       }
-      while (left != 0) {
-        const auto copies = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
-        entries.push_back({i, copies});
-        left -= copies;
-      }
+      AddCopies(i, left, pack);
     }
-    if (entries.empty()) return;
-    Pattern pack;
+    if (pack.entries.empty()) return;
     pack.repeats = 1;
     if (!patterns.empty()) {
-      pack.entries = patterns.back().entries;
+      const std::vector<PatternEntry>& beside = patterns.back().entries;
+      pack.entries.insert(pack.entries.begin(), beside.begin(), beside.end());
       if (--patterns.back().repeats == 0) patterns.pop_back();
     }
-    pack.entries.insert(pack.entries.end(), entries.begin(), entries.end());
     std::sort(pack.entries.begin(), pack.entries.end(),
               [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });
     patterns.push_back(std::move(pack));

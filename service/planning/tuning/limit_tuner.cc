@@ -42,6 +42,8 @@ constexpr int kTightenings = 5;
 // For a cell that the search has not planned.
 constexpr uint64_t kMostStepsPerCell = 200'000;
 constexpr uint64_t kCellsBetweenAsking = 4096;
+// Plans for a shape with fewer packs than the cheapest.
+constexpr size_t kMostLarger = 24;
 // Plans between two reports of progress.
 constexpr uint64_t kPlansPerReport = 16;
 
@@ -81,6 +83,7 @@ class LimitTuner {
     facts_.excluded = facts_.candidates - std::min(facts_.candidates, grid_->num_candidates());
     Report();
     PH_RETURN_IF_ERROR(Search());
+    PH_RETURN_IF_ERROR(PreferFewPacks());
     if (options_.include_grid) PH_RETURN_IF_ERROR(ListCells());
     PH_RETURN_IF_ERROR(PlanFrontier());
     Conclude();
@@ -90,6 +93,7 @@ class LimitTuner {
     result_.reasons = TuningReasons(result_, profile_, schema_, graphs_, options_, facts_);
     Report();
     LayOut(result_.single_shape);
+    LayOut(result_.cheapest_shape);
     for (TunedShape& shape : result_.shapes) LayOut(shape);
     for (TunedShape& shape : result_.frontier) LayOut(shape);
     for (TuneCell& cell : result_.cells) cell.capacities = WithReserved(profile_, cell.capacities);
@@ -132,16 +136,21 @@ class LimitTuner {
   }
 
   absl::Status LeaveOutOversize() {
-    const std::vector<SizeTuple> tuples = FindOversize(graphs_, profile_);
-    if (!tuples.empty()) result_.oversize = DescribeOversize(tuples, graphs_, profile_);
-    if (tuples.size() == graphs_.num_distinct()) {
+    const LeftOutSizes left_out =
+        FindOversize(graphs_, profile_,
+                     options_.objective == TuneObjective::kHarmonicMean ? KeptMost::kCostedRows
+                                                                        : KeptMost::kNumGraphs);
+    if (left_out.size() != 0) result_.oversize = DescribeOversize(left_out, graphs_, profile_);
+    if (left_out.size() == graphs_.num_distinct()) {
       return absl::FailedPreconditionError(
-          tuples.empty()
+          left_out.size() == 0
               ? "tune: the histogram is empty"
               : absl::StrCat("tune: ", OversizeReason(*result_.oversize, profile_, schema_)));
     }
-    for (const SizeTuple& tuple : tuples) {
-      PH_RETURN_IF_ERROR(graphs_.Remove(tuple, graphs_.CountOf(tuple)));
+    for (const std::vector<SizeTuple>* const tuples : {&left_out.alone, &left_out.apart}) {
+      for (const SizeTuple& tuple : *tuples) {
+        PH_RETURN_IF_ERROR(graphs_.Remove(tuple, graphs_.CountOf(tuple)));
+      }
     }
     return absl::OkStatus();
   }
@@ -410,6 +419,58 @@ class LimitTuner {
     return is_new;
   }
 
+  // What counts as equal to the best.
+  double MostValue() const {
+    const bool by_cost = options_.objective == TuneObjective::kEpochCost;
+    return ValueOf(*best_) * (1 + (by_cost ? options_.equal_cost : 0));
+  }
+
+  // The balanced candidates that are larger than the best one and may be equal to it, the largest
+  // first.
+  std::vector<Candidate> LargerCandidates() {
+    std::vector<Candidate> larger;
+    const double most = MostValue();
+    const double cost = CostOfShape(profile_, best_->capacities);
+    grid_->VisitBalanced(kFrontierSample, [&](uint64_t, const GridPositions& positions) {
+      if (!budget_.Spend(4 * CandidateQueue::kStepsPerRoot)) return false;
+      Candidate candidate = grid_->At(positions);
+      if (CostOfShape(profile_, candidate.capacities) <= cost) return false;
+      if (candidate.least_packs < best_->packs && candidate.bound <= most) {
+        larger.push_back(std::move(candidate));
+      }
+      return true;
+    });
+    return larger;
+  }
+
+  // Looks for the fewest packs among the shapes that count as equal to the best one. Plans that
+  // miss their bound by one pack miss the cost if there are few packs: smaller shapes are then
+  // tried, at first one by one, then in longer and longer strides.
+  absl::Status PreferFewPacks() {
+    if (MostValue() <= ValueOf(*best_)) return absl::OkStatus();
+    const uint64_t reserve = ReserveForShapes() + options_.steps / 16;
+    const std::vector<Candidate> larger = LargerCandidates();
+    // The last that was too costly, as the number of the one after it.
+    size_t low = 0;
+    size_t high = larger.size();
+    size_t at = 0;
+    for (size_t plans = 0; plans < kMostLarger && low < high; ++plans) {
+      if (!CanPlan(steps_per_plan_, reserve)) break;
+      PH_ASSIGN_OR_RETURN(const CertifiedPlan plan, Plan(larger[at], steps_per_plan_));
+      facts_.planned += NotePacks(larger[at], plan.packs) ? 1 : 0;
+      Offer(larger[at], plan);
+      if (grid_->ValueOfCapacities(larger[at].capacities, plan.packs) <= MostValue()) {
+        large_ = ShapeOf(larger[at], plan);
+        large_bound_name_ = LowerBoundName(plan.bound, schema_);
+        high = at;
+      } else {
+        low = at + 1;
+      }
+      at = large_ ? low + (high - low) / 2 : std::min(low + plans / 4 * low, high - 1);
+    }
+    return has_given_up_ ? Cancelled() : absl::OkStatus();
+  }
+
   // For each of a few shape costs, the candidate with the best bound.
   std::vector<Candidate> FrontierCandidates() {
     const auto cost_of = [this](const GridPositions& positions) {
@@ -549,24 +610,36 @@ class LimitTuner {
   }
 
   void Recommend() {
+    result_.cheapest_shape = *best_;
     result_.single_shape = *best_;
-    result_.shapes = {*best_};
-    result_.epoch_cost = best_->epoch_cost;
-    result_.harmonic_mean = best_->harmonic_mean;
+    if (large_ && large_->packs < best_->packs && ValueOf(*large_) <= MostValue()) {
+      result_.single_shape = *large_;
+      facts_.bound_name = large_bound_name_;
+    }
+    result_.shapes = {result_.single_shape};
+    result_.epoch_cost = result_.single_shape.epoch_cost;
+    result_.harmonic_mean = result_.single_shape.harmonic_mean;
     for (size_t k = 0; k < profile_.components.size(); ++k) {
       if (!HasCost(profile_.components[k])) continue;
       result_.least_cost +=
           profile_.components[k].relative_cost * static_cast<double>(demand_.totals[k]);
     }
     // Rounding must not make it larger.
-    result_.least_cost = std::min(result_.least_cost, result_.epoch_cost);
+    result_.least_cost = std::min(result_.least_cost, best_->epoch_cost);
+  }
+
+  // Several shapes, too, are worth it only if they cost less than what counts as equal.
+  double MostCostOfSeveral() const {
+    return std::min(result_.single_shape.epoch_cost,
+                    result_.cheapest_shape.epoch_cost / (1 + options_.equal_cost));
   }
 
   absl::Status TrySeveralShapes() {
     OptimizerOptions plan_options = PlanOptions();
     plan_options.steps = std::min(plan_options.steps, budget_.remaining() / kLeastShapePlans);
-    PH_ASSIGN_OR_RETURN(const std::vector<ShapePacks> shapes,
-                        ChooseShapes(graphs_, profile_, result_.epoch_cost, plan_options, budget_));
+    PH_ASSIGN_OR_RETURN(
+        const std::vector<ShapePacks> shapes,
+        ChooseShapes(graphs_, profile_, MostCostOfSeveral(), plan_options, budget_));
     if (shapes.empty()) return absl::OkStatus();
     result_.shapes.clear();
     result_.epoch_cost = 0;
@@ -614,6 +687,9 @@ class LimitTuner {
   TuningFacts facts_;
   uint64_t plans_since_report_ = 0;
   std::optional<TunedShape> best_;
+  // One with fewer packs that counts as equal to it, and the name of its bound.
+  std::optional<TunedShape> large_;
+  std::string large_bound_name_;
   // Steps for each plan.
   uint64_t steps_per_plan_ = 0;
   // The last round: its planned candidates, the bound of the next candidate if the budget ended

@@ -8,6 +8,10 @@
 // (plan_optimizer.h, with the steps for each plan), unless the budget ends first. Then a few
 // smaller shapes are planned for the frontier. If the client takes several shapes, sets of shapes
 // are tried too (shape_sets.h).
+//
+// Many shapes may cost nearly the same, as where sizes vary little. A step costs a device something
+// that no profile states exactly, whatever the step's batch holds, so of these the one with the
+// fewest packs is recommended (TuneOptions::equal_cost).
 #ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_LIMIT_TUNER_H_
 #define PACKHOUSE_SERVICE_PLANNING_TUNING_LIMIT_TUNER_H_
 
@@ -99,25 +103,33 @@ struct TuneOptions {
   // starts again with more steps, up to OptimizerOptions::kDefaultSteps. Other seeds are then tried
   // for the last few candidates that came close.
   uint64_t steps_per_plan = 0;
+  // With kEpochCost: single shapes that cost at most this share more than the cheapest count as
+  // equal to it. Of these, one with the fewest packs is recommended. 0: the cheapest itself.
+  double equal_cost = kEqualCost;
+  static constexpr double kEqualCost = 0.005;
 };
 
 struct TuneResult {
   // The largest first: no later one has more rows in any component. Each pack uses the smallest
   // shape that takes it.
   std::vector<TunedShape> shapes;
-  // The best single shape; equals shapes[0] if there is one shape.
+  // The recommended single shape; equals shapes[0] if there is one shape.
   TunedShape single_shape;
+  // The best by the objective, and of such the cheapest for one batch. It equals single_shape, or
+  // that has fewer packs and costs hardly more (TuneOptions::equal_cost).
+  TunedShape cheapest_shape;
   double epoch_cost = 0;
   // The cost of the real rows: no limits can cost less.
   double least_cost = 0;
   double harmonic_mean = 0;
-  // No other candidate is better for the planner used. False if the profile allows several shapes.
+  // No candidate is better than cheapest_shape for the planner used. False if the profile allows
+  // several shapes.
   bool exact = false;
   // Sentences for people.
   std::vector<std::string> reasons;
   std::optional<OversizeGraphs> oversize;
   // A sample of about kMaxFrontier single shapes by ascending CostOfShape. Each is better by the
-  // objective than all before it; the last is single_shape.
+  // objective than all before it; the last is cheapest_shape.
   std::vector<TunedShape> frontier;
   // By ascending capacities, the last component fastest.
   std::vector<TuneCell> cells;

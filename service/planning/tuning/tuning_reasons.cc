@@ -34,6 +34,7 @@ class ReasonWriter {
   std::vector<std::string> Write() {
     SayShapes();
     SaySingleShape();
+    SayCheapest();
     SayProof();
     SayForced();
     SayMeasured();
@@ -78,8 +79,10 @@ class ReasonWriter {
     }
     Say(result_.shapes.size(), " shapes cost ", Cost(result_.epoch_cost), " an epoch, one shape ",
         Cost(best_.epoch_cost), ": ", Percent(1 - result_.epoch_cost / best_.epoch_cost), " less. ",
-        Percent(result_.epoch_cost / result_.least_cost - 1),
-        " of that is more than the real rows, which no limits can undercut.");
+        result_.least_cost > 0
+            ? absl::StrCat(Percent(result_.epoch_cost / result_.least_cost - 1),
+                           " of that is more than the real rows, which no limits can undercut.")
+            : "The real rows cost nothing.");
     uint64_t packs = 0;
     for (const TunedShape& shape : result_.shapes) packs += shape.packs;
     uint64_t forced = 0;
@@ -105,8 +108,7 @@ class ReasonWriter {
                                ? result_.least_cost
                                : std::min(result_.least_cost, best_.epoch_cost);
       Say(subject, best_.packs, " packs of ", Names(best_.capacities), " cost ",
-          Cost(best_.epoch_cost), " an epoch, ", Percent(best_.epoch_cost / least - 1),
-          " more than the real rows, which no limits can undercut.");
+          Cost(best_.epoch_cost), " an epoch, ", MoreThanRows(best_.epoch_cost, least));
     }
     if (best_.packs == best_.lower_bound) {
       Say("No plan for this shape has fewer packs: that is its bound by the ", facts_.bound_name,
@@ -116,6 +118,27 @@ class ReasonWriter {
           facts_.bound_name, "; ", best_.packs, " were found.");
     }
     SayWhatBinds();
+  }
+
+  // What comes after a cost; graphs may have no rows that cost anything.
+  static std::string MoreThanRows(double cost, double of_rows) {
+    if (of_rows <= 0) return "and the real rows cost nothing.";
+    return absl::StrCat(Percent(cost / of_rows - 1),
+                        " more than the real rows, which no limits can undercut.");
+  }
+
+  // Why the recommended shape is larger than the cheapest.
+  void SayCheapest() {
+    const TunedShape& cheapest = result_.cheapest_shape;
+    if (cheapest.packs == best_.packs || ByMean()) return;
+    const double saved = best_.epoch_cost > 0 ? 1 - cheapest.epoch_cost / best_.epoch_cost : 0;
+    Say("Shapes that cost at most ", Percent(options_.equal_cost),
+        " more than the cheapest count as equal, and of these one with the fewest packs is "
+        "recommended, since a step costs a device something whatever its batch holds: the "
+        "cheapest, ",
+        Names(cheapest.capacities), ", needs ", cheapest.packs, " packs and saves ",
+        saved > 0 ? Percent(saved) : "nothing",
+        ". The profile's fixed_cost says what a step costs.");
   }
 
   // Packs that are needed only because of a component without a cost.
@@ -195,10 +218,11 @@ class ReasonWriter {
 
   void SayMeasured() {
     if (profile_.measured_as.empty()) return;
-    if (profile_.measured_bytes == nullptr && profile_.fixed_cost == 0) {
+    if (profile_.measured_bytes == nullptr && !profile_.has_measured_costs) {
       Say("There are no reports of ", profile_.measured_as, ": the profile's own figures hold.");
       return;
     }
+    if (!profile_.has_measured_costs) return;
     Say("Costs are seconds, as ", profile_.measured_as,
         " was measured: ", absl::StrFormat("%.3g", profile_.fixed_cost), " for each batch, ",
         absl::StrFormat("%.3g", CostOfShape(profile_, best_.capacities)),
@@ -277,13 +301,26 @@ std::string OversizeReason(const OversizeGraphs& oversize, const DeviceProfile& 
       needed.push_back(absl::StrCat("max_rows ", oversize.needed_rows[k], " of ", schema.name(k)));
     }
   }
-  if (profile.memory_bytes != 0 && oversize.needed_bytes > profile.memory_bytes) {
+  if (oversize.needed_bytes != 0) {
     needed.push_back(absl::StrCat("memory_bytes ", oversize.needed_bytes));
   }
   if (needed.empty()) needed.emplace_back("more memory than the device was measured to have");
-  return absl::StrCat(oversize.num_graphs, " graphs are too large for any allowed limits; the ",
-                      "largest has ", absl::StrJoin(sizes, ", "), ". ",
-                      absl::StrJoin(needed, " and "), " would take all.");
+  const auto graphs = [](uint64_t number, absl::string_view one, absl::string_view many) {
+    return absl::StrCat(number, number == 1 ? " graph " : " graphs ", number == 1 ? one : many);
+  };
+  constexpr absl::string_view kApart =
+      " not fit one shape together with the others, though each fits allowed limits of its own";
+  const uint64_t alone = oversize.num_graphs - oversize.num_apart;
+  std::vector<std::string> kinds;
+  if (alone != 0) {
+    kinds.push_back(absl::StrCat(graphs(alone, "is", "are"), " too large for any allowed limits"));
+  }
+  if (oversize.num_apart != 0) {
+    kinds.push_back(absl::StrCat(graphs(oversize.num_apart, "does", "do"), kApart));
+  }
+  return absl::StrCat(absl::StrJoin(kinds, ", and "), "; the largest has ",
+                      absl::StrJoin(sizes, ", "), ". ", absl::StrJoin(needed, " and "),
+                      " would take all.");
 }
 
 }  // namespace packhouse

@@ -169,7 +169,20 @@ TEST(FirstFitDecreasingTest, CountsMayBeHuge) {
   EXPECT_LE(patterns.size(), 5);
 }
 
-// A pattern names at most 2^32 - 1 copies; packs that hold more are not as full as they could be.
+// An entry names at most 2^32 - 1 copies; a pack that holds more has several of them.
+TEST(FirstFitDecreasingTest, APackHoldsMoreThanAnEntryNames) {
+  constexpr uint64_t kMany = 1'000'000'000'000;
+  const SizeHistogram histogram = HistogramOf(1, {{{1}, kMany}, {{7}, 3}});
+  for (const uint64_t packs : {1, 5}) {
+    const Limits limits = LimitsOf({(kMany + 21) / packs + 7, kUnlimited});
+    const PackingProblem problem(histogram, limits);
+    const PackingPlan plan = PlanOf(problem, PlanByFirstFitDecreasing(problem, BestVectorLevel()));
+    EXPECT_THAT(VerifyPlan(plan, histogram, limits), IsOk());
+    EXPECT_EQ(plan.num_packs(), packs);
+  }
+}
+
+// Beyond 2^48 of one size, packs are not as full as they could be.
 TEST(FirstFitDecreasingTest, CapacitiesMayBeHuge) {
   constexpr uint64_t kMany = uint64_t{1} << 60;
   const SizeHistogram histogram = HistogramOf(1, {{{1}, kMany}, {{UINT32_MAX}, 1000}});

@@ -87,6 +87,20 @@ void CompareWithOptimum(const SizeHistogram& histogram, const Limits& limits, Sc
   score.proved += certified.optimal();
 }
 
+// Graphs that weigh nothing share one pack, however many there are.
+TEST(OptimizePlanTest, GraphsWithoutRowsNeedOnePack) {
+  for (const uint64_t many : {uint64_t{1}, uint64_t{1} << 33, uint64_t{1'000'000'000'000}}) {
+    SizeHistogram histogram(2);
+    ASSERT_THAT(histogram.Add({0, 3}, many), IsOk());
+    ASSERT_THAT(histogram.Add({0, 5}, many), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const Limits limits, Limits::Create({64, kUnlimited, kUnlimited}));
+    PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan plan, OptimizePlan(histogram, limits, {}));
+    EXPECT_THAT(VerifyPlan(plan.plan, histogram, limits), IsOk());
+    EXPECT_EQ(plan.packs, 1);
+    EXPECT_EQ(plan.bound.packs, 1);
+  }
+}
+
 // Measured: the optimum in all of them, proved in all of them.
 TEST(PlanOptimizerOptimumTest, AllWorldsOfOneComponent) {
   std::vector<std::vector<uint32_t>> tuples;

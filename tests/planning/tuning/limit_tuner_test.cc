@@ -24,11 +24,14 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr uint64_t kStepsPerPlan = 20'000;
 
-absl::StatusOr<TuneResult> Tune(const TuningWorld& world, const TuneOptions& options) {
+// The cheapest shape is recommended, and no larger one in its place: see FewPacksTest.
+absl::StatusOr<TuneResult> Tune(const TuningWorld& world, TuneOptions options) {
+  options.equal_cost = 0;
   return TuneLimits(world.histogram, world.profile, world.schema, options);
 }
 
@@ -442,7 +445,8 @@ TEST_F(LimitTunerErrorTest, OversizeGraphsAreLeftOut) {
   EXPECT_EQ(result.oversize->num_graphs, 5);
   EXPECT_THAT(result.oversize->largest, ElementsAre(101, 7));
   EXPECT_THAT(result.oversize->needed_rows, ElementsAre(101, 1024, 1));
-  EXPECT_EQ(result.oversize->needed_bytes, 8 * 101 + 4 * 1024);
+  EXPECT_EQ(result.oversize->num_apart, 0);
+  EXPECT_EQ(result.oversize->needed_bytes, 0);
   EXPECT_THAT(result.reasons,
               Contains("5 graphs are too large for any allowed limits; the largest has nodes 101, "
                        "edges 7. max_rows 101 of nodes and max_rows 1024 of edges would take "
@@ -482,6 +486,24 @@ TEST_F(LimitTunerErrorTest, OversizeByMemory) {
   EXPECT_LE(result.single_shape.batch_bytes, 1000);
 }
 
+// A rare graph that is smaller than the many others does not put them out.
+TEST_F(LimitTunerErrorTest, TheManyAreKeptWhereTheMemoryDoesNotTakeAllTogether) {
+  world_.histogram = SizeHistogram(2);
+  ASSERT_THAT(world_.histogram.Add({1000, 10}, 1'000'000), IsOk());
+  ASSERT_THAT(world_.histogram.Add({10, 999}, 1), IsOk());
+  world_.profile.components = {{1, 2048, 1, 1, 1}, {1, 2048, 1, 1, 1}, {1, 0, 1, 0, 0}};
+  world_.profile.memory_bytes = 1500;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world_, options_));
+  EXPECT_EQ(result.single_shape.packs, 1'000'000);
+  ASSERT_TRUE(result.oversize);
+  EXPECT_EQ(result.oversize->num_graphs, 1);
+  EXPECT_EQ(result.oversize->num_apart, 1);
+  EXPECT_THAT(result.reasons,
+              Contains("1 graph does not fit one shape together with the others, though each fits "
+                       "allowed limits of its own; the largest has nodes 10, edges 999. "
+                       "memory_bytes 1999 would take all."));
+}
+
 // A component without a cost takes as much as the memory leaves it.
 TEST_F(LimitTunerErrorTest, WithoutACostTheLargestCapacityIsBest) {
   PH_ASSERT_OK_AND_ASSIGN(const TuneResult free, Tune(world_, options_));
@@ -513,6 +535,22 @@ TEST(LimitTunerTest, EmptyGraphs) {
   }
 }
 
+// What is left out of sizes that cost nothing is told without a quotient.
+TEST(LimitTunerTest, EmptyGraphsHaveReasonsInNumbers) {
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  ASSERT_THAT(world.histogram.Add({0, 0}, 100), IsOk());
+  world.profile.components = {{1, 64, 1, 0, 1}, {8, 64, 8, 0, 1}, {1, 10, 1, 0, 0}};
+  for (const uint32_t shapes : {1, 3}) {
+    world.profile.max_distinct_shapes = shapes;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, {}));
+    EXPECT_THAT(result.reasons, Contains(HasSubstr("the real rows cost nothing")));
+    for (const std::string& reason : result.reasons) {
+      EXPECT_THAT(reason, Not(HasSubstr("inf")));
+      EXPECT_THAT(reason, Not(HasSubstr("nan")));
+    }
+  }
+}
+
 // Graphs alone, no other component.
 TEST(LimitTunerTest, OnlyGraphs) {
   TuningWorld world = {SizeHistogram(0), DeviceProfile(), TuningSchema(0)};
@@ -525,6 +563,69 @@ TEST(LimitTunerTest, OnlyGraphs) {
   EXPECT_EQ(result.harmonic_mean, 1);
   EXPECT_TRUE(result.exact);
   EXPECT_THAT(result.cells, SizeIs(64));
+}
+
+absl::StatusOr<TuneResult> TuneForFewPacks(const TuningWorld& world, double equal_cost) {
+  TuneOptions options;
+  options.equal_cost = equal_cost;
+  return TuneLimits(world.histogram, world.profile, world.schema, options);
+}
+
+// What is recommended costs hardly more than the cheapest, and never has more packs.
+TEST(FewPacksTest, CostAtMostTheShareThatCountsAsEqual) {
+  int larger = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const TuningWorld world = RandomTuningWorld(random);
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult best, Tune(world, {}));
+    EXPECT_EQ(best.single_shape.capacities, best.cheapest_shape.capacities);
+    for (const double equal_cost : {0.005, 0.2}) {
+      PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, TuneForFewPacks(world, equal_cost));
+      ExpectTakesAll(world, result.single_shape);
+      ExpectTakesAll(world, result.cheapest_shape);
+      EXPECT_DOUBLE_EQ(result.cheapest_shape.epoch_cost, best.single_shape.epoch_cost);
+      EXPECT_EQ(result.exact, best.exact);
+      EXPECT_LE(result.single_shape.packs, result.cheapest_shape.packs);
+      EXPECT_LE(result.single_shape.epoch_cost,
+                result.cheapest_shape.epoch_cost * (1 + equal_cost));
+      EXPECT_GE(result.epoch_cost, result.least_cost);
+      larger += result.single_shape.packs < result.cheapest_shape.packs ? 1 : 0;
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(larger, 20);
+}
+
+// Where all limits fit equally well, the largest are best: nothing speaks for a batch of one graph.
+TEST(FewPacksTest, TheLargestOfEqualsIsRecommended) {
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  ASSERT_THAT(world.histogram.Add({1, 2}, 6400), IsOk());
+  world.profile.components = {{1, 64, 1, 0, 1}, {1, 128, 1, 0, 1}, {1, 0, 1, 0, 0}};
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, TuneForFewPacks(world, TuneOptions::kEqualCost));
+  EXPECT_THAT(result.single_shape.capacities, ElementsAre(64, 128, kUnlimited));
+  EXPECT_EQ(result.single_shape.packs, 100);
+  EXPECT_EQ(result.cheapest_shape.packs, 6400);
+  EXPECT_EQ(result.frontier.back().capacities, result.cheapest_shape.capacities);
+  EXPECT_THAT(result.reasons,
+              Contains(HasSubstr("the cheapest, nodes 1, edges 2, needs 6400 packs and saves "
+                                 "nothing. ")));
+}
+
+// Sizes that vary little, on a device that takes thousands of them at once.
+TEST(FewPacksTest, ALargeDeviceGetsLargeBatches) {
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  for (uint32_t nodes = 10; nodes < 15; ++nodes) {
+    ASSERT_THAT(world.histogram.Add({nodes, 2 * nodes}, 6000), IsOk());
+  }
+  world.profile.components = {{1, 65536, 64, 0, 1}, {1, 196608, 64, 0, 1}, {1, 0, 1, 0, 0}};
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, TuneForFewPacks(world, TuneOptions::kEqualCost));
+  EXPECT_LT(result.single_shape.packs, 10);
+  EXPECT_GT(result.single_shape.capacities[0], 32768);
+  // A profile that says what a step costs needs no such rule.
+  world.profile.fixed_cost = 1000;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult declared, Tune(world, {}));
+  EXPECT_LT(declared.single_shape.packs, 10);
 }
 
 // What padding keeps free is paid for, aligned and remembered like any row, but holds no graph.

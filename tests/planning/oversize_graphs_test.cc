@@ -1,0 +1,202 @@
+#include "service/planning/oversize_graphs.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/planning/limits.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+struct World {
+  SizeHistogram histogram;
+  DeviceProfile profile;
+};
+
+// Two or three components with sizes up to 11, and a memory that is often too small for all of
+// them together.
+World RandomWorld(Random& random) {
+  const size_t l = random.Between(1, 3);
+  World world = {SizeHistogram(l), DeviceProfile()};
+  for (uint64_t i = random.Between(1, 14); i != 0; --i) {
+    std::vector<uint32_t> tuple;
+    for (size_t k = 0; k < l; ++k) tuple.push_back(static_cast<uint32_t>(random.Below(12)));
+    world.histogram.Add(tuple, random.Between(1, 30)).IgnoreError();
+  }
+  world.profile.components.resize(l + 1);
+  for (size_t k = 0; k <= l; ++k) {
+    ComponentProfile& component = world.profile.components[k];
+    if (random.Below(6) == 0) continue;
+    component.multiple_of = random.Between(1, 4);
+    component.max_rows = random.Between(6, 14);
+    component.min_rows = random.Below(4);
+    component.reserved_rows = random.Below(3) == 0 ? 1 : 0;
+    component.bytes_per_row = random.Below(5);
+    component.relative_cost = static_cast<double>(random.Below(3));
+  }
+  world.profile.fixed_bytes = random.Below(4);
+  world.profile.memory_bytes = random.Between(8, 60);
+  return world;
+}
+
+// All capacities that the profile allows, without what padding keeps free.
+std::vector<std::vector<uint64_t>> AllowedCapacities(const DeviceProfile& profile) {
+  std::vector<std::vector<uint64_t>> all = {{}};
+  for (const ComponentProfile& component : profile.components) {
+    std::vector<std::vector<uint64_t>> longer;
+    for (const std::vector<uint64_t>& prefix : all) {
+      for (uint64_t rows = 0; rows <= component.max_rows; ++rows) {
+        const bool is_allowed = rows % component.multiple_of == 0 && rows >= component.min_rows &&
+                                rows > component.reserved_rows;
+        if (component.max_rows != 0 && !is_allowed) continue;
+        longer.push_back(prefix);
+        longer.back().push_back(component.max_rows == 0 ? kUnlimited
+                                                        : rows - component.reserved_rows);
+      }
+    }
+    all = std::move(longer);
+  }
+  std::erase_if(all, [&](const auto& capacities) { return !FitsMemory(profile, capacities); });
+  return all;
+}
+
+bool Takes(const std::vector<uint64_t>& capacities, absl::Span<const uint32_t> tuple) {
+  for (size_t k = 0; k < tuple.size(); ++k) {
+    if (tuple[k] > capacities[k]) return false;
+  }
+  return true;
+}
+
+uint64_t WeightOf(const World& world, size_t row, KeptMost kept) {
+  if (kept == KeptMost::kNumGraphs) return world.histogram.count(row);
+  uint64_t rows = 0;
+  for (size_t k = 0; k < world.profile.components.size(); ++k) {
+    const ComponentProfile& component = world.profile.components[k];
+    if (component.max_rows == 0 || component.relative_cost == 0) continue;
+    rows += k < world.histogram.num_components() ? world.histogram.tuple(row)[k] : 1;
+  }
+  return rows * world.histogram.count(row);
+}
+
+// What is kept is the most that any one shape takes; what is left out alone fits none, what is left
+// out apart fits some.
+TEST(FindOversizeTest, KeepsTheMostThatAnyOneShapeTakes) {
+  int apart = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const World world = RandomWorld(random);
+    const auto allowed = AllowedCapacities(world.profile);
+    if (allowed.empty()) continue;
+    for (const KeptMost kept : {KeptMost::kNumGraphs, KeptMost::kCostedRows}) {
+      const LeftOutSizes left_out = FindOversize(world.histogram, world.profile, kept);
+      apart += left_out.apart.empty() ? 0 : 1;
+      const auto fits_some = [&](const SizeTuple& tuple) {
+        return std::any_of(allowed.begin(), allowed.end(),
+                           [&](const auto& capacities) { return Takes(capacities, tuple); });
+      };
+      for (const SizeTuple& tuple : left_out.alone) EXPECT_FALSE(fits_some(tuple));
+      for (const SizeTuple& tuple : left_out.apart) EXPECT_TRUE(fits_some(tuple));
+      EXPECT_TRUE(std::is_sorted(left_out.apart.begin(), left_out.apart.end()));
+
+      uint64_t kept_weight = 0;
+      std::vector<size_t> kept_rows;
+      for (size_t row = 0; row < world.histogram.num_distinct(); ++row) {
+        const auto sizes = world.histogram.tuple(row);
+        const SizeTuple tuple(sizes.begin(), sizes.end());
+        const auto is_in = [&](const std::vector<SizeTuple>& tuples) {
+          return std::find(tuples.begin(), tuples.end(), tuple) != tuples.end();
+        };
+        if (is_in(left_out.alone) || is_in(left_out.apart)) continue;
+        kept_weight += WeightOf(world, row, kept);
+        kept_rows.push_back(row);
+      }
+      uint64_t most = 0;
+      bool takes_all_kept = false;
+      for (const std::vector<uint64_t>& capacities : allowed) {
+        uint64_t weight = 0;
+        for (size_t row = 0; row < world.histogram.num_distinct(); ++row) {
+          if (Takes(capacities, world.histogram.tuple(row))) weight += WeightOf(world, row, kept);
+        }
+        most = std::max(most, weight);
+        takes_all_kept |= std::all_of(kept_rows.begin(), kept_rows.end(), [&](size_t row) {
+          return Takes(capacities, world.histogram.tuple(row));
+        });
+      }
+      EXPECT_TRUE(takes_all_kept);
+      EXPECT_EQ(kept_weight, most);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(apart, 100);
+}
+
+DeviceProfile TwoComponents(uint64_t max_rows, uint64_t memory_bytes) {
+  DeviceProfile profile;
+  profile.components = {{1, max_rows, 1, 1, 1}, {1, max_rows, 1, 1, 1}, {1, 0, 1, 0, 0}};
+  profile.memory_bytes = memory_bytes;
+  return profile;
+}
+
+// One rare graph needs less memory than each of the many others.
+TEST(FindOversizeTest, ARareGraphDoesNotPutTheManyOut) {
+  SizeHistogram histogram(2);
+  ASSERT_THAT(histogram.Add({1000, 10}, 1'000'000), IsOk());
+  ASSERT_THAT(histogram.Add({10, 999}, 1), IsOk());
+  const DeviceProfile profile = TwoComponents(2048, 1500);
+  const LeftOutSizes left_out = FindOversize(histogram, profile, KeptMost::kNumGraphs);
+  EXPECT_THAT(left_out.alone, IsEmpty());
+  EXPECT_THAT(left_out.apart, ElementsAre(SizeTuple{10, 999}));
+  const OversizeGraphs oversize = DescribeOversize(left_out, histogram, profile);
+  EXPECT_EQ(oversize.num_graphs, 1);
+  EXPECT_EQ(oversize.num_apart, 1);
+  EXPECT_THAT(oversize.needed_rows, ElementsAre(1000, 999, 0));
+  EXPECT_EQ(oversize.needed_bytes, 1999);
+}
+
+TEST(FindOversizeTest, RowsCountForTheMean) {
+  SizeHistogram histogram(2);
+  ASSERT_THAT(histogram.Add({1000, 10}, 5), IsOk());
+  ASSERT_THAT(histogram.Add({10, 600}, 7), IsOk());
+  const DeviceProfile profile = TwoComponents(2048, 1500);
+  EXPECT_THAT(FindOversize(histogram, profile, KeptMost::kNumGraphs).apart,
+              ElementsAre(SizeTuple{1000, 10}));
+  EXPECT_THAT(FindOversize(histogram, profile, KeptMost::kCostedRows).apart,
+              ElementsAre(SizeTuple{10, 600}));
+}
+
+// With many sizes the search ends, whatever it meets: sizes of which no two fit together, and sizes
+// that fill a square.
+TEST(FindOversizeTest, ManySizes) {
+  constexpr uint32_t kSizes = 20'000;
+  SizeHistogram line(2);
+  for (uint32_t i = 1; i < kSizes; ++i) ASSERT_THAT(line.Add({i, kSizes - i}, 1 + i % 3), IsOk());
+  EXPECT_EQ(FindOversize(line, TwoComponents(kSizes, kSizes), KeptMost::kNumGraphs).apart.size(),
+            kSizes - 2);
+
+  SizeHistogram square(2);
+  Random random(3);
+  for (uint32_t i = 0; i < kSizes; ++i) {
+    const auto a = static_cast<uint32_t>(random.Below(1000));
+    const auto b = static_cast<uint32_t>(random.Below(1000));
+    ASSERT_THAT(square.Add({a, b}), IsOk());
+  }
+  const LeftOutSizes left_out =
+      FindOversize(square, TwoComponents(1000, 1200), KeptMost::kNumGraphs);
+  // Half of 1200 each takes 0.36 of the square.
+  const uint64_t kept = square.num_distinct() - left_out.size();
+  EXPECT_GT(kept, square.num_distinct() * 35 / 100);
+  EXPECT_LT(kept, square.num_distinct() * 38 / 100);
+}
+
+}  // namespace
+}  // namespace packhouse
