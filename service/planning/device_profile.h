@@ -52,12 +52,12 @@ struct DeviceProfile {
   uint64_t fixed_bytes = 0;
   // 1 to kMaxDistinctShapes.
   uint32_t max_distinct_shapes = 1;
+  // Costs are seconds, as they were measured.
+  bool has_measured_costs = false;
   // Cost of a batch whatever its capacities, in the unit of relative_cost: 0 to kMaxRelativeCost.
   double fixed_cost = 0;
   // A batch costs at least this, however small it is; 0: as its capacities say.
   double least_cost = 0;
-  // Costs are seconds, as they were measured.
-  bool has_measured_costs = false;
   // The name of the measurements that were asked for, "MODEL/DEVICE"; empty: none.
   std::string measured_as;
   // What batches were seen to take of the memory; null: bytes_per_row and fixed_bytes say it. Its

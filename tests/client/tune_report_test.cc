@@ -120,9 +120,9 @@ TEST(RecommendationTextTest, OversizeGraphsComeWithTheLimitsThatWouldTakeThem) {
       HasSubstr("too large    1 graph that no allowed limits take, left out; the largest has "
                 "nodes=47175, edges=47174; to take all: --max nodes=47176\n"));
   EXPECT_EQ(TuneJson(outcome, TunedComponents())["oversize"],
-            Json::parse(R"({"num_graphs": 1, "num_apart": 0,
-                            "largest": {"nodes": 47175, "edges": 47174},
-                            "needed_rows": {"nodes": 47176}, "needed_bytes": 0})"));
+            Json::parse(R"({"num_graphs": 1, "largest": {"nodes": 47175, "edges": 47174},
+                            "num_apart": 0, "needed_rows": {"nodes": 47176},
+                            "needed_bytes": 0})"));
 }
 
 // Only what the profile lacks is advised: rows that max_rows allows do not help where the memory is

@@ -419,11 +419,13 @@ class LimitTuner {
     return is_new;
   }
 
-  // What counts as equal to the best.
-  double MostValue() const {
-    const bool by_cost = options_.objective == TuneObjective::kEpochCost;
-    return ValueOf(*best_) * (1 + (by_cost ? options_.equal_cost : 0));
+  // What counts as equal to the best. A device that is measured tells what a step costs.
+  double EqualCost() const {
+    const bool is_open =
+        options_.objective == TuneObjective::kEpochCost && profile_.measured_as.empty();
+    return is_open ? options_.equal_cost : 0;
   }
+  double MostValue() const { return ValueOf(*best_) * (1 + EqualCost()); }
 
   // The balanced candidates that are larger than the best one and may be equal to it, the largest
   // first.
@@ -631,7 +633,7 @@ class LimitTuner {
   // Several shapes, too, are worth it only if they cost less than what counts as equal.
   double MostCostOfSeveral() const {
     return std::min(result_.single_shape.epoch_cost,
-                    result_.cheapest_shape.epoch_cost / (1 + options_.equal_cost));
+                    result_.cheapest_shape.epoch_cost / (1 + EqualCost()));
   }
 
   absl::Status TrySeveralShapes() {

@@ -103,8 +103,9 @@ struct TuneOptions {
   // starts again with more steps, up to OptimizerOptions::kDefaultSteps. Other seeds are then tried
   // for the last few candidates that came close.
   uint64_t steps_per_plan = 0;
-  // With kEpochCost: single shapes that cost at most this share more than the cheapest count as
-  // equal to it. Of these, one with the fewest packs is recommended. 0: the cheapest itself.
+  // With kEpochCost, unless the profile has measured_as: single shapes that cost at most this share
+  // more than the cheapest count as equal to it. Of these, one with the fewest packs is
+  // recommended. 0: the cheapest itself.
   double equal_cost = kEqualCost;
   static constexpr double kEqualCost = 0.005;
 };
