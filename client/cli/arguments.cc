@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "client/cli/readable.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/credentials.h"
 
@@ -49,7 +50,7 @@ absl::StatusOr<Credentials> CredentialsToUse() {
 ExitCode Fail(const absl::Status& status) {
   // A server's words, which name a flag that no command has.
   const bool names_servers_flag = absl::StartsWith(status.message(), "--memory-budget");
-  std::cerr << program_invocation_short_name << ": " << status.message()
+  std::cerr << program_invocation_short_name << ": " << Readable(status.message())
             << (names_servers_flag
                     ? "; --memory-budget is a flag of packhoused: start one with more, and name it "
                       "with --server"
@@ -59,7 +60,7 @@ ExitCode Fail(const absl::Status& status) {
 }
 
 ExitCode Misuse(const absl::Status& status) {
-  std::cerr << program_invocation_short_name << ": " << status.message()
+  std::cerr << program_invocation_short_name << ": " << Readable(status.message())
             << "\nRun with --help for the options.\n";
   return kExitUsage;
 }

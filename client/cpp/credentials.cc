@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -37,9 +39,13 @@ using Texts = std::map<std::string, std::string, std::less<>>;
 
 absl::StatusOr<std::string> BytesOf(const char* field, const std::string& path) {
   if (path.empty()) return std::string();
+  // The iterator throws where a folder is read.
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(path, error);
   std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) {
+  std::string bytes;
+  if (!is_folder) bytes.assign(std::istreambuf_iterator<char>(file), {});
+  if (is_folder || !file.is_open() || file.bad()) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": cannot read '", path, "'"));
   }
   return bytes;

@@ -17,6 +17,7 @@
 #include "service/partition_files/chunked_layout.h"
 #include "service/partition_files/metis_graph_file.h"
 #include "service/partition_files/npy_file.h"
+#include "service/partition_files/number_lines.h"
 #include "service/partition_files/text_rows.h"
 #include "service/partition_jobs/durable_files.h"
 #include "service/source_graphs/memory_source_graph.h"
@@ -30,21 +31,18 @@ std::string PathIn(const std::string& folder, const std::string& file) {
 
 absl::Status TakeCsvEdges(absl::string_view text, char delimiter, uint64_t num_sources,
                           uint64_t num_targets, MemoryEdgeSet& set) {
-  TextLines lines(text);
-  std::string spaced;
-  while (std::optional<absl::string_view> line = lines.Next()) {
-    if (delimiter != ' ') {
-      spaced.assign(line->data(), line->size());
-      std::replace(spaced.begin(), spaced.end(), delimiter, ' ');
-      line = spaced;
+  TextLines lines(WithoutByteOrderMark(text));
+  std::vector<absl::string_view> fields;
+  while (const std::optional<absl::string_view> line = lines.Next()) {
+    SplitNumberLine(*line, delimiter, &fields);
+    if (fields.empty()) continue;
+    if (fields.size() != 2) {
+      return lines.Wrong(absl::StrCat("has ", fields.size(), " fields, 2 are needed"));
     }
-    TextFields fields(*line);
-    if (num_sources == 0 || num_targets == 0) return lines.Wrong("there are no nodes to join");
-    const absl::StatusOr<uint64_t> source = fields.Number("the source", num_sources - 1);
+    const absl::StatusOr<uint64_t> source = NodeOfField(fields[0], "source", num_sources);
     if (!source.ok()) return lines.Wrong(source.status().message());
-    const absl::StatusOr<uint64_t> target = fields.Number("the target", num_targets - 1);
+    const absl::StatusOr<uint64_t> target = NodeOfField(fields[1], "target", num_targets);
     if (!target.ok()) return lines.Wrong(target.status().message());
-    if (!fields.AtEnd()) return lines.Wrong("more than two numbers");
     set.sources.push_back(static_cast<uint32_t>(*source));
     set.targets.push_back(static_cast<uint32_t>(*target));
   }
@@ -237,19 +235,22 @@ absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadMetisFile(const std::stri
   MemoryNodeSet nodes;
   nodes.num_nodes = graph->num_vertices();
   if (graph->num_constraints > 0) {
-    node_spec.columns.push_back(
-        {"weight", DType::kInt64, {static_cast<uint32_t>(graph->num_constraints)}, false, false});
+    node_spec.columns.push_back({kMetisWeight,
+                                 DType::kInt64,
+                                 {static_cast<uint32_t>(graph->num_constraints)},
+                                 false,
+                                 false});
     nodes.columns.push_back(Int64Column(graph->vertex_weights));
   }
   if (!graph->vertex_sizes.empty()) {
-    node_spec.columns.push_back({"size", DType::kInt64, {}, false, false});
+    node_spec.columns.push_back({kMetisSize, DType::kInt64, {}, false, false});
     nodes.columns.push_back(Int64Column(graph->vertex_sizes));
   }
   SourceEdgeSetSpec edge_spec;
   edge_spec.name = "_E";
   MemoryEdgeSet edges;
   if (!graph->edge_weights.empty()) {
-    edge_spec.columns.push_back({"weight", DType::kInt64, {}, false, false});
+    edge_spec.columns.push_back({kMetisWeight, DType::kInt64, {}, false, false});
     edges.columns.push_back(Int64Column(graph->edge_weights));
   }
   for (uint64_t v = 0; v < graph->num_vertices(); ++v) {

@@ -22,8 +22,12 @@ namespace packhouse {
 // ParquetIsNotRead(). Edge sets are called source:relation:target. All of it is in memory.
 absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadChunkedFolder(const std::string& folder);
 
+// Columns of weights of a METIS graph.
+inline constexpr char kMetisWeight[] = "weight";
+inline constexpr char kMetisSize[] = "size";
+
 // A METIS graph: node set "_N", edge set "_E" with both directions of each edge. Weights are
-// columns of int64: "weight" (of vertices [ncon], of edges a number) and "size".
+// columns of int64: kMetisWeight (of vertices [ncon], of edges a number) and kMetisSize.
 absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadMetisFile(const std::string& path);
 
 // The parts of nodes that FOLDER/TYPE.txt and FOLDER/partition_meta.json say, by homogeneous id.

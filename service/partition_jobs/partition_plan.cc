@@ -1,6 +1,7 @@
 #include "service/partition_jobs/partition_plan.h"
 
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <type_traits>
@@ -13,6 +14,7 @@
 #include "service/base/status_macros.h"
 #include "service/partition_files/json_fields.h"
 #include "service/partition_files/partition_json.h"
+#include "service/partition_jobs/graph_folders.h"
 #include "service/partitioning/node_classes.h"
 
 namespace packhouse {
@@ -24,6 +26,43 @@ constexpr double kMaxImbalance = 1e6;
 absl::StatusOr<bool> Flag(const ReadJson& json, const std::string& key) {
   PH_ASSIGN_OR_RETURN(const uint64_t value, NumberField(json, key));
   return value != 0;
+}
+
+// The numbers of a column of whole numbers of 64 bits.
+absl::StatusOr<std::vector<uint64_t>> NumbersOfColumn(const SourceColumn& column, uint64_t rows) {
+  PH_RETURN_IF_ERROR(column.CheckAll());
+  std::vector<uint64_t> numbers(rows * column.row_bytes / sizeof(uint64_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), column.data, numbers.size() * sizeof(uint64_t));
+  return numbers;
+}
+
+// Of a graph that ReadMetisFile made: one node set, one edge set.
+absl::StatusOr<GraphWeights> MetisWeightsOf(const SourceGraph& graph) {
+  GraphWeights weights;
+  const std::vector<SourceColumnSpec>& of_nodes = graph.schema().node_sets()[0].columns;
+  for (size_t c = 0; c < of_nodes.size(); ++c) {
+    PH_ASSIGN_OR_RETURN(std::vector<uint64_t> numbers,
+                        NumbersOfColumn(graph.NodeColumn(0, c), graph.num_nodes(0)));
+    if (of_nodes[c].name == kMetisSize) {
+      weights.sizes = std::move(numbers);
+      continue;
+    }
+    const size_t constraints = of_nodes[c].row_shape[0];
+    for (size_t i = 0; i < constraints; ++i) {
+      NodeWeights column;
+      column.name = constraints == 1 ? "vertex weight" : absl::StrCat("vertex weight ", i + 1);
+      for (size_t at = i; at < numbers.size(); at += constraints) {
+        column.of_node.push_back(numbers[at]);
+      }
+      weights.nodes.push_back(std::move(column));
+    }
+  }
+  if (!graph.schema().edge_sets()[0].columns.empty()) {
+    PH_ASSIGN_OR_RETURN(std::vector<uint64_t> numbers,
+                        NumbersOfColumn(graph.EdgeColumn(0, 0), graph.num_edges(0)));
+    weights.edges.push_back(std::move(numbers));
+  }
+  return weights;
 }
 
 }  // namespace
@@ -92,6 +131,7 @@ std::string PlanText(const PartitionPlan& plan) {
   // Plans of earlier releases do not have these.
   if (plan.without_files) json["without_files"] = 1;
   if (plan.original_ids) json["original_ids"] = 1;
+  if (plan.metis_weights) json["metis_weights"] = 1;
   // Names are checked to be UTF-8 by the contract and by nothing else: others become U+FFFD.
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -140,6 +180,9 @@ absl::StatusOr<PartitionPlan> PlanOfText(absl::string_view text) {
   if (json.contains("original_ids")) {
     PH_ASSIGN_OR_RETURN(plan.original_ids, Flag(json, "original_ids"));
   }
+  if (json.contains("metis_weights")) {
+    PH_ASSIGN_OR_RETURN(plan.metis_weights, Flag(json, "metis_weights"));
+  }
   const auto classes = json.find("classes");
   if (classes == json.end() || !classes->is_array()) {
     return absl::InvalidArgumentError("classes must be a list");
@@ -169,6 +212,9 @@ absl::StatusOr<PartitionOptions> OptionsFor(const SourceGraph& graph, const Part
     const std::vector<absl::string_view> masks(given.columns.begin(), given.columns.end());
     PH_ASSIGN_OR_RETURN(NodeClasses classes, ClassesFromMasks(graph, *set, masks));
     options.classes.push_back(std::move(classes));
+  }
+  if (plan.metis_weights) {
+    PH_ASSIGN_OR_RETURN(options.weights, MetisWeightsOf(graph));
   }
   return options;
 }

@@ -29,6 +29,9 @@ struct PartitionPlan {
   // `classes` is empty: the columns below say them.
   PartitionOptions options;
   std::vector<PlannedClasses> classes;
+  // Heeds the weights that ReadMetisFile gives a graph, if it has any: columns kMetisWeight and
+  // kMetisSize of its nodes and kMetisWeight of its edges.
+  bool metis_weights = false;
   GraphForms forms;
   // Besides DGL's files.
   bool npy = false;
@@ -57,8 +60,8 @@ std::string PlanText(const PartitionPlan& plan);
 // INVALID_ARGUMENT for a text that PlanText did not make.
 absl::StatusOr<PartitionPlan> PlanOfText(absl::string_view text);
 
-// options with the classes that the columns of `graph` give. Errors: as ClassesFromColumn, and
-// NOT_FOUND naming a node set that the graph does not have.
+// options with the classes and weights that the columns of `graph` give. Errors: as
+// ClassesFromColumn, and NOT_FOUND naming a node set that the graph does not have.
 absl::StatusOr<PartitionOptions> OptionsFor(const SourceGraph& graph, const PartitionPlan& plan);
 
 }  // namespace packhouse

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/base/status_macros.h"
 #include "service/partitioning/balance.h"
@@ -87,6 +88,77 @@ absl::Status Measure(const HomogeneousGraph& graph, const PartitionWatch& watch,
   return absl::OkStatus();
 }
 
+// Which of the graph's own weights were heeded, and what was reached by them.
+void TellOfWeights(const HomogeneousGraph& graph, const GraphWeights& weights,
+                   Assignment& assignment) {
+  const std::vector<uint32_t>& part = assignment.part;
+  if (!weights.nodes.empty()) {
+    assignment.notes.push_back(absl::StrCat(
+        "the graph's own weights of nodes are balanced (", weights.nodes.size(),
+        weights.nodes.size() == 1 ? " constraint" : " constraints", "), not the number of nodes"));
+  }
+  if (!weights.edges.empty()) {
+    uint64_t cut = 0;
+    uint64_t all = 0;
+    for (size_t t = 0; t < graph.edge_types().size(); ++t) {
+      for (const uint64_t weight : weights.edges[t]) all += weight;
+    }
+    for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
+      graph.ForEachWeighted(node, weights.edges, [&](uint32_t other, uint64_t weight) {
+        cut += part[other] != part[node] ? weight : 0;
+      });
+    }
+    // Each edge is there in both directions, and was met at both ends.
+    assignment.notes.push_back(absl::StrCat("edges have weights: those that are cut weigh ",
+                                            cut / 4, " of ", all / 2, ", each counted once"));
+  }
+  if (!weights.sizes.empty()) {
+    assignment.notes.push_back(
+        "nodes have sizes: they are heeded where the objective is the volume (--objtype vol)");
+  }
+}
+
+// False if the sum exceeds 2^62: four of them, each edge in both directions at both ends, still
+// fit.
+bool AddWeights(absl::Span<const uint64_t> weights, uint64_t* sum) {
+  constexpr uint64_t kMost = uint64_t{1} << 62;
+  for (const uint64_t weight : weights) {
+    if (weight > kMost || *sum + weight > kMost) return false;
+    *sum += weight;
+  }
+  return true;
+}
+
+absl::Status CheckWeights(const HomogeneousGraph& graph, const GraphWeights& weights) {
+  const auto is_for_nodes = [&graph](const std::vector<uint64_t>& values) {
+    return values.size() == graph.num_nodes();
+  };
+  bool fits = weights.nodes.size() <= GraphWeights::kMaxConstraints &&
+              (weights.sizes.empty() || is_for_nodes(weights.sizes)) &&
+              (weights.edges.empty() || weights.edges.size() == graph.edge_types().size());
+  for (const NodeWeights& of : weights.nodes) fits = fits && is_for_nodes(of.of_node);
+  for (size_t t = 0; fits && t < weights.edges.size(); ++t) {
+    fits = weights.edges[t].size() == graph.edge_types()[t].size;
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights must be as many as the graph's nodes or edges, and at most ",
+                     GraphWeights::kMaxConstraints, " a node"));
+  }
+  const auto too_heavy = [](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": they add up to more than 2^62"));
+  };
+  for (const NodeWeights& of : weights.nodes) {
+    uint64_t sum = 0;
+    if (!AddWeights(of.of_node, &sum)) return too_heavy(of.name);
+  }
+  uint64_t sum = 0;
+  for (const std::vector<uint64_t>& of_type : weights.edges) {
+    if (!AddWeights(of_type, &sum)) return too_heavy("weights of edges, in both directions");
+  }
+  return absl::OkStatus();
+}
+
 // Turns parts for trainers into parts, and describes them. `dropped` as BalanceTerms::Report.
 absl::StatusOr<Assignment> Describe(const HomogeneousGraph& graph, const BalanceTerms& terms,
                                     const PartitionOptions& options, std::vector<uint32_t> part,
@@ -99,6 +171,7 @@ absl::StatusOr<Assignment> Describe(const HomogeneousGraph& graph, const Balance
     for (uint32_t& p : assignment.part) p /= options.trainers_per_machine;
   }
   PH_RETURN_IF_ERROR(Measure(graph, watch, assignment));
+  TellOfWeights(graph, options.weights, assignment);
   assignment.balance = terms.Report(assignment.part, options.num_parts, options.imbalance, dropped);
   return assignment;
 }
@@ -140,7 +213,8 @@ absl::Status CheckPartitionNumbers(const PartitionOptions& options) {
 
 absl::Status CheckPartitionOptions(const HomogeneousGraph& graph, const PartitionOptions& options) {
   PH_RETURN_IF_ERROR(CheckPartitionNumbers(options));
-  return CheckClasses(graph, options);
+  PH_RETURN_IF_ERROR(CheckClasses(graph, options));
+  return CheckWeights(graph, options.weights);
 }
 
 absl::StatusOr<Assignment> AssignParts(const HomogeneousGraph& graph,
@@ -194,9 +268,9 @@ absl::StatusOr<Assignment> AssignParts(const HomogeneousGraph& graph,
   assignment.reason =
       refusal.ok() ? "asked for" : absl::StrCat("METIS cannot be used: ", refusal.message());
   const std::vector<std::string> hopeless = HopelessConstraints(terms, num_parts);
-  PH_ASSIGN_OR_RETURN(
-      std::vector<uint32_t> part,
-      StreamParts(graph, terms, hopeless, options.imbalance, num_parts, options.seed, watch));
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> part,
+                      StreamParts(graph, terms, options.weights.edges, hopeless, options.imbalance,
+                                  num_parts, options.seed, watch));
   return describe(std::move(part), hopeless, std::move(assignment));
 }
 

@@ -37,6 +37,9 @@ struct EngineProblem {
   absl::Span<const uint32_t> node_weights;
   uint32_t num_constraints = 1;
   uint32_t num_parts = 2;
+  // What a copy of each node costs, where the objective is the volume; empty: 1 each. Their sum is
+  // below 2^31.
+  absl::Span<const uint32_t> node_sizes;
   // For each constraint: the largest part over the mean.
   absl::Span<const double> imbalance;
 };

@@ -66,8 +66,10 @@ BalanceTerms BalanceTerms::Create(const HomogeneousGraph* graph, const Partition
       }
     }
   }
-  // As DGL: with balanced edges and without classes, numbers of nodes are free.
-  const bool counts = !options.balance_edges || names.size() > 1;
+  terms.weights_ = options.weights.nodes;
+  // As DGL: with balanced edges and without classes, numbers of nodes are free. As METIS: with
+  // weights they are, too.
+  const bool counts = (!options.balance_edges && terms.weights_.empty()) || names.size() > 1;
   terms.AddConstraints(*graph, names, counts, options.balance_edges);
   return terms;
 }
@@ -95,14 +97,20 @@ void BalanceTerms::AddConstraints(const HomogeneousGraph& graph,
       constraints_.push_back(std::move(constraint));
     }
   }
+  first_weight_ = constraints_.size();
+  for (size_t w = 0; w < weights_.size(); ++w) {
+    BalanceConstraint constraint;
+    constraint.name = weights_[w].name;
+    constraint.weight = w;
+    constraints_.push_back(std::move(constraint));
+  }
   for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
-    for (const size_t c : {CountConstraint(node), DegreeConstraint(node)}) {
-      if (c == kNone) continue;
+    ForEachConstraint(node, [this, node](size_t c) {
       const uint64_t weight = Weight(node, c);
       constraints_[c].total += weight;
       constraints_[c].bearers += weight > 0 ? 1 : 0;
       constraints_[c].heaviest = std::max(constraints_[c].heaviest, weight);
-    }
+    });
   }
 }
 
@@ -110,9 +118,7 @@ std::vector<std::vector<uint64_t>> BalanceTerms::Loads(absl::Span<const uint32_t
                                                        uint32_t num_parts) const {
   std::vector<std::vector<uint64_t>> loads(constraints_.size(), std::vector<uint64_t>(num_parts));
   for (uint32_t node = 0; node < part.size(); ++node) {
-    for (const size_t c : {CountConstraint(node), DegreeConstraint(node)}) {
-      if (c != kNone) loads[c][part[node]] += Weight(node, c);
-    }
+    ForEachConstraint(node, [&](size_t c) { loads[c][part[node]] += Weight(node, c); });
   }
   return loads;
 }

@@ -99,6 +99,36 @@ class HomogeneousGraph {
     }
   }
 
+  // The same with the edge: visit(neighbour, edge type, number of the edge in its set).
+  template <typename Visit>
+  void ForEachEdgeAt(uint32_t node, Visit&& visit) const {
+    const size_t type = NodeTypeOf(node);
+    const uint32_t row = node - node_types_[type].start;
+    const auto visit_row = [&](size_t e, const Adjacency& rows, uint32_t start) {
+      for (uint64_t at = rows.offsets[row]; at < rows.offsets[row + 1]; ++at) {
+        visit(start + rows.neighbours[at], e, rows.edge(at));
+      }
+    };
+    for (const size_t e : into_[type]) {
+      visit_row(e, edge_types_[e].by_target, node_types_[edge_types_[e].source].start);
+    }
+    for (const size_t e : out_of_[type]) {
+      visit_row(e, edge_types_[e].by_source, node_types_[edge_types_[e].target].start);
+    }
+  }
+  // visit(neighbour, weight) for each edge at `node`, as ForEachNeighbour. `weights`: of edges, by
+  // edge type; empty: 1 each.
+  template <typename Visit>
+  void ForEachWeighted(uint32_t node, absl::Span<const std::vector<uint64_t>> weights,
+                       Visit&& visit) const {
+    if (weights.empty()) {
+      return ForEachNeighbour(node, [&](uint32_t other) { visit(other, uint64_t{1}); });
+    }
+    ForEachEdgeAt(node, [&](uint32_t other, size_t type, uint64_t edge) {
+      visit(other, weights[type][edge]);
+    });
+  }
+
  private:
   explicit HomogeneousGraph(const SourceGraph* source) : source_(source) {}
 

@@ -53,7 +53,12 @@ class MetisRun {
         watch_(watch) {}
 
   absl::StatusOr<MetisParts> Run() {
-    PH_ASSIGN_OR_RETURN(symmetric_, Symmetrize(graph_, &engine_, watch_));
+    PH_ASSIGN_OR_RETURN(symmetric_, Symmetrize(graph_, &engine_, watch_, options_.weights.edges));
+    if (symmetric_.rounded_by > 1) {
+      notes_.push_back(absl::StrCat("weights of edges were divided by ", symmetric_.rounded_by,
+                                    " and rounded up: METIS adds up to 2^31"));
+    }
+    PrepareSizes();
     for (const BalanceConstraint& constraint : terms_.constraints()) {
       dropped_.push_back(WhyHopeless(constraint, num_parts_));
     }
@@ -77,6 +82,24 @@ class MetisRun {
   }
 
  private:
+  // METIS adds them up for each part, and so stays below their sum.
+  void PrepareSizes() {
+    const std::vector<uint64_t>& sizes = options_.weights.sizes;
+    uint64_t largest = 1;
+    for (const uint64_t size : sizes) largest = std::max(largest, size);
+    // A node has at most one copy for each end of an edge.
+    const uint64_t most = kMetisMost / std::max<uint64_t>(symmetric_.num_entries(), 1);
+    int shift = 0;
+    while (shift < 63 && (largest >> shift) >= std::max<uint64_t>(most, 2)) ++shift;
+    for (const uint64_t size : sizes) {
+      sizes_.push_back(size == 0 ? 0 : static_cast<uint32_t>(((size - 1) >> shift) + 1));
+    }
+    if (shift > 0) {
+      notes_.push_back(absl::StrCat("sizes of nodes were divided by ", uint64_t{1} << shift,
+                                    " and rounded up: METIS adds up to 2^31"));
+    }
+  }
+
   // The columns of weights of the constraints that are still asked for; without any, each node
   // weighs 1.
   void PrepareWeights() {
@@ -107,8 +130,12 @@ class MetisRun {
       }
       AddLimit(constraint, shift);
     }
-    view_ = {symmetric_.offsets, symmetric_.neighbours_view(), symmetric_.weights_view(), weights_,
-             columns};
+    view_ = {symmetric_.offsets,
+             symmetric_.neighbours_view(),
+             symmetric_.weights_view(),
+             weights_,
+             columns,
+             sizes_};
   }
 
   void AddLimit(const BalanceConstraint& constraint, int shift) {
@@ -150,6 +177,7 @@ class MetisRun {
                                 .node_weights = weights_,
                                 .num_constraints = static_cast<uint32_t>(view_.num_constraints),
                                 .num_parts = num_parts_,
+                                .node_sizes = sizes_,
                                 .imbalance = imbalance_};
     const auto parallel = std::min<uint32_t>(std::max<uint32_t>(options_.parallel, 1),
                                              static_cast<uint32_t>(attempts.size()));
@@ -175,9 +203,10 @@ class MetisRun {
     if (!best.has_value()) return results.front().status();
     if (options_.quality == PartQuality::kBest) {
       // On graphs of hubs a stream may cut far less than METIS.
-      PH_ASSIGN_OR_RETURN(std::vector<uint32_t> streamed,
-                          StreamParts(graph_, terms_, dropped_, options_.imbalance, num_parts_,
-                                      options_.seed, {watch_.cancelled, nullptr}));
+      PH_ASSIGN_OR_RETURN(
+          std::vector<uint32_t> streamed,
+          StreamParts(graph_, terms_, options_.weights.edges, dropped_, options_.imbalance,
+                      num_parts_, options_.seed, {watch_.cancelled, nullptr}));
       Rated stream = Rate(std::move(streamed));
       found.push_back(stream.part);
       if (stream.IsBetterThan(*best)) best = std::move(stream);
@@ -225,6 +254,7 @@ class MetisRun {
   std::vector<std::string> notes_;
   std::vector<size_t> active_;  // Constraints that are asked for.
   std::vector<uint32_t> weights_;
+  std::vector<uint32_t> sizes_;  // Empty: 1 each.
   std::vector<double> imbalance_;
   PartLimits limits_;
   WeightedGraph view_;

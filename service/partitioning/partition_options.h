@@ -53,6 +53,28 @@ struct NodeClasses {
   std::vector<std::string> names = {};
 };
 
+// One weight of each node of a graph, to have its sums over parts about equal.
+struct NodeWeights {
+  std::string name;               // In reports.
+  std::vector<uint64_t> of_node;  // By homogeneous id.
+};
+
+// Weights that a graph brings along, as METIS's files have them.
+struct GraphWeights {
+  static constexpr size_t kMaxConstraints = 1024;
+
+  // Each is balanced, in place of the number of nodes. Empty: each node weighs 1.
+  std::vector<NodeWeights> nodes;
+  // By edge type, one for each edge in the order of its set, which has each edge in both
+  // directions: what it costs to cut the edge. Empty: 1 each.
+  std::vector<std::vector<uint64_t>> edges;
+  // By homogeneous id: what a copy of the node costs (METIS's sizes), where the objective is the
+  // volume. Empty: 1 each.
+  std::vector<uint64_t> sizes;
+
+  bool empty() const { return nodes.empty() && edges.empty() && sizes.empty(); }
+};
+
 struct PartitionOptions {
   static constexpr uint32_t kMaxParts = 1 << 20;  // With trainers counted.
   static constexpr uint32_t kMaxHops = 16;
@@ -70,6 +92,7 @@ struct PartitionOptions {
   // Node sets that are not named are one class each. With none and one node set, only the number of
   // nodes is balanced.
   std::vector<NodeClasses> classes;
+  GraphWeights weights;
   bool balance_edges = false;  // Balances in-degrees: of each class if there are several.
   // The largest part, of each thing that is balanced, over the mean. At least 1.
   double imbalance = 1.03;

@@ -57,8 +57,9 @@ uint64_t VolumeOf(const WeightedGraph& graph, absl::Span<const uint32_t> part, u
   uint64_t volume = 0;
   for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
     seen_by[part[node]] = node;
+    const uint64_t size = graph.node_sizes.empty() ? 1 : graph.node_sizes[node];
     for (uint64_t at = graph.offsets[node]; at < graph.offsets[node + 1]; ++at) {
-      volume += std::exchange(seen_by[part[graph.neighbours[at]]], node) != node ? 1 : 0;
+      volume += std::exchange(seen_by[part[graph.neighbours[at]]], node) != node ? size : 0;
     }
   }
   return volume;

@@ -17,6 +17,7 @@ struct WeightedGraph {
   absl::Span<const uint32_t> edge_weights;  // Empty if all are 1.
   absl::Span<const uint32_t> node_weights;  // num_constraints a node, node after node.
   size_t num_constraints = 1;
+  absl::Span<const uint32_t> node_sizes = {};  // Of copies; empty if all are 1.
 
   uint32_t num_nodes() const { return static_cast<uint32_t>(offsets.size() - 1); }
   uint32_t edge_weight(uint64_t entry) const {
@@ -74,7 +75,7 @@ class PartLoads {
 
 // The weight of edges between parts, each counted once.
 uint64_t CutOf(const WeightedGraph& graph, absl::Span<const uint32_t> part);
-// The sum over nodes of the number of other parts among their neighbours.
+// The sum over nodes of the number of other parts among their neighbours, times their sizes.
 uint64_t VolumeOf(const WeightedGraph& graph, absl::Span<const uint32_t> part, uint32_t num_parts);
 
 // Moves nodes out of parts that are over a limit, those first whose move costs least for their

@@ -1,7 +1,6 @@
 #include "service/partitioning/simple_parts.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -81,18 +80,30 @@ std::vector<uint32_t> OrderByEdges(const HomogeneousGraph& graph, uint32_t first
   return order;
 }
 
+double WeightOfEdges(const HomogeneousGraph& graph,
+                     absl::Span<const std::vector<uint64_t>> edge_weights) {
+  if (edge_weights.empty()) return static_cast<double>(graph.num_edges());
+  double sum = 0;
+  for (const std::vector<uint64_t>& of_type : edge_weights) {
+    for (const uint64_t weight : of_type) sum += static_cast<double>(weight);
+  }
+  return sum;
+}
+
 class Streaming {
  public:
   Streaming(const HomogeneousGraph& graph, const BalanceTerms& terms,
+            absl::Span<const std::vector<uint64_t>> edge_weights,
             absl::Span<const std::string> dropped, double imbalance, uint32_t num_parts,
             uint32_t first, absl::Span<const uint32_t> by_edges, const StreamPlan& plan,
             const PartitionWatch& watch)
       : graph_(graph),
         terms_(terms),
+        edge_weights_(edge_weights),
         first_(first),
         by_edges_(by_edges),
         plan_(plan),
-        edges_of_node_(static_cast<double>(graph.num_edges()) / std::max(graph.num_nodes(), 1U)),
+        edges_of_node_(WeightOfEdges(graph, edge_weights) / std::max(graph.num_nodes(), 1U)),
         num_parts_(num_parts),
         watch_(watch),
         part_(graph.num_nodes(), kNoPart),
@@ -145,42 +156,40 @@ class Streaming {
     uint64_t weight;
   };
 
-  // What `node` needs, of at most two rooms.
-  size_t DemandsOf(uint32_t node, std::array<Demand, 2>& demands) {
+  // What `node` needs.
+  void FindDemands(uint32_t node) {
+    demands_.clear();
     if (all_nodes_.limit > 0) {
-      demands[0] = {&all_nodes_, 1};
-      return 1;
+      demands_.push_back({&all_nodes_, 1});
+      return;
     }
-    size_t count = 0;
-    for (const size_t c : {terms_.CountConstraint(node), terms_.DegreeConstraint(node)}) {
-      if (c == BalanceTerms::kNone || rooms_[c].limit == 0) continue;
-      const uint64_t weight = terms_.Weight(node, c);
-      if (weight > 0) demands[count++] = {&rooms_[c], weight};
-    }
-    return count;
+    terms_.ForEachConstraint(node, [this, node](size_t c) {
+      const uint64_t weight = rooms_[c].limit == 0 ? 0 : terms_.Weight(node, c);
+      if (weight > 0) demands_.push_back({&rooms_[c], weight});
+    });
   }
 
   // Whether the node moved.
   bool Place(uint32_t node, bool by_room) {
-    std::array<Demand, 2> demands;
-    const size_t count = DemandsOf(node, demands);
+    FindDemands(node);
     const uint32_t before = part_[node];
     if (before != kNoPart) {
-      for (size_t d = 0; d < count; ++d) demands[d].room->load[before] -= demands[d].weight;
+      for (const Demand& demand : demands_) demand.room->load[before] -= demand.weight;
     }
     for (const uint32_t p : touched_) connection_[p] = 0;
     touched_.clear();
-    graph_.ForEachNeighbour(node, [this, node](uint32_t other) {
+    graph_.ForEachWeighted(node, edge_weights_, [this, node](uint32_t other, uint64_t weight) {
       const uint32_t p = part_[other];
       if (p == kNoPart || other == node) return;
-      if (connection_[p]++ == 0) touched_.push_back(p);
+      if (connection_[p] == 0) touched_.push_back(p);
+      connection_[p] += weight;
     });
     // The share of the room that is used up with the node in the part.
     const auto used = [&](uint32_t p) {
       double most = 0;
-      for (size_t d = 0; d < count; ++d) {
-        most = std::max(most, static_cast<double>(demands[d].room->load[p] + demands[d].weight) /
-                                  static_cast<double>(demands[d].room->limit));
+      for (const Demand& demand : demands_) {
+        most = std::max(most, static_cast<double>(demand.room->load[p] + demand.weight) /
+                                  static_cast<double>(demand.room->limit));
       }
       return most;
     };
@@ -199,7 +208,7 @@ class Streaming {
       }
     }
     if (best == kNoPart) best = Emptiest(used);
-    for (size_t d = 0; d < count; ++d) demands[d].room->load[best] += demands[d].weight;
+    for (const Demand& demand : demands_) demand.room->load[best] += demand.weight;
     part_[node] = best;
     return best != before;
   }
@@ -228,6 +237,7 @@ class Streaming {
 
   const HomogeneousGraph& graph_;
   const BalanceTerms& terms_;
+  const absl::Span<const std::vector<uint64_t>> edge_weights_;
   const uint32_t first_;  // Where passes in the order of nodes begin.
   const absl::Span<const uint32_t> by_edges_;
   const StreamPlan plan_;
@@ -239,6 +249,7 @@ class Streaming {
   std::vector<uint32_t> part_;
   std::vector<uint64_t> connection_;
   std::vector<uint32_t> touched_;
+  std::vector<Demand> demands_;  // Of the node that is placed.
 };
 
 // Gives each empty part a node of a part that has several: those with the fewest neighbours in
@@ -269,22 +280,24 @@ void FillEmptyParts(const HomogeneousGraph& graph, uint32_t num_parts,
   }
 }
 
-uint64_t CutEnds(const HomogeneousGraph& graph, absl::Span<const uint32_t> part) {
+uint64_t CutEnds(const HomogeneousGraph& graph,
+                 absl::Span<const std::vector<uint64_t>> edge_weights,
+                 absl::Span<const uint32_t> part) {
   uint64_t ends = 0;
   for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
-    graph.ForEachNeighbour(node,
-                           [&](uint32_t other) { ends += part[other] != part[node] ? 1 : 0; });
+    graph.ForEachWeighted(node, edge_weights, [&](uint32_t other, uint64_t weight) {
+      ends += part[other] != part[node] ? weight : 0;
+    });
   }
   return ends;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
-                                                  const BalanceTerms& terms,
-                                                  absl::Span<const std::string> dropped,
-                                                  double imbalance, uint32_t num_parts,
-                                                  uint64_t seed, const PartitionWatch& watch) {
+absl::StatusOr<std::vector<uint32_t>> StreamParts(
+    const HomogeneousGraph& graph, const BalanceTerms& terms,
+    absl::Span<const std::vector<uint64_t>> edge_weights, absl::Span<const std::string> dropped,
+    double imbalance, uint32_t num_parts, uint64_t seed, const PartitionWatch& watch) {
   const uint32_t first = graph.num_nodes() == 0
                              ? 0
                              : static_cast<uint32_t>(SeededRandom(seed).Below(graph.num_nodes()));
@@ -297,11 +310,11 @@ absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
           watch.Tell(phase, (static_cast<double>(stream) + share) / std::size(kStreams));
         }};
     PH_ASSIGN_OR_RETURN(std::vector<uint32_t> part,
-                        Streaming(graph, terms, dropped, imbalance, num_parts, first, by_edges,
-                                  kStreams[stream], of_stream)
+                        Streaming(graph, terms, edge_weights, dropped, imbalance, num_parts, first,
+                                  by_edges, kStreams[stream], of_stream)
                             .Run());
     FillEmptyParts(graph, num_parts, part);
-    const uint64_t cut = CutEnds(graph, part);
+    const uint64_t cut = CutEnds(graph, edge_weights, part);
     if (!best.empty() && cut >= least) continue;
     best = std::move(part);
     least = cut;

@@ -30,15 +30,16 @@ std::vector<uint32_t> RandomParts(uint32_t num_nodes, uint32_t num_parts, uint64
 //   these share few parts, which then have far more edges than others unless in-degrees are
 //   balanced too.
 //
+// `edge_weights`: as GraphWeights.edges; then neighbours count by them.
+//
 // Constraints with a reason in `dropped` are not kept, nor those that run out of room: a part may
 // then exceed its limit. No part stays empty if there are as many nodes as parts. O(passes * (edges
 // + nodes * parts without neighbours)); 12 bytes a node and 16 a part for each constraint. The same
 // seed gives the same parts. CANCELLED by `watch`.
-absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
-                                                  const BalanceTerms& terms,
-                                                  absl::Span<const std::string> dropped,
-                                                  double imbalance, uint32_t num_parts,
-                                                  uint64_t seed, const PartitionWatch& watch);
+absl::StatusOr<std::vector<uint32_t>> StreamParts(
+    const HomogeneousGraph& graph, const BalanceTerms& terms,
+    absl::Span<const std::vector<uint64_t>> edge_weights, absl::Span<const std::string> dropped,
+    double imbalance, uint32_t num_parts, uint64_t seed, const PartitionWatch& watch);
 
 }  // namespace packhouse
 

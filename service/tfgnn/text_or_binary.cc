@@ -1,6 +1,7 @@
 #include "service/tfgnn/text_or_binary.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/tokenizer.h"
@@ -44,8 +45,12 @@ absl::Status ParseTextOrBinary(absl::string_view what, absl::string_view bytes, 
   google::protobuf::io::ArrayInputStream text(bytes.data(), static_cast<int>(bytes.size()));
   if (parser.Parse(&text, &message)) return absl::OkStatus();
   message.Clear();
+  // Some files of another kind are messages too, with no field that is known.
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
   if (message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::OkStatus();
+    message.GetReflection()->ListFields(message, &fields);
+    if (!fields.empty()) return absl::OkStatus();
+    message.Clear();
   }
   return absl::InvalidArgumentError(
       absl::StrCat(what, ": neither its binary form nor its text: ", error.message()));

@@ -10,7 +10,8 @@
 
 namespace packhouse::tfgnn {
 
-// Replaces `message`. Text is what parses as text. `what` is what messages of errors call the file.
+// Replaces `message`. Text is what parses as text; binary is what has a field that is known. `what`
+// is what messages of errors call the file.
 //
 // INVALID_ARGUMENT, for text with line and column; for more than `max_bytes`. Thread-safe.
 absl::Status ParseTextOrBinary(absl::string_view what, absl::string_view bytes, size_t max_bytes,

@@ -217,7 +217,7 @@ def test_pack_tells_that_sizes_change(tmp_path: pathlib.Path) -> None:
     ((), "--limit or --device is needed"),
     (("--limit", "nodes=5", "--device", "x.json"), "not both"),
     (("--limit", "nodes=5", "--calibration-graphs", 9), "it needs --device"),
-    (("--device", "/nowhere/x.json"), "/nowhere/x.json: cannot read"),
+    (("--device", "/nowhere/x.json"), "/nowhere/x.json: No such file or directory"),
 ])
 def test_pack_wants_limits_or_a_device(
     sizes_file: pathlib.Path, arguments: tuple[object, ...], complaint: str

@@ -263,7 +263,7 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfOneKindIsRead) {
          ": line 2: field 2: target 3 is none of the 3 nodes");
   expect("ogbn_arxiv/raw/edge.csv", "0,1\n-1,2\n",
          ": line 2: field 1: source -1 is none of the 3 nodes");
-  expect("ogbn_arxiv/raw/edge.csv", "0,1\nx,2\n", ": line 2: field 1: 'x' is no int64");
+  expect("ogbn_arxiv/raw/edge.csv", "0,1\nx,2\n", ": line 2: field 1: source: 'x' is no int64");
   expect("ogbn_arxiv/raw/edge.csv", "0,1\n1\n", ": line 2: has 1 fields, 2 are needed");
   expect("ogbn_arxiv/raw/edge.csv", "0,1\n", ": there are 1 edges, 2 were said to be");
   expect("ogbn_arxiv/raw/edge.csv", "0,1\n1,2\n1,2\n", ": there are 3 edges, 2 were said to be");

@@ -166,3 +166,181 @@ def test_whole_numbers_of_texts_stay_whole(server: LocalServer, tmp_path: pathli
         assert done.returncode == 0, done.stderr
         column = columns_of(server, f"whole-{folder.name}", "nodes", 3)["feat"]
         assert column.dtype == np.int64 and column.ravel().tolist() == numbers
+
+
+# One truth for all readers of edges in text. What is None is refused; the rest is read as these pairs.
+EDGE_TEXTS: dict[str, tuple[str, bytes, list[tuple[int, int]] | None]] = {
+    "plain": (" ", b"0 1\n1 2\n", [(0, 1), (1, 2)]),
+    "no end of line": (" ", b"0 1\n1 2", [(0, 1), (1, 2)]),
+    "crlf": (" ", b"0 1\r\n1 2\r\n", [(0, 1), (1, 2)]),
+    "mark": (" ", b"\xef\xbb\xbf0 1\n1 2\n", [(0, 1), (1, 2)]),
+    "mark and crlf": (",", b"\xef\xbb\xbf0,1\r\n1,2\r\n", [(0, 1), (1, 2)]),
+    "several blanks": (" ", b"0   1\n1 \t 2\n", [(0, 1), (1, 2)]),
+    "blanks around": (" ", b"  0 1 \n\t1 2\t\n", [(0, 1), (1, 2)]),
+    "blanks around commas": (",", b" 0 , 1\n1,\t2 \n", [(0, 1), (1, 2)]),
+    "empty lines": (" ", b"\n0 1\n\n  \n1 2\n\n", [(0, 1), (1, 2)]),
+    "quotes": (",", b'"0","1"\n"1", "2"\n', [(0, 1), (1, 2)]),
+    "tabs": ("\t", b"0\t1\n1\t2\n", [(0, 1), (1, 2)]),
+    "semicolons": (";", b"0;1\n1;2\n", [(0, 1), (1, 2)]),
+    "leading zeros": (",", b"00,01\n1,002\n", [(0, 1), (1, 2)]),
+    "no edges": (",", b"", []),
+    "blank lines alone": (",", b"\n \n", []),
+    "empty field": (",", b"0,1\n1,,2\n", None),
+    "delimiter at the end": (",", b"0,1,\n1,2,\n", None),
+    "another delimiter": (",", b"0 1\n1 2\n", None),
+    "semicolons for commas": (",", b"0;1\n1;2\n", None),
+    "three fields": (" ", b"0 1 2\n1 2 0\n", None),
+    "one field": (",", b"0\n1\n", None),
+    "header": (",", b"source,target\n0,1\n", None),
+    "fraction": (",", b"0,1\n1,2.0\n", None),
+    "half": (",", b"0,1\n1,1.5\n", None),
+    "exponent": (",", b"0,1\n1,2e0\n", None),
+    "negative": (",", b"0,1\n1,-1\n", None),
+    "beyond": (",", b"0,1\n1,3\n", None),
+    "far beyond": (",", b"0,1\n1,4294967297\n", None),
+    "beyond int64": (",", b"0,1\n1,18446744073709551617\n", None),
+    "sign": (",", b"0,1\n1,+2\n", None),
+    "hexadecimal": (",", b"0,1\n1,0x2\n", None),
+    "thousands": (",", b'0,1\n1,"1,002"\n', None),
+    "words": (",", b"0,1\nnan,2\n", None),
+    "nul": (",", b"0,1\n1,\x002\n", None),
+    "utf-16": (",", "0,1\n1,2\n".encode("utf-16"), None),
+}
+
+
+def write_chunks(folder: pathlib.Path, table: dict[str, Any], edges: int, nodes: int = 3) -> None:
+    (folder / "metadata.json").write_text(json.dumps({
+        "graph_name": "g", "node_type": ["_N"], "num_nodes_per_chunk": [[nodes]],
+        "edge_type": ["_N:_E:_N"], "num_edges_per_chunk": [[edges]],
+        "edges": {"_N:_E:_N": table}}))
+
+
+def pairs_by_partition(folder: pathlib.Path, tool: str) -> tuple[list[tuple[int, int]] | None, str]:
+    """As `packhouse partition` reads them: what it exports again as chunks of arrays."""
+    output = folder.parent / f"{tool}-exported"
+    done = run("partition", "export", folder, "--format", "chunked", "--output", output)
+    if done.returncode != 0:
+        return None, done.stderr
+    table = json.loads((output / "metadata.json").read_text())["edges"]["_N:_E:_N"]
+    found = [np.load(output / name) if table["format"]["name"] == "numpy" else
+             np.loadtxt(output / name, dtype=np.int64, ndmin=2,
+                        delimiter=table["format"]["delimiter"])
+             for name in table["data"]]
+    return [tuple(map(int, pair)) for array in found for pair in array.reshape(-1, 2)], ""
+
+
+@pytest.mark.filterwarnings("ignore:loadtxt")
+@pytest.mark.parametrize("name", EDGE_TEXTS)
+def test_all_readers_of_edge_texts_read_the_same(
+    server: LocalServer, tmp_path: pathlib.Path, name: str
+) -> None:
+    delimiter, text, wanted = EDGE_TEXTS[name]
+    chunks = tmp_path / "chunks"
+    chunks.mkdir()
+    (chunks / "e.csv").write_bytes(text)
+    count = 2 if wanted is None else len(wanted)
+    write_chunks(chunks, {"format": {"name": "csv", "delimiter": delimiter}, "data": ["e.csv"]},
+                 count)
+    graph = "texts-" + "".join(c if c.isalnum() else "-" for c in name)
+    done = import_graph(server, chunks, graph)
+    found, message = pairs_by_partition(chunks, "chunks")
+    if wanted is None:
+        assert done.returncode == 1 and f"{chunks}/e.csv" in done.stderr, done.stderr
+        assert found is None and f"{chunks}/e.csv" in message, (found, message)
+    else:
+        assert done.returncode == 0, done.stderr
+        assert sorted(edges_of(server, graph, "_E")[0]) == wanted
+        assert found == wanted, message
+    if delimiter != ",":
+        return
+    # The same texts in a folder of OGB.
+    raw = tmp_path / "ogb" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "edge.csv.gz").write_bytes(gzip.compress(text))
+    (raw / "num-node-list.csv").write_text("3\n")
+    (raw / "num-edge-list.csv").write_text(f"{count}\n")
+    done = import_graph(server, tmp_path / "ogb", f"{graph}-ogb", "--ogb-name", "as-is")
+    if wanted is None:
+        assert done.returncode == 1 and f"{raw}/edge.csv.gz" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        assert sorted(edges_of(server, f"{graph}-ogb", "edges")[0]) == wanted
+
+
+EDGES = np.array([[0, 1], [2, 0], [1, 2], [2, 2]])
+# Files of the same pairs as numpy may write them.
+EDGE_ARRAYS: dict[str, Any] = {
+    **{dtype: EDGES.astype(dtype) for dtype in
+       ("<i8", "<i4", "<u4", "<u8", "<i2", "<u1", ">i8", ">i4", "<f8", "?", "<c8")},
+    "fortran": np.asfortranarray(EDGES),
+    "transposed": np.ascontiguousarray(EDGES.T).T,
+    "fortran, big-endian": np.asfortranarray(EDGES.astype(">i8")),
+    "flat": EDGES.ravel(),
+    "three columns": np.hstack([EDGES, EDGES[:, :1]]),
+    "lists of pairs": EDGES[:, :, None],
+}
+
+
+@pytest.mark.parametrize("name", EDGE_ARRAYS)
+def test_readers_of_npy_files_read_what_numpy_wrote_or_say_why_not(
+    server: LocalServer, tmp_path: pathlib.Path, name: str
+) -> None:
+    """Chunks' [edges, 2], and edge_index [2, edges] in a folder and in an archive."""
+    array = EDGE_ARRAYS[name]
+    graph = "arrays-" + "".join(c if c.isalnum() else "-" for c in name)
+    chunks, folder = tmp_path / "chunks", tmp_path / "folder"
+    chunks.mkdir()
+    np.save(chunks / "e.npy", array)
+    write_chunks(chunks, {"format": {"name": "numpy"}, "data": ["e.npy"]}, len(EDGES))
+    (folder / "nodes" / "_N").mkdir(parents=True)
+    (folder / "edges" / "_E").mkdir(parents=True)
+    np.save(folder / "nodes" / "_N" / "#size.npy", np.array(3))
+    np.save(folder / "edges" / "_E" / "edge_index.npy", array.T)
+    np.savez(tmp_path / "a.npz",
+             **{"nodes/_N/#size": np.array(3), "edges/_E/edge_index": array.T})
+    wanted = sorted(map(tuple, EDGES.tolist()))
+    for source, of in ((chunks, chunks / "e.npy"),
+                       (folder, folder / "edges/_E/edge_index.npy"), (tmp_path / "a.npz",) * 2):
+        done = import_graph(server, source, f"{graph}-{source.stem}")
+        if done.returncode == 0:
+            assert sorted(edges_of(server, f"{graph}-{source.stem}", "_E")[0]) == wanted
+        else:
+            assert str(of) in done.stderr, done.stderr
+    found, message = pairs_by_partition(chunks, "arrays")
+    assert (found is None and f"{chunks}/e.npy" in message) or sorted(found or []) == wanted
+    if name in ("<i8", "<i4", "<u4", "<u8"):
+        assert found is not None and done.returncode == 0
+
+
+def test_what_is_exported_can_be_read_again(server: LocalServer, tmp_path: pathlib.Path) -> None:
+    """`partition export` as chunks and as a METIS graph, read by `partition` and `graph import`."""
+    rng = np.random.default_rng(2)
+    pairs = sorted({(int(a), int(b)) for a, b in rng.integers(0, 30, (90, 2)) if a != b})
+    x = rng.normal(size=(30, 3))
+    chunks = tmp_path / "chunks"
+    chunks.mkdir()
+    (chunks / "e.csv").write_text("".join(f"{a} {b}\n" for a, b in pairs))
+    np.save(chunks / "x.npy", x)
+    (chunks / "metadata.json").write_text(json.dumps({
+        "graph_name": "g", "node_type": ["n"], "num_nodes_per_type": [30],
+        "edge_type": ["n:e:n"], "num_edges_per_type": [len(pairs)],
+        "edges": {"n:e:n": {"format": {"name": "csv", "delimiter": " "}, "data": ["e.csv"]}},
+        "node_data": {"n": {"x": {"format": {"name": "numpy"}, "data": ["x.npy"]}}}}))
+    for form, number in (("chunked", 1), ("chunked", 3), ("metis", 1)):
+        output = tmp_path / f"{form}{number}"
+        done = run("partition", "export", chunks, "--format", form, "--chunks", number, "--output",
+                   output)
+        assert done.returncode == 0, done.stderr
+        done = run("partition", output, "--parts", 2, "--json", "--output",
+                   tmp_path / f"parts-{form}{number}")
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        both = {(min(pair), max(pair)) for pair in pairs}
+        assert report["num_nodes"] == 30
+        assert report["num_edges"] == (2 * len(both) if form == "metis" else len(pairs))
+        if form == "metis":
+            continue
+        done = import_graph(server, output, f"exported{number}")
+        assert done.returncode == 0, done.stderr
+        assert sorted(edges_of(server, f"exported{number}", "e")[0]) == pairs
+        assert (columns_of(server, f"exported{number}", "n", 30)["x"] == x).all()

@@ -175,7 +175,7 @@ def test_errors_are_said_once_and_leave_nothing(folder: pathlib.Path) -> None:
     (graph / "edges2.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     wrong = run(3, graph, "--parts", 2, "--output", folder / "out")
     assert wrong.returncode == 1
-    assert len(re.findall("edges2.csv: line 71: the target is '50'", wrong.stderr)) == 1
+    assert len(re.findall("edges2.csv: line 71: target 50 is none of the 50 nodes", wrong.stderr)) == 1
     assert not (folder / "out").exists()
     misused = run(2, graph, "--output", folder / "out")
     assert misused.returncode == 2 and misused.stderr.count("--parts N is required") == 1

@@ -304,8 +304,8 @@ TEST(DistributedRunTest, ErrorsOfFilesAreNamed) {
   };
   std::string rows;
   for (int i = 0; i < 48; ++i) rows += "4,5\n";
-  expect("f1.csv", "1,2\n3,37\n" + rows, "f1.csv: line 2: the target is '37'");
-  expect("f1.csv", rows + "1,2\n3\n", "f1.csv: line 50: the target is ''");
+  expect("f1.csv", "1,2\n3,37\n" + rows, "f1.csv: line 2: target 37 is none of the 37 nodes");
+  expect("f1.csv", rows + "1,2\n3\n", "f1.csv: line 50: has 1 fields, 2 are needed");
   expect("f1.csv", "1,2\n", "has 140 edges, its files 91");
   expect("b1.npy", "no array", "b1.npy");
   expect("x1.npy", "\x93NUMPY", "x1.npy");

@@ -82,6 +82,7 @@ SEEN_BY = {
 # a server.
 SEEN_BY_COMMANDS = {
     "client/cli/command_line.cc": ("base",),
+    "client/cli/readable.cc": ("base",),
     "client/cli/policy/": ("security", "admission", "base"),
     "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "base"),
     "client/cli/partition/": (

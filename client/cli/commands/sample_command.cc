@@ -1,9 +1,7 @@
 #include "client/cli/commands/sample_command.h"
 
 #include <cstdint>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/files/input_file.h"
 #include "client/cli/reports/histogram_summary.h"
 #include "client/cpp/sampling_client.h"
 
@@ -35,15 +34,14 @@ struct SampleArguments {
 };
 
 absl::StatusOr<v1::SubGraphs> SubGraphsOf(const SampleArguments& arguments) {
-  std::ifstream file(arguments.spec, std::ios::binary);
-  std::string spec((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.good() && !file.eof()) {
-    return absl::NotFoundError(absl::StrCat("--spec: cannot read '", arguments.spec, "'"));
+  absl::StatusOr<std::string> spec = ReadInputFile(arguments.spec);
+  if (!spec.ok()) {
+    return absl::Status(spec.status().code(), absl::StrCat("--spec: ", spec.status().message()));
   }
   v1::SubGraphs sub_graphs;
   sub_graphs.set_graph(arguments.graph);
   // The server takes either form.
-  sub_graphs.set_binary(std::move(spec));
+  sub_graphs.set_binary(*std::move(spec));
   sub_graphs.set_seeds_per_graph(arguments.seeds_per_graph);
   if (arguments.ids_only) {
     sub_graphs.set_without_features(true);

@@ -1,28 +1,18 @@
 #include "client/cli/files/device_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/files/input_file.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace packhouse::client {
 
 absl::StatusOr<v1::DeviceProfile> ReadDeviceFile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) {
-    const int error = errno;
-    const std::string what = absl::StrCat(path, ": cannot read: ", std::strerror(error));
-    return error == ENOENT ? absl::NotFoundError(what) : absl::UnavailableError(what);
-  }
+  const absl::StatusOr<std::string> text = ReadInputFile(path);
+  if (!text.ok()) return text.status();
   v1::DeviceProfile device;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &device);
+  const auto parsed = google::protobuf::util::JsonStringToMessage(*text, &device);
   if (!parsed.ok()) {
     const auto message = parsed.message();
     return absl::InvalidArgumentError(absl::StrCat(

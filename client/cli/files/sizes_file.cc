@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/cli/files/file_kinds.h"
 #include "client/cpp/little_endian.h"
 
 namespace packhouse::client {
@@ -95,48 +96,9 @@ std::string ShownValue(absl::string_view value) {
   return absl::Utf8SafeCHexEscape(value.substr(0, kShownValueLength));
 }
 
-// What a file is that is no list of sizes, by its first bytes, and what to do with it.
-struct FileKind {
-  absl::string_view begins;
-  absl::string_view what;
-};
-constexpr absl::string_view kLoad =
-    ": load it in Python, and give its graphs to packhouse.pyg.ingest or that of another framework";
-constexpr absl::string_view kWrite = ": write its graphs' arrays as .npz or Parquet";
-constexpr FileKind kKinds[] = {
-    {absl::string_view("\x89HDF", 4), "an HDF5 file"},
-    {absl::string_view("SQLite format 3\0", 16), "an SQLite database"},
-    {absl::string_view("\x93NUMPY", 6), "one array of numpy"},
-    {"{", "JSON"},
-    {"<?xml", "an XML file, as GraphML is one"},
-    {"<graphml", "a GraphML file"},
-    {"graph [", "a GML file"},
-    {absl::string_view("\x80\x02", 2), "a pickle"},
-    {absl::string_view("\x80\x03", 2), "a pickle"},
-    {absl::string_view("\x80\x04", 2), "a pickle"},
-    {absl::string_view("\x80\x05", 2), "a pickle"},
-};
-constexpr std::size_t kArrayKinds = 4;  // The first of these; the others are loaded in Python.
-
-// OK for what may be a list of sizes, by its first line.
-absl::Status CheckIsText(const std::string& path, absl::string_view first) {
-  for (std::size_t i = 0; i < std::size(kKinds); ++i) {
-    if (absl::StartsWith(first, kKinds[i].begins)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": is ", kKinds[i].what, ", no list of sizes", i < kArrayKinds ? kWrite : kLoad));
-    }
-  }
-  if (absl::StartsWith(first, "\xFF\xFE") || absl::StartsWith(first, "\xFE\xFF") ||
-      (first.size() > 1 && (first[0] == '\0') != (first[1] == '\0'))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": is in UTF-16: save it as UTF-8 ('CSV UTF-8' in a spreadsheet program)"));
-  }
-  if (first.find('\0') != absl::string_view::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is no text: a list of sizes is a CSV file"));
-  }
-  return absl::OkStatus();
-}
+constexpr KindAdvice kAdvice = {
+    "list of sizes, which is a CSV file", "write its graphs' arrays as .npz or Parquet",
+    "load it in Python, and give its graphs to packhouse.pyg.ingest or that of another framework"};
 
 // The text without the spaces that it begins with; a tab that divides fields is none.
 absl::string_view WithoutLeadingSpaces(absl::string_view text, char delimiter) {
@@ -323,7 +285,7 @@ absl::StatusOr<GraphSizes> ReadSizes(const std::string& path, gzFile file) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is empty; a header line is needed"));
   }
   absl::string_view first = **line;
-  if (const absl::Status text = CheckIsText(path, first); !text.ok()) return text;
+  if (const absl::Status text = CheckIsText(path, first, kAdvice); !text.ok()) return text;
   absl::ConsumePrefix(&first, kByteOrderMark);
   // Excel's own line, which says what the columns are divided by.
   if (first.size() == 5 && absl::StartsWithIgnoreCase(first, "sep=")) {

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "client/cli/arguments.h"
 #include "client/cli/device_arguments.h"
+#include "client/cli/files/file_kinds.h"
 #include "service/partition_jobs/graph_folders.h"
 
 namespace packhouse::client {
@@ -180,10 +181,25 @@ absl::StatusOr<PartitionPlan> PlanOf(const PartitionArguments& arguments,
   return plan;
 }
 
-absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadLocalGraph(const std::string& path) {
+bool IsMetisGraphPath(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) ? ReadChunkedFolder(path)
-                                                      : ReadMetisFile(path);
+  return !std::filesystem::is_directory(path, ignored) &&
+         std::filesystem::path(path).filename() != "metadata.json";
+}
+
+absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadLocalGraph(const std::string& path) {
+  if (!IsMetisGraphPath(path)) {
+    const std::filesystem::path folder(path);
+    std::error_code ignored;
+    const bool is_folder = std::filesystem::is_directory(folder, ignored);
+    return ReadChunkedFolder(is_folder ? path : (folder.parent_path() / ".").string());
+  }
+  constexpr absl::string_view kWrite =
+      "write it as a METIS graph file, or as DGL's chunks, a folder with metadata.json "
+      "(docs/partitioning.md)";
+  const absl::Status kind = CheckIsTextFile(path, {"METIS graph file", kWrite, kWrite});
+  if (!kind.ok()) return kind;
+  return ReadMetisFile(path);
 }
 
 }  // namespace packhouse::client

@@ -58,6 +58,8 @@ void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command);
 absl::StatusOr<PartitionPlan> PlanOf(const PartitionArguments& arguments,
                                      const std::string& only_node_set);
 
+// Whether `path` is read as a METIS graph file, whose weights METIS heeds.
+bool IsMetisGraphPath(const std::string& path);
 // A graph from files: a folder with metadata.json, or a METIS graph file.
 absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadLocalGraph(const std::string& path);
 

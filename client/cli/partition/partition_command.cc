@@ -48,6 +48,7 @@ ExitCode RunLocalPartition(const PartitionArguments& arguments) {
   const auto& sets = (*graph)->schema().node_sets();
   absl::StatusOr<PartitionPlan> plan = PlanOf(arguments, sets.size() == 1 ? sets[0].name : "");
   if (!plan.ok()) return Misuse(plan.status());
+  plan->metis_weights = IsMetisGraphPath(arguments.graph);
   std::optional<GivenParts> given;
   if (!arguments.assignment.empty()) {
     const absl::StatusOr<HomogeneousGraph> homogeneous = HomogeneousGraph::Create(graph->get());

@@ -1,16 +1,13 @@
 #include "client/cli/source_graphs/chunked_tables.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/files/input_file.h"
 #include "client/cli/files/npz_numbers.h"
 #include "client/cli/source_graphs/text_columns.h"
 #include "service/base/in_file.h"
@@ -128,9 +125,7 @@ std::vector<std::string> PartsOf(const ChunkedEdgeType& type) {
 }  // namespace
 
 absl::StatusOr<SourceTables> OpenChunkedTables(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(path));
   const absl::StatusOr<ChunkedGraph> metadata = ReadChunkedMetadata(bytes);
   if (!metadata.ok()) return InFile(path, metadata.status());
   ChunkFolder folder(path);

@@ -45,6 +45,42 @@ class CsvFile {
   bool is_ended_ = false;
 };
 
+// Rows of a file of numbers (partition_files/number_lines.h), plain or compressed by gzip. Not
+// thread-safe.
+class NumberFile {
+ public:
+  // The most bytes of a line: a file without line feeds is found before memory runs out.
+  static constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;
+
+  // NOT_FOUND naming the file.
+  static absl::StatusOr<std::unique_ptr<NumberFile>> Open(const std::string& path, char delimiter);
+  NumberFile(const NumberFile&) = delete;
+  NumberFile& operator=(const NumberFile&) = delete;
+  ~NumberFile();
+
+  // The next line that is not blank; false: at the end. DATA_LOSS for broken compression, and
+  // INVALID_ARGUMENT for a line beyond kMaxLineBytes; both name the file.
+  absl::StatusOr<bool> Next();
+  // Valid until the next Next.
+  absl::Span<const absl::string_view> fields() const { return fields_; }
+  // `status` with `FILE: line N: ` before its message.
+  absl::Status InLine(const absl::Status& status) const;
+
+ private:
+  NumberFile(std::string path, char delimiter);
+
+  // Reads on; false at the end of the file.
+  absl::StatusOr<bool> Fill();
+
+  const std::string path_;
+  const char delimiter_;
+  void* file_ = nullptr;  // gzFile, as in CsvFile.
+  std::string buffer_;
+  std::size_t at_ = 0;  // In buffer_, where the next line begins.
+  uint64_t line_ = 0;
+  std::vector<absl::string_view> fields_;
+};
+
 // All of a file of one column of whole numbers without a header, as OGB has them.
 // INVALID_ARGUMENT naming file, line and value.
 absl::StatusOr<std::vector<int64_t>> ReadNumbers(const std::string& path);

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/device_arguments.h"
+#include "client/cli/readable.h"
 #include "client/cli/reports/ingest_progress.h"
 #include "client/cli/reports/table.h"
 #include "client/cli/source_graphs/graph_import.h"
@@ -184,7 +185,7 @@ void AddOgbNameOption(std::string& name, CLI::App& command) {
 }
 
 void ShowNotes(const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) std::cerr << "packhouse: " << note << '\n';
+  for (const std::string& note : notes) std::cerr << "packhouse: " << Readable(note) << '\n';
 }
 
 void AddGraphImportOptions(GraphImportArguments& arguments, CLI::App& command) {

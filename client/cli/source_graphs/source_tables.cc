@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/files/file_kinds.h"
 #include "client/cli/files/graph_source.h"
 #include "client/cli/source_graphs/array_tables.h"
 #include "client/cli/source_graphs/chunked_tables.h"
@@ -27,6 +28,11 @@ std::vector<std::string> FilesWithEnding(const std::filesystem::path& folder,
   }
   return found;
 }
+
+constexpr absl::string_view kWriteFolder =
+    "write its arrays as nodes/SET/COLUMN.npy and edges/SET/edge_index.npy in a folder, and name "
+    "that (docs/sampling.md)";
+constexpr KindAdvice kKindAdvice = {"large graph that is read here", kWriteFolder, kWriteFolder};
 
 }  // namespace
 
@@ -61,6 +67,8 @@ absl::StatusOr<SourceTables> OpenSourceTables(const std::string& path,
     if (absl::EndsWith(path, ".npz")) return OpenNpzTables(path);
     if (absl::EndsWith(path, ".pbtxt")) return OpenUnigraphTables(path);
     if (absl::EndsWith(path, ".json")) return OpenChunkedTables(path);
+    const absl::Status kind = CheckIsTextFile(path, kKindAdvice);
+    if (!kind.ok()) return kind;
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": must be a .npz, a schema (.pbtxt), a metadata.json, or a folder"));
   }

@@ -10,6 +10,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/graph_files/field_values.h"
+#include "service/partition_files/number_lines.h"
 
 namespace packhouse::client {
 namespace {
@@ -36,7 +37,7 @@ class TextRows {
     while (true) {
       if (file_ == nullptr) {
         if (next_ == files_.paths.size()) return false;
-        PH_ASSIGN_OR_RETURN(file_, CsvFile::Open(files_.paths[next_], files_.delimiter));
+        PH_ASSIGN_OR_RETURN(file_, NumberFile::Open(files_.paths[next_], files_.delimiter));
         ++next_;
       }
       PH_ASSIGN_OR_RETURN(const bool has_record, file_->Next());
@@ -62,7 +63,7 @@ class TextRows {
  private:
   const TextFiles files_;
   size_t next_ = 0;
-  std::unique_ptr<CsvFile> file_;
+  std::unique_ptr<NumberFile> file_;
 };
 
 // The rows of one column, of either kind.
@@ -220,14 +221,10 @@ class EdgeLines final : public TableReader {
 
  private:
   absl::Status AppendEnd(size_t field, uint64_t num_nodes, graph_files::IdRows* ids) const {
-    int64_t id = 0;
-    const absl::Status status = graph_files::ParseInt64(lines_.fields()[field], &id);
-    if (!status.ok()) return lines_.BadField(field, status.message());
-    if (id < 0 || static_cast<uint64_t>(id) >= num_nodes) {
-      return lines_.BadField(field, absl::StrCat(field == 0 ? "source " : "target ", id,
-                                                 " is none of the ", num_nodes, " nodes"));
-    }
-    ids->numbers.push_back(id);
+    const absl::StatusOr<uint64_t> node =
+        NodeOfField(lines_.fields()[field], field == 0 ? "source" : "target", num_nodes);
+    if (!node.ok()) return lines_.BadField(field, node.status().message());
+    ids->numbers.push_back(static_cast<int64_t>(*node));
     return absl::OkStatus();
   }
 

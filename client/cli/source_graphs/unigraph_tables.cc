@@ -1,10 +1,6 @@
 #include "client/cli/source_graphs/unigraph_tables.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/files/input_file.h"
 #include "client/cli/source_graphs/csv_file.h"
 #include "client/cli/tfgnn/tfrecord_files.h"
 #include "service/base/status_macros.h"
@@ -101,9 +98,7 @@ class TfrecordTable final : public TableReader {
 }  // namespace
 
 absl::StatusOr<SourceTables> OpenUnigraphTables(const std::string& schema_path) {
-  std::ifstream file(schema_path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(schema_path, ": ", std::strerror(errno)));
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(schema_path));
   absl::StatusOr<graph_files::Unigraph> unigraph = graph_files::ParseUnigraph(bytes);
   if (!unigraph.ok()) {
     return absl::Status(unigraph.status().code(),

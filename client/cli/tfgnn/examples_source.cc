@@ -1,17 +1,15 @@
 #include "client/cli/tfgnn/examples_source.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/files/input_file.h"
 #include "client/cpp/little_endian.h"
 #include "service/base/in_file.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse::client {
 namespace {
@@ -29,9 +27,7 @@ v1::DataType WireDtype(DType dtype) {
 }  // namespace
 
 absl::StatusOr<tfgnn::GraphSets> ReadGraphSets(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(path));
   absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromTfgnnFile(bytes);
   if (!sets.ok()) return InFile(path, sets.status());
   return sets;

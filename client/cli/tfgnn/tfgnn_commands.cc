@@ -1,15 +1,12 @@
 #include "client/cli/tfgnn/tfgnn_commands.h"
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/files/input_file.h"
 #include "client/cli/reports/table.h"
 #include "client/cli/source_graphs/convert_ogb_command.h"
 #include "client/cli/tfgnn/examples_source.h"
@@ -28,11 +25,10 @@ namespace {
 constexpr std::size_t kShownRows = 3;
 
 ExitCode RunValidate(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Fail(absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno))));
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const absl::StatusOr<std::string> bytes = ReadInputFile(path);
+  if (!bytes.ok()) return Fail(bytes.status());
   const auto fail = [&path](const absl::Status& status) { return Fail(InFile(path, status)); };
-  const absl::StatusOr<tensorflow_gnn::GraphSchema> schema = tfgnn::ParseGraphSchema(bytes);
+  const absl::StatusOr<tensorflow_gnn::GraphSchema> schema = tfgnn::ParseGraphSchema(*bytes);
   if (!schema.ok()) return fail(schema.status());
   const absl::StatusOr<std::vector<std::string>> warnings = tfgnn::ValidateGraphSchema(*schema);
   if (!warnings.ok()) return fail(warnings.status());

@@ -1,8 +1,10 @@
 #include "service/objects/s3/s3_credentials.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -72,8 +74,10 @@ absl::StatusOr<S3Credentials> ReadS3Credentials(const std::string& file) {
     if (!complete.ok()) return complete;
     return credentials;
   }
+  // Of a folder the iterator would throw.
+  std::error_code error;
   std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  if (!in || std::filesystem::is_directory(file, error)) {
     return absl::NotFoundError(absl::StrCat("S3 credentials: cannot read '", file, "'"));
   }
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

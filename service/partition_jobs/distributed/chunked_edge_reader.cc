@@ -12,7 +12,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/npy_file.h"
-#include "service/partition_files/text_rows.h"
+#include "service/partition_files/number_lines.h"
 #include "service/partition_jobs/durable_files.h"
 
 namespace packhouse {
@@ -30,7 +30,7 @@ struct EdgePiece {
   size_t type = 0;
   std::string path;
   uint64_t first_row = 0;    // Within the type, of the piece.
-  uint64_t line_before = 0;  // Lines of the file before the piece.
+  uint64_t line_before = 0;  // Lines of the file before the piece that are not blank.
   // Rows of a numpy file, bytes of a csv file.
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -90,8 +90,7 @@ class ChunkedEdgeReader : public EdgeReader {
                             MappedFile::Open(ChunkPath(input_->folder, name)));
         const auto [begin, end] = RunOf(ranks, file.bytes());
         const absl::string_view run = file.bytes().substr(begin, end - begin);
-        lines.push_back(static_cast<uint64_t>(std::count(run.begin(), run.end(), '\n')) +
-                        (!run.empty() && run.back() != '\n' ? 1 : 0));
+        lines.push_back(CountRows(run));
       }
     }
     return absl::OkStatus();
@@ -179,27 +178,25 @@ class ChunkedEdgeReader : public EdgeReader {
     const uint64_t num_sources = input_->types.node_types[type.source].size;
     const uint64_t num_targets = input_->types.node_types[type.target].size;
     const char delimiter = TableOf(piece.type).delimiter;
+    std::vector<absl::string_view> fields;
     while (at_ < piece.end && edges.size() < kEdgesAtOnce) {
       const size_t end = std::min<size_t>(text.find('\n', at_), piece.end);
       absl::string_view line = text.substr(at_, end - at_);
+      if (at_ == 0) line = WithoutByteOrderMark(line);
       at_ = std::min<uint64_t>(end + 1, piece.end);
+      SplitNumberLine(line, delimiter, &fields);
+      if (fields.empty()) continue;
       ++lines_;
       const auto wrong = [this](absl::string_view what) {
         return absl::InvalidArgumentError(absl::StrCat("line ", lines_, ": ", what));
       };
-      std::string spaced;
-      if (delimiter != ' ') {
-        spaced.assign(line.data(), line.size());
-        std::replace(spaced.begin(), spaced.end(), delimiter, ' ');
-        line = spaced;
+      if (fields.size() != 2) {
+        return wrong(absl::StrCat("has ", fields.size(), " fields, 2 are needed"));
       }
-      if (num_sources == 0 || num_targets == 0) return wrong("there are no nodes to join");
-      TextFields fields(line);
-      const absl::StatusOr<uint64_t> source = fields.Number("the source", num_sources - 1);
+      const absl::StatusOr<uint64_t> source = NodeOfField(fields[0], "source", num_sources);
       if (!source.ok()) return wrong(source.status().message());
-      const absl::StatusOr<uint64_t> target = fields.Number("the target", num_targets - 1);
+      const absl::StatusOr<uint64_t> target = NodeOfField(fields[1], "target", num_targets);
       if (!target.ok()) return wrong(target.status().message());
-      if (!fields.AtEnd()) return wrong("more than two numbers");
       Add(piece, *source, *target, edges);
     }
     return at_ >= piece.end;

@@ -151,6 +151,7 @@ class MetisChild {
     // METIS takes -1 as the absence of a seed.
     call.seed = static_cast<int32_t>(std::min(attempt.seed, EngineAttempt::kMostSeed));
     call.has_edge_weights = problem.weights != nullptr ? 1 : 0;
+    call.has_sizes = problem.node_sizes.empty() ? 0 : 1;
     call.file_bytes = call.bytes();
     const uint64_t shared = call.bytes() + call.num_entries * (problem.weights != nullptr ? 8 : 4);
     if (memory_bytes_ != 0) {
@@ -171,6 +172,10 @@ class MetisChild {
     for (const uint64_t offset : problem.offsets) *offsets++ = static_cast<uint32_t>(offset);
     std::memcpy(call_.data() + call.node_weights_at(), problem.node_weights.data(),
                 problem.node_weights.size() * sizeof(uint32_t));
+    if (!problem.node_sizes.empty()) {
+      std::memcpy(call_.data() + call.sizes_at(), problem.node_sizes.data(),
+                  problem.node_sizes.size() * sizeof(uint32_t));
+    }
     return absl::OkStatus();
   }
 

@@ -33,9 +33,10 @@ struct MetisCall {
   int32_t ended = 0;   // 1 once `status` and the parts are there.
   int32_t status = 0;  // METIS's.
   int32_t objective = 0;
-  int32_t unused = 0;
+  int32_t has_sizes = 0;  // Said by the caller.
   // Behind it: float imbalance[num_constraints], int32 offsets[num_nodes + 1],
-  // int32 node_weights[num_nodes * num_constraints], int32 part[num_nodes].
+  // int32 node_weights[num_nodes * num_constraints], int32 part[num_nodes], and if has_sizes
+  // int32 sizes[num_nodes].
 
   uint64_t imbalance_at() const { return sizeof(MetisCall); }
   uint64_t offsets_at() const { return imbalance_at() + uint64_t(num_constraints) * 4; }
@@ -43,7 +44,8 @@ struct MetisCall {
   uint64_t part_at() const {
     return node_weights_at() + uint64_t(num_nodes) * uint64_t(num_constraints) * 4;
   }
-  uint64_t bytes() const { return part_at() + uint64_t(num_nodes) * 4; }
+  uint64_t sizes_at() const { return part_at() + uint64_t(num_nodes) * 4; }
+  uint64_t bytes() const { return sizes_at() + (has_sizes != 0 ? uint64_t(num_nodes) * 4 : 0); }
 };
 
 }  // namespace packhouse

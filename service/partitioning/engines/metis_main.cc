@@ -86,7 +86,8 @@ int main() {
   const auto partition = call->recursive != 0 ? METIS_PartGraphRecursive : METIS_PartGraphKway;
   call->status = partition(&nodes, &constraints, Numbers(all + call->offsets_at()),
                            call->num_entries == 0 ? &nothing : Numbers(neighbours),
-                           Numbers(all + call->node_weights_at()), nullptr,
+                           Numbers(all + call->node_weights_at()),
+                           call->has_sizes != 0 ? Numbers(all + call->sizes_at()) : nullptr,
                            weights == nullptr ? nullptr : Numbers(weights), &parts, nullptr,
                            reinterpret_cast<real_t*>(all + call->imbalance_at()), options,
                            &objective, Numbers(all + call->part_at()));
