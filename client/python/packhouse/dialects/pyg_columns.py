@@ -370,7 +370,17 @@ class _Reader:
         keys = [key for key in store.keys() if self.is_dense(store, key)]
         telling = [key for key in keys if key in N_KEYS] + [key for key in keys if "node" in key]
         if telling:
-            return self._slices_of(store, telling[0])
+            counts = self._slices_of(store, telling[0])
+            # Of several, each graph's own order of attributes would decide in PyG.
+            for key in telling[1:] if store._key is None else ():
+                others = self._slices_of(store, key)
+                if key in N_KEYS and not np.array_equal(counts, others):
+                    graph = int(np.argmax(counts != others))
+                    raise ValueError(
+                        f"graph {self._first_id + graph}: {telling[0]!r} tells of {counts[graph]} "
+                        f"nodes, {key!r} of {others[graph]}: set num_nodes, or rename one of them"
+                    )
+            return counts
         raise ValueError(
             f"graph {self._first_id}: {NUM_NODES!r} is not set, and nothing says how many nodes a "
             "graph has"
