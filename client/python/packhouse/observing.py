@@ -87,11 +87,13 @@ def observe_requests(
             if half_life is not None:
                 request.half_life.FromTimedelta(half_life)
         yield request
-    if is_first and numbers.next == numbers.first:
-        # There was no size. The histogram is made nevertheless; nothing is counted that a
-        # repetition could count twice.
+    if is_first:
+        # There was no size. The histogram is made nevertheless.
         request = histogram_pb2.ObserveRequest(
-            histogram=histogram, components=components, sizes=sizes_pb2.SizeTable()
+            histogram=histogram,
+            components=components,
+            sizes=sizes_pb2.SizeTable(),
+            requests_per_response=1,
         )
         if half_life is not None:
             request.half_life.FromTimedelta(half_life)
