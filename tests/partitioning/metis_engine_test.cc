@@ -78,9 +78,14 @@ TEST_F(MetisEngineTest, CallsSideBySideGiveWhatEachGivesAlone) {
   PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, engine_.get(), {}));
   const std::vector<uint32_t> ones(3000, 1);
   const std::vector<double> imbalance = {1.03};
-  const EngineProblem problem{
-      3000, symmetric.offsets, symmetric.neighbours.get(), symmetric.weights.get(), ones, 1,
-      8,    imbalance};
+  const EngineProblem problem{.num_nodes = 3000,
+                              .offsets = symmetric.offsets,
+                              .neighbours = symmetric.neighbours.get(),
+                              .weights = symmetric.weights.get(),
+                              .node_weights = ones,
+                              .num_parts = 8,
+                              .node_sizes = {},
+                              .imbalance = imbalance};
   std::vector<EngineAttempt> attempts;
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     attempts.push_back(
@@ -139,9 +144,14 @@ TEST_F(MetisEngineTest, MemoryBeyondTheBoundIsAnError) {
   PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, engine_.get(), {}));
   const std::vector<uint32_t> ones(20000, 1);
   const std::vector<double> imbalance = {1.03};
-  const EngineProblem problem{
-      20000, symmetric.offsets, symmetric.neighbours.get(), symmetric.weights.get(), ones, 1,
-      4,     imbalance};
+  const EngineProblem problem{.num_nodes = 20000,
+                              .offsets = symmetric.offsets,
+                              .neighbours = symmetric.neighbours.get(),
+                              .weights = symmetric.weights.get(),
+                              .node_weights = ones,
+                              .num_parts = 4,
+                              .node_sizes = {},
+                              .imbalance = imbalance};
   for (const uint64_t megabytes : {1, 4, 6}) {
     EngineLimits limits;
     limits.memory_bytes = megabytes << 20;
