@@ -98,8 +98,11 @@ absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeL
   PlanningRoom room(making, classes.num_classes(), classes.num_components());
   PH_RETURN_IF_ERROR(room.HoldHistogram());
   PH_RETURN_IF_ERROR(room.HoldPlans(limits.size() + limits[0].size() - 1));
-  PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
-  PH_RETURN_IF_ERROR(PlanIn(room, histogram, limits, num_ranks, steps, making, result));
+  {
+    // Gone before the room for it is given back.
+    PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
+    PH_RETURN_IF_ERROR(PlanIn(room, histogram, limits, num_ranks, steps, making, result));
+  }
   const absl::Span<const uint32_t> tuples = classes.tuples();
   PH_ASSIGN_OR_RETURN(MemoryHold memory,
                       room.Keep(result.Bytes() + sizeof(uint32_t) * tuples.size()));

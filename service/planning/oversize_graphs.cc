@@ -260,16 +260,26 @@ std::optional<ProfileExcess> ExcessOverProfile(absl::Span<const uint32_t> tuple,
       profile.memory_bytes != 0 ? profile.memory_bytes : profile.measured_bytes->most_bytes};
 }
 
+uint64_t BytesToFindOversize(const SizeHistogram& histogram, const DeviceProfile& profile) {
+  if (!HasMemoryBound(profile)) return 0;
+  constexpr uint64_t kBlock = 32;  // What malloc() adds, at most.
+  const uint64_t width = profile.components.size();
+  // The tuple, what it needs, its levels, its weight, its bytes, its number twice, its bit.
+  const uint64_t each = sizeof(SizeTuple) + kBlock + width * sizeof(uint32_t) +
+                        sizeof(std::vector<uint64_t>) + kBlock + width * sizeof(uint64_t) +
+                        2 * width * (sizeof(uint64_t) + sizeof(uint32_t)) + sizeof(absl::uint128) +
+                        2 * sizeof(uint64_t) + 4 * sizeof(uint32_t) + 1;
+  return histogram.num_distinct() * each;
+}
+
 LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile,
                           KeptMost kept) {
   LeftOutSizes left_out;
-  std::vector<SizeTuple> fitting;
   SizeTuple largest(histogram.num_components(), 0);
   for (const uint32_t row : histogram.SortedRows()) {
     SizeTuple tuple(histogram.tuple(row).begin(), histogram.tuple(row).end());
     if (IsAllowed(CapacitiesFor(tuple, profile), profile)) {
       for (size_t k = 0; k < tuple.size(); ++k) largest[k] = std::max(largest[k], tuple[k]);
-      fitting.push_back(std::move(tuple));
     } else {
       left_out.alone.push_back(std::move(tuple));
     }
@@ -277,6 +287,12 @@ LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& p
   // Each is within max_rows alone, so all together are; only the memory can be short.
   if (FitsMemory(profile, CapacitiesFor(largest, profile))) return left_out;
 
+  std::vector<SizeTuple> fitting;
+  fitting.reserve(histogram.num_distinct() - left_out.alone.size());
+  for (const uint32_t row : histogram.SortedRows()) {
+    SizeTuple tuple(histogram.tuple(row).begin(), histogram.tuple(row).end());
+    if (IsAllowed(CapacitiesFor(tuple, profile), profile)) fitting.push_back(std::move(tuple));
+  }
   std::vector<absl::uint128> weights;
   weights.reserve(fitting.size());
   for (const SizeTuple& tuple : fitting) {

@@ -72,6 +72,8 @@ struct LeftOutSizes {
 // that fit alone; otherwise a fraction of a second more. Memory O(d * l). Thread-safe.
 LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile,
                           KeptMost kept);
+// At least the memory that FindOversize() takes while it runs, besides what it returns.
+uint64_t BytesToFindOversize(const SizeHistogram& histogram, const DeviceProfile& profile);
 
 // `left_out` must be of the histogram.
 OversizeGraphs DescribeOversize(const LeftOutSizes& left_out, const SizeHistogram& histogram,

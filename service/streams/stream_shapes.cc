@@ -17,6 +17,9 @@ namespace {
 // A shape with room for larger graphs than those so far is taken, unless it costs this share more
 // than the best one.
 constexpr double kCostOfRoom = 2e-3;
+// Shapes that count as equal to the cheapest (TuneOptions::equal_cost). Less than for a whole
+// histogram: that a stream's shapes are chosen by its first graphs alone costs something, too.
+constexpr double kEqualCost = 2e-3;
 
 class ShapeChooser {
  public:
@@ -59,6 +62,7 @@ class ShapeChooser {
     options.steps = search_.steps;
     options.given_up = search_.given_up;
     options.memory = search_.memory;
+    options.equal_cost = kEqualCost;
     return TuneLimits(graphs, profile, schema_.sizes(), options);
   }
 

@@ -52,8 +52,12 @@ absl::Status ParseTextOrBinary(absl::string_view what, absl::string_view bytes, 
     if (!fields.empty()) return absl::OkStatus();
     message.Clear();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": neither its binary form nor its text: ", error.message()));
+  // The parser quotes words of any length.
+  constexpr size_t kMostQuoted = 300;
+  absl::string_view why = error.message();
+  const bool is_cut = why.size() > kMostQuoted;
+  return absl::InvalidArgumentError(absl::StrCat(what, ": neither its binary form nor its text: ",
+                                                 why.substr(0, kMostQuoted), is_cut ? "..." : ""));
 }
 
 }  // namespace packhouse::tfgnn

@@ -73,9 +73,10 @@ def test_an_exception_at_any_line_loses_nothing(server, client, kind: str, part:
 
     schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
     graphs = [{"x": np.full(3, number, np.float32)} for number in range(24)]
-    client.create_dataset(kind, schema)
-    client.append(kind, GraphTable.from_graphs(schema, graphs))
-    client.seal_dataset(kind)
-    command = [sys.executable, "-B", INTERRUPTED, kind, server.address, kind, str(part)]
+    dataset = f"interrupted-{kind}"
+    client.create_dataset(dataset, schema)
+    client.append(dataset, GraphTable.from_graphs(schema, graphs))
+    client.seal_dataset(dataset)
+    command = [sys.executable, "-B", INTERRUPTED, kind, server.address, dataset, str(part)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

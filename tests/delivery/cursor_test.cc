@@ -92,7 +92,9 @@ TEST(CursorTest, WritesThisText) {
   identity.rank_groups = {{{9, 12, 3}, 0, 6}};
   identity.options = "(9, 12, 3); shuffled";
   const Cursor cursor = {identity, 2, BatchSet::Of({0, 2, 3})};
-  const std::string text = "TEXT";
+  const std::string text =
+      "CkUKCQoFdHJhaW4QAxIJbW9sZWN1bGVzGbN-cERdUaTpIAMqAQMyAQA6AQZCAwoNBEoUKDksIDEyLCAzKTsgc2h1ZmZs"
+      "ZWQQAhoEAAEBAvEmvNc";
   EXPECT_EQ(EncodeCursor(cursor), text);
   EXPECT_THAT(DecodeCursor(text), IsOkAndHolds(cursor));
 }

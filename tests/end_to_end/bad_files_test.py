@@ -127,7 +127,11 @@ PYTHON_COMMANDS = [
     ["convert-chunked", "FILE", "--output", "OUT"],
 ]
 # What reads these files without an error, for what they are.
-TAKES = {("empty.csv", "tfgnn"), ("empty.csv", "ingest FILE --server SERVER --dataset d --graph")}
+TAKES = {
+    ("empty.csv", "tfgnn"),
+    ("empty.csv", "ingest FILE --server SERVER --dataset d --graph"),
+    ("empty.csv", "ingest GOOD"),
+}
 
 
 @pytest.fixture(name="words", scope="module")

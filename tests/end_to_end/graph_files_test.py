@@ -297,7 +297,7 @@ def test_readers_of_npy_files_read_what_numpy_wrote_or_say_why_not(
     np.save(folder / "nodes" / "_N" / "#size.npy", np.array(3))
     np.save(folder / "edges" / "_E" / "edge_index.npy", array.T)
     np.savez(tmp_path / "a.npz",
-             **{"nodes/_N/#size": np.array(3), "edges/_E/edge_index": array.T})
+             **{"nodes/_N/#size": np.array(3), "edges/_E/edge_index": np.ascontiguousarray(array.T)})
     wanted = sorted(map(tuple, EDGES.tolist()))
     for source, of in ((chunks, chunks / "e.npy"),
                        (folder, folder / "edges/_E/edge_index.npy"), (tmp_path / "a.npz",) * 2):

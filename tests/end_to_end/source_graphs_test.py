@@ -245,12 +245,12 @@ def test_an_import_that_failed_goes_on_when_it_is_run_again(
         server = stack.enter_context(server_at(address, tmp_path / "data"))
         with start_cli("graph", "import", mag, "--server", address, "--graph", "g",
                        "--reverse", "written=writes", *SLOWLY) as command:
-            assert kill_at(ROWS * 0.3, server, command, address, "g")
+            assert kill_at(ROWS * 0.05, server, command, address, "g")
             command.kill()
         stack.enter_context(server_at(address, tmp_path / "data"))
         # What was counted had been answered to somebody: it is there.
         stored = num_rows(address, "g")
-        assert ROWS * 0.3 <= stored < ROWS
+        assert ROWS * 0.05 <= stored < ROWS
         output = import_graph(address, mag, "g", *SLOWLY)
         assert f", {stored:,} of these rows had been there" in output
         assert succeed("graph", "seal", "g", "--server", address).startswith("g: sealed, ")
@@ -353,11 +353,11 @@ def test_sub_graphs_are_estimated_and_stored(
         assert client.get_histogram("sizes").num_graphs == 50
         frontier = sample("estimate", "--spec", text, "--seeds-per-graph", 64)
         assert frontier.stdout.startswith("12 of 12 sub-graphs around 736 seeds, ")
-        # Features are most of the bytes of a paper.
+        # Features are most of the bytes of a paper; ids come with rows and numbers.
         ids_only = sample("estimate", "--spec", text, "--ids-only").stdout
         sizes = [float(re.findall(r"seeds, ([\d.]+) bytes", each)[0])
                  for each in (ids_only, whole)]
-        assert sizes[0] < sizes[1] / 2
+        assert sizes[0] < 0.6 * sizes[1]
 
         arguments = ("--spec", text, "--dataset", "d", "--seed", 3, "--epoch", 1)
         for _ in range(2):
@@ -379,7 +379,7 @@ def test_sub_graphs_are_estimated_and_stored(
              "[OUT_OF_RANGE]"),
             (("dataset", *arguments, "--limit", "paper"), "'paper' is not COMPONENT=ROWS"),
             (("dataset", *arguments, "--limit", "papers=1"), "papers"),
-            (("estimate", "--spec", tmp_path / "absent"), "--spec: cannot read"),
+            (("estimate", "--spec", tmp_path / "absent"), "absent: No such file or directory"),
             (("estimate", "--spec", mag / "nodes/paper/year.npy"), "[INVALID_ARGUMENT]"),
         ):
             failed = sample(*map(str, wrong))

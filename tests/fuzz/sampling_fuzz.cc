@@ -109,7 +109,8 @@ void CheckDraw(const Sampler& sampler, const SourceGraph& graph, const DrawReque
   for (size_t e = 0; e < request.limits.edges.size(); ++e) {
     Require(sampled.edge_sets[e].sources.size() <= request.limits.edges[e], "edges beyond limits");
   }
-  const auto schema = SampledSchema::Create(plan, graph, {true, true, true});
+  const auto schema =
+      SampledSchema::Create(plan, graph, {.numbers = true, .rows = true, .ids = true});
   if (!schema.ok()) return;  // Too many sets or tensors.
   SampledChunk chunk(&*schema);
   Require(chunk.Append(sampled).ok(), "append");

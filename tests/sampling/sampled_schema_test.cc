@@ -94,7 +94,8 @@ class SampledSchemaTest : public testing::Test {
 TEST_F(SampledSchemaTest, FeaturesAreGatheredUnderTfgnnsNames) {
   const Sampler sampler = SamplerOf(*graph_, Spec());
   PH_ASSERT_OK_AND_ASSIGN(const SampledSchema schema,
-                          SampledSchema::Create(sampler.plan(), *graph_, {true, true, true}));
+                          SampledSchema::Create(sampler.plan(), *graph_,
+                                                {.numbers = true, .rows = false, .ids = true}));
   EXPECT_THAT(schema.schema().sizes().components(),
               ElementsAre("author", "paper", "cites", "written", "author.#id.bytes",
                           "paper.title.bytes", "paper.pairs"));

@@ -136,6 +136,7 @@ class LimitTuner {
   }
 
   absl::Status LeaveOutOversize() {
+    if (!budget_.HoldMore(BytesToFindOversize(graphs_, profile_))) return Cancelled();
     const LeftOutSizes left_out =
         FindOversize(graphs_, profile_,
                      options_.objective == TuneObjective::kHarmonicMean ? KeptMost::kCostedRows
@@ -438,6 +439,7 @@ class LimitTuner {
       Candidate candidate = grid_->At(positions);
       if (CostOfShape(profile_, candidate.capacities) <= cost) return false;
       if (candidate.least_packs < best_->packs && candidate.bound <= most) {
+        if (!budget_.HoldMore(BytesOfPlanned())) return false;
         larger.push_back(std::move(candidate));
       }
       return true;
@@ -452,12 +454,14 @@ class LimitTuner {
     if (MostValue() <= ValueOf(*best_)) return absl::OkStatus();
     const uint64_t reserve = ReserveForShapes() + options_.steps / 16;
     const std::vector<Candidate> larger = LargerCandidates();
+    if (budget_.cancelled()) return Cancelled();
     // The last that was too costly, as the number of the one after it.
     size_t low = 0;
     size_t high = larger.size();
     size_t at = 0;
     for (size_t plans = 0; plans < kMostLarger && low < high; ++plans) {
       if (!CanPlan(steps_per_plan_, reserve)) break;
+      if (!budget_.HoldMore(BytesOfPlanned())) return Cancelled();
       PH_ASSIGN_OR_RETURN(const CertifiedPlan plan, Plan(larger[at], steps_per_plan_));
       facts_.planned += NotePacks(larger[at], plan.packs) ? 1 : 0;
       Offer(larger[at], plan);

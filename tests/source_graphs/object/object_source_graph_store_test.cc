@@ -509,7 +509,7 @@ TEST_F(ObjectSourceGraphStoreTest, ASweepDuringAnUploadLosesNothing) {
 }
 
 TEST_F(ObjectSourceGraphStoreTest, BytesAreCountedWithThoseOfDataSets) {
-  max_bytes_ = 100'000;
+  max_bytes_ = 200'000;
   Server a = Start("a");
   Fill(*a.store, "g", 1);
   ASSERT_THAT(Seal(*a.store, "g"), IsOk());

@@ -294,10 +294,18 @@ inline absl::StatusOr<ReadGraph> TryRead(const SourceGraph& graph) {
     for (size_t c = 0; c < graph.schema().node_sets()[set].columns.size() && sound.ok(); ++c) {
       sound = check(graph.NodeColumn(set, c), graph.num_nodes(set));
     }
+    const ImportedRows rows = graph.NodeRows(set);
+    if (sound.ok() && !rows.is_identity()) sound = check(rows.numbers(), graph.num_nodes(set));
+    const NodesByRow by_row = graph.NodesOfRows(set);
+    for (uint64_t row = 0; row < by_row.num_rows() && sound.ok(); ++row) {
+      sound = by_row.CheckRow(row);
+    }
     if (!sound.ok()) return sound;
   }
   for (size_t set = 0; set < graph.schema().edge_sets().size(); ++set) {
     absl::Status sound;
+    const ImportedRows rows = graph.EdgeRows(set);
+    if (!rows.is_identity()) sound = check(rows.numbers(), graph.num_edges(set));
     for (size_t c = 0; c < graph.schema().edge_sets()[set].columns.size() && sound.ok(); ++c) {
       sound = check(graph.EdgeColumn(set, c), graph.num_edges(set));
     }
