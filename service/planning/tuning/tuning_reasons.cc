@@ -1,6 +1,7 @@
 #include "service/planning/tuning/tuning_reasons.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
@@ -266,8 +267,9 @@ class ReasonWriter {
       Say(subject, ", ", Names(shape.capacities), ", has a harmonic mean of ",
           PercentOfWhole(shape.harmonic_mean), ".");
     } else {
-      Say(subject, ", ", Names(shape.capacities), ", costs ",
-          Percent(shape.epoch_cost / best_.epoch_cost - 1), " more an epoch.");
+      const double more = shape.epoch_cost / best_.epoch_cost - 1;
+      Say(subject, ", ", Names(shape.capacities), ", costs ", Percent(std::abs(more)),
+          more < 0 ? " less" : " more", " an epoch.");
     }
   }
 
