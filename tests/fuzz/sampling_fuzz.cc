@@ -92,7 +92,8 @@ void CheckDraw(const Sampler& sampler, const SourceGraph& graph, const DrawReque
     const SlowSampler slow(graph, plan.spec(), plan.options());
     const SlowGraph expected =
         slow.Draw(request.seed_number, request.epoch,
-                  std::vector<uint32_t>(request.seeds.begin(), request.seeds.end()), request.time);
+                  std::vector<uint32_t>(request.seeds.begin(), request.seeds.end()),
+                  request.occurrences, request.time);
     const SlowGraph drawn = ByNumbers(plan, sampled);
     for (const auto& [set, nodes] : expected.nodes) {
       const auto found = drawn.nodes.find(set);
