@@ -75,11 +75,14 @@ class World:
             with contextlib.suppress(FileNotFoundError):
                 told["descriptors"] += name in os.readlink(descriptor)
         graphs = self.folder / "source_graphs"
-        told["bytes of source graphs"] = sum(
-            path.stat().st_size
-            for path in graphs.rglob("*")
-            if path.is_file() and path.name not in ("LOCK", "graphs")
-        )
+        told["bytes of source graphs"] = 0
+        # Files and folders may go while they are looked at.
+        for folder, _, names in os.walk(graphs):
+            for name_of_file in set(names) - {"LOCK", "graphs"}:
+                with contextlib.suppress(FileNotFoundError):
+                    told["bytes of source graphs"] += os.stat(
+                        os.path.join(folder, name_of_file)
+                    ).st_size
         page = self.server.get("/metrics")[1]
         for series in ('packhouse_store_bytes{store="datasets"}', "packhouse_source_graph_bytes"):
             for value in re.findall(rf"^{re.escape(series)} (\S+)$", page, re.MULTILINE):
