@@ -10,10 +10,23 @@ set is refused with the graph's number, the attribute and the reason, and there 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 import re
 from typing import Any, Callable, Final, Iterator
+
+import grpc
+
+from packhouse import (
+    Client,
+    Evaluation,
+    GraphTable,
+    LocalServer,
+    PackhouseError,
+    PackOptions,
+    Padding,
+)
 
 # What a refusal may be about: the odd attribute's name, and in a word what is odd in it.
 Oddities = list[tuple[str, str]]
@@ -30,6 +43,52 @@ class Refused(Exception):
 
 class PeerFailed(Exception):
     """The framework itself does not join the graphs."""
+
+
+@contextlib.contextmanager
+def _refusals(*kinds: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds, and INVALID_ARGUMENT of the server, leave as Refused."""
+    try:
+        yield
+    except kinds as error:
+        raise Refused() from error
+    except PackhouseError as error:
+        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
+            raise Refused() from error
+        raise
+
+
+def batches(
+    client: Client,
+    server: LocalServer,
+    give: Callable[[], list[GraphTable]],
+    padding: Padding,
+    limited: Callable[[str], bool] = lambda name: True,
+    stored: dict[str, Any] | None = None,
+) -> Iterator[Any]:
+    """Every graph of a set once, in batches of at most four. Raises Refused.
+
+    `give` makes the set's tables, or stores it as the data set `random` and gives none; `stored`
+    says how that is loaded, besides its name. Components that are not `limited` have no limit.
+    """
+    with _refusals(ValueError, TypeError):
+        tables = give()
+    if not tables:
+        try:
+            yield from Evaluation(
+                server.address, dataset="random", **{"limits": {"graphs": 4}, **(stored or {})}
+            )
+        finally:
+            client.delete_dataset("random")
+        return
+    limits = {
+        name: 8 + 3 * max(int(table.counts(name).max(initial=0)) for table in tables)
+        for name in tables[0].schema.components
+        if limited(name)
+    }
+    limits["graphs"] = 4
+    with _refusals():
+        yield from client.pack(tables, PackOptions(limits, padding))
 
 
 @dataclasses.dataclass

@@ -7,7 +7,6 @@ import warnings
 from typing import Any, Final, Iterator
 
 import dgl
-import grpc
 import numpy as np
 import pytest
 import random_sets
@@ -16,7 +15,7 @@ from dgl.dataloading import GraphCollator
 from random_sets import Oddities, PeerFailed, Refused
 
 import packhouse.dgl
-from packhouse import Client, Evaluation, LocalServer, PackhouseError, PackOptions, Padding
+from packhouse import Client, GraphTable, LocalServer, Padding
 
 DTYPES: Final = (
     torch.float32,
@@ -257,37 +256,14 @@ def assert_same_graph(ours: Any, theirs: Any) -> None:
 def batches(client: Client, server: LocalServer, made: Set, padding: Padding) -> Iterator[Any]:
     """Every graph once. Raises Refused."""
     source: Any = iter(made.items) if made.given_as == "iterator" else made.items
-    try:
-        tables = []
+
+    def give() -> list[GraphTable]:
         if made.given_as == "stored":
             packhouse.dgl.ingest(client, "random", source)
-        else:
-            tables = list(packhouse.dgl.tables(source, graphs_per_table=made.per_table))
-    except (ValueError, TypeError) as error:
-        raise Refused() from error
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
-    if not tables:
-        try:
-            yield from Evaluation(
-                server.address, dataset="random", limits={"graphs": 4}, padding=padding
-            )
-        finally:
-            client.delete_dataset("random")
-        return
-    limits = {
-        name: 8 + 3 * max(int(table.counts(name).max(initial=0)) for table in tables)
-        for name in tables[0].schema.components
-    }
-    limits["graphs"] = 4
-    try:
-        yield from client.pack(tables, PackOptions(limits, padding))
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
+            return []
+        return list(packhouse.dgl.tables(source, graphs_per_table=made.per_table))
+
+    return random_sets.batches(client, server, give, padding, stored={"padding": padding})
 
 
 def joined(items: list[Any]) -> tuple[Any, dict[str, Any]]:

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 from typing import Any, Final, Iterator
 
-import grpc
 import jax
 import jraph
 import ml_dtypes
@@ -15,7 +14,7 @@ import random_sets
 from random_sets import Oddities, PeerFailed, Refused
 
 import packhouse.jraph
-from packhouse import Client, Evaluation, LocalServer, PackhouseError, PackOptions, Padding
+from packhouse import Client, GraphTable, LocalServer, Padding
 
 DTYPES: Final = tuple(
     np.dtype(name)
@@ -224,36 +223,15 @@ def assert_same(ours: Any, theirs: Any) -> None:
 def batches(client: Client, server: LocalServer, made: Set, padding: Padding) -> Iterator[Any]:
     """Every graph once. Raises Refused."""
     source: Any = iter(made.tuples) if made.given_as == "iterator" else made.tuples
-    try:
-        tables = []
+
+    def give() -> list[GraphTable]:
         if made.given_as == "stored":
             packhouse.jraph.ingest(client, "random", source)
-        else:
-            tables = list(packhouse.jraph.tables(source, tuples_per_table=made.per_table))
-    except (ValueError, TypeError) as error:
-        raise Refused() from error
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
-    if not tables:
-        try:
-            limits = {"nodes": 90, "edges": 120, "graphs": 5}
-            yield from Evaluation(server.address, dataset="random", limits=limits, padding=padding)
-        finally:
-            client.delete_dataset("random")
-        return
-    limits = {
-        name: 8 + 3 * max(int(table.counts(name).max(initial=0)) for table in tables)
-        for name in tables[0].schema.components
-    }
-    limits["graphs"] = 4
-    try:
-        yield from client.pack(tables, PackOptions(limits, padding))
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
+            return []
+        return list(packhouse.jraph.tables(source, tuples_per_table=made.per_table))
+
+    stored = {"limits": {"nodes": 90, "edges": 120, "graphs": 5}, "padding": padding}
+    return random_sets.batches(client, server, give, padding, stored=stored)
 
 
 def compare(client: Client, server: LocalServer, made: Set) -> None:

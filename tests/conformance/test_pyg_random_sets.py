@@ -9,7 +9,6 @@ import tempfile
 import warnings
 from typing import Any, Callable, Final, Iterator
 
-import grpc
 import numpy as np
 import pytest
 import random_sets
@@ -18,7 +17,7 @@ from random_sets import Oddities, PeerFailed, Refused
 from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import packhouse.pyg
-from packhouse import Client, Evaluation, LocalServer, PackhouseError, PackOptions, Padding
+from packhouse import Client, GraphTable, LocalServer, Padding
 from packhouse.datasets import pyg_files
 
 DTYPES: Final = (
@@ -594,43 +593,18 @@ def saved(made: Set, path: pathlib.Path) -> pathlib.Path:
 def batches(client: Client, server: LocalServer, made: Set, padding: Padding) -> Iterator[Any]:
     """Every graph once. Raises Refused."""
     source = given(made)
-    try:
+
+    def give() -> list[GraphTable]:
         if made.given_as == "stored":
-            tables = []
             packhouse.pyg.ingest(client, "random", source, **made.options)
-        elif made.given_as.endswith("saved"):
+            return []
+        if made.given_as.endswith("saved"):
             with tempfile.TemporaryDirectory() as folder:
                 path = saved(made, pathlib.Path(folder) / "data.pt")
-                tables = list(pyg_files.tables(path, trust_pickle=True, **made.options))
-        else:
-            tables = list(
-                packhouse.pyg.tables(source, graphs_per_table=made.per_table, **made.options)
-            )
-    except (ValueError, TypeError) as error:
-        raise Refused() from error
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
-    if not tables:
-        try:
-            yield from Evaluation(
-                server.address, dataset="random", limits={"graphs": 4}, padding=padding
-            )
-        finally:
-            client.delete_dataset("random")
-        return
-    limits = {
-        name: 8 + 3 * max(int(table.counts(name).max(initial=0)) for table in tables)
-        for name in tables[0].schema.components
-    }
-    limits["graphs"] = 4
-    try:
-        yield from client.pack(tables, PackOptions(limits, padding))
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
+                return list(pyg_files.tables(path, trust_pickle=True, **made.options))
+        return list(packhouse.pyg.tables(source, graphs_per_table=made.per_table, **made.options))
+
+    return random_sets.batches(client, server, give, padding, stored={"padding": padding})
 
 
 def compare(client: Client, server: LocalServer, made: Set) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Final, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import grpc
 import numpy as np
 import random_sets
 import tensorflow as tf
@@ -17,7 +16,7 @@ from random_sets import Oddities, PeerFailed, Refused
 from test_tfgnn import assert_same_graph, merged
 
 import packhouse.tfgnn
-from packhouse import Client, Evaluation, LocalServer, PackhouseError, PackOptions, Padding
+from packhouse import Client, GraphTable, LocalServer, Padding
 
 DTYPES: Final = (
     *(tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int64, tf.int32, tf.int16, tf.int8),
@@ -246,37 +245,15 @@ def make(seed: int) -> tuple[Set, Oddities]:
 def batches(client: Client, server: LocalServer, made: Set, padding: Padding) -> Iterator[Any]:
     """Every graph once. Raises Refused."""
     source: Any = iter(made.graphs) if made.given_as == "iterator" else made.graphs
-    try:
-        tables = []
+    sets = {*made.graphs[0].node_sets, *made.graphs[0].edge_sets}
+
+    def give() -> list[GraphTable]:
         if made.given_as == "stored":
             packhouse.tfgnn.ingest(client, "random", source)
-        else:
-            tables = list(packhouse.tfgnn.tables(source, tensors_per_table=made.per_table))
-    except (ValueError, TypeError) as error:
-        raise Refused() from error
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
-    if not tables:
-        try:
-            yield from Evaluation(server.address, dataset="random", limits={"graphs": 4})
-        finally:
-            client.delete_dataset("random")
-        return
-    sets = {*made.graphs[0].node_sets, *made.graphs[0].edge_sets}
-    limits = {
-        name: 8 + 3 * max(int(table.counts(name).max(initial=0)) for table in tables)
-        for name in tables[0].schema.components
-        if name in sets
-    }
-    limits["graphs"] = 4
-    try:
-        yield from client.pack(tables, PackOptions(limits, padding))
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused() from error
-        raise
+            return []
+        return list(packhouse.tfgnn.tables(source, tensors_per_table=made.per_table))
+
+    return random_sets.batches(client, server, give, padding, sets.__contains__)
 
 
 def single(graph: Any) -> list[Any]:
