@@ -60,7 +60,6 @@ def _await(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE
     while not is_so():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _loader(server: Sharing, job: str, **arguments: Any) -> Loader:
