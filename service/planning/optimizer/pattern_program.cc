@@ -78,12 +78,8 @@ void PatternProgram::Pivot(size_t leaving, uint32_t entering, double reduced_cos
 }
 
 bool PatternProgram::SolvePrimal(WorkBudget& budget) {
-  // Far more pivots than are ever needed.
+  // Far more pivots than are ever needed: rounding errors could make the method cycle.
   const size_t most_pivots = 40 * n_ + 1000;
-  // Pivots since the value last fell. Where many packs are 0 the steepest column can lead in a
-  // circle; the first column and the first row (Bland's rule) lead out of it, if slowly.
-  size_t stalled = 0;
-  const size_t most_stalled = n_ + 32;
   // Columns that had a negative reduced cost when all columns were last looked at. Only these are
   // looked at until none is left (multiple pricing).
   std::vector<uint32_t> candidates;
@@ -92,15 +88,13 @@ bool PatternProgram::SolvePrimal(WorkBudget& budget) {
     // The most negative reduced cost (Dantzig).
     uint32_t entering = UINT32_MAX;
     double least = -kCostTolerance;
-    const bool by_number = stalled > most_stalled;
     const auto consider = [&](uint32_t column, double cost) {
-      if (by_number ? cost < -kCostTolerance && column < entering : cost < least) {
+      if (cost < least) {
         least = cost;
         entering = column;
       }
       return cost < -kCostTolerance;
     };
-    if (by_number) candidates.clear();
     complete = candidates.empty();
     if (complete) {
       if (!budget.Spend(entries_.size())) return false;
@@ -128,17 +122,13 @@ bool PatternProgram::SolvePrimal(WorkBudget& budget) {
     for (size_t row = 0; row < n_; ++row) {
       if (direction_[row] <= kLeastPivot) continue;
       const double ratio = std::max(packs_[row], 0.0) / direction_[row];
-      const bool is_tie =
-          by_number ? std::abs(ratio - least_ratio) <= kPacksTolerance : ratio == least_ratio;
-      const bool wins_tie = by_number ? leaving != n_ && basis_[row] < basis_[leaving]
-                                      : leaving != n_ && direction_[row] > direction_[leaving];
-      if (leaving == n_ || (is_tie ? wins_tie : ratio < least_ratio)) {
+      if (leaving == n_ || ratio < least_ratio ||
+          (ratio == least_ratio && direction_[row] > direction_[leaving])) {
         least_ratio = ratio;
         leaving = row;
       }
     }
     if (leaving == n_) return false;
-    stalled = least_ratio * -least > kPacksTolerance ? 0 : stalled + 1;
     Pivot(leaving, entering, least);
   }
   return false;
