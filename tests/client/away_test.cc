@@ -33,6 +33,9 @@ TEST(AwayTest, WhatPassesIsTheTablesAndNothingElse) {
     EXPECT_EQ(Passes(status("Received RST_STREAM with error code 2")),
               always || code == static_cast<int>(absl::StatusCode::kInternal))
         << code;
+    EXPECT_EQ(Passes(status("Received RST_STREAM with error code 11")),
+              always || is_full || code == static_cast<int>(absl::StatusCode::kInternal))
+        << code;
   }
   EXPECT_FALSE(Passes(absl::OkStatus()));
 }
@@ -86,6 +89,7 @@ TEST(AwayTest, TheLastErrorNamesTheCall) {
 TEST(AwayTest, WhatAProxyDidIsSaid) {
   EXPECT_THAT(MeaningOfEnd("Received RST_STREAM with error code 2"),
               HasSubstr("a proxy has ended"));
+  EXPECT_THAT(MeaningOfEnd("Received RST_STREAM with error code 11"), HasSubstr("--memory-budget"));
   EXPECT_THAT(MeaningOfEnd("Received http2 header with status: 502"),
               HasSubstr("a proxy answered"));
   EXPECT_THAT(MeaningOfEnd("enter idle"), HasSubstr("--max-connection-age"));

@@ -24,10 +24,13 @@ def test_what_passes_is_the_tables_and_nothing_else(code: str) -> None:
     assert passes(code, "etcdserver: mvcc: database space exceeded") is full
     cut = always or code == "INTERNAL"
     assert passes(code, "Received RST_STREAM with error code 2") is cut
+    calm = full or code == "INTERNAL"
+    assert passes(code, "Received RST_STREAM with error code 11") is calm
 
 
 def test_what_a_proxy_did_is_said() -> None:
     assert "a proxy has ended" in meaning_of_end("Received RST_STREAM with error code 2")
+    assert "--memory-budget" in meaning_of_end("Received RST_STREAM with error code 11")
     assert "a proxy answered" in meaning_of_end("Received http2 header with status: 502")
     assert "--max-connection-age" in meaning_of_end("enter idle")
     assert meaning_of_end("data set 'd' is not there") == ""

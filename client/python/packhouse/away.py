@@ -11,7 +11,8 @@ from typing import Final
 
 # A code, and words of its message in small letters; "": whatever it says. gRPC makes CANCELLED of
 # the moment of a server's leaving, DEADLINE_EXCEEDED of one that stands still, and INTERNAL or
-# UNKNOWN of a stream that something else than the server has ended.
+# UNKNOWN of a stream that something else than the server has ended. HTTP/2's error 11 is "enhance
+# your calm": gRPC ends any call by it when those that are being received take too much memory.
 _PASSES: Final = (
     ("UNAVAILABLE", ""),
     ("CANCELLED", ""),
@@ -19,12 +20,14 @@ _PASSES: Final = (
     ("RESOURCE_EXHAUSTED", "no space left"),
     ("RESOURCE_EXHAUSTED", "disk quota exceeded"),
     ("RESOURCE_EXHAUSTED", "database space exceeded"),
+    ("RESOURCE_EXHAUSTED", "rst_stream with error code 11"),
     ("INTERNAL", "rst_stream"),
     ("UNKNOWN", "stream removed"),
 )
 
 # Words of gRPC's by which a status is not the server's, and what they mean.
 _MEANINGS: Final = (
+    ("rst_stream with error code 11", "the server lacked memory, and ended it (--memory-budget)"),
     ("rst_stream", "a proxy has ended the call: see its timeouts (nginx: grpc_read_timeout)"),
     ("http2 header with status", "a proxy answered, which does not reach the server"),
     ("enter idle", "the server ended the connection (--max-connection-age)"),
