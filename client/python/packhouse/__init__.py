@@ -92,6 +92,7 @@ from packhouse.planning import (
 from packhouse.prefetching import prefetch
 from packhouse.process_tuning import read_messages_whole, tune_process_for_batches
 from packhouse.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
+from packhouse.shared_server import SharedServer
 from packhouse.source_graph import (
     DuplicateNodes,
     SourceColumn,
@@ -224,6 +225,7 @@ __all__ = [
     "Samples",
     "Seeds",
     "Segments",
+    "SharedServer",
     "SizeEstimate",
     "SizesDriftedWarning",
     "SkippedExample",
