@@ -17,8 +17,19 @@ import grpc
 import numpy as np
 import pytest
 
-from packhouse import BatchFeedback, Client, LocalServer
+from packhouse import (
+    BatchFeedback,
+    Client,
+    Loader,
+    LocalServer,
+    SourceColumn,
+    SourceEdgeSet,
+    SourceGraphSchema,
+    SourceNodeSet,
+)
 from packhouse.demo.sampling import guide_spec
+from packhouse.sampling import SamplingSpecBuilder
+from packhouse.source_graph_rows import EdgeRows, NodeRows
 from packhouse.v1 import (
     histogram_pb2,
     histogram_pb2_grpc,
@@ -385,6 +396,164 @@ def test_sub_graphs_are_estimated_and_stored(
             failed = sample(*map(str, wrong))
             assert failed.returncode == 1, wrong
             assert says in failed.stderr
+
+
+def shop(address: str, client: Client) -> dict[str, np.ndarray[Any, Any]]:
+    """A graph of users (integers) and items (texts), whose rows are not in the order of their ids."""
+    random = np.random.default_rng(2)
+    schema = SourceGraphSchema(
+        (SourceNodeSet("user"), SourceNodeSet("item", text_ids=True)),
+        (
+            SourceEdgeSet("buys", "user", "item", (SourceColumn("at", "int64"),)),
+            SourceEdgeSet("bought", "item", "user", reverse_of="buys"),
+        ),
+    )
+    users, items = random.integers(0, 12, 90), random.integers(0, 9, 90)
+    at = random.integers(0, 50, 90)
+    client.source_graphs.create("shop", schema)
+    client.source_graphs.append(
+        "shop",
+        [
+            NodeRows("user", np.arange(12)[::-1]),
+            NodeRows("item", [f"i{number}" for number in range(8, -1, -1)]),
+            EdgeRows("buys", users, [f"i{item}" for item in items], {"at": at}),
+        ],
+        producer="one",
+    )
+    client.source_graphs.seal("shop")
+    return {"users": users, "items": items, "at": at}
+
+
+def write_csv(path: pathlib.Path, header: str, *columns: Any) -> pathlib.Path:
+    rows = [",".join(map(str, row)) for row in zip(*columns)]
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def stored(address: str, dataset: str) -> list[dict[str, Any]]:
+    """The graphs of a data set, in the order in which they are stored."""
+    graphs: dict[int, dict[str, Any]] = {}
+    limits = {"graphs": 1}
+    with Loader(address, job=f"read-{dataset}", dataset=dataset, limits=limits) as loader:
+        for batch in loader:
+            graphs[int(batch.graph_ids[0])] = {name: batch[name].copy() for name in batch.tensors}
+    return [graphs[number] for number in sorted(graphs)]
+
+
+def test_sub_graphs_of_links_are_drawn_as_python_draws_them(
+    address: str, tmp_path: pathlib.Path
+) -> None:
+    with server_at(address, tmp_path / "data"), Client(address) as client:
+        graph = shop(address, client)
+        users, items, at = graph["users"], graph["items"], graph["at"]
+        builder = SamplingSpecBuilder(client.source_graphs.get("shop").schema, "random_uniform")
+        from_users, from_items = builder.seed_link_ends("buys")
+        from_users.sample(1000, "buys")
+        from_items.sample(1000, "bought")
+        spec = tmp_path / "links.pbtxt"
+        spec.write_text(builder.build().to_text())
+        common = ("--server", address, "--graph", "shop", "--spec", spec)
+        links = ("--link-edge-set", "buys", "--ids-only")
+        times = np.arange(20) + 20
+
+        def draw(name: str, file: pathlib.Path, *options: object) -> list[dict[str, Any]]:
+            succeed("sample", "dataset", *common, *links, "--dataset", name, "--seeds", file, *options)
+            return stored(address, name)
+
+        by_id = write_csv(tmp_path / "ids.csv", "source,target,time", users[:20],
+                          [f"i{item}" for item in items[:20]], times)
+        by_row = write_csv(tmp_path / "rows.csv", "target,source", 8 - items[:20], 11 - users[:20])
+        by_number = write_csv(tmp_path / "numbers.csv", "source,target", users[:20], items[:20])
+        timed = ("--edge-time-column", "at", "--time-window", 15)
+        for name, file, options, exclude, early in (
+            ("plain", by_row, ("--seeds-by", "row"), "", 0),
+            ("self", by_number, ("--seeds-by", "number", "--exclude", "self"), "self", 0),
+            ("types", by_id, (*timed, "--exclude", "reverse-types"), "reverse-types", 15),
+        ):
+            graphs = draw(name, file, *options)
+            assert len(graphs) == 20
+            for drawn, user, item, time in zip(graphs, users, items, times):
+                is_link = (users == user) & (items == item)
+                in_time = (time - early <= at) & (at <= time) if early else np.full(90, True)
+                forth = in_time & (users == user) & ~(is_link & (exclude != ""))
+                back = in_time & (items == item) & ~(is_link & (exclude == "reverse-types"))
+                assert sorted(drawn["buys.#row"].tolist()) == np.flatnonzero(forth).tolist()
+                assert sorted(drawn["bought.#row"].tolist()) == np.flatnonzero(back).tolist()
+                end = int(drawn["_readout/source.source"][0])
+                assert int(drawn["user.#id"][end]) == user
+
+        # Negative links have the place, and the time, behind those of the file.
+        pairs = set(zip(users.tolist(), items.tolist()))
+        known = write_csv(tmp_path / "known.csv", "source,target", users,
+                          [f"i{item}" for item in items])
+        triplets = draw("triplets", by_id, *timed, "--negatives", "triplet", "--negatives-per-link", 2,
+                        "--avoid", known)
+        assert [int(drawn["_readout.label"][0]) for drawn in triplets] == [1] * 20 + [0] * 40
+        for i, drawn in enumerate(triplets):
+            source = int(drawn["user.#number"][drawn["_readout/source.source"][0]])
+            target = int(drawn["item.#number"][drawn["_readout/target.source"][0]])
+            positive = i if i < 20 else (i - 20) // 2
+            assert source == users[positive]
+            assert ((source, target) in pairs) == (i < 20)
+            in_time = (times[positive] - 15 <= at) & (at <= times[positive])
+            forth = np.flatnonzero(in_time & (users == source))
+            assert sorted(drawn["buys.#row"].tolist()) == forth.tolist()
+        binary = draw("binary", by_row, "--seeds-by", "row", "--negatives", "binary",
+                      "--negatives-per-link", 0.7)
+        assert [int(drawn["_readout.label"][0]) for drawn in binary] == [1] * 20 + [0] * 14
+        assert "of 34 sub-graphs around " in succeed(
+            "sample", "estimate", *common, *links, "--seeds", by_row, "--seeds-by", "row",
+            "--negatives", "binary", "--negatives-per-link", 0.7)
+
+        wrong_id = write_csv(tmp_path / "wrong.csv", "source,target", [1], ["i77"])
+        no_ends = write_csv(tmp_path / "ends.csv", "source,time", [1], [2])
+        no_number = write_csv(tmp_path / "no.csv", "source,target", [-1], [0])
+        for arguments, code, says in (
+            (("--seeds", wrong_id), 1, "no node of 'item' has the id 'i77' [NOT_FOUND]"),
+            (("--seeds", no_number, "--seeds-by", "row"), 1, "'-1' is no row of a node"),
+            (("--seeds", by_number, "--seeds-by", "number", "--readout-column", "price=float32"), 1,
+             "numbers.csv has no column 'price'"),
+            (("--seeds", by_id, "--seeds-per-graph", 2), 1, "--seeds-per-graph is 2"),
+            (("--seeds", by_id, "--readout-column", "label=int65"), 1, "'label=int65'"),
+            (("--seeds", by_id, "--negatives", "binary", "--readout-column", "price=int64"), 1,
+             "'price' has no value of a negative link"),
+            (("--seeds", by_id, "--negatives", "triplet", "--negatives-per-link", 0.5), 1,
+             "0.5, a whole number"),
+            (("--seeds", no_ends), 1, "needs either 'id' (--seeds-by) or 'source' and 'target'"),
+            (("--negatives", "binary"), 2, "--negatives requires --seeds"),
+            (("--exclude", "reverse_types"), 2, "--exclude"),
+        ):
+            failed = run_cli("sample", "estimate", *common, *links, *arguments)
+            assert failed.returncode == code, (arguments, failed.stderr)
+            assert says in failed.stderr, (arguments, failed.stderr)
+        unknown = run_cli("sample", "estimate", *common, "--seeds", by_id)
+        assert "give --link-edge-set or --link-node-set" in unknown.stderr
+
+
+def test_seeds_of_a_file_are_nodes_with_times_and_features(
+    address: str, tmp_path: pathlib.Path
+) -> None:
+    with server_at(address, tmp_path / "data"), Client(address) as client:
+        graph = shop(address, client)
+        builder = SamplingSpecBuilder(client.source_graphs.get("shop").schema, "random_uniform")
+        builder.seed("user").sample(1000, "buys")
+        spec = tmp_path / "users.pbtxt"
+        spec.write_text(builder.build().to_text())
+        chosen = np.array([3, 0, 11])
+        times, prices = np.array([10, 30, 49]), np.array([0.5, 1.5, -2.0])
+        file = write_csv(tmp_path / "seeds.csv", "price,row,time", prices, 11 - chosen, times)
+        arguments = ("--server", address, "--graph", "shop", "--spec", spec, "--seeds", file)
+        succeed("sample", "dataset", *arguments, "--seeds-by", "row", "--dataset", "d", "--ids-only",
+                "--readout", "--readout-column", "price=float32", "--edge-time-column", "at")
+        for drawn, user, time, price in zip(stored(address, "d"), chosen, times, prices):
+            early = (graph["users"] == user) & (graph["at"] <= time)
+            assert sorted(drawn["buys.#row"].tolist()) == np.flatnonzero(early).tolist()
+            assert drawn["_readout.price"].tolist() == [price]
+        refused = run_cli("sample", "estimate", *arguments, "--seeds-by", "id")
+        assert "needs either 'id'" in refused.stderr
+        ids = write_csv(tmp_path / "ids.csv", "id", chosen)
+        refused = run_cli("sample", "estimate", *arguments[:-1], ids)
+        assert refused.returncode == 1 and "give rows or numbers" in refused.stderr
 
 
 def list_names(graphs: source_graph_pb2_grpc.SourceGraphServiceStub) -> list[str]:

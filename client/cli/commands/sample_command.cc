@@ -12,7 +12,9 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/files/input_file.h"
 #include "client/cli/reports/histogram_summary.h"
+#include "client/cli/source_graphs/seeds_file.h"
 #include "client/cpp/sampling_client.h"
+#include "client/cpp/source_graph_client.h"
 
 namespace packhouse::client {
 namespace {
@@ -24,6 +26,22 @@ struct SampleArguments {
   std::vector<std::string> limits;
   std::string histogram;
   std::string dataset;
+  SeedsFileOptions seeds;
+  std::string node_time_column;
+  std::string edge_time_column;
+  std::vector<std::string> untimed_sets;
+  uint64_t time_window = 0;
+  std::string weight_column;
+  std::string link_node_set;
+  std::string link_edge_set;
+  std::string exclude;
+  std::vector<std::string> reverse_edge_sets;
+  std::vector<std::string> induced_edge_sets;
+  std::vector<std::string> readout_columns;
+  bool latest = false;
+  bool induced = false;
+  bool merge_parallel = false;
+  bool readout = false;
   uint32_t num_graphs = 0;
   uint32_t seeds_per_graph = 0;
   uint64_t seed = 0;
@@ -32,6 +50,30 @@ struct SampleArguments {
   bool ids_only = false;
   bool refuse = false;
 };
+
+v1::ExcludeLinks ExcludeOf(const std::string& exclude) {
+  if (exclude == "self") return v1::EXCLUDE_LINKS_SELF;
+  return exclude == "reverse-types" ? v1::EXCLUDE_LINKS_REVERSE_TYPES
+                                    : v1::EXCLUDE_LINKS_UNSPECIFIED;
+}
+
+// Options of the draw that go to the server as they are.
+void SetDraw(const SampleArguments& arguments, v1::SubGraphs& sub_graphs) {
+  sub_graphs.set_induced(arguments.induced || !arguments.induced_edge_sets.empty());
+  for (const std::string& set : arguments.induced_edge_sets) sub_graphs.add_induced_edge_sets(set);
+  sub_graphs.set_merge_parallel(arguments.merge_parallel);
+  sub_graphs.set_node_time_column(arguments.node_time_column);
+  sub_graphs.set_edge_time_column(arguments.edge_time_column);
+  for (const std::string& set : arguments.untimed_sets) sub_graphs.add_untimed_sets(set);
+  sub_graphs.set_time_window(arguments.time_window);
+  sub_graphs.set_latest(arguments.latest);
+  sub_graphs.set_weight_column(arguments.weight_column);
+  sub_graphs.set_link_node_set(arguments.link_node_set);
+  sub_graphs.set_link_edge_set(arguments.link_edge_set);
+  sub_graphs.set_exclude(ExcludeOf(arguments.exclude));
+  for (const std::string& set : arguments.reverse_edge_sets) sub_graphs.add_reverse_edge_sets(set);
+  sub_graphs.set_readout(arguments.readout);
+}
 
 absl::StatusOr<v1::SubGraphs> SubGraphsOf(const SampleArguments& arguments) {
   absl::StatusOr<std::string> spec = ReadInputFile(arguments.spec);
@@ -43,6 +85,13 @@ absl::StatusOr<v1::SubGraphs> SubGraphsOf(const SampleArguments& arguments) {
   // The server takes either form.
   sub_graphs.set_binary(*std::move(spec));
   sub_graphs.set_seeds_per_graph(arguments.seeds_per_graph);
+  SetDraw(arguments, sub_graphs);
+  const absl::Status columns = AddReadoutColumns(arguments.readout_columns, sub_graphs);
+  if (!columns.ok()) return columns;
+  if (!arguments.seeds.negatives.empty() && sub_graphs.readout_columns().empty()) {
+    const absl::Status label = AddReadoutColumns({kLabelOfLinks}, sub_graphs);
+    if (!label.ok()) return label;
+  }
   if (arguments.ids_only) {
     sub_graphs.set_without_features(true);
     sub_graphs.set_numbers(true);
@@ -52,11 +101,28 @@ absl::StatusOr<v1::SubGraphs> SubGraphsOf(const SampleArguments& arguments) {
   return sub_graphs;
 }
 
-absl::Status Estimate(const SampleArguments& arguments, const SamplingClient& client) {
-  v1::EstimateSizesRequest request;
-  const absl::StatusOr<v1::SubGraphs> sub_graphs = SubGraphsOf(arguments);
+// Sets what both requests have: which sub-graphs, around which seeds.
+template <typename Request>
+absl::Status SetSubGraphs(const SampleArguments& arguments, const SourceGraphClient& graphs,
+                          Request& request) {
+  absl::StatusOr<v1::SubGraphs> sub_graphs = SubGraphsOf(arguments);
   if (!sub_graphs.ok()) return sub_graphs.status();
-  *request.mutable_sub_graphs() = *sub_graphs;
+  if (!arguments.seeds.path.empty()) {
+    SeedsFileOptions options = arguments.seeds;
+    options.seed = arguments.seed;
+    absl::StatusOr<v1::Seeds> seeds = ReadSeedsFile(options, *sub_graphs, graphs);
+    if (!seeds.ok()) return seeds.status();
+    *request.mutable_seeds() = *std::move(seeds);
+  }
+  *request.mutable_sub_graphs() = *std::move(sub_graphs);
+  return absl::OkStatus();
+}
+
+absl::Status Estimate(const SampleArguments& arguments, const SamplingClient& client,
+                      const SourceGraphClient& graphs) {
+  v1::EstimateSizesRequest request;
+  const absl::Status set = SetSubGraphs(arguments, graphs, request);
+  if (!set.ok()) return set;
   request.set_seed(arguments.seed);
   request.set_epoch(arguments.epoch);
   request.set_num_graphs(arguments.num_graphs);
@@ -72,11 +138,11 @@ absl::Status Estimate(const SampleArguments& arguments, const SamplingClient& cl
   return absl::OkStatus();
 }
 
-absl::Status SampleDataset(const SampleArguments& arguments, const SamplingClient& client) {
+absl::Status SampleDataset(const SampleArguments& arguments, const SamplingClient& client,
+                           const SourceGraphClient& graphs) {
   v1::SampleDatasetRequest request;
-  const absl::StatusOr<v1::SubGraphs> sub_graphs = SubGraphsOf(arguments);
-  if (!sub_graphs.ok()) return sub_graphs.status();
-  *request.mutable_sub_graphs() = *sub_graphs;
+  const absl::Status set = SetSubGraphs(arguments, graphs, request);
+  if (!set.ok()) return set;
   request.set_seed(arguments.seed);
   request.set_epoch(arguments.epoch);
   request.set_dataset(arguments.dataset);
@@ -109,11 +175,77 @@ absl::Status SampleDataset(const SampleArguments& arguments, const SamplingClien
 }
 
 ExitCode RunSample(const SampleArguments& arguments,
-                   absl::Status (*run)(const SampleArguments&, const SamplingClient&)) {
+                   absl::Status (*run)(const SampleArguments&, const SamplingClient&,
+                                       const SourceGraphClient&)) {
   const absl::StatusOr<ServerConnection> server = ConnectToServer(arguments.server);
   if (!server.ok()) return Fail(server.status());
-  const absl::Status done = run(arguments, SamplingClient(server->channel));
+  const absl::Status done =
+      run(arguments, SamplingClient(server->channel), SourceGraphClient(server->channel));
   return done.ok() ? kExitOk : Fail(done);
+}
+
+void AddSeedsOptions(SampleArguments& arguments, CLI::App& command) {
+  SeedsFileOptions& seeds = arguments.seeds;
+  CLI::Option* const file = command.add_option(
+      "--seeds", seeds.path,
+      "CSV with a header: a column 'id' ('row', 'number') of nodes, or 'source' and 'target' of "
+      "links; 'time'; readout columns. By default all nodes of the seeds' set");
+  command.add_option("--seeds-by", seeds.by, "what --seeds calls nodes by; by default id")
+      ->check(CLI::IsMember({"id", "row", "number"}))
+      ->needs(file);
+  CLI::Option* const negatives =
+      command
+          .add_option("--negatives", seeds.negatives,
+                      "draws links that are not in --seeds: 'binary', both ends, or 'triplet', the "
+                      "targets; their feature 'label' is 0, that of the others 1")
+          ->check(CLI::IsMember({"binary", "triplet"}))
+          ->needs(file);
+  command.add_option("--negatives-per-link", seeds.amount, "by default 1")->needs(negatives);
+  command
+      .add_option("--avoid", seeds.avoid,
+                  "CSV of links, as --seeds, that a negative one must not be; by default it may be "
+                  "any, as with PyG")
+      ->needs(negatives);
+  command.add_flag("--readout", arguments.readout,
+                   "a node set '_readout' with a row for each seed; links have it always");
+  command
+      .add_option("--readout-column", arguments.readout_columns,
+                  "NAME=DTYPE, a feature of '_readout' from the column NAME of --seeds; may be "
+                  "repeated")
+      ->needs(file);
+}
+
+void AddDrawOptions(SampleArguments& arguments, CLI::App& command) {
+  command.add_option("--link-edge-set", arguments.link_edge_set,
+                     "the edge set whose edges the links are or would be");
+  command.add_option("--link-node-set", arguments.link_node_set,
+                     "instead of it: the node set of both ends of links");
+  command
+      .add_option("--exclude", arguments.exclude,
+                  "'self': the edges that a sub-graph's own links are are not drawn; "
+                  "'reverse-types': nor those back")
+      ->check(CLI::IsMember({"self", "reverse-types"}));
+  command.add_option("--reverse-edge-set", arguments.reverse_edge_sets,
+                     "for --exclude reverse-types: one more set of edges back; may be repeated");
+  CLI::Option* const of_nodes =
+      command.add_option("--node-time-column", arguments.node_time_column,
+                         "temporal: an edge is as late as the node that it leads to");
+  command
+      .add_option("--edge-time-column", arguments.edge_time_column,
+                  "temporal: no edge later than the sub-graph's time ('time' in --seeds)")
+      ->excludes(of_nodes);
+  command.add_option("--untimed-set", arguments.untimed_sets,
+                     "a set without the time column, which is never late; may be repeated");
+  command.add_option("--time-window", arguments.time_window,
+                     "no edge that is more than this earlier than the sub-graph's time");
+  command.add_flag("--latest", arguments.latest, "the latest edges instead of random ones");
+  command.add_option("--weight-column", arguments.weight_column,
+                     "of TOP_K and RANDOM_WEIGHTED; by default #weight, or else weight");
+  command.add_flag("--induced", arguments.induced, "all edges between nodes that were drawn");
+  command.add_option("--induced-edge-set", arguments.induced_edge_sets,
+                     "of this edge set only; may be repeated");
+  command.add_flag("--merge-parallel", arguments.merge_parallel,
+                   "of parallel edges that are drawn one is there, as in TF-GNN");
 }
 
 void AddCommonOptions(SampleArguments& arguments, CLI::App& command) {
@@ -129,6 +261,8 @@ void AddCommonOptions(SampleArguments& arguments, CLI::App& command) {
                      "seeds that share a sub-graph; by default 1");
   command.add_flag("--ids-only", arguments.ids_only,
                    "rows, numbers and ids of nodes and edges instead of features");
+  AddSeedsOptions(arguments, command);
+  AddDrawOptions(arguments, command);
 }
 
 }  // namespace
@@ -146,8 +280,7 @@ void AddSampleCommand(CLI::App& app, ExitCode& code) {
   estimate.callback([arguments, &code] { code = RunSample(*arguments, Estimate); });
   CLI::App& dataset = *sample.add_subcommand(
       "dataset",
-      "Draws one around every node of the seeds' set into a data set; goes on where an "
-      "earlier call ended");
+      "Draws one around every seed into a data set; goes on where an earlier call ended");
   AddCommonOptions(*arguments, dataset);
   dataset.add_option("--dataset", arguments->dataset, "the name of the data set")->required();
   dataset.add_option("--max-bytes", arguments->max_bytes,
