@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
+.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -210,6 +210,13 @@ image:  ## The image of the Dockerfile, by buildah (root; half an hour the first
 	deploy/image/build.sh $(IMAGE_TAG)
 	tests/objects/install_s3_server.sh build/environments/s3_server
 	PACKHOUSE_S3_SERVER=build/environments/s3_server/versitygw $(PYTHON) -B tests/deploy/image_check.py build/image
+
+# For `pip install packhouse[server]`: build/wheels. The environment's packages are fetched the first time.
+wheel: packages  ## Wheels of the Python package and of the server for Linux, with the libraries it needs, in build/wheels
+	cmake --preset release
+	cmake --build --preset release --target packhoused-wheel packhouse-metis
+	$(PYTHON) -B tests/conformance/environments.py --program deploy/wheel/build_wheels.py wheel -- \
+	  --programs build/release/deploy/wheel --metis build/release/service/packhouse-metis --output build/wheels
 
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
+import types
 import urllib.request
 
 import grpc
 import pytest
 
 from packhouse import Client, Loader, LocalServer, PackhouseError, Samples, SubGraphs
+from packhouse.local_server import find_server
 
 
 def script(path: pathlib.Path, text: str) -> pathlib.Path:
@@ -21,6 +24,35 @@ def script(path: pathlib.Path, text: str) -> pathlib.Path:
 def test_a_missing_program_is_named(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match="nothing-here"):
         LocalServer(tmp_path / "nothing-here")
+
+
+def test_the_program_is_what_was_told_else_that_of_its_package_else_on_path(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, variable, packaged, on_path = (
+        script(tmp_path / name, "exit 0") for name in ("told", "variable", "packaged", "packhoused")
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "packhouse_server", None)  # type: ignore[arg-type]
+    monkeypatch.delenv("PACKHOUSED", raising=False)
+    assert find_server() == str(on_path)
+    module = types.ModuleType("packhouse_server")
+    setattr(module, "program", lambda: packaged)
+    monkeypatch.setitem(sys.modules, "packhouse_server", module)
+    assert find_server() == str(packaged)
+    monkeypatch.setenv("PACKHOUSED", str(variable))
+    assert find_server() == str(variable)
+    assert find_server(told) == str(told)
+
+
+def test_without_a_program_it_is_said_where_one_comes_from(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "packhouse_server", None)  # type: ignore[arg-type]
+    monkeypatch.delenv("PACKHOUSED", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"'packhoused': pip install packhouse\[server\]"):
+        LocalServer()
 
 
 def test_a_program_that_does_not_get_ready_is_an_error(tmp_path: pathlib.Path) -> None:

