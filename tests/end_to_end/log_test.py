@@ -135,6 +135,9 @@ def test_a_failed_call_carries_its_request_and_its_trace(tmp_path: pathlib.Path)
                 metadata = (("x-request-id", method), ("traceparent", trace))
                 with pytest.raises(grpc.RpcError):
                     list(call(method)(b"", metadata=metadata))
+        # Its log is whole once it has ended by itself: lines are written beside the calls, and one
+        # of a stream after its status.
+        server.stop()
     failed = [line for line in events(log) if line["event"] == "call failed"]
     assert len(failed) == 2
     for line in failed:
