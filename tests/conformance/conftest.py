@@ -12,6 +12,14 @@ import random_sets
 from packhouse import Client, LocalServer
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A server that loaders share is these tests' alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PACKHOUSE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     if "PACKHOUSED" not in os.environ:

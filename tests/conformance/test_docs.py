@@ -17,6 +17,7 @@ import numpy as np
 from graph_sources import random_plain, random_typed
 
 from packhouse import Client, Loader, LocalServer
+from packhouse.dialects.packed_loader import PackedLoader
 
 PAGES = pathlib.Path(__file__).parents[2] / "docs" / "frameworks"
 
@@ -34,7 +35,7 @@ def run_page(name: str, server: LocalServer, names: dict[str, Any]) -> dict[str,
         )
         exec(compile(snippet, f"{page}, snippet {number}", "exec"), module.__dict__)
     for value in list(module.__dict__.values()):
-        if isinstance(value, Loader):
+        if isinstance(value, (Loader, PackedLoader)):
             value.close()
     return module.__dict__
 
@@ -68,8 +69,8 @@ if importlib.util.find_spec("torch_geometric"):
             },
         )
         assert torch.is_tensor(dataset[0].x)
-        # Two epochs each, of the loop as it was and of three others.
-        assert sum(trained) == 2 * 4 * len(dataset)
+        # Two epochs each, of the loop as it was and of four others.
+        assert sum(trained) == 2 * 5 * len(dataset)
 
 
 if importlib.util.find_spec("jraph"):

@@ -2,6 +2,12 @@
 
     import packhouse.pyg
 
+    limits = {"nodes": 1024, "edges": 2304}
+    for data in packhouse.pyg.DataLoader(dataset, shuffle=True, limits=limits): ...
+
+`DataLoader` takes the place of PyG's own; a server of the user's own starts by itself. Or, step by
+step, with a server that there is:
+
     packhouse.pyg.ingest(client, "molhiv", dataset)           # Once: any PyG data set.
     with Loader(address, dataset="molhiv", job="run-1", limits=limits) as loader:
         for batch in loader:
@@ -29,9 +35,11 @@ from typing import Any
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.pyg import to_batch
 from packhouse.dialects.pyg_datasets import batch_sampler, ingest, table, tables
+from packhouse.dialects.pyg_loader import DataLoader
 
 __all__ = [
     "BatchSampler",
+    "DataLoader",
     "MaskedBatchNorm",
     "batch_sampler",
     "ingest",
