@@ -10,12 +10,14 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 from typing import Any, Iterator
 
 import numpy as np
 import pytest
 from server_process import ServerProcess
 
+import packhouse
 from packhouse import Client
 
 FLAGS = ("--listen", "127.0.0.1:0", "--http-listen", "", "--lame-duck", "0s")
@@ -245,6 +247,47 @@ def test_a_full_stdout_of_the_server_is_a_failure(flag: str) -> None:
                               text=True, timeout=60, check=False)
     assert done.returncode == 1, done.stderr
     assert "cannot write all of stdout: No space left on device" in last_message(done.stderr)
+
+
+PYTHON_COMMANDS = (
+    ("packhouse", "--help"),
+    ("packhouse", "ingest", "--help"),
+    ("packhouse", "cluster", "try", "--help"),
+    ("packhouse.demo", "--help"),
+    ("packhouse.demo.sampling", "--help"),
+    ("packhouse", "ingest", "S", "--server", "A", "--dataset", "d"),
+)
+
+
+def test_a_full_stdout_is_a_failure_of_the_package_too(tmp_path: pathlib.Path) -> None:
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text("num_nodes,num_edges\n24,50\n10,18\n")
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
+        stands_for = {"S": str(sizes), "A": server.address}
+        # Without a buffer printing fails itself, not only at the end.
+        cases = [(each, "") for each in PYTHON_COMMANDS]
+        cases += [(each, "1") for each in (PYTHON_COMMANDS[0], PYTHON_COMMANDS[-1])]
+        for (module, *words), unbuffered in cases:
+            command = [sys.executable, "-m", module, *(stands_for.get(w, w) for w in words)]
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run(
+                    command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                    check=False, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+            assert done.returncode == 1, done.stderr
+            (line,) = done.stderr.splitlines()
+            assert line.endswith(": cannot write all of stdout: No space left on device")
+        # What it was asked to do is done.
+        with Client(server.address) as client:
+            assert client.get_dataset("d").num_graphs == 2
+
+
+def test_every_program_of_the_package_looks_after_its_stdout() -> None:
+    package = pathlib.Path(packhouse.__file__).parent
+    mains = [path.read_text(encoding="utf-8") for path in package.rglob("*.py")]
+    # Those that a user calls, with arguments.
+    mains = [text for text in mains if "\ndef main(" in text and "argparse" in text]
+    assert len(mains) == 3
+    assert all("sys.exit(run_whole(" in text for text in mains)
 
 
 def test_the_command_reaches_this_machine_without_a_proxy_and_any_of_several_servers(

@@ -18,6 +18,7 @@ from packhouse.dialects.ingest import ingest_tables
 from packhouse.errors import PackhouseError
 from packhouse.local_cluster import LocalCluster
 from packhouse.schema import TensorSpec
+from packhouse.standard_output import run_whole
 
 
 _COMMANDS: Final = ("ingest", "import-graph", "convert-chunked", "cluster")
@@ -232,4 +233,4 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_whole("packhouse", main))

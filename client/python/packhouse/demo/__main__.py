@@ -25,6 +25,7 @@ from packhouse.errors import PackhouseError
 from packhouse.graphs import GraphTable
 from packhouse.local_server import LocalServer
 from packhouse.schema import GRAPHS
+from packhouse.standard_output import run_whole
 
 _SHOWN_FAULTS: Final = 10
 
@@ -233,4 +234,4 @@ def _parse_limit(text: str) -> tuple[str, int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_whole("demo", main))

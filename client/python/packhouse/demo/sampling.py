@@ -26,6 +26,7 @@ from packhouse.loader import Loader
 from packhouse.local_server import LocalServer
 from packhouse.sampling import SamplingSpec, SamplingSpecBuilder, SourceSets
 from packhouse.schema import GRAPHS
+from packhouse.standard_output import run_whole
 from packhouse.sub_graphs import Samples, SubGraphs
 
 GRAPH: Final = "mag"
@@ -267,4 +268,4 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_whole("demo", main))

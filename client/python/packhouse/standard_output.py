@@ -1,0 +1,79 @@
+"""What a program prints, if it cannot all be written: the disk is full, or nobody reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Callable, Iterable, Iterator, TextIO, cast
+
+
+class OutputError(Exception):
+    """stdout could not be written. No OSError: argparse would pass over that one."""
+
+
+class _Output(io.TextIOBase):
+    """stdout, whose failures have one type and say what failed."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._file.encoding
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def write(self, text: str) -> int:
+        with _named():
+            return self._file.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        with _named():
+            self._file.flush()
+
+
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot write all of stdout: {error.strerror or error}") from None
+
+
+def run_whole(program: str, main: Callable[[], int]) -> int:
+    """The exit status of `main`, which prints; 1, with a line on stderr, if that was not possible.
+
+    Call it last: after such a failure stdout leads nowhere, so that the end of the interpreter
+    does not fail once more.
+    """
+    file = sys.stdout
+    if file is None:
+        # Started with a closed stdout: there is nothing that could be written.
+        return main()
+    try:
+        with contextlib.redirect_stdout(cast(TextIO, _Output(file))):
+            try:
+                status = main()
+            except SystemExit:
+                # After --help.
+                sys.stdout.flush()
+                raise
+            sys.stdout.flush()
+            return status
+    except OutputError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, file.fileno())
+            os.close(nowhere)
+        return 1
