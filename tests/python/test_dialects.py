@@ -64,6 +64,20 @@ def test_roles_follow_from_names() -> None:
     assert Layout.of(schema) is layout
 
 
+def test_edges_without_tensors_are_counted() -> None:
+    nodes = TensorSpec("x", "float32", "nodes")
+    layout = Layout.of(GraphSchema(("nodes", "edges"), (nodes,)))
+    assert layout.counts_edges and layout.is_homogeneous
+    assert list(layout.node_sets) == ["nodes"] and not layout.edge_sets
+    for more in (
+        TensorSpec("weight", "float32", "edges"),
+        TensorSpec("next", "int32", "nodes", index_into="edges"),
+    ):
+        layout = Layout.of(GraphSchema(("nodes", "edges"), (nodes, more)))
+        assert layout.counts_edges == (more.name == "next")
+    assert not Layout.of(GraphSchema(("nodes", "other"), (nodes,))).counts_edges
+
+
 @pytest.mark.parametrize(
     "ends", [("source", "target"), ("senders", "receivers"), ("src", "dst"), ("row", "col")]
 )

@@ -8,14 +8,17 @@ import signal
 import sys
 import time
 import warnings
-from typing import Final, NoReturn, Sequence
+from typing import Final, Iterable, Iterator, NoReturn, Sequence
 
 from packhouse.client import Client
 from packhouse.credentials import Credentials
 from packhouse.datasets import chunked_parquet, files, graph_tables
 from packhouse.datasets.graph_import import import_graph
+from packhouse.datasets.neighbours import Neighbours
+from packhouse.demo.progress import Progress
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.errors import PackhouseError
+from packhouse.graphs import GraphTable
 from packhouse.local_cluster import LocalCluster
 from packhouse.schema import TensorSpec
 from packhouse.standard_output import run_whole
@@ -43,11 +46,17 @@ def _readable(text: str) -> str:
 
 
 def _ingest(options: argparse.Namespace) -> int:
+    malformed = _Malformed()
     tables = files.tables(
-        options.source, trust_pickle=options.trust_pickle, exclude=options.exclude
+        options.source,
+        trust_pickle=options.trust_pickle,
+        exclude=options.exclude,
+        on_malformed=malformed.add if options.skip_malformed else None,
+        neighbours=_neighbours(options),
     )
     with Client(options.server, credentials=_credentials(options)) as client:
-        dataset = ingest_tables(client, options.dataset, tables, seal=options.seal)
+        dataset = ingest_tables(client, options.dataset, _told_of(tables), seal=options.seal)
+    malformed.done()
     print(
         f"{dataset.name}: {dataset.num_graphs:,} graphs, {dataset.num_bytes:,} bytes; "
         f"{dataset.state.name.lower()}"
@@ -56,6 +65,47 @@ def _ingest(options: argparse.Namespace) -> int:
     for spec in dataset.schema.tensors:
         print(f"  {_told(spec)}")
     return 0
+
+
+def _neighbours(options: argparse.Namespace) -> Neighbours | None:
+    if options.cutoff is None:
+        if options.keep_edges or options.max_neighbours:
+            raise ValueError("--keep-edges and --max-neighbours need --cutoff")
+        return None
+    return Neighbours(options.cutoff, options.max_neighbours, options.keep_edges)
+
+
+class _Malformed:
+    """Names the first graphs that are left out, and tells how many they are."""
+
+    _MOST_NAMED: Final = 20
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def add(self, told: str) -> None:
+        self._number += 1
+        if self._number <= self._MOST_NAMED:
+            print(f"packhouse: left out: {_readable(told)}", file=sys.stderr)
+
+    def done(self) -> None:
+        if self._number:
+            graphs = "graph was" if self._number == 1 else "graphs were"
+            print(f"packhouse: {self._number:,} {graphs} left out", file=sys.stderr)
+
+
+def _told_of(tables: Iterable[GraphTable]) -> Iterator[GraphTable]:
+    """The tables; on a terminal a line tells how many graphs are read."""
+    if not sys.stderr.isatty():
+        yield from tables
+        return
+    progress = Progress(sys.stderr)
+    num_graphs = 0
+    for table in tables:
+        yield table
+        num_graphs += len(table)
+        progress.show(f"{num_graphs:,} graphs")
+    progress.done(f"{num_graphs:,} graphs")
 
 
 def _told(spec: TensorSpec) -> str:
@@ -165,7 +215,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "source",
         nargs="+",
         help="processed data set of PyG (.pt), Parquet (.parquet), Arrow (.arrow, .feather, .ipc), "
-        "graphs (.npz), sizes (.csv, .csv.gz); several of one kind are one data set",
+        "graphs (.npz), sizes (.csv, .csv.gz), atoms (.db, .aselmdb, .extxyz, .xyz); several of one "
+        "kind are one data set",
     )
     _add_server(ingest)
     ingest.add_argument("--dataset", required=True, metavar="NAME")
@@ -181,6 +232,30 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--trust-pickle",
         action="store_true",
         help="read .pt files, which are pickles: they can run any program when they are read",
+    )
+    ingest.add_argument(
+        "--skip-malformed",
+        action="store_true",
+        help="leave out graphs that cannot be read or differ from the others, and name them; "
+        "otherwise the first of them ends it. For files that have graphs one by one, as of atoms",
+    )
+    atoms = ingest.add_argument_group("atoms", "graphs with pos, and cell and pbc if periodic")
+    atoms.add_argument(
+        "--cutoff",
+        type=float,
+        metavar="LENGTH",
+        help="count the pairs of atoms within this distance as edges, in the unit of pos: limits "
+        "bound them, and nothing of them is stored",
+    )
+    atoms.add_argument(
+        "--max-neighbours",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of each atom the nearest; all",
+    )
+    atoms.add_argument(
+        "--keep-edges", action="store_true", help="store edge_index and cell_offsets too"
     )
     graph = commands.add_parser(
         "import-graph",

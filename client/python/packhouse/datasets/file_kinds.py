@@ -12,7 +12,7 @@ _MAGIC: Final = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", _ARRAYS),
     (b"PAR1", "a Parquet file", "name it .parquet"),
     (b"ARROW1", "an Arrow file", "name it .arrow"),
-    (b"SQLite format 3\0", "an SQLite database", _ARRAYS),
+    (b"SQLite format 3\0", "an SQLite database", "name it .db if ASE wrote it, else " + _ARRAYS),
     (b"\x93NUMPY", "one array of numpy", "save all arrays of the graphs in one .npz"),
     (b"\x1f\x8b", "a gzipped file", "name it .csv.gz if it is a list of sizes, else unpack it"),
     (b"<?xml", "an XML file, as GraphML is one", _LOADED),

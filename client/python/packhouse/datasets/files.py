@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Collection, Final, Iterator, Sequence
+from typing import Any, Callable, Collection, Final, Iterator, Sequence
 
-from packhouse.datasets import arrow, file_kinds, npz, pyg_files, size_files
+from packhouse.datasets import arrow, atoms_files, file_kinds, frames, npz, pyg_files, size_files
+from packhouse.datasets.frames import OnMalformed
+from packhouse.datasets.neighbours import Neighbours
 from packhouse.graphs import GraphTable
 from packhouse.schema import GraphSchema
 
@@ -17,23 +19,46 @@ def tables(
     *,
     trust_pickle: bool = False,
     exclude: Collection[str] = (),
+    on_malformed: OnMalformed | None = None,
+    neighbours: Neighbours | None = None,
 ) -> Iterator[GraphTable]:
     """The graphs of some files, one file after the other, ids from 0.
 
     `.parquet`, `.arrow`, `.feather`, `.ipc`: `packhouse.datasets.arrow`; `.pt`, `.pth`:
     `packhouse.datasets.pyg_files`, which are pickles; `.npz`: `packhouse.datasets.npz`; `.csv`,
-    `.csv.gz`: `packhouse.datasets.size_files`. `exclude` names attributes and columns of the first
-    two kinds that are left out. Raises PermissionError for a pickle without `trust_pickle`,
-    OSError, ImportError, and ValueError naming the file.
+    `.csv.gz`: `packhouse.datasets.size_files`; `.db`, `.aselmdb`, `.extxyz`, `.xyz`:
+    `packhouse.datasets.atoms_files`. `exclude` names attributes and columns that are left out, of
+    all but `.npz` and sizes. `on_malformed` is told of each graph that cannot be read, which is then
+    left out, in the kinds of files that have graphs one by one (`packhouse.datasets.frames`).
+    `neighbours` are counted in graphs of atoms, whatever the kind of file. Raises PermissionError
+    for a pickle without `trust_pickle`, OSError, ImportError, and ValueError naming the file.
     """
     # Before anything is read: the last file's ending may be wrong.
-    readers = [_reader(os.fspath(path), trust_pickle, exclude) for path in paths]
-    return _joined([os.fspath(path) for path in paths], readers)
+    names = [os.fspath(path) for path in paths]
+    one_by_one = [_items(name) for name in names]
+    if all(one_by_one):
+        sources = ((name, items()) for name, items in zip(names, one_by_one) if items)
+        read = frames.tables(sources, exclude=exclude, on_malformed=on_malformed)
+    else:
+        readers = [_reader(name, trust_pickle, exclude, on_malformed) for name in names]
+        read = _joined(names, readers)
+    return read if neighbours is None else map(neighbours.add_to, read)
+
+
+def _items(name: str) -> Callable[[], Iterator[Any]] | None:
+    """Reads the graphs of a file one by one, if it is of such a kind."""
+    if name.endswith(atoms_files.ENDINGS):
+        return lambda: atoms_files.items(name)
+    return None
 
 
 def _reader(
-    name: str, trust_pickle: bool, exclude: Collection[str]
+    name: str, trust_pickle: bool, exclude: Collection[str], on_malformed: OnMalformed | None
 ) -> Callable[[], Iterator[GraphTable]]:
+    items = _items(name)
+    if items is not None:
+        read = items
+        return lambda: frames.tables([(name, read())], exclude=exclude, on_malformed=on_malformed)
     if name.endswith(arrow.ENDINGS):
         return lambda: arrow.tables(name, exclude_columns=exclude)
     if name.endswith(PICKLES):
@@ -50,7 +75,7 @@ def _reader(
         raise ValueError(f"{name}: is {kind[0]}: {kind[1]}")
     raise ValueError(
         f"{name}: its ending tells of no kind of file that is known: .pt, .parquet, .arrow, "
-        ".feather, .ipc, .npz, .csv or .csv.gz"
+        ".feather, .ipc, .npz, .csv, .csv.gz, .db, .aselmdb, .extxyz or .xyz"
     )
 
 

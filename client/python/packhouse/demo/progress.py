@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Final
+from typing import Final, TextIO
 
 _ON_TERMINAL_SECONDS: Final = 0.1
 _ELSEWHERE_SECONDS: Final = 1.0
@@ -13,8 +13,10 @@ _ELSEWHERE_SECONDS: Final = 1.0
 class Progress:
     """Call `show` as often as you like; it writes only when it is time. `done` ends the line."""
 
-    def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """`stream` is where it writes: stdout, unless it is given."""
+        self._stream = stream or sys.stdout
+        self._terminal = self._stream.isatty()
         self._interval = _ON_TERMINAL_SECONDS if self._terminal else _ELSEWHERE_SECONDS
         self._due = time.monotonic() + self._interval
 
@@ -32,6 +34,8 @@ class Progress:
     def _write(self, text: str, final: bool) -> None:
         if self._terminal:
             # Back to the start of the line, and erase to its end.
-            print(f"\r{text}\033[K", end="\n" if final else "", flush=True)
+            print(
+                f"\r{text}\033[K", end="\n" if final else "", flush=True, file=self._stream
+            )
         else:
-            print(text, flush=True)
+            print(text, flush=True, file=self._stream)

@@ -8,6 +8,7 @@ The roles follow from names:
 - An *attribute's own component* has one tensor, of the component's own name, and no edge ends in
   it: rows that are neither nodes nor edges, as the triangles of a mesh. It belongs to the set with
   whose name and a dot it begins, otherwise to the whole graph.
+- `edges` without any tensor is *counted*: each graph has a number of edges, which the device makes.
 - Every other component is a *node set*.
 - `graphs` has what belongs to whole graphs.
 
@@ -33,6 +34,9 @@ from packhouse.schema import Layout as TensorLayout
 
 NODES: Final = "nodes"
 EDGES: Final = "edges"
+
+# How many edges each graph has, where they are counted and made on the device.
+EDGE_COUNTS: Final = "edge_counts"
 
 # What dialects put into batches themselves: no attribute of a user's may be called so.
 RESERVED: Final = frozenset(
@@ -127,6 +131,8 @@ class Layout:
     edge_sets: Mapping[str, EdgeSet]
     attributes: Mapping[str, Attribute]
     graphs: RowSet
+    # Whether graphs tell how many edges they have, and not which.
+    counts_edges: bool = False
     # What a dialect works out once for all batches of the schema, by its name.
     plans: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
@@ -187,6 +193,7 @@ def _read(schema: GraphSchema) -> Layout:
     touched = {NODES}.union(*({edges.source, edges.target} for edges in edge_sets.values()))
     node_sets: dict[str, RowSet] = {}
     own: list[TensorSpec] = []
+    counts_edges = False
     for component in schema.components:
         if component in edge_sets:
             continue
@@ -194,12 +201,14 @@ def _read(schema: GraphSchema) -> Layout:
         names = [spec.name for spec in features.values()]
         if component not in touched and names == [component]:
             own.append(features[component])
+        elif component == EDGES and not names and component not in touched:
+            counts_edges = True
         else:
             node_sets[component] = RowSet(component, features)
     sets = (*node_sets, *edge_sets)
     attributes = {spec.component: _attribute(spec, sets) for spec in own}
     graphs = RowSet(GRAPHS, of_component[GRAPHS])
-    return Layout(schema, node_sets, edge_sets, attributes, graphs)
+    return Layout(schema, node_sets, edge_sets, attributes, graphs, counts_edges)
 
 
 def _attribute(spec: TensorSpec, sets: Sequence[str]) -> Attribute:

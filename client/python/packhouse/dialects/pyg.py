@@ -9,7 +9,15 @@ from typing import Any, Collection
 import numpy as np
 
 from packhouse.batch import Batch
-from packhouse.dialects.layout import NODES, Joined, Layout, feature_name, put_mask
+from packhouse.dialects.layout import (
+    EDGE_COUNTS,
+    EDGES,
+    NODES,
+    Joined,
+    Layout,
+    feature_name,
+    put_mask,
+)
 from packhouse.dialects.pyg_checks import tells_num_nodes
 from packhouse.dialects.pyg_notes import NUM_NODES, Item, Notes
 from packhouse.dialects.tensors import of_array, to_torch
@@ -39,6 +47,9 @@ def to_batch(
     is real. Padding edges lead from the first padding node to itself, so that messages and pooling
     of real graphs are not touched; whatever takes a mean over all rows, as BatchNorm or the loss
     does, needs the masks: see MaskedBatchNorm.
+
+    Where the edges of graphs are counted and not kept (see `packhouse.atoms`), `edge_counts` [graphs]
+    says how many edges each has: with padding their sum is the padded shape.
 
     `data_class` is a subclass of `Data` or `HeteroData`, whose `__cat_dim__` is followed.
     Raises ValueError if padding was asked for and there is no graph to hold it (Padding.MASKED), or a
@@ -74,6 +85,8 @@ def to_batch(
             columns = _columns_in(writer.store_of(component))
             put_mask(columns, "edge_mask", of_array(joined.mask(component)))
         put_mask(_columns_in(own), "graph_mask", of_array(joined.mask(GRAPHS)))
+    if layout.counts_edges:
+        put_mask(_columns_in(own), EDGE_COUNTS, of_array(joined.counts(EDGES)))
     notes = Notes(joined, plan.is_plain, plan.keys, plan.items)
     # Where `out._num_graphs = ...` would put them, after it has looked for properties.
     own.__dict__.update(
