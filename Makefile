@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
+.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -217,6 +217,10 @@ wheel: packages  ## Wheels of the Python package and of the server for Linux, wi
 	cmake --build --preset release --target packhoused-wheel packhouse-metis
 	$(PYTHON) -B tests/conformance/environments.py --program deploy/wheel/build_wheels.py wheel -- \
 	  --programs build/release/deploy/wheel --metis build/release/service/packhouse-metis --output build/wheels
+
+wheel-check: wheel  ## The wheels in clean roots of Debian 12 and trixie, without compilers (root; some minutes the first time)
+	@$(INSTALL) wheel-check
+	$(PYTHON) -B tests/conformance/environments.py --program tests/deploy/wheel_check.py wheel -- build/wheels
 
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON

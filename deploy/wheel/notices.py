@@ -16,6 +16,7 @@ COMPILED_IN: Final = (
     "nlohmann-json3-dev",
     "node-d3-array",
     "node-d3-axis",
+    "node-d3-collection",
     "node-d3-color",
     "node-d3-format",
     "node-d3-interpolate",
