@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/security/jwt_issuer.h"
 #include "tests/support/openssl_command.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -92,6 +93,47 @@ TEST_F(FileAuthenticatorTest, TokensAreExchangedWhileItRuns) {
   WriteText(path_, "carol nothing");
   EXPECT_THAT(std::string(tokens->tokens()->Reload().status().message()), HasSubstr("line 1"));
   EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
+}
+
+TEST_F(FileAuthenticatorTest, KeysOfAnIssuerAreExchangedWhileItRuns) {
+  const Signer first = MakeKey(folder_, "a.pem", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
+  const Signer second = MakeKey(folder_, "b.pem", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
+  const auto write = [&](const Signer& signer) {
+    WriteText(path_, nlohmann::json{{"keys", {EcJwk(signer, "key")}}}.dump());
+  };
+  write(first);
+  absl::Time now = absl::FromUnixSeconds(1'800'000'000);
+  FileAuthenticator::Options options;
+  options.jwks_file = path_;
+  options.jwt.audience = "packhouse";
+  PH_ASSERT_OK_AND_ASSIGN(const auto keys,
+                          FileAuthenticator::Open(options, [&now] { return now; }));
+  const auto bearer = [&](const Signer& signer) {
+    return "Bearer " + Signed(signer.pem, JWT_ALG_ES256, "key", GoodClaims(now));
+  };
+  const std::string of_first = bearer(first);
+  const std::string of_second = bearer(second);
+  const std::string subject = "system:serviceaccount:ml:train";
+  // The second time it is a known one.
+  EXPECT_EQ(Ask(*keys, of_first), subject);
+  EXPECT_EQ(Ask(*keys, of_first), subject);
+  EXPECT_THAT(Ask(*keys, of_second), HasSubstr("signature"));
+
+  write(second);
+  EXPECT_EQ(Ask(*keys, of_first), subject) << "before the file is read again";
+  EXPECT_TRUE(*keys->keys()->Reload());
+  EXPECT_FALSE(*keys->keys()->Reload());
+  EXPECT_THAT(Ask(*keys, of_first), HasSubstr("signature")) << "although it was known";
+  EXPECT_EQ(Ask(*keys, of_second), subject);
+
+  for (const char* const broken : {"", "{\"keys\":[", "{\"keys\":[]}"}) {
+    WriteText(path_, broken);
+    EXPECT_FALSE(keys->keys()->Reload().ok());
+    EXPECT_EQ(Ask(*keys, of_second), subject);
+    EXPECT_EQ(Ask(*keys, bearer(second)), subject);
+  }
+  now += absl::Hours(1) + absl::Minutes(1);
+  EXPECT_THAT(Ask(*keys, of_second), HasSubstr("it has expired")) << "although it was known";
 }
 
 }  // namespace

@@ -3,23 +3,18 @@
 #include "service/security/jwt_keys.h"
 
 #include <jwt.h>
-#include <openssl/core_names.h>
 #include <openssl/pem.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/security/openssl_pointers.h"
-#include "tests/support/openssl_command.h"
+#include "tests/security/jwt_issuer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -29,73 +24,8 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-std::string Encoded(const std::string& bytes) { return absl::WebSafeBase64Escape(bytes); }
-
-std::string Bytes(EVP_PKEY* key, const char* parameter, size_t size = 0) {
-  BIGNUM* number = nullptr;
-  EXPECT_EQ(EVP_PKEY_get_bn_param(key, parameter, &number), 1);
-  std::string bytes(std::max<size_t>(size, static_cast<size_t>(BN_num_bytes(number))), '\0');
-  BN_bn2binpad(number, reinterpret_cast<unsigned char*>(bytes.data()),
-               static_cast<int>(bytes.size()));
-  BN_free(number);
-  return bytes;
-}
-
-// What a Kubernetes API server gives a pod.
-json GoodClaims(absl::Time now) {
-  return {{"iss", "https://kubernetes.default.svc"},
-          {"sub", "system:serviceaccount:ml:train"},
-          {"aud", {"packhouse", "other"}},
-          {"iat", absl::ToUnixSeconds(now)},
-          {"nbf", absl::ToUnixSeconds(now)},
-          {"exp", absl::ToUnixSeconds(now + absl::Hours(1))}};
-}
-
 class JwtKeysTest : public ::testing::Test {
  protected:
-  struct Signer {
-    std::string pem;
-    KeyPtr key;
-  };
-
-  Signer MakeKey(const std::string& name, const std::string& options) const {
-    const std::string path = folder_.path() + "/" + name;
-    Openssl(absl::StrCat("genpkey ", options, " -out ", path));
-    Signer signer{ReadText(path), nullptr};
-    signer.key.reset(PEM_read_bio_PrivateKey(BioOf(signer.pem).get(), nullptr, nullptr, nullptr));
-    return signer;
-  }
-  static json RsaJwk(const Signer& signer, const std::string& id) {
-    return {{"kty", "RSA"},
-            {"use", "sig"},
-            {"alg", "RS256"},
-            {"kid", id},
-            {"n", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_RSA_N))},
-            {"e", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_RSA_E))}};
-  }
-  static json EcJwk(const Signer& signer, const std::string& id) {
-    return {{"kty", "EC"},
-            {"crv", "P-256"},
-            {"kid", id},
-            {"x", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_EC_PUB_X, 32))},
-            {"y", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_EC_PUB_Y, 32))}};
-  }
-  static std::string Signed(const std::string& pem, jwt_alg_t algorithm, const std::string& id,
-                            const json& claims) {
-    jwt_t* token = nullptr;
-    EXPECT_EQ(jwt_new(&token), 0);
-    if (!id.empty()) jwt_add_header(token, "kid", id.c_str());
-    EXPECT_EQ(jwt_add_grants_json(token, claims.dump().c_str()), 0);
-    EXPECT_EQ(jwt_set_alg(token, algorithm, reinterpret_cast<const unsigned char*>(pem.data()),
-                          static_cast<int>(pem.size())),
-              0);
-    char* const text = jwt_encode_str(token);
-    EXPECT_NE(text, nullptr);
-    std::string encoded = text;
-    std::free(text);
-    jwt_free(token);
-    return encoded;
-  }
   JwtKeys Keys() const {
     auto keys = JwtKeys::Parse(
         json{{"keys", {RsaJwk(rsa_, "rsa"), EcJwk(ec_, "ec"), {{"kty", "oct"}, {"k", "c2Vj"}}}}}
@@ -116,8 +46,8 @@ class JwtKeysTest : public ::testing::Test {
   }
 
   const TemporaryFolder folder_;
-  const Signer rsa_ = MakeKey("rsa", "-algorithm RSA -pkeyopt rsa_keygen_bits:2048");
-  const Signer ec_ = MakeKey("ec", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
+  const Signer rsa_ = MakeKey(folder_, "rsa", "-algorithm RSA -pkeyopt rsa_keygen_bits:2048");
+  const Signer ec_ = MakeKey(folder_, "ec", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
   const absl::Time now_ = absl::FromUnixSeconds(1'800'000'000);
   const JwtDemands demands_{"packhouse", "https://kubernetes.default.svc"};
 };
@@ -175,7 +105,7 @@ TEST_F(JwtKeysTest, ForgedTokensAreRefused) {
       Refusal(Signed(std::string(pem, static_cast<size_t>(size)), JWT_ALG_HS256, "rsa", claims)),
       HasSubstr("no key 'rsa' for the algorithm 'HS256'"));
   // Another's key; another algorithm than the key is for; the wrong key of ours.
-  const Signer other = MakeKey("other", "-algorithm RSA -pkeyopt rsa_keygen_bits:2048");
+  const Signer other = MakeKey(folder_, "other", "-algorithm RSA -pkeyopt rsa_keygen_bits:2048");
   EXPECT_THAT(Refusal(Signed(other.pem, JWT_ALG_RS256, "rsa", claims)), HasSubstr("signature"));
   EXPECT_THAT(Refusal(Signed(rsa_.pem, JWT_ALG_RS512, "rsa", claims)), HasSubstr("no key"));
   EXPECT_THAT(Refusal(Signed(rsa_.pem, JWT_ALG_RS256, "ec", claims)), HasSubstr("no key"));
@@ -201,7 +131,8 @@ TEST_F(JwtKeysTest, NonsenseIsRefused) {
 }
 
 TEST_F(JwtKeysTest, AKeyFileThatIsNoneIsRefused) {
-  json weak = RsaJwk(MakeKey("weak", "-algorithm RSA -pkeyopt rsa_keygen_bits:1024"), "weak");
+  json weak =
+      RsaJwk(MakeKey(folder_, "weak", "-algorithm RSA -pkeyopt rsa_keygen_bits:1024"), "weak");
   json off = EcJwk(ec_, "off");
   off["y"] = off["x"];
   json cut = EcJwk(ec_, "cut");
