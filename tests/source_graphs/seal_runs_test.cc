@@ -1,6 +1,7 @@
 // Seals that go on when nobody waits for them.
 #include "service/source_graphs/seal_runs.h"
 
+#include <functional>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -27,6 +28,7 @@ class SealRunsTest : public ::testing::Test {
     runs_ =
         std::make_unique<SealRuns>(&store_, [this](const ClientId&, const std::string&, auto work) {
           if (has_no_memory_) throw std::bad_alloc();
+          if (waits_in_queue_) return queue_.push_back(std::move(work));
           threads_.emplace_back([work = std::move(work)] { work([] { return false; }); });
         });
   }
@@ -60,6 +62,8 @@ class SealRunsTest : public ::testing::Test {
 
   HeldSealStore store_;
   std::vector<std::thread> threads_;
+  std::vector<std::function<void(const std::function<bool()>&)>> queue_;
+  bool waits_in_queue_ = false;
   std::unique_ptr<SealRuns> runs_;
   bool has_no_memory_ = false;
   absl::Mutex mutex_;
@@ -117,6 +121,20 @@ TEST_F(SealRunsTest, AResultIsToldWhenTheRunIsOver) {
     PH_ASSERT_OK_AND_ASSIGN(const auto watch, Start(options));
     EXPECT_EQ(ResultOf(*watch).status().code(), absl::StatusCode::kFailedPrecondition);
   }
+}
+
+// Somebody deletes the graph, and makes one of the same name, while its seal waits for its turn.
+TEST_F(SealRunsTest, AnotherGraphOfTheNameIsNotSealed) {
+  waits_in_queue_ = true;
+  PH_ASSERT_OK_AND_ASSIGN(const auto watch, Start());
+  store_.Release();
+  store_.MakeAnew();
+  ASSERT_EQ(queue_.size(), 1);
+  queue_[0]([] { return false; });
+  EXPECT_THAT(ResultOf(*watch), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'g'")));
+  EXPECT_EQ(store_.num_seals(), 0);
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo info, store_.Get("g"));
+  EXPECT_EQ(info.state, SourceGraphState::kOpen);
 }
 
 TEST_F(SealRunsTest, WithoutMemoryForAThreadNothingIsLeftBehind) {

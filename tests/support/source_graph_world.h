@@ -167,6 +167,11 @@ class HeldSealStore final : public OneGraphStore {
     absl::MutexLock lock(&mutex_);
     is_released_ = true;
   }
+  // Deletes the graph, and makes another one of its name.
+  void MakeAnew() {
+    absl::MutexLock lock(&mutex_);
+    ++made_anew_;
+  }
   // The next `seals` of them fail.
   void FailSeals(int seals) {
     absl::MutexLock lock(&mutex_);
@@ -207,7 +212,9 @@ class HeldSealStore final : public OneGraphStore {
   absl::StatusOr<SourceGraphInfo> InfoOf(absl::string_view name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     absl::StatusOr<SourceGraphInfo> info = OneGraphStore::Get(name);
-    if (info.ok()) info->state = state_;
+    if (!info.ok()) return info;
+    info->state = state_;
+    info->id += made_anew_;
     return info;
   }
 
@@ -216,6 +223,7 @@ class HeldSealStore final : public OneGraphStore {
   bool is_released_ = false;
   int num_seals_ = 0;
   int failures_ = 0;
+  uint64_t made_anew_ = 0;
 };
 
 }  // namespace packhouse
