@@ -52,6 +52,17 @@ bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
+// A machine without a level must never get its instructions, whatever the results are.
+TEST(VectorKernelsTest, EachLevelHasFunctionsOfItsOwn) {
+  const VectorKernels plain = VectorKernelsOf(VectorLevel::kPlain);
+  for (const VectorLevel level : VectorLevelsHere()) {
+    const VectorKernels kernels = VectorKernelsOf(level);
+    const bool is_plain = level == VectorLevel::kPlain;
+    EXPECT_EQ(kernels.max_plus == plain.max_plus, is_plain);
+    EXPECT_EQ(kernels.subtract_scaled == plain.subtract_scaled, is_plain);
+  }
+}
+
 // At every length, aligned or not; arrays end where their memory ends, and what comes before `to`
 // stays as it was.
 TEST(VectorKernelsTest, MaxPlusOfEachLevelFollowsTheDefinition) {
