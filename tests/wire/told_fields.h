@@ -1,0 +1,71 @@
+// Which fields of a message a conversion has left alone.
+#ifndef PACKHOUSE_TESTS_WIRE_TOLD_FIELDS_H_
+#define PACKHOUSE_TESTS_WIRE_TOLD_FIELDS_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "google/protobuf/text_format.h"
+
+namespace packhouse {
+
+// The fields of `message` and of all messages within it that have no value, or the default one;
+// and numbers and texts that two fields of one message share. So whoever fills what is converted
+// with distinct values sees which fields have no place in the conversion, or another's. Of a oneof
+// one field has a value. Messages of a repeated field are taken together: each of their fields has
+// a value in one of them. Sorted by path, such as "report.balance.achieved".
+inline std::vector<std::string> UntoldFields(
+    const std::vector<const google::protobuf::Message*>& of, const std::string& path = "") {
+  std::vector<std::string> untold;
+  const google::protobuf::Descriptor& type = *of.front()->GetDescriptor();
+  std::map<std::string, std::string> field_of_value;
+  for (int f = 0; f < type.field_count(); ++f) {
+    const google::protobuf::FieldDescriptor& field = *type.field(f);
+    const std::string name = path + field.name();
+    std::vector<const google::protobuf::Message*> within;
+    bool is_told = false;
+    for (const google::protobuf::Message* const message : of) {
+      const google::protobuf::Reflection& reflection = *message->GetReflection();
+      if (field.is_repeated()) {
+        const int size = reflection.FieldSize(*message, &field);
+        is_told = is_told || size != 0;
+        if (field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+        for (int i = 0; i < size; ++i) {
+          within.push_back(&reflection.GetRepeatedMessage(*message, &field, i));
+        }
+      } else if (reflection.HasField(*message, &field) ||
+                 (field.real_containing_oneof() != nullptr &&
+                  reflection.HasOneof(*message, field.real_containing_oneof()))) {
+        is_told = true;
+        if (!reflection.HasField(*message, &field)) continue;
+        if (field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+          within.push_back(&reflection.GetMessage(*message, &field));
+        } else if (field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_BOOL &&
+                   field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_ENUM) {
+          std::string value;
+          google::protobuf::TextFormat::PrintFieldValueToString(*message, &field, -1, &value);
+          const auto [other, is_new] = field_of_value.try_emplace(value, field.name());
+          if (!is_new && of.size() == 1) {
+            untold.push_back(absl::StrCat(name, ": ", value, ", as ", other->second));
+          }
+        }
+      }
+    }
+    if (!is_told) untold.push_back(name);
+    if (within.empty()) continue;
+    for (std::string& each : UntoldFields(within, name + ".")) untold.push_back(std::move(each));
+  }
+  return untold;
+}
+inline std::vector<std::string> UntoldFields(const google::protobuf::Message& message) {
+  return UntoldFields(std::vector{&message});
+}
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_TESTS_WIRE_TOLD_FIELDS_H_
