@@ -6,7 +6,7 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers
+CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers compile
 # Real sizes and graphs, where their folder is there: tests and benchmarks use it, and do without.
 PACKHOUSE_SHARED_DATA ?= $(abspath ../shared/data)
 export PACKHOUSE_SHARED_DATA
@@ -191,7 +191,7 @@ bench-training: packages  ## The GIN of train_pyg.py by each feed and seed (an h
 	cmake --preset release
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
-	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/training.py pyg -- \
+	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/training.py compile -- \
 	  $(SHARED_DATA)/graphs/molhiv.npz --plot docs/gallery/training.svg $(TRAINING_FLAGS)
 
 gallery: packages  ## The plots of docs/gallery, drawn anew

@@ -2,10 +2,10 @@
 
     PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
         python3 tests/benchmarks/training.py molhiv.npz [--seeds 3] [--epochs 5] [--channels 32] \
-        [--logs DIR] [--plot training.svg]
+        [--feeds pyg packhouse padded compiled graphed] [--device cuda] [--logs DIR] [--plot training.svg]
 
-The runs' outputs are kept in --logs, and a run whose output is there is not made again. Runs come
-one after the other: each has the machine for itself. Python is one with torch and torch_geometric;
+`compiled` needs torch 2, `graphed` (CUDA graphs) a GPU. The runs' outputs are kept in --logs, and a run whose output is there is not made again. Runs come
+one after the other, those of a seed together: each has the machine for itself. Python is one with torch and torch_geometric;
 the plot needs gnuplot.
 """
 
@@ -26,16 +26,22 @@ RUNS: Final = {
     "pyg": ("--feed", "pyg"),
     "packhouse": ("--feed", "packhouse"),
     "padded": ("--feed", "packhouse", "--padded"),
+    "compiled": ("--feed", "packhouse", "--padded", "--mode", "compiled"),
+    "graphed": ("--feed", "packhouse", "--padded", "--mode", "cuda-graphs"),
 }
+DEFAULT_RUNS: Final = ("pyg", "packhouse", "padded")
 TITLES: Final = {
     "pyg": "PyG's DataLoader",
     "packhouse": "packhouse",
     "padded": "packhouse, padded",
+    "compiled": "packhouse, padded, compiled",
+    "graphed": "packhouse, padded, CUDA graphs",
 }
-_COLOURS: Final = ("#d1495b", "#1b6ca8", "#3c8d5a")
+_COLOURS: Final = ("#d1495b", "#1b6ca8", "#3c8d5a", "#8a5a9e", "#c98a1b")
 
 _EPOCH = re.compile(r"epoch \d+: .*ROC-AUC ([\d.]+), waiting ([\d.]+) s, training ([\d.]+) s")
 _TEST = re.compile(r"test ROC-AUC ([\d.]+) after (\d+) steps")
+_RATES = re.compile(r"([\d.]+) steps/s, ([\d,]+) graphs/s; valid ROC-AUC of ([\d.]+) (?:after ([\d.]+) s)?")
 _PADDED = re.compile(r"([\d,]+) of ([\d,]+) node rows were padding")
 
 
@@ -50,13 +56,18 @@ class Run:
     steps: int
     padded: int
     rows: int
+    # Without the first epoch, which compiles; and the seconds of training until the score.
+    steps_per_second: float
+    graphs_per_second: float
+    seconds_to_score: float | None
 
     @staticmethod
     def of(output: str) -> Run:
         """Raises ValueError if the run did not come to its end."""
         epochs = _EPOCH.findall(output)
         test = _TEST.search(output)
-        if test is None or not epochs:
+        rates = _RATES.search(output)
+        if test is None or rates is None or not epochs:
             raise ValueError(f"no result in:\n{output}")
         rows = _PADDED.search(output)
         padded, all_rows = rows.groups() if rows else ("0", "0")
@@ -68,6 +79,9 @@ class Run:
             int(test[2]),
             int(padded.replace(",", "")),
             int(all_rows.replace(",", "")),
+            float(rates[1]),
+            float(rates[2].replace(",", "")),
+            float(rates[4]) if rates[4] else None,
         )
 
 
@@ -77,6 +91,7 @@ def run(name: str, seed: int, options: argparse.Namespace) -> Run:
     if not log.exists():
         command = [sys.executable, "-B", EXAMPLE, options.graphs, *RUNS[name]]
         command += ["--seed", seed, "--epochs", options.epochs, "--channels", options.channels]
+        command += ["--device", options.device, "--most", options.most, "--score", options.score]
         ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
         if ran.returncode:
             raise RuntimeError(ran.stdout + ran.stderr)
@@ -87,8 +102,9 @@ def run(name: str, seed: int, options: argparse.Namespace) -> Run:
 def table_of(runs: dict[str, list[Run]]) -> str:
     """In Markdown, one row for each feed."""
     lines = [
-        "| feed | valid ROC-AUC, best epoch | test ROC-AUC | steps | waiting | padded rows |",
-        "|---|---|---|---|---|---|",
+        "| feed | valid ROC-AUC, best epoch | test ROC-AUC | steps | waiting | padded rows "
+        "| steps/s | graphs/s | seconds to the score |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, made in runs.items():
         waiting = sum(sum(one.waiting) for one in made)
@@ -98,13 +114,27 @@ def table_of(runs: dict[str, list[Run]]) -> str:
             f"| {TITLES[name]} | {spread([max(one.valid) for one in made])} "
             f"| {spread([one.test for one in made])} | {made[0].steps:,} "
             f"| {100 * waiting / (waiting + training):.1f} % of the time "
-            f"| {f'{100 * padded / rows:.2f} %' if padded else 'none'} |"
+            f"| {f'{100 * padded / rows:.2f} %' if padded else 'none'} "
+            f"| {between([one.steps_per_second for one in made])} "
+            f"| {between([one.graphs_per_second for one in made])} | {times_of(made)} |"
         )
     return "\n".join(lines)
 
 
 def spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def between(values: Sequence[float]) -> str:
+    """The least and the most: of seconds on a machine that does other work, a mean says little."""
+    least, most = f"{min(values):,.0f}", f"{max(values):,.0f}"
+    return least if least == most else f"{least} to {most}"
+
+
+def times_of(made: Sequence[Run]) -> str:
+    reached = [one.seconds_to_score for one in made if one.seconds_to_score is not None]
+    missed = f", {len(made) - len(reached)} not" if reached and len(reached) < len(made) else ""
+    return between(reached) + missed if reached else "not reached"
 
 
 def draw(path: pathlib.Path, runs: dict[str, list[Run]]) -> None:
@@ -161,14 +191,18 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--channels", type=int, default=32)
-    parser.add_argument("--feeds", nargs="*", choices=list(RUNS), default=list(RUNS))
+    parser.add_argument("--feeds", nargs="*", choices=list(RUNS), default=list(DEFAULT_RUNS))
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--most", type=int, default=0, help="graphs of each part; 0: all")
+    parser.add_argument("--score", type=float, default=0.72, help="valid ROC-AUC to be reached")
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("build/training"))
     parser.add_argument("--plot", type=pathlib.Path, help="an .svg; needs gnuplot")
     options = parser.parse_args()
     options.logs.mkdir(parents=True, exist_ok=True)
-    runs = {
-        name: [run(name, seed, options) for seed in range(options.seeds)] for name in options.feeds
-    }
+    runs: dict[str, list[Run]] = {name: [] for name in options.feeds}
+    for seed in range(options.seeds):
+        for name in options.feeds:
+            runs[name].append(run(name, seed, options))
     print(table_of(runs))
     if options.plot:
         draw(options.plot, runs)

@@ -29,6 +29,7 @@ def run(program: str, graphs: pathlib.Path, *arguments: str) -> str:
 
 
 if importlib.util.find_spec("torch_geometric"):
+    import torch
 
     def weights(output: str) -> str:
         (number,) = re.findall(r"packhouse: test .* after (\d+ steps, weights \S+)", output)
@@ -58,6 +59,25 @@ if importlib.util.find_spec("torch_geometric"):
         assert 0 < int(graphs) < 300
         (padded,) = re.findall(r"packhouse: ([\d,]+) of [\d,]+ node rows were padding", output)
         assert padded != "0"
+
+    def test_pyg_compiled_learns_what_it_learns_eagerly(
+        shared_data: Callable[[str], pathlib.Path],
+    ) -> None:
+        """And says what a mode needs."""
+        graphs = shared_data("graphs/molhiv.npz")
+        with pytest.raises(AssertionError, match="--mode compiled needs --feed packhouse --padded"):
+            run("train_pyg.py", graphs, "--mode", "compiled")
+        with pytest.raises(AssertionError, match="cuda-graphs needs --device cuda"):
+            run("train_pyg.py", graphs, "--mode", "cuda-graphs", "--feed", "packhouse", "--padded")
+        if not hasattr(torch, "compile"):
+            pytest.skip(f"torch {torch.__version__} has no torch.compile: see [compile]")
+        words = ("--most", "300", "--epochs", "2", "--feed", "packhouse", "--padded", "--mode")
+        scores = []
+        for mode in (("eager",), ("compiled", "--backend", "aot_eager")):
+            output = run("train_pyg.py", graphs, *words, *mode)
+            assert re.search(r"packhouse: [\d.]+ steps/s, [\d,]+ graphs/s; valid", output), output
+            scores += [[float(each) for each in re.findall(r"valid ROC-AUC ([\d.]+),", output)]]
+        assert len(scores[0]) == 2 and scores[1] == pytest.approx(scores[0], abs=2e-3)
 
     def test_pyg_clusters_side_by_side() -> None:
         """Both feeds have every node once an epoch, and what is learnt is as good."""

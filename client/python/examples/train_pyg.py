@@ -4,8 +4,10 @@
     train_pyg.py molhiv.npz --feed packhouse --ranks 2
     train_pyg.py molhiv.npz --feed packhouse --stop-after 40 --checkpoint run.pt
     train_pyg.py molhiv.npz --feed packhouse --resume --checkpoint run.pt
+    train_pyg.py molhiv.npz --feed packhouse --padded --mode compiled
 
-With --ranks, processes train together by DistributedDataParallel over gloo, on one sealed data set.
+--mode says how a step runs: eager; compiled by torch.compile, once, as padded batches have one shape;
+or as CUDA graphs, one recorded for each shape, which needs a GPU (--device cuda). With --ranks, processes train together by DistributedDataParallel over gloo, on one sealed data set.
 A server is started for the run; --address names one that runs already (with --data-dir).
 """
 
@@ -17,7 +19,8 @@ import os
 import pathlib
 import socket
 import tempfile
-from typing import Any, Iterator
+import time
+from typing import Any, Callable, Iterator
 
 import molecules
 import numpy as np
@@ -58,11 +61,12 @@ class Gin(torch.nn.Module):
         self.norms = torch.nn.ModuleList(packhouse.pyg.MaskedBatchNorm(channels) for _ in range(3))
         self.head = torch.nn.Linear(channels, 1)
 
-    def forward(self, data: Any) -> Any:
-        x = sum(embed(data.x[:, column]) for column, embed in enumerate(self.embeddings))
+    def forward(self, x: Any, edge_index: Any, batch: Any, node_mask: Any, graphs: int) -> Any:
+        """Takes tensors and a number: a compiler looks at their shapes, and at nothing else."""
+        x = sum(embed(x[:, column]) for column, embed in enumerate(self.embeddings))
         for conv, norm in zip(self.convs, self.norms):
-            x = norm(conv(x, data.edge_index), data.get("node_mask")).relu()
-        return self.head(global_mean_pool(x, data.batch, data.num_graphs)).squeeze(-1)
+            x = norm(conv(x, edge_index), node_mask).relu()
+        return self.head(global_mean_pool(x, batch, graphs)).squeeze(-1)
 
 
 def data_list(table: GraphTable) -> list[Data]:
@@ -152,22 +156,111 @@ class PackhouseFeed:
         self._loader.load_state_dict(state)
 
 
-def loss_of(logits: Any, data: Any, ranks: int) -> Any:
-    """The mean over real graphs; its gradient, averaged over ranks, is that of the whole step."""
-    real = data.get("graph_mask", slice(None))
-    if not len(logits[real]):
-        return 0.0 * logits.sum()  # All padding: the other ranks wait for this one.
-    loss = binary_cross_entropy_with_logits(logits[real], data.y.float().flatten()[real])
-    return loss * (ranks * getattr(data, "loss_weight", 1 / ranks))
+def loss_of(model: Any, data: Any) -> Any:
+    """The mean over real graphs; 0 where there is none, and the other ranks wait for this one."""
+    node_mask, graph_mask = data.get("node_mask"), data.get("graph_mask")
+    return _loss(model, data.x, data.edge_index, data.batch, data.y, node_mask, graph_mask)
 
 
-def score(model: torch.nn.Module, batches: Iterator[Any]) -> float:
+def _loss(
+    model: Any, x: Any, edge_index: Any, batch: Any, y: Any, node_mask: Any, graph_mask: Any
+) -> Any:
+    labels = y.float().flatten()
+    logits = model(x, edge_index, batch, node_mask, labels.shape[0])
+    losses = binary_cross_entropy_with_logits(logits, labels, reduction="none")
+    if graph_mask is None:
+        return losses.mean()
+    return packhouse.pyg.masked_mean(losses, graph_mask)
+
+
+class EagerStep:
+    """A step of the optimizer on one batch."""
+
+    def __init__(self, model: Any, optimizer: Any, ranks: int) -> None:
+        self._model, self._optimizer, self._ranks = model, optimizer, ranks
+        self._loss_of: Callable[[Any, Any], Any] = loss_of
+
+    def __call__(self, data: Any) -> None:
+        self._optimizer.zero_grad()
+        loss = self._loss_of(self._model, data)
+        # The mean of the ranks' gradients is then that of the whole step.
+        weight = self._ranks * getattr(data, "loss_weight", 1 / self._ranks)
+        (loss * weight).backward()
+        self._optimizer.step()
+
+
+class CompiledStep(EagerStep):
+    """The same, with model and loss compiled: once for each shape, forward and backward."""
+
+    def __init__(self, model: Any, optimizer: Any, backend: str) -> None:
+        super().__init__(model, optimizer, 1)
+        compiled = torch.compile(_loss, dynamic=False, backend=backend)
+        self._loss_of = lambda model, data: compiled(
+            model, data.x, data.edge_index, data.batch, data.y, data.node_mask, data.graph_mask
+        )
+
+
+class GraphedStep(EagerStep):
+    """The same as one CUDA graph for each shape: forward, backward and optimizer in one launch.
+
+    The first batches of a shape are trained on eagerly, as CUDA asks for before it records. The
+    optimizer must be `capturable`. Afterwards a batch is copied to where the graph reads.
+    """
+
+    _EAGER = 3
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        super().__init__(model, optimizer, 1)
+        self._seen: dict[Any, int] = {}
+        self._recorded: dict[Any, tuple[Any, Any]] = {}
+        self._stream = torch.cuda.Stream()
+
+    def __call__(self, data: Any) -> None:
+        shape = tuple(data.x.shape), tuple(data.edge_index.shape), tuple(data.y.shape)
+        if shape in self._recorded:
+            graph, kept = self._recorded[shape]
+            for name, value in kept.to_dict().items():
+                if torch.is_tensor(value):
+                    value.copy_(data[name], non_blocking=True)
+            graph.replay()
+            return
+        self._seen[shape] = self._seen.get(shape, 0) + 1
+        if self._seen[shape] <= self._EAGER:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                super().__call__(data)
+            torch.cuda.current_stream().wait_stream(self._stream)
+            return
+        graph = torch.cuda.CUDAGraph()
+        self._optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self._loss_of(self._model, data).backward()
+            self._optimizer.step()
+        self._recorded[shape] = graph, data
+        graph.replay()  # Recording has done nothing.
+
+
+def step_of(model: Any, trained: Any, options: argparse.Namespace) -> tuple[EagerStep, Any]:
+    """What --mode names, and its optimizer."""
+    graphed = options.mode == "cuda-graphs"
+    capturable = {"capturable": True} if graphed else {}
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, **capturable)
+    if graphed:
+        return GraphedStep(trained, optimizer), optimizer
+    if options.mode == "compiled":
+        return CompiledStep(trained, optimizer, options.backend), optimizer
+    return EagerStep(trained, optimizer, options.ranks), optimizer
+
+
+def score(model: torch.nn.Module, batches: Iterator[Any], device: str) -> float:
     model.eval()
     labels, scores = [], []
     with torch.no_grad():
         for data in batches:
             labels.append(data.y.flatten().numpy())
-            scores.append(model(data).numpy())
+            data = data.to(device)
+            logits = model(data.x, data.edge_index, data.batch, None, data.num_graphs)
+            scores.append(logits.cpu().numpy())
     model.train()
     return molecules.roc_auc(np.concatenate(labels), np.concatenate(scores))
 
@@ -175,10 +268,11 @@ def score(model: torch.nn.Module, batches: Iterator[Any]) -> float:
 def train(rank: int, feed: Any, name: str, options: argparse.Namespace) -> list[float]:
     """The loop, the same for both feeds. Returns the validation's ROC-AUC an epoch."""
     torch.manual_seed(options.seed)
-    model: Any = Gin(options.channels)
+    model: Any = Gin(options.channels).to(options.device)
     trained = torch.nn.parallel.DistributedDataParallel(model) if options.ranks > 1 else model
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    start, steps, curve = 0, 0, []
+    step, optimizer = step_of(model, trained, options)
+    start, steps, curve, rates = 0, 0, [], []
+    until_score, reached = 0.0, ""
     if options.resume:
         saved = torch.load(options.checkpoint)
         model.load_state_dict(saved["model"])
@@ -186,30 +280,42 @@ def train(rank: int, feed: Any, name: str, options: argparse.Namespace) -> list[
         feed.resume(saved["feed"])
         start, steps = saved["epoch"], saved["steps"]
     for epoch in range(start, options.epochs):
-        clock, num_graphs = molecules.Clock(), 0
+        clock, num_graphs, before, begin = molecules.Clock(), 0, steps, time.perf_counter()
         for data in clock.over(feed.epoch(epoch)):
-            optimizer.zero_grad()
-            loss_of(trained(data), data, options.ranks).backward()
-            optimizer.step()
-            steps += 1
             num_graphs += int(data.graph_mask.sum()) if "graph_mask" in data else data.num_graphs
+            step(data if options.device == "cpu" else data.to(options.device, non_blocking=True))
+            steps += 1
             if steps == options.stop_after:
                 saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                 saved.update(feed=feed.state(), epoch=epoch, steps=steps)
                 torch.save(saved, options.checkpoint)
                 print(f"stopped after {steps} steps: {options.checkpoint}")
                 return curve
+        if options.device != "cpu":
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - begin
+        until_score += seconds
+        rates.append(((steps - before) / seconds, num_graphs / seconds))
         if rank == 0:
-            curve.append(score(model, feed.evaluation("valid")))
+            curve.append(score(model, feed.evaluation("valid"), options.device))
+            if not reached and curve[-1] >= options.score:
+                reached = f"{until_score:.1f} s"
             print(
                 f"{name} epoch {epoch + 1}: {num_graphs:,} graphs on rank 0, valid ROC-AUC "
                 f"{curve[-1]:.4f}, waiting {clock.waiting:.1f} s, training {clock.training:.1f} s",
                 flush=True,
             )
     if rank == 0:
-        test = score(model, feed.evaluation("test"))
+        test = score(model, feed.evaluation("test"), options.device)
         weight = sum(float(part.double().sum()) for part in model.state_dict().values())
         print(f"{name}: test ROC-AUC {test:.4f} after {steps} steps, weights {weight:.9f}")
+        if rates:
+            # The first epoch compiles or records.
+            per_step, per_graph = np.mean(rates[1:] or rates, axis=0)
+            print(
+                f"{name}: {per_step:.1f} steps/s, {per_graph:,.0f} graphs/s; valid ROC-AUC of "
+                f"{options.score} {'after ' + reached if reached else 'not reached'}"
+            )
         if hasattr(feed, "rows"):
             padded = feed.rows - feed.real_rows
             print(f"{name}: {padded:,} of {feed.rows:,} node rows were padding")
@@ -263,6 +369,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--padded", action="store_true", help="batches of one shape, with masks")
+    parser.add_argument("--mode", choices=["eager", "compiled", "cuda-graphs"], default="eager")
+    parser.add_argument("--backend", default="inductor", help="of --mode compiled")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--score", type=float, default=0.72, help="ROC-AUC to tell the time of")
     parser.add_argument("--most", type=int, default=0, help="graphs of each part; 0: all")
     parser.add_argument("--address", help="of a server; without, one is started")
     parser.add_argument("--data-dir", help="of the server that is started; to resume, the same")
@@ -271,6 +381,13 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     parser.add_argument("--plot", type=pathlib.Path, help="an SVG of the validation's ROC-AUC")
     options = parser.parse_args()
+    if options.mode != "eager":
+        if options.feed != "packhouse" or not options.padded or options.ranks > 1:
+            parser.error(f"--mode {options.mode} needs --feed packhouse --padded, and one rank")
+        if options.mode == "cuda-graphs" and not options.device.startswith("cuda"):
+            parser.error("--mode cuda-graphs needs --device cuda")
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        parser.error(f"--device {options.device}: torch finds no GPU here")
     names = ["pyg", "packhouse"] if options.feed == "both" else [options.feed]
     with contextlib.ExitStack() as stack:
         address = options.address or ""

@@ -27,6 +27,7 @@ from typing import Any
 
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.dgl import GraphBatch, batch_sampler, ingest, table, tables, to_batch
+from packhouse.dialects.masked_mean import masked_mean
 
 __all__ = [
     "BatchSampler",
@@ -42,9 +43,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Made of torch, which is imported when one of them is asked for.
-    if name in ("MaskedBatchNorm", "masked_mean"):
-        from packhouse.dialects import masked_norm
+    # Made of torch, which is imported when it is asked for.
+    if name == "MaskedBatchNorm":
+        from packhouse.dialects.masked_norm import MaskedBatchNorm
 
-        return getattr(masked_norm, name)
+        return MaskedBatchNorm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,6 +33,7 @@ from __future__ import annotations
 from typing import Any
 
 from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.masked_mean import masked_mean
 from packhouse.dialects.pyg import to_batch
 from packhouse.dialects.pyg_datasets import batch_sampler, ingest, table, tables
 from packhouse.dialects.pyg_loader import DataLoader
@@ -51,9 +52,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Made of torch, which is imported when one of them is asked for.
-    if name in ("MaskedBatchNorm", "masked_mean"):
-        from packhouse.dialects import masked_norm
+    # Made of torch, which is imported when it is asked for.
+    if name == "MaskedBatchNorm":
+        from packhouse.dialects.masked_norm import MaskedBatchNorm
 
-        return getattr(masked_norm, name)
+        return MaskedBatchNorm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Means and moments over real rows alone, by arithmetic. Needs torch when it is imported."""
+"""Moments over real rows alone, by arithmetic. Needs torch when it is imported."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from typing import Any
 
 import torch
 
-
-def masked_mean(values: Any, mask: Any) -> Any:
-    """The mean of `values` [rows, ...] over the rows where `mask` [rows] is True; 0 if none is.
-
-        loss = masked_mean(losses, data.graph_mask)
-
-    What other rows hold does not matter, and they get a gradient of 0, also where they are infinite
-    or NaN. `values[mask].mean()` is the same number, but has a shape of its own for each batch, so
-    that compiled code is compiled anew, and is NaN if no row is real.
-    """
-    mask = _over_rows(mask, values)
-    total = torch.where(mask, values, torch.zeros_like(values)).sum()
-    return total / mask.expand(values.shape).sum().clamp(min=1)
+from packhouse.dialects.masked_mean import over_rows
 
 
 class MaskedBatchNorm(torch.nn.BatchNorm1d):
@@ -46,7 +34,7 @@ class MaskedBatchNorm(torch.nn.BatchNorm1d):
             raise ValueError(f"x has shape {tuple(x.shape)}, needs [rows, channels]")
         if mask is None:
             mask = torch.ones(0, dtype=torch.bool, device=x.device)
-        mask = _over_rows(mask, x)
+        mask = over_rows(mask, x)
         # Half precision has too few digits for sums over rows.
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         zeros = torch.zeros_like(wide)
@@ -85,8 +73,3 @@ class MaskedBatchNorm(torch.nn.BatchNorm1d):
             ):
                 step = (latest.to(running.dtype) - running) * rate
                 running.add_(torch.where(told, step, torch.zeros_like(step)))
-
-
-def _over_rows(mask: Any, values: Any) -> Any:
-    """The mask [rows] in as many dimensions as `values` has, all but the first of extent 1."""
-    return mask.reshape(mask.shape[0], *[1] * (values.dim() - 1))

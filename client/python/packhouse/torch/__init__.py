@@ -14,7 +14,8 @@ shifted by up to 1.3 standard deviations. Either compute statistics over real ro
 from packhouse.epoch_readers import Leased
 from packhouse.torch.batch import TorchBatch, to_torch
 from packhouse.torch.epoch_dataset import EpochDataset
-from packhouse.dialects.masked_norm import MaskedBatchNorm, masked_mean
+from packhouse.dialects.masked_mean import masked_mean
+from packhouse.dialects.masked_norm import MaskedBatchNorm
 from packhouse.torch.memory import TorchMemory
 from packhouse.torch.prefetching import prefetch_to
 from packhouse.torch.tensor_loader import TensorLoader
