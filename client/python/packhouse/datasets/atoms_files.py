@@ -22,6 +22,7 @@ from typing import Any, Final, Iterable, Iterator, TextIO
 
 import numpy as np
 
+from packhouse.datasets import file_kinds
 from packhouse.datasets.frames import Frame, Item, Malformed, Rows, graph_row, made
 from packhouse.dialects.layout import NODES
 
@@ -41,9 +42,9 @@ _LONGEST_SHOWN: Final = 40
 def items(name: str) -> Iterator[Item]:
     """The structures of a file, one held at a time. Raises OSError, ImportError, and ValueError if
     it is no such file."""
+    os.stat(name)
     with needed("ase", name):
         import ase  # noqa: F401
-    os.stat(name)
     return _of_database(name) if name.endswith(DATABASES) else _of_xyz(name)
 
 
@@ -53,8 +54,10 @@ def needed(package: str, name: str, extra: str = "atoms") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        kind = file_kinds.kind_of(name)
         raise ImportError(
-            f"{name}: {package} is needed to read it (pip install 'packhouse[{extra}]')"
+            f"{name}: {f'is {kind[0]}; ' if kind else ''}{package} is needed to read it "
+            f"(pip install 'packhouse[{extra}]')"
         ) from error
 
 
