@@ -366,6 +366,12 @@ TEST(SamplerTest, RequestsAreChecked) {
   EXPECT_THAT(status.message(), HasSubstr("seed 0 has more than 4"));
   request.max_rows = 5;
   EXPECT_TRUE(sampler.Draw(request, scratch, sampled).ok());
+  // Node 1 has no edges: seeds that fill the bound exactly fit.
+  request = SeedsOf({1});
+  request.max_rows = 1;
+  EXPECT_TRUE(sampler.Draw(request, scratch, sampled).ok());
+  request.max_rows = 0;
+  EXPECT_EQ(sampler.Draw(request, scratch, sampled).code(), absl::StatusCode::kResourceExhausted);
   request.max_rows = DrawRequest::kMostRows + 1;
   EXPECT_EQ(sampler.Draw(request, scratch, sampled).code(), absl::StatusCode::kInvalidArgument);
   request = SeedsOf({0});

@@ -113,6 +113,53 @@ TEST_F(AppendHandlerTest, AChangeOfSizesIsKnown) {
   EXPECT_FALSE(drifts.ToWire(id, schema, drift));
 }
 
+// After a restart of the server a watch begins with what is stored, if that suffices for a
+// reference; otherwise the next graphs are one.
+TEST_F(AppendHandlerTest, AWatchThatIsOpenedLaterTellsOfTheSameChange) {
+  const SizeSchema schema = SizeSchema::NodesAndEdges();
+  constexpr uint64_t kChunk = 100;
+  for (const uint64_t stored : {DatasetDrifts::kGraphs - 1, DatasetDrifts::kGraphs,
+                                DatasetDrifts::kGraphs + 1, 3 * DatasetDrifts::kGraphs}) {
+    const std::string name = absl::StrCat("d", stored);
+    Create(name);
+    uint64_t num_graphs = 0;
+    const auto append = [&](AppendHandler& handler, uint32_t nodes, uint64_t up_to) {
+      while (num_graphs < up_to) {
+        const uint64_t n = std::min(kChunk, up_to - num_graphs);
+        std::vector<uint32_t> counts;
+        for (uint64_t i = 0; i < n; ++i) counts.insert(counts.end(), {nodes, 20});
+        auto request = std::make_unique<v1::AppendRequest>();
+        request->set_dataset(name);
+        request->mutable_graphs()->mutable_sizes()->set_num_graphs(n);
+        request->mutable_graphs()->mutable_sizes()->set_first_id(num_graphs);
+        request->mutable_graphs()->mutable_sizes()->set_counts(Uint32sToWire(counts));
+        ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+        ASSERT_THAT(handler.Next(), IsOk());
+        num_graphs += n;
+      }
+    };
+    const uint64_t id = store_.Get(name)->id;
+    DatasetDrifts first(nullptr);
+    AppendHandler before(&store_, nullptr, nullptr, &first);
+    append(before, 10, stored);
+    DatasetDrifts second(nullptr);
+    AppendHandler after(&store_, nullptr, nullptr, &second);
+    // What is not stored yet of a reference.
+    const uint64_t changes_at =
+        stored < DatasetDrifts::kGraphs ? stored + DatasetDrifts::kGraphs : stored;
+    append(after, 10, changes_at);
+    v1::DatasetDrift drift;
+    EXPECT_FALSE(second.ToWire(id, schema, drift)) << stored;
+    append(after, 11, changes_at + 3 * DatasetDrifts::kGraphs);
+    ASSERT_TRUE(second.ToWire(id, schema, drift)) << stored;
+    EXPECT_EQ(drift.num_changes(), 1U);
+    EXPECT_GE(drift.found_graph(), changes_at);
+    EXPECT_LE(drift.found_graph(), changes_at + 2 * kChunk);
+    EXPECT_EQ(drift.components(0).reference_mean(), 10);
+    EXPECT_EQ(drift.components(0).mean(), 11);
+  }
+}
+
 // The data sets that were appended to last are watched, as far as watches have room.
 TEST_F(AppendHandlerTest, WatchesTakeASmallShareOfTheMemory) {
   constexpr uint64_t kWatches = 2;

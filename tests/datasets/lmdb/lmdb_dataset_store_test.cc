@@ -527,6 +527,41 @@ TEST_F(LmdbDatasetStoreTest, NobodyGoesBackByACommit) {
   }
 }
 
+// Each bit of both meta pages, which say where all the others are: the store is refused, or all is
+// there. What they say must not be believed before it is checked: an open with a large number of
+// pages would take gigabytes.
+TEST_F(LmdbDatasetStoreTest, EachBitOfTheMetaPagesIsFoundOrHarmless) {
+  constexpr size_t kMetaAt = 16;
+  constexpr size_t kMetaBytes = 136;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+    Append(*store, world_, schema_, "a", 1, 10);
+  }
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  size_t num_refused = 0;
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  for (const size_t page : {0, 1}) {
+    for (size_t bit = 0; bit < 8 * kMetaBytes; ++bit) {
+      SCOPED_TRACE(testing::Message() << "page " << page << ", bit " << bit);
+      std::string bad = good;
+      char& byte = bad[page * kPage + kMetaAt + bit / 8];
+      byte = static_cast<char>(byte ^ (1 << (bit % 8)));
+      WriteFile(DataFile(folder.path()), bad);
+      const auto store = OpenStore(folder.path());
+      if (store.ok()) {
+        EXPECT_EQ(ExpectRightOrLost(**store, world_), 0U);
+      } else {
+        EXPECT_THAT(store,
+                    AnyOf(StatusIs(absl::StatusCode::kDataLoss, HasSubstr(folder.path())),
+                          StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("LMDB"))));
+        ++num_refused;
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 8 * kMetaBytes / 2);
+}
+
 // Flips bits anywhere in the file, and every second time in the pages of LMDB's trees, which are
 // few. The store never gives a wrong byte and never crashes. It serves what is whole.
 TEST_F(LmdbDatasetStoreTest, FlippedBitsAreFoundOrHarmless) {
