@@ -6,7 +6,7 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers compile
+CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers compile huggingface
 # Real sizes and graphs, where their folder is there: tests and benchmarks use it, and do without.
 PACKHOUSE_SHARED_DATA ?= $(abspath ../shared/data)
 export PACKHOUSE_SHARED_DATA
@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
+.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -200,6 +200,12 @@ gallery: packages  ## The plots of docs/gallery, drawn anew
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/gallery.py \
 	  --packhoused build/release/service/packhoused --packhouse build/release/client/cli/packhouse \
 	  --histogram $(SHARED_DATA)/hist/molhiv_train.csv
+
+bench-sequences: packages  ## Plans of token sequences beside TRL's and other packers, of pinned packages; SEQUENCES_FLAGS=--help
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
+	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/sequence_packing.py huggingface -- $(SEQUENCES_FLAGS)
 
 bench-device: packages  ## Shapes that a stream gets for a device after 2,000 graphs, checked against their target
 	cmake --preset release -DPACKHOUSE_TESTS=ON

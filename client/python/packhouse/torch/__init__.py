@@ -1,8 +1,9 @@
 """packhouse for PyTorch; needs torch, which nothing else in packhouse imports.
 
 `EpochDataset` is a loader's epochs, or an evaluation, as torch's DataLoader reads them; `to_torch`
-makes tensors of a batch; `prefetch_to` moves batches to a device ahead of their use; `TensorLoader`
-gives batches of rows of plain tensors in memory.
+makes tensors of a batch, `to_sequences` those of packed token sequences; `prefetch_to` moves
+batches to a device ahead of their use; `TensorLoader` gives batches of rows of plain tensors in
+memory.
 
 BatchNorm and padding: padding rows take part in the statistics of a BatchNorm as any other row, as
 in every framework that pads. With 33 padding rows of 6,656 the running mean of a molhiv model
@@ -18,16 +19,20 @@ from packhouse.dialects.masked_mean import masked_mean
 from packhouse.dialects.masked_norm import MaskedBatchNorm
 from packhouse.torch.memory import TorchMemory
 from packhouse.torch.prefetching import prefetch_to
+from packhouse.torch.sequences import SequenceBatch, sequence_table, to_sequences
 from packhouse.torch.tensor_loader import TensorLoader
 
 __all__ = [
     "EpochDataset",
     "Leased",
     "MaskedBatchNorm",
+    "SequenceBatch",
     "TensorLoader",
     "TorchBatch",
     "TorchMemory",
     "masked_mean",
     "prefetch_to",
+    "sequence_table",
+    "to_sequences",
     "to_torch",
 ]
