@@ -106,6 +106,7 @@ absl::StatusOr<std::unique_ptr<PartGraphs>> PartGraphs::Create(
   SampledPayload payload;
   payload.features = options.features;
   payload.numbers = true;
+  payload.rows = true;
   payload.ids = options.ids;
   PH_ASSIGN_OR_RETURN(
       SampledSchema schema,

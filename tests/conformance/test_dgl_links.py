@@ -1,4 +1,5 @@
-"""Sub-graphs of links beside DGL's `as_edge_prediction_sampler`: which edges are left out.
+"""Sub-graphs of links beside DGL's `as_edge_prediction_sampler`: which edges are left out; and
+`dgl.NID` and `dgl.EID` of batches, which are rows of what was imported, as DGL's are.
 
 DGL follows edges backwards, from the node at which they end; here they are followed from their
 source. So DGL has every edge the other way round, under the same id.
@@ -14,9 +15,14 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import NeighborSampler, as_edge_prediction_sampler
+from shuffled_graphs import NODES, import_shuffled
 
+import packhouse.dgl
 from packhouse import (
     Client,
+    Loader,
+    LocalServer,
+    Samples,
     Seeds,
     SourceEdgeSet,
     SourceGraphSchema,
@@ -128,3 +134,31 @@ def test_of_the_rest_all_are_drawn_as_often(client: Client) -> None:
         degrees = len(others) - 1
         # Wilson and Hilferty's approximation of the quantile.
         assert statistic < degrees * (1 - 2 / (9 * degrees) + 3.72 * (2 / (9 * degrees)) ** 0.5) ** 3
+
+
+@pytest.mark.parametrize("sets", [("nodes", "edges"), ("paper", "cites")])
+def test_nid_and_eid_are_rows_of_what_was_imported(
+    server: LocalServer, client: Client, sets: tuple[str, str]
+) -> None:
+    nodes, edges = sets
+    name = f"dgl-rows/{nodes}"
+    whole = {
+        key: torch.from_numpy(array)
+        for key, array in import_shuffled(client, name, sets, ("x", "w")).items()
+    }
+    builder = SamplingSpecBuilder(client.source_graphs.get(name).schema, "random_uniform")
+    builder.seed(nodes).sample([3, 2], edges)
+    samples = Samples(SubGraphs(name, builder.build(), rows=True))
+    limits = {nodes: 64, edges: 90, "graphs": 4}
+    seeds = []
+    with Loader(server.address, job=name, samples=samples, limits=limits, seed=1) as loader:
+        for batch in loader:
+            graph, _ = packhouse.dgl.to_batch(batch)
+            n_id, e_id = graph.ndata[dgl.NID], graph.edata[dgl.EID]
+            assert torch.equal(whole[nodes][n_id], graph.ndata["x"])
+            assert torch.equal(whole[edges][e_id], graph.edata["w"])
+            assert torch.equal(whole["ends"][:, e_id], n_id[torch.stack(graph.edges())])
+            assert "#row" not in graph.ndata and "#row" not in graph.edata
+            # A seed is the first node of its sub-graph.
+            seeds += [int(alone.ndata[dgl.NID][0]) for alone in dgl.unbatch(graph)]
+    assert sorted(seeds) == list(range(NODES))

@@ -2,7 +2,8 @@
 
 Where all neighbours are taken, sub-graphs are k-hop neighbourhoods; induced edges are those of
 `subgraph`; temporal sampling is the same on the graph without what is too late. PyG's own loader
-needs pyg-lib, which the package index does not have.
+needs pyg-lib, which the package index does not have. `n_id` and `e_id` of batches are rows of what was
+imported, as NeighborLoader's are.
 
 PACKHOUSE_DRAW_CASES is the program that draws (tests/sampling/draw_cases.cc).
 """
@@ -17,12 +18,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from shuffled_graphs import NODES, import_shuffled
 from torch_geometric.utils import k_hop_subgraph, subgraph
+
+import packhouse.pyg
+from packhouse import Client, Loader, LocalServer, Samples, Seeds, SubGraphs
+from packhouse.sampling import SamplingSpecBuilder
 
 ALL = 1 << 30
 PROGRAM = os.environ.get("PACKHOUSE_DRAW_CASES", "")
 
-pytestmark = pytest.mark.skipif(not PROGRAM, reason="PACKHOUSE_DRAW_CASES is not set")
+needs_program = pytest.mark.skipif(not PROGRAM, reason="PACKHOUSE_DRAW_CASES is not set")
 
 
 def draw(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -78,6 +84,7 @@ def with_times(case: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]
     return case
 
 
+@needs_program
 @pytest.mark.parametrize("hops", [0, 1, 2, 3])
 @pytest.mark.parametrize("induced", [False, True])
 def test_whole_neighbourhoods_are_k_hop_subgraphs(hops: int, induced: bool) -> None:
@@ -102,6 +109,7 @@ def test_whole_neighbourhoods_are_k_hop_subgraphs(hops: int, induced: bool) -> N
         assert sorted(drawn["edges"]) == expected
 
 
+@needs_program
 def test_induced_edges_are_those_of_subgraph() -> None:
     rng = np.random.default_rng(7)
     cases = [with_times(random_case(rng, [3, 2]), rng) for _ in range(200)]
@@ -118,6 +126,7 @@ def test_induced_edges_are_those_of_subgraph() -> None:
         assert sorted(drawn["edges"]) == kept[mask].tolist()
 
 
+@needs_program
 @pytest.mark.parametrize("latest", [False, True])
 def test_fan_outs_are_kept_and_nothing_is_late(latest: bool) -> None:
     rng = np.random.default_rng(11)
@@ -142,3 +151,59 @@ def test_fan_outs_are_kept_and_nothing_is_late(latest: bool) -> None:
                 # The latest of those in time; of equally late ones the first of the table.
                 ranked = sorted(may, key=lambda edge: (-int(times[edge]), edge))
                 assert sorted(mine) == sorted(ranked[:3])
+
+
+def tensors(arrays: dict[str, np.ndarray[Any, Any]]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("sets", [("nodes", "edges"), ("paper", "cites")])
+def test_n_id_and_e_id_are_rows_of_what_was_imported(
+    server: LocalServer, client: Client, sets: tuple[str, str]
+) -> None:
+    nodes, edges = sets
+    name = f"rows/{nodes}"
+    whole = tensors(import_shuffled(client, name, sets, ("x", "edge_attr")))
+    builder = SamplingSpecBuilder(client.source_graphs.get(name).schema, "random_uniform")
+    builder.seed(nodes).sample([3, 2], edges)
+    mask = np.arange(NODES) % 3 == 0
+    samples = Samples(SubGraphs(name, builder.build(), rows=True), seeds=Seeds(rows=mask))
+    limits = {nodes: 64, edges: 90, "graphs": 4}
+    seeds = []
+    for padding in (False, True):
+        loader = Loader(server.address, job=f"{nodes}-{padding}", samples=samples, limits=limits,
+                        padding="graph", seed=1)
+        with loader:
+            for batch in loader:
+                data = packhouse.pyg.to_batch(batch, padding=padding)
+                is_plain = nodes == "nodes"
+                of_nodes = data if is_plain else data[nodes]
+                of_edges = data if is_plain else data[nodes, edges, nodes]
+                real = of_nodes.node_mask if padding else slice(None)
+                is_edge = of_edges.edge_mask if padding else slice(None)
+                assert of_nodes.n_id.dtype is of_edges.e_id.dtype is torch.int64
+                assert torch.equal(whole[nodes][of_nodes.n_id[real]], of_nodes.x[real])
+                assert torch.equal(whole[edges][of_edges.e_id[is_edge]], of_edges.edge_attr[is_edge])
+                ends = of_nodes.n_id[of_edges.edge_index[:, is_edge]]
+                assert torch.equal(whole["ends"][:, of_edges.e_id[is_edge]], ends)
+                assert "#row" not in of_nodes.keys() and "#row" not in of_edges.keys()
+                if not padding:
+                    seeds += of_nodes.n_id[of_nodes.ptr[:-1]].tolist()
+                    alone = data.to_data_list()[-1]
+                    store = alone if is_plain else alone[nodes]
+                    assert torch.equal(store.n_id, of_nodes.n_id[of_nodes.ptr[-2] :])
+    # A seed is the first node of its sub-graph, and a mask is over rows.
+    assert sorted(seeds) == np.flatnonzero(mask).tolist()
+
+
+def test_features_of_these_names_stay(server: LocalServer, client: Client) -> None:
+    whole = tensors(import_shuffled(client, "rows/taken", ("nodes", "edges"), ("n_id", "e_id")))
+    builder = SamplingSpecBuilder(client.source_graphs.get("rows/taken").schema, "random_uniform")
+    builder.seed("nodes").sample(3, "edges")
+    samples = Samples(SubGraphs("rows/taken", builder.build(), rows=True))
+    with Loader(server.address, job="taken", samples=samples,
+                limits={"nodes": 64, "edges": 90, "graphs": 8}) as loader:
+        for batch in loader:
+            data = packhouse.pyg.to_batch(batch)
+            assert torch.equal(whole["nodes"][data["nodes.#row"]], data.n_id)
+            assert torch.equal(whole["edges"][data["edges.#row"]], data.e_id)

@@ -35,13 +35,18 @@ SCHEMA = SourceGraphSchema(
 )
 
 
-def make_graph(client: Client, name: str) -> None:
+def imported_edges() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Sources and targets in the order in which they are imported, which a seal does not keep."""
     random = np.random.default_rng(3)
+    # Neighbours are near each other, so that METIS finds something.
+    sources = np.repeat(np.arange(NODES), 6)
+    return sources, (sources + random.integers(1, 20, len(sources))) % NODES
+
+
+def make_graph(client: Client, name: str) -> None:
     ids = np.arange(NODES)
     columns = {"x": np.stack([ids, -ids], 1).astype(np.float32), "train": ids % 3 == 0}
-    # Neighbours are near each other, so that METIS finds something.
-    sources = np.repeat(ids, 6)
-    targets = (sources + random.integers(1, 20, len(sources))) % NODES
+    sources, targets = imported_edges()
     client.source_graphs.create(name, SCHEMA)
     client.source_graphs.append(
         name, [NodeRows("n", ids, columns), EdgeRows("e", sources, targets)]
@@ -240,6 +245,8 @@ def test_parts_are_batches_with_the_edges_between_them(
     # It is all in the data set.
     read = client.source_graphs.read_edges(graph, "e")
     edges = list(zip(read.sources.tolist(), read.targets.tolist()))
+    imported = list(zip(*(ends.tolist() for ends in imported_edges())))
+    assert edges != imported
     client.source_graphs.delete(graph)
 
     limits = {"n": 120, "e": 600, "graphs": 16}
@@ -260,6 +267,8 @@ def test_parts_are_batches_with_the_edges_between_them(
             order.append(batch.graph_ids.tolist())
             ends = list(zip(numbers[batch["e.source"]], numbers[batch["e.target"]]))
             assert ends == [edges[number] for number in batch["e.#number"]]
+            assert ends == [imported[row] for row in batch["e.#row"]]
+            assert batch["n.#row"].tolist() == numbers.tolist()
             inside = set(numbers.tolist())
             expected = sum(source in inside and target in inside for source, target in edges)
             assert len(ends) == expected
@@ -288,6 +297,10 @@ def test_parts_with_a_halo_are_whole_graphs(server: LocalServer, client: Client)
     num_edges = 0
     for batch in loader:
         inner += batch["n.#number"][batch["n.#inner"].astype(bool)].tolist()
+        rows = batch["e.#row"]
+        sources, targets = (batch["n.#row"][batch[f"e.{end}"]] for end in ("source", "target"))
+        assert (imported_edges()[0][rows] == sources).all()
+        assert (imported_edges()[1][rows] == targets).all()
         num_edges += len(batch["e.source"])
     assert sorted(inner) == list(range(NODES)) and num_edges == 6 * NODES
     loader.close()

@@ -1048,8 +1048,8 @@ class Client:
         `Loader(dataset=..., join_parts=True)` joins parts to batches with the edges between them,
         as Cluster-GCN does; with a `halo` each part has copies of the nodes of others at which its
         edges begin, and is loaded as any graph. Nodes and edges have their numbers in the source
-        graph (`S.#number`), nodes also their `ids`. If it ends early, call it again with the same
-        arguments: it goes on where it was.
+        graph (`S.#number`) and the rows that they were imported from (`S.#row`), nodes also their
+        `ids`. If it ends early, call it again with the same arguments: it goes on where it was.
 
         Errors: NOT_FOUND; FAILED_PRECONDITION if the partition is not done, or there is a data set
         of this name that the same call has not made; INVALID_ARGUMENT naming what no data set has.

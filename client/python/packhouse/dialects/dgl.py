@@ -20,6 +20,7 @@ from packhouse.dialects.layout import (
     Layout,
     check_not_reserved,
     contiguous_ends,
+    named_as_rows,
     put_mask,
 )
 from packhouse.dialects.tensors import from_torch, of_array, to_torch
@@ -49,7 +50,9 @@ def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64")
     Features, `batch_num_nodes`, `batch_num_edges`; `dgl.unbatch` works. Homogeneous if the schema
     has no more than `nodes` and `edges`, else with its types. Index tensors among the features are
     int64; the graph's own indices are of `index_dtype`, int64 or int32. What was leased keeps
-    `lease` and `loss_weight` as attributes of the graph.
+    `lease` and `loss_weight` as attributes of the graph. The rows that nodes and edges of a source
+    graph were imported from (`SubGraphs(rows=True)`, parts of a partition) are `dgl.NID` and `dgl.EID`,
+    as DGL's own sub-graphs have them.
 
     Without `padding` the padding rows are left out. With it shapes are fixed: the padding graphs
     are the last ones, the first of them holds all spare rows, and the masks `node_mask` (in ndata),
@@ -89,13 +92,13 @@ def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64")
     for component, rows in layout.node_sets.items():
         frame = graph.nodes[types[component]].data
         for name, spec in rows.features.items():
-            frame[name] = to_torch(joined.column(spec), spec)
+            frame[named_as_rows(rows, name, dgl.NID)] = to_torch(joined.column(spec), spec)
         if padding:
             put_mask(frame, "node_mask", of_array(joined.mask(component)))
     for component, rows in layout.edge_sets.items():
         frame = graph.edges[types[component]].data
         for name, spec in rows.features.items():
-            frame[name] = to_torch(joined.column(spec), spec)
+            frame[named_as_rows(rows, name, dgl.EID)] = to_torch(joined.column(spec), spec)
         if padding:
             put_mask(frame, "edge_mask", of_array(joined.mask(component)))
     data = {

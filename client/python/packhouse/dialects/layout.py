@@ -29,7 +29,7 @@ import numpy.typing as npt
 from packhouse.batch import Batch
 from packhouse.graphs import Array
 from packhouse.readers import repeated_numbers
-from packhouse.schema import GRAPHS, GraphSchema, TensorSpec
+from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.schema import Layout as TensorLayout
 
 NODES: Final = "nodes"
@@ -38,9 +38,12 @@ EDGES: Final = "edges"
 # How many edges each graph has, where they are counted and made on the device.
 EDGE_COUNTS: Final = "edge_counts"
 
+# The feature of nodes and edges of a source graph that has the rows they were imported from.
+ROWS: Final = "#row"
+
 # What dialects put into batches themselves: no attribute of a user's may be called so.
 RESERVED: Final = frozenset(
-    {"lease", "loss_weight", "node_mask", "edge_mask", "graph_mask", NODES, EDGES, GRAPHS}
+    {"lease", "loss_weight", "node_mask", "edge_mask", "graph_mask", NODES, EDGES, GRAPHS, ROWS}
 )
 
 
@@ -175,6 +178,16 @@ def feature_name(spec: TensorSpec) -> str:
     """What the tensor is called within its component."""
     prefix = spec.component + "."
     return spec.name[len(prefix) :] if spec.name.startswith(prefix) else spec.name
+
+
+def named_as_rows(rows: RowSet, name: str, others_name: str) -> str:
+    """What a framework calls the feature `name`: `others_name` for imported rows, or else `name`.
+
+    Rows of pieces of a graph, which are no int64, keep their name, and so do rows beside a feature of
+    the other name.
+    """
+    is_rows = name == ROWS and rows.features[name].dtype is DType.INT64
+    return others_name if is_rows and others_name not in rows.features else name
 
 
 def _read(schema: GraphSchema) -> Layout:

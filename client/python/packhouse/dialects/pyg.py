@@ -13,9 +13,11 @@ from packhouse.dialects.layout import (
     EDGE_COUNTS,
     EDGES,
     NODES,
+    ROWS,
     Joined,
     Layout,
     feature_name,
+    named_as_rows,
     put_mask,
 )
 from packhouse.dialects.pyg_checks import tells_num_nodes
@@ -39,7 +41,8 @@ def to_batch(
     `edge_index` is (2, edges). Tensors share the batch's memory where that is writable. Nodes
     that PyG could not count by their features' names have `num_nodes`. What was leased has the
     attributes `lease` and `loss_weight`, which are no fields of the data, unless the data set has
-    tensors of these names.
+    tensors of these names. The rows that nodes and edges of a source graph were imported from
+    (`SubGraphs(rows=True)`, parts of a partition) are `n_id` and `e_id`, as NeighborLoader has them.
 
     Without `padding` the padding rows are left out: nothing to mask, shapes differ. With it, shapes
     are fixed: the padding graphs are the last of `num_graphs`, the first of them holds all spare
@@ -284,4 +287,9 @@ def _place(layout: Layout, spec: TensorSpec) -> tuple[str, str]:
         owner = spec.name[: -len(NUM_NODES) - 1]
         if owner in layout.node_sets:
             return owner, NUM_NODES
-    return spec.component, feature_name(spec)
+    name = feature_name(spec)
+    if spec.component in layout.node_sets and name == ROWS:
+        name = named_as_rows(layout.node_sets[spec.component], name, "n_id")
+    elif spec.component in layout.edge_sets and name == ROWS:
+        name = named_as_rows(layout.edge_sets[spec.component], name, "e_id")
+    return spec.component, name
