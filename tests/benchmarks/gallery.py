@@ -26,9 +26,8 @@ from typing import Callable, Final, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from packhouse import Client, Histogram, Loader, LocalServer, PackOptions
+from packhouse import Client, Histogram, Loader, LocalServer, PackOptions, next_fit
 from packhouse.datasets import size_files
-from packhouse.next_fit import next_fit
 
 # The largest graph, and eight times as much.
 LIMITS: Final = {"nodes": 222, "edges": 502}

@@ -89,7 +89,7 @@ class Reader:
     is_native: bool = True
     # Batches of arrays of their own.
     is_writable: bool = False
-    # GRPC_EXPERIMENTS=-tcp_read_chunks, as importing packhouse sets it.
+    # GRPC_EXPERIMENTS=-tcp_read_chunks, as importing packhouse.channel sets it.
     reads_whole: bool = True
     # packhouse.tune_process_for_batches.
     keeps_memory: bool = True

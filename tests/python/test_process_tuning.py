@@ -29,15 +29,18 @@ def experiments_after(program: str, **environment: str) -> str:
     return ran.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["packhouse", "packhouse.loader"])
-def test_importing_it_has_grpc_read_whole_messages(module: str) -> None:
+@pytest.mark.parametrize(
+    "imports",
+    ["import packhouse.channel", "import packhouse.loader", "from packhouse import Client"],
+)
+def test_what_makes_channels_has_grpc_read_whole_messages(imports: str) -> None:
     expected = "-tcp_read_chunks" if _KNOWS_READ_CHUNKS else "None"
-    program = f"import os, {module}, grpc; grpc.insecure_channel('localhost:1').close()"
+    program = f"{imports}; import grpc, os; grpc.insecure_channel('localhost:1').close()"
     assert experiments_after(program) == expected
 
 
 def test_the_variable_is_left_alone_if_it_is_set() -> None:
-    assert experiments_after("import os, packhouse", GRPC_EXPERIMENTS="") == ""
+    assert experiments_after("import os, packhouse.channel", GRPC_EXPERIMENTS="") == ""
 
 
 def test_forks_share_nothing_to_poll() -> None:

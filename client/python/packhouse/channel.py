@@ -15,6 +15,10 @@ import packhouse.v1
 from packhouse.credentials import Credentials
 from packhouse.errors import PackhouseError, meaning_of
 from packhouse.own_addresses import is_own, proxy_variable
+from packhouse.process_tuning import read_messages_whole
+
+# Before any channel is made.
+read_messages_whole()
 
 # Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
 MAX_MESSAGE_BYTES: Final = 64 << 20

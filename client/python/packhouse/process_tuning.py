@@ -1,4 +1,4 @@
-"""Settings with which a process reads batches faster. Importing packhouse makes the first."""
+"""Settings with which a process reads batches faster. Importing packhouse.channel makes the first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def read_messages_whole() -> None:
 
     gRPC then receives a message in one or two pieces, not in one for each 16 or 64 KiB, which
     Python must join. It looks at the variable when the process makes its first channel. Importing
-    packhouse calls this; programs that are started later inherit the variable.
+    packhouse.channel, and so all that makes one, calls this; programs that are started later
+    inherit the variable.
     """
     if grpc.__version__.startswith(_VERSIONS_WITH_READ_CHUNKS):
         os.environ.setdefault("GRPC_EXPERIMENTS", "-tcp_read_chunks")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
+from packhouse import next_fit
 from packhouse.demo.epoch import LoadedEpoch
 from packhouse.demo.streaming import Streamed
 from packhouse.graphs import GraphTable
-from packhouse.next_fit import next_fit
 from packhouse.schema import GRAPHS
 
 
