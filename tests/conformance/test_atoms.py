@@ -210,6 +210,17 @@ def test_what_is_no_such_file_is_named(tmp_path: pathlib.Path, name: str) -> Non
         load(tmp_path / name)
 
 
+def test_a_database_that_is_cut_is_named(tmp_path: pathlib.Path) -> None:
+    """Of LMDB, reading beyond the end would end the process."""
+    for name in ("atoms.db", "atoms.aselmdb"):
+        write_db(tmp_path / name, structures(60))
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).unlink()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(ValueError, match=f"{name}: "):
+            load(tmp_path / name)
+
+
 # Neighbours.
 
 

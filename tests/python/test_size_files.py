@@ -161,7 +161,7 @@ def test_many_rows_are_those_of_the_file(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "name, content, says",
     [
-        ("graphs.h5", b"\x89HDF\r\n\x1a\n", "is an HDF5 file: write its graphs' arrays"),
+        ("graphs.nxs", b"\x89HDF\r\n\x1a\n", "is an HDF5 file: name it .h5"),
         ("graphs.pkl", b"\x80\x05\x95", "is a pickle: load it in Python"),
         ("graphs.graphml", b"<graphml>", "is a GraphML file: load it in Python"),
         ("graphs.dat", b"PAR1....", "is a Parquet file: name it .parquet"),

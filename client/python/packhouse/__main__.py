@@ -230,8 +230,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "source",
         nargs="+",
         help="processed data set of PyG (.pt), Parquet (.parquet), Arrow (.arrow, .feather, .ipc), "
-        "graphs (.npz), sizes (.csv, .csv.gz), atoms (.db, .aselmdb, .extxyz, .xyz); several of one "
-        "kind are one data set",
+        "graphs (.npz), sizes (.csv, .csv.gz), atoms (.db, .aselmdb, .extxyz, .xyz), arrays by name "
+        "(.h5, .lmdb of pickles, .tar of WebDataset, .mds or its folder); several are one data set",
     )
     _add_server(ingest)
     ingest.add_argument("--dataset", required=True, metavar="NAME")
@@ -246,7 +246,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     ingest.add_argument(
         "--trust-pickle",
         action="store_true",
-        help="read .pt files, which are pickles: they can run any program when they are read",
+        help="read .pt and .lmdb files and what else has pickles: they can run any program when they are read",
     )
     ingest.add_argument(
         "--skip-malformed",

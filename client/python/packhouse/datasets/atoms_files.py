@@ -22,7 +22,7 @@ from typing import Any, Final, Iterable, Iterator, TextIO
 
 import numpy as np
 
-from packhouse.datasets import file_kinds
+from packhouse.datasets import file_kinds, whole_lmdb
 from packhouse.datasets.frames import Frame, Item, Malformed, Rows, graph_row, made
 from packhouse.dialects.layout import NODES
 
@@ -138,6 +138,8 @@ def _of_database(name: str) -> Iterator[Item]:
     with _naming(name), needed("ase-db-backends" if is_lmdb else "ase", name):
         if is_lmdb:
             import ase_db_backends  # noqa: F401
+
+            whole_lmdb.opened(name).close()
         database = ase.db.connect(name, type="aselmdb" if is_lmdb else "db", **options)
     with database:
         for number in _ids(name, database):
@@ -174,7 +176,8 @@ def _naming(name: str) -> Iterator[None]:
     except (OSError, ImportError):
         raise
     except Exception as error:
-        raise ValueError(f"{name}: is no database of ASE: {error}") from error
+        told = str(error).removeprefix(f"{name}: ")
+        raise ValueError(f"{name}: is no database of ASE: {told}") from error
 
 
 def _of_row(row: Any, where: str) -> Frame:

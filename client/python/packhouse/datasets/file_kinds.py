@@ -9,7 +9,7 @@ from typing import Final
 _LOADED: Final = "load it in Python, and give its graphs to packhouse.{pyg,dgl,jraph}.ingest"
 _ARRAYS: Final = "write its graphs' arrays as .npz or Parquet"
 _MAGIC: Final = (
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", _ARRAYS),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "name it .h5"),
     (b"PAR1", "a Parquet file", "name it .parquet"),
     (b"ARROW1", "an Arrow file", "name it .arrow"),
     (b"SQLite format 3\0", "an SQLite database", "name it .db if ASE wrote it, else " + _ARRAYS),

@@ -5,7 +5,19 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Collection, Final, Iterator, Sequence
 
-from packhouse.datasets import arrow, atoms_files, file_kinds, frames, npz, pyg_files, size_files
+from packhouse.datasets import (
+    arrow,
+    atoms_files,
+    file_kinds,
+    frames,
+    hdf5_files,
+    lmdb_files,
+    mds_files,
+    npz,
+    pyg_files,
+    size_files,
+    tar_files,
+)
 from packhouse.datasets.frames import OnMalformed
 from packhouse.datasets.neighbours import Neighbours
 from packhouse.graphs import GraphTable
@@ -27,7 +39,8 @@ def tables(
     `.parquet`, `.arrow`, `.feather`, `.ipc`: `packhouse.datasets.arrow`; `.pt`, `.pth`:
     `packhouse.datasets.pyg_files`, which are pickles; `.npz`: `packhouse.datasets.npz`; `.csv`,
     `.csv.gz`: `packhouse.datasets.size_files`; `.db`, `.aselmdb`, `.extxyz`, `.xyz`:
-    `packhouse.datasets.atoms_files`. `exclude` names attributes and columns that are left out, of
+    `packhouse.datasets.atoms_files`; `.h5`, `.hdf5`: `hdf5_files`; `.lmdb`: `lmdb_files`; `.tar`:
+    `tar_files`; `.mds`, and a folder with their index.json: `mds_files`. `exclude` names attributes and columns that are left out, of
     all but `.npz` and sizes. `on_malformed` is told of each graph that cannot be read, which is then
     left out, in the kinds of files that have graphs one by one (`packhouse.datasets.frames`).
     `neighbours` are counted in graphs of atoms, whatever the kind of file. Raises PermissionError
@@ -35,7 +48,7 @@ def tables(
     """
     # Before anything is read: the last file's ending may be wrong.
     names = [os.fspath(path) for path in paths]
-    one_by_one = [_items(name) for name in names]
+    one_by_one = [_items(name, trust_pickle) for name in names]
     if all(one_by_one):
         sources = ((name, items()) for name, items in zip(names, one_by_one) if items)
         read = frames.tables(sources, exclude=exclude, on_malformed=on_malformed)
@@ -45,17 +58,26 @@ def tables(
     return read if neighbours is None else map(neighbours.add_to, read)
 
 
-def _items(name: str) -> Callable[[], Iterator[Any]] | None:
+def _items(name: str, trust_pickle: bool) -> Callable[[], Iterator[Any]] | None:
     """Reads the graphs of a file one by one, if it is of such a kind."""
     if name.endswith(atoms_files.ENDINGS):
         return lambda: atoms_files.items(name)
+    if name.endswith(hdf5_files.ENDINGS):
+        return lambda: hdf5_files.items(name)
+    if name.endswith(lmdb_files.ENDINGS):
+        made = lmdb_files.items(name, trust_pickle)
+        return lambda: made
+    if name.endswith(tar_files.ENDINGS):
+        return lambda: tar_files.items(name, trust_pickle)
+    if name.endswith(mds_files.ENDINGS) or mds_files.is_folder(name):
+        return lambda: mds_files.items(name, trust_pickle)
     return None
 
 
 def _reader(
     name: str, trust_pickle: bool, exclude: Collection[str], on_malformed: OnMalformed | None
 ) -> Callable[[], Iterator[GraphTable]]:
-    items = _items(name)
+    items = _items(name, trust_pickle)
     if items is not None:
         read = items
         return lambda: frames.tables([(name, read())], exclude=exclude, on_malformed=on_malformed)
@@ -75,7 +97,8 @@ def _reader(
         raise ValueError(f"{name}: is {kind[0]}: {kind[1]}")
     raise ValueError(
         f"{name}: its ending tells of no kind of file that is known: .pt, .parquet, .arrow, "
-        ".feather, .ipc, .npz, .csv, .csv.gz, .db, .aselmdb, .extxyz or .xyz"
+        ".feather, .ipc, .npz, .csv, .csv.gz, .db, .aselmdb, .extxyz, .xyz, .h5, .hdf5, .lmdb, .tar "
+        "or .mds"
     )
 
 
