@@ -17,10 +17,6 @@ namespace {
 
 // The server's, for max_in_flight 0.
 constexpr uint32_t kDefaultInFlight = 16;
-// After nothing came for so long, a server is asked whether it lives.
-constexpr absl::Duration kQuiet = absl::Seconds(1);
-// The time in which a server that lives answers a question that costs it nothing.
-constexpr absl::Duration kSilence = absl::Seconds(2);
 
 }  // namespace
 
@@ -28,11 +24,14 @@ constexpr absl::Duration kSilence = absl::Seconds(2);
 // one thread. The next response is asked for as soon as the previous one is taken.
 class Loader::Stream {
  public:
-  // `is_watched`: if nothing comes for a second, asks the server whether it lives, and ends if it
-  // is silent. gRPC's own pings would need somebody who waits for them while the caller trains.
-  Stream(std::shared_ptr<grpc::Channel> channel, const v1::LoadRequest& request, bool is_watched)
+  // `is_watched`: if nothing comes for `options.quiet`, asks the server whether it lives, and ends
+  // if it is silent. gRPC's own pings would need somebody who waits for them while the caller
+  // trains. `options` must outlive it.
+  Stream(std::shared_ptr<grpc::Channel> channel, const v1::LoadRequest& request, bool is_watched,
+         const LoaderOptions& options)
       : channel_(std::move(channel)),
         is_watched_(is_watched),
+        options_(options),
         stub_(channel_),
         call_(stub_.PrepareCall(&context_, kLoadMethod, &queue_)) {
     call_->StartCall(this);
@@ -86,10 +85,11 @@ class Loader::Stream {
     void* tag = nullptr;
     bool ok = false;
     while (is_watched_ && !is_silent_) {
-      const auto next = queue_.AsyncNext(&tag, &ok, absl::ToChronoTime(absl::Now() + kQuiet));
+      const auto next =
+          queue_.AsyncNext(&tag, &ok, absl::ToChronoTime(absl::Now() + options_.quiet));
       if (next == grpc::CompletionQueue::GOT_EVENT) return ok;
       if (next == grpc::CompletionQueue::SHUTDOWN) return false;
-      is_silent_ = !Answers(channel_, kSilence);
+      is_silent_ = !Answers(channel_, options_.silence);
       if (is_silent_) context_.TryCancel();
     }
     return queue_.Next(&tag, &ok) && ok;
@@ -97,6 +97,7 @@ class Loader::Stream {
 
   const std::shared_ptr<grpc::Channel> channel_;
   const bool is_watched_;
+  const LoaderOptions& options_;
   bool is_silent_ = false;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
@@ -186,7 +187,8 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   }
   if (stream == nullptr) {
     loading_ = servers_.current();
-    stream = std::make_shared<Stream>(loading_->channel, MakeRequest(), servers_.are_several());
+    stream = std::make_shared<Stream>(loading_->channel, MakeRequest(), servers_.are_several(),
+                                      options_);
     const absl::MutexLock lock(&mutex_);
     stream_ = stream;
     if (cancelled_) stream_->Cancel();

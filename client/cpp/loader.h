@@ -68,8 +68,11 @@ struct LoaderOptions {
   JobServers::Connect connect = &JobServers::ConnectToOwner;
   // Further servers that share the jobs (HOST:PORT; AddressesOf() takes a list apart), to be asked
   // in turn while the one of the loader's own channel is away, by channels that `connect` makes.
-  // With them, a server that is stopped or cut off is noticed within four seconds.
+  // With them, a server that is stopped or cut off is noticed within four seconds: after nothing
+  // came for `quiet` it is asked whether it lives, and left if it has not answered in `silence`.
   std::vector<std::string> other_servers = {};
+  absl::Duration quiet = absl::Seconds(1);
+  absl::Duration silence = absl::Seconds(2);
 
   static v1::Ranked OneRank() {
     v1::Ranked ranked;

@@ -1,4 +1,6 @@
 // The C++ loader where several servers share the jobs: real servers, over a store in memory.
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -15,6 +17,9 @@
 #include "client/cpp/loader.h"
 #include "client/cpp/receipt_client.h"
 #include "gmock/gmock.h"
+#include "grpcpp/generic/async_generic_service.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "service/cluster/replica_lease.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
@@ -46,6 +51,66 @@ struct Replica {
   ReplicaLease lease;
   EtcdJobLogs logs;
   std::unique_ptr<rpc::Server> server;
+};
+
+// A server that takes calls and says nothing. If it is healthy, it answers those that ask whether
+// it is, and ends all others with NOT_FOUND once it was asked twice.
+class QuietServer : public grpc::CallbackGenericService {
+ public:
+  QuietServer(const std::string& address, bool is_healthy) : is_healthy_(is_healthy) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~QuietServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  bool has_calls() const {
+    absl::MutexLock lock(&mutex_);
+    return num_calls_ != 0;
+  }
+
+ private:
+  struct Call final : grpc::ServerGenericBidiReactor {
+    void OnDone() override { delete this; }
+    void OnCancel() override { FinishOnce(grpc::Status::CANCELLED); }
+    void FinishOnce(const grpc::Status& status) {
+      if (!is_finished.exchange(true)) Finish(status);
+    }
+    std::atomic<bool> is_finished = false;
+  };
+  struct HealthyCall final : grpc::ServerGenericBidiReactor {
+    HealthyCall() { StartWriteAndFinish(&serving, grpc::WriteOptions(), grpc::Status::OK); }
+    void OnDone() override { delete this; }
+    // HealthCheckResponse with SERVING.
+    grpc::Slice bytes{"\x08\x01", 2};
+    grpc::ByteBuffer serving{&bytes, 1};
+  };
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    absl::MutexLock lock(&mutex_);
+    if (context->method() != "/grpc.health.v1.Health/Check") {
+      ++num_calls_;
+      auto* const call = new Call;
+      waiting_.push_back(call);
+      return call;
+    }
+    if (!is_healthy_) return new Call;
+    if (++num_checks_ == 2) {
+      for (Call* const call : waiting_) {
+        call->FinishOnce(grpc::Status(grpc::StatusCode::NOT_FOUND, "the quiet server has spoken"));
+      }
+    }
+    return new HealthyCall;
+  }
+
+  const bool is_healthy_;
+  mutable absl::Mutex mutex_;
+  int num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_checks_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Call*> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<grpc::Server> server_;
 };
 
 class SharedJobsTest : public testing::Test {
@@ -83,6 +148,12 @@ class SharedJobsTest : public testing::Test {
 
   // A loader that knows the first server only. While it waits, time goes on.
   std::unique_ptr<Loader> MakeLoader(const std::string& job) {
+    return MakeLoader(job, first().address, {});
+  }
+  std::unique_ptr<Loader> MakeLoader(const std::string& job, const std::string& address,
+                                     std::vector<std::string> others,
+                                     absl::Duration quiet = absl::Seconds(1),
+                                     absl::Duration silence = absl::Seconds(2)) {
     LoaderOptions options;
     options.spec.set_dataset("graphs");
     options.spec.set_job(job);
@@ -108,7 +179,10 @@ class SharedJobsTest : public testing::Test {
     };
     ChannelOptions channel;
     channel.retries = false;
-    return std::make_unique<Loader>(MakeChannel(first().address, channel), options);
+    options.other_servers = std::move(others);
+    options.quiet = quiet;
+    options.silence = silence;
+    return std::make_unique<Loader>(MakeChannel(address, channel), options);
   }
 
   // How often each graph came, in at most so many batches.
@@ -165,6 +239,27 @@ TEST_F(SharedJobsTest, ALoaderGoesWhereItsJobIs) {
   // Unary calls go there too.
   PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, loader->Describe());
   EXPECT_EQ(epoch.num_done(), epoch.num_batches());
+}
+
+// One that is stopped, or cut off, still has its connection.
+TEST_F(SharedJobsTest, ASilentServerIsLeftForAnother) {
+  const std::string address = absl::StrCat("unix:", folder_.path(), "/socket-silent");
+  const QuietServer silent(address, /*is_healthy=*/false);
+  const auto loader = MakeLoader("job", address, {first().address});
+  std::map<uint64_t, int> counts;
+  ReadSome(*loader, kNumSharedGraphs, counts);
+  ExpectAllOnce(counts);
+  EXPECT_TRUE(silent.has_calls());
+}
+
+// As one that plans for long.
+TEST_F(SharedJobsTest, AQuietServerThatAnswersIsNotLeft) {
+  const std::string address = absl::StrCat("unix:", folder_.path(), "/socket-quiet");
+  const QuietServer quiet(address, /*is_healthy=*/true);
+  const auto loader =
+      MakeLoader("job", address, {first().address}, absl::Milliseconds(10), absl::Hours(1));
+  EXPECT_THAT(loader->Next(), StatusIs(absl::StatusCode::kNotFound,
+                                       testing::HasSubstr("the quiet server has spoken")));
 }
 
 // The unary call is the first that it makes: the refusal says where to go.
