@@ -21,7 +21,7 @@ from packhouse import Loader
 from packhouse.torch import EpochDataset
 
 NUM_GRAPHS = 24
-PATIENCE = 60.0
+PATIENCE = 250.0
 
 
 class Epoch:

@@ -65,7 +65,7 @@ def test_the_recipe_of_the_readme_runs(server: LocalServer, dataset: str) -> Non
         recipe = recipe.replace(word, instead)
     around = """
 import collections, faulthandler
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(250, exit=True)
 limits = {"nodes": 128, "edges": 288, "graphs": 12}
 model, steps = None, collections.Counter()
 def train(x, mask): steps["trained"] += bool(len(x) == len(mask) > 0)
@@ -127,7 +127,7 @@ def test_the_page_of_torch_runs(server: LocalServer, dataset: str) -> None:
     around = """
 import collections, faulthandler
 import torch
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(250, exit=True)
 X, y, device = torch.rand(300, 5), torch.arange(300), "cpu"
 counts = collections.Counter()
 def train(x, senders, receivers, mask): counts["graphs"] += int(mask.sum())

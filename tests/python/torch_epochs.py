@@ -25,7 +25,7 @@ from packhouse import Evaluation, LoadedBatch, Loader
 from packhouse.torch import EpochDataset, TorchBatch, prefetch_to
 
 LIMITS = {"nodes": 128, "edges": 288, "graphs": 12}
-PATIENCE = 60.0
+PATIENCE = 250.0
 
 
 def as_tensors(batch: TorchBatch) -> Any:
