@@ -30,7 +30,7 @@ def main(command: str, *arguments: str) -> None:
     dataset = EpochDataset(
         Evaluation(address, **common)
         if source == "evaluation"
-        else Loader(address, job=job, finished="restart", **common)
+        else Loader(address, job=job, on_existing="restart", **common)
     )
     data_loader = StatefulDataLoader(dataset, batch_size=None, num_workers=int(workers))
     received = []

@@ -153,7 +153,7 @@ def work(options: argparse.Namespace) -> int:
         max_in_flight=4,
         retry_timeout=options.retry,
         # Killed at the end of an epoch, it comes back to one that is over.
-        finished="skip",
+        on_existing="resume",
         **sharing,
     ) as loader:
         while True:

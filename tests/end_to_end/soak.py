@@ -77,7 +77,7 @@ def make_loader(
         derived=(DerivedTensor.ROW_COUNTS,),
         acknowledge="automatic",
         # Killed at the end, it comes back to an epoch that the others have finished.
-        finished="skip",
+        on_existing="resume",
         **sharing,  # type: ignore[arg-type]
     )
 

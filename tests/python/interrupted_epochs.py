@@ -37,7 +37,7 @@ class Epoch:
                 limits={"nodes": 12},
                 max_in_flight=4,
                 retry_timeout=20,
-                finished="restart" if kind.startswith("stateful") else "error",
+                on_existing="restart" if kind.startswith("stateful") else "error",
             )
         )
         make: Any = DataLoader

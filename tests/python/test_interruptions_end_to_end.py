@@ -293,7 +293,7 @@ def test_who_counts_steps_finishes_epochs(server: LocalServer, client: Client) -
     with contextlib.suppress(Stop), loader:
         raise Stop
     assert num_left(3) == 1
-    with case.loader() as again:
+    with case.loader(on_existing="resume") as again:
         again.set_epoch(3)
         steps_of(again, 1)
     assert num_left(3) == 0

@@ -29,6 +29,7 @@ from packhouse import (
     DeviceProfile,
     Draw,
     DType,
+    EpochBegunError,
     EpochFinishedError,
     EpochInfo,
     EpochReaders,
@@ -251,7 +252,9 @@ def test_narrow_integers_are_the_same_batches(
     delivered = [next(batches) for _ in range(3)]
     # What was not acknowledged comes again as it was, and so does what is made again.
     narrow.close()
-    narrow = make(job=f"{job}-narrow", compact=True, widen=False, **words)
+    narrow = make(
+        job=f"{job}-narrow", compact=True, widen=False, on_existing="resume", **words
+    )
     delivered = delivered[:2] + list(narrow)
     assert numbers_of(delivered) == numbers_of(plain)
     again = list(make(job=f"{job}-again", compact=True, widen=False, **words))
@@ -649,9 +652,11 @@ def test_what_was_not_acknowledged_comes_again(make: Make) -> None:
         loader.state_dict()
     loader.flush()
     loader.close()
-    again = make()
+    with pytest.raises(EpochBegunError):
+        len(make())
+    again = make(on_existing="resume")
     rest = list(again)
-    assert again.num_steps_done == 2
+    assert again.num_steps_done == 2 and len(again) == len(rest)
     assert numbers_of(rest[:2]) == [first[1].number, first[3].number]
     assert same_bytes(rest[:2], [first[1], first[3]])
     assert all(batch.is_redelivered for batch in rest[:2])
@@ -676,32 +681,80 @@ def test_an_epoch_that_has_ended_must_be_left(make: Make) -> None:
 def test_a_job_that_is_run_again_says_so(make: Make, sharing: dict[str, Any]) -> None:
     run = functools.partial(make, job="again/" + "-".join(sharing), **sharing)
     first = list(run())
-    with pytest.raises(EpochFinishedError, match="job name.*load a state.*restart.*skip.*Evaluation"):
+    with pytest.raises(EpochFinishedError, match="job name.*load a state.*restart.*resume.*Evaluation"):
         list(run())
     # The same one, asked again, does not go on as if nothing had been.
     again = run()
     for _ in range(2):
         with pytest.raises(EpochFinishedError):
             next(again)
-    assert list(run(finished="skip")) == []
-    with pytest.raises(ValueError, match="finished 'never'"):
-        run(finished="never")
+    assert list(run(on_existing="resume")) == []
+    with pytest.raises(ValueError, match="on_existing 'never'"):
+        run(on_existing="never")
 
     attempt = {"attempt": "2"} if "worker" in sharing else {}
-    anew = run(finished="restart", **attempt)
+    anew = run(on_existing="restart", **attempt)
     assert same_bytes(list(anew), first)
     if attempt:
         with pytest.raises(EpochFinishedError, match="need an attempt"):
-            next(run(finished="restart"))
+            next(run(on_existing="restart"))
         with pytest.raises(EpochFinishedError, match="by attempt '2' too"):
-            next(run(finished="restart", **attempt))
+            next(run(on_existing="restart", **attempt))
     # What is not finished is gone on with, exactly.
     anew.set_epoch(1)
     done = list(itertools.islice(anew, 7))[:-1]
     anew.close()
-    resumed = run(finished="restart", **attempt)
+    resumed = run(on_existing="resume", **attempt)
     resumed.set_epoch(1)
     expect_every_graph_once([*done, *resumed])
+
+
+@pytest.mark.parametrize("sharing", [{}, {"rank": 1, "num_ranks": 2}])
+def test_a_begun_epoch_says_so(make: Make, sharing: dict[str, Any]) -> None:
+    run = functools.partial(make, job=f"begun/{len(sharing)}", **sharing)
+    first = run()
+    num_steps = len(first)
+    taken = list(itertools.islice(first, 7))
+    first.close()
+    again = run()
+    for ask in (next, len, next):
+        with pytest.raises(
+            EpochBegunError, match="6 of its steps are done.*state.*resume.*restart.*another job"
+        ):
+            ask(again)
+    resumed = run(on_existing="resume")
+    assert len(resumed) == num_steps - 6
+    rest = list(itertools.islice(resumed, 3))
+    assert rest[0].number == taken[6].number and resumed.num_steps_done == 6
+    # The loader that has begun it goes on with it, though its stream breaks.
+    resumed.look_again()
+    assert len(resumed) == num_steps - 6
+    rest += itertools.islice(resumed, 2)
+    resumed.close()
+    anew = run(on_existing="restart")
+    assert len(anew) == num_steps
+    assert same_bytes(list(itertools.islice(anew, 7)), taken)
+
+
+def test_a_trainer_comes_to_a_begun_epoch(make: Make) -> None:
+    epochs = EpochReaders(make(job="readers/begun"))
+    num_steps = len(epochs)
+    epochs.set_epoch(0)
+    taken = list(itertools.islice(epochs.trained(epochs), 4))
+    epochs.flush()
+    # That which has begun it goes on.
+    epochs.set_epoch(0)
+    assert len(epochs) == num_steps
+    epochs.close()
+    with pytest.raises(EpochBegunError, match="before this trainer came to it: 3 of its steps"):
+        EpochReaders(make(job="readers/begun")).set_epoch(0)
+    resumed = EpochReaders(make(job="readers/begun", on_existing="resume"))
+    resumed.set_epoch(0)
+    assert len(resumed) == num_steps - 3
+    expect_every_graph_once([*taken[:3], *resumed.trained(resumed)])
+    anew = EpochReaders(make(job="readers/begun", on_existing="restart"))
+    anew.set_epoch(0)
+    expect_every_graph_once(list(anew.trained(anew)))
 
 
 def test_ranks_restart_a_finished_epoch_together(make: Make) -> None:
@@ -709,7 +762,7 @@ def test_ranks_restart_a_finished_epoch_together(make: Make) -> None:
     first = [list(loader) for loader in ranks]
     for attempt in (None, "a", "b"):
         again = [
-            make(rank=rank, num_ranks=2, finished="restart", attempt=attempt) for rank in range(2)
+            make(rank=rank, num_ranks=2, on_existing="restart", attempt=attempt) for rank in range(2)
         ]
         received = in_parallel(*(lambda each=each: list(each) for each in again))
         assert all(same_bytes(*pair) for pair in pairs(received, first))
@@ -787,7 +840,9 @@ def test_a_trainers_state_opens_no_stream(make: Make, monkeypatch: pytest.Monkey
             epochs.acknowledge(batch)
         state = epochs.state_dict()
         assert epochs.epoch_info().num_done == 3
-        assert len(epochs) == len(make(job=job, **sharing))
+        if "rank" not in sharing:
+            others = make(job=job, on_existing="resume", **sharing)
+            assert len(epochs) == len(others) + 3
         # The reader has noticed nothing.
         received.append(next(reader))
         assert len(set(numbers_of(received))) == 6
@@ -810,12 +865,12 @@ def test_a_trainers_epochs_end_and_say_so(make: Make) -> None:
         epochs.set_epoch(epoch)
         expect_every_graph_once(list(epochs.trained(epochs)))
     for again in (epochs, EpochReaders(make(job="readers/ends"))):
-        with pytest.raises(EpochFinishedError, match="epoch 0 .*readers/ends.*restart.*skip"):
+        with pytest.raises(EpochFinishedError, match="epoch 0 .*readers/ends.*restart.*resume"):
             again.set_epoch(0)
-    epochs = EpochReaders(make(job="readers/ends", finished="restart"))
+    epochs = EpochReaders(make(job="readers/ends", on_existing="restart"))
     epochs.set_epoch(0)
     expect_every_graph_once(list(epochs.trained(epochs)))
-    epochs = EpochReaders(make(job="readers/ends", finished="skip"))
+    epochs = EpochReaders(make(job="readers/ends", on_existing="resume"))
     assert list(epochs.trained(epochs)) == []
 
 
@@ -853,9 +908,10 @@ def test_a_dynamic_worker_that_is_killed_leaves_its_batches_to_others(make: Make
     # The last one was in hand; the two behind it were on the way.
     done = of_dead[:-1]
     alive = [batch for batches in results for batch in batches]
-    assert sorted(numbers_of(alive) + done) == list(range(len(workers[0])))
+    num_batches = workers[0].num_steps_done + len(workers[0])
+    assert sorted(numbers_of(alive) + done) == list(range(num_batches))
     assert [batch.number for batch in alive if batch.is_redelivered].count(of_dead[-1]) == 1
-    assert workers[0].epoch_info().num_done == len(workers[0])
+    assert workers[0].epoch_info().num_done == num_batches
     assert {batch.loss_weight for batch in alive} == {1.0}
 
 
@@ -863,11 +919,13 @@ def test_a_rank_that_returns_gets_what_it_had_not_acknowledged(make: Make) -> No
     steady, first = make(rank=0, num_ranks=2), make(rank=1, num_ranks=2, max_in_flight=2)
     taken = list(itertools.islice(first, 10))
     first.close()
-    again = make(rank=1, num_ranks=2)
+    again = make(rank=1, num_ranks=2, on_existing="resume")
+    # The other rank has done nothing of its own.
+    num_steps = len(steady)
+    assert (again.num_steps_done, len(again)) == (9, num_steps - 9)
     rest = list(again)
-    assert (again.num_steps_done, len(again)) == (9, len(steady))
     assert rest[0].number == taken[-1].number and rest[0].is_redelivered
-    assert [batch.step for batch in rest] == list(range(9, len(again)))
+    assert [batch.step for batch in rest] == list(range(9, num_steps))
     batches = [*taken[:-1], *rest, *steady]
     expect_every_graph_once([batch for batch in batches if not batch.is_padding])
 
@@ -1008,7 +1066,7 @@ def test_an_epoch_survives_a_server_that_is_killed(
         sharing: dict[str, Any] = {"rank": number, "num_ranks": 3}
         if workers == "dynamic":
             # On a slow machine one may come when the others have done all.
-            sharing = {"worker": f"worker {number}", "finished": "skip"}
+            sharing = {"worker": f"worker {number}", "on_existing": "resume"}
         return Loader(
             mortal_server.address, dataset="molecules", job="job", limits=LIMITS, **sharing
         )

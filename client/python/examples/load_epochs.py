@@ -30,6 +30,7 @@ with Client(address) as client:
 
 limits = {"nodes": 512, "edges": 1024, "graphs": 64}
 with Loader(address, dataset="rings", job="demo", limits=limits, padding="graph") as loader:
+    # A second run under the job's name would say so: see Loader's `on_existing`.
     for epoch in range(2):
         loader.set_epoch(epoch)
         graphs = sum(len(batch) for batch in loader)  # Train on batch["x"] here.

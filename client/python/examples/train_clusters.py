@@ -174,7 +174,15 @@ def packhouse_batches(address: str, options: argparse.Namespace) -> Iterator[lis
         "graphs": 2 * options.joined,
     }
     with contextlib.closing(
-        Loader(address, job=NAME, dataset=NAME, join_parts=True, limits=limits, seed=1)
+        Loader(
+            address,
+            job=NAME,
+            dataset=NAME,
+            join_parts=True,
+            limits=limits,
+            seed=1,
+            on_existing="restart",
+        )
     ) as loader:
         for epoch in range(options.epochs):
             loader.set_epoch(epoch)

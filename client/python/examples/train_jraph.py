@@ -184,7 +184,7 @@ def main() -> None:
         common: dict[str, Any] = {"limits": LIMITS, "padding": Padding.GRAPH}
         valid = Evaluation(address, dataset="molhiv-jraph/valid", **common)
         loader = stack.enter_context(
-            Loader(address, dataset="molhiv-jraph/train", job="jraph", finished="restart", **common)
+            Loader(address, dataset="molhiv-jraph/train", job="jraph", on_existing="restart", **common)
         )
         train("packhouse", functools.partial(loaded, loader), valid, options)
         train("dynamically_batch", functools.partial(dynamic, parts["train"]), valid, options)

@@ -129,7 +129,7 @@ class PackhouseFeed:
             padding=padding,
             rank=rank,
             num_ranks=ranks,
-            finished="restart",
+            on_existing="restart",
             attempt=f"{os.getppid() if ranks > 1 else os.getpid()}",
         )
         self._others = {

@@ -95,7 +95,13 @@ def main() -> None:
         common: dict[str, Any] = {"limits": LIMITS, "padding": Padding.GRAPH}
         valid = Evaluation(address, dataset="molhiv-tfgnn/valid", **common)
         loader = stack.enter_context(
-            Loader(address, dataset="molhiv-tfgnn/train", job="tfgnn", **common)
+            Loader(
+                address,
+                dataset="molhiv-tfgnn/train",
+                job="tfgnn",
+                on_existing="restart",
+                **common,
+            )
         )
         batches = packhouse.tfgnn.to_dataset(lambda: loader, spec, with_mask=True)
         # keras makes variables at the first call, for which a step would be traced once more.

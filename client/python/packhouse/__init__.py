@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from packhouse.epoch_request import Draw, EpochArguments, RankGroup, Segments
     from packhouse.epoch_readers import EpochReaders
     from packhouse.credentials import Credentials
-    from packhouse.errors import EpochFinishedError, PackhouseError
+    from packhouse.errors import EpochBegunError, EpochFinishedError, PackhouseError
     from packhouse.examples import ExampleStream, SkippedExample, TfgnnSchema
     from packhouse.evaluation import Evaluation
     from packhouse.evaluation_readers import EvaluationReaders
@@ -151,7 +151,7 @@ _MODULES: Final = {
     "epoch_request": "Draw EpochArguments RankGroup Segments",
     "epoch_readers": "EpochReaders",
     "credentials": "Credentials",
-    "errors": "EpochFinishedError PackhouseError",
+    "errors": "EpochBegunError EpochFinishedError PackhouseError",
     "examples": "ExampleStream SkippedExample TfgnnSchema",
     "evaluation": "Evaluation",
     "evaluation_readers": "EvaluationReaders",
@@ -221,6 +221,7 @@ __all__ = [
     "DuplicateNodes",
     "EdgeRows",
     "EpochArguments",
+    "EpochBegunError",
     "EpochFinishedError",
     "EpochInfo",
     "EpochRankGroup",

@@ -14,7 +14,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, NamedTuple, TypeVar
 from packhouse.acknowledging import Lease
 from packhouse.epoch_info import EpochInfo, check_not_empty
 from packhouse.errors import PackhouseError
-from packhouse.finished_epochs import restarts
+from packhouse.existing_epochs import restarts
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.loader import Loader
 from packhouse.loader_settings import LoaderSettings, LoaderState
@@ -74,8 +74,8 @@ class EpochReaders:
 
     The trainer calls `state_dict` and `load_state_dict`: they ask the server, and serve any number
     of ranks and worker processes. torchdata's StatefulDataLoader keeps the states of the worker
-    processes instead, and their number. Make its loader with finished="restart", because the server
-    may have got further in the epoch than the state. Dynamic workers have no such state.
+    processes instead, and their number. Make its loader with on_existing="restart", because the
+    server may have got further in the epoch than the state. Dynamic workers have no such state.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -145,8 +145,8 @@ class EpochReaders:
         """Worker processes that start to iterate read that epoch from now on.
 
         Call it before each epoch, the first one too. Makes all acknowledgements durable first, and
-        asks the server. Raises EpochFinishedError if the epoch was finished before, unless the
-        loader's `finished` says otherwise; PackhouseError.
+        asks the server. Raises EpochFinishedError or, if there is one rank, EpochBegunError for what
+        was done before, unless the loader's `on_existing` says otherwise; PackhouseError.
         """
         if epoch != self._epoch:
             self._acknowledge_last()
@@ -219,8 +219,16 @@ class EpochReaders:
         return EpochInfo.from_proto(self._get_epoch())
 
     def __len__(self) -> int:
-        """Steps of this trainer in the epoch (dynamic: batches of its profile), with done ones."""
-        return self._settings.sharing.num_steps(self.epoch_info(), self._settings.request)
+        """Steps of this trainer in the epoch (dynamic: batches of its profile). Those that were done
+        before it came are not counted; of several ranks, or after a state was loaded, they are.
+        """
+        info = self.epoch_info()
+        num_steps = self._settings.sharing.num_steps(info, self._settings.request)
+        if self._cursor or not self._is_alone:
+            return num_steps
+        return num_steps - (
+            self._position.done_before if self._position.is_prepared else info.num_done
+        )
 
     def state_dict(self) -> LoaderState | dict[str, Any]:
         """The position in the epoch, for the checkpoint; call it after a step has been done.
@@ -285,14 +293,21 @@ class EpochReaders:
         epoch = self._get_epoch()
         check_not_empty(epoch, 4)
         settings = self._settings
-        is_over = epoch.generation != 0 and epoch.num_batches and settings.sharing.all_done(epoch)
-        if is_over and not self._cursor and not self._position.generation:
-            if isinstance(settings.sharing, Dynamic) and self._has_ended_one:
+        sharing = settings.sharing
+        is_over = epoch.generation != 0 and epoch.num_batches and sharing.all_done(epoch)
+        # Of several ranks nobody here can tell whose they are.
+        num_done = epoch.num_done if self._is_alone and not is_over else 0
+        if (is_over or num_done) and not self._cursor and not self._position.generation:
+            if isinstance(sharing, Dynamic) and self._has_ended_one:
                 pass  # The others were faster.
-            elif restarts(epoch, settings.finished, settings.sharing, self._attempt, "trainer"):
+            elif restarts(
+                epoch, num_done, settings.on_existing, sharing, self._attempt, "trainer"
+            ):
                 self._cursor = epoch.start_cursor
                 if not self._attempt and self._is_alone:
                     self._attempt = uuid.uuid4().hex
+        if not self._position.is_prepared:
+            self._position.done_before = epoch.num_done
         self._position.is_prepared = True
         self._common = uuid.uuid4().hex
         self._write_orders()
@@ -388,6 +403,8 @@ class _Position:
 
     def __init__(self) -> None:
         self.is_prepared = False
+        # Batches that were done before this trainer came, if it is alone.
+        self.done_before = 0
         self.has_ended = False
         # Given out last by `trained`.
         self.in_hand: Lease | None = None

@@ -13,6 +13,10 @@ class EpochFinishedError(ValueError):
     """An epoch was finished before a loader came to it: it would give no batch."""
 
 
+class EpochBegunError(ValueError):
+    """A part of an epoch was done before a loader came to it: only the rest would come."""
+
+
 class PackhouseError(Exception):
     """A call ended with a status other than OK.
 

@@ -22,7 +22,12 @@ from packhouse.connecting import LoadArguments, split
 from packhouse.epoch_info import EpochInfo, check_not_empty
 from packhouse.epoch_request import EpochRequest
 from packhouse.errors import EpochFinishedError, PackhouseError
-from packhouse.finished_epochs import Finished, check_finished, restarts, words_for_finished
+from packhouse.existing_epochs import (
+    OnExisting,
+    check_on_existing,
+    restarts,
+    words_for_finished,
+)
 from packhouse.given_batches import GivenBatches
 from packhouse.load_connection import LoadConnection, is_foreign
 from packhouse.loaded_batch import LoadedBatch
@@ -99,9 +104,11 @@ class Loader(Iterator[LoadedBatch]):
     iteration ends. `max_in_flight` also bounds the speed, because an acknowledgement waits for the
     server's disk: take 64 for thousands of batches a second.
 
-    An epoch that was finished before this loader came to it raises EpochFinishedError, because it
-    would give no batch: a job was run again under its name, or an epoch was set a second time.
-    `finished` can say otherwise. For validation use `Evaluation`: the server keeps nothing of it. A
+    An epoch that was begun or finished before this loader came to it raises EpochBegunError or
+    EpochFinishedError, because only the rest of it, or no batch, would come: a job was run again
+    under its name, or an epoch was set a second time. `on_existing` can say otherwise. (Of
+    several ranks each looks at its own steps; dynamic workers cannot tell a begun epoch from one
+    that others load.) For validation use `Evaluation`: the server keeps nothing of it. A
     graph beyond the limits raises PackhouseError (OUT_OF_RANGE) naming it, unless `oversize` says
     REJECT: then a warning gives the number of such graphs, once an epoch.
 
@@ -141,7 +148,7 @@ class Loader(Iterator[LoadedBatch]):
         max_in_flight: int = 0,
         attempt: str | None = None,
         acknowledge: Literal["automatic", "manual"] = "automatic",
-        finished: Finished = "error",
+        on_existing: OnExisting = "error",
         **arguments: Unpack[LoadArguments],
     ) -> None:
         """Takes all `EpochArguments`, which must be the same for all workers of the job, and all
@@ -157,8 +164,10 @@ class Loader(Iterator[LoadedBatch]):
         names one start of the trainer: the same for all of its workers, and new after each restart
         (a launcher's restart counter will do). Give one if several workers load states.
 
-        `finished` says what to do with an epoch that was finished before. "error" raises
-        EpochFinishedError; "skip" gives nothing; "restart" loads it again from its start, and
+        `on_existing` says what to do with an epoch of which something was done before, by an earlier
+        run under the job's name. "error" raises EpochBegunError or EpochFinishedError; "resume" gives
+        the rest, of a finished epoch nothing: workers that crash and come again without a state say
+        so. "restart" loads it again from its start, and
         forgets what was done of it and of the job's later epochs; dynamic workers need an `attempt`
         for that, and so do several ranks of which each may come at any time. A loaded state goes on
         from where it was, whatever this says.
@@ -168,7 +177,7 @@ class Loader(Iterator[LoadedBatch]):
         sharing = sharing_of(request, rank, num_ranks, drop_last, worker, rank_group)
         if acknowledge not in ("automatic", "manual"):
             raise ValueError(f"acknowledge {acknowledge!r} is neither 'automatic' nor 'manual'")
-        check_finished(finished)
+        check_on_existing(on_existing)
         self._settings = LoaderSettings(
             connecting,
             request,
@@ -176,7 +185,7 @@ class Loader(Iterator[LoadedBatch]):
             is_placed=worker is not None or rank is not None or num_ranks is not None,
             attempt=attempt or "",
             manual=acknowledge == "manual",
-            finished=finished,
+            on_existing=on_existing,
             writable=writable,
         )
         self._begin(LoaderStart(attempt=attempt or ""))
@@ -259,15 +268,15 @@ class Loader(Iterator[LoadedBatch]):
 
     @property
     def num_steps_done(self) -> int:
-        """How many of the `len` steps were done before this worker came: progress starts there."""
+        """How many steps were done before this worker came: `len` more come."""
         return int(self._open().num_steps_done)
 
     def set_epoch(self, epoch: int) -> None:
         """Iterating gives that epoch from now on, from where the job's workers have got to.
 
         Does nothing if it is the present epoch and has not ended. Otherwise makes all
-        acknowledgements durable first. Iterating raises EpochFinishedError if it was finished
-        before, unless `finished` says otherwise.
+        acknowledgements durable first. Iterating raises EpochBegunError or EpochFinishedError if
+        something of it was done before, unless `on_existing` says otherwise.
         """
         epoch = whole_number(epoch, "epoch", UINT64_MAX)
         if epoch == self.epoch and not self._place.has_ended:
@@ -297,14 +306,23 @@ class Loader(Iterator[LoadedBatch]):
         )
 
     def __len__(self) -> int:
-        """Steps of this worker in this epoch (dynamic: batches of its profile), done ones included.
+        """Steps that iterating gives this worker in this epoch from where it came to it:
+        `num_steps_done` are done before. (Dynamic: the batches of its profile that are left.)
 
         Asks the server, and waits for it for up to `retry_timeout` seconds. Begins to load if a
-        state was loaded, because the state decides what is left.
+        state was loaded, or something is done, because that decides what is left; raises what
+        iterating would.
         """
-        if self._place.first_opened is not None or self._start.cursor:
-            return int(self._open().num_steps)
-        return self._settings.sharing.num_steps(self.epoch_info(), self._settings.request)
+        sharing = self._settings.sharing
+        if self._place.first_opened is None and not self._start.cursor:
+            info = self.epoch_info()
+            num_steps = sharing.num_steps(info, self._settings.request)
+            if isinstance(sharing, Dynamic):
+                return max(0, num_steps - info.num_done)
+            if info.num_done == 0:
+                return num_steps
+        opened = self._open()
+        return int(opened.num_steps - opened.num_steps_done)
 
     def __iter__(self) -> Loader:
         """Goes on after the batch given out last. Raises ValueError if the epoch has ended."""
@@ -677,20 +695,23 @@ class Loader(Iterator[LoadedBatch]):
         return not is_restart
 
     def _restarts(self, opened: Any) -> bool:
-        """Whether it is finished and to be loaded anew. Raises EpochFinishedError."""
+        """Whether it is to be loaded anew. Raises EpochBegunError and EpochFinishedError."""
         epoch, sharing = opened.epoch, self._settings.sharing
-        if opened.num_steps_is_estimate:
-            return False
-        if not epoch.num_batches or opened.num_steps_done < opened.num_steps:
-            return False
-        if not sharing.all_done(epoch):
-            return False
+        num_done = int(opened.num_steps_done)
+        is_open = opened.num_steps_is_estimate or num_done < opened.num_steps
+        if is_open or not epoch.num_batches or not sharing.all_done(epoch):
+            # What other ranks have done says nothing; dynamic workers cannot tell whose it is.
+            if self._start.cursor or not num_done or isinstance(sharing, Dynamic):
+                return False
+            return restarts(
+                epoch, num_done, self._settings.on_existing, sharing, self._start.attempt, "loader"
+            )
         if isinstance(sharing, Dynamic) and self._has_ended_one:
             # The others were faster.
             return False
         if not self._start.cursor:
             attempt = self._start.attempt
-            return restarts(epoch, self._settings.finished, sharing, attempt, "loader")
+            return restarts(epoch, 0, self._settings.on_existing, sharing, attempt, "loader")
         if self._place.is_restart:
             raise EpochFinishedError(
                 f"{words_for_finished(epoch, 'loader')}, by attempt {self._start.attempt!r} too: "

@@ -28,9 +28,9 @@ class LoaderSettings:
     is_placed: bool
     attempt: str
     manual: bool
-    finished: str
+    on_existing: str
     writable: bool
-    # Whether the loader is to say that an epoch is finished, or has too large graphs.
+    # Whether the loader is to say that an epoch is begun or finished, or has too large graphs.
     looks_at_epoch: bool = True
 
 

@@ -116,7 +116,7 @@ def _loader(address: str, rank: int, limits: Mapping[str, int]) -> Loader:
         num_ranks=_NUM_RANKS,
         max_in_flight=8,
         # Killed after its last step, a worker comes back to an epoch that is finished.
-        finished="skip",
+        on_existing="resume",
     )
 
 
