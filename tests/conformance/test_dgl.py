@@ -304,3 +304,25 @@ def test_padding_values_are_those_of_padded_rows(client: Client, server: LocalSe
     (batch,) = Evaluation(server.address, dataset="dgl/values", limits=limits, padding="graph")
     graph, _ = packhouse.dgl.to_batch(batch, padding=True)
     assert graph.edata["length"].tolist() == [1.0] * 3 + [2.5] * 5
+
+
+def test_the_loader_gives_what_dgls_own_gives() -> None:
+    pairs = [graph_of(graph) for graph in random_plain(21, 60) if graph.num_nodes]
+    dataset = [(graph, torch.tensor(float(number))) for number, (graph, _) in enumerate(pairs)]
+    for (ours, labels), (theirs, their_labels) in zip(
+        packhouse.dgl.GraphDataLoader(dataset, 16), GraphDataLoader(dataset, batch_size=16)
+    ):
+        assert_same_graph(ours, theirs)
+        assert torch.equal(labels, their_labels)
+    limits = {"nodes": 60, "edges": 200, "graphs": 16}
+    with packhouse.dgl.GraphDataLoader(dataset, shuffle=True, limits=limits) as loader:
+        seen = []
+        for ours, labels in loader:
+            chosen = [int(label) for label in labels]
+            assert_same_graph(ours, dgl.batch([dataset[number][0] for number in chosen]))
+            seen += chosen
+        assert sorted(seen) == list(range(len(dataset)))
+    (ours,) = packhouse.dgl.GraphDataLoader([graph for graph, _ in dataset], 1000)
+    assert_same_graph(ours, dgl.batch([graph for graph, _ in dataset]))
+    with pytest.raises(TypeError, match="one graph, not a data set"):
+        packhouse.dgl.GraphDataLoader(dataset[0][0])

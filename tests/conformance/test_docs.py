@@ -96,7 +96,7 @@ if importlib.util.find_spec("jraph"):
 
         names = {"graphs": graphs, "step": step, "weights": None, "packhouse": packhouse}
         after = run_page("jraph.md", server, names)
-        assert sum(trained) == 2 * 3 * len(graphs)
+        assert sum(trained) == 2 * 4 * len(graphs)
         assert after["mean"].shape == (3,)
 
 
@@ -123,7 +123,7 @@ if importlib.util.find_spec("dgl"):
         names = {"dataset": dataset, "train": train, "loss_of": loss_of}
         names.update(conv=SAGEConv(3, 4, "mean"), norm=packhouse.dgl.MaskedBatchNorm(4))
         run_page("dgl.md", server, names)
-        assert sum(trained) == 2 * 3 * len(dataset)
+        assert sum(trained) == 2 * 4 * len(dataset)
 
 
 if importlib.util.find_spec("tensorflow_gnn"):

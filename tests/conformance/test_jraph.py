@@ -298,3 +298,33 @@ def test_the_sampler_fits_what_is_padded_afterwards(server: LocalServer) -> None
         assert int(padded.n_node.sum()) == 60
         seen += numbers
     assert sorted(seen) == list(range(90))
+
+
+def test_batches_are_jraphs_own_in_one_line() -> None:
+    graphs = [tuple_of(graph, False) for graph in random_plain(21, 120) if graph.num_nodes]
+    numbered = [
+        graph._replace(globals={"number": np.array([number])})
+        for number, graph in enumerate(graphs)
+    ]
+    plain = list(packhouse.jraph.batches(numbered, 16))
+    for start, ours in zip(range(0, len(numbered), 16), plain):
+        theirs = jraph.batch_np(numbered[start : start + 16])
+        assert ours.globals["number"].tolist() == theirs.globals["number"].tolist()
+        for field in ("senders", "receivers", "n_node", "n_edge"):
+            assert np.array_equal(getattr(ours, field), getattr(theirs, field))
+    limits = {"nodes": 61, "edges": 200, "graphs": 17}
+    with packhouse.jraph.batches(numbered, shuffle=True, limits=limits) as loader:
+        for _ in range(2):
+            seen = []
+            for ours in loader:
+                real = int(jraph.get_graph_padding_mask(ours).sum())
+                chosen = ours.globals["number"][:real].tolist()
+                theirs = jraph.pad_with_graphs(
+                    jraph.batch_np([numbered[number] for number in chosen]), 61, 200, 17
+                )
+                for field in ("senders", "receivers", "n_node", "n_edge"):
+                    assert np.array_equal(getattr(ours, field), getattr(theirs, field))
+                seen += chosen
+            assert sorted(seen) == list(range(len(numbered)))
+    with pytest.raises(TypeError, match="one GraphsTuple"):
+        packhouse.jraph.batches(numbered[0])

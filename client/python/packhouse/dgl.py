@@ -2,6 +2,12 @@
 
     import packhouse.dgl
 
+    loader = packhouse.dgl.GraphDataLoader(dataset, shuffle=True, limits={"nodes": 1024})
+    for graph, labels in loader: ...
+
+which takes the place of DGL's own; a server of the user's own starts by itself. Or, step by step, with
+a server that there is:
+
     packhouse.dgl.ingest(client, "molhiv", dataset)           # Once: graphs, or (graph, label).
     with Loader(address, dataset="molhiv", job="run-1", limits=limits) as loader:
         for batch in loader:
@@ -27,11 +33,13 @@ from typing import Any
 
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.dgl import GraphBatch, batch_sampler, ingest, table, tables, to_batch
+from packhouse.dialects.dgl_loader import GraphDataLoader
 from packhouse.dialects.masked_mean import masked_mean
 
 __all__ = [
     "BatchSampler",
     "GraphBatch",
+    "GraphDataLoader",
     "MaskedBatchNorm",
     "batch_sampler",
     "ingest",

@@ -2,8 +2,12 @@
 
     import packhouse.jraph
 
-    packhouse.jraph.ingest(client, "molhiv", graphs)          # Once: GraphsTuples.
     limits = {"nodes": 1024, "edges": 2304, "graphs": 48}
+    for graph in packhouse.jraph.batches(graphs, shuffle=True, limits=limits): ...
+
+for which a server of the user's own starts by itself. Or, step by step, with a server that there is:
+
+    packhouse.jraph.ingest(client, "molhiv", graphs)          # Once: GraphsTuples.
     loader = Loader(address, dataset="molhiv", job="run-1", limits=limits, padding=Padding.GRAPH)
     with loader:
         for batch in loader:
@@ -31,11 +35,14 @@ from packhouse.dialects.jraph import (
     tables,
     to_graphs_tuple,
 )
+from packhouse.dialects.jraph_loader import Batches, batches
 
 __all__ = [
     "BatchSampler",
+    "Batches",
     "Masks",
     "batch_sampler",
+    "batches",
     "ingest",
     "masked_mean_and_variance",
     "masks",

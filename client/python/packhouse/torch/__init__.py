@@ -1,5 +1,6 @@
 """packhouse for PyTorch; needs torch, which nothing else in packhouse imports.
 
+`DataLoader` takes the place of torch's, for rows and for sequences of tokens, which it packs.
 `EpochDataset` is a loader's epochs, or an evaluation, as torch's DataLoader reads them; `to_torch`
 makes tensors of a batch, `to_sequences` those of packed token sequences; `prefetch_to` moves
 batches to a device ahead of their use; `TensorLoader` gives batches of rows of plain tensors in
@@ -14,6 +15,7 @@ shifted by up to 1.3 standard deviations. Either compute statistics over real ro
 
 from packhouse.epoch_readers import Leased
 from packhouse.torch.batch import TorchBatch, to_torch
+from packhouse.torch.data_loader import DataLoader
 from packhouse.torch.epoch_dataset import EpochDataset
 from packhouse.dialects.masked_mean import masked_mean
 from packhouse.dialects.masked_norm import MaskedBatchNorm
@@ -23,6 +25,7 @@ from packhouse.torch.sequences import SequenceBatch, sequence_table, to_sequence
 from packhouse.torch.tensor_loader import TensorLoader
 
 __all__ = [
+    "DataLoader",
     "EpochDataset",
     "Leased",
     "MaskedBatchNorm",
