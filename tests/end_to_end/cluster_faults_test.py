@@ -67,6 +67,7 @@ def _loader(server: Sharing, job: str, **arguments: Any) -> Loader:
         *(server.advertised,),
         **{"dataset": "set", "job": job, "seed": 7, "limits": _LIMITS, "rank": 0, "num_ranks": 1}
         | arguments,
+        on_existing="resume",
     )
 
 

@@ -78,6 +78,8 @@ def _loader(address: str, job: str, rank: int = 0, num_ranks: int = 1) -> Loader
         num_ranks=num_ranks,
         max_in_flight=2,
         retry_timeout=120,
+        # Workers that are killed come again without a state.
+        on_existing="resume",
     )
 
 

@@ -76,7 +76,9 @@ def make_graph(client: Client, name: str) -> None:
 
 def loader(address: str, job: str) -> Loader:
     sharing: dict[str, Any] = {"worker": "w"} if job == "dynamic" else {}
-    return Loader(address, dataset="sealed", job=job, limits=LIMITS, **sharing)
+    return Loader(
+        address, dataset="sealed", job=job, limits=LIMITS, on_existing="resume", **sharing
+    )
 
 
 def fill(address: str) -> Any:

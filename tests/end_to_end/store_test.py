@@ -229,7 +229,9 @@ def test_what_0_1_0_wrote_stays_readable(tmp_path: pathlib.Path, kept: str) -> N
         for job, (arguments, _) in made["JOBS"].items():
             seen = collections.Counter(acknowledged[job])
             try:
-                with Loader(server.address, job=job, **arguments) as batches:
+                with Loader(
+                    server.address, job=job, on_existing="resume", **arguments
+                ) as batches:
                     for batch in batches:
                         seen.update(map(int, batch.graph_ids))
             except PackhouseError as error:
