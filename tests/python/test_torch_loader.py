@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(
 
 ROWS = {"x": torch.arange(300.0).reshape(100, 3), "number": np.arange(100)}
 LENGTHS = np.random.default_rng(3).integers(1, 60, 200)
-SEQUENCES = [
-    {"tokens": np.arange(length) + 1000 * number, "number": number}
+DOCUMENTS = [
+    {"input_ids": np.arange(length), "number": np.full(length, number)}
     for number, length in enumerate(LENGTHS)
 ]
 
@@ -47,59 +47,40 @@ def test_rows_are_those_of_torchs_own_loader() -> None:
         assert torch.equal(torch.cat([batch["x"] for batch in batches]), ROWS["x"][numbers])
 
 
-def expect_sequences(batches: list[Any]) -> None:
-    """Each comes once, whole, where `cu_seqlens` says; the other tensors agree."""
-    seen = []
-    for batch in batches:
-        bounds = batch["cu_seqlens"].tolist()
-        assert bounds[0] == 0 and bounds[-1] == len(batch["position_ids"])
-        assert batch["cu_seqlens"].dtype == torch.int32
-        for place, number in enumerate(batch["number"].tolist()):
-            part = slice(bounds[place], bounds[place + 1])
-            assert batch["tokens"][part].tolist() == SEQUENCES[number]["tokens"].tolist()
-            assert batch["position_ids"][part].tolist() == list(range(LENGTHS[number]))
-            assert set(batch["segment_ids"][part].tolist()) == {place}
-            seen.append(number)
-    assert sorted(seen) == list(range(len(SEQUENCES)))
-
-
 @pytest.mark.parametrize("options", [{"batch_size": 16}, {"limits": {"tokens": 128}}])
-def test_sequences_are_whole_and_come_once(options: Any) -> None:
-    with DataLoader(SEQUENCES, shuffle=True, **options) as loader:
+def test_documents_are_whole_and_come_once(options: Any) -> None:
+    seen: list[int] = []
+    with DataLoader(DOCUMENTS, shuffle=True, **options) as loader:
         batches = list(loader)
         assert len(batches) == len(loader)
-        expect_sequences(batches)
-        if "limits" in options:
-            # None has so many that another would fit into it and into the one behind.
-            assert len(batches) <= LENGTHS.sum() / 128 * 1.05 + 1
+    for batch in batches:
+        bounds = batch.cu_seqlens.tolist()
+        for start, stop in zip(bounds, bounds[1:]):
+            (number,) = set(batch["number"][start:stop].tolist())
+            assert batch["input_ids"][start:stop].tolist() == list(range(LENGTHS[number]))
+            seen.append(number)
+        assert torch.equal(batch.position_ids, batch["input_ids"].long())
+    assert sorted(seen) == list(range(len(DOCUMENTS)))
+    if "limits" in options:
+        assert len(batches) <= LENGTHS.sum() / 128 * 1.05 + 1
 
 
 def test_padded_batches_have_one_shape() -> None:
     limits = {"tokens": 128, "graphs": 17}
     real = 0
-    with DataLoader(SEQUENCES, shuffle=True, limits=limits, padding="graph") as loader:
+    with DataLoader(DOCUMENTS, shuffle=True, limits=limits, padding="graph") as loader:
         for batch in loader:
-            assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == {
-                "tokens": (128,),
-                "number": (17,),
-                "cu_seqlens": (18,),
-                "position_ids": (128,),
-                "segment_ids": (128,),
-                "token_mask": (128,),
-            }
-            mask = batch["token_mask"]
-            count = int(mask.sum())
-            real += count
-            segments = batch["segment_ids"]
-            assert mask[:count].all() and (segments[count:] == segments[:count].max() + 1).all()
-            assert batch["cu_seqlens"][-1] == 128
-    assert real == LENGTHS.sum()
+            assert len(batch.cu_seqlens) == 18 and batch["input_ids"].shape == (128,)
+            real += batch.num_documents
+    assert real == len(DOCUMENTS)
 
 
-def test_lists_of_tokens_are_sequences() -> None:
-    batches = list(DataLoader([[1, 2, 3], [4, 5]], 2))
-    assert batches[0]["tokens"].tolist() == [1, 2, 3, 4, 5]
-    assert batches[0]["cu_seqlens"].tolist() == [0, 3, 5]
+def test_lists_of_tokens_are_documents() -> None:
+    (batch,) = DataLoader([[1, 2, 3], [4, 5]], 2)
+    assert batch["input_ids"].tolist() == [1, 2, 3, 4, 5]
+    assert batch.cu_seqlens.tolist() == [0, 3, 5]
+    (batch,) = DataLoader([{"ids": [7]}], tokens="ids")
+    assert batch["ids"].tolist() == [7]
 
 
 def test_what_does_not_fit_together_is_named() -> None:
@@ -107,11 +88,9 @@ def test_what_does_not_fit_together_is_named() -> None:
         DataLoader({"x": [1, 2, 3], "y": [1, 2]}, 2)
     with pytest.raises(ValueError, match="'y' is one number"):
         DataLoader({"y": 1}, 2)
-    with pytest.raises(ValueError, match="there is no sequence"):
+    with pytest.raises(ValueError, match="there is no document"):
         DataLoader([], 2)
-    with pytest.raises(ValueError, match="sequence 1: 'b' has 1 tokens, not 2"):
+    with pytest.raises(ValueError, match="document 1: 'b' has shape"):
         DataLoader([{"a": [1], "b": [1]}, {"a": [1, 2], "b": [1]}], 2)
-    with pytest.raises(ValueError, match=r"sequence 1 has \['b'\], sequence 0 \['a'\]"):
-        DataLoader([{"a": [1]}, {"b": [1]}], 2)
-    with pytest.raises(ValueError, match="'segment_ids': batches have something else"):
-        DataLoader([{"segment_ids": [1]}], 2)
+    with pytest.raises(TypeError, match="neither a dictionary of rows nor a list of documents"):
+        DataLoader(7, 2)
