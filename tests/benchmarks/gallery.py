@@ -45,6 +45,8 @@ SHOWN: Final = (
     "notebook product",
     "no packing",
 )
+# Rows of graphs in the picture of a batch.
+BATCH_ROWS: Final = 8
 # Graphs that wait, in powers of two: beyond it the plots are flat.
 MOST_LOOK_AHEAD: Final = 8
 
@@ -127,6 +129,60 @@ class Gallery:
             *("tune", "limits.svg", "--max", "nodes=512", "--max", "edges=1024"),
             *("--multiple-of", "nodes=32", "--multiple-of", "edges=64"),
             *("--bytes-per", "nodes=72", "--bytes-per", "edges=44", "--memory", "1MiB"),
+        )
+
+    def batch(self) -> None:
+        """The same rows twice: a graph in each, padded; and packs of a plan."""
+        largest = LIMITS["nodes"]
+        shuffled = np.random.default_rng(0).permutation(len(self._sizes.sizes))
+        alone = self._sizes.sizes[shuffled[:BATCH_ROWS], 0]
+        with self._server() as server, Client(server.address) as client:
+            plan = client.plan(self._histogram, LIMITS)
+        drawn = np.random.default_rng(0).permutation(len(plan.patterns))[:BATCH_ROWS]
+        packs = [
+            [
+                int(plan.tuples[place, 0])
+                for place, copies in plan.patterns[number].entries
+                for _ in range(copies)
+            ]
+            for number in drawn.tolist()
+        ]
+        panels = [[[int(nodes)] for nodes in alone], packs]
+        said = []
+        script: list[str] = []
+        for panel, rows in enumerate(panels):
+            real = sum(map(sum, rows))
+            count = sum(map(len, rows))
+            said.append(
+                f"{count} graphs, {100 * real / (largest * len(rows)):.1f} % of the rows are real"
+            )
+            for number, row in enumerate(rows):
+                left = 0
+                top, bottom = len(rows) - number - 0.1, len(rows) - number - 0.9
+                for nth, nodes in enumerate(row):
+                    colour = _COLOURS[(number + nth) % len(_COLOURS)]
+                    script.append(
+                        f"set object rectangle from {left},{bottom} to {left + nodes},{top} "
+                        f"fillcolor rgb '{colour}' fillstyle solid border rgb '#ffffff'"
+                    )
+                    left += nodes
+                if left < largest:
+                    script.append(
+                        f"set object rectangle from {left},{bottom} to {largest},{top} "
+                        "fillcolor rgb '#eeeeee' fillstyle solid border rgb '#eeeeee'"
+                    )
+            script += [
+                f"set origin {panel * 0.5},0",
+                "set size 0.5,1",
+                f"set title '{('padded', 'packed')[panel]}: {said[panel]}'",
+                f"set xlabel 'nodes, of {largest}'",
+                f"plot [0:{largest}] [0:{len(rows)}] NaN notitle",
+                "unset object",
+            ]
+        draw(
+            self._output / "batch.svg",
+            "1000,300",
+            ["set border 1", "unset grid", "unset ytics", "set multiplot", *script, "unset multiplot"],
         )
 
     def planners(self) -> None:
@@ -264,6 +320,7 @@ class Gallery:
 
 
 PLOTS: Final[dict[str, Callable[[Gallery], None]]] = {
+    "batch": Gallery.batch,
     "sizes": Gallery.sizes,
     "planners": Gallery.planners,
     "look_ahead": Gallery.look_ahead,

@@ -73,6 +73,21 @@ if importlib.util.find_spec("torch_geometric"):
         assert sum(trained) == 2 * 5 * len(dataset)
 
 
+    def test_the_readmes_two_lines() -> None:
+        from test_pyg import data_of
+
+        readme = (PAGES.parents[1] / "README.md").read_text()
+        snippets = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+        dataset = [data_of(graph) for graph in random_plain(11, 150) if graph.num_nodes]
+        names: dict[str, Any] = {"dataset": dataset}
+        for snippet in snippets:
+            exec(compile(snippet, "README.md", "exec"), names)
+        with names["loader"] as loader:
+            batches = list(loader)
+        assert sum(batch.num_graphs for batch in batches) == len(dataset)
+        assert all(type(batch).__name__ == "DataBatch" for batch in batches)
+
+
 if importlib.util.find_spec("jraph"):
 
     def test_jraph(server: LocalServer) -> None:

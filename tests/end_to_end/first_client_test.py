@@ -1,4 +1,4 @@
-"""The README's two first clients do the same job and see the same batches."""
+"""The two first clients of docs/first-client.md do the same job and see the same batches."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_first_clients_agree() -> None:
     assert outputs[0] == outputs[1]
 
 
-def test_the_readme_shows_them_as_they_are() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_shows_them_as_they_are() -> None:
+    page = (ROOT / "docs/first-client.md").read_text(encoding="utf-8")
     python = (ROOT / "client/python/examples/first_client.py").read_text(encoding="utf-8")
-    assert python.split('"""')[2].strip() in readme
-    assert "client/cpp/examples/first_client.cc" in readme
+    assert python.split('"""')[2].strip() in page
+    assert "client/cpp/examples/first_client.cc" in page
