@@ -11,6 +11,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/objects/object_store.h"
+#include "service/objects/s3/s3_object_store.h"
 
 namespace packhouse {
 namespace {
@@ -22,15 +23,6 @@ std::string FirstOf(std::initializer_list<const char*> names) {
     if (value != nullptr && *value != '\0') return value;
   }
   return "";
-}
-
-// Of this machine: "localhost", "127.0.0.1", "[::1]", with or without a port or a path.
-bool IsOfThisMachine(absl::string_view host) {
-  host = host.substr(0, host.find('/'));
-  if (const size_t port = host.rfind(':'); port != absl::string_view::npos && host.back() != ']') {
-    host = host.substr(0, port);
-  }
-  return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
 }
 
 }  // namespace
@@ -76,7 +68,7 @@ absl::Status CheckS3Endpoint(const std::string& endpoint, bool allows_plain_text
         "and a port, never a key");
   }
   absl::string_view host = endpoint;
-  if (!absl::ConsumePrefix(&host, "http://") || allows_plain_text || IsOfThisMachine(host)) {
+  if (!absl::ConsumePrefix(&host, "http://") || allows_plain_text || IsOnThisMachine(endpoint)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("--s3-endpoint ", endpoint,

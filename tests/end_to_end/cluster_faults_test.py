@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from certificates import Authority
+from away_test import once_told
 from etcd_process import EtcdProcess
 from s3_process import S3Process
 from shared_datasets_test import (
     STORE,
+    TABLES,
     Sharing,
     World,
     digests,
@@ -32,6 +34,7 @@ from packhouse import (
     GraphTable,
     Loader,
     PackhouseError,
+    PackOptions,
     Segments,
     TensorSpec,
 )
@@ -209,11 +212,62 @@ def test_a_full_etcd_is_told(tmp_path: pathlib.Path) -> None:
         with EtcdProcess(tmp_path / "etcd", arguments=arguments) as etcd:
             with Sharing(etcd, s3, tmp_path, "a") as server:
                 assert _readiness(server) == (200, "ready\n")
-                number = 0
-                while etcd.put(f"other/{number}", "x" * 500_000):
-                    number += 1
+                etcd.fill()
                 _await(lambda: _readiness(server)[0] == 503)
                 assert "etcd takes nothing more" in _readiness(server)[1]
+                etcd.make_room()
+                _await(lambda: _readiness(server)[0] == 200)
+
+
+def test_clients_go_on_over_a_full_etcd(tmp_path: pathlib.Path) -> None:
+    """With one line of warning each, and without an error."""
+    arguments = ("--quota-backend-bytes=4194304",)
+    with S3Process(tmp_path / "s3") as s3:
+        with EtcdProcess(tmp_path / "etcd", arguments=arguments) as etcd:
+            with Sharing(etcd, s3, tmp_path, "a") as server:
+                fill(server.advertised, "set")
+                seen: list[int] = []
+                with _loader(server, "job") as loader, once_told(etcd.make_room) as told:
+                    for number, batch in enumerate(loader):
+                        seen += batch.graph_ids.tolist()
+                        if number == 2:
+                            etcd.fill()
+                        # Durable, each by itself.
+                        loader.state_dict()
+                assert sorted(seen) == sorted(id for table in TABLES for id in table.graph_ids)
+                assert "Acknowledge of job 'job' fails" in told[0] and len(told) == 1
+                with Client(server.advertised) as client:
+                    client.create_dataset("more", graphs(0, 1).schema)
+                    etcd.fill()
+                    # What needs nothing of etcd goes on meanwhile.
+                    packed = client.pack([graphs(0, 50)], PackOptions(_LIMITS))
+                    assert sum(map(len, packed)) == 50
+                    with once_told(etcd.make_room) as told:
+                        client.append("more", [graphs(0, 50)], producer="p")
+                    assert client.get_dataset("more").num_graphs == 50
+                    assert f"Append to 'more' at {server.advertised} fails" in told[0]
+                    assert len(told) == 1 and "database space exceeded" in told[0]
+                    etcd.fill()
+                    with once_told(etcd.make_room) as told:
+                        assert client.observe("h", [[[1, 2], [3, 4]]], producer="p") == (2, 2)
+                    assert f"Observe of 'h' at {server.advertised} fails" in told[0]
+                    assert len(told) == 1 and "database space exceeded" in told[0]
+
+
+def test_etcd_and_s3_on_this_machine_are_reached_without_a_proxy(tmp_path: pathlib.Path) -> None:
+    with S3Process(tmp_path / "s3") as s3, EtcdProcess(tmp_path / "etcd") as etcd:
+        server = Sharing(etcd, s3, tmp_path, "a")
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy"):
+                patch.setenv(name, "http://127.0.0.1:1")
+            for name in ("no_proxy", "NO_PROXY"):
+                patch.delenv(name, raising=False)
+            server.start()
+        try:
+            fill(server.advertised, "set")
+            assert len(digests(server.advertised, "set")) > 0
+        finally:
+            server.kill()
 
 
 @pytest.mark.parametrize(

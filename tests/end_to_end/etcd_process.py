@@ -215,6 +215,34 @@ class EtcdProcess:
         }
         return self._nodes[0].ask("/v3/kv/put", json.dumps(request).encode()) is not None
 
+    def fill(self) -> None:
+        """Until it takes nothing more (`--quota-backend-bytes`): the alarm NOSPACE."""
+        number = 0
+        while self.put(f"filler/{number}", "x" * 500_000):
+            number += 1
+
+    def make_room(self) -> None:
+        """What docs/cluster.md tells for a full etcd: deletes what fill() has put, compacts,
+        defragments and disarms the alarm of the only node.
+        """
+        (node,) = self._nodes
+        first = base64.b64encode(b"filler/").decode()
+        beyond = base64.b64encode(b"filler0").decode()
+        deletion = json.dumps({"key": first, "range_end": beyond}).encode()
+        deadline = time.monotonic() + _START_SECONDS
+        while not node.is_healthy():
+            assert time.monotonic() < deadline
+            node.ask("/v3/kv/deleterange", deletion)
+            status = node.ask("/v3/maintenance/status", b"{}")
+            if status is None:
+                continue
+            compaction = {"revision": status["header"]["revision"]}
+            node.ask("/v3/kv/compaction", json.dumps(compaction).encode())
+            node.ask("/v3/maintenance/defragment", b"{}")
+            member = status["header"]["member_id"]
+            alarm = {"action": "DEACTIVATE", "memberID": member, "alarm": "NOSPACE"}
+            node.ask("/v3/maintenance/alarm", json.dumps(alarm).encode())
+
     def serve_tls(self, certificate: pathlib.Path, key: pathlib.Path) -> None:
         """Starts the only node, which must not run, with TLS for its clients."""
         (node,) = self._nodes

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
@@ -267,6 +268,41 @@ TEST_F(S3ObjectStoreTest, TlsTrustsTheGivenAuthorityOnly) {
   options.ca_file = "";
   const auto other = S3ObjectStore::Create(options).value();
   EXPECT_THAT(Read(*other), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("certificate")));
+}
+
+// Sets a variable of the environment until its end.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* const name_;
+};
+
+TEST_F(S3ObjectStoreTest, AProxyIsForOtherMachines) {
+  ::unsetenv("no_proxy");
+  ::unsetenv("NO_PROXY");
+  EXPECT_TRUE(IsOnThisMachine("http://localhost:1"));
+  EXPECT_TRUE(IsOnThisMachine("https://127.8.9.1/x"));
+  EXPECT_TRUE(IsOnThisMachine("http://[::1]:9000"));
+  EXPECT_FALSE(IsOnThisMachine("http://localhost.example.org"));
+  EXPECT_FALSE(IsOnThisMachine("https://128.0.0.1"));
+  {
+    const Variable nowhere("http_proxy", "http://127.0.0.1:1");
+    ScriptedServer server({Answer("200 OK", "value")});
+    EXPECT_EQ(Read(*Store(server.endpoint())).value(), "value");
+    EXPECT_THAT(Read(*Store("http://s3.example.org")),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         HasSubstr("by the HTTP proxy of the variable http_proxy")));
+  }
+  ScriptedServer proxy({Answer("200 OK", "value")});
+  const Variable there("http_proxy", proxy.endpoint());
+  EXPECT_EQ(Read(*Store("http://s3.example.org")).value(), "value");
+  EXPECT_THAT(proxy.Requests(), testing::ElementsAre(testing::StartsWith(
+                                    "GET http://s3.example.org/bucket/pre/fix/key HTTP/1.1\r\n")));
 }
 
 TEST_F(S3ObjectStoreTest, OptionsAreCheckedByName) {

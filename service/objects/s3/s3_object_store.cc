@@ -1,8 +1,11 @@
 #include "service/objects/s3/s3_object_store.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
+#include <netinet/in.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -35,6 +38,21 @@ absl::Status InitialiseOnce() {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code == CURLE_OK) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("libcurl: ", curl_easy_strerror(code)));
+}
+
+// Why a proxy of the environment may be the reason, as libcurl finds one.
+std::string ByProxy(const std::string& endpoint) {
+  if (IsOnThisMachine(endpoint)) return "";
+  const bool is_plain = absl::StartsWith(endpoint, "http://");
+  for (const char* const name :
+       {is_plain ? "http_proxy" : "https_proxy", is_plain ? "http_proxy" : "HTTPS_PROXY",
+        "all_proxy", "ALL_PROXY"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    return absl::StrCat("; it goes by the HTTP proxy of the variable ", name,
+                        ": no_proxy excepts hosts from it");
+  }
+  return "";
 }
 
 class HeaderList {
@@ -149,6 +167,18 @@ struct S3ObjectStore::Response {
   absl::string_view whole_body = {};
 };
 
+bool IsOnThisMachine(absl::string_view endpoint) {
+  if (!absl::ConsumePrefix(&endpoint, "https://")) absl::ConsumePrefix(&endpoint, "http://");
+  absl::string_view host = endpoint.substr(0, endpoint.find('/'));
+  if (const size_t port = host.rfind(':'); port != absl::string_view::npos && host.back() != ']') {
+    host = host.substr(0, port);
+  }
+  in_addr four = {};
+  return host == "localhost" || host == "[::1]" ||
+         (::inet_pton(AF_INET, std::string(host).c_str(), &four) == 1 &&
+          (ntohl(four.s_addr) >> 24) == IN_LOOPBACKNET);
+}
+
 absl::StatusOr<std::unique_ptr<S3ObjectStore>> S3ObjectStore::Create(const Options& options) {
   PH_RETURN_IF_ERROR(InitialiseOnce());
   if (!absl::StartsWith(options.endpoint, "http://") &&
@@ -247,6 +277,7 @@ absl::Status S3ObjectStore::Send(const Request& request, Response& response, abs
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
   curl_easy_setopt(handle, CURLOPT_PATH_AS_IS, 1L);
+  if (IsOnThisMachine(options_.endpoint)) curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
   curl_easy_setopt(handle, CURLOPT_USERPWD, user.c_str());
   curl_easy_setopt(handle, CURLOPT_AWS_SIGV4, provider.c_str());
   curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers.get());
@@ -297,7 +328,8 @@ absl::Status S3ObjectStore::Send(const Request& request, Response& response, abs
     return absl::DeadlineExceededError(absl::StrCat(what, ": ", curl_easy_strerror(result)));
   }
   if (result != CURLE_OK) {
-    return absl::UnavailableError(absl::StrCat(what, ": ", curl_easy_strerror(result)));
+    return absl::UnavailableError(
+        absl::StrCat(what, ": ", curl_easy_strerror(result), ByProxy(options_.endpoint)));
   }
   if (code / 100 == 2) return absl::OkStatus();
   if (code == 416) return absl::OkStatus();  // Nothing of the range is there.

@@ -20,6 +20,10 @@
 
 namespace packhouse {
 
+// Whether an endpoint is of this machine: "localhost", "127.0.0.0/8" or "[::1]", with or without a
+// port or a path.
+bool IsOnThisMachine(absl::string_view endpoint);
+
 // Each call is one request and one attempt (RetryingObjectStore tries again). Requests are signed
 // (Signature Version 4), bodies included; addresses are of path style: ENDPOINT/BUCKET/KEY.
 // Connections are kept and used again. A request whose caller (base/caller.h) is gone ends
@@ -27,7 +31,8 @@ namespace packhouse {
 class S3ObjectStore final : public ObjectStore {
  public:
   struct Options {
-    // "https://HOST[:PORT]" or "http://...".
+    // "https://HOST[:PORT]" or "http://...". The environment's proxies (http_proxy, https_proxy,
+    // all_proxy, no_proxy) are for other machines: a store on this one is reached without them.
     std::string endpoint;
     std::string bucket;
     // Before every key, with a '/' between; may be empty.
