@@ -66,7 +66,7 @@ ExitCode Misuse(const absl::Status& status) {
 }
 
 absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address) {
-  ServerConnection connection;
+  std::unique_ptr<LocalServer> own;
   ChannelOptions options;
   // The command's own server is reached by nobody else.
   options.secured_by = Credentials();
@@ -78,13 +78,12 @@ absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address) {
   if (address.empty()) {
     absl::StatusOr<std::unique_ptr<LocalServer>> local = LocalServer::Start();
     if (!local.ok()) return local.status();
-    connection.local = *std::move(local);
+    own = *std::move(local);
   }
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-      Connect(address.empty() ? connection.local->address() : address, kConnectTimeout, options);
-  if (!channel.ok()) return channel.status();
-  connection.channel = *std::move(channel);
-  return connection;
+  absl::StatusOr<Servers> servers =
+      ConnectToServers(address.empty() ? own->address() : address, kConnectTimeout, options);
+  if (!servers.ok()) return servers.status();
+  return ServerConnection{std::move(own), servers->current(), *std::move(servers)};
 }
 
 std::chrono::system_clock::time_point CallDeadline() {

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/local_server.h"
 #include "client/cpp/credentials.h"
+#include "client/cpp/servers.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/batch.pb.h"
 
@@ -31,7 +32,10 @@ ExitCode Misuse(const absl::Status& status);
 // A channel, and the server behind it if it is the command's own.
 struct ServerConnection {
   std::unique_ptr<LocalServer> local;
+  // The first that answered, for streams; and all that were named, for calls that go on at the
+  // next one while one is away.
   std::shared_ptr<grpc::Channel> channel;
+  Servers servers;
 };
 
 // What the options of AddServerOption() give. Of the whole command: it has one server.

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/addresses.h"
+#include "client/cpp/servers.h"
 #include "client/cpp/service_config.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
@@ -143,17 +144,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectToOne(const std::string& a
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
                                                        absl::Duration timeout,
                                                        const ChannelOptions& options) {
-  const std::vector<std::string> addresses = AddressesOf(address);
-  absl::Status failed;
-  for (const std::string& each : addresses) {
-    auto channel = ConnectToOne(each, timeout / static_cast<int64_t>(addresses.size()), options);
-    if (channel.ok()) return channel;
-    failed = failed.ok()
-                 ? channel.status()
-                 : absl::Status(channel.status().code(),
-                                absl::StrCat(failed.message(), "; ", channel.status().message()));
-  }
-  return failed;
+  if (AddressesOf(address).size() == 1) return ConnectToOne(address, timeout, options);
+  const absl::StatusOr<Servers> servers = ConnectToServers(address, timeout, options);
+  if (!servers.ok()) return servers.status();
+  return servers->current();
 }
 
 bool Answers(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {

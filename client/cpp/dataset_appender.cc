@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/message_size.h"
 #include "client/cpp/producer.h"
 
 namespace packhouse::client {
@@ -22,6 +23,7 @@ DatasetAppender::DatasetAppender(std::shared_ptr<grpc::Channel> channel,
 
 absl::Status DatasetAppender::Append(uint64_t sequence, v1::GraphChunk graphs,
                                      std::string group_ids) {
+  if (absl::Status fits = CheckMessageSize(graphs, nullptr); !fits.ok()) return fits;
   v1::AppendRequest request;
   *request.mutable_graphs() = std::move(graphs);
   return Send(sequence, std::move(request), std::move(group_ids));
@@ -29,6 +31,7 @@ absl::Status DatasetAppender::Append(uint64_t sequence, v1::GraphChunk graphs,
 
 absl::Status DatasetAppender::AppendExamples(uint64_t sequence, v1::Examples examples,
                                              std::string group_ids) {
+  if (absl::Status fits = CheckMessageSize(examples); !fits.ok()) return fits;
   v1::AppendRequest request;
   *request.mutable_examples() = std::move(examples);
   return Send(sequence, std::move(request), std::move(group_ids));

@@ -2,7 +2,6 @@
 #ifndef PACKHOUSE_CLIENT_CPP_DATASET_CLIENT_H_
 #define PACKHOUSE_CLIENT_CPP_DATASET_CLIENT_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/dataset_retry.h"
-#include "grpcpp/channel.h"
+#include "client/cpp/servers.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
@@ -29,11 +28,12 @@ struct DatasetClientOptions {
   RetryOptions retry;
 };
 
-// Every call blocks. Errors are the server's, see DatasetService. Thread-safe if the functions in
-// RetryOptions are.
+// Every call blocks. Errors are the server's, see DatasetService. Of several servers, reads and
+// Seal() go on at the next one while one is away; Create() and Delete() stay with the first.
+// Thread-safe if the functions in RetryOptions are.
 class DatasetClient {
  public:
-  explicit DatasetClient(std::shared_ptr<grpc::Channel> channel, DatasetClientOptions options = {});
+  explicit DatasetClient(Servers servers, DatasetClientOptions options = {});
 
   // ALREADY_EXISTS may be caused by this very call, if its first try worked and the answer was
   // lost. Get shows the existing data set.
@@ -60,17 +60,16 @@ class DatasetClient {
  private:
   // Calls `call` with a fresh context until it is OK or fails for good; returns whether it was
   // tried more than once.
-  absl::Status Try(absl::Duration timeout,
-                   absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
-                   bool* was_retried = nullptr) const;
+  absl::Status Try(absl::Duration timeout, CallOnChannel call) const;
+  // The same at one server: for calls that are not safe to repeat at another one.
+  absl::Status TryAtHome(CallOnChannel call, bool* was_retried = nullptr) const;
   // `start` begins the call for what is left of the request.
   template <typename Request, typename Start>
   absl::Status ExportFrom(Request rest, Start start, const TakeExported& take) const;
 
-  const std::shared_ptr<grpc::Channel> channel_;
+  const Servers servers_;
+  const Servers home_;
   const DatasetClientOptions options_;
-  const std::unique_ptr<v1::DatasetService::Stub> stub_;
-  const std::unique_ptr<v1::LoaderService::Stub> loader_stub_;
 };
 
 }  // namespace packhouse::client

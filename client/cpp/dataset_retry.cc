@@ -18,14 +18,15 @@ constexpr absl::Duration kSilent = absl::Seconds(1);
 
 }  // namespace
 
-Retrier::Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options, std::string call)
-    : channel_(std::move(channel)),
+Retrier::Retrier(Servers servers, RetryOptions options, std::string call)
+    : servers_(std::move(servers)),
       options_(std::move(options)),
       call_(std::move(call)),
       next_wait_(options_.first_wait) {}
 
 bool Retrier::WaitAfter(absl::Status& status) {
   if (!Passes(status)) return false;
+  servers_.Leave(tried_);
   began_ = std::min(began_, absl::Now());
   const absl::Duration wait = next_wait_;
   // Calls that wait for an answer in vain take time, too.
@@ -55,9 +56,10 @@ bool Retrier::WaitAfter(absl::Status& status) {
   }
   waited_ += wait;
   next_wait_ = std::min(2 * next_wait_, options_.longest_wait);
-  grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+  const std::shared_ptr<grpc::Channel> next = channel();
+  grpc::experimental::ChannelResetConnectionBackoff(next.get());
   // Without a connection the next call fails, and that is counted here too.
-  if (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + options_.connect_timeout))) {
+  if (!next->WaitForConnected(absl::ToChronoTime(absl::Now() + options_.connect_timeout))) {
     waited_ += options_.connect_timeout;
   }
   return true;
@@ -70,16 +72,14 @@ void Retrier::Reset() {
   is_told_ = false;
 }
 
-absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
-                           const RetryOptions& options, absl::string_view name,
-                           absl::Duration timeout,
-                           absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
+absl::Status CallWithRetry(const Servers& servers, const RetryOptions& options,
+                           absl::string_view name, absl::Duration timeout, CallOnChannel call,
                            bool* was_retried) {
-  Retrier retrier(channel, options, std::string(name));
+  Retrier retrier(servers, options, std::string(name));
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    absl::Status status = ToAbslStatus(call(context));
+    absl::Status status = ToAbslStatus(call(retrier.channel(), context));
     if (status.ok()) return status;
     // A long call that the caller bounds is not made twice for it.
     if (absl::IsDeadlineExceeded(status) && timeout > options.patience) return status;
@@ -89,6 +89,17 @@ absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
     if (!retrier.WaitAfter(status)) return status;
     if (was_retried != nullptr) *was_retried = true;
   }
+}
+
+absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
+                           const RetryOptions& options, absl::string_view name,
+                           absl::Duration timeout,
+                           absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
+                           bool* was_retried) {
+  return CallWithRetry(
+      Servers(channel), options, name, timeout,
+      [&](const auto& /*channel*/, grpc::ClientContext& context) { return call(context); },
+      was_retried);
 }
 
 }  // namespace packhouse::client

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/cpp/servers.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/status.h"
@@ -38,17 +39,21 @@ struct RetryOptions {
 class Retrier {
  public:
   // `call` says what is tried, for people: "Append to 'd'".
-  Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options, std::string call);
+  Retrier(Servers servers, RetryOptions options, std::string call);
 
-  // Whether to try again after `status`, as Passes() says. If so, waits first, and makes the
-  // channel connect at once instead of after gRPC's own back-off, which grows to minutes. If not
-  // since it has taken too long, the status says so from now on.
+  // Where the next try goes.
+  std::shared_ptr<grpc::Channel> channel() { return tried_ = servers_.current(); }
+  // Whether to try again after `status`, as Passes() says. If so, goes on to the next server if
+  // there are several, waits, and makes the channel connect at once instead of after gRPC's own
+  // back-off, which grows to minutes. If not since it has taken too long, the status says so from
+  // now on.
   bool WaitAfter(absl::Status& status);
   // To be called when the server answered: the next wait is as short as the first again.
   void Reset();
 
  private:
-  const std::shared_ptr<grpc::Channel> channel_;
+  const Servers servers_;
+  std::shared_ptr<grpc::Channel> tried_;
   const RetryOptions options_;
   const std::string call_;
   absl::Duration next_wait_;
@@ -58,10 +63,16 @@ class Retrier {
   absl::Duration waited_ = absl::ZeroDuration();
 };
 
-// Calls `call` with a fresh context, each time for at most `timeout`, until it is OK or fails for
-// good. `name` says what is called, for people; messages also have the server's address.
-// `was_retried`, if not null, becomes true if it was tried more than once. Thread-safe if the
-// functions in `options` are.
+// Calls `call` with a channel and a fresh context, each time for at most `timeout`, until it is OK
+// or fails for good. It must be safe to repeat. `name` says what is called, for people; messages
+// also have the server's address. `was_retried`, if not null, becomes true if it was tried more
+// than once. Thread-safe if the functions in `options` are.
+using CallOnChannel = absl::FunctionRef<grpc::Status(const std::shared_ptr<grpc::Channel>& channel,
+                                                     grpc::ClientContext& context)>;
+absl::Status CallWithRetry(const Servers& servers, const RetryOptions& options,
+                           absl::string_view name, absl::Duration timeout, CallOnChannel call,
+                           bool* was_retried = nullptr);
+// The same at one server, where `call` knows its channel.
 absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
                            const RetryOptions& options, absl::string_view name,
                            absl::Duration timeout,

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/cpp/job_servers.h"
+#include "client/cpp/servers.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/status.h"
@@ -23,18 +24,21 @@ class JobCalls {
   static constexpr int kMaxAsked = 3;
 
   // A call has at most `timeout` at each server. `connect` makes channels to owners.
-  JobCalls(std::shared_ptr<grpc::Channel> channel, absl::Duration timeout,
-           JobServers::Connect connect)
-      : channel_(std::move(channel)), timeout_(timeout), connect_(std::move(connect)) {}
+  JobCalls(Servers servers, absl::Duration timeout, JobServers::Connect connect)
+      : servers_(std::move(servers)), timeout_(timeout), connect_(std::move(connect)) {}
 
-  // Makes the call; once more at the job's owner, if the server that was asked names it. The status
-  // of the last try.
+  // Whether a call may be made once more at the next of several servers, where one is away.
+  enum class Repeat { kNever, kSafe };
+
+  // Makes the call; once more at the job's owner, if the server that was asked names it, and if it
+  // is safe to repeat once at each other server. The status of the last try.
   absl::Status Call(absl::FunctionRef<grpc::Status(const std::shared_ptr<grpc::Channel>& channel,
                                                    grpc::ClientContext& context)>
-                        make) const;
+                        make,
+                    Repeat repeat = Repeat::kNever) const;
 
  private:
-  const std::shared_ptr<grpc::Channel> channel_;
+  const Servers servers_;
   const absl::Duration timeout_;
   const JobServers::Connect connect_;
 };

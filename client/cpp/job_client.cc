@@ -12,9 +12,11 @@ absl::StatusOr<std::vector<v1::Job>> JobClient::List(uint32_t page_size) const {
   request.set_page_size(page_size);
   do {
     v1::ListJobsResponse response;
-    const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
-      return v1::LoaderService::NewStub(channel)->ListJobs(&context, request, &response);
-    });
+    const absl::Status status = calls_.Call(
+        [&](const auto& channel, auto& context) {
+          return v1::LoaderService::NewStub(channel)->ListJobs(&context, request, &response);
+        },
+        JobCalls::Repeat::kSafe);
     if (!status.ok()) return status;
     if (!response.next_page_token().empty() && response.next_page_token() == request.page_token()) {
       return absl::InternalError("the server's next page is the one that it has just sent");
@@ -30,9 +32,11 @@ absl::StatusOr<v1::Job> JobClient::Get(const std::string& job) const {
   v1::GetJobRequest request;
   request.set_job(job);
   v1::Job response;
-  const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
-    return v1::LoaderService::NewStub(channel)->GetJob(&context, request, &response);
-  });
+  const absl::Status status = calls_.Call(
+      [&](const auto& channel, auto& context) {
+        return v1::LoaderService::NewStub(channel)->GetJob(&context, request, &response);
+      },
+      JobCalls::Repeat::kSafe);
   if (!status.ok()) return status;
   return response;
 }
@@ -50,9 +54,11 @@ absl::StatusOr<v1::Epoch> JobClient::GetEpoch(const v1::EpochSpec& spec) const {
   v1::GetEpochRequest request;
   *request.mutable_epoch() = spec;
   v1::Epoch response;
-  const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
-    return v1::LoaderService::NewStub(channel)->GetEpoch(&context, request, &response);
-  });
+  const absl::Status status = calls_.Call(
+      [&](const auto& channel, auto& context) {
+        return v1::LoaderService::NewStub(channel)->GetEpoch(&context, request, &response);
+      },
+      JobCalls::Repeat::kSafe);
   if (!status.ok()) return status;
   return response;
 }

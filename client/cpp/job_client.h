@@ -19,15 +19,15 @@
 namespace packhouse::client {
 
 // Every call blocks, for at most `call_timeout`, and is made once; where several servers share the
-// jobs, once more at the job's owner, if the server that was asked names it. List() has the jobs of
-// all servers, as their owners have said in the last seconds. Errors are the server's, see
+// jobs, once more at the job's owner, if the server that was asked names it. Of several servers
+// that were given, all calls but Delete() are made at the next one if one is away. List() has the
+// jobs of all servers, as their owners have said in the last seconds. Errors are the server's, see
 // LoaderService. Thread-safe.
 class JobClient {
  public:
-  explicit JobClient(const std::shared_ptr<grpc::Channel>& channel,
-                     absl::Duration call_timeout = absl::Minutes(1),
+  explicit JobClient(Servers servers, absl::Duration call_timeout = absl::Minutes(1),
                      JobServers::Connect connect = &JobServers::ConnectToOwner)
-      : calls_(channel, call_timeout, std::move(connect)) {}
+      : calls_(std::move(servers), call_timeout, std::move(connect)) {}
 
   // All jobs in ascending order of names, read page by page.
   absl::StatusOr<std::vector<v1::Job>> List(uint32_t page_size = 0) const;

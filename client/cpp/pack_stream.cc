@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/message_size.h"
+#include "client/cpp/schema_layout.h"
 #include "client/cpp/status.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/client_context.h"
@@ -31,7 +33,8 @@ absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
     if (expired && call->opening.exchange(false)) call->context.TryCancel();
   });
   call->stream = stub.Pack(&call->context);
-  auto stream = std::unique_ptr<PackStream>(new PackStream(call));
+  auto stream = std::unique_ptr<PackStream>(
+      new PackStream(call, open.has_schema() ? open.schema() : DefaultSchema()));
   v1::PackRequest request;
   *request.mutable_open() = open;
   // If the write fails, the read fails too and has the reason.
@@ -51,7 +54,8 @@ absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
   return stream;
 }
 
-PackStream::PackStream(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+PackStream::PackStream(std::shared_ptr<Call> call, v1::GraphSchema schema)
+    : call_(std::move(call)), schema_(std::move(schema)) {}
 
 PackStream::~PackStream() {
   if (status_.has_value()) return;
@@ -66,18 +70,21 @@ absl::Status PackStream::Write(const v1::PackRequest& request) {
 }
 
 absl::Status PackStream::Send(v1::GraphChunk chunk) {
+  if (absl::Status fits = CheckMessageSize(chunk, &schema_); !fits.ok()) return fits;
   v1::PackRequest request;
   *request.mutable_graphs() = std::move(chunk);
   return Write(request);
 }
 
 absl::Status PackStream::SendSizes(v1::SizeTable sizes) {
+  if (absl::Status fits = CheckMessageSize(sizes); !fits.ok()) return fits;
   v1::PackRequest request;
   *request.mutable_sizes() = std::move(sizes);
   return Write(request);
 }
 
 absl::Status PackStream::SendExamples(v1::Examples examples) {
+  if (absl::Status fits = CheckMessageSize(examples); !fits.ok()) return fits;
   v1::PackRequest request;
   *request.mutable_examples() = std::move(examples);
   return Write(request);

@@ -54,6 +54,8 @@ class PackStream {
   // is reached). OK says that the message is on its way, not that the server accepted it.
   //
   // Errors: CANCELLED once the stream has ended or is half-closed; Next or Finish has the reason.
+  // INVALID_ARGUMENT naming the graph if it, or all together, are larger than a message may be:
+  // nothing is sent then, and the stream goes on.
   absl::Status Send(v1::GraphChunk chunk);
   absl::Status SendSizes(v1::SizeTable sizes);
   absl::Status SendExamples(v1::Examples examples);
@@ -86,12 +88,14 @@ class PackStream {
 
  private:
   struct Call;
-  explicit PackStream(std::shared_ptr<Call> call);
+  PackStream(std::shared_ptr<Call> call, v1::GraphSchema schema);
   absl::Status Write(const v1::PackRequest& request);
   absl::StatusOr<std::optional<v1::PackResponse>> Read();
 
   // The call's context outlives the stream for as long as a timer refers to it.
   const std::shared_ptr<Call> call_;
+  // Of the graphs that are sent.
+  const v1::GraphSchema schema_;
   v1::PackOpened opened_;
   // Below: the writer's.
   bool half_closed_ = false;

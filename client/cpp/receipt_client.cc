@@ -6,9 +6,11 @@ namespace packhouse::client {
 
 absl::StatusOr<v1::ReplanResponse> ReceiptClient::Replan(const v1::ReplanRequest& request) const {
   v1::ReplanResponse response;
-  const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
-    return v1::ReceiptService::NewStub(channel)->Replan(&context, request, &response);
-  });
+  const absl::Status status = calls_.Call(
+      [&](const auto& channel, auto& context) {
+        return v1::ReceiptService::NewStub(channel)->Replan(&context, request, &response);
+      },
+      JobCalls::Repeat::kSafe);
   if (!status.ok()) return status;
   return response;
 }

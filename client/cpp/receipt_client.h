@@ -17,14 +17,14 @@
 namespace packhouse::client {
 
 // Every call blocks, for at most `call_timeout`, and is made once; where several servers share the
-// jobs, once more at the job's owner, if the server that was asked names it. Errors are the
-// server's, see ReceiptService. Thread-safe.
+// jobs, once more at the job's owner, if the server that was asked names it. Of several servers
+// that were given, Replan() is asked of the next one if one is away. Errors are the server's, see
+// ReceiptService. Thread-safe.
 class ReceiptClient {
  public:
-  explicit ReceiptClient(const std::shared_ptr<grpc::Channel>& channel,
-                         absl::Duration call_timeout = absl::Minutes(1),
+  explicit ReceiptClient(Servers servers, absl::Duration call_timeout = absl::Minutes(1),
                          JobServers::Connect connect = &JobServers::ConnectToOwner)
-      : calls_(channel, call_timeout, std::move(connect)) {}
+      : calls_(std::move(servers), call_timeout, std::move(connect)) {}
 
   absl::StatusOr<v1::ReplanResponse> Replan(const v1::ReplanRequest& request) const;
 

@@ -8,19 +8,19 @@
 
 namespace packhouse::client {
 
-SamplingClient::SamplingClient(std::shared_ptr<grpc::Channel> channel,
-                               SamplingClientOptions options)
-    : channel_(std::move(channel)),
+SamplingClient::SamplingClient(Servers servers, SamplingClientOptions options)
+    : servers_(std::move(servers)),
       options_(std::move(options)),
-      stub_(v1::SamplingService::NewStub(channel_)) {}
+      stub_(v1::SamplingService::NewStub(servers_.current())) {}
 
 absl::StatusOr<v1::EstimateSizesResponse> SamplingClient::EstimateSizes(
     const v1::EstimateSizesRequest& request) const {
   v1::EstimateSizesResponse response;
-  absl::Status status = CallWithRetry(channel_, options_.retry, "EstimateSizes",
-                                      options_.call_timeout, [&](grpc::ClientContext& context) {
-                                        return stub_->EstimateSizes(&context, request, &response);
-                                      });
+  absl::Status status = CallWithRetry(
+      servers_, options_.retry, "EstimateSizes", options_.call_timeout,
+      [&](const auto& channel, grpc::ClientContext& context) {
+        return v1::SamplingService::NewStub(channel)->EstimateSizes(&context, request, &response);
+      });
   if (!status.ok()) return status;
   return response;
 }
@@ -28,10 +28,11 @@ absl::StatusOr<v1::EstimateSizesResponse> SamplingClient::EstimateSizes(
 absl::StatusOr<v1::SampleDatasetResponse> SamplingClient::SampleDataset(
     const v1::SampleDatasetRequest& request,
     absl::FunctionRef<void(const v1::SampleDatasetResponse&)> progress) const {
-  Retrier retrier(channel_, options_.retry, "SampleDataset");
+  Retrier retrier(servers_, options_.retry, "SampleDataset");
   while (true) {
     grpc::ClientContext context;
-    const auto responses = stub_->SampleDataset(&context, request);
+    const auto responses =
+        v1::SamplingService::NewStub(retrier.channel())->SampleDataset(&context, request);
     v1::SampleDatasetResponse response;
     bool has_ended = false;
     while (!has_ended && responses->Read(&response)) {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/dataset_retry.h"
-#include "grpcpp/channel.h"
+#include "client/cpp/servers.h"
 #include "packhouse/v1/sampling.grpc.pb.h"
 #include "packhouse/v1/sampling.pb.h"
 
@@ -22,11 +22,11 @@ struct SamplingClientOptions {
 };
 
 // Every call blocks. Errors are the server's, see SamplingService. Thread-safe if the functions in
-// RetryOptions are. For SamplingService.Sample use stub().
+// RetryOptions are. Of several servers, calls go on at the next one while one is away. For
+// SamplingService.Sample use stub(), of the first.
 class SamplingClient {
  public:
-  explicit SamplingClient(std::shared_ptr<grpc::Channel> channel,
-                          SamplingClientOptions options = {});
+  explicit SamplingClient(Servers servers, SamplingClientOptions options = {});
 
   absl::StatusOr<v1::EstimateSizesResponse> EstimateSizes(
       const v1::EstimateSizesRequest& request) const;
@@ -39,7 +39,7 @@ class SamplingClient {
   v1::SamplingService::StubInterface& stub() const { return *stub_; }
 
  private:
-  const std::shared_ptr<grpc::Channel> channel_;
+  const Servers servers_;
   const SamplingClientOptions options_;
   const std::unique_ptr<v1::SamplingService::Stub> stub_;
 };

@@ -1,14 +1,21 @@
 #include "client/cpp/away.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/cpp/addresses.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/dataset_retry.h"
+#include "client/cpp/job_client.h"
+#include "client/cpp/servers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
+#include "packhouse/v1/loader.grpc.pb.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse::client {
@@ -94,6 +101,69 @@ TEST(AwayTest, WhatAProxyDidIsSaid) {
               HasSubstr("a proxy answered"));
   EXPECT_THAT(MeaningOfEnd("enter idle"), HasSubstr("--max-connection-age"));
   EXPECT_THAT(MeaningOfEnd("data set 'd' is not there"), IsEmpty());
+}
+
+// Tells of jobs.
+class Jobs final : public v1::LoaderService::Service {
+ public:
+  explicit Jobs(int* port) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  grpc::Status GetJob(grpc::ServerContext* /*context*/, const v1::GetJobRequest* request,
+                      v1::Job* response) override {
+    if (request->job() == "none") return {grpc::StatusCode::NOT_FOUND, "none"};
+    response->set_job(request->job());
+    return grpc::Status::OK;
+  }
+  grpc::Status DeleteJob(grpc::ServerContext* /*context*/, const v1::DeleteJobRequest* /*request*/,
+                         v1::DeleteJobResponse* /*response*/) override {
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(ServersTest, QuestionsOfJobsGoOnAtTheNextServer) {
+  int port = 0;
+  Jobs jobs(&port);
+  const auto servers = [&] {
+    ChannelOptions options;
+    options.retries = false;
+    return Servers({MakeChannel("127.0.0.1:1", options),
+                    MakeChannel(absl::StrCat("127.0.0.1:", port), options)});
+  };
+  const JobClient client(servers());
+  EXPECT_THAT(client.Get("j").status(), IsOk());
+  EXPECT_THAT(client.Get("none").status(), StatusIs(absl::StatusCode::kNotFound, "none"));
+  // A deletion is not repeated elsewhere, but the next one does not go to who was away.
+  const JobClient other(servers());
+  EXPECT_THAT(other.Delete("j"), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_THAT(other.Delete("j"), IsOk());
+  // None of them is there: each was asked once.
+  ChannelOptions options;
+  options.retries = false;
+  const Servers none({MakeChannel("127.0.0.1:1", options), MakeChannel("127.0.0.1:1", options)});
+  EXPECT_THAT(JobClient(none).Get("j").status(),
+              StatusIs(absl::StatusCode::kUnavailable, testing::_));
+}
+
+TEST(ServersTest, AListBeginsWithTheFirstThatAnswers) {
+  int port = 0;
+  Jobs jobs(&port);
+  const std::string there = absl::StrCat("127.0.0.1:", port);
+  const auto servers =
+      ConnectToServers(absl::StrCat("127.0.0.1:1,", there, ",127.0.0.1:2"), absl::Seconds(3));
+  ASSERT_THAT(servers.status(), IsOk());
+  EXPECT_EQ(servers->size(), 3);
+  EXPECT_THAT(JobClient(*servers).Get("j").status(), IsOk());
+  const auto none = ConnectToServers("127.0.0.1:1,127.0.0.1:2", absl::Milliseconds(200));
+  EXPECT_THAT(none.status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("'127.0.0.1:1'"), HasSubstr("'127.0.0.1:2'"))));
 }
 
 TEST(AddressesTest, AListIsTakenApartAndANameOfGrpcsIsNot) {

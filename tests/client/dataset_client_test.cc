@@ -55,6 +55,35 @@ TEST_F(DatasetClientTest, CreateGetSealDelete) {
   }
 }
 
+// Of several servers, calls that are safe to repeat go on at the next; others stay with the first.
+TEST_F(DatasetClientTest, SafeCallsGoOnAtTheNextServer) {
+  FakeDatasetServer other;
+  DatasetClientOptions options;
+  options.retry.patience = absl::Hours(1);
+  options.retry.connect_timeout = absl::ZeroDuration();
+  int num_waits = 0;
+  options.retry.sleep = [&](absl::Duration) { ++num_waits; };
+  const Servers both({server_.Channel(), other.Channel()});
+  const DatasetClient client(both, options);
+  PH_ASSERT_OK_AND_ASSIGN(v1::Dataset made, client.Create(Named("d")));
+  PH_ASSERT_OK_AND_ASSIGN(made, DatasetClient(other.Channel()).Create(Named("d")));
+  const std::shared_ptr<grpc::Channel> gone = server_.Channel();
+  server_.Stop();
+  EXPECT_THAT(client.Get("d", false).status(), IsOk());
+  EXPECT_THAT(client.List().status(), IsOk());
+  EXPECT_THAT(client.Seal("d").status(), IsOk());
+  // Once left, it is not asked again as long as the other one answers.
+  EXPECT_EQ(num_waits, 1);
+  options.retry.patience = absl::ZeroDuration();
+  EXPECT_EQ(
+      DatasetClient(Servers({gone, other.Channel()}), options).Create(Named("e")).status().code(),
+      absl::StatusCode::kUnavailable);
+  // And back, when it is the other that is away.
+  server_.Start();
+  other.Stop();
+  EXPECT_THAT(client.Get("d", false).status(), IsOk());
+}
+
 // A call that breaks goes on where it was.
 TEST_F(DatasetClientTest, ExportGivesEachGraphOnce) {
   const std::vector<std::string> examples = {"a", "b", "c", "d", "e", "f", "g"};

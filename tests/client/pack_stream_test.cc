@@ -1,23 +1,30 @@
 // PackStream against a server in this process whose answers the tests script.
 #include "client/cpp/pack_stream.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/little_endian.h"
+#include "client/cpp/message_size.h"
 #include "client/cpp/status.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace packhouse::client {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Stream = grpc::ServerReaderWriter<v1::PackResponse, v1::PackRequest>;
 
 class ScriptedService final : public v1::PackingService::Service {
@@ -149,6 +156,61 @@ TEST_F(PackStreamTest, OneThreadWritesWhileAnotherReads) {
   }
   writer.join();
   EXPECT_EQ(batches, kTables);
+}
+
+// Told before it is sent, with its name; the stream goes on.
+TEST_F(PackStreamTest, AGraphThatNoMessageTakesIsNamed) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto stream, Open(Echo));
+  const std::string large((64 << 20) + 1, 'x');
+  v1::GraphChunk one;
+  one.mutable_sizes()->set_num_graphs(1);
+  one.mutable_sizes()->set_first_id(70);
+  one.add_tensors()->set_data(large);
+  EXPECT_THAT(stream->Send(one), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          AllOf(HasSubstr("graph 70: it has 67108"),
+                                                HasSubstr("at most 67043328: cut it"))));
+  v1::Examples examples;
+  examples.add_examples("small");
+  examples.add_examples(large);
+  EXPECT_THAT(
+      stream->SendExamples(examples),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph 1 of the message: it has")));
+  v1::SizeTable sizes;
+  sizes.set_num_graphs(1 << 24);
+  sizes.set_counts(large);
+  EXPECT_THAT(stream->SendSizes(sizes), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                 HasSubstr("16777216 graphs together have 67108")));
+  EXPECT_THAT(stream->SendSizes(v1::SizeTable()), IsOk());
+  EXPECT_THAT(stream->HalfClose(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto response, stream->Next());
+  EXPECT_TRUE(response.has_value() && response->has_batch());
+  EXPECT_THAT(stream->Finish(), IsOk());
+}
+
+// Of several graphs, with the schema: which one it is.
+TEST(MessageSizeTest, TheLargeOneOfSeveralIsFound) {
+  v1::GraphSchema schema;
+  schema.add_components("nodes");
+  v1::TensorSpec& x = *schema.add_tensors();
+  x.set_name("x");
+  x.set_dtype(v1::DATA_TYPE_FLOAT32);
+  x.set_component("nodes");
+  const auto chunk = [](const std::vector<uint32_t>& counts) {
+    v1::GraphChunk made;
+    uint64_t rows = 0;
+    for (const uint32_t count : counts) rows += count;
+    made.mutable_sizes()->set_num_graphs(counts.size());
+    AppendLittleEndian<uint32_t>(counts, *made.mutable_sizes()->mutable_counts());
+    made.add_tensors()->set_data(std::string(rows * 4, 'x'));
+    return made;
+  };
+  EXPECT_THAT(CheckMessageSize(chunk({1, 2, 3}), &schema), IsOk());
+  EXPECT_THAT(CheckMessageSize(chunk({1, 1 << 24, 3}), &schema),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph 1 of the message")));
+  EXPECT_THAT(CheckMessageSize(chunk({1 << 23, 1 << 23}), &schema),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2 graphs together")));
+  EXPECT_THAT(CheckMessageSize(chunk({1, 1 << 24, 3}), nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 graphs together")));
 }
 
 TEST_F(PackStreamTest, AnErrorAtOpeningIsOpensError) {

@@ -20,6 +20,7 @@ import pytest
 from server_process import ServerProcess
 
 from packhouse import Client, GraphSchema, GraphTable, Loader, PackhouseError, PackOptions, TensorSpec
+from packhouse.away import passes
 
 SCHEMA = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
 NUM_GRAPHS = 400
@@ -237,3 +238,35 @@ def test_sizes_are_counted_once_over_the_end_of_a_connection(tmp_path: pathlib.P
             assert totals == (3, 3)
             with pytest.raises(PackhouseError, match="with `producer` goes on over this"):
                 client.observe("h", sizes(), gather_bytes=0)
+
+
+def test_calls_that_are_safe_go_on_at_the_next_server(tmp_path: pathlib.Path) -> None:
+    servers = [ServerProcess("--data-dir", str(tmp_path / name)) for name in ("a", "b")]
+    with servers[0] as first, servers[1] as second:
+        for server in servers:
+            store(server.address)
+        with Client(f"{first.address},{second.address}", timeout=2) as client:
+            first.kill()
+            # It is not waited for.
+            for _ in range(3):
+                assert client.get_dataset("d").num_graphs == NUM_GRAPHS
+                assert [dataset.name for dataset in client.list_datasets()] == ["d"]
+            assert list(client.list_jobs()) == []
+            # An answer is an answer.
+            with pytest.raises(PackhouseError) as raised:
+                client.get_dataset("none")
+            assert raised.value.code is grpc.StatusCode.NOT_FOUND
+            # What may have been done is not done once more elsewhere.
+            with pytest.raises(PackhouseError) as raised:
+                client.create_dataset("e", SCHEMA)
+            assert raised.value.code is not grpc.StatusCode.ALREADY_EXISTS
+            assert [dataset.name for dataset in client.list_datasets()] == ["d"]
+            second.kill()
+            with pytest.raises(PackhouseError) as raised:
+                client.get_dataset("d")
+            assert passes(raised.value.code.name, raised.value.message)
+        # Only the second is there from the beginning.
+        second.start()
+        with Client(f"{first.address},{second.address}", timeout=2) as client:
+            assert client.get_dataset("d").num_graphs == NUM_GRAPHS
+            assert second.address in repr(client)

@@ -122,7 +122,7 @@ ExitCode RunBatch(const BatchArguments& arguments) {
   Json batches = Json::array();
   Json head;
   const absl::Status status =
-      ReceiptClient(connection->channel)
+      ReceiptClient(connection->servers)
           .RebuildBatches(request, [&](const v1::RebuildBatchesResponse& response) {
             if (response.has_opened()) {
               opened = response.opened();

@@ -99,7 +99,7 @@ CLI::App* AddAction(CLI::App& command, const std::shared_ptr<DatasetsArguments>&
     // A missing server is an error; the command does not wait for it.
     DatasetClientOptions options;
     options.retry.patience = absl::ZeroDuration();
-    code = connection.ok() ? run(*arguments, DatasetClient(connection->channel, options))
+    code = connection.ok() ? run(*arguments, DatasetClient(connection->servers, options))
                            : Fail(connection.status());
   });
   return action;

@@ -37,7 +37,7 @@ ExitCode RunEpoch(const EpochArguments& arguments) {
   }
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
   if (!connection.ok()) return Fail(connection.status());
-  const DatasetClient datasets(connection->channel);
+  const DatasetClient datasets(connection->servers);
   const auto found = datasets.Get(arguments.dataset, /*include_histogram=*/false);
   if (!found.ok()) return Fail(found.status());
   const auto& components = found->dataset().schema().components();
@@ -53,7 +53,7 @@ ExitCode RunEpoch(const EpochArguments& arguments) {
     spec.mutable_segments()->set_graphs(*arguments.segments);
     spec.mutable_segments()->set_tracks(arguments.tracks);
   }
-  const JobClient jobs(connection->channel, kEpochTimeout);
+  const JobClient jobs(connection->servers, kEpochTimeout);
   const absl::StatusOr<v1::Epoch> epoch = jobs.GetEpoch(spec);
   if (!epoch.ok()) return Fail(epoch.status());
   std::cout << (arguments.json ? JsonText(EpochJson(*epoch)) : EpochText(*epoch));

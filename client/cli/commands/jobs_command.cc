@@ -67,7 +67,7 @@ CLI::App* AddAction(CLI::App& command, const std::shared_ptr<JobsArguments>& arg
   action->get_option("--server")->required()->description("HOST:PORT or unix:PATH");
   action->callback([arguments, &code, run] {
     const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments->server);
-    code = connection.ok() ? run(*arguments, JobClient(connection->channel))
+    code = connection.ok() ? run(*arguments, JobClient(connection->servers))
                            : Fail(connection.status());
   });
   return action;

@@ -66,7 +66,7 @@ ExitCode RunReceiptPlan(const ReceiptPlanArguments& arguments) {
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
   if (!connection.ok()) return Fail(connection.status());
   const absl::StatusOr<v1::ReplanResponse> response =
-      ReceiptClient(connection->channel).Replan(request);
+      ReceiptClient(connection->servers).Replan(request);
   if (!response.ok()) return Fail(response.status());
   const v1::PlanResponse& plan = response->plan();
   components.clear();

@@ -180,7 +180,7 @@ ExitCode RunSample(const SampleArguments& arguments,
   const absl::StatusOr<ServerConnection> server = ConnectToServer(arguments.server);
   if (!server.ok()) return Fail(server.status());
   const absl::Status done =
-      run(arguments, SamplingClient(server->channel), SourceGraphClient(server->channel));
+      run(arguments, SamplingClient(server->servers), SourceGraphClient(server->channel));
   return done.ok() ? kExitOk : Fail(done);
 }
 

@@ -92,7 +92,7 @@ absl::Status Export(const ExportArguments& arguments) {
   if (!connection.ok()) return connection.status();
   const absl::StatusOr<std::unique_ptr<TfrecordWriter>> writer = TfrecordWriter::Create(*paths);
   if (!writer.ok()) return writer.status();
-  const DatasetClient datasets(connection->channel);
+  const DatasetClient datasets(connection->servers);
   uint64_t graphs = 0;
   uint64_t bytes = 0;
   std::string schema;

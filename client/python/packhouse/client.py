@@ -67,6 +67,7 @@ from packhouse.partitions import (
 from packhouse.planning import Plan, PlanHeuristic
 from packhouse.receipts import Receipts
 from packhouse.replicas import addresses_of
+from packhouse.servers import Servers
 from packhouse.sub_graphs import (
     OnSampleProgress,
     SampleProgress,
@@ -206,7 +207,8 @@ class Client:
         credentials: Credentials | None = None,
     ) -> None:
         """Connects to HOST:PORT or unix:PATH, and waits until it is connected. Of several addresses
-        with commas between them, as a Loader takes them, to the first that answers.
+        with commas between them, as a Loader takes them, to the first that answers; while it is
+        away, unary calls that are safe to repeat go on at the next.
 
         `credentials`: for TLS and tokens; None for those of the environment, if there are any.
         `options` are gRPC's channel arguments: see `packhouse.channel.make_channel`. Raises
@@ -232,19 +234,21 @@ class Client:
         self._sample = self._channel.stream_stream(
             _SAMPLE_METHOD, request_serializer=sampling_pb2.SampleRequest.SerializeToString
         )
-        self._sampling = sampling_pb2_grpc.SamplingServiceStub(self._channel)
-        self._histograms = histogram_pb2_grpc.HistogramServiceStub(self._channel)
-        self._planning = planning_pb2_grpc.PlanningServiceStub(self._channel)
-        self._datasets = dataset_pb2_grpc.DatasetServiceStub(self._channel)
-        self._loader = loader_pb2_grpc.LoaderServiceStub(self._channel)
+        servers = Servers(self._channel, self._address, connect, addresses_of(address))
+        self._servers = servers
+        self._sampling = sampling_pb2_grpc.SamplingServiceStub(servers)
+        self._histograms = histogram_pb2_grpc.HistogramServiceStub(servers)
+        self._planning = planning_pb2_grpc.PlanningServiceStub(servers)
+        self._datasets = dataset_pb2_grpc.DatasetServiceStub(servers)
+        self._loader = loader_pb2_grpc.LoaderServiceStub(servers)
         self._source_graphs = SourceGraphs(self._channel, self._unary, self._address)
         self._partitions = Partitions(self._channel, self._unary)
-        self._jobs = JobCalls(self._channel, connect)
+        self._jobs = JobCalls(servers, connect)
         self._get_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "GetJob")
         self._delete_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "DeleteJob")
         self._administration = Administration(self._channel, self._unary, self._jobs)
         self._receipts = Receipts(self._channel, self._unary, self._jobs)
-        self._feedback = Feedback(self._channel, self._unary)
+        self._feedback = Feedback(servers, self._unary)
 
     def __repr__(self) -> str:
         return f"Client({self._address!r})"
@@ -252,6 +256,7 @@ class Client:
     def close(self) -> None:
         """Cancels what still runs and disconnects. Idempotent."""
         self._jobs.close()
+        self._servers.close()
         self._channel.close()
 
     @property
