@@ -99,6 +99,18 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
             key = (graph, name, column.name)
             self.columns[key] = self.columns.get(key, b"") + column.data
 
+    def LookupNodes(self, request: Any, context: Any) -> Any:
+        """By one row: that of a node, or of one that only edges name, which follow all rows."""
+        (row,) = np.frombuffer(request.rows, "<u8").tolist()
+        graph = self.graphs[request.graph]
+        rows = self.rows.get((request.graph, request.node_set), [])
+        names = [each.name for each in graph.schema.node_sets]
+        nodes = graph.num_nodes[names.index(request.node_set)]
+        without = nodes - len(set(rows))
+        if row >= len(rows) + without or (row < len(rows) and rows[row] in rows[:row]):
+            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"row {row}")
+        return v1.LookupNodesResponse(numbers=bytes(4), version=1)
+
     def SealSourceGraph(self, request: Any, context: Any) -> Iterator[Any]:
         graph = self.graphs[request.name]
         yield v1.SealSourceGraphResponse(work_done=1, work_total=2)

@@ -124,15 +124,27 @@ def test_nodes_without_rows_are_told_or_refused(
     ids = tmp_path / "ids.npz"
     np.savez(ids, **{"nodes/p/#id": np.array([10, 20, 30]), "nodes/p/x": X,
                      "edges/c/edge_index": np.array([[10, 20], [20, 31]])})
-    for source, missing in ((floats, 3), (ids, 1)):
+    # Rows that are there twice do not hide them, whether there are fewer of these or more.
+    twice = tmp_path / "twice.npz"
+    np.savez(twice, **{"nodes/p/#id": np.array([10, 20, 10, 20, 30, 10, 30]),
+                       "edges/c/edge_index": np.array([[10, 20, 8], [20, 31, 9]])})
+    once = tmp_path / "once.npz"
+    np.savez(once, **{"nodes/p/#id": np.array([30, 10, 30, 20]),
+                      "edges/c/edge_index": np.array([np.full(40, 20), np.arange(100, 140)])})
+    for source, missing in ((floats, 3), (ids, 1), (twice, 3), (once, 40)):
         done = import_graph(server, source, f"told-{source.stem}")
         assert done.returncode == 0, done.stderr
-        line = f"of its {3 + missing} nodes at least {missing} have no row"
+        line = f"of its {3 + missing} nodes {missing} have no row"
         assert line in done.stderr, done.stderr
         assert "--appended-only" in done.stderr
         refused = import_graph(server, source, f"refused-{source.stem}", "--appended-only")
         assert refused.returncode == 1
         assert "FAILED_PRECONDITION" in refused.stderr and "does not have" in refused.stderr
+    # And where there are none, nothing is told.
+    np.savez(tmp_path / "full.npz", **{"nodes/p/#id": np.array([30, 10, 30]),
+                                       "edges/c/edge_index": np.array([[10], [30]])})
+    done = import_graph(server, tmp_path / "full.npz", "full")
+    assert (done.returncode, done.stderr) == (0, "")
     # A graph that is there keeps what it was created with.
     assert run("graph", "import", ids, "--server", server.address, "--graph", "open").returncode == 0
     again = import_graph(server, ids, "open", "--appended-only")

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/source_graphs/source_graph_wire.h"
+#include "client/cpp/little_endian.h"
 #include "client/cpp/source_graph_appender.h"
 #include "client/cpp/source_graph_client.h"
 #include "service/base/status_macros.h"
@@ -77,8 +78,52 @@ absl::StatusOr<v1::SourceGraph> GetOrCreate(const SourceGraphClient& client,
   return found;
 }
 
-// `appended`: the graph before it was sealed.
-std::vector<std::string> NotesOnNodesWithoutRows(const v1::SourceGraph& appended,
+// Whether a row of a sealed set became a node.
+absl::StatusOr<bool> IsNodeOfRow(const SourceGraphClient& client, const std::string& graph,
+                                 const std::string& set, uint64_t row) {
+  v1::LookupNodesRequest request;
+  request.set_graph(graph);
+  request.set_node_set(set);
+  AppendLittleEndian(absl::MakeConstSpan(&row, 1), *request.mutable_rows());
+  const absl::Status status = client.Lookup(request).status();
+  if (absl::IsOutOfRange(status)) return false;
+  if (!status.ok()) return status;
+  return true;
+}
+
+// How many of the `num_nodes` nodes of a sealed set only edges name, where `rows` rows were
+// appended. Of counts alone that cannot be told, if nodes were there twice; but those nodes have
+// the rows that follow. O(log num_nodes) calls.
+absl::StatusOr<uint64_t> CountNodesWithoutRows(const SourceGraphClient& client,
+                                               const std::string& graph, const std::string& set,
+                                               uint64_t rows, uint64_t num_nodes) {
+  uint64_t low = num_nodes > rows ? num_nodes - rows : 0;
+  // Mostly there are no others.
+  for (uint64_t high = low; high < num_nodes;) {
+    PH_ASSIGN_OR_RETURN(const bool is_one, IsNodeOfRow(client, graph, set, rows + high));
+    if (!is_one) {
+      num_nodes = high;
+      break;
+    }
+    low = high + 1;
+    high = std::min(num_nodes, 2 * high + 1);
+  }
+  while (low < num_nodes) {
+    const uint64_t middle = low + (num_nodes - low) / 2;
+    PH_ASSIGN_OR_RETURN(const bool is_one, IsNodeOfRow(client, graph, set, rows + middle));
+    if (is_one) {
+      low = middle + 1;
+    } else {
+      num_nodes = middle;
+    }
+  }
+  return low;
+}
+
+// `appended`: the graph before it was sealed. "at least" where the server does not let this caller
+// look nodes up.
+std::vector<std::string> NotesOnNodesWithoutRows(const SourceGraphClient& client,
+                                                 const v1::SourceGraph& appended,
                                                  const v1::SourceGraph& sealed) {
   std::vector<std::string> notes;
   const int sets = std::min(appended.num_nodes_size(), sealed.num_nodes_size());
@@ -86,10 +131,15 @@ std::vector<std::string> NotesOnNodesWithoutRows(const v1::SourceGraph& appended
     const v1::SourceNodeSet& set = sealed.schema().node_sets(i);
     const uint64_t rows = appended.num_nodes(i);
     const bool has_table = rows > 0 || set.columns_size() > 0;
-    if (!has_table || sealed.num_nodes(i) <= rows) continue;
+    if (!has_table) continue;
+    uint64_t without = sealed.num_nodes(i) > rows ? sealed.num_nodes(i) - rows : 0;
+    const absl::StatusOr<uint64_t> counted =
+        CountNodesWithoutRows(client, sealed.name(), set.name(), rows, sealed.num_nodes(i));
+    if (counted.ok()) without = *counted;
+    if (without == 0) continue;
     notes.push_back(absl::StrCat(
-        "node set '", set.name(), "': of its ", sealed.num_nodes(i), " nodes at least ",
-        sealed.num_nodes(i) - rows,
+        "node set '", set.name(), "': of its ", sealed.num_nodes(i), " nodes ",
+        counted.ok() ? "" : "at least ", without,
         " have no row: edges end at ids that its table does not have, and their columns are zeros; "
         "--appended-only refuses such edges, and names one"));
   }
@@ -163,7 +213,7 @@ absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
     if (!options.on_progress || total == 0) return;
     options.on_progress(result.totals, static_cast<double>(done) / static_cast<double>(total));
   }));
-  result.notes = NotesOnNodesWithoutRows(appended, result.graph);
+  result.notes = NotesOnNodesWithoutRows(client, appended, result.graph);
   return result;
 }
 

@@ -70,7 +70,7 @@ def import_graph(
             return stub.GetSourceGraph(
                 source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60
             )
-        _warn_of_nodes_without_rows(appended, sealed)
+        _warn_of_nodes_without_rows(stub, appended, sealed)
         return sealed
     except grpc.RpcError as error:
         raise PackhouseError.of(error) from None
@@ -78,16 +78,59 @@ def import_graph(
         channel.close()
 
 
-def _warn_of_nodes_without_rows(appended: Any, sealed: Any) -> None:
+def _warn_of_nodes_without_rows(stub: Any, appended: Any, sealed: Any) -> None:
     """`appended`: the graph before it was sealed. Sets without rows and columns have no file."""
     for each, rows, nodes in zip(sealed.schema.node_sets, appended.num_nodes, sealed.num_nodes):
-        if nodes > rows and (rows or each.columns):
+        if not rows and not each.columns:
+            continue
+        how = ""
+        try:
+            without = _count_nodes_without_rows(stub, sealed.name, each.name, rows, nodes)
+        except grpc.RpcError:
+            # Who may import need not be allowed to look nodes up.
+            how, without = "at least ", max(0, nodes - rows)
+        if without:
             warnings.warn(
-                f"node set {each.name!r}: of its {nodes} nodes at least {nodes - rows} have no row: "
+                f"node set {each.name!r}: of its {nodes} nodes {how}{without} have no row: "
                 "edges end at ids that its files do not have, and their columns are zeros; "
                 "appended_only refuses such edges, and names one",
                 stacklevel=3,
             )
+
+
+def _count_nodes_without_rows(stub: Any, graph: str, node_set: str, rows: int, nodes: int) -> int:
+    """How many of the nodes of a sealed set only edges name, where `rows` rows were appended.
+
+    Of counts alone that cannot be told, if nodes were there twice; but those nodes have the rows that
+    follow. O(log nodes) calls.
+    """
+
+    def is_one(number: int) -> bool:
+        row = (rows + number).to_bytes(8, "little")
+        request = source_graph_pb2.LookupNodesRequest(graph=graph, node_set=node_set, rows=row)
+        try:
+            stub.LookupNodes(request, timeout=60)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.OUT_OF_RANGE:
+                raise
+            return False
+        return True
+
+    low, high = max(0, nodes - rows), nodes
+    step = low  # Mostly there are no others.
+    while step < high:
+        if not is_one(step):
+            high = step
+            break
+        low = step + 1
+        step = 2 * step + 1
+    while low < high:
+        middle = (low + high) // 2
+        if is_one(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _get_or_create(stub: Any, name: str, schema: Any) -> Any:
