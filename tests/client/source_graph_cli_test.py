@@ -200,9 +200,21 @@ def test_a_download_of_ogb_becomes_a_unigraph(server: Serving, tmp_path: pathlib
         path = folder / f"{name}.csv.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(content.encode()))
+    # What is not read is named: other splits, and files of torch beside the texts.
+    for name in ("split/venue/paper/train.csv.gz", "split/time/split_dict.pt", "split/time/paper/valid.pt",
+                 "split/time/nodetype-has-split.csv.gz"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
     output = tmp_path / "unigraph"
-    succeed("tfgnn", "convert-ogb", folder, "--output", output, "--shards", 2,
-            "--reverse", "written=writes")
+    done = run("tfgnn", "convert-ogb", folder, "--output", output, "--shards", 2,
+               "--reverse", "written=writes")
+    assert done.returncode == 0, done.stderr
+    notes = [line for line in done.stderr.splitlines() if str(folder / "split") in line]
+    assert [re.sub(r"^\W*(packhouse: )?", "", line) for line in notes] == [
+        f"{folder}/split/venue is not read: the seeds are those of {folder}/split/time",
+        *(f"{folder}/split/time/{name} is not read: in Python, torch.load() gives what it has"
+          for name in ("paper/valid.pt", "split_dict.pt"))]
+    assert "ogbn-mag has files edge_reltype.csv.gz, and here there is none" in done.stderr
     assert sorted(path.name for path in output.iterdir()) == [
         "edges-cites.tfrecords-00000-of-00002", "edges-cites.tfrecords-00001-of-00002",
         "edges-writes.tfrecords-00000-of-00002", "edges-writes.tfrecords-00001-of-00002",

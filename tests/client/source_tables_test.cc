@@ -299,12 +299,12 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
   EXPECT_EQ(AddReverses({"x=none"}, &*tables).message(),
             "--reverse 'x=none': there is no edge set 'none'");
   EXPECT_EQ(AddReverses({"x"}, &*tables).message(), "--reverse 'x': must be NAME=EDGE_SET");
-  const absl::StatusOr<std::vector<OgbSplit>> splits = ReadOgbSplits(Path("ogbn_mag"));
+  const absl::StatusOr<OgbSplits> splits = ReadOgbSplits(Path("ogbn_mag"));
   ASSERT_TRUE(splits.ok()) << splits.status();
-  ASSERT_EQ(splits->size(), 2);
-  EXPECT_EQ((*splits)[0].part, "train");
-  EXPECT_EQ((*splits)[0].node_set, "paper");
-  EXPECT_THAT((*splits)[0].nodes, ElementsAre(2));
+  ASSERT_EQ(splits->parts.size(), 2);
+  EXPECT_EQ(splits->parts[0].part, "train");
+  EXPECT_EQ(splits->parts[0].node_set, "paper");
+  EXPECT_THAT(splits->parts[0].nodes, ElementsAre(2));
 
   ASSERT_TRUE(WriteUnigraph(*tables, Path("out"), UnigraphOptions()).ok());
   const absl::StatusOr<SourceTables> again = OpenSourceTables(Path("out"));

@@ -44,12 +44,13 @@ absl::Status ConvertOgb(const ConvertOgbArguments& arguments) {
   PH_ASSIGN_OR_RETURN(SourceTables tables, OpenOgbTables(arguments.folder, arguments.name));
   ShowNotes(tables.notes);
   PH_RETURN_IF_ERROR(AddReverses(arguments.reverses, &tables));
-  PH_ASSIGN_OR_RETURN(const std::vector<OgbSplit> splits, ReadOgbSplits(arguments.folder));
+  PH_ASSIGN_OR_RETURN(const OgbSplits splits, ReadOgbSplits(arguments.folder));
+  ShowNotes(splits.notes);
   UnigraphOptions options;
   options.shards = arguments.shards;
   options.ids_have_set_names = tables.schema.node_sets().size() > 1;
   PH_RETURN_IF_ERROR(MakeFolder(arguments.output));
-  for (const OgbSplit& split : splits) {
+  for (const OgbSplit& split : splits.parts) {
     // One set has the task's nodes; its files have the plain names.
     PH_RETURN_IF_ERROR(
         WriteSeeds(absl::StrCat(arguments.output, "/seeds-", split.part, ".csv"), split, options));

@@ -15,8 +15,8 @@ struct OgbFacts {
   std::string name;
   // The files have each edge once, and OGB's loader adds the same edge the other way.
   bool has_inverse_edges = false;
-  // Files beside features and labels that its folder must have: `node_year`, `edge_weight`. Of data
-  // sets with several kinds of nodes not all kinds have them.
+  // Files beside features and labels that OGB's loader reads: `node_year`, `edge_weight`. Where
+  // there is one kind of nodes the folder must have them; of several, not all kinds do.
   std::vector<std::string> needed_files;
 };
 

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/cli/files/graph_source.h"
 #include "client/cli/source_graphs/ogb_facts.h"
 #include "client/cli/source_graphs/text_columns.h"
@@ -138,6 +139,18 @@ class OgbFolder {
     return absl::OkStatus();
   }
 
+  // Of those files, where there are several kinds: one that no kind has.
+  void NoteAbsent() {
+    for (const std::string& name : facts_.needed_files) {
+      const bool is_read = std::any_of(known_.begin(), known_.end(), [&](const std::string& path) {
+        return StemOfCsv(fs::path(path)) == name;
+      });
+      if (is_read) continue;
+      notes_.push_back(absl::StrCat(raw_.string(), ": ", facts_.name, " has files ", name,
+                                    ".csv.gz, and here there is none"));
+    }
+  }
+
   std::string fingerprint() const {
     Fingerprint fingerprint;
     fingerprint.Add(FingerprintOfFiles(paths_));
@@ -146,7 +159,7 @@ class OgbFolder {
   }
 
   std::vector<std::string> Notes() const {
-    std::vector<std::string> notes;
+    std::vector<std::string> notes = notes_;
     if (facts_.has_inverse_edges) {
       notes.push_back(absl::StrCat(facts_.name,
                                    " has each edge once in its files: the same edge the other way "
@@ -172,6 +185,7 @@ class OgbFolder {
   // Of rows.
   std::vector<std::string> paths_;
   std::set<std::string> known_;
+  std::vector<std::string> notes_;
 };
 
 std::vector<SourceColumnSpec> SpecsOf(const std::vector<RowColumn>& columns) {
@@ -288,6 +302,7 @@ absl::StatusOr<SourceTables> OpenSeveralKinds(const fs::path& raw, OgbFolder& fo
     edge_sets.push_back(std::move(spec));
     tables.push_back(ReadPairedEdges(std::move(edges)));
   }
+  folder.NoteAbsent();
   PH_ASSIGN_OR_RETURN(SourceGraphSchema schema,
                       SourceGraphSchema::Create(std::move(node_sets), std::move(edge_sets)));
   return SourceTables{std::move(schema), /*has_text_ids=*/false, std::move(tables),
@@ -316,30 +331,50 @@ absl::StatusOr<SourceTables> OpenOgbTables(const std::string& folder, const std:
   return tables;
 }
 
-absl::StatusOr<std::vector<OgbSplit>> ReadOgbSplits(const std::string& folder) {
+absl::StatusOr<OgbSplits> ReadOgbSplits(const std::string& folder) {
   std::error_code error;
   std::vector<fs::path> splits;
   for (const auto& entry : fs::directory_iterator(fs::path(folder) / "split", error)) {
     if (entry.is_directory()) splits.push_back(entry.path());
   }
-  std::vector<OgbSplit> parts;
-  if (splits.empty()) return parts;
-  const fs::path first = *std::min_element(splits.begin(), splits.end());
+  OgbSplits found;
+  if (splits.empty()) return found;
+  std::sort(splits.begin(), splits.end());
+  const fs::path first = splits.front();
+  for (const fs::path& other : absl::MakeConstSpan(splits).subspan(1)) {
+    found.notes.push_back(
+        absl::StrCat(other.string(), " is not read: the seeds are those of ", first.string()));
+  }
   // Folders of node sets; the split's own is that of the one node set.
   std::vector<std::pair<std::string, fs::path>> sets = {{"nodes", first}};
   for (const auto& entry : fs::directory_iterator(first, error)) {
     if (entry.is_directory()) sets.emplace_back(entry.path().filename().string(), entry.path());
   }
   std::sort(sets.begin(), sets.end());
+  std::set<std::string> read;
   for (const auto& [set, path] : sets) {
     for (const char* part : {"train", "valid", "test"}) {
       const std::optional<std::string> file = FileNamed(path, part);
       if (!file) continue;
+      read.insert(*file);
       PH_ASSIGN_OR_RETURN(std::vector<int64_t> nodes, ReadNumbers(*file));
-      parts.push_back({part, set, std::move(nodes)});
+      found.parts.push_back({part, set, std::move(nodes)});
     }
   }
-  return parts;
+  std::set<std::string> unread;
+  for (const auto& entry : fs::recursive_directory_iterator(first, error)) {
+    // It says which kinds of nodes have a folder.
+    const bool is_list = StemOfCsv(entry.path()) == "nodetype-has-split";
+    if (!entry.is_directory() && !is_list && !read.contains(entry.path().string())) {
+      unread.insert(entry.path().string());
+    }
+  }
+  for (const std::string& path : unread) {
+    const bool is_torch = absl::EndsWith(path, ".pt");
+    found.notes.push_back(absl::StrCat(
+        path, " is not read", is_torch ? ": in Python, torch.load() gives what it has" : ""));
+  }
+  return found;
 }
 
 }  // namespace packhouse::client

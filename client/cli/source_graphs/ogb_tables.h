@@ -42,8 +42,15 @@ struct OgbSplit {
   std::vector<int64_t> nodes;
 };
 
-// Of the first split by name; empty if there is none. Errors as OpenOgbTables.
-absl::StatusOr<std::vector<OgbSplit>> ReadOgbSplits(const std::string& folder);
+struct OgbSplits {
+  // Of the first split by name; empty if there is none.
+  std::vector<OgbSplit> parts;
+  // Of each other split, and each file of the first one that is not read: its path, and why.
+  std::vector<std::string> notes;
+};
+
+// Errors as OpenOgbTables.
+absl::StatusOr<OgbSplits> ReadOgbSplits(const std::string& folder);
 
 }  // namespace packhouse::client
 
