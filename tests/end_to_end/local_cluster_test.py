@@ -106,7 +106,7 @@ def test_what_was_stored_in_a_folder_is_there_again(tmp_path: pathlib.Path) -> N
     [
         ("PACKHOUSE_ETCD", "etcd-server"),
         ("PACKHOUSE_S3_SERVER", "versitygw"),
-        ("PACKHOUSED", "the build of packhouse"),
+        ("PACKHOUSED", "packhouse[server]"),
     ],
 )
 def test_a_missing_program_is_named(variable: str, origin: str) -> None:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import Callable, Final, Sequence
 
-from packhouse.local_server import LocalServer
+from packhouse.local_server import LocalServer, find_server
 
 # Of the S3 server, which nobody else reaches.
 _ACCESS_KEY: Final = "packhouse"
@@ -45,7 +45,7 @@ class LocalCluster:
             "PACKHOUSE_S3_SERVER",
             "github.com/versity/versitygw has it, tests/objects/install_s3_server.sh builds it",
         )
-        self._packhoused = _program("packhoused", "PACKHOUSED", "the build of packhouse makes it")
+        self._packhoused = find_server()
         self._given = None if folder is None else pathlib.Path(folder)
         self._num_servers = num_servers
         self._stack = contextlib.ExitStack()
