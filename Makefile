@@ -6,7 +6,7 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers compile huggingface ogb
+CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers compile huggingface ray ogb
 # Real sizes and graphs, where their folder is there: tests and benchmarks use it, and do without.
 PACKHOUSE_SHARED_DATA ?= $(abspath ../shared/data)
 export PACKHOUSE_SHARED_DATA

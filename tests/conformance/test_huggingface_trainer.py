@@ -1,6 +1,6 @@
 """packhouse.huggingface.Trainer with transformers itself: each graph once an epoch, whatever stops it.
 
-python test_huggingface_trainer.py ADDRESS FOLDER    # one rank of two, as the test starts them
+python test_huggingface_trainer.py ADDRESS FOLDER STEPS    # one rank of two, as the test starts them
 """
 
 from __future__ import annotations
@@ -116,9 +116,8 @@ def test_a_checkpoint_of_another_trainer_is_named(
         again.train(resume_from_checkpoint=str(saved))
 
 
-def test_two_ranks_have_equal_steps_and_each_graph_once(
-    server: LocalServer, tmp_path: pathlib.Path
-) -> None:
+def run_ranks(*words: str) -> tuple[list[int], list[int]]:
+    """The graphs that both ranks are trained on, and where their steps have got to."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -132,9 +131,9 @@ def test_two_ranks_have_equal_steps_and_each_graph_once(
             "MASTER_PORT": str(port),
             "OMP_NUM_THREADS": "1",
         }
-        words = [sys.executable, "-B", __file__, server.address, str(tmp_path)]
+        program = [sys.executable, "-B", __file__, *words]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        ranks.append(subprocess.Popen(words, env=environment, text=True, **pipes))
+        ranks.append(subprocess.Popen(program, env=environment, text=True, **pipes))
     trained, steps = [], []
     for process in ranks:
         try:
@@ -146,16 +145,29 @@ def test_two_ranks_have_equal_steps_and_each_graph_once(
             if line.startswith("trained"):
                 trained += [int(word) for word in line.split()[1:]]
             if line.startswith("steps"):
-                steps.append(line)
-    # Five batches in three steps: one rank trains on padding once an epoch.
-    assert steps == 2 * ["steps 9"]
-    assert sorted(trained) == sorted(3 * list(range(NUM_GRAPHS)))
+                steps.append(int(line.split()[1]))
+    return trained, steps
 
 
-def run_rank(address: str, folder: str) -> None:
+def test_two_ranks_have_equal_steps_and_go_on_with_exactly_the_rest(
+    server: LocalServer, tmp_path: pathlib.Path
+) -> None:
+    """Five batches in three steps: one rank trains on padding once an epoch."""
+    trained, steps = run_ranks(server.address, str(tmp_path), "4")
+    assert steps == [4, 4]
+    rest, steps = run_ranks(server.address, str(tmp_path), "9")
+    assert steps == [9, 9]
+    assert sorted(trained + rest) == sorted(3 * list(range(NUM_GRAPHS)))
+
+
+def run_rank(address: str, folder: str, steps: str) -> None:
+    """To so many steps, from the last checkpoint if there is one."""
     model = Model()
     trainer = trainer_of(address, "hugging-ranks", model, pathlib.Path(folder))
-    trainer.train()
+    trainer.args.max_steps = int(steps)
+    # It finds no place "cpu:0" for the optimizer's state, of several processes on a CPU.
+    trainer._load_optimizer_and_scheduler = lambda checkpoint: None
+    trainer.train(resume_from_checkpoint=steps == "9")
     print("trained", *sum(model.trained, []))
     print("steps", trainer.state.global_step, flush=True)
 

@@ -1,6 +1,6 @@
 """packhouse.lightning.DataModule with Lightning itself: each graph once an epoch, whatever stops it.
 
-python test_trainers_lightning.py ADDRESS    # one rank of two, as the test starts them
+python test_trainers_lightning.py ADDRESS FOLDER STEPS    # one rank of two, as the test starts them
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def test_a_checkpoint_goes_on_with_exactly_the_rest(
     assert_all_done(server, job, 3)
 
 
-def test_two_ranks_have_equal_steps_and_each_graph_once(server: LocalServer) -> None:
+def run_ranks(*words: str) -> tuple[list[int], list[int]]:
+    """The graphs that both ranks are trained on, and where their steps have got to."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -150,9 +151,9 @@ def test_two_ranks_have_equal_steps_and_each_graph_once(server: LocalServer) -> 
             "LOCAL_RANK": str(rank),
             "OMP_NUM_THREADS": "1",
         }
-        words = [sys.executable, "-B", __file__, server.address]
+        program = [sys.executable, "-B", __file__, *words]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        ranks.append(subprocess.Popen(words, env=environment, text=True, **pipes))
+        ranks.append(subprocess.Popen(program, env=environment, text=True, **pipes))
     trained, steps = [], []
     for process in ranks:
         try:
@@ -164,10 +165,20 @@ def test_two_ranks_have_equal_steps_and_each_graph_once(server: LocalServer) -> 
             if line.startswith("trained"):
                 trained += [int(word) for word in line.split()[1:]]
             if line.startswith("steps"):
-                steps.append(line)
-    # Five batches in three steps: one rank trains on padding once an epoch.
-    assert steps == 2 * ["steps 6"]
-    assert sorted(trained) == sorted(2 * list(range(NUM_GRAPHS)))
+                steps.append(int(line.split()[1]))
+    return trained, steps
+
+
+def test_two_ranks_have_equal_steps_and_go_on_with_exactly_the_rest(
+    server: LocalServer, tmp_path: pathlib.Path
+) -> None:
+    """Five batches in three steps: one rank trains on padding once an epoch."""
+    trained, steps = run_ranks(server.address, str(tmp_path), "4")
+    assert steps == [4, 4]
+    # Of the second epoch one step, of the checkpoint.
+    rest, steps = run_ranks(server.address, str(tmp_path), "6")
+    assert steps == [6, 6]
+    assert sorted(trained + rest) == sorted(2 * list(range(NUM_GRAPHS)))
 
 
 def test_what_is_packhouses_to_say_is_refused(server: LocalServer) -> None:
@@ -175,10 +186,17 @@ def test_what_is_packhouses_to_say_is_refused(server: LocalServer) -> None:
         data_of(server.address, "refused", batch_size=3)
 
 
-def run_rank(address: str) -> None:
+def run_rank(address: str, folder: str, steps: str) -> None:
+    """To so many steps, from the last checkpoint if there is one."""
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
     model = Model()
-    trainer = trainer_of(2, strategy="ddp", devices=2, num_sanity_val_steps=0)
-    trainer.fit(model, data_of(address, "two-ranks"))
+    saving = ModelCheckpoint(folder, filename="at", every_n_train_steps=4, save_top_k=-1)
+    trainer = trainer_of(
+        2, saving, strategy="ddp", devices=2, num_sanity_val_steps=0, max_steps=int(steps)
+    )
+    saved = pathlib.Path(folder, "at.ckpt")
+    trainer.fit(model, data_of(address, "two-ranks"), ckpt_path=saved if steps == "6" else None)
     for each in model.trained.values():
         print("trained", *each)
     print("steps", trainer.global_step, flush=True)

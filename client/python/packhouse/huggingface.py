@@ -23,6 +23,7 @@ from packhouse.epoch_readers import Leased
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.loader import Loader
 from packhouse.torch.batch import to_torch
+from packhouse.torch.common_attempt import common_attempt
 from packhouse.torch.epoch_dataset import EpochDataset
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class PackedTraining:
         if self._epochs is None:
             self._epochs = EpochDataset(self._packed, transform=_Made(self._transform))
             if self._resumes_from is not None:
-                self._epochs.load_state_dict(state_of(self._resumes_from))
+                self._epochs.load_state_dict(state_of(self._resumes_from), common_attempt())
         return _Epochs(self._epochs, DataLoader(self._epochs, batch_size=None, **self._processes))
 
     def save_place(self, folder: pathlib.Path, is_first: bool) -> None:

@@ -20,6 +20,7 @@ from packhouse.evaluation import Evaluation
 from packhouse.graph_transform import GraphTransform
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.loader import Loader
+from packhouse.torch.common_attempt import common_attempt
 from packhouse.torch.epoch_dataset import EpochDataset
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class DataModule(_DataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Called by Lightning with what a checkpoint has of `state_dict`."""
         if self._epochs is not None and state_dict:
-            self._epochs.load_state_dict(state_dict)
+            self._epochs.load_state_dict(state_dict, common_attempt())
 
     def _evaluation(self, name: str) -> Any:
         evaluation = self._evaluations[name]
