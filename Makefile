@@ -83,6 +83,8 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/conformance/environments.py trainers -- \
 	  tests/python/test_torch_batches.py
 	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
+	  $(PYTHON) -B tests/conformance/environments.py pyg_links -- tests/conformance/test_pyg_links.py
+	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  $(PYTHON) -B -m pytest -q tests/conformance/test_go_client.py
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 

@@ -47,7 +47,7 @@ def packages_of(name: str, text: str) -> list[str]:
 def environment(name: str, folder: pathlib.Path) -> pathlib.Path:
     """The interpreter of the environment, made if need be. Raises subprocess.CalledProcessError."""
     packages = packages_of(name, LIST.read_text())
-    # `@other`: over that environment, whose packages are seen through this one.
+    # `@other`: over that environment, whose packages are seen through this one. `--option`: of pip.
     below = [package[1:] for package in packages if package.startswith("@")]
     seen = [_site_packages(environment(other, folder)) for other in below]
     place = folder.resolve() / name
@@ -66,14 +66,15 @@ def environment(name: str, folder: pathlib.Path) -> pathlib.Path:
         without_pip = ["--without-pip"] if importlib.util.find_spec("pip") else []
         make = [sys.executable, "-m", "venv", "--system-site-packages", *without_pip, place]
         subprocess.run(make, check=True)
+        # Before the packages: what is built from source may need those below.
+        for number, path in enumerate(seen):
+            (_site_packages(python) / f"below_{number}.pth").write_text(f"{path}\n")
         if packages:
             subprocess.run(
                 [python, "-m", "pip", "install", "--quiet", "--no-deps", *packages],
                 check=True,
                 env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
             )
-        for number, path in enumerate(seen):
-            (_site_packages(python) / f"below_{number}.pth").write_text(f"{path}\n")
         stamp.write_text(wanted)
     return python
 

@@ -15,125 +15,83 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import NeighborSampler, as_edge_prediction_sampler
+from link_graphs import EDGE_SETS, ChiSquare, Shop, counts_of, drawn_rows, spec_of
 from shuffled_graphs import NODES, import_shuffled
 
 import packhouse.dgl
-from packhouse import (
-    Client,
-    Loader,
-    LocalServer,
-    Samples,
-    Seeds,
-    SourceEdgeSet,
-    SourceGraphSchema,
-    SourceNodeSet,
-    SubGraphs,
-)
+from packhouse import Client, Loader, LocalServer, Samples, Seeds, SubGraphs
 from packhouse.sampling import SamplingSpecBuilder
-from packhouse.source_graph_rows import EdgeRows, NodeRows
 
-USERS, ITEMS = 25, 18
+ALL = 1 << 20
 REVERSE = {"buys": "bought", "bought": "buys"}
 
 
-def shop(seed: int) -> np.ndarray[Any, Any]:
-    """Users and items of edges, none of them parallel, in an order of their own."""
-    random = np.random.default_rng(seed)
-    ends = np.unique(np.stack([random.integers(0, USERS, 150), random.integers(0, ITEMS, 150)]), axis=1)
-    return ends[:, random.permutation(ends.shape[1])]
-
-
-def dgl_graph(ends: np.ndarray[Any, Any]) -> Any:
-    users, items = map(torch.from_numpy, ends)
+def dgl_graph(shop: Shop) -> Any:
+    users, items = map(torch.from_numpy, map(np.ascontiguousarray, shop.ends))
     return dgl.heterograph(
         {("item", "buys", "user"): (items, users), ("user", "bought", "item"): (users, items)},
-        {"user": USERS, "item": ITEMS},
+        {"user": shop.users, "item": shop.items},
     )
-
-
-def our_graph(client: Client, name: str, ends: np.ndarray[Any, Any]) -> SubGraphs:
-    schema = SourceGraphSchema(
-        (SourceNodeSet("user"), SourceNodeSet("item")),
-        (
-            SourceEdgeSet("buys", "user", "item"),
-            SourceEdgeSet("bought", "item", "user", reverse_of="buys"),
-        ),
-    )
-    client.source_graphs.create(name, schema)
-    client.source_graphs.append(
-        name,
-        [
-            NodeRows("user", np.arange(USERS)),
-            NodeRows("item", np.arange(ITEMS)),
-            EdgeRows("buys", ends[0], ends[1]),
-        ],
-        producer="one",
-    )
-    client.source_graphs.seal(name)
-    return SubGraphs(name, spec_of(schema, 1000), rows=True, link_edge_set="buys")
-
-
-def spec_of(schema: SourceGraphSchema, size: int) -> Any:
-    builder = SamplingSpecBuilder(schema, "random_uniform")
-    users, items = builder.seed_link_ends("buys")
-    users.sample(size, "buys")
-    items.sample(size, "bought")
-    return builder.build()
 
 
 def by_dgl(graph: Any, edge: int, exclude: str | None, size: int) -> dict[str, list[int]]:
     reverse = {"reverse_etypes": REVERSE} if exclude == "reverse_types" else {}
     sampler = as_edge_prediction_sampler(NeighborSampler([size]), exclude=exclude, **reverse)
     _, _, blocks = sampler.sample(graph, {("item", "buys", "user"): torch.tensor([edge])})
-    return {name: sorted(blocks[0].edges[name].data[dgl.EID].tolist()) for name in REVERSE}
+    return {name: sorted(blocks[0].edges[name].data[dgl.EID].tolist()) for name in EDGE_SETS}
 
 
 @pytest.mark.parametrize("exclude", [None, "self", "reverse_types"])
 def test_the_same_edges_are_left_out(client: Client, exclude: str | None) -> None:
-    for seed in range(2):
-        ends = shop(seed)
-        theirs = dgl_graph(ends)
-        ours = our_graph(client, f"links/{exclude}-{seed}", ends)
-        ours = dataclasses.replace(ours, exclude=exclude)
-        tables = list(client.sample_graphs(ours, Seeds(rows=ends.T.reshape(-1))))
-        graphs = [table.graph(i) for table in tables for i in range(len(table))]
-        assert len(graphs) == ends.shape[1]
-        for edge, graph in enumerate(graphs):
-            drawn = {name: sorted(graph[f"{name}.#row"].tolist()) for name in REVERSE}
-            assert drawn == by_dgl(theirs, edge, exclude, -1), (seed, edge)
+    """Of graphs without parallel edges: of these DGL leaves out the one edge that it was given."""
+    for seed in range(50):
+        shop = Shop.of(seed)
+        theirs = dgl_graph(shop)
+        name = f"links/{exclude}-{seed}"
+        schema = shop.import_into(client, name)
+        ours = SubGraphs(
+            name, spec_of(schema, [ALL]), rows=True, link_edge_set="buys", exclude=exclude
+        )
+        edges = range(min(3, shop.ends.shape[1]))
+        seeds = Seeds(rows=shop.ends[:, : len(edges)].T.reshape(-1))
+        drawn = drawn_rows(client, ours, seeds)
+        assert drawn == [by_dgl(theirs, edge, exclude, -1) for edge in edges], seed
 
 
-def test_of_the_rest_all_are_drawn_as_often(client: Client) -> None:
-    """Chi-square against even shares, of both samplers; 99.99 % quantiles."""
-    ends = shop(7)
-    theirs = dgl_graph(ends)
-    user = int(np.argmax(np.bincount(ends[0])))
-    edge = int(np.flatnonzero(ends[0] == user)[0])
-    others = np.setdiff1d(np.flatnonzero(ends[0] == user), [edge])
-    schema = client.source_graphs.get(our_graph(client, "links/often", ends).graph).schema
-    ours = SubGraphs(
-        "links/often", spec_of(schema, 2), rows=True, link_edge_set="buys", exclude="self"
-    )
-    draws = 500
-    # The same link again and again: each time is a draw of its own.
-    again = Seeds(rows=np.tile(ends[:, edge], draws))
-    counted = np.zeros(ends.shape[1], int)
-    for table in client.sample_graphs(ours, again):
-        counted += np.bincount(table.tensors["buys.#row"], minlength=len(counted))
+@pytest.mark.parametrize("exclude", [None, "self", "reverse_types"])
+def test_of_the_rest_all_are_drawn_as_often(client: Client, exclude: str | None) -> None:
+    draws, size = 12, 2
     dgl.seed(1)
-    by_them = np.zeros(ends.shape[1], int)
-    for _ in range(draws):
-        by_them[by_dgl(theirs, edge, "self", 2)["buys"]] += 1
-    # DGL draws first and leaves out then, so that it has fewer; here there are two as long as there are.
-    assert counted.sum() == 2 * draws >= by_them.sum()
-    for counts in (counted, by_them):
-        assert counts.sum() == counts[others].sum()
-        expected = counts.sum() / len(others)
-        # Two of a draw are without replacement, which makes the statistic smaller.
-        statistic = (((counts[others] - expected) ** 2) / expected).sum()
-        degrees = len(others) - 1
-        # Wilson and Hilferty's approximation of the quantile.
-        assert statistic < degrees * (1 - 2 / (9 * degrees) + 3.72 * (2 / (9 * degrees)) ** 0.5) ** 3
+    between, ours_even, theirs_even = ChiSquare(), ChiSquare(), ChiSquare()
+    for seed in range(50):
+        shop = Shop.of(500 + seed)
+        theirs = dgl_graph(shop)
+        name = f"links/often-{exclude}-{seed}"
+        schema = shop.import_into(client, name)
+        ours = SubGraphs(
+            name, spec_of(schema, [size]), rows=True, link_edge_set="buys", exclude=exclude
+        )
+        edge = int(np.bincount(shop.ends[0])[shop.ends[0]].argmax())
+        link = shop.ends[:, edge]
+        # The same link again and again: each time is a draw of its own.
+        drawn = drawn_rows(client, ours, Seeds(rows=np.tile(link, draws)))
+        theirs_drawn = [by_dgl(theirs, edge, exclude, size) for _ in range(draws)]
+        mine, others = (counts_of(each, shop.ends.shape[1]) for each in (drawn, theirs_drawn))
+        may = [kept & (end == of_link)
+               for kept, end, of_link in zip(shop.kept(link, exclude), shop.ends, link)]
+        for k in range(2):
+            # As many as there are, up to the size. DGL draws first and leaves out then: it has fewer.
+            assert mine[k].sum() == draws * min(size, may[k].sum()) >= others[k].sum()
+            assert not mine[k][~may[k]].any() and not others[k][~may[k]].any()
+            if may[k].any():
+                ours_even.add_even(mine[k][may[k]], size)
+                # Of these some draws have one less.
+                theirs_even.add_even(others[k][may[k]])
+        if exclude is None:
+            between.add_two(mine, others)
+    for statistic in (ours_even, theirs_even, between):
+        assert statistic.degrees == 0 or statistic.is_likely(), statistic.statistic
+    assert ours_even.degrees > 200 and (exclude or between.degrees > 200)
 
 
 @pytest.mark.parametrize("sets", [("nodes", "edges"), ("paper", "cites")])
