@@ -73,6 +73,7 @@ def test_a_name_brings_what_it_needs_and_no_framework() -> None:
     tried = tried_by("from packhouse import *")
     assert not packages_of(tried) & FRAMEWORKS
     assert "grpc" in tried
+    assert "packhouse.administration" not in tried_by("from packhouse import Client")
     # Arrays are made without a connection.
     assert "grpc" not in tried_by("from packhouse import GraphTable, LocalServer")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import itertools
 import os
 import time
@@ -22,7 +23,6 @@ from typing import (
 import grpc
 import numpy.typing as npt
 
-from packhouse.administration import Administration
 from packhouse.appending import ReliableAppend, chunks_with_groups
 from packhouse.argument_types import check_each, check_type
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
@@ -103,6 +103,8 @@ from packhouse.whole_numbers import UINT64_MAX, whole_number
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from packhouse.administration import Administration
 
 _PACK_METHOD: Final = "/packhouse.v1.PackingService/Pack"
 _SAMPLE_METHOD: Final = "/packhouse.v1.SamplingService/Sample"
@@ -246,7 +248,6 @@ class Client:
         self._jobs = JobCalls(servers, connect)
         self._get_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "GetJob")
         self._delete_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "DeleteJob")
-        self._administration = Administration(self._channel, self._unary, self._jobs)
         self._receipts = Receipts(self._channel, self._unary, self._jobs)
         self._feedback = Feedback(servers, self._unary)
 
@@ -264,10 +265,13 @@ class Client:
         """The server's large graphs, from which many small ones are drawn."""
         return self._source_graphs
 
-    @property
+    @functools.cached_property
     def administration(self) -> Administration:
         """What administrators do with the server; needs their role."""
-        return self._administration
+        # Few programs are theirs: others do not wait for it.
+        from packhouse.administration import Administration
+
+        return Administration(self._channel, self._unary, self._jobs)
 
     @property
     def receipts(self) -> Receipts:
