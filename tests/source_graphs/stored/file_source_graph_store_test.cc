@@ -477,7 +477,8 @@ TEST_F(FileSourceGraphStoreTest, AGivenUpSealLeavesTheGraphOpen) {
   EXPECT_TRUE(ReadSealed("a") == Expected(schema_, options_, rows));
 }
 
-// At whichever step a seal is told to stop, once: it says so, and is not a seal of half of the edges.
+// At whichever step a seal is told to stop, once: it says so, and is not a seal of half of the
+// edges.
 TEST_F(FileSourceGraphStoreTest, ASealGivenUpAtAnyStepIsNotDone) {
   const TemporaryFolder fast(TemporaryFolder::InMemory());
   FileSourceGraphStore::Options there = Options();
