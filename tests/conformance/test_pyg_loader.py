@@ -248,6 +248,8 @@ def test_what_makes_no_sense_is_named() -> None:
     graph = plain()[0]
     with pytest.raises(TypeError, match=r"one graph, not a data set: give a list, as \[data\]"):
         DataLoader(graph)
+    with pytest.raises(TypeError, match="one graph, not a data set"):
+        packhouse.pyg.table(graph)
     with pytest.raises(ValueError, match="there is no graph"):
         DataLoader([])
     with pytest.raises(ValueError, match="limits: given beside device"):
@@ -269,3 +271,25 @@ def test_what_makes_no_sense_is_named() -> None:
     loader = DataLoader([Data(x=torch.zeros(2, 1)), Data(x=torch.zeros(9, 1))], limits={"nodes": 8})
     with pytest.raises(PackhouseError, match="graph 1.*9"):
         list(loader)
+
+
+def test_a_failed_ingest_leaves_nothing(client: Client) -> None:
+    class Broken(torch.utils.data.Dataset):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return 40_000
+
+        def __getitem__(self, number: int) -> Data:
+            if number == 39_999:
+                raise KeyError("it is broken")
+            return plain()[0]
+
+    for dataset, error in (
+        (Broken(), KeyError),
+        ([*plain(5), Data(x=torch.zeros(2, 7))], ValueError),
+        (Data(x=torch.zeros(2, 1)), TypeError),
+        ([], ValueError),
+    ):
+        with pytest.raises(error):
+            packhouse.pyg.ingest(client, "broken", dataset)
+        with pytest.raises(PackhouseError, match="NOT_FOUND"):
+            client.get_dataset("broken")

@@ -86,6 +86,12 @@ def test_a_repr_says_what_is_in_it_on_one_line() -> None:
     batch = batch_of_molecules(LIMITS)
     text = repr(batch)
     assert text.startswith("Batch(0: ") and "\n" not in text
+    assert "%); ids " in text
+    graphs = list(batch.unbatch())
+    assert len(graphs) == len(batch)
+    for number, graph in enumerate(graphs):
+        for name, rows in batch.unbatch().graph(number).items():
+            assert np.array_equal(graph[name], rows)
     assert "5 of 9 graphs" in text and "x: int16[200, 9]" in text
     assert "more" in text and len(text) < 400
     plain = batch_message(batch.unbatch(), LIMITS, Padding.MASKED)

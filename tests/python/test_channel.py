@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib
+import inspect
 import json
+import pathlib
+import socket
 import threading
 from collections import Counter
 from typing import Any, Iterator
@@ -289,3 +292,37 @@ def test_a_channel_is_not_closed_under_a_call_of_another_thread(failing: Failing
         asked.result(30)
     assert failing.calls["GetEpoch"] == 1
     connection.close()
+
+
+def told(address: str) -> str:
+    with pytest.raises(PackhouseError) as raised:
+        Client(address, connect_timeout=0.1)
+    assert raised.value.code is Code.UNAVAILABLE
+    return raised.value.message
+
+
+def test_who_cannot_connect_is_told_why(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as bound:
+        # Nobody else gets the port, and nobody listens.
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        assert told(f"127.0.0.1:{port}").endswith(": the connection is refused: no server listens there")
+        bound.listen()
+        assert told(f"127.0.0.1:{port}").endswith(": what listens there does not answer as gRPC")
+    assert told(f"unix:{tmp_path}/none").endswith(": there is no such socket")
+
+    def unknown(*arguments: Any) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.create_connection", unknown)
+    assert told(f"127.0.0.1:{port}").endswith(": the name '127.0.0.1' is not resolved")
+
+
+def test_every_argument_is_shown() -> None:
+    for function in (Loader, Evaluation):
+        shown = inspect.signature(function).parameters
+        assert {"address", "dataset", "limits", "seed", "padding", "retry_timeout"} <= set(shown)
+        assert not any(each.kind is each.VAR_KEYWORD for each in shown.values())
+    assert "job" in inspect.signature(Loader).parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any, Iterator
 
@@ -94,3 +95,9 @@ def test_what_does_not_fit_together_is_named() -> None:
         DataLoader([{"a": [1], "b": [1]}, {"a": [1, 2], "b": [1]}], 2)
     with pytest.raises(TypeError, match="neither a dictionary of rows nor a list of documents"):
         DataLoader(7, 2)
+
+
+def test_every_argument_is_shown() -> None:
+    shown = inspect.signature(DataLoader).parameters
+    assert {"batch_size", "num_workers", "pin_memory", "drop_last", "seed", "oversize"} <= set(shown)
+    assert not any(each.kind is each.VAR_KEYWORD for each in shown.values())

@@ -17,6 +17,8 @@ from packhouse.wide_tensors import WideTensors, sources_of
 
 # Of the tensors that a repr names.
 _MAX_SHOWN: Final = 8
+# Of the graphs whose ids it has.
+_MAX_IDS: Final = 4
 
 _AnyBatch = TypeVar("_AnyBatch", bound="Batch")
 
@@ -137,9 +139,15 @@ class Batch:
         return self.tensors.keys()
 
     def __repr__(self) -> str:
+        efficiency = self.efficiency
         rows = ", ".join(
-            f"{self.real_rows[name]:,} of {rows:,} {name}" for name, rows in self.rows.items()
+            f"{self.real_rows[name]:,} of {rows:,} {name} ({100 * efficiency[name]:.1f} %)"
+            for name, rows in self.rows.items()
         )
+        ids = ", ".join(map(str, self.graph_ids[:_MAX_IDS].tolist()))
+        if len(self.graph_ids) > _MAX_IDS:
+            ids += ", ..."
+        rows += f"; ids {ids or 'none'}"
         shown = [
             f"{name}: {dtype}{list(tensor.shape)}"
             for name, tensor, dtype in sources_of(self.tensors)[:_MAX_SHOWN]

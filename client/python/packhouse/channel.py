@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import pathlib
 import time
 from typing import Any, Final, Iterable, Sequence
@@ -133,13 +134,14 @@ def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
             ) from None
         if left > _LOOK:
             continue
-        why = ""
+        variable = proxy_variable(address)
+        # By a proxy, nobody here knows what is at the other end.
+        why = "" if variable is not None else _why_unreachable(address)
         if "Socket closed" in details or "Connection reset" in details:
             why = (
                 ": the server closes the connection: it may want TLS (tls_ca), or a certificate of "
                 "the client that its CA has signed (tls_cert, tls_key)"
             )
-        variable = proxy_variable(address)
         if variable is not None:
             why += (
                 f"; the call goes by the HTTP proxy of the variable {variable}: no_proxy excepts "
@@ -158,6 +160,33 @@ def _why_not_connected(check: Any) -> str | None:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return error.details() or ""
     return None
+
+
+def _why_unreachable(address: str) -> str:
+    """What a plain connection meets there; "" if that is not known."""
+    path = address[len("unix:") :] if address.startswith("unix:") else ""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        if path:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(_LOOK)
+                connection.connect(path)
+        elif host and port.isdecimal() and "/" not in address:
+            socket.create_connection((host, int(port)), _LOOK).close()
+        else:
+            return ""
+    except socket.gaierror:
+        return f": the name {host!r} is not resolved"
+    except ConnectionRefusedError:
+        return ": the connection is refused: no server listens there"
+    except FileNotFoundError:
+        return ": there is no such socket"
+    except socket.timeout:
+        return ": nothing answers there, as behind a firewall"
+    except (OSError, OverflowError) as error:
+        return f": {error}"
+    return ": what listens there does not answer as gRPC"
 
 
 def _parsed(config: str) -> dict[str, Any]:

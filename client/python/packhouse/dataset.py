@@ -77,6 +77,13 @@ class Dataset:
     histogram: Histogram | None = None
     drift: DatasetDrift | None = None
 
+    def __repr__(self) -> str:
+        rows = ", ".join(self.schema.components)
+        return (
+            f"Dataset({self.name!r}, {self.state.name.lower()}, {self.num_graphs:,} graphs of "
+            f"{rows or 'no components'}, {len(self.schema.tensors)} tensors, {self.num_bytes:,} bytes)"
+        )
+
     @property
     def appended_schema(self) -> GraphSchema:
         """Of the graphs that are appended: `schema`, unless it is that of pieces.

@@ -16,6 +16,7 @@ from packhouse.loaded_batch import LoadedBatch
 from packhouse.received_batch import ReceivedBatch
 from packhouse.schema import GraphSchema
 from packhouse.sharing import Ranked, ranked_of
+from packhouse.shown_arguments import shows_arguments_of
 from packhouse.v1 import loader_pb2
 from packhouse.whole_numbers import UINT64_MAX, whole_number
 
@@ -49,6 +50,7 @@ class Evaluation:
     fork, and pickled. `len` and `epoch_info` connect for the time of the call.
     """
 
+    @shows_arguments_of(LoadArguments)
     def __init__(
         self,
         address: str,

@@ -185,6 +185,10 @@ class GraphTable:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        """The tensors of one graph after the other, as `graph` gives them."""
+        return map(self.graph, range(len(self)))
+
     def __repr__(self) -> str:
         rows = ", ".join(f"{self.rows(name):,} {name}" for name in self.schema.all_components)
         return f"GraphTable({rows}; {len(self.tensors)} tensors)"

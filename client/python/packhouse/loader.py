@@ -35,6 +35,7 @@ from packhouse.loader_settings import LoaderSettings, LoaderStart, LoaderState
 from packhouse.received_batch import ReceivedBatch
 from packhouse.schema import GraphSchema
 from packhouse.sharing import Dynamic, Ranked, sharing_of
+from packhouse.shown_arguments import shows_arguments_of
 from packhouse.v1 import loader_pb2
 from packhouse.whole_numbers import UINT64_MAX, whole_number
 
@@ -135,6 +136,7 @@ class Loader(Iterator[LoadedBatch]):
     state was loaded.
     """
 
+    @shows_arguments_of(LoadArguments)
     def __init__(
         self,
         address: str,

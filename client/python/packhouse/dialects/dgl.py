@@ -154,6 +154,8 @@ def tables(
 
     A list or tuple is looked at as a whole before the first part.
     """
+    if hasattr(graphs, "ntypes"):
+        raise TypeError("graphs: it is one graph, not a data set: give a list, as [graph]")
     if isinstance(graphs, (list, tuple)):
         for _ in _alike(graphs):
             pass

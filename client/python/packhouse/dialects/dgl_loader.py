@@ -8,8 +8,9 @@ from typing import Any, Mapping
 
 from packhouse.batch import Batch, Padding, PaddingLike
 from packhouse.dialects.dgl import tables, to_batch
-from packhouse.dialects.packed_loader import length_of
+from packhouse.dialects.packed_loader import PackedLoader, length_of
 from packhouse.dialects.torch_loader import TorchPackedLoader
+from packhouse.shown_arguments import shows_arguments_of
 from packhouse.tuning import DeviceProfile
 
 
@@ -23,6 +24,7 @@ class GraphDataLoader(TorchPackedLoader):
     All else is as with `packhouse.pyg.DataLoader`.
     """
 
+    @shows_arguments_of(TorchPackedLoader.__init__, PackedLoader.__init__)
     def __init__(
         self,
         dataset: Any,

@@ -38,8 +38,8 @@ def ingest_tables(
     `GraphSchema.with_padding_values`.
 
     Raises ValueError if it exists with another schema, or is sealed with another number of graphs,
-    or if there is no table; PackhouseError. A ValueError of `tables`, as for graphs that differ, and
-    graphs that the server refuses leave no data set behind if this call made it.
+    or if there is no table; PackhouseError. An exception of `tables`, as for graphs that differ, but
+    for OSError, and graphs that the server refuses leave no data set behind if this call made it.
     """
     source = _Source(tables, padding_values or {})
     remaining = iter(source)
@@ -93,8 +93,11 @@ class _Source:
         try:
             for table in self._tables:
                 yield self._padded(table) if self._values else table
-        except ValueError:
-            # Of what these graphs are, not of where they come from: trying again does not help.
+        except (OSError, PackhouseError):
+            # Of where they come from: trying again may help.
+            raise
+        except Exception:
+            # Of what these graphs are.
             self.has_failed = True
             raise
 

@@ -149,6 +149,7 @@ def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
     feature for graphs that differ in a feature, its type or the shape of its rows: nothing is
     promoted.
     """
+    _check_are_several(graphs)
     (whole,) = joined_tables(graphs, _Part, "GraphsTuple", 0, first_id)
     return whole
 
@@ -157,6 +158,7 @@ def tables(
     graphs: Iterable[Any], *, tuples_per_table: int = DEFAULT_GRAPHS_PER_TABLE
 ) -> Iterator[GraphTable]:
     """As `table`, in parts of so many GraphsTuples, of which one is held at a time."""
+    _check_are_several(graphs)
     return joined_tables(graphs, _Part, "GraphsTuple", tuples_per_table)
 
 
@@ -188,6 +190,11 @@ def batch_sampler(
         for graph in graphs
     ]
     return BatchSampler(address, np.array(sizes).reshape(-1, 2), limits, **options)
+
+
+def _check_are_several(graphs: Any) -> None:
+    if hasattr(graphs, "n_node"):
+        raise TypeError("graphs: it is one GraphsTuple, not several: give a list, as [graph]")
 
 
 class _Part:

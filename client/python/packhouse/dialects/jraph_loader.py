@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping
 from packhouse.batch import Padding, PaddingLike
 from packhouse.dialects.jraph import tables, to_graphs_tuple
 from packhouse.dialects.packed_loader import PackedLoader, length_of
+from packhouse.shown_arguments import shows_arguments_of
 from packhouse.tuning import DeviceProfile
 
 
@@ -16,6 +17,7 @@ class Batches(PackedLoader):
     """Epochs of `GraphsTuple`s; what `batches` gives."""
 
 
+@shows_arguments_of(PackedLoader.__init__)
 def batches(
     graphs: Iterable[Any] | str,
     batch_size: int | None = None,

@@ -8,6 +8,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple
 
 from packhouse.batch import Batch, Padding, PaddingLike
 from packhouse.client import Client
+from packhouse.connecting import LoadArguments
 from packhouse.dataset import DatasetState
 from packhouse.dialects.local_batches import FixedSteps, LocalBatches, Positions
 from packhouse.dialects.reading_ahead import ReadAhead
@@ -18,6 +19,7 @@ from packhouse.loader import Loader
 from packhouse.prefetching import prefetch
 from packhouse.schema import GRAPHS
 from packhouse.shared_server import SharedServer
+from packhouse.shown_arguments import shows_arguments_of
 from packhouse.tuning import DeviceProfile
 from packhouse.whole_numbers import UINT64_MAX, whole_number
 
@@ -111,6 +113,7 @@ class PackedLoader:
     Each pass is the next epoch, from 0 on, unless `set_epoch` says another.
     """
 
+    @shows_arguments_of(LoadArguments)
     def __init__(
         self,
         make_tables: MakeTables | str,

@@ -78,6 +78,10 @@ def tables(
     the schema: a ValueError names the graph and the attribute of a later one that differs. Of no
     graphs there is no schema: ValueError.
     """
+    from torch_geometric.data.data import BaseData
+
+    if isinstance(dataset, BaseData):
+        raise TypeError("dataset: it is one graph, not a data set: give a list, as [data]")
     schema: GraphSchema | None = None
     decided = Components(components)
     for collated in _parts(dataset, exclude_keys, decided, graphs_per_table):

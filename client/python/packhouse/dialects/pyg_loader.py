@@ -7,11 +7,12 @@ import os
 from typing import Any, Callable, Collection, Iterable, Mapping
 
 from packhouse.batch import Padding, PaddingLike
-from packhouse.dialects.packed_loader import Step, length_of
+from packhouse.dialects.packed_loader import PackedLoader, Step, length_of
 from packhouse.dialects.pyg import to_batch
 from packhouse.dialects.pyg_datasets import tables
 from packhouse.dialects.stored_once import MakeTables
 from packhouse.dialects.torch_loader import TorchPackedLoader
+from packhouse.shown_arguments import shows_arguments_of
 from packhouse.tuning import DeviceProfile
 
 # So that progress is seen.
@@ -43,6 +44,7 @@ class DataLoader(TorchPackedLoader):
     Not thread-safe. Passes may run at the same time.
     """
 
+    @shows_arguments_of(TorchPackedLoader.__init__, PackedLoader.__init__)
     def __init__(
         self,
         dataset: Any,

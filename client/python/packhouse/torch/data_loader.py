@@ -10,11 +10,13 @@ import numpy as np
 import torch
 
 from packhouse.batch import Batch, Padding, PaddingLike
+from packhouse.dialects.packed_loader import PackedLoader
 from packhouse.dialects.tensors import from_torch, to_torch
 from packhouse.dialects.torch_loader import TorchPackedLoader
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.torch.sequences import sequence_table, to_sequences
+from packhouse.shown_arguments import shows_arguments_of
 from packhouse.tuning import DeviceProfile
 
 _DOCUMENTS_PER_TABLE: Final = 1 << 14
@@ -37,6 +39,7 @@ class DataLoader(TorchPackedLoader):
     All else is as with `packhouse.pyg.DataLoader`.
     """
 
+    @shows_arguments_of(TorchPackedLoader.__init__, PackedLoader.__init__)
     def __init__(
         self,
         dataset: Any,
