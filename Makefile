@@ -6,7 +6,7 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers compile huggingface ray ogb
+CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn trainers compile huggingface ray ogb atoms atoms_example
 # Real sizes and graphs, where their folder is there: tests and benchmarks use it, and do without.
 PACKHOUSE_SHARED_DATA ?= $(abspath ../shared/data)
 export PACKHOUSE_SHARED_DATA
@@ -89,7 +89,7 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
 # What users import, one page each.
-PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files drift feedback partition receipts epoch_readers evaluation_readers graph_transform)
+PYTHON_PAGES := packhouse $(addprefix packhouse.,atoms torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files drift feedback partition receipts epoch_readers evaluation_readers graph_transform)
 
 docs: packages  ## Python's documentation from its docstrings, in build/docs/python
 	cmake --preset release

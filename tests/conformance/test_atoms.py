@@ -402,3 +402,20 @@ def test_emt_energies_come_as_they_are() -> None:
     table = load([atoms], cutoff=4.0, keep_edges=True)
     assert table.tensors["energy"].tolist() == [energy]
     assert table.schema.components == ("nodes", "edges")
+
+
+def test_the_page_as_a_reader_types_it(
+    server: LocalServer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from test_docs import run_page
+
+    monkeypatch.chdir(tmp_path)
+    ase.io.write("train.extxyz", structures(30))
+    trained: list[int] = []
+
+    def step(data: Any, edges: int) -> None:
+        assert data.pos.shape == (2048, 3) and edges == 65536 == int(data.edge_counts.sum())
+        trained.append(int(data.graph_mask.sum()))
+
+    run_page("../atoms.md", server, {"step": step})
+    assert sum(trained) == 30

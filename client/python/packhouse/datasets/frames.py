@@ -188,8 +188,8 @@ class _Joining:
         extra = [name for name in frame.tensors if name not in columns]
         if extra:
             raise ValueError(
-                f"has {extra[0]!r}, which none of the first graphs has: leave it out of all "
-                f"(--exclude {extra[0]})"
+                f"has {extra[0]!r}, which none of the first graphs has: --exclude {extra[0]} leaves "
+                "it out of all"
             )
         return [frame.counts[name] for name in self._components], columns
 
@@ -199,7 +199,10 @@ class _Joining:
             if rows is None:
                 if spec.name in self._may_lack:
                     continue
-                return f"lacks {spec.name!r}, which most graphs before it have"
+                return (
+                    f"lacks {spec.name!r}, which most graphs before it have: --exclude "
+                    f"{spec.name} leaves it out of all"
+                )
             if not rows.is_number:
                 return f"{spec.name!r} is text, which most graphs before it have as numbers"
             if (rows.component, rows.row_shape) != (spec.component, spec.row_shape):
@@ -211,7 +214,10 @@ class _Joining:
         known = {spec.name for spec in self.schema.tensors}
         for name in frame.tensors:
             if name not in known:
-                return f"has {name!r}, which most graphs before it lack"
+                return (
+                    f"has {name!r}, which most graphs before it lack: --exclude {name} leaves it out "
+                    "of all"
+                )
         return f"has the components {list(frame.counts)}, others have {list(self._components)}"
 
     def table(
