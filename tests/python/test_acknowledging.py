@@ -20,7 +20,7 @@ OVER = PackhouseError(grpc.StatusCode.FAILED_PRECONDITION, "over")
 class Ledger:
     """Answers acknowledgements once it is told to; notes what came."""
 
-    def __init__(self, *failures: PackhouseError) -> None:
+    def __init__(self, *failures: BaseException) -> None:
         self.calls: list[tuple[int, int, int, list[int]]] = []
         self.arrived = threading.Semaphore(0)
         self.answer = threading.Semaphore(0)
@@ -149,6 +149,20 @@ def test_a_failure_is_raised_once_and_nothing_is_forgotten() -> None:
     acknowledger.flush()
     assert ledger.calls == [(0, 1, 5, [3])]
     acknowledger.close()
+
+
+@pytest.mark.parametrize("failure", [OSError, ValueError, MemoryError, KeyboardInterrupt])
+def test_what_nobody_expected_is_raised_and_sending_goes_on(failure: type[BaseException]) -> None:
+    """Whatever a call ends with: whoever waits gets it, and what was not sent is sent later."""
+    ledger = Ledger(failure())
+    acknowledger = ledger.acknowledger()
+    ledger.answer.release(2)
+    acknowledger.add(Lease(0, 1, 5, 1))
+    with pytest.raises(failure):
+        acknowledger.flush()
+    acknowledger.flush()
+    assert ledger.calls == [(0, 1, 5, [1])]
+    assert acknowledger.close(60)
 
 
 def test_a_reset_forgets_what_was_not_sent() -> None:

@@ -7,7 +7,7 @@ import logging
 import grpc
 import pytest
 
-from packhouse import Client, LocalServer, PackhouseError
+from packhouse import Client, Loader, LocalServer, PackhouseError
 from packhouse.away import meaning_of_end, passes
 from packhouse.backoff import Backoff
 from packhouse.own_addresses import is_own, proxy_variable
@@ -61,6 +61,18 @@ def test_a_failing_that_lasts_is_told_in_one_line(
         # It has waited for an answer already.
         backoff.delay_after(PackhouseError(grpc.StatusCode.DEADLINE_EXCEEDED, "silent"))
         assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize("address", ["", " ", ",", " , "])
+def test_an_address_that_names_no_server_is_refused_by_name(address: str) -> None:
+    def load() -> None:
+        with Loader(address, dataset="set", job="j", limits={"graphs": 1}) as loader:
+            next(iter(loader))
+
+    for call in (lambda: Client(address), load):
+        with pytest.raises(PackhouseError, match=r"address .* names no server") as refused:
+            call()
+        assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+
+import pytest
 
 from packhouse.connecting import Connecting
 from packhouse.load_connection import LoadConnection
@@ -45,6 +48,22 @@ def test_silence_is_told_while_it_is_waited_for() -> None:
     server.watch.start()
     assert server.silent.wait(60)
     server.watch.close()
+
+
+@pytest.mark.parametrize("failure", [OSError, ValueError, MemoryError, KeyboardInterrupt])
+def test_what_nobody_expected_is_told_and_the_watch_goes_on(failure: type[BaseException]) -> None:
+    """Whatever asking raises: who waits tries again, and is watched as before."""
+    told: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def ask() -> bool:
+        raise failure
+
+    watch = SilenceWatch(ask, lambda: told.put(None), _PERIOD)
+    watch.waiting = 1
+    watch.start()
+    for _ in range(3):
+        told.get(timeout=60)
+    watch.close()
 
 
 def test_what_came_meanwhile_is_no_silence() -> None:

@@ -214,7 +214,8 @@ class Client:
 
         `credentials`: for TLS and tokens; None for those of the environment, if there are any.
         `options` are gRPC's channel arguments: see `packhouse.channel.make_channel`. Raises
-        PackhouseError with UNAVAILABLE after `connect_timeout` seconds.
+        PackhouseError with UNAVAILABLE after `connect_timeout` seconds, and with INVALID_ARGUMENT
+        if `address` names no server.
         """
         self._timeout = timeout
 

@@ -6,8 +6,11 @@ import re
 import threading
 from typing import Final
 
+import grpc
+
 from packhouse.backoff import LONGEST_DELAY
 from packhouse.channel import ChannelOptions
+from packhouse.errors import PackhouseError
 
 # Names of gRPC's that have commas of their own, or none.
 _SCHEME: Final = re.compile(r"(ipv4|ipv6|dns|unix|unix-abstract|vsock|xds|passthrough):")
@@ -31,9 +34,19 @@ _LONGEST_DELAY: Final = 0.5
 
 
 def addresses_of(address: str) -> list[str]:
-    """Those that "HOST:PORT", or several of these with commas between them, stands for."""
+    """Those that "HOST:PORT", or several of these with commas between them, stands for.
+
+    Raises PackhouseError with INVALID_ARGUMENT if it names no server.
+    """
     addresses = [address] if _SCHEME.match(address) else address.split(",")
-    return [each.strip() for each in addresses if each.strip()] or [address]
+    named = [each.strip() for each in addresses if each.strip()]
+    if not named:
+        raise PackhouseError(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"address {address!r} names no server: it is HOST:PORT or unix:PATH, "
+            "or several of these with commas between them",
+        )
+    return named
 
 
 class Replicas:
