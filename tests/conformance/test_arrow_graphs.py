@@ -128,6 +128,15 @@ def test_a_graph_is_stored_once_however_often_it_is_sent(tmp_path: pathlib.Path)
     assert list(graph.num_edges) == [3, 2]
 
 
+def test_rows_of_refused_files_are_told(tmp_path: pathlib.Path) -> None:
+    files = graph_tables.open_files(write(tmp_path, {
+        "nodes/paper.parquet": {"id": [1, 2], "year": [2001, 2002]},
+        "edges/paper.cites.paper.parquet": {"source": [1, None], "target": [2, 1]}}))
+    with Serving() as server:
+        with pytest.raises(ValueError, match="'g' has 2 nodes and 0 edges by now: .* delete it"):
+            import_graph(server.address, "g", files)
+
+
 def test_nodes_without_rows_are_told(tmp_path: pathlib.Path) -> None:
     """pandas writes a column of whole numbers that had a gap as floats: as text other ids."""
     files = graph_tables.open_files(write(tmp_path, {

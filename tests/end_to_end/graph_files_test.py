@@ -109,6 +109,22 @@ def test_ends_of_numbered_nodes_are_nodes(
     assert message in done.stderr and "is none of the" in done.stderr
 
 
+def test_rows_of_refused_files_are_told(server: LocalServer, tmp_path: pathlib.Path) -> None:
+    """Corrected files would come on top of them: nodes 0 to 3 for ids 1 to 3."""
+    path = tmp_path / "graph.npz"
+    edges = {"nodes/p/x": X, "edges/c/edge_index": np.array([[1, 2, 3], [2, 3, 1]])}
+    np.savez(path, **edges)
+    done = import_graph(server, path, "corrected")
+    assert done.returncode == 1
+    assert "source graph 'corrected' has 3 nodes and 0 edges by now" in done.stderr
+    assert "delete it (packhouse graph delete corrected) before corrected ones" in done.stderr
+    assert run("graph", "delete", "corrected", "--server", server.address, "--yes").returncode == 0
+    np.savez(path, **edges, **{"nodes/p/#id": np.array([1, 2, 3])})
+    assert import_graph(server, path, "corrected").returncode == 0
+    with Client(server.address) as client:
+        assert dict(client.source_graphs.get("corrected").num_nodes) == {"p": 3}
+
+
 def test_nodes_without_rows_are_told_or_refused(
     server: LocalServer, tmp_path: pathlib.Path
 ) -> None:

@@ -1,6 +1,8 @@
 #include "client/cli/source_graphs/graph_import.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -155,6 +157,27 @@ std::string SchemaDifference(const v1::SourceGraphSchema& there,
   return SetsDifference(there.edge_sets(), ours.edge_sets(), "edge", EdgeSetText);
 }
 
+namespace {
+
+// Why the files are refused, and what they leave: rows that corrected files would come on top of.
+absl::Status WithRowsThere(const absl::Status& refused,
+                           const absl::StatusOr<v1::SourceGraph>& graph) {
+  if (!graph.ok()) return refused;
+  const uint64_t nodes =
+      std::accumulate(graph->num_nodes().begin(), graph->num_nodes().end(), uint64_t{0});
+  const uint64_t edges =
+      std::accumulate(graph->num_edges().begin(), graph->num_edges().end(), uint64_t{0});
+  if (nodes + edges == 0) return refused;
+  return absl::Status(
+      refused.code(),
+      absl::StrCat(refused.message(), "; source graph '", graph->name(), "' has ", nodes,
+                   " nodes and ", edges,
+                   " edges by now: if they are of these files, delete it (packhouse graph delete ",
+                   graph->name(), ") before corrected ones are imported"));
+}
+
+}  // namespace
+
 absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
                                               const std::shared_ptr<grpc::Channel>& channel,
                                               const SourceTables& tables) {
@@ -195,8 +218,13 @@ absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
   SourceTablesReader reader(tables);
   graph_files::SourceRows rows;
   while (true) {
-    PH_ASSIGN_OR_RETURN(const bool has_rows, reader.Read(options.chunk_bytes, &rows));
-    if (!has_rows) break;
+    const absl::StatusOr<bool> has_rows = reader.Read(options.chunk_bytes, &rows);
+    if (!has_rows.ok()) {
+      // Those before it are sent. Their answers do not matter: the reason is the file's.
+      (void)appender.Finish();
+      return WithRowsThere(has_rows.status(), client.Get(options.graph));
+    }
+    if (!*has_rows) break;
     PH_RETURN_IF_ERROR(appender.Append(WireSourceRows(tables.schema, rows)));
   }
   PH_RETURN_IF_ERROR(appender.Finish());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 import warnings
@@ -55,6 +56,11 @@ def import_graph(
         append = _Append(stub, graph, producer, retry_timeout)
         try:
             append.send_all(files.requests(request_bytes))
+        except ValueError as error:
+            # The reason is the files'; what was sent before is stored, or not.
+            with contextlib.suppress(PackhouseError):
+                append.await_answers()
+            raise ValueError(f"{error}{_rows_there(stub, name)}") from None
         finally:
             append.close()
         appended = stub.GetSourceGraph(
@@ -76,6 +82,22 @@ def import_graph(
         raise PackhouseError.of(error) from None
     finally:
         channel.close()
+
+
+def _rows_there(stub: Any, name: str) -> str:
+    """What refused files leave: rows that corrected ones would come on top of. Else empty."""
+    try:
+        request = source_graph_pb2.GetSourceGraphRequest(name=name)
+        graph = stub.GetSourceGraph(request, timeout=60)
+    except grpc.RpcError:
+        return ""
+    nodes, edges = sum(graph.num_nodes), sum(graph.num_edges)
+    if nodes + edges == 0:
+        return ""
+    return (
+        f"; source graph {name!r} has {nodes} nodes and {edges} edges by now: if they are of these "
+        f"files, delete it (packhouse graph delete {name}) before corrected ones are imported"
+    )
 
 
 def _warn_of_nodes_without_rows(stub: Any, appended: Any, sealed: Any) -> None:
@@ -191,6 +213,10 @@ class _Append:
                 self._start()
             else:
                 self._requests.put(request)
+        self.await_answers()
+
+    def await_answers(self) -> None:
+        """Of all that was sent."""
         while self._unanswered:
             self._read_answer()
 
