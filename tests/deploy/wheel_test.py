@@ -23,7 +23,7 @@ REPOSITORY: Final = pathlib.Path(__file__).parents[2]
 SOURCES: Final = REPOSITORY / "deploy" / "wheel"
 sys.path += [str(SOURCES), str(REPOSITORY / "tests" / "conformance")]
 
-from environments import packages_of  # noqa: E402  (from the folders above)
+from environments import environment as environment_of, packages_of  # noqa: E402  (from the folders above)
 from link_archives import ARCHIVED, archive_of  # noqa: E402
 from notices import COMPILED_IN, packages_of as debian_packages_of  # noqa: E402
 
@@ -205,3 +205,21 @@ def test_the_first_example_runs_where_there_is_nothing_but_python(
     assert "1000 graphs, each once" in said
     version = run(home / "bin" / "packhoused", "--version", env=environment, cwd=tmp_path)
     assert version.strip() == version_of_the_repository()
+
+
+def test_the_readmes_two_lines_run_with_the_wheels_server(
+    wheels: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    try:
+        python = environment_of("pyg", REPOSITORY / "build" / "environments")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"PyG cannot be fetched: {error}")
+    site = tmp_path / "site"
+    install = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index")
+    run(*install, "--find-links", wheels, "--target", site, "packhouse", "packhouse-server")
+    said = run(
+        *(python, "-B", pathlib.Path(__file__).with_name("wheel_pyg_example.py"), site),
+        env={"PATH": "/nowhere", "HOME": str(tmp_path / "home"), "PYTHONPATH": str(site)},
+        cwd=tmp_path,
+    )
+    assert "1000 graphs, of the wheel's server" in said
