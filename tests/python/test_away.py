@@ -63,6 +63,13 @@ def test_a_failing_that_lasts_is_told_in_one_line(
         assert len(caplog.messages) == 2
 
 
+@pytest.mark.parametrize("before", [",", " 127.0.0.1:1 , ,"])
+def test_a_client_goes_to_the_first_server_that_answers(server: LocalServer, before: str) -> None:
+    with Client(before + server.address, connect_timeout=20) as client:
+        client.list_jobs()
+        assert server.address in repr(client)
+
+
 @pytest.mark.parametrize("address", ["", " ", ",", " , "])
 def test_an_address_that_names_no_server_is_refused_by_name(address: str) -> None:
     def load() -> None:

@@ -126,7 +126,7 @@ class ReliableRequests:
         except grpc.RpcError:
             pass  # All is stored, however the stream ends.
         self._call = None
-        if self._num_unsent and self._next_sequence < self._first_remembered:
+        if self._num_unsent and self._next_sequence <= self._first_remembered:
             raise PackhouseError(
                 grpc.StatusCode.ALREADY_EXISTS,
                 f"sequences {self._first_sequence} to {self._next_sequence - 1} of producer "
