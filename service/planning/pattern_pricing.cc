@@ -6,6 +6,13 @@
 #include "service/base/checked_arithmetic.h"
 
 namespace packhouse {
+namespace {
+
+// For all rooms together, for a row of rooms that takes an item, and for the rooms of such a row.
+uint64_t StepsOfStart(uint64_t rooms) { return rooms / 8; }
+uint64_t StepsOfRow(uint64_t rooms) { return 4 + rooms / 16; }
+
+}  // namespace
 
 uint64_t PatternPricing::NumRooms(const PackingProblem& problem) {
   uint64_t rooms = 1;
@@ -16,6 +23,17 @@ uint64_t PatternPricing::NumRooms(const PackingProblem& problem) {
     rooms = *product;
   }
   return rooms;
+}
+
+uint64_t PatternPricing::MostSteps(const PackingProblem& problem) {
+  const size_t m = problem.num_components();
+  uint64_t steps = StepsOfStart(NumRooms(problem));
+  for (size_t i = 0; i < problem.num_items() && m != 0; ++i) {
+    uint64_t rows = 1;
+    for (size_t k = 0; k + 1 < m; ++k) rows *= problem.capacity(k) + 1 - problem.sizes(i)[k];
+    steps += rows * StepsOfRow(problem.capacity(m - 1) + 1 - problem.sizes(i)[m - 1]);
+  }
+  return steps;
 }
 
 PatternPricing::PatternPricing(const PackingProblem& problem, VectorLevel level)
@@ -47,7 +65,7 @@ void PatternPricing::Solve(absl::Span<const int32_t> values) {
   values_.assign(values.begin(), values.end());
   std::fill(worth_.begin(), worth_.end(), 0);
   relevant_.clear();
-  steps_ = worth_.size() / 8;
+  steps_ = StepsOfStart(worth_.size());
   const size_t width = m_ == 0 ? 1 : extents_[m_ - 1];
   std::vector<size_t> row(m_);
   for (const uint32_t item : smallest_first_) {
@@ -70,7 +88,7 @@ void PatternPricing::Solve(absl::Span<const int32_t> values) {
       } else {
         kernels_.max_plus(to, from, values_[item], width - last);
       }
-      steps_ += 4 + (width - last) / 16;
+      steps_ += StepsOfRow(width - last);
       size_t k = m_ - 1;
       while (k-- > 0) {
         at += strides_[k];

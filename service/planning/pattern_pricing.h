@@ -22,6 +22,10 @@ class PatternPricing {
   // that.
   static uint64_t NumRooms(const PackingProblem& problem);
 
+  // The most steps of one Solve, if no item dominates another: items that are large leave few rooms
+  // to look at. Requires that NumRooms is below 2^32. O(n * m).
+  static uint64_t MostSteps(const PackingProblem& problem);
+
   // O(NumRooms) memory, 4 bytes each.
   PatternPricing(const PackingProblem& problem, VectorLevel level);
 

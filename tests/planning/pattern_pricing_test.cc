@@ -67,6 +67,7 @@ TEST(PatternPricingTest, EqualsTryingAllPatterns) {
     for (int i = 0; i < 2; ++i) {
       const std::vector<int32_t> values = RandomValues(random, problem);
       pricing.Solve(values);
+      EXPECT_LE(pricing.LastSteps(), PatternPricing::MostSteps(problem));
       ASSERT_EQ(pricing.Best(), BestByTrying(problem, values, 0, RoomOf(problem)));
       for (uint32_t item = 0; item < problem.num_items(); ++item) {
         std::vector<uint64_t> room = RoomOf(problem);

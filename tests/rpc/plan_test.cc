@@ -67,7 +67,7 @@ TEST_P(PlanTest, ThePlanProvesItself) {
   EXPECT_THAT(best.lower_bound_name(), Not(IsEmpty()));
   EXPECT_THAT(best.winner(), Not(IsEmpty()));
   EXPECT_LE(best.steps(), 100'000'000U);
-  EXPECT_THAT(best.receipt(), HasSubstr("v7-"));
+  EXPECT_THAT(best.receipt(), HasSubstr("v8-"));
   // The plan holds, by the checker that is independent of all planners.
   PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, PlanFromWire(response.plan(), 2, "plan"));
   EXPECT_THAT(VerifyPlan(plan, histogram_, limits_), IsOk());

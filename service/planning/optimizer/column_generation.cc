@@ -16,12 +16,13 @@ namespace {
 constexpr size_t kMostItems = 2048;
 constexpr uint64_t kMostRooms = uint64_t{1} << 20;
 // Usual steps: some pivots for each item, of n^2 / 16 each, and some dozen pricings.
-constexpr uint64_t kStepsOfPivots = 4;   // n^3 / this
-constexpr uint64_t kStepsOfPricing = 2;  // n * rooms * this
+constexpr uint64_t kStepsOfPivots = 4;  // n^3 / this
+constexpr uint64_t kUsualPricings = 32;
 // Patterns that join the pool after one pricing.
 constexpr size_t kMostNewPatterns = 48;
 // After this many pricings, the program is used as it is.
 constexpr int kMaxRounds = 200;
+constexpr int kMaxRoundsOfRest = 20;
 // One pack in whole numbers, if no pattern is worth more than two.
 constexpr double kFullScale = double{uint32_t{1} << 29};
 constexpr double kTolerance = 1e-7;
@@ -99,9 +100,9 @@ class ColumnGeneration {
   }
 
   // Does one pricing. True if patterns that are worth more than a pack joined the pool.
-  bool Price() {
+  bool Price(PatternProgram& program) {
     double scale = 0;
-    const std::vector<int32_t> values = ScaledDuals(program_, scale);
+    const std::vector<int32_t> values = ScaledDuals(program, scale);
     if (scale < 1) return false;
     pricing_.Solve(values);
     budget_.Spend(pricing_.LastSteps());
@@ -132,7 +133,7 @@ class ColumnGeneration {
       Pattern pattern = pricing_.PatternWith(item);
       budget_.Spend(values.size());
       if (std::find(added.begin(), added.end(), pattern) != added.end()) continue;
-      program_.AddPattern(pattern.entries);
+      program.AddPattern(pattern.entries);
       added.push_back(std::move(pattern));
     }
     return !added.empty();
@@ -145,7 +146,7 @@ class ColumnGeneration {
     for (int round = 0; round < kMaxRounds; ++round) {
       if (!program_.SolvePrimal(budget_)) return false;
       if (static_cast<double>(result_.lower_bound) + kTolerance >= program_.Value()) return true;
-      if (!Price()) return true;
+      if (!Price(program_)) return true;
       if (budget_.remaining() == 0) return false;
       // Whole packs need their share of the budget. A program that is not at its optimum gives good
       // packs, too.
@@ -209,6 +210,17 @@ class ColumnGeneration {
     result_.packs = packs;
   }
 
+  // After `packs` were decided: if the program needs too many for the rest, there may be patterns
+  // for it that the whole did not need.
+  bool PriceRest(PatternProgram& program, uint64_t packs) {
+    const double wanted = static_cast<double>(result_.lower_bound) + kTolerance;
+    for (int round = 0; round < kMaxRoundsOfRest; ++round) {
+      if (static_cast<double>(packs) + program.Value() <= wanted || !Price(program)) return true;
+      if (!program.SolvePrimal(budget_)) return false;
+    }
+    return true;
+  }
+
   // Goes from the optimum of `program` to whole packs, one decision after the other. After each
   // decision the rest is also tried at once. False if it cannot go on.
   bool Dive(PatternProgram program) {
@@ -244,6 +256,7 @@ class ColumnGeneration {
       if (!result_.patterns.empty() && packs + 1 >= result_.packs) return true;
       program.SetDemand(std::vector<double>(left.begin(), left.end()));
       if (!program.SolveDual(budget_)) return budget_.remaining() != 0;
+      if (!PriceRest(program, packs)) return budget_.remaining() != 0;
     }
   }
 
@@ -269,7 +282,7 @@ bool SuitsColumnGeneration(const PackingProblem& problem, uint64_t steps) {
   const uint64_t n = problem.num_items();
   const uint64_t rooms = PatternPricing::NumRooms(problem);
   if (problem.num_components() == 0 || n > kMostItems || rooms > kMostRooms) return false;
-  return n * n * n / kStepsOfPivots + rooms * n * kStepsOfPricing <= steps;
+  return n * n * n / kStepsOfPivots + PatternPricing::MostSteps(problem) * kUsualPricings <= steps;
 }
 
 ColumnGenerationResult PlanByColumnGeneration(const PackingProblem& problem,

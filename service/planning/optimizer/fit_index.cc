@@ -45,14 +45,16 @@ void FitIndex::UpdateSmallest(size_t block) {
   }
 }
 
-size_t FitIndex::FirstFitAfter(size_t block, const uint32_t* room) const {
+size_t FitIndex::FirstFitAfter(size_t block, const uint32_t* room, uint64_t& looks) const {
   const size_t next = block + 1;
   for (size_t parent = next / kFitBlock; parent < present_blocks_.size(); ++parent) {
+    ++looks;
     uint64_t blocks =
         fit_mask_(smallest_.data() + parent * kFitBlock * m_, room, m_) & present_blocks_[parent];
     if (parent == next / kFitBlock) blocks &= ~uint64_t{0} << (next % kFitBlock);
     for (; blocks != 0; blocks &= blocks - 1) {
       const size_t candidate = parent * kFitBlock + static_cast<size_t>(__builtin_ctzll(blocks));
+      ++looks;
       const uint64_t mask = FitsOf(candidate, room);
       if (mask != 0) return candidate * kFitBlock + static_cast<size_t>(__builtin_ctzll(mask));
     }

@@ -24,13 +24,19 @@ class FitIndex {
   size_t size() const { return num_positions_; }
 
   // The first position >= from whose item fits; size() if there is none. `room` has m entries, each
-  // clipped to 2^32 - 1. At worst O(size() / 64 * m); usually a few blocks.
-  size_t FirstFit(size_t from, const uint32_t* room) const {
+  // clipped to 2^32 - 1. At worst O(size() / 64 * m); usually a few blocks. Adds to `looks` the
+  // blocks that were looked at, which are the same on every machine.
+  size_t FirstFit(size_t from, const uint32_t* room, uint64_t& looks) const {
     if (from >= num_positions_) return num_positions_;
     const size_t block = from / kFitBlock;
+    ++looks;
     const uint64_t mask = FitsOf(block, room) >> (from % kFitBlock);
     if (mask != 0) return from + static_cast<size_t>(__builtin_ctzll(mask));
-    return FirstFitAfter(block, room);
+    return FirstFitAfter(block, room, looks);
+  }
+  size_t FirstFit(size_t from, const uint32_t* room) const {
+    uint64_t looks = 0;
+    return FirstFit(from, room, looks);
   }
 
   // From now on the item at this position is passed over. O(64 * m).
@@ -40,7 +46,7 @@ class FitIndex {
   uint64_t FitsOf(size_t block, const uint32_t* room) const {
     return fit_mask_(items_.data() + block * kFitBlock * m_, room, m_) & present_[block];
   }
-  size_t FirstFitAfter(size_t block, const uint32_t* room) const;
+  size_t FirstFitAfter(size_t block, const uint32_t* room, uint64_t& looks) const;
   void UpdateSmallest(size_t block);
 
   size_t m_;

@@ -28,7 +28,8 @@ constexpr uint64_t kRenewals = 4;
 // Share of a capacity below which slack counts as none.
 constexpr double kLeastSlack = 0.002;
 
-// The steps of a draw, and the additional steps if there are so many items that memory is slow.
+// The steps of a draw, and the additional steps if there are so many items that memory is slow. A
+// look at one component of 64 items is a step, if it takes more than kFitSteps.
 constexpr uint64_t kDrawSteps = 20;
 constexpr uint64_t kItemsPerDrawStep = 8192;
 constexpr uint64_t kFitSteps = 40;
@@ -214,18 +215,21 @@ class MixingPacker {
 
   // The unused item with the highest score that fits.
   std::optional<uint32_t> BestSingle() {
-    budget_.Spend(fit_steps_);
     const double most = ScoreOf(room_) * (1 + 1e-12);
     for (size_t k = 0; k < m_; ++k) {
       clipped_[k] = static_cast<uint32_t>(std::min<uint64_t>(room_[k], UINT32_MAX));
     }
     auto position = static_cast<size_t>(
         std::lower_bound(scores_.begin(), scores_.end(), most, std::greater<>()) - scores_.begin());
+    uint64_t looks = 0;
     for (;; ++position) {
-      position = index_->FirstFit(position, clipped_.data());
-      if (position == order_.size()) return std::nullopt;
-      if (used_[order_[position]] < left_[order_[position]]) return order_[position];
+      position = index_->FirstFit(position, clipped_.data(), looks);
+      if (position == order_.size() || used_[order_[position]] < left_[order_[position]]) break;
     }
+    // Few looks find an item, unless there are many components: it fits in each of them by chance.
+    budget_.Spend(std::max(fit_steps_, looks * m_));
+    if (position == order_.size()) return std::nullopt;
+    return order_[position];
   }
 
   // A pack may hold far more graphs than can be taken one by one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 namespace packhouse {
 namespace {
@@ -11,6 +12,12 @@ namespace {
 constexpr double kCostTolerance = 1e-9;
 constexpr double kPacksTolerance = 1e-9;
 constexpr double kLeastPivot = 1e-7;
+// After this many pivots in a row that change no packs, besides one for each item, the method may
+// go in a circle, and is led out of it.
+constexpr size_t kMostIdlePivots = 100;
+// The packs that are added to each basic column then, at least, and at most twice as many: more
+// than rounding errors, and less than what counts when whole packs are made.
+constexpr double kAddedPacks = 1e-6;
 
 }  // namespace
 
@@ -28,8 +35,17 @@ PatternProgram::PatternProgram(absl::Span<const double> demand,
   for (uint32_t i = 0; i < n_; ++i) {
     const PatternEntry entry = {i, most_copies[i]};
     AddPattern({&entry, 1});
-    basis_.push_back(i);
-    const double inverse = 1.0 / most_copies[i];
+  }
+  StartOver();
+}
+
+void PatternProgram::StartOver() {
+  is_disturbed_ = false;
+  basis_.resize(n_);
+  std::iota(basis_.begin(), basis_.end(), 0);
+  std::fill(inverse_.begin(), inverse_.end(), 0.0);
+  for (size_t i = 0; i < n_; ++i) {
+    const double inverse = 1.0 / pattern(i)[0].copies;
     inverse_[i * n_ + i] = inverse;
     duals_[i] = inverse;
     packs_[i] = demand_[i] * inverse;
@@ -78,8 +94,11 @@ void PatternProgram::Pivot(size_t leaving, uint32_t entering, double reduced_cos
 }
 
 bool PatternProgram::SolvePrimal(WorkBudget& budget) {
-  // Far more pivots than are ever needed: rounding errors could make the method cycle.
+  // Far more pivots than are ever needed.
   const size_t most_pivots = 40 * n_ + 1000;
+  // Pivots since the last one that changed packs.
+  size_t idle = 0;
+  SeededRandom random(n_);
   // Columns that had a negative reduced cost when all columns were last looked at. Only these are
   // looked at until none is left (multiple pricing).
   std::vector<uint32_t> candidates;
@@ -111,8 +130,11 @@ bool PatternProgram::SolvePrimal(WorkBudget& budget) {
       });
     }
     if (entering == UINT32_MAX) {
-      if (complete) return true;
-      continue;
+      if (!complete) continue;
+      if (!is_disturbed_) return true;
+      // The duals are optimal. The packs have to be those of the demand again.
+      ComputePacks();
+      return PivotDual(budget) == End::kOptimum;
     }
     ++pivots;
     ComputeDirection(entering);
@@ -129,13 +151,31 @@ bool PatternProgram::SolvePrimal(WorkBudget& budget) {
       }
     }
     if (leaving == n_) return false;
+    idle = least_ratio <= kPacksTolerance ? idle + 1 : 0;
     Pivot(leaving, entering, least);
+    if (idle > n_ + kMostIdlePivots) {
+      Disturb(random);
+      idle = 0;
+    }
   }
   return false;
 }
 
+void PatternProgram::Disturb(SeededRandom& random) {
+  for (double& packs : packs_) {
+    const double share = static_cast<double>(random.Below(uint64_t{1} << 20)) / (1 << 20);
+    packs = std::max(packs, 0.0) + kAddedPacks * (1 + share);
+  }
+  is_disturbed_ = true;
+}
+
 void PatternProgram::SetDemand(absl::Span<const double> demand) {
   demand_.assign(demand.begin(), demand.end());
+  ComputePacks();
+}
+
+void PatternProgram::ComputePacks() {
+  is_disturbed_ = false;
   std::fill(packs_.begin(), packs_.end(), 0.0);
   for (size_t i = 0; i < n_; ++i) {
     if (demand_[i] == 0) continue;
@@ -144,6 +184,15 @@ void PatternProgram::SetDemand(absl::Span<const double> demand) {
 }
 
 bool PatternProgram::SolveDual(WorkBudget& budget) {
+  const End end = PivotDual(budget);
+  if (end != End::kStuck) return end == End::kOptimum;
+  StartOver();
+  return SolvePrimal(budget);
+}
+
+PatternProgram::End PatternProgram::PivotDual(WorkBudget& budget) {
+  // Pivots since the last one that changed duals.
+  size_t idle = 0;
   for (size_t pivots = 0; pivots < 40 * n_ + 1000; ++pivots) {
     size_t leaving = n_;
     double least = -1e-7;
@@ -153,8 +202,8 @@ bool PatternProgram::SolveDual(WorkBudget& budget) {
         leaving = row;
       }
     }
-    if (leaving == n_) return true;
-    if (!budget.Spend(2 * entries_.size() + n_ * n_ / 16 + 8 * n_)) return false;
+    if (leaving == n_) return End::kOptimum;
+    if (!budget.Spend(2 * entries_.size() + n_ * n_ / 16 + 8 * n_)) return End::kNoBudget;
     for (size_t i = 0; i < n_; ++i) leaving_row_[i] = inverse_[i * n_ + leaving];
     uint32_t entering = UINT32_MAX;
     double least_ratio = 0;
@@ -179,12 +228,14 @@ bool PatternProgram::SolveDual(WorkBudget& budget) {
       if (pivot < -kLeastPivot) consider(static_cast<uint32_t>(p), pivot, ReducedCost(p));
     }
     for (uint32_t i = 0; i < n_; ++i) consider(kSurplus + i, -leaving_row_[i], duals_[i]);
-    if (entering == UINT32_MAX) return false;
+    if (entering == UINT32_MAX) return End::kStuck;
     ComputeDirection(entering);
-    if (std::abs(direction_[leaving]) < kLeastPivot) return false;
+    if (std::abs(direction_[leaving]) < kLeastPivot) return End::kStuck;
     Pivot(leaving, entering, entering_cost);
+    idle = least_ratio <= kCostTolerance ? idle + 1 : 0;
+    if (idle > n_ + kMostIdlePivots) break;
   }
-  return false;
+  return End::kStuck;
 }
 
 double PatternProgram::Value() const {

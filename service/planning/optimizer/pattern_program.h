@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "service/base/seeded_random.h"
 #include "service/planning/plan.h"
 #include "service/planning/vector_kernels.h"
 #include "service/planning/work_budget.h"
@@ -16,7 +17,9 @@ namespace packhouse {
 // min sum x_p  subject to  sum_p copies_pi * x_p >= demand_i for each item i, x >= 0.
 //
 // Revised simplex with the whole inverse of the basis, dense: suitable for some hundred items.
-// Values are doubles, close but not exact: nothing here is a proof. Thread-compatible.
+// Where the demand is met exactly by few patterns, many pivots in a row can change no packs, and
+// the method could go in a circle. It is led out by adding a few packs, which are taken off in the
+// end. Values are doubles, close but not exact: nothing here is a proof. Thread-compatible.
 class PatternProgram {
  public:
   // Starts with one pattern for each item, with `most_copies` of it, as the basis. O(n^2) memory.
@@ -35,7 +38,8 @@ class PatternProgram {
   // Goes to the optimum over the pool, from a basis that covers the demand. False if `budget` ran
   // out or rounding errors stopped it.
   bool SolvePrimal(WorkBudget& budget);
-  // Goes to the optimum after a change of demand, from a basis that was optimal before.
+  // Goes to the optimum after a change of demand, from a basis that was optimal before; or, if that
+  // comes to no end, from the first basis.
   bool SolveDual(WorkBudget& budget);
   void SetDemand(absl::Span<const double> demand);
 
@@ -55,6 +59,14 @@ class PatternProgram {
   double ReducedCost(size_t p) const;
   void ComputeDirection(uint32_t column);
   void Pivot(size_t leaving, uint32_t entering, double reduced_cost);
+  // Adds a few packs to each basic column, a different number to each, so that pivots change packs.
+  void Disturb(SeededRandom& random);
+  // Makes the patterns of one item the basis again, which covers any demand.
+  void StartOver();
+  enum class End { kOptimum, kStuck, kNoBudget };
+  End PivotDual(WorkBudget& budget);
+  // The packs of the basic columns, from the demand.
+  void ComputePacks();
 
   size_t n_;
   VectorKernels kernels_;
@@ -66,6 +78,7 @@ class PatternProgram {
   std::vector<uint32_t> basis_;      // [row] column
   std::vector<double> inverse_;      // [item][row]
   std::vector<double> packs_;        // [row], of the basic column
+  bool is_disturbed_ = false;        // Packs were added to these.
   std::vector<double> demand_;       // [item]
   std::vector<double> duals_;        // [item]
   std::vector<double> direction_;    // [row]

@@ -79,7 +79,7 @@ struct CertifiedPlan {
 absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const Limits& limits,
                                            const OptimizerOptions& options);
 
-// Identifies the inputs of a plan, which give the same plan again: "v7-"; 32 hexadecimal digits, a
+// Identifies the inputs of a plan, which give the same plan again: "v8-"; 32 hexadecimal digits, a
 // hash over the histogram, the limits, the version of the algorithm, steps, seed, and the warm
 // start; "-"; and in base64, for ReadReceipt() (plan_receipt.h), the limits, steps, seed and a hash
 // of the histogram.

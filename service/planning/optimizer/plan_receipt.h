@@ -15,7 +15,7 @@
 namespace packhouse {
 
 // The version of OptimizePlan: changes whenever the same arguments may give another plan.
-inline constexpr uint64_t kPlannerVersion = 7;
+inline constexpr uint64_t kPlannerVersion = 8;
 
 // What a receipt says besides its hash.
 struct ReceiptTerms {

@@ -269,6 +269,49 @@ TEST(SuitsColumnGenerationTest, TablesMustBeSmallAndStepsEnough) {
       << "items";
 }
 
+// Large items leave few rooms to look at, so that pricing is quick in spite of many rooms.
+TEST(SuitsColumnGenerationTest, RoomsThatLargeItemsLeaveCount) {
+  Random random(1);
+  SizeHistogram small(2);
+  SizeHistogram large(2);
+  const auto size = [&](uint64_t least, uint64_t most) {
+    return static_cast<uint32_t>(random.Between(least, most));
+  };
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_THAT(small.Add({{size(1, 20), size(1, 20)}}, 100), IsOk());
+    ASSERT_THAT(large.Add({{size(200, 800), size(200, 800)}}, 100), IsOk());
+  }
+  const Limits limits = LimitsOf({1000, 1000, kUnlimited});
+  constexpr uint64_t kSuffices = 100'000'000;
+  EXPECT_TRUE(SuitsColumnGeneration(PackingProblem(large, limits), kSuffices));
+  EXPECT_FALSE(SuitsColumnGeneration(PackingProblem(small, limits), kSuffices));
+}
+
+// Packs that are cut into pieces: a plan as good as the packs has no room anywhere. Many pivots in
+// a row then change nothing, and the rest of a dive needs patterns that the whole did not.
+TEST(ColumnGenerationTest, PacksThatWereCutArePutTogetherAgain) {
+  constexpr uint32_t kCapacity = 1000;
+  constexpr uint64_t kPacks = 30;
+  Random random(3);
+  SizeHistogram histogram(1);
+  for (uint64_t pack = 0; pack < kPacks; ++pack) {
+    uint32_t left = kCapacity;
+    for (uint64_t pieces = random.Between(2, 4); pieces > 1 && left > 1; --pieces) {
+      const auto piece = static_cast<uint32_t>(random.Between(1, left - 1));
+      ASSERT_THAT(histogram.Add({{piece}}), IsOk());
+      left -= piece;
+    }
+    ASSERT_THAT(histogram.Add({{left}}), IsOk());
+  }
+  const Limits limits = LimitsOf({kCapacity, kUnlimited});
+  const PackingProblem problem(histogram, limits);
+  WorkBudget budget(1'000'000'000);
+  const ColumnGenerationResult result =
+      PlanByColumnGeneration(problem, {}, {.lower_bound = kPacks}, budget);
+  EXPECT_THAT(VerifyPlan(PlanOf(problem, result.patterns), histogram, limits), IsOk());
+  EXPECT_EQ(result.packs, kPacks);
+}
+
 // The bound that proves what no volume proves (Gilmore and Gomory 1961).
 TEST(ColumnGenerationTest, MoleculesWhoseOptimumOnlyTheLinearProgramProves) {
   const auto histogram = ReadHistogram("pcqm4mv2_train_heatmap");

@@ -99,7 +99,9 @@ void ComparedWithSlowIndex(Random& random, const PackingProblem& problem, uint32
     for (size_t query = 0; query < queries_a_removal; ++query) {
       const std::vector<uint32_t> room = RandomRoom(random, problem.num_components(), most);
       const size_t from = random.Below(3) == 0 ? 0 : random.Below(order.size() + 1);
-      ASSERT_EQ(index.FirstFit(from, room.data()), slow.FirstFit(from, room));
+      uint64_t looks = 0;
+      ASSERT_EQ(index.FirstFit(from, room.data(), looks), slow.FirstFit(from, room));
+      EXPECT_LE(looks, 2 + order.size() / 32) << "at most each block, and each block of blocks";
     }
     index.Remove(removed);
     slow.Remove(removed);

@@ -151,6 +151,29 @@ TEST(MixingTest, NothingForWhoGaveUp) {
   EXPECT_EQ(PlanByMixing(problem, {}, budget), std::nullopt) << "nor later";
 }
 
+// What fits is found among many components only after many looks. A budget is of work, so that
+// these are steps: the plan of many components takes far more of them for a graph.
+TEST(MixingTest, LooksAtManyComponentsAreSteps) {
+  const auto steps_of_graph = [](size_t num_components) {
+    constexpr uint64_t kGraphs = 5000;
+    Random random(num_components);
+    SizeHistogram histogram(num_components);
+    for (uint64_t i = 0; i < kGraphs; ++i) {
+      std::vector<uint32_t> sizes;
+      for (size_t k = 0; k < num_components; ++k) {
+        sizes.push_back(static_cast<uint32_t>(random.Below(1000)));
+      }
+      EXPECT_THAT(histogram.Add(sizes), IsOk());
+    }
+    std::vector<uint64_t> capacities(num_components, 3000);
+    capacities.push_back(kUnlimited);
+    WorkBudget budget(kAmple);
+    EXPECT_TRUE(PlanByMixing(PackingProblem(histogram, LimitsOf(capacities)), {}, budget));
+    return (kAmple - budget.remaining()) / kGraphs;
+  };
+  EXPECT_GT(steps_of_graph(20), 4 * steps_of_graph(2));
+}
+
 // Sizes that first-fit decreasing packs badly: it spends the small ones, which alone can fill a
 // pack, on the first packs.
 TEST(MixingTest, SmallGraphsLastAsLongAsLargeOnes) {
