@@ -20,9 +20,8 @@ constexpr uint64_t kStepsOfPivots = 4;  // n^3 / this
 constexpr uint64_t kUsualPricings = 32;
 // Patterns that join the pool after one pricing.
 constexpr size_t kMostNewPatterns = 48;
-// After this many pricings, the program is used as it is.
+// After this many pricings, the program is used as it is; and after as many more in one dive.
 constexpr int kMaxRounds = 200;
-constexpr int kMaxRoundsOfRest = 20;
 // One pack in whole numbers, if no pattern is worth more than two.
 constexpr double kFullScale = double{uint32_t{1} << 29};
 constexpr double kTolerance = 1e-7;
@@ -214,7 +213,7 @@ class ColumnGeneration {
   // for it that the whole did not need.
   bool PriceRest(PatternProgram& program, uint64_t packs) {
     const double wanted = static_cast<double>(result_.lower_bound) + kTolerance;
-    for (int round = 0; round < kMaxRoundsOfRest; ++round) {
+    for (; rounds_of_dive_ < kMaxRounds; ++rounds_of_dive_) {
       if (static_cast<double>(packs) + program.Value() <= wanted || !Price(program)) return true;
       if (!program.SolvePrimal(budget_)) return false;
     }
@@ -224,6 +223,7 @@ class ColumnGeneration {
   // Goes from the optimum of `program` to whole packs, one decision after the other. After each
   // decision the rest is also tried at once. False if it cannot go on.
   bool Dive(PatternProgram program) {
+    rounds_of_dive_ = 0;
     std::vector<uint64_t> left(problem_.counts().begin(), problem_.counts().end());
     std::vector<Pattern> patterns;
     uint64_t packs = 0;
@@ -268,6 +268,7 @@ class ColumnGeneration {
   PatternProgram program_;
   ColumnGenerationResult result_;
   int dives_ = 0;
+  int rounds_of_dive_ = 0;  // Pricings of the present dive.
 };
 
 }  // namespace
