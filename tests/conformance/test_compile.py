@@ -115,7 +115,8 @@ def test_each_shape_is_compiled_once_and_losses_are_those_of_plain_batches(
             for batch in loader:
                 used.add(batch.shape)
                 loss = compiled.step(packhouse.pyg.to_batch(batch, padding=True))
-                assert loss == pytest.approx(plain.step(packhouse.pyg.to_batch(batch)), rel=1e-4)
+                expected = plain.step(packhouse.pyg.to_batch(batch))
+                assert loss == pytest.approx(expected, rel=1e-3, abs=1e-4)
                 # Also none between: a shape is compiled when it first comes.
                 assert num_compiled() == len(used)
     assert num_compiled() == num_shapes

@@ -103,9 +103,9 @@ def test_each_shape_is_compiled_once_and_losses_are_those_of_plain_batches(
                         graphs=masks.graphs[: len(plain.n_node)],
                     )
                     expected, slopes = jax.value_and_grad(loss_of)(weights, plain, real)
-                    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+                    np.testing.assert_allclose(loss, expected, rtol=1e-3)
                     for key, slope in slopes.items():
-                        np.testing.assert_allclose(gradients[key], slope, rtol=1e-3, atol=1e-5)
+                        np.testing.assert_allclose(gradients[key], slope, rtol=1e-2, atol=1e-4)
                     compared += 1
                 weights = follow(weights, gradients)
     assert len(used) == compared == num_shapes

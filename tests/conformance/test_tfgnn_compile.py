@@ -89,7 +89,7 @@ def test_each_shape_is_traced_once_and_losses_are_those_of_plain_batches(
                 loss = step(graph, *map(tf.constant, masks))
                 bare = packhouse.tfgnn.to_graph_tensor(batch, padding=False)
                 real = [np.ones(mask.sum(), bool) for mask in masks]
-                np.testing.assert_allclose(loss, plain.step(bare, *real), rtol=1e-4)
+                np.testing.assert_allclose(loss, plain.step(bare, *real), rtol=1e-3)
                 # Also none between: a shape is traced when it first comes.
                 assert step.experimental_get_tracing_count() == len(used)
     assert len(used) == num_shapes
