@@ -166,7 +166,14 @@ void Membership::Start(std::function<void()> sweep,
             if (!std::exchange(has_told, true)) is_over(life);
             return;
           }
-          if (const absl::Status kept = lease_->Tick(); !kept.ok()) {
+          const absl::Status kept = lease_->Tick();
+          if (lease_->is_replaced()) {
+            if (!std::exchange(has_told, true)) {
+              is_over(absl::Status(kept.code(), absl::StrCat("--advertise: ", kept.message())));
+            }
+            return;
+          }
+          if (!kept.ok()) {
             log_->Log("lease", LogLevel::kWarning, "the lease in the cluster was not kept",
                       {LogField::Message(kept.message())});
           }

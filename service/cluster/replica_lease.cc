@@ -14,6 +14,8 @@ namespace {
 constexpr absl::string_view kMembers = "member/";
 // Under it, the replicas that are asked whether they live. Each takes its own key away.
 constexpr absl::string_view kAsked = "member-asked/";
+// Under it, the replica that has an address, under its lease.
+constexpr absl::string_view kClaims = "member-address/";
 
 // "HOST:PORT", and a line "NAME VALUE" for each setting.
 std::string EncodeMember(const std::string& address,
@@ -82,14 +84,31 @@ absl::Status ReplicaLease::Tick() {
   return kept.ok() ? read : kept;
 }
 
+std::string ReplicaLease::ClaimKey() const { return absl::StrCat(kClaims, options_.address); }
+
+bool ReplicaLease::IsOfAnother(const std::optional<KeyValue>& claim) const {
+  return claim && claim->value != options_.replica;
+}
+
+absl::Status ReplicaLease::IsTaken() const {
+  return absl::FailedPreconditionError(absl::StrCat("another server has the address ",
+                                                    options_.address,
+                                                    ", and lives: each server needs its own"));
+}
+
 absl::Status ReplicaLease::LookAround() {
   const std::string own = absl::StrCat(kAsked, options_.replica);
   Transaction look;
-  look.then = {Operation::Read(KeyRange::Prefix(kMembers)), Operation::Read(KeyRange::Of(own))};
+  look.then = {Operation::Read(KeyRange::Prefix(kMembers)), Operation::Read(KeyRange::Of(own)),
+               Operation::Read(KeyRange::Of(ClaimKey()))};
   PH_ASSIGN_OR_RETURN(const TransactionResult read, store_->Commit(look));
+  const std::vector<KeyValue>& claims = read.reads[2].values;
   {
     absl::MutexLock lock(&mutex_);
     members_ = DecodeMembers(read.reads[0].values);
+    if (has_claimed_ && !claims.empty() && IsOfAnother(claims[0])) is_replaced_ = true;
+    // It gives no sign of life: the other one may go on.
+    if (is_replaced_) return IsTaken();
   }
   if (read.reads[1].values.empty()) return absl::OkStatus();
   // Somebody asks whether this replica lives.
@@ -99,40 +118,44 @@ absl::Status ReplicaLease::LookAround() {
 absl::Status ReplicaLease::CheckIsAlone(
     const std::function<bool(const std::string& address)>& listens,
     const std::function<void(absl::Duration)>& sleep) {
-  std::vector<std::string> others;
-  for (const ClusterMember& member : members()) {
-    if (member.address == options_.address && member.replica != options_.replica) {
-      others.push_back(absl::StrCat(kAsked, member.replica));
+  // Each further turn is because another replica came first.
+  for (;;) {
+    PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> claim, store_->Get(ClaimKey()));
+    const std::optional<LeaseId> own = lease();
+    if (!own) {
+      return absl::UnavailableError(
+          absl::StrCat("the lease has ended before the address ", options_.address, " was had"));
     }
+    if (!claim || IsOfAnother(claim)) {
+      if (claim && listens(options_.address)) {
+        PH_RETURN_IF_ERROR(CheckIsSilent(claim->value, *own, sleep));
+      }
+      Transaction take;
+      take.compares = {Compare::ModRevision(ClaimKey(), claim ? claim->mod_revision : 0)};
+      take.then = {Operation::Put(ClaimKey(), options_.replica, *own)};
+      const auto taken = store_->Commit(take);
+      if (!taken.ok() && !OutcomeIsUnknown(taken.status())) return taken.status();
+      if (!taken.ok() || !taken->succeeded) continue;
+    }
+    absl::MutexLock lock(&mutex_);
+    has_claimed_ = true;
+    return absl::OkStatus();
   }
-  const std::optional<LeaseId> own = lease();
-  if (others.empty() || !own || !listens(options_.address)) return absl::OkStatus();
-  Transaction ask;
-  for (const std::string& other : others) {
-    // Under the own lease: nothing stays behind.
-    ask.then.push_back(Operation::Put(other, options_.replica, *own));
-  }
-  PH_RETURN_IF_ERROR(store_->Commit(ask).status());
-  Transaction look;
-  for (const std::string& other : others) {
-    look.then.push_back(Operation::Read(KeyRange::Of(other)));
-  }
+}
+
+absl::Status ReplicaLease::CheckIsSilent(const std::string& other, LeaseId own,
+                                         const std::function<void(absl::Duration)>& sleep) {
+  const std::string asked = absl::StrCat(kAsked, other);
+  // Under the own lease: nothing stays behind.
+  PH_RETURN_IF_ERROR(
+      store_->Commit({{}, {Operation::Put(asked, options_.replica, own)}, {}}).status());
   for (int period = 0; period < kLongestSilence; ++period) {
     sleep(Period());
     PH_RETURN_IF_ERROR(Tick());
-    PH_ASSIGN_OR_RETURN(const TransactionResult read, store_->Commit(look));
-    for (const RangeResult& other : read.reads) {
-      if (!other.values.empty()) continue;
-      return absl::FailedPreconditionError(absl::StrCat("another server has the address ",
-                                                        options_.address,
-                                                        ", and lives: each server needs its own"));
-    }
+    PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> unanswered, store_->Get(asked));
+    if (!unanswered) return IsTaken();
   }
-  Transaction forget;
-  for (const std::string& other : others) {
-    forget.then.push_back(Operation::Delete(KeyRange::Of(other)));
-  }
-  return store_->Commit(forget).status();
+  return store_->Commit({{}, {Operation::Delete(KeyRange::Of(asked))}, {}}).status();
 }
 
 absl::Status ReplicaLease::KeepOrGet() {
@@ -162,6 +185,15 @@ absl::Status ReplicaLease::KeepOrGet() {
 absl::Status ReplicaLease::Get() {
   const std::string key = absl::StrCat(kMembers, options_.replica);
   PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> before, store_->Get(key));
+  PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> claim, store_->Get(ClaimKey()));
+  bool has_claimed = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    has_claimed = has_claimed_;
+    // While this replica had no lease, anybody could have the address.
+    if (has_claimed && IsOfAnother(claim)) is_replaced_ = true;
+    if (is_replaced_) return IsTaken();
+  }
   const absl::Time sent = now_();
   PH_ASSIGN_OR_RETURN(const StoreLease lease, store_->GrantLease(options_.length));
   Transaction join;
@@ -169,11 +201,18 @@ absl::Status ReplicaLease::Get() {
   // key under an older lease then, with which the key would go.
   join.compares = {Compare::ModRevision(key, before ? before->mod_revision : 0)};
   join.then = {Operation::Put(key, EncodeMember(options_.address, options_.settings), lease.id)};
+  // The address has come back with the lease, unless somebody else was first.
+  if (has_claimed) {
+    join.compares.push_back(Compare::ModRevision(ClaimKey(), claim ? claim->mod_revision : 0));
+    join.then.push_back(Operation::Put(ClaimKey(), options_.replica, lease.id));
+  }
   const auto done = store_->Commit(join);
   absl::Status joined = done.status();
   if (done.ok() && !done->succeeded) {
     joined = absl::UnavailableError(
-        absl::StrCat("replica '", options_.replica, "': an earlier request has joined it late"));
+        absl::StrCat("replica '", options_.replica,
+                     "': an earlier request has joined it late, or another server "
+                     "has its address"));
   }
   bool has_left = false;
   {
@@ -211,6 +250,11 @@ std::optional<LeaseId> ReplicaLease::lease() const {
   absl::MutexLock lock(&mutex_);
   if (lease_ == 0 || now_() >= until_) return std::nullopt;
   return lease_;
+}
+
+bool ReplicaLease::is_replaced() const {
+  absl::MutexLock lock(&mutex_);
+  return is_replaced_;
 }
 
 bool ReplicaLease::Lasts(LeaseId lease) const {

@@ -69,12 +69,14 @@ class ReplicaLease {
   // Gets a lease, or keeps it alive, and reads the members. To be called at every Period(), by one
   // thread. The error of the first call that failed; the next Tick() tries again.
   absl::Status Tick();
-  // To be called after the first Tick(), and before the others go on. FAILED_PRECONDITION naming
-  // the address if another replica that lives has the same: each would take the other for an
-  // earlier process, and its jobs. Asks such a replica for a sign of life, which its Tick() gives;
-  // one that was killed gives none, and is waited for no longer than kLongestSilence periods.
-  // `listens` says whether anything accepts connections at an address: if nothing does, nobody is
-  // waited for.
+  // To be called after the first Tick(), and before the others go on. Takes the address for this
+  // replica: of several that want it, one has it at a time, as the store decides by a compare.
+  // FAILED_PRECONDITION naming the address if another replica that lives has it: each would take
+  // the other for an earlier process, and its jobs. Asks such a replica for a sign of life, which
+  // its Tick() gives; one that was killed gives none, and is waited for no longer than
+  // kLongestSilence periods. `listens` says whether anything accepts connections at an address: if
+  // nothing does, nobody is waited for. A replica whose address was taken so, as it had not begun
+  // to listen, is_replaced(): of two that start at one moment, one goes on.
   static constexpr int kLongestSilence = 4;
   absl::Status CheckIsAlone(const std::function<bool(const std::string& address)>& listens,
                             const std::function<void(absl::Duration)>& sleep);
@@ -87,6 +89,9 @@ class ReplicaLease {
 
   // The lease, as long as it surely lasts.
   std::optional<LeaseId> lease() const;
+  // Whether another replica has taken the address that CheckIsAlone() had taken. Then it stays so,
+  // and Tick() is FAILED_PRECONDITION.
+  bool is_replaced() const;
   // Whether `lease` is this replica's and surely lasts. False may become true again: the store may
   // have been away for a while, and the lease may have lasted.
   bool Lasts(LeaseId lease) const;
@@ -103,6 +108,12 @@ class ReplicaLease {
   // Reads the members, and answers who asks whether this replica lives.
   absl::Status LookAround();
   absl::Status Get();
+  std::string ClaimKey() const;
+  bool IsOfAnother(const std::optional<KeyValue>& claim) const;
+  absl::Status IsTaken() const;
+  // FAILED_PRECONDITION if the replica `other` gives a sign of life.
+  absl::Status CheckIsSilent(const std::string& other, LeaseId own,
+                             const std::function<void(absl::Duration)>& sleep);
 
   KeyValueStore* const store_;
   const Options options_;
@@ -113,6 +124,9 @@ class ReplicaLease {
   absl::Time until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::vector<ClusterMember> members_ ABSL_GUARDED_BY(mutex_);
   bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
+  // The address.
+  bool has_claimed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_replaced_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace packhouse

@@ -8,11 +8,13 @@ as it happens, and checked at the end.
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import itertools
 import os
 import pathlib
 import signal
+import subprocess
 import threading
 import time
 import zlib
@@ -21,7 +23,7 @@ from typing import Final, Iterator
 import grpc
 import pytest
 
-from etcd_process import EtcdProcess
+from etcd_process import EtcdProcess, free_port
 from replica_process import (
     DATASET,
     Replica,
@@ -115,6 +117,47 @@ def _work(loader: Loader, books: Books, may_go_on: threading.Event | None = None
         with books.lock:
             books.failures.append(error)
             books.lock.notify_all()
+
+
+@pytest.mark.parametrize("advertised", ["their own", "nobody's"])
+def test_of_two_with_one_address_one_goes_on(advertised: str, tmp_path: pathlib.Path) -> None:
+    """They start at one moment; whether or not one of them is found at the address."""
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    port = free_port()
+    (tmp_path / "key").write_text("ab" * 32)
+    with EtcdProcess(tmp_path / "etcd") as etcd, contextlib.ExitStack() as stack:
+        servers = []
+        for i in range(2):
+            arguments = (
+                f"--listen=127.0.0.1:{port if advertised == 'their own' and i == 0 else 0}",
+                "--http-listen=127.0.0.1:0",
+                f"--data-dir={tmp_path / str(i)}",
+                f"--ledger=etcd://{etcd.address}/test",
+                f"--advertise=127.0.0.1:{port}",
+                f"--signing-key={tmp_path / 'key'}",
+            )
+            with open(tmp_path / f"log{i}", "wb") as log:
+                server = subprocess.Popen(
+                    [os.environ["PACKHOUSED"], *arguments], stdout=log, stderr=log
+                )
+            stack.callback(server.wait)
+            stack.callback(server.kill)
+            servers.append(server)
+        # Of each one the end is waited for.
+        with concurrent.futures.ThreadPoolExecutor(len(servers)) as waiting:
+            ends = [waiting.submit(server.wait, 120) for server in servers]
+            done, running = concurrent.futures.wait(
+                ends, timeout=120, return_when=concurrent.futures.FIRST_COMPLETED
+            )
+            assert len(done) == 1 and len(running) == 1
+            refused = ends.index(done.pop())
+            assert servers[refused].returncode == 1
+            words = f"--advertise: another server has the address 127.0.0.1:{port}"
+            assert words in (tmp_path / f"log{refused}").read_text()
+            assert words not in (tmp_path / f"log{1 - refused}").read_text()
+            assert servers[1 - refused].poll() is None
+            servers[1 - refused].kill()
 
 
 @pytest.mark.parametrize("fault", ["killed", "stopped", "drained", "moved"])

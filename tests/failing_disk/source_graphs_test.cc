@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,7 +78,28 @@ class GraphsOnFailingDisk {
     const absl::Status ended = is_open ? Call(step) : absl::UnavailableError("");
     states_.After(step.graph, ended,
                   [&](const GraphState& before) { return AfterStep(step, before); });
+    if (step.kind == StoreStep::Kind::kDelete) listed_.erase(step.graph);
+    // Rows are acknowledged of listed graphs alone.
+    if (ended.ok() && step.kind != StoreStep::Kind::kDelete &&
+        step.kind != StoreStep::Kind::kReopen) {
+      listed_.insert(step.graph);
+    }
     return ended;
+  }
+
+  // As it is found by the next process: whoever deletes a folder of these is noticed.
+  void ExpectAcknowledgedAreListed() const {
+    const std::set<std::string> listed = Listed();
+    for (const std::string& name : listed_) EXPECT_TRUE(listed.contains(name)) << name;
+  }
+  // On a disk that works again, one look is enough.
+  void ExpectAllAreListedNow() const {
+    if (store_ == nullptr) return;
+    std::set<std::string> there;
+    const auto list = store_->List(0, "");
+    ASSERT_TRUE(list.ok()) << list.status();
+    for (const SourceGraphInfo& info : list->graphs) there.insert(info.name);
+    EXPECT_EQ(Listed(), there);
   }
 
   // After a restart.
@@ -103,6 +125,15 @@ class GraphsOnFailingDisk {
   }
 
  private:
+  std::set<std::string> Listed() const {
+    const auto list = ReadGraphList(folder_);
+    EXPECT_TRUE(list.ok()) << list.status();
+    std::set<std::string> names;
+    if (!list.ok()) return names;
+    for (const auto& [folder, name] : *list) names.insert(name);
+    return names;
+  }
+
   static constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
 
   static RowsOfGraph RowsOf(int number) {
@@ -176,6 +207,7 @@ class GraphsOnFailingDisk {
   const SourceGraphOptions options_ = {0, {{true, true}}, {{true, true}}};
   std::unique_ptr<FileSourceGraphStore> store_;
   AnsweredStates states_;
+  std::set<std::string> listed_;  // Acknowledged, and not asked to be deleted since.
 };
 
 // Graphs are created, filled, sealed, deleted and created again under their names.
@@ -219,10 +251,12 @@ TEST_P(FailingSourceGraphsTest, WhatWasAnsweredIsThere) {
         EXPECT_TRUE(again.ok()) << calls.what() << ": " << ended << ", then " << again;
       }
     }
-    graphs.Close();
     calls.Stop();
     SCOPED_TRACE(testing::Message() << "step " << step << ": " << calls.what());
+    if (!fault.loses_power) graphs.ExpectAllAreListedNow();
+    graphs.Close();
     if (fault.loses_power) calls.LosePower();
+    graphs.ExpectAcknowledgedAreListed();
     const absl::Status reopened = graphs.Open();
     EXPECT_TRUE(reopened.ok()) << reopened;
     if (!reopened.ok()) return false;

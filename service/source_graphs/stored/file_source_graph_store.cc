@@ -97,12 +97,12 @@ absl::Status FileSourceGraphStore::Load() {
     graphs_.emplace(std::move(graph_name), std::move(graph));
   }
   lock.Release();
-  // A list that lacks a graph does no harm: the next change writes it.
+  // On a disk that takes nothing all graphs are read; changes wait until the list is written.
   NoteGraphs("").IgnoreError();
   return absl::OkStatus();
 }
 
-absl::Status FileSourceGraphStore::NoteGraphs(absl::string_view except) {
+absl::Status FileSourceGraphStore::NoteGraphs(absl::string_view except) const {
   GraphList list;
   {
     absl::MutexLock lock(&mutex_);
@@ -112,11 +112,27 @@ absl::Status FileSourceGraphStore::NoteGraphs(absl::string_view except) {
     }
   }
   std::string text = EncodeGraphList(list);
-  if (text == noted_) return absl::OkStatus();
-  noted_.clear();
-  PH_RETURN_IF_ERROR(names_.Put(kGraphListFile, text));
-  noted_ = std::move(text);
+  if (text != noted_) {
+    noted_.clear();
+    const absl::Status put = names_.Put(kGraphListFile, text);
+    are_noted_ = put.ok();
+    PH_RETURN_IF_ERROR(put);
+    noted_ = std::move(text);
+  }
+  are_noted_ = true;
   return absl::OkStatus();
+}
+
+absl::Status FileSourceGraphStore::NoteLate() const {
+  if (are_noted_) return absl::OkStatus();
+  absl::MutexLock changes(&changes_);
+  return are_noted_ ? absl::OkStatus() : NoteGraphs("");
+}
+
+void FileSourceGraphStore::TryNoteLate() const {
+  if (are_noted_ || !changes_.TryLock()) return;
+  if (!are_noted_) NoteGraphs("").IgnoreError();
+  changes_.Unlock();
 }
 
 absl::StatusOr<std::shared_ptr<SourceGraphFolder>> FileSourceGraphStore::Find(
@@ -154,9 +170,16 @@ absl::Status FileSourceGraphStore::Place(const std::shared_ptr<SourceGraphFolder
     return placed;
   }
   // Also if that is not known: until it is, its name is taken, and nobody gets at it.
+  if (!placed.ok()) are_noted_ = false;
   absl::MutexLock lock(&mutex_);
   graphs_.emplace(graph->name(), graph);
   return placed;
+}
+
+absl::Status FileSourceGraphStore::NotePlaced() const {
+  const absl::Status noted = NoteGraphs("");
+  // The graph is there, and nobody would miss it.
+  return noted.ok() ? noted : UnknownOutcome(noted);
 }
 
 absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view name,
@@ -181,8 +204,7 @@ absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view n
                       SourceGraphFolder::Create(folder, std::move(definition), space_));
   PH_ASSIGN_OR_RETURN(SourceGraphInfo info, graph->Get());
   PH_RETURN_IF_ERROR(Place(graph));
-  // The graph is there.
-  NoteGraphs("").IgnoreError();
+  PH_RETURN_IF_ERROR(NotePlaced());
   return info;
 }
 
@@ -190,6 +212,7 @@ absl::StatusOr<SourceAppendResult> FileSourceGraphStore::Append(
     const Target& target, const SourceGraphChunk& chunk,
     const std::optional<ProducerSequence>& producer) {
   if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
+  PH_RETURN_IF_ERROR(NoteLate());
   PH_ASSIGN_OR_RETURN(const auto graph, Find(target.name));
   PH_ASSIGN_OR_RETURN(const SourceAppendResult result, graph->Append(target.id, chunk, producer));
   appended_nodes_.fetch_add(result.num_nodes, std::memory_order_relaxed);
@@ -207,6 +230,7 @@ absl::StatusOr<ProducerHistory> FileSourceGraphStore::GetProducer(
 absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Seal(
     const Target& target, const SealOptions& options,
     absl::FunctionRef<bool(const SourceGraphProgress&)> progress) {
+  PH_RETURN_IF_ERROR(NoteLate());
   PH_ASSIGN_OR_RETURN(const auto graph, Find(target.name));
   PH_RETURN_IF_ERROR(graph->CheckId(target.id));
   return graph->Seal(options, progress);
@@ -223,6 +247,7 @@ absl::StatusOr<SourceGraphList> FileSourceGraphStore::List(size_t page_size,
     return absl::InvalidArgumentError(
         absl::StrCat("page token ", Quoted(page_token), ": is that of no page"));
   }
+  TryNoteLate();
   if (page_size == 0) page_size = kDefaultPageSize;
   page_size = std::min(page_size, kMaxPageSize);
   std::vector<std::shared_ptr<SourceGraphFolder>> page;
@@ -271,6 +296,7 @@ absl::StatusOr<SourceGraphVerifyReport> FileSourceGraphStore::Verify(
 
 absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> FileSourceGraphStore::Open(
     absl::string_view name) const {
+  TryNoteLate();
   PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
   return graph->Open();
 }
@@ -297,7 +323,7 @@ absl::StatusOr<SourceGraphCopy> FileSourceGraphStore::CopyIn(
   PH_ASSIGN_OR_RETURN(const auto graph, SourceGraphFolder::CopyIn(folder, std::move(definition),
                                                                   from, space_, progress));
   PH_RETURN_IF_ERROR(Place(graph));
-  NoteGraphs("").IgnoreError();
+  PH_RETURN_IF_ERROR(NotePlaced());
   return copy;
 }
 

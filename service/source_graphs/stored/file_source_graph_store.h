@@ -38,6 +38,9 @@ struct SourceGraphStoreCounts {
 //
 // Blocking: an append waits for the disk, together with the other waiting appends to its graph.
 // Creating and deleting wait for the disk, and for each other. Everything else waits for nobody.
+// A graph is acknowledged once the list of graphs has it. If the list cannot be written, creating
+// has an unknown outcome; each later call tries again, and until then nothing is appended or
+// sealed.
 class FileSourceGraphStore final : public SealedGraphStore {
  public:
   struct Options {
@@ -94,7 +97,13 @@ class FileSourceGraphStore final : public SealedGraphStore {
   absl::Status Load() ABSL_LOCKS_EXCLUDED(changes_);
   // Notes which graphs there must be, but for the one in the folder `except`. The three outcomes of
   // disk_file.h. O(graphs).
-  absl::Status NoteGraphs(absl::string_view except) ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+  absl::Status NoteGraphs(absl::string_view except) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+  // Before a new graph is acknowledged: whoever knows of it would miss it.
+  absl::Status NotePlaced() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+  // Notes them if an earlier try has failed. The first waits for the disk and for changes; the
+  // second for no changes, and is for calls that change nothing.
+  absl::Status NoteLate() const ABSL_LOCKS_EXCLUDED(changes_);
+  void TryNoteLate() const;
   // A new graph may have the name.
   absl::Status CheckNew(absl::string_view name) const;
   // Gives a new graph its name, and the store the graph.
@@ -109,7 +118,9 @@ class FileSourceGraphStore final : public SealedGraphStore {
   // Held while graphs are created and deleted.
   mutable absl::Mutex changes_;
   // The list of graphs as it is on the disk; empty if that is not known.
-  std::string noted_ ABSL_GUARDED_BY(changes_);
+  mutable std::string noted_ ABSL_GUARDED_BY(changes_);
+  // Whether it has all graphs. Changed with changes_ held.
+  mutable std::atomic<bool> are_noted_ = false;
   mutable absl::Mutex mutex_;
   absl::btree_map<std::string, std::shared_ptr<SourceGraphFolder>> graphs_ ABSL_GUARDED_BY(mutex_);
   std::atomic<uint64_t> appended_nodes_ = 0;

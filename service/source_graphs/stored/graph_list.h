@@ -2,7 +2,8 @@
 // folder was deleted is not taken for one that never was.
 //
 // It is one of checked_lines.h; each line is a folder and the graph's name. A graph is added once
-// it is durable, and taken out before it is deleted: what is listed must be there.
+// it is durable, before it is acknowledged, and taken out before it is deleted: what is listed must
+// be there.
 #ifndef PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_GRAPH_LIST_H_
 #define PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_GRAPH_LIST_H_
 

@@ -4,8 +4,12 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
+#include <type_traits>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/cluster/cluster_life.h"
@@ -279,6 +283,9 @@ TEST_F(EtcdJobLogsTest, OneThatLivesKeepsItsAddress) {
         [this] { return clock_.Now(); });
   };
   const auto listens = [](const std::string& /*address*/) { return true; };
+  const auto nothing_listens = [](const std::string& /*address*/) { return false; };
+  const auto no_sleep = [](absl::Duration /*time*/) { ADD_FAILURE(); };
+  ASSERT_THAT(first.lease.CheckIsAlone(listens, no_sleep), IsOk());
   auto other = make("other");
   ASSERT_THAT(other->Tick(), IsOk());
   // One that lives has its turns meanwhile.
@@ -289,18 +296,151 @@ TEST_F(EtcdJobLogsTest, OneThatLivesKeepsItsAddress) {
                                   }),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(first.lease.address())));
   ASSERT_THAT(other->Leave(), IsOk());
+  EXPECT_THAT(first.lease.Tick(), IsOk());
+  // Its lease ends, and it has another one, with its address.
+  clock_.Advance(2 * kLeaseLength);
+  EXPECT_THAT(first.lease.Tick(), IsOk());
+  EXPECT_FALSE(first.lease.is_replaced());
   // One that was killed is not waited for where nothing listens, and not for ever where something
   // does.
   other = make("again");
   ASSERT_THAT(other->Tick(), IsOk());
-  EXPECT_THAT(other->CheckIsAlone([](const std::string& /*address*/) { return false; },
-                                  [](absl::Duration /*time*/) { ADD_FAILURE(); }),
-              IsOk());
+  EXPECT_THAT(other->CheckIsAlone(nothing_listens, no_sleep), IsOk());
+  EXPECT_THAT(other->CheckIsAlone(listens, no_sleep), IsOk());
+  auto third = make("third");
+  ASSERT_THAT(third->Tick(), IsOk());
   int num_periods = 0;
-  EXPECT_THAT(other->CheckIsAlone(listens, [&](absl::Duration /*time*/) { ++num_periods; }),
+  EXPECT_THAT(third->CheckIsAlone(listens, [&](absl::Duration /*time*/) { ++num_periods; }),
               IsOk());
   EXPECT_EQ(num_periods, ReplicaLease::kLongestSilence);
-  EXPECT_THAT(other->CheckIsAlone(listens, [](absl::Duration /*time*/) {}), IsOk());
+  EXPECT_THAT(third->Tick(), IsOk());
+  // Those that lived after all know it, also if they had no lease meanwhile.
+  EXPECT_THAT(other->Tick(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(first.lease.address())));
+  EXPECT_TRUE(other->is_replaced());
+  clock_.Advance(2 * kLeaseLength);
+  EXPECT_THAT(third->Tick(), IsOk());
+  EXPECT_THAT(first.lease.Tick(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("each server needs its")));
+  EXPECT_TRUE(first.lease.is_replaced());
+  EXPECT_FALSE(third->is_replaced());
+}
+
+// Calls of two processes, in an order that a test chooses: the bits of `order`, then whoever is
+// left.
+class CallsInTurns {
+ public:
+  explicit CallsInTurns(uint32_t order) : order_(order) {}
+
+  void AwaitTurn(int process) {
+    absl::MutexLock lock(&mutex_);
+    const auto is_next = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !is_busy_ && (has_ended_[1 - process] || static_cast<int>(order_ & 1) == process);
+    };
+    mutex_.Await(absl::Condition(&is_next));
+    is_busy_ = true;
+  }
+  void EndTurn() {
+    absl::MutexLock lock(&mutex_);
+    is_busy_ = false;
+    order_ >>= 1;
+  }
+  void End(int process) {
+    absl::MutexLock lock(&mutex_);
+    has_ended_[process] = true;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  uint32_t order_ ABSL_GUARDED_BY(mutex_);
+  bool is_busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_ended_[2] ABSL_GUARDED_BY(mutex_) = {false, false};
+};
+
+class StoreInTurns final : public KeyValueStore {
+ public:
+  StoreInTurns(KeyValueStore* store, CallsInTurns* turns, int process)
+      : store_(store), turns_(turns), process_(process) {}
+
+  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
+                                    Revision revision) override {
+    return InTurn([&] { return store_->Range(range, limit, revision); });
+  }
+  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    return InTurn([&] { return store_->Commit(transaction); });
+  }
+  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
+    return InTurn([&] { return store_->GrantLease(length); });
+  }
+  absl::StatusOr<absl::Duration> KeepAlive(LeaseId lease) override {
+    return InTurn([&] { return store_->KeepAlive(lease); });
+  }
+  absl::Status RevokeLease(LeaseId lease) override {
+    return InTurn([&] { return store_->RevokeLease(lease); });
+  }
+
+ private:
+  template <typename Call>
+  std::invoke_result_t<Call> InTurn(Call call) {
+    turns_->AwaitTurn(process_);
+    auto answer = call();
+    turns_->EndTurn();
+    return answer;
+  }
+
+  KeyValueStore* const store_;
+  CallsInTurns* const turns_;
+  const int process_;
+};
+
+// Whatever comes first, and whether or not one of them is taken for a killed one: in the end one
+// goes on, and the other one was refused.
+TEST(ReplicaLeaseTest, OfTwoThatStartAtOneMomentOneGoesOn) {
+  constexpr int kTurns = 10;
+  for (uint32_t order = 0; order < 1U << kTurns; ++order) {
+    const bool listens = order % 3 == 0;
+    SCOPED_TRACE(testing::Message() << "order " << order << ", listens " << listens);
+    SimulatedClock clock;
+    FakeKeyValueServers servers(&clock);
+    CallsInTurns turns(order);
+    std::vector<std::unique_ptr<FakeConnection>> connections;
+    std::vector<std::unique_ptr<StoreInTurns>> stores;
+    std::vector<std::unique_ptr<ReplicaLease>> leases;
+    for (int i = 0; i < 2; ++i) {
+      connections.push_back(std::make_unique<FakeConnection>(&servers));
+      stores.push_back(std::make_unique<StoreInTurns>(connections[i].get(), &turns, i));
+      leases.push_back(std::make_unique<ReplicaLease>(
+          stores[i].get(),
+          ReplicaLease::Options{absl::StrCat("r", i), "server:1", kLeaseLength, absl::Seconds(1)},
+          [&clock] { return clock.Now(); }));
+    }
+    absl::Status ended[2];
+    const auto start = [&](int i) {
+      ended[i] = leases[i]->Tick();
+      if (ended[i].ok()) {
+        ended[i] = leases[i]->CheckIsAlone([&](const std::string&) { return listens; },
+                                           [](absl::Duration) {});
+      }
+      if (ended[i].ok()) ended[i] = leases[i]->Tick();
+      if (!ended[i].ok()) leases[i]->Leave().IgnoreError();
+      turns.End(i);
+    };
+    std::thread other([&] { start(1); });
+    start(0);
+    other.join();
+    for (int i = 0; i < 2; ++i) {
+      if (!ended[i].ok()) continue;
+      ended[i] = leases[i]->Tick();
+      if (!ended[i].ok()) leases[i]->Leave().IgnoreError();
+    }
+    ASSERT_EQ(ended[0].ok() + ended[1].ok(), 1);
+    const int refused = ended[0].ok() ? 1 : 0;
+    ASSERT_THAT(ended[refused],
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("server:1")));
+    // And stays so.
+    ASSERT_THAT(leases[1 - refused]->Tick(), IsOk());
+    ASSERT_EQ(leases[1 - refused]->members().size(), 1U);
+  }
 }
 
 TEST_F(EtcdJobLogsTest, MembersSayWhatTheyShouldHaveInCommon) {
