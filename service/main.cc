@@ -192,7 +192,8 @@ void WarnOfMemoryLimit(const Options& options, EventLog& log) {
 // The cluster's store was restored: nothing that this server remembers holds, and it can change
 // nothing. Its clients go elsewhere, and are told.
 void EndFormerLife(rpc::Server& server, Logs& logs, const absl::Status& why) {
-  logs.all.Log(LogLevel::kError, "this server is no longer of the cluster", {LogField::Message(why.message())});
+  logs.all.Log(LogLevel::kError, "this server is no longer of the cluster",
+               {LogField::Message(why.message())});
   // Another thread: draining waits for the threads that serve.
   std::thread([&server, &logs] {
     server.Drain({absl::ZeroDuration(), kLastCalls});

@@ -62,7 +62,8 @@ class Membership {
 
   // Keeps the lease from now on, on a thread, and calls `sweep` at each turn on another, which may
   // wait for long. Calls `is_over` once, on the first thread, if the cluster has begun another
-  // life, or another server has taken this one's address: this server can do nothing more then. May be called once.
+  // life, or another server has taken this one's address: this server can do nothing more then. May
+  // be called once.
   void Start(std::function<void()> sweep, std::function<void(const absl::Status& why)> is_over);
   // Gives back all jobs and the lease, so that others may take the jobs at once.
   void Leave();

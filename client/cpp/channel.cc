@@ -113,6 +113,13 @@ std::string ByProxy(const std::string& address) {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectToOne(const std::string& address,
                                                             absl::Duration timeout,
                                                             const ChannelOptions& options) {
+  // A list of nothing is one address.
+  if (address.find_first_not_of(", \t\r\n") == std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", address,
+                     "' names no server: it is HOST:PORT or unix:PATH, or several of these "
+                     "with commas between them"));
+  }
   if (options.credentials == nullptr) {
     const absl::StatusOr<Credentials> given = CredentialsOf(options);
     if (!given.ok()) return given.status();

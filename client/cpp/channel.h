@@ -78,7 +78,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
 //
 // Errors: DEADLINE_EXCEEDED, naming the address, if there is no connection after `timeout`.
 // UNAVAILABLE, saying which side refuses whom, at once if it is for a certificate or the want of
-// TLS, as far as gRPC says it. INVALID_ARGUMENT as ToGrpc() of the credentials.
+// TLS, as far as gRPC says it. INVALID_ARGUMENT if `address` names no server, and as ToGrpc() of
+// the credentials.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
                                                        absl::Duration timeout,
                                                        const ChannelOptions& options = {});

@@ -154,6 +154,14 @@ TEST_F(ChannelTest, AnyArgumentOfGrpcIsPassedOnAndReplacesWhatIsSet) {
       StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
 }
 
+TEST(ConnectTest, AnAddressThatNamesNoServerIsRefused) {
+  for (const char* const address : {"", " ", " , ", ",,"}) {
+    EXPECT_THAT(Connect(address, absl::Seconds(20)).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("names no server")))
+        << address;
+  }
+}
+
 // It does not wait for what no time will bring.
 TEST(ConnectTest, ARefusalIsToldAtOnce) {
   const TemporaryFolder folder;
