@@ -29,10 +29,11 @@ constexpr uint64_t kRenewals = 4;
 constexpr double kLeastSlack = 0.002;
 
 // The steps of a draw, and the additional steps if there are so many items that memory is slow. A
-// look at one component of 64 items is a step, if it takes more than kFitSteps.
+// look at kLooksPerStep components of 64 items is a step, if that is more than kFitSteps.
 constexpr uint64_t kDrawSteps = 20;
 constexpr uint64_t kItemsPerDrawStep = 8192;
 constexpr uint64_t kFitSteps = 40;
+constexpr uint64_t kLooksPerStep = 4;
 constexpr uint64_t kItemsPerFitStep = 1024;
 constexpr uint64_t kPackSteps = 200;
 constexpr uint64_t kSortSteps = 100;
@@ -227,7 +228,7 @@ class MixingPacker {
       if (position == order_.size() || used_[order_[position]] < left_[order_[position]]) break;
     }
     // Few looks find an item, unless there are many components: it fits in each of them by chance.
-    budget_.Spend(std::max(fit_steps_, looks * m_));
+    budget_.Spend(std::max(fit_steps_, looks * m_ / kLooksPerStep));
     if (position == order_.size()) return std::nullopt;
     return order_[position];
   }
