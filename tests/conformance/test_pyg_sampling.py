@@ -201,7 +201,7 @@ def test_features_of_these_names_stay(server: LocalServer, client: Client) -> No
     builder = SamplingSpecBuilder(client.source_graphs.get("rows/taken").schema, "random_uniform")
     builder.seed("nodes").sample(3, "edges")
     samples = Samples(SubGraphs("rows/taken", builder.build(), rows=True))
-    with Loader(server.address, job="taken", samples=samples,
+    with Loader(server.address, job="rows/taken", samples=samples,
                 limits={"nodes": 64, "edges": 90, "graphs": 8}) as loader:
         for batch in loader:
             data = packhouse.pyg.to_batch(batch)
