@@ -219,8 +219,13 @@ async def read_with_cancelled_waits(batches: Any, num_cancelled: int) -> list[in
         for _ in range(number):
             await asyncio.sleep(0)
         wait.cancel()
-        with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+        try:
             graphs += (await wait).graph_ids.tolist()
+        except asyncio.CancelledError:
+            pass
+        except StopAsyncIteration:
+            # All came in time.
+            return graphs
         del items
     async for batch in batches:
         graphs += batch.graph_ids.tolist()
