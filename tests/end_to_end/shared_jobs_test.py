@@ -271,6 +271,47 @@ def test_a_job_is_moved_to_any_server(replicas: list[Replica]) -> None:
     owner.start()
 
 
+def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [os.environ["PACKHOUSE_CLI"], *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif("PACKHOUSE_CLI" not in os.environ, reason="PACKHOUSE_CLI names no program")
+def test_the_command_shows_owners_and_moves_a_job(replicas: list[Replica]) -> None:
+    job = "job-command"
+    with _loader(addresses(replicas), job) as loader:
+        next(iter(loader))
+    owner = owner_of(replicas, job)
+    to = next(each for each in replicas if each is not owner)
+
+    def move(at: Replica, address: str) -> subprocess.CompletedProcess[str]:
+        socket = f"unix:{at.folder}/admin.sock"
+        return _command("admin", "move-job", job, "--to", address, "--server", socket)
+
+    refused = move(owner, "x:1")
+    assert refused.returncode == 1
+    assert "no server of the cluster has 'x:1'" in refused.stderr
+    for at in (owner, to):  # Also where it is already.
+        moved = move(at, to.advertised)
+        assert moved.returncode == 0, moved.stderr
+        assert to.advertised in moved.stdout
+    for replica in replicas:
+        # Lists are a moment old.
+        while True:
+            listed = _command("jobs", "list", "--server", replica.advertised)
+            assert listed.returncode == 0, listed.stderr
+            words = [line.split() for line in listed.stdout.splitlines()]
+            if any({job, to.advertised} <= set(row) for row in words):
+                break
+        shown = _command("jobs", "show", job, "--server", replica.advertised)
+        assert shown.returncode == 0 and to.advertised in shown.stdout, shown
+    status = _command("admin", "status", "--server", f"unix:{to.folder}/admin.sock")
+    assert status.returncode == 0, status.stderr
+    for replica in replicas:
+        assert replica.advertised in status.stdout
+
+
 def _a_stopped_owner_changes_nothing(
     owner: Replica, left: list[Replica], job: str, books: Books
 ) -> None:
