@@ -159,7 +159,7 @@ def test_an_exception_at_any_line_loses_nothing(
 
 
 @pytest.mark.skipif(
-    not os.environ.get("PACKHOUSE_ALL_CASES"),
+    False,
     reason="a known fault: a thread that dies as it tells may still be alive for who looks, and a "
     "loader then waits for ever, once in some runs; PACKHOUSE_ALL_CASES=1 tries it",
 )

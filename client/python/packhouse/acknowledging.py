@@ -211,8 +211,13 @@ class Acknowledger:
                     self._fail(error)
         finally:
             if not ended:
-                # Who waits looks again, and starts another thread.
-                self._on_failure()
+                # Who waits looks again, and starts another thread, though this one still lives.
+                try:
+                    with self._lock:
+                        if self._thread is threading.current_thread():
+                            self._thread = None
+                finally:
+                    self._on_failure()
 
     def _turn(self) -> bool:
         """Waits for something to send, and sends it. True: the thread is to end."""

@@ -71,7 +71,7 @@ class LoadConnection:
             lambda request: self._call_once("Acknowledge", request),
             connecting.job,
             connecting.retry_timeout,
-            self._wake,
+            self.interrupt,
             # The server goes on sending meanwhile.
             gather=max(1, (connecting.max_in_flight or _DEFAULT_IN_FLIGHT) // 4),
         )
@@ -83,7 +83,7 @@ class LoadConnection:
         self._is_redirected = False
         self._is_writable = writable
         self._reader = new_reader(is_loaded=True, writable=writable, widen=connecting.widen)
-        # Whether Load was cancelled for its reader to look at the acknowledgements.
+        # Whether the reader of Load is to look why nothing may come: since its last `check`.
         self._woken = False
         # The call that was cancelled because its server is silent.
         self._silent_load: Any = None
@@ -150,11 +150,13 @@ class LoadConnection:
                 start_load = self._load_channel.unary_stream(
                     _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
                 )
-                self._woken = False
                 self._load = start_load(make_request())
             if self._replicas.are_several:
                 self._silence.start()
             load = self._load
+            if self._woken:
+                # Who woke it may have found no call yet.
+                load.cancel()
             self._num_waits += 1
             self._silence.waiting = self._num_waits
             try:
@@ -178,7 +180,7 @@ class LoadConnection:
             )
             self._lose()
         elif self._woken:
-            failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
+            failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "the wait for a batch was ended")
         elif failure.passes and failure.code is not grpc.StatusCode.CANCELLED:
             self._lose()
         raise failure
@@ -229,8 +231,19 @@ class LoadConnection:
         finally:
             self._load = self._load_channel = None
 
+    def check(self) -> None:
+        """Raises what acknowledging has failed with. To be called before `receive`: whatever fails
+        from now on ends that wait, though it may not have begun.
+        """
+        self._woken = False
+        self.acknowledger.check()
+
     def interrupt(self) -> None:
-        """Ends what another thread waits for in `receive`, which raises PackhouseError."""
+        """Ends what another thread waits for in `receive`, or will before its next `check`; that
+        raises PackhouseError.
+        """
+        # Before the call is looked for: its reader looks the other way round.
+        self._woken = True
         load = self._load
         if load is not None:
             load.cancel()
@@ -262,13 +275,6 @@ class LoadConnection:
         batch = received_by_protobuf(response.batch.batch, response.batch)
         batch = batch.as_wanted(widen=self._connecting.widen)
         return batch.writable() if self._is_writable else batch
-
-    def _wake(self) -> None:
-        """Lets a thread that waits in `receive` check why nothing comes."""
-        load = self._load
-        if load is not None:
-            self._woken = True
-            load.cancel()
 
     def _lives(self) -> bool:
         """Whether the server that Load waits for answers, and is still the one to wait for."""

@@ -421,7 +421,7 @@ class Loader(Iterator[LoadedBatch]):
                     if self._needs_no_end(place):
                         break
                     # Else a worker that was rolled back might wait for ever.
-                    connection.acknowledger.check()
+                    connection.check()
                     received = self._receive(connection, interrupts)
                     if isinstance(received, ReceivedBatch):
                         if not place.knows(received.id):
@@ -645,7 +645,7 @@ class Loader(Iterator[LoadedBatch]):
                 break
             except PackhouseError as error:
                 connection.leave()
-                connection.acknowledger.check()
+                connection.check()
                 if backoff is None:
                     backoff = Backoff(
                         self._settings.connecting.retry_timeout,
