@@ -14,6 +14,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterator
 
+import grpc
 import numpy as np
 import pytest
 from interrupting import Interruption, Stop, expect_each_once, lines_to_try, read
@@ -25,6 +26,7 @@ from packhouse import (
     GraphTable,
     Loader,
     LocalServer,
+    PackhouseError,
     PackOptions,
     TensorSpec,
     prefetch,
@@ -158,11 +160,6 @@ def test_an_exception_at_any_line_loses_nothing(
         expect_done(graphs, case, passing.lines[at])
 
 
-@pytest.mark.skipif(
-    False,
-    reason="a known fault: a thread that dies as it tells may still be alive for who looks, and a "
-    "loader then waits for ever, once in some runs; PACKHOUSE_ALL_CASES=1 tries it",
-)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_exception_in_the_acknowledging_thread_stalls_nothing(
     server: LocalServer, client: Client
@@ -179,6 +176,21 @@ def test_an_exception_in_the_acknowledging_thread_stalls_nothing(
         with of_loader(case) as loop:
             graphs = read(loop, interruption)
         expect_done(graphs, case, passing.lines[at])
+
+
+def test_a_wait_may_be_ended_before_it_begins(server: LocalServer, client: Client) -> None:
+    """Who ends it may come between the reader's last look and its call."""
+    case = Case(server.address, client)
+    with case.loader() as loader:
+        connection = loader._connect()
+        connection.check()
+        connection.interrupt()
+        with pytest.raises(PackhouseError, match="was ended") as ended:
+            connection.receive(loader._load_request)
+        assert ended.value.code is grpc.StatusCode.UNAVAILABLE
+        connection.leave()
+        graphs = [graph for batch in loader for graph in batch.graph_ids.tolist()]
+    expect_done(graphs, case, None)
 
 
 def test_a_file_that_is_missing_for_a_moment_ends_no_training(
