@@ -6,32 +6,21 @@ python test_trainers.py ADDRESS DATASET WAY    # one rank of accelerate, as the 
 from __future__ import annotations
 
 import collections
-import os
-import socket
-import subprocess
 import sys
 from typing import Any, Iterator
 
-import numpy as np
 import pytest
 import torch
+from numbered_graphs import LIMITS, NUM_GRAPHS, run_ranks, store, told
 from torch.utils.data import DataLoader
 
-from packhouse import Client, GraphSchema, GraphTable, Loader, LocalServer, TensorSpec
+from packhouse import Client, Loader, LocalServer
 from packhouse.torch import EpochDataset
-
-NUM_GRAPHS = 20
-LIMITS = {"nodes": 8, "graphs": 4}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def graphs(client: Client) -> None:
-    """Two nodes each, which have the number of their graph."""
-    schema = GraphSchema(("nodes",), [TensorSpec("x", "float32", "nodes", (1,))])
-    x = np.repeat(np.arange(NUM_GRAPHS, dtype=np.float32), 2)[:, np.newaxis]
-    client.create_dataset("twenty", schema)
-    client.append("twenty", GraphTable(schema, np.full((NUM_GRAPHS, 1), 2), {"x": x}))
-    client.seal_dataset("twenty")
+    store(client, "twenty")
 
 
 def epochs_of(server: LocalServer, job: str, **settings: Any) -> EpochDataset:
@@ -142,7 +131,7 @@ def test_ignite_that_fails_in_its_last_step_has_not_trained_on_it(server: LocalS
         epochs.set_epoch(0)
         Engine(step).run(loader_of(epochs), max_epochs=1, epoch_length=5)
     trained[1] = [-1]
-    with epochs_of(server, "failing") as epochs:
+    with epochs_of(server, "failing", on_existing="resume") as epochs:
         epochs.set_epoch(0)
         Engine(step).run(loader_of(epochs), max_epochs=1, epoch_length=len(epochs))
     assert_each_once({0: trained[0]}, range(1))
@@ -165,56 +154,14 @@ def rank_of_accelerate(address: str, dataset: str, way: str) -> None:
     epochs.close()
 
 
-def run_ranks(server: LocalServer, way: str) -> list[subprocess.CompletedProcess[str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = []
-    for rank in range(2):
-        environment = {
-            **os.environ,
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "ACCELERATE_USE_CPU": "true",
-            "OMP_NUM_THREADS": "1",
-        }
-        words = [sys.executable, "-B", __file__, server.address, "twenty", way]
-        ranks.append(
-            subprocess.Popen(
-                words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
-    done = []
-    for process in ranks:
-        try:
-            out, errors = process.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, errors = process.communicate()
-        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, errors))
-    return done
-
-
 def test_accelerate_beside_packhouse_shards_once(server: LocalServer) -> None:
-    ranks = run_ranks(server, "own")
-    assert [rank.returncode for rank in ranks] == [0, 0], ranks[0].stderr + ranks[1].stderr
-    trained = [
-        int(word)
-        for rank in ranks
-        for line in rank.stdout.splitlines()
-        if line.startswith("trained")
-        for word in line.split()[1:]
-    ]
-    assert sorted(trained) == list(range(NUM_GRAPHS))
+    ranks = run_ranks(__file__, server.address, "twenty", "own")
+    assert sorted(told(ranks, "trained")) == list(range(NUM_GRAPHS))
 
 
 @pytest.mark.parametrize("way", ["plain", "trained"])
 def test_accelerate_that_would_shard_once_more_is_refused(server: LocalServer, way: str) -> None:
-    for rank in run_ranks(server, way):
+    for rank in run_ranks(__file__, server.address, "twenty", way):
         assert rank.returncode and "trained" not in rank.stdout
         if "Connection" not in rank.stderr:
             assert "accelerate" in rank.stderr and "accelerator.prepare" in rank.stderr, rank.stderr

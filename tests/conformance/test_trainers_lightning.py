@@ -6,36 +6,26 @@ python test_trainers_lightning.py ADDRESS FOLDER STEPS    # one rank of two, as 
 from __future__ import annotations
 
 import collections
-import os
 import pathlib
-import socket
-import subprocess
 import sys
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from numbered_graphs import LIMITS, NUM_GRAPHS, run_ranks, store, told
 
-from packhouse import Client, Evaluation, GraphSchema, GraphTable, Loader, LocalServer, TensorSpec
+from packhouse import Client, Evaluation, Loader, LocalServer
 
 lightning = pytest.importorskip("lightning")
 
 from packhouse.lightning import DataModule
 
-NUM_GRAPHS = 20
-LIMITS = {"nodes": 8, "graphs": 4}
 STEPS = 5
 
 
 @pytest.fixture(scope="module", autouse=True)
 def graphs(client: Client) -> None:
-    """Two nodes each, which have the number of their graph."""
-    schema = GraphSchema(("nodes",), [TensorSpec("x", "float32", "nodes", (1,))])
-    x = np.repeat(np.arange(NUM_GRAPHS, dtype=np.float32), 2)[:, np.newaxis]
-    client.create_dataset("module", schema)
-    client.append("module", GraphTable(schema, np.full((NUM_GRAPHS, 1), 2), {"x": x}))
-    client.seal_dataset("module")
+    store(client, "module")
 
 
 class Stop(Exception):
@@ -135,50 +125,16 @@ def test_a_checkpoint_goes_on_with_exactly_the_rest(
     assert_all_done(server, job, 3)
 
 
-def run_ranks(*words: str) -> tuple[list[int], list[int]]:
-    """The graphs that both ranks are trained on, and where their steps have got to."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = []
-    for rank in range(2):
-        environment = {
-            **os.environ,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "NODE_RANK": "0",
-            "WORLD_SIZE": "2",
-            "LOCAL_RANK": str(rank),
-            "OMP_NUM_THREADS": "1",
-        }
-        program = [sys.executable, "-B", __file__, *words]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        ranks.append(subprocess.Popen(program, env=environment, text=True, **pipes))
-    trained, steps = [], []
-    for process in ranks:
-        try:
-            out, errors = process.communicate(timeout=300)
-        finally:
-            process.kill()
-        assert process.returncode == 0, errors
-        for line in out.splitlines():
-            if line.startswith("trained"):
-                trained += [int(word) for word in line.split()[1:]]
-            if line.startswith("steps"):
-                steps.append(int(line.split()[1]))
-    return trained, steps
-
-
 def test_two_ranks_have_equal_steps_and_go_on_with_exactly_the_rest(
     server: LocalServer, tmp_path: pathlib.Path
 ) -> None:
     """Five batches in three steps: one rank trains on padding once an epoch."""
-    trained, steps = run_ranks(server.address, str(tmp_path), "4")
-    assert steps == [4, 4]
+    before = run_ranks(__file__, server.address, str(tmp_path), "4")
+    assert told(before, "steps") == [4, 4]
     # Of the second epoch one step, of the checkpoint.
-    rest, steps = run_ranks(server.address, str(tmp_path), "6")
-    assert steps == [6, 6]
-    assert sorted(trained + rest) == sorted(2 * list(range(NUM_GRAPHS)))
+    after = run_ranks(__file__, server.address, str(tmp_path), "6")
+    assert told(after, "steps") == [6, 6]
+    assert sorted(told(before, "trained") + told(after, "trained")) == sorted(2 * list(range(NUM_GRAPHS)))
 
 
 def test_what_is_packhouses_to_say_is_refused(server: LocalServer) -> None:
