@@ -115,7 +115,8 @@ def native_reader():
     return [
         Extension(
             "packhouse._native",
-            ["native/read_batch.c"],
+            ["native/read_batch.c", "native/crc32c.c"],
+            depends=["native/crc32c.h"],
             define_macros=[("Py_LIMITED_API", "0x03090000")],
             py_limited_api=True,
             optional=True,

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "crc32c.h"
+
 // As in packhouse/aligned.py.
 enum { kAlignment = 64 };
 // Beyond these numpy or protobuf would have to say what is wrong.
@@ -512,6 +514,17 @@ static PyObject* RepeatedNumbers(PyObject* module, PyObject* argument) {
   return result;
 }
 
+// crc32c(bytes): its CRC-32C.
+static PyObject* Crc32cOfBytes(PyObject* module, PyObject* argument) {
+  (void)module;
+  if (!PyBytes_Check(argument)) {
+    PyErr_SetString(PyExc_TypeError, "data are no bytes");
+    return NULL;
+  }
+  const unsigned char* bytes = (const unsigned char*)PyBytes_AsString(argument);
+  return PyLong_FromUnsignedLong(Crc32c(bytes, (size_t)PyBytes_Size(argument)));
+}
+
 // prepare(ReceivedBatch, numpy.ndarray, types by number, type of ids, type of sizes)
 static PyObject* Prepare(PyObject* module, PyObject* arguments) {
   (void)module;
@@ -562,6 +575,7 @@ static PyObject* Prepare(PyObject* module, PyObject* arguments) {
 static PyMethodDef methods[] = {
     {"prepare", Prepare, METH_VARARGS, "Says what read_batch makes its results of."},
     {"repeated_numbers", RepeatedNumbers, METH_O, "Each position as often as its count says."},
+    {"crc32c", Crc32cOfBytes, METH_O, "The checksum of TFRecord files, without their mask."},
     {"read_batch", ReadBatch, METH_VARARGS, "The batch of a response, or None for protobuf."},
     {NULL, NULL, 0, NULL},
 };
@@ -570,4 +584,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "packhouse._native", NULL, -1, methods, NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__native(void) {
+  PrepareCrc32c();
+  return PyModule_Create(&definition);
+}
