@@ -1,6 +1,6 @@
 // Which tensor of a schema is what in TF-GNN: the one table behind decoding, encoding and read-out.
 //
-// The convention, the same as in Python (client/python/packhouse/dialects/layout.py):
+// The convention, the same as in Python (client/python/packhouse/frameworks/layout.py):
 // - A node set or edge set S is the component S. Its feature F is the tensor `S.F` along S. A
 //   feature F of the context is the tensor `F` along `graphs`. A latent set has no tensor.
 // - The ends of the edges of S are the int32 tensors `S.source` and `S.target`, scalars that point

@@ -15,7 +15,7 @@ import numpy as np
 from measuring import DATASET, Run, Runner, load_graphs
 
 from packhouse import GRAPHS, DerivedTensor, Loader, Padding, tune_process_for_batches
-from packhouse.graphs import Array
+from packhouse.data.graphs import Array
 
 BATCH_SIZE: Final = 256
 

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse import Client, Histogram, Loader, LocalServer, PackOptions, next_fit
-from packhouse.datasets import size_files
+from packhouse.files import size_files
 
 # The largest graph, and eight times as much.
 LIMITS: Final = {"nodes": 222, "edges": 502}

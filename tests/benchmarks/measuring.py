@@ -23,7 +23,7 @@ import time
 from typing import Any, Callable, Final, Mapping, Sequence
 
 from packhouse import GRAPHS, Client, GraphTable
-from packhouse.datasets import npz, python_syntax_trees
+from packhouse.files import npz, python_syntax_trees
 
 DATASET: Final = "graphs"
 

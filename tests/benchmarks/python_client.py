@@ -69,7 +69,7 @@ from packhouse import (
     Padding,
     tune_process_for_batches,
 )
-from packhouse.client import MAX_MESSAGE_BYTES
+from packhouse.client.facade import MAX_MESSAGE_BYTES
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 _SEED: Final = 1
@@ -89,7 +89,7 @@ class Reader:
     is_native: bool = True
     # Batches of arrays of their own.
     is_writable: bool = False
-    # GRPC_EXPERIMENTS=-tcp_read_chunks, as importing packhouse.channel sets it.
+    # GRPC_EXPERIMENTS=-tcp_read_chunks, as importing packhouse.calls.channel sets it.
     reads_whole: bool = True
     # packhouse.tune_process_for_batches.
     keeps_memory: bool = True
@@ -131,7 +131,7 @@ def title_of(reader: Reader) -> str:
 
 
 def channel_options(reader: Reader) -> list[tuple[str, int]]:
-    """As those of packhouse.loader."""
+    """As those of packhouse.epochs.loader."""
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.use_local_subchannel_pool", 1),

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from packhouse import Client, Seeds, SourceColumn, SourceEdgeSet, SourceGraphSchema, SourceNodeSet
+from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.sub_graphs import SubGraphs
 from packhouse.sampling import SamplingSpecBuilder
-from packhouse.source_graph_rows import EdgeRows, NodeRows
-from packhouse.sub_graphs import SubGraphs
 
 # In the order of `Shop.counts`.
 EDGE_SETS: Final = ("buys", "bought")

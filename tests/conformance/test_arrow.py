@@ -15,7 +15,7 @@ import pytest
 from graph_sources import PlainGraph, TypedGraph, of_npz, random_plain, random_typed
 
 from packhouse import Client, GraphTable, LocalServer
-from packhouse.datasets import arrow, npz
+from packhouse.files import arrow, npz
 
 
 def write_stream(table: Any, path: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from packhouse.__main__ import main
-from packhouse.datasets import chunked_parquet
+from packhouse.files import chunked_parquet
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from packhouse import PackhouseError
-from packhouse.datasets import graph_tables
-from packhouse.datasets.graph_import import import_graph
+from packhouse.files import graph_tables
+from packhouse.files.graph_import import import_graph
 from packhouse.v1 import graphs_pb2, source_graph_pb2
 
 pyarrow = pytest.importorskip("pyarrow")

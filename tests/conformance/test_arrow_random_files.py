@@ -23,7 +23,7 @@ from graph_sources import PlainGraph
 from random_sets import Oddities, Refused
 
 from packhouse import Client, GraphTable, LocalServer
-from packhouse.datasets import arrow, npz, size_files
+from packhouse.files import arrow, npz, size_files
 
 COMMAND: Final = os.environ.get("PACKHOUSE_CLI")
 SIZE_NAMES: Final = ("nodes", "edges", "triangles", "a.b")

@@ -21,7 +21,7 @@ from ase.constraints import FixAtoms
 import packhouse.atoms
 import packhouse.pyg
 from packhouse import Client, GraphTable, Loader, LocalServer
-from packhouse.datasets import neighbours
+from packhouse.files import neighbours
 
 
 def structures(number: int = 12) -> list[ase.Atoms]:

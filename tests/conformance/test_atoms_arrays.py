@@ -19,7 +19,7 @@ from torch_geometric.data import Data, HeteroData
 
 import packhouse.atoms
 from packhouse import Client, GraphTable, LocalServer
-from packhouse.datasets import files
+from packhouse.files import reading as files
 
 Graph = dict[str, Any]
 

@@ -14,7 +14,7 @@ from graph_sources import PlainGraph, TypedGraph, of_npz, random_plain, random_t
 
 import packhouse.dgl
 from packhouse import Client, Evaluation, GraphTable, Loader, LocalServer, PackOptions, Padding
-from packhouse.batch import Batch
+from packhouse.data.batch import Batch
 
 
 def graph_of(graph: PlainGraph) -> tuple[dgl.DGLGraph, torch.Tensor]:

@@ -17,7 +17,7 @@ import numpy as np
 from graph_sources import random_plain, random_typed
 
 from packhouse import Client, Loader, LocalServer
-from packhouse.dialects.packed_loader import PackedLoader
+from packhouse.frameworks.packed_loader import PackedLoader
 
 PAGES = pathlib.Path(__file__).parents[2] / "docs" / "frameworks"
 

@@ -25,7 +25,7 @@ from packhouse import (
     Padding,
     TensorSpec,
 )
-from packhouse.batch import Batch
+from packhouse.data.batch import Batch
 
 
 def tuple_of(graph: PlainGraph, as_dicts: bool) -> jraph.GraphsTuple:

@@ -23,7 +23,7 @@ from packhouse import (
     PackOptions,
     Padding,
 )
-from packhouse.batch import Batch as PackedBatch
+from packhouse.data.batch import Batch as PackedBatch
 
 
 def data_of(graph: PlainGraph) -> Data:

@@ -30,8 +30,8 @@ from packhouse import (
     PackOptions,
     TensorSpec,
 )
-from packhouse.datasets import pyg_files
-from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.files import pyg_files
+from packhouse.frameworks.batch_sampler import BatchSampler
 
 
 class InMemory(InMemoryDataset):
@@ -211,13 +211,13 @@ def test_sizes_are_by_name_and_checked(server: LocalServer) -> None:
     first, other = HeteroData(), HeteroData()
     first["paper"].x, first["author"].x = torch.ones(2, 1), torch.ones(100, 1)
     other["author"].x, other["paper"].x = torch.ones(100, 1), torch.ones(2, 1)
-    sizes, components = packhouse.dialects.pyg_datasets.sizes_of([first, other])
+    sizes, components = packhouse.frameworks.pyg.datasets.sizes_of([first, other])
     assert dict(zip(components, sizes.T.tolist())) == {"paper": [2, 2], "author": [100, 100]}
     with pytest.raises(ValueError, match="graph 1 and the first one do not both have venue"):
         more = HeteroData()
         more["author"].x, more["paper"].x = other["author"].x, other["paper"].x
         more["venue"].x = torch.ones(1, 1)
-        packhouse.dialects.pyg_datasets.sizes_of([first, more])
+        packhouse.frameworks.pyg.datasets.sizes_of([first, more])
     for odd in (float("nan"), 3.9, 2.0**32 + 1, -1):
         with pytest.raises(ValueError, match="sizes has"):
             BatchSampler(server.address, [[1, odd]], {"nodes": 8})

@@ -18,7 +18,7 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import packhouse.pyg
 from packhouse import Client, GraphTable, LocalServer, Padding
-from packhouse.datasets import pyg_files
+from packhouse.files import pyg_files
 
 DTYPES: Final = (
     torch.float32,

@@ -21,7 +21,7 @@ from graph_sources import PlainGraph, TypedGraph, of_npz, random_plain, random_t
 
 import packhouse.tfgnn
 from packhouse import Client, GraphTable, Loader, LocalServer, PackOptions, Padding
-from packhouse.batch import Batch
+from packhouse.data.batch import Batch
 
 
 _numbers = itertools.count()

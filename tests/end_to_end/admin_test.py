@@ -16,8 +16,8 @@ from certificates import hash_of, replace
 from server_process import ServerProcess
 
 from packhouse import Client, GraphSchema, GraphTable, Loader, PackhouseError, PackOptions
-from packhouse.administration import LogLevel
-from packhouse.packing import limits_to_proto
+from packhouse.planning.packing import limits_to_proto
+from packhouse.stored.administration import LogLevel
 from packhouse.v1 import (
     admin_pb2,
     admin_pb2_grpc,

@@ -20,7 +20,7 @@ import pytest
 from server_process import ServerProcess
 
 from packhouse import Client, GraphSchema, GraphTable, Loader, PackhouseError, PackOptions, TensorSpec
-from packhouse.away import passes
+from packhouse.base.away import passes
 
 SCHEMA = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
 NUM_GRAPHS = 400

@@ -76,8 +76,8 @@ from s3_front import S3Fault, S3Front
 from s3_process import BUCKET, S3Process
 
 from packhouse import Client, Loader, PackhouseError
-from packhouse.local_server import find_server
-from packhouse.load_connection import LoadConnection
+from packhouse.base.local_server import find_server
+from packhouse.epochs.load_connection import LoadConnection
 from packhouse.v1 import loader_pb2
 
 _LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}

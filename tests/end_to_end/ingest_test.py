@@ -21,7 +21,7 @@ import pytest
 from server_process import ServerProcess
 
 from packhouse import Batch, GraphSchema, GraphTable, LocalServer
-from packhouse.datasets import npz
+from packhouse.files import npz
 from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
 
 SHARED = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/nonexistent")

@@ -16,7 +16,7 @@ from etcd_process import EtcdProcess, free_port
 from namespaces import Machine
 
 from packhouse import Client, GraphSchema, GraphTable, LocalServer
-from packhouse.local_server import find_server
+from packhouse.base.local_server import find_server
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 DATASET: Final = "shared"

@@ -40,7 +40,7 @@ from packhouse import (
     Padding,
     TensorSpec,
 )
-from packhouse.datasets import npz
+from packhouse.files import npz
 
 _DATASET: Final = "soak"
 _JOB: Final = "soak"

@@ -28,8 +28,8 @@ from packhouse import (
     SourceNodeSet,
 )
 from packhouse.demo.sampling import guide_spec
+from packhouse.large.source_graph_rows import EdgeRows, NodeRows
 from packhouse.sampling import SamplingSpecBuilder
-from packhouse.source_graph_rows import EdgeRows, NodeRows
 from packhouse.v1 import (
     histogram_pb2,
     histogram_pb2_grpc,

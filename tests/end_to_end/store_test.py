@@ -30,7 +30,7 @@ from packhouse import (
     SourceGraphState,
     TensorSpec,
 )
-from packhouse.administration import Snapshot
+from packhouse.stored.administration import Snapshot
 
 CLI = os.environ.get("PACKHOUSE_CLI", "")
 NUM_GRAPHS = 600

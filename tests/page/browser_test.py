@@ -41,7 +41,7 @@ from packhouse import (
     SourceGraphSchema,
     SourceNodeSet,
 )
-from packhouse.datasets import npz
+from packhouse.files import npz
 from packhouse.v1 import histogram_pb2, histogram_pb2_grpc, packing_pb2, packing_pb2_grpc
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed")

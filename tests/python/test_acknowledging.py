@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from packhouse import PackhouseError
-from packhouse.acknowledging import Acknowledger, Lease
-from packhouse.backoff import Backoff
+from packhouse.calls.backoff import Backoff
+from packhouse.epochs.acknowledging import Acknowledger, Lease
 from packhouse.v1 import loader_pb2
 
 AWAY = PackhouseError(grpc.StatusCode.UNAVAILABLE, "away")
@@ -117,7 +117,7 @@ def test_what_a_failure_left_unsent_is_sent_later_and_nothing_twice() -> None:
 
 def test_soon_after_a_call_some_must_gather(monkeypatch: pytest.MonkeyPatch) -> None:
     # A pause that never ends by itself.
-    monkeypatch.setattr("packhouse.acknowledging._PAUSE", 1000.0)
+    monkeypatch.setattr("packhouse.epochs.acknowledging._PAUSE", 1000.0)
     ledger = Ledger()
     for _ in range(4):
         ledger.answer.release()
@@ -203,7 +203,7 @@ def test_closing_sends_what_waits_but_does_not_wait_for_a_server() -> None:
 
 def test_delays_grow_until_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("packhouse.backoff.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("packhouse.calls.backoff.time.monotonic", lambda: now[0])
     backoff = Backoff(10)
     bounds = [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
     for bound in bounds:

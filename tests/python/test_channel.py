@@ -18,9 +18,9 @@ import pytest
 from random_graphs import molecules
 
 from packhouse import Client, Evaluation, Histogram, Loader, LocalServer, PackhouseError
-from packhouse.channel import make_channel, service_config
-from packhouse.connecting import Connecting
-from packhouse.load_connection import LoadConnection
+from packhouse.calls.channel import make_channel, service_config
+from packhouse.epochs.connecting import Connecting
+from packhouse.epochs.load_connection import LoadConnection
 from packhouse.v1 import batch_pb2, dataset_pb2, graphs_pb2, loader_pb2
 
 Code = grpc.StatusCode

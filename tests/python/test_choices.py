@@ -21,7 +21,7 @@ from packhouse import (
     PlanHeuristic,
     TensorSpec,
 )
-from packhouse.batch import PaddingLike
+from packhouse.data.batch import PaddingLike
 
 
 def test_every_member_is_found_by_its_name_its_value_and_itself() -> None:

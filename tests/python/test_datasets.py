@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from packhouse import GraphTable
-from packhouse.datasets import npz, python_syntax_trees, size_files
+from packhouse.files import npz, python_syntax_trees, size_files
 
 SOURCE = """
 import os

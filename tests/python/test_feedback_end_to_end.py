@@ -26,7 +26,7 @@ from packhouse import (
     Padding,
     ProcessMemory,
 )
-from packhouse.feedback import Meter, is_out_of_memory
+from packhouse.stored.feedback import Meter, is_out_of_memory
 
 MOLECULES = molecules(np.random.default_rng(0), 600)
 DATASET = "feedback/molecules"

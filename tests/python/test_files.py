@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from packhouse import Client, GraphTable, LocalServer
-from packhouse.datasets import files, npz
+from packhouse.files import reading as files, npz
 
 ARRAYS: dict[str, Any] = {
     "node_offsets": np.array([0, 2, 5]),

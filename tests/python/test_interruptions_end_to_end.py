@@ -31,7 +31,7 @@ from packhouse import (
     TensorSpec,
     prefetch,
 )
-from packhouse.acknowledging import Acknowledger
+from packhouse.epochs.acknowledging import Acknowledger
 
 NUM_GRAPHS = 24
 LIMITS = {"nodes": 12}
@@ -197,7 +197,7 @@ def test_a_file_that_is_missing_for_a_moment_ends_no_training(
     server: LocalServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of the CA, while it is renewed."""
-    import packhouse.load_connection as module
+    import packhouse.epochs.load_connection as module
 
     case = Case(server.address, client)
     make_channel, failures = module.make_channel, []

@@ -340,8 +340,8 @@ def test_no_batch_needs_protobuf(
     def refuse(message: Any, *_: Any) -> Any:
         raise AssertionError("a batch was read by protobuf")
 
-    monkeypatch.setattr("packhouse.load_connection.received_by_protobuf", refuse)
-    monkeypatch.setattr("packhouse.packing.received_by_protobuf", refuse)
+    monkeypatch.setattr("packhouse.epochs.load_connection.received_by_protobuf", refuse)
+    monkeypatch.setattr("packhouse.planning.packing.received_by_protobuf", refuse)
     derived = tuple(DerivedTensor)
     batches = list(make(padding=padding, derived=derived))
     expect_every_graph_once(batches)

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from packhouse import Client, Loader, LocalServer, PackhouseError, Samples, SubGraphs
-from packhouse.local_server import find_server
+from packhouse.base.local_server import find_server
 
 
 def script(path: pathlib.Path, text: str) -> pathlib.Path:

@@ -14,7 +14,7 @@ import tarfile
 import pytest
 
 import packhouse
-from packhouse.channel import service_config
+from packhouse.calls.channel import service_config
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 SOURCES = REPOSITORY / "client" / "python"
@@ -52,7 +52,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def reader_of(folder: pathlib.Path) -> str:
     """Which reader the package in that folder takes."""
     program = (
-        "from packhouse.readers import new_reader; print(type(new_reader(is_loaded=True)).__name__)"
+        "from packhouse.data.readers import new_reader; print(type(new_reader(is_loaded=True)).__name__)"
     )
     return run(sys.executable, "-c", program, folder=folder).strip()
 
@@ -80,9 +80,9 @@ def test_an_sdist_is_built_without_protoc_and_the_repository(
     build = ("setup.py", "-q", "build", "--build-base", tmp_path / "base", "--build-lib", tmp_path)
     run(sys.executable, *build, folder=sdist, path="/nowhere")
     program = (
-        "import packhouse, packhouse.channel; "
+        "import packhouse, packhouse.calls.channel; "
         "print(packhouse.__file__, packhouse.__version__, "
-        "len(packhouse.channel.service_config()['methodConfig'][0]['name']))"
+        "len(packhouse.calls.channel.service_config()['methodConfig'][0]['name']))"
     )
     imported = run(sys.executable, "-c", program, folder=tmp_path)
     retried = len(service_config()["methodConfig"][0]["name"])

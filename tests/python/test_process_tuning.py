@@ -31,7 +31,7 @@ def experiments_after(program: str, **environment: str) -> str:
 
 @pytest.mark.parametrize(
     "imports",
-    ["import packhouse.channel", "import packhouse.loader", "from packhouse import Client"],
+    ["import packhouse.calls.channel", "import packhouse.epochs.loader", "from packhouse import Client"],
 )
 def test_what_makes_channels_has_grpc_read_whole_messages(imports: str) -> None:
     expected = "-tcp_read_chunks" if _KNOWS_READ_CHUNKS else "None"
@@ -40,7 +40,7 @@ def test_what_makes_channels_has_grpc_read_whole_messages(imports: str) -> None:
 
 
 def test_the_variable_is_left_alone_if_it_is_set() -> None:
-    assert experiments_after("import os, packhouse.channel", GRPC_EXPERIMENTS="") == ""
+    assert experiments_after("import os, packhouse.calls.channel", GRPC_EXPERIMENTS="") == ""
 
 
 def test_forks_share_nothing_to_poll() -> None:

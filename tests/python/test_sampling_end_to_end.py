@@ -27,8 +27,8 @@ from packhouse import (
     SourceNodeSet,
     SubGraphs,
 )
+from packhouse.large.source_graph_rows import EdgeRows, NodeRows
 from packhouse.sampling import SamplingSpecBuilder, negative_links
-from packhouse.source_graph_rows import EdgeRows, NodeRows
 
 NODES = 700
 LIMITS = {"e": 96, "n": 80, "graphs": 24}

@@ -16,7 +16,7 @@ from typing import Callable, Iterator
 import pytest
 
 from packhouse import SharedServer
-from packhouse.shared_server import cache_folder
+from packhouse.base.shared_server import cache_folder
 
 pytestmark = pytest.mark.skipif(
     "PACKHOUSED" not in os.environ, reason="PACKHOUSED does not name a program"

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from packhouse.connecting import Connecting
-from packhouse.load_connection import LoadConnection
-from packhouse.replicas import Replicas
-from packhouse.silence import SilenceWatch
+from packhouse.calls.replicas import Replicas
+from packhouse.calls.silence import SilenceWatch
+from packhouse.epochs.connecting import Connecting
+from packhouse.epochs.load_connection import LoadConnection
 
 _PERIOD = 0.002
 

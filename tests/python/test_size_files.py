@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from packhouse.datasets import files, npz, size_files
+from packhouse.files import reading as files, npz, size_files
 
 COMMAND = os.environ.get("PACKHOUSE_CLI")
 ONE = "num_nodes,num_edges\n24,50\n10,18\n"

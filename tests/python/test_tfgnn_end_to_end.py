@@ -29,9 +29,9 @@ from packhouse import (
     TensorSpec,
     TfgnnSchema,
 )
-from packhouse.batch import Batch
-from packhouse.dialects import example_decoding, examples_at_once
-from packhouse.dialects.layout import Joined
+from packhouse.data.batch import Batch
+from packhouse.frameworks.layout import Joined
+from packhouse.frameworks.tfgnn import example_decoding, examples_at_once
 
 KINDS = ("molecules", "mag", "ragged", "readout", "dtypes")
 _names = itertools.count()

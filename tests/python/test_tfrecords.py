@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from packhouse.datasets import tfrecords
+from packhouse.files import tfrecords
 
 GOLDEN = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/nonexistent") / "tfgnn/examples"
 # "123456789", as RFC 3720 and the catalogue of checksums have it.

@@ -1,5 +1,5 @@
 // Whole graphs from a .npz archive: molecules, the TU sets, or your own. npz_layout.h describes the
-// arrays. The Python package (packhouse.datasets.npz) reads the same files as the same graphs.
+// arrays. The Python package (packhouse.files.npz) reads the same files as the same graphs.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_NPZ_GRAPHS_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_NPZ_GRAPHS_H_
 

@@ -6,7 +6,7 @@
 //
 // What pandas, R and spreadsheets write is read as it comes: a first column of row numbers that has
 // no name, quotes, CRLF, a byte order mark, and `;` or tabs instead of commas. The Python package
-// (packhouse/datasets/size_files.py) reads the same files as the same sizes; tests compare them.
+// (packhouse/files/size_files.py) reads the same files as the same sizes; tests compare them.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_SIZES_FILE_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_SIZES_FILE_H_
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse import GraphTable
-from packhouse.datasets import npz
+from packhouse.files import npz
 
 Item = TypeVar("Item")
 
@@ -24,7 +24,7 @@ NODE_VALUES = (120, 5, 12, 12, 10, 6, 6, 2, 2)
 def read(path: pathlib.Path, most: int = 0) -> dict[str, GraphTable]:
     """The parts train, valid and test; of the split's first `most` graphs each, 0: all.
 
-    `path` is NAME.npz (see packhouse.datasets.npz); beside it is NAME_split.npz.
+    `path` is NAME.npz (see packhouse.files.npz); beside it is NAME_split.npz.
     """
     table = npz.load(path)
     with np.load(path.with_name(f"{path.stem}_split.npz")) as split:

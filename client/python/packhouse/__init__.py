@@ -11,67 +11,43 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from packhouse._version import __version__
-from packhouse.fork_polling import keep_forks_apart
+from packhouse.base.fork_polling import keep_forks_apart
 
 # Before gRPC is imported by any of the others.
 keep_forks_apart()
 
 # Where the names are, for type checkers and editors; below for the interpreter.
 if TYPE_CHECKING:
-    from packhouse.batch import Batch, DerivedTensor, Padding
-    from packhouse.client import Client, ObserveTotals
-    from packhouse.connecting import ConnectionArguments
-    from packhouse.dataset import (
-        AppendTotals,
-        DamagedRecord,
-        Dataset,
-        DatasetDrift,
-        DatasetState,
-        Verification,
-        VerifyProgress,
-    )
-    from packhouse.drift import DriftedComponent, DriftWatch, PackDrifted, SizesDriftedWarning
-    from packhouse.epoch_info import (
+    from packhouse.base.errors import EpochBegunError, EpochFinishedError, PackhouseError
+    from packhouse.base.local_server import LocalServer
+    from packhouse.base.process_tuning import read_messages_whole, tune_process_for_batches
+    from packhouse.base.shared_server import SharedServer
+    from packhouse.calls.credentials import Credentials
+    from packhouse.client.facade import Client, ObserveTotals
+    from packhouse.data.batch import Batch, DerivedTensor, Padding
+    from packhouse.data.examples import ExampleStream, SkippedExample, TfgnnSchema
+    from packhouse.data.graphs import GraphTable
+    from packhouse.data.histogram import Histogram
+    from packhouse.data.pieces import join_pieces
+    from packhouse.data.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
+    from packhouse.epochs.connecting import ConnectionArguments
+    from packhouse.epochs.epoch_readers import EpochReaders
+    from packhouse.epochs.evaluation import Evaluation
+    from packhouse.epochs.evaluation_readers import EvaluationReaders
+    from packhouse.epochs.info import (
         EpochInfo,
         EpochRankGroup,
         EpochSegments,
         EpochShape,
         JoinedParts,
     )
-    from packhouse.epoch_request import Draw, EpochArguments, RankGroup, Segments
-    from packhouse.epoch_readers import EpochReaders
-    from packhouse.credentials import Credentials
-    from packhouse.errors import EpochBegunError, EpochFinishedError, PackhouseError
-    from packhouse.examples import ExampleStream, SkippedExample, TfgnnSchema
-    from packhouse.evaluation import Evaluation
-    from packhouse.evaluation_readers import EvaluationReaders
-    from packhouse.feedback import (
-        BatchFeedback,
-        DeviceModel,
-        Feedback,
-        JaxMemory,
-        MeasuredShape,
-        Meter,
-        ProcessMemory,
-    )
-    from packhouse.graphs import GraphTable
-    from packhouse.histogram import Histogram
-    from packhouse.job import Job, JobEpoch
-    from packhouse.loaded_batch import LoadedBatch
-    from packhouse.loader import Loader
-    from packhouse.loader_settings import LoaderState
-    from packhouse.local_server import LocalServer
-    from packhouse.next_fit_packing import NextFit, next_fit
-    from packhouse.packing import (
-        OversizePolicy,
-        OversizeWarning,
-        PackFlushed,
-        PackOpened,
-        PackOptions,
-        PackStream,
-        Rejection,
-    )
-    from packhouse.partitions import (
+    from packhouse.epochs.loaded_batch import LoadedBatch
+    from packhouse.epochs.loader import Loader
+    from packhouse.epochs.loader_settings import LoaderState
+    from packhouse.epochs.prefetching import prefetch
+    from packhouse.epochs.request import Draw, EpochArguments, RankGroup, Segments
+    from packhouse.epochs.splitting import MicroBatch
+    from packhouse.large.partitions import (
         Partition,
         PartitionBalance,
         PartitionFormat,
@@ -83,8 +59,48 @@ if TYPE_CHECKING:
         PartitionState,
         PartsProgress,
     )
-    from packhouse.pieces import join_pieces
-    from packhouse.planning import (
+    from packhouse.large.source_graph import (
+        DuplicateNodes,
+        SourceColumn,
+        SourceEdgeSet,
+        SourceGraph,
+        SourceGraphSchema,
+        SourceGraphState,
+        SourceNodeSet,
+    )
+    from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+    from packhouse.large.source_graphs import (
+        FoundNodes,
+        ReadEdges,
+        SourceAppendTotals,
+        SourceGraphs,
+        SourceGraphVerification,
+    )
+    from packhouse.large.sub_graphs import (
+        SampleProgress,
+        Samples,
+        SampleStream,
+        Seeds,
+        SizeEstimate,
+        SubGraphs,
+    )
+    from packhouse.planning.drift import (
+        DriftedComponent,
+        DriftWatch,
+        PackDrifted,
+        SizesDriftedWarning,
+    )
+    from packhouse.planning.next_fit import NextFit, next_fit
+    from packhouse.planning.packing import (
+        OversizePolicy,
+        OversizeWarning,
+        PackFlushed,
+        PackOpened,
+        PackOptions,
+        PackStream,
+        Rejection,
+    )
+    from packhouse.planning.plans import (
         ComponentEfficiency,
         LowerBoundKind,
         Pattern,
@@ -96,38 +112,8 @@ if TYPE_CHECKING:
         PlacementRule,
         PriorityKind,
     )
-    from packhouse.prefetching import prefetch
-    from packhouse.process_tuning import read_messages_whole, tune_process_for_batches
-    from packhouse.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
-    from packhouse.shared_server import SharedServer
-    from packhouse.source_graph import (
-        DuplicateNodes,
-        SourceColumn,
-        SourceEdgeSet,
-        SourceGraph,
-        SourceGraphSchema,
-        SourceGraphState,
-        SourceNodeSet,
-    )
-    from packhouse.source_graph_rows import EdgeRows, NodeRows
-    from packhouse.source_graphs import (
-        FoundNodes,
-        ReadEdges,
-        SourceAppendTotals,
-        SourceGraphs,
-        SourceGraphVerification,
-    )
-    from packhouse.splitting import MicroBatch
-    from packhouse.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
-    from packhouse.sub_graphs import (
-        SampleProgress,
-        Samples,
-        SampleStream,
-        Seeds,
-        SizeEstimate,
-        SubGraphs,
-    )
-    from packhouse.tuning import (
+    from packhouse.planning.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
+    from packhouse.planning.tuning import (
         ComponentProfile,
         DeviceProfile,
         Oversize,
@@ -137,60 +123,83 @@ if TYPE_CHECKING:
         TuneProgress,
         Tuning,
     )
+    from packhouse.stored.dataset import (
+        AppendTotals,
+        DamagedRecord,
+        Dataset,
+        DatasetDrift,
+        DatasetState,
+        Verification,
+        VerifyProgress,
+    )
+    from packhouse.stored.feedback import (
+        BatchFeedback,
+        DeviceModel,
+        Feedback,
+        JaxMemory,
+        MeasuredShape,
+        Meter,
+        ProcessMemory,
+    )
+    from packhouse.stored.job import Job, JobEpoch
 
 _MODULES: Final = {
-    "batch": "Batch DerivedTensor Padding",
-    "client": "Client ObserveTotals",
-    "connecting": "ConnectionArguments",
-    "dataset": (
+    "data.batch": "Batch DerivedTensor Padding",
+    "client.facade": "Client ObserveTotals",
+    "epochs.connecting": "ConnectionArguments",
+    "stored.dataset": (
         "AppendTotals DamagedRecord Dataset DatasetDrift DatasetState Verification "
         "VerifyProgress"
     ),
-    "drift": "DriftedComponent DriftWatch PackDrifted SizesDriftedWarning",
-    "epoch_info": "EpochInfo EpochRankGroup EpochSegments EpochShape JoinedParts",
-    "epoch_request": "Draw EpochArguments RankGroup Segments",
-    "epoch_readers": "EpochReaders",
-    "credentials": "Credentials",
-    "errors": "EpochBegunError EpochFinishedError PackhouseError",
-    "examples": "ExampleStream SkippedExample TfgnnSchema",
-    "evaluation": "Evaluation",
-    "evaluation_readers": "EvaluationReaders",
-    "feedback": "BatchFeedback DeviceModel Feedback JaxMemory MeasuredShape Meter ProcessMemory",
-    "graphs": "GraphTable",
-    "histogram": "Histogram",
-    "job": "Job JobEpoch",
-    "loaded_batch": "LoadedBatch",
-    "loader": "Loader",
-    "loader_settings": "LoaderState",
-    "local_server": "LocalServer",
-    "next_fit_packing": "NextFit next_fit",
-    "packing": (
+    "planning.drift": "DriftedComponent DriftWatch PackDrifted SizesDriftedWarning",
+    "epochs.info": "EpochInfo EpochRankGroup EpochSegments EpochShape JoinedParts",
+    "epochs.request": "Draw EpochArguments RankGroup Segments",
+    "epochs.epoch_readers": "EpochReaders",
+    "calls.credentials": "Credentials",
+    "base.errors": "EpochBegunError EpochFinishedError PackhouseError",
+    "data.examples": "ExampleStream SkippedExample TfgnnSchema",
+    "epochs.evaluation": "Evaluation",
+    "epochs.evaluation_readers": "EvaluationReaders",
+    "stored.feedback": (
+        "BatchFeedback DeviceModel Feedback JaxMemory MeasuredShape Meter ProcessMemory"
+    ),
+    "data.graphs": "GraphTable",
+    "data.histogram": "Histogram",
+    "stored.job": "Job JobEpoch",
+    "epochs.loaded_batch": "LoadedBatch",
+    "epochs.loader": "Loader",
+    "epochs.loader_settings": "LoaderState",
+    "base.local_server": "LocalServer",
+    "planning.next_fit": "NextFit next_fit",
+    "planning.packing": (
         "OversizePolicy OversizeWarning PackFlushed PackOpened PackOptions PackStream "
         "Rejection"
     ),
-    "partitions": (
+    "large.partitions": (
         "Partition PartitionBalance PartitionFormat PartitionHalo PartitionMethod "
         "PartitionObjective PartitionPart PartitionReport PartitionState PartsProgress"
     ),
-    "pieces": "join_pieces",
-    "planning": (
+    "data.pieces": "join_pieces",
+    "planning.plans": (
         "ComponentEfficiency LowerBoundKind Pattern Plan PlanAlgorithm PlanHeuristic "
         "PlanSummary OpeningRule PlacementRule PriorityKind"
     ),
-    "prefetching": "prefetch",
-    "process_tuning": "read_messages_whole tune_process_for_batches",
-    "schema": "GRAPHS DType GraphSchema Layout TensorSpec",
-    "shared_server": "SharedServer",
-    "source_graph": (
+    "epochs.prefetching": "prefetch",
+    "base.process_tuning": "read_messages_whole tune_process_for_batches",
+    "data.schema": "GRAPHS DType GraphSchema Layout TensorSpec",
+    "base.shared_server": "SharedServer",
+    "large.source_graph": (
         "DuplicateNodes SourceColumn SourceEdgeSet SourceGraph SourceGraphSchema "
         "SourceGraphState SourceNodeSet"
     ),
-    "source_graph_rows": "EdgeRows NodeRows",
-    "source_graphs": "FoundNodes ReadEdges SourceAppendTotals SourceGraphs SourceGraphVerification",
-    "splitting": "MicroBatch",
-    "stream_tuning": "CapacityTerm PackShape PackTuned TunedComponent",
-    "sub_graphs": "SampleProgress Samples SampleStream Seeds SizeEstimate SubGraphs",
-    "tuning": (
+    "large.source_graph_rows": "EdgeRows NodeRows",
+    "large.source_graphs": (
+        "FoundNodes ReadEdges SourceAppendTotals SourceGraphs SourceGraphVerification"
+    ),
+    "epochs.splitting": "MicroBatch",
+    "planning.stream_tuning": "CapacityTerm PackShape PackTuned TunedComponent",
+    "large.sub_graphs": "SampleProgress Samples SampleStream Seeds SizeEstimate SubGraphs",
+    "planning.tuning": (
         "ComponentProfile DeviceProfile Oversize TuneCell TunedShape TuneObjective "
         "TuneProgress Tuning"
     ),

@@ -10,14 +10,14 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Final, Iterable, Iterator, NoReturn, Sequence
 
-from packhouse.standard_output import run_whole
+from packhouse.base.standard_output import run_whole
 
 # What a command works with, it imports itself: --help and misspelt commands need not wait for it.
 if TYPE_CHECKING:
-    from packhouse.credentials import Credentials
-    from packhouse.datasets.neighbours import Neighbours
-    from packhouse.graphs import GraphTable
-    from packhouse.schema import TensorSpec
+    from packhouse.calls.credentials import Credentials
+    from packhouse.data.graphs import GraphTable
+    from packhouse.data.schema import TensorSpec
+    from packhouse.files.neighbours import Neighbours
 
 
 _COMMANDS: Final = ("ingest", "import-graph", "convert-chunked", "cluster")
@@ -27,7 +27,7 @@ _SECURITY: Final = ("tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0, or 1 after an error, which is told; 2 for arguments that make no sense."""
     options = _parse(arguments)
-    from packhouse.errors import PackhouseError
+    from packhouse.base.errors import PackhouseError
 
     try:
         return int(options.run(options))
@@ -44,9 +44,9 @@ def _readable(text: str) -> str:
 
 
 def _ingest(options: argparse.Namespace) -> int:
-    from packhouse.client import Client
-    from packhouse.datasets import files
-    from packhouse.dialects.ingest import ingest_tables
+    from packhouse.client.facade import Client
+    from packhouse.files import reading as files
+    from packhouse.frameworks.ingest import ingest_tables
 
     malformed = _Malformed()
     tables = files.tables(
@@ -74,7 +74,7 @@ def _neighbours(options: argparse.Namespace) -> Neighbours | None:
         if options.keep_edges or options.max_neighbours:
             raise ValueError("--keep-edges and --max-neighbours need --cutoff")
         return None
-    from packhouse.datasets.neighbours import Neighbours
+    from packhouse.files.neighbours import Neighbours
 
     return Neighbours(options.cutoff, options.max_neighbours, options.keep_edges)
 
@@ -103,7 +103,7 @@ def _told_of(tables: Iterable[GraphTable]) -> Iterator[GraphTable]:
     if not sys.stderr.isatty():
         yield from tables
         return
-    from packhouse.demo.progress import Progress
+    from packhouse.base.progress import Progress
 
     progress = Progress(sys.stderr)
     num_graphs = 0
@@ -122,8 +122,8 @@ def _told(spec: TensorSpec) -> str:
 
 
 def _import_graph(options: argparse.Namespace) -> int:
-    from packhouse.datasets import graph_tables
-    from packhouse.datasets.graph_import import import_graph
+    from packhouse.files import graph_tables
+    from packhouse.files.graph_import import import_graph
 
     opened = graph_tables.open_files(options.folder)
     with warnings.catch_warnings(record=True) as told:
@@ -146,7 +146,7 @@ def _import_graph(options: argparse.Namespace) -> int:
 
 
 def _convert_chunked(options: argparse.Namespace) -> int:
-    from packhouse.datasets import chunked_parquet
+    from packhouse.files import chunked_parquet
 
     converted = chunked_parquet.convert(options.folder, options.output)
     print(f"{options.output}: {converted:,} Parquet files converted")
@@ -154,7 +154,7 @@ def _convert_chunked(options: argparse.Namespace) -> int:
 
 
 def _try_cluster(options: argparse.Namespace) -> int:
-    from packhouse.local_cluster import LocalCluster
+    from packhouse.base.local_cluster import LocalCluster
 
     # As Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -178,7 +178,7 @@ def _try_cluster(options: argparse.Namespace) -> int:
 
 def _credentials(options: argparse.Namespace) -> Credentials:
     """The options, and what they leave open as the environment has it."""
-    from packhouse.credentials import Credentials
+    from packhouse.calls.credentials import Credentials
 
     return Credentials.from_environment(
         **{name: getattr(options, name) for name in _SECURITY if getattr(options, name)}

@@ -20,13 +20,13 @@ from __future__ import annotations
 import os
 from typing import Any, Collection, Iterable, Iterator, Sequence
 
-from packhouse.client import Client
-from packhouse.dataset import Dataset
-from packhouse.datasets import atoms_files, files, frames
-from packhouse.datasets.frames import OnMalformed
-from packhouse.datasets.neighbours import Neighbours
-from packhouse.dialects.ingest import ingest_tables
-from packhouse.graphs import GraphTable
+from packhouse.client.facade import Client
+from packhouse.data.graphs import GraphTable
+from packhouse.files import atoms_files, reading as files, frames
+from packhouse.files.frames import OnMalformed
+from packhouse.files.neighbours import Neighbours
+from packhouse.frameworks.ingest import ingest_tables
+from packhouse.stored.dataset import Dataset
 
 __all__ = ["Neighbours", "OnMalformed", "ingest", "tables", "with_neighbours"]
 
@@ -44,7 +44,7 @@ def tables(
     """Structures as tables of graphs, ids from 0, of which one is held at a time.
 
     `source` is a file or several, of any kind that `python3 -m packhouse ingest` reads, or an
-    iterable of `ase.Atoms`. What is stored: see `packhouse.datasets.atoms_files`; `exclude` names
+    iterable of `ase.Atoms`. What is stored: see `packhouse.files.atoms_files`; `exclude` names
     what is left out. `cutoff`, `max_neighbours`, `keep_edges`: see `with_neighbours`. A structure
     that cannot be read, or has other properties than most of the first ones, is told to
     `on_malformed` in a line that names file, place and reason, and is left out; without
@@ -84,7 +84,7 @@ def ingest(
     """Stores structures under that name, and seals them. `options` and errors: those of `tables`.
 
     After a failure call it again with the same source: see
-    `packhouse.dialects.ingest.ingest_tables`.
+    `packhouse.frameworks.ingest.ingest_tables`.
     """
     return ingest_tables(client, name, tables(source, **options), seal=seal)
 

@@ -31,10 +31,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.dgl import GraphBatch, batch_sampler, ingest, table, tables, to_batch
-from packhouse.dialects.dgl_loader import GraphDataLoader
-from packhouse.dialects.masked_mean import masked_mean
+from packhouse.frameworks.batch_sampler import BatchSampler
+from packhouse.frameworks.dgl.batches import (
+    GraphBatch,
+    batch_sampler,
+    ingest,
+    table,
+    tables,
+    to_batch,
+)
+from packhouse.frameworks.dgl.loader import GraphDataLoader
+from packhouse.frameworks.masked_mean import masked_mean
 
 __all__ = [
     "BatchSampler",
@@ -53,7 +60,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Made of torch, which is imported when it is asked for.
     if name == "MaskedBatchNorm":
-        from packhouse.dialects.masked_norm import MaskedBatchNorm
+        from packhouse.frameworks.masked_norm import MaskedBatchNorm
 
         return MaskedBatchNorm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

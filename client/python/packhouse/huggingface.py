@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Mapping, cast
 
 from torch.utils.data import DataLoader
 
-from packhouse.epoch_readers import Leased
-from packhouse.loaded_batch import LoadedBatch
-from packhouse.loader import Loader
-from packhouse.torch.batch import to_torch
-from packhouse.torch.common_attempt import common_attempt
-from packhouse.torch.epoch_dataset import EpochDataset
+from packhouse.epochs.epoch_readers import Leased
+from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.loader import Loader
+from packhouse.frameworks.torch.batch import to_torch
+from packhouse.frameworks.torch.common_attempt import common_attempt
+from packhouse.frameworks.torch.epoch_dataset import EpochDataset
 
 if TYPE_CHECKING:
     _Trainer = object

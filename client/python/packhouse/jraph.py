@@ -24,8 +24,8 @@ work inside `jit`, and `masks(batch)` gives the same outside. flax's `BatchNorm`
 
 from __future__ import annotations
 
-from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.jraph import (
+from packhouse.frameworks.batch_sampler import BatchSampler
+from packhouse.frameworks.jraph.batches import (
     Masks,
     batch_sampler,
     ingest,
@@ -35,7 +35,7 @@ from packhouse.dialects.jraph import (
     tables,
     to_graphs_tuple,
 )
-from packhouse.dialects.jraph_loader import Batches, batches
+from packhouse.frameworks.jraph.loader import Batches, batches
 
 __all__ = [
     "BatchSampler",

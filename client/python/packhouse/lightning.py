@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from torch.utils.data import DataLoader
 
-from packhouse.evaluation import Evaluation
-from packhouse.graph_transform import GraphTransform
-from packhouse.loaded_batch import LoadedBatch
-from packhouse.loader import Loader
-from packhouse.torch.common_attempt import common_attempt
-from packhouse.torch.epoch_dataset import EpochDataset
+from packhouse.epochs.evaluation import Evaluation
+from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.loader import Loader
+from packhouse.frameworks.graph_transform import GraphTransform
+from packhouse.frameworks.torch.common_attempt import common_attempt
+from packhouse.frameworks.torch.epoch_dataset import EpochDataset
 
 if TYPE_CHECKING:
     _DataModule = object

@@ -32,11 +32,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.masked_mean import masked_mean
-from packhouse.dialects.pyg import to_batch
-from packhouse.dialects.pyg_datasets import batch_sampler, ingest, table, tables
-from packhouse.dialects.pyg_loader import DataLoader
+from packhouse.frameworks.batch_sampler import BatchSampler
+from packhouse.frameworks.masked_mean import masked_mean
+from packhouse.frameworks.pyg.batches import to_batch
+from packhouse.frameworks.pyg.datasets import batch_sampler, ingest, table, tables
+from packhouse.frameworks.pyg.loader import DataLoader
 
 __all__ = [
     "BatchSampler",
@@ -54,7 +54,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Made of torch, which is imported when it is asked for.
     if name == "MaskedBatchNorm":
-        from packhouse.dialects.masked_norm import MaskedBatchNorm
+        from packhouse.frameworks.masked_norm import MaskedBatchNorm
 
         return MaskedBatchNorm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Iterator
 
 from torch.utils.data import DataLoader
 
-from packhouse.loaded_batch import LoadedBatch
-from packhouse.loader import Loader
-from packhouse.sharing import Ranked
-from packhouse.torch.common_attempt import common_attempt
-from packhouse.torch.epoch_dataset import EpochDataset
+from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.loader import Loader
+from packhouse.epochs.sharing import Ranked
+from packhouse.frameworks.torch.common_attempt import common_attempt
+from packhouse.frameworks.torch.epoch_dataset import EpochDataset
 
 if TYPE_CHECKING:
 

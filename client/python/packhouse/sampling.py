@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-from packhouse.negative_links import LinkSeeds, negative_links
-from packhouse.sampling_spec import (
+from packhouse.large.negative_links import LinkSeeds, negative_links
+from packhouse.large.sampling_spec import (
     EdgeEnds,
     SamplingOp,
     SamplingSpec,

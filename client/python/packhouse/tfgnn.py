@@ -28,8 +28,9 @@ BatchNormalization would count their rows in its mean: give it `mask=`, which is
 
 from __future__ import annotations
 
-from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.tfgnn import (
+from packhouse.data.examples import TfgnnSchema
+from packhouse.frameworks.batch_sampler import BatchSampler
+from packhouse.frameworks.tfgnn.batches import (
     fake_ends,
     graph_tensor_spec,
     mask,
@@ -38,8 +39,7 @@ from packhouse.dialects.tfgnn import (
     to_dataset,
     to_graph_tensor,
 )
-from packhouse.dialects.tfgnn_datasets import batch_sampler, ingest, table, tables
-from packhouse.examples import TfgnnSchema
+from packhouse.frameworks.tfgnn.datasets import batch_sampler, ingest, table, tables
 
 read_schema = TfgnnSchema.read
 

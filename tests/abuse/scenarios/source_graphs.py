@@ -13,8 +13,8 @@ import grpc
 import numpy as np
 from abuse import Abuse, Row, law, scenario
 from hostile import Forwarder, MemorySampler, own_channel, raw_unary
-from packhouse.away import passes
-from packhouse.source_graph_rows import EdgeRows, NodeRows
+from packhouse.base.away import passes
+from packhouse.large.source_graph_rows import EdgeRows, NodeRows
 from packhouse.v1 import (
     histogram_pb2,
     sampling_pb2,

@@ -14,18 +14,18 @@ from typing import Final, Sequence
 
 import grpc
 
-from packhouse.client import Client
-from packhouse.datasets import npz, python_syntax_trees, size_files
+from packhouse.base.errors import PackhouseError
+from packhouse.base.local_server import LocalServer
+from packhouse.base.progress import Progress
+from packhouse.base.standard_output import run_whole
+from packhouse.client.facade import Client
+from packhouse.data.graphs import GraphTable
+from packhouse.data.schema import GRAPHS
 from packhouse.demo import report
 from packhouse.demo.epoch import forget, load_epoch
 from packhouse.demo.limits import EXPLANATION, choose_limits
-from packhouse.demo.progress import Progress
 from packhouse.demo.streaming import HISTOGRAM, stream
-from packhouse.errors import PackhouseError
-from packhouse.graphs import GraphTable
-from packhouse.local_server import LocalServer
-from packhouse.schema import GRAPHS
-from packhouse.standard_output import run_whole
+from packhouse.files import npz, python_syntax_trees, size_files
 
 _SHOWN_FAULTS: Final = 10
 

@@ -12,12 +12,12 @@ from typing import Final, Mapping, Sequence
 
 import grpc
 
-from packhouse.batch import Padding
-from packhouse.client import Client
-from packhouse.errors import PackhouseError
-from packhouse.graphs import GraphTable
-from packhouse.loader import Loader
-from packhouse.packing import OversizePolicy
+from packhouse.base.errors import PackhouseError
+from packhouse.client.facade import Client
+from packhouse.data.batch import Padding
+from packhouse.data.graphs import GraphTable
+from packhouse.epochs.loader import Loader
+from packhouse.planning.packing import OversizePolicy
 
 DATASET: Final = "demo"
 JOB: Final = "demo"

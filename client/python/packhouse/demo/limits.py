@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Mapping
 
-from packhouse.graphs import GraphTable
-from packhouse.schema import GRAPHS
+from packhouse.data.graphs import GraphTable
+from packhouse.data.schema import GRAPHS
 
 _GRAPHS_A_BATCH: Final = 16
 # Rows of a multiple of this many suit vector units.

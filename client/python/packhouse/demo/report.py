@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Mapping, Sequence
 
 from packhouse import next_fit
+from packhouse.data.graphs import GraphTable
+from packhouse.data.schema import GRAPHS
 from packhouse.demo.epoch import LoadedEpoch
 from packhouse.demo.streaming import Streamed
-from packhouse.graphs import GraphTable
-from packhouse.schema import GRAPHS
 
 
 def efficiency_table(table: GraphTable, streamed: Streamed) -> str:

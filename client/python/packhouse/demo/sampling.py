@@ -16,18 +16,18 @@ from typing import Final, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.client import Client
-from packhouse.demo.progress import Progress
+from packhouse.base.errors import PackhouseError
+from packhouse.base.local_server import LocalServer
+from packhouse.base.progress import Progress
+from packhouse.base.standard_output import run_whole
+from packhouse.client.facade import Client
+from packhouse.data.histogram import Histogram
+from packhouse.data.schema import GRAPHS
 from packhouse.demo.report import describe_limits
 from packhouse.demo.sampled_trainers import SEEDS, Trainer, make_trainer
-from packhouse.errors import PackhouseError
-from packhouse.histogram import Histogram
-from packhouse.loader import Loader
-from packhouse.local_server import LocalServer
+from packhouse.epochs.loader import Loader
+from packhouse.large.sub_graphs import Samples, SubGraphs
 from packhouse.sampling import SamplingSpec, SamplingSpecBuilder, SourceSets
-from packhouse.schema import GRAPHS
-from packhouse.standard_output import run_whole
-from packhouse.sub_graphs import Samples, SubGraphs
 
 GRAPH: Final = "mag"
 SETS: Final = SourceSets.of(

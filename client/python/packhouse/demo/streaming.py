@@ -6,12 +6,12 @@ import dataclasses
 import time
 from typing import Final, Mapping
 
-from packhouse.batch import Batch, DerivedTensor, Padding
-from packhouse.client import Client
-from packhouse.demo.progress import Progress
+from packhouse.base.progress import Progress
+from packhouse.client.facade import Client
+from packhouse.data.batch import Batch, DerivedTensor, Padding
+from packhouse.data.graphs import GraphTable
 from packhouse.demo.verification import Verifier
-from packhouse.graphs import GraphTable
-from packhouse.packing import OversizePolicy, PackOpened, PackOptions, Rejection
+from packhouse.planning.packing import OversizePolicy, PackOpened, PackOptions, Rejection
 
 # Received batches wait in memory up to this size and are then checked with the stopwatch halted.
 # Meanwhile the stream stands still; only the few messages that are under way move, far less than

@@ -6,10 +6,10 @@ from typing import Mapping, Sequence
 
 import numpy as np
 
-from packhouse.batch import Batch
-from packhouse.graphs import GraphTable
-from packhouse.packing import Rejection
-from packhouse.schema import GRAPHS
+from packhouse.data.batch import Batch
+from packhouse.data.graphs import GraphTable
+from packhouse.data.schema import GRAPHS
+from packhouse.planning.packing import Rejection
 
 
 class Verifier:

@@ -1,0 +1,1 @@
+"""How calls reach a server: credentials, channels, which of several servers, trying again."""

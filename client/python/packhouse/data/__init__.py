@@ -1,0 +1,1 @@
+"""Graphs, sizes and batches, and how batches are read. Knows no server."""

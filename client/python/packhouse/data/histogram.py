@@ -1,0 +1,62 @@
+"""Size histograms: how many graphs have which size tuple."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.data.graphs import convert_exactly
+from packhouse.v1 import sizes_pb2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Histogram:
+    """`tuples` is uint32 [d, l] in component order, `counts` uint64 [d].
+
+    `revision`: of a named histogram that several servers share, grows with each change. Otherwise 0.
+    """
+
+    components: tuple[str, ...]
+    tuples: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.uint64]
+    revision: int = 0
+
+    @staticmethod
+    def from_sizes(
+        sizes: npt.ArrayLike, components: Sequence[str] = ("nodes", "edges")
+    ) -> Histogram:
+        """Counts the rows of an [n, l] table of sizes. Cost: O(n log n)."""
+        table = convert_exactly(sizes, np.dtype("<u4"), "sizes")
+        table = table.reshape(len(table), len(components))
+        tuples, counts = np.unique(table, axis=0, return_counts=True)
+        return Histogram(tuple(components), tuples, counts.astype("<u8"))
+
+    @property
+    def num_graphs(self) -> int:
+        """Graphs counted."""
+        return int(self.counts.sum())
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Rows of all graphs, per component."""
+        sums = (self.tuples.astype(np.uint64) * self.counts[:, None]).sum(axis=0)
+        return {name: int(total) for name, total in zip(self.components, sums)}
+
+    def to_proto(self) -> Any:
+        """This histogram as a `packhouse.v1.Histogram`."""
+        return sizes_pb2.Histogram(
+            components=self.components,
+            tuples=np.ascontiguousarray(self.tuples, "<u4").tobytes(),
+            counts=np.ascontiguousarray(self.counts, "<u8").tobytes(),
+        )
+
+    @staticmethod
+    def from_proto(message: Any) -> Histogram:
+        """The reverse of `to_proto`; arrays are read-only. Raises ValueError if malformed."""
+        components = tuple(message.components)
+        counts = np.frombuffer(message.counts, "<u8")
+        tuples = np.frombuffer(message.tuples, "<u4").reshape(len(counts), len(components))
+        return Histogram(components, tuples, counts)

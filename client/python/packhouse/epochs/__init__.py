@@ -1,0 +1,1 @@
+"""Epochs of a data set: loaders, evaluations, worker processes that read."""

@@ -1,0 +1,197 @@
+"""What an epoch is like, and how far it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Sequence
+
+import grpc
+
+from packhouse.base.errors import PackhouseError
+from packhouse.epochs.request import RankGroup
+from packhouse.planning.packing import Rejection, warn_of_oversize
+from packhouse.planning.plans import ComponentEfficiency, efficiencies_from_proto
+
+
+def check_not_empty(epoch: Any, level: int) -> None:
+    """Checks which graphs a `packhouse.v1.Epoch` leaves out, once for each epoch that is loaded.
+
+    Warns with OversizeWarning; `level` as warnings.warn's `stacklevel`. Raises PackhouseError with
+    OUT_OF_RANGE if nothing is left.
+    """
+    if not epoch.num_rejected:
+        return
+    rejections = list(map(Rejection.from_proto, epoch.rejections[:1]))
+    first = rejections[0] if rejections else None
+    of = f" of job '{epoch.job}'" if epoch.job else ""
+    if not epoch.num_batches:
+        example = "" if first is None else f"; the first: {first.describe()}"
+        raise PackhouseError(
+            grpc.StatusCode.OUT_OF_RANGE,
+            f"epoch {epoch.epoch}{of}: none of its graphs fits the limits, all "
+            f"{epoch.num_rejected} would be left out{example}",
+        )
+    warn_of_oversize(f"epoch {epoch.epoch}{of}", epoch.num_rejected, first, level + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochShape:
+    """Batches of one shape; `usable` is `limits` less what the padding keeps free, 0: no limit.
+
+    `batch_bytes` is the size of one padded batch's tensors, 0 if the shape is not fixed.
+    """
+
+    limits: dict[str, int]
+    usable: dict[str, int]
+    num_batches: int
+    components: dict[str, ComponentEfficiency]
+    batch_bytes: int
+
+    @staticmethod
+    def from_proto(message: Any) -> EpochShape:
+        """Reads a `packhouse.v1.EpochShape`."""
+        return EpochShape(
+            limits={capacity.component: capacity.rows for capacity in message.limits.capacities},
+            usable={capacity.component: capacity.rows for capacity in message.usable.capacities},
+            num_batches=message.num_batches,
+            components=efficiencies_from_proto(message.components),
+            batch_bytes=message.batch_bytes,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochRankGroup:
+    """One rank group's batches, and their shapes, the largest first."""
+
+    shapes: tuple[EpochShape, ...]
+    num_batches: int
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedParts:
+    """What an epoch's batches have of the edges of parts.
+
+    `num_cut_edges` are those that the partition has cut; `num_restored_edges` of them are in a
+    batch again, since both of their ends are.
+    """
+
+    num_inner_edges: int
+    num_cut_edges: int
+    num_restored_edges: int
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochSegments:
+    """The segments of an epoch that is planned in segments; `max_graphs` are of the largest.
+
+    Segmentation costs at most the part `loss` of the batches.
+    """
+
+    num_segments: int
+    num_tracks: int
+    max_graphs: int
+    loss: float
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochInfo:
+    """What an epoch is like, and how far it is.
+
+    Batches of padding only are not counted. `rejections` are the first 100 of the graphs (or
+    groups) that are left out; `lower_bound` 0 means that none is known; `generation` 0 that nobody
+    has loaded it yet. With OversizePolicy.PARTITION `num_graphs` counts the `num_pieces` of the
+    `num_cut_graphs` that were cut.
+    """
+
+    job: str
+    epoch: int
+    dataset: str
+    dataset_version: int
+    num_batches: int
+    num_graphs: int
+    num_rejected: int
+    rejections: tuple[Rejection, ...]
+    rank_groups: tuple[EpochRankGroup, ...]
+    lower_bound: int
+    num_done: int
+    generation: int
+    receipt: str
+    joined_parts: JoinedParts | None = None
+    """Only with `join_parts`; `num_graphs` then counts parts."""
+    num_cut_graphs: int = 0
+    num_pieces: int = 0
+    segments: EpochSegments | None = None
+    """Only with `segments`; graphs that are left out are then counted, but not listed."""
+
+    @staticmethod
+    def from_proto(message: Any) -> EpochInfo:
+        """Reads a `packhouse.v1.Epoch`."""
+        return EpochInfo(
+            job=message.job,
+            epoch=message.epoch,
+            dataset=message.dataset,
+            dataset_version=message.dataset_version,
+            num_batches=message.num_batches,
+            num_graphs=message.num_graphs,
+            num_rejected=message.num_rejected,
+            rejections=tuple(map(Rejection.from_proto, message.rejections)),
+            rank_groups=tuple(
+                EpochRankGroup(
+                    shapes=tuple(map(EpochShape.from_proto, group.shapes)),
+                    num_batches=group.num_batches,
+                )
+                for group in message.rank_groups
+            ),
+            lower_bound=message.lower_bound,
+            num_done=message.num_done,
+            generation=message.generation,
+            receipt=message.receipt,
+            joined_parts=(
+                JoinedParts(
+                    message.joined_parts.num_inner_edges,
+                    message.joined_parts.num_cut_edges,
+                    message.joined_parts.num_restored_edges,
+                )
+                if message.HasField("joined_parts")
+                else None
+            ),
+            num_cut_graphs=message.num_cut_graphs,
+            num_pieces=message.num_pieces,
+            segments=(
+                EpochSegments(
+                    message.segments.num_segments,
+                    message.segments.num_tracks,
+                    message.segments.max_graphs,
+                    message.segments.loss,
+                )
+                if message.HasField("segments")
+                else None
+            ),
+        )
+
+    def num_steps(self, rank_groups: Sequence[RankGroup], num_ranks: int, drop_last: bool) -> int:
+        """Steps of each of `num_ranks` ranks; several rank groups have their own numbers of ranks.
+
+        Counts steps that are done, too. `drop_last` is the loader's.
+        """
+        if len(rank_groups) != len(self.rank_groups):
+            raise ValueError(f"{len(rank_groups)} rank_groups, the epoch has {len(self.rank_groups)}")
+        steps = []
+        for group, of_epoch in zip(rank_groups, self.rank_groups):
+            ranks = group.num_ranks if len(rank_groups) > 1 else num_ranks
+            whole, rest = divmod(of_epoch.num_batches, ranks)
+            steps.append(whole if drop_last or not rest else whole + 1)
+        return min(steps) if drop_last else max(steps)
+
+    @property
+    def efficiency(self) -> dict[str, float]:
+        """Real rows / rows over all batches, per component that has a limit."""
+        real: dict[str, float] = {}
+        rows: dict[str, float] = {}
+        for shape in (shape for group in self.rank_groups for shape in group.shapes):
+            for name, component in shape.components.items():
+                if component.capacity:
+                    capacity = component.capacity * shape.num_batches
+                    rows[name] = rows.get(name, 0) + capacity
+                    real[name] = real.get(name, 0) + component.efficiency * capacity
+        return {name: real[name] / rows[name] for name in rows if rows[name]}

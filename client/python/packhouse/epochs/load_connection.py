@@ -1,0 +1,396 @@
+"""A loader's connection. See `Loader` and `Evaluation`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import Any, Callable, Final
+
+import grpc
+
+from packhouse.base.errors import PackhouseError
+from packhouse.calls.backoff import Backoff
+from packhouse.calls.channel import HEALTH_CHECK, make_channel
+from packhouse.calls.job_owner import owner_named_by
+from packhouse.calls.replicas import Replicas
+from packhouse.calls.silence import SilenceWatch
+from packhouse.data.batch_reader import parse_response
+from packhouse.data.readers import new_reader
+from packhouse.data.received_batch import received_by_protobuf
+from packhouse.epochs.acknowledging import Acknowledger
+from packhouse.epochs.connecting import Connecting
+from packhouse.v1 import loader_pb2, loader_pb2_grpc
+
+_LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
+
+# The server's, for max_in_flight 0.
+_DEFAULT_IN_FLIGHT: Final = 16
+
+# Seconds in which a server that lives answers a question that costs it nothing.
+_SILENCE: Final = 2.0
+
+# Seconds that closing waits for a server that does not answer: who presses Ctrl-C waits as long.
+_CLOSING: Final = 3.0
+
+# Connections of processes that this one was forked from: neither use nor close them.
+_INHERITED: Final[list[Any]] = []
+
+
+class _Calls:
+    """A channel for unary calls, and how many are under way."""
+
+    def __init__(self, address: str, channel: grpc.Channel) -> None:
+        self.address = address
+        self.channel = channel
+        self.stub = loader_pb2_grpc.LoaderServiceStub(channel)
+        self.num_users = 0
+
+
+class LoadConnection:
+    """A stream of batches and calls beside it, in the process that made it.
+
+    Retries for `retry_timeout` seconds what fails because the server is away. Goes to the owner of
+    the job, where several servers share the jobs (`Replicas`). Use from one thread; only `call` and
+    the acknowledger are thread-safe.
+    """
+
+    def __init__(self, connecting: Connecting, *, writable: bool = False) -> None:
+        """Connects with the first call. `writable`: batches are, see `Batch.writable`."""
+        self.pid = os.getpid()
+        self._connecting = connecting
+        self._replicas = Replicas(connecting.address)
+        self._closed = False
+        # Whether a channel was made: then what it needs, as the files of `credentials`, was there.
+        self._has_connected = False
+        # Below, for unary calls, those of any thread: guarded by _lock.
+        self._lock = threading.Lock()
+        self._calls: _Calls | None = None
+        self.acknowledger = Acknowledger(
+            lambda request: self._call_once("Acknowledge", request),
+            connecting.job,
+            connecting.retry_timeout,
+            self.interrupt,
+            # The server goes on sending meanwhile.
+            gather=max(1, (connecting.max_in_flight or _DEFAULT_IN_FLIGHT) // 4),
+        )
+        # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
+        self._load_channel: Any = None
+        self._load: Any = None
+        self._load_address = ""
+        # Whether another server has named the one that is asked now.
+        self._is_redirected = False
+        self._is_writable = writable
+        self._reader = new_reader(is_loaded=True, writable=writable, widen=connecting.widen)
+        # Whether the reader of Load is to look why nothing may come: since its last `check`.
+        self._woken = False
+        # The call that was cancelled because its server is silent.
+        self._silent_load: Any = None
+        # The call for which the server is asked whether it lives: of the watching thread.
+        self._asked_load: Any = None
+        self._silence = SilenceWatch(self._lives, self._end_silent_load)
+        self._num_waits = 0
+
+    @property
+    def longest_delay(self) -> float:
+        """Seconds to wait at most before another try."""
+        return self._replicas.longest_delay
+
+    def call(self, method: str, request: Any) -> Any:
+        """Makes a unary call that is safe to retry, and retries it. Raises PackhouseError."""
+        backoff = Backoff(self._connecting.retry_timeout, call=self.describe(method))
+        while True:
+            try:
+                return self._call_once(method, request)
+            except PackhouseError as error:
+                time.sleep(backoff.delay_after(error))
+
+    def describe(self, method: str) -> str:
+        """A call and where it goes, for people."""
+        return f"{method} at {self._replicas.current}"
+
+    def receive(self, make_request: Callable[[], Any]) -> Any:
+        """The next batch, or another `packhouse.v1.LoadResponse`; makes a call if there is none.
+
+        Raises PackhouseError, UNAVAILABLE also if the stream ends; ValueError if a batch
+        contradicts itself. After any other exception, as a signal handler's, what was received may
+        be lost: call `abandon`.
+        """
+        received = self._receive_here(make_request)
+        while isinstance(received, loader_pb2.LoadRedirect):
+            self.leave()
+            # Two servers may name each other for a while: the caller waits, as for any failure.
+            if self._is_redirected:
+                self._is_redirected = False
+                self._replicas.lost(self._load_address)
+                raise PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE,
+                    f"{self._load_address}, which another server named, names {received.address}",
+                )
+            self._is_redirected = True
+            self._replicas.redirected(received.address)
+            received = self._receive_here(make_request)
+        self._is_redirected = False
+        return received
+
+    def _receive_here(self, make_request: Callable[[], Any]) -> Any:
+        """The same from one server; a redirect is returned."""
+        if self._closed:
+            raise ValueError("the loader is closed")
+        try:
+            if self._load is None:
+                address = self._replicas.current
+                if self._load_channel is not None and address != self._load_address:
+                    self._load_channel.close()
+                    self._load_channel = None
+                if self._load_channel is None:
+                    self._load_address = address
+                    self._load_channel = self._make_channel(address, reads_on_callers_thread=True)
+                start_load = self._load_channel.unary_stream(
+                    _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
+                )
+                self._load = start_load(make_request())
+            if self._replicas.are_several:
+                self._silence.start()
+            load = self._load
+            if self._woken:
+                # Who woke it may have found no call yet.
+                load.cancel()
+            self._num_waits += 1
+            self._silence.waiting = self._num_waits
+            try:
+                response: bytes = next(load)
+            finally:
+                self._silence.waiting = 0
+            self._replicas.answered(self._load_address)
+        except StopIteration:
+            self._lose()
+            raise PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, "the stream ended before the epoch did"
+            ) from None
+        except grpc.RpcError as error:
+            # Not chained: the error is the call, and would keep it alive.
+            failure = PackhouseError.of(error)
+        else:
+            return self._reader.read(response) or self._parse(response)
+        if self._silent_load is load:
+            failure = PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, f"{self._load_address} does not answer"
+            )
+            self._lose()
+        elif self._woken:
+            failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "the wait for a batch was ended")
+        elif failure.passes and failure.code is not grpc.StatusCode.CANCELLED:
+            self._lose()
+        raise failure
+
+    def _lose(self) -> None:
+        """The next Load goes elsewhere, if there is somewhere else."""
+        self._is_redirected = False
+        self._replicas.lost(self._load_address)
+
+    def finish(self) -> None:
+        """Reads the end of the call after the end of the epoch; the next epoch uses the same
+        connection.
+        """
+        self._num_waits += 1
+        self._silence.waiting = self._num_waits
+        try:
+            for _ in self._load:
+                pass
+            self._load = None
+        except grpc.RpcError:  # All has come, however the stream ends.
+            self.leave()
+        finally:
+            self._silence.waiting = 0
+
+    def leave(self) -> None:
+        """Ends Load, if it runs."""
+        if self._load is not None:
+            self.abandon()
+
+    def abandon(self, *, is_interrupted: bool = False) -> None:
+        """Ends Load, and its connection, in whatever state they are; may be called again.
+
+        `is_interrupted`: an exception may have come in the midst of gRPC's work.
+        """
+        load, channel = self._load, self._load_channel
+        try:
+            if load is not None:
+                load.cancel()
+            if channel is not None:
+                channel.close()
+            if load is not None and is_interrupted:
+                # On a thread: of what gRPC waits for, something may have been lost.
+                threading.Thread(
+                    target=_drain, args=(load,), name="packhouse-drain", daemon=True
+                ).start()
+            elif load is not None:
+                _drain(load)
+        finally:
+            self._load = self._load_channel = None
+
+    def check(self) -> None:
+        """Raises what acknowledging has failed with. To be called before `receive`: whatever fails
+        from now on ends that wait, though it may not have begun.
+        """
+        self._woken = False
+        self.acknowledger.check()
+
+    def interrupt(self) -> None:
+        """Ends what another thread waits for in `receive`, or will before its next `check`; that
+        raises PackhouseError.
+        """
+        # Before the call is looked for: its reader looks the other way round.
+        self._woken = True
+        load = self._load
+        if load is not None:
+            load.cancel()
+
+    def close(self) -> None:
+        """Tries for some seconds to send the waiting acknowledgements, and disconnects. Idempotent.
+        """
+        if self.pid != os.getpid():
+            _INHERITED.append(self)
+            return
+        self._silence.close()
+        self.abandon(is_interrupted=is_foreign(sys.exc_info()[1]))
+        has_ended = self.acknowledger.close(_CLOSING)
+        with self._lock:
+            self._closed = True
+            calls, self._calls = self._calls, None
+        if calls is not None:
+            # Ends the call that waits, too.
+            calls.channel.close()
+        if not has_ended:
+            self.acknowledger.close(_CLOSING)
+
+    def _parse(self, data: bytes) -> Any:
+        response = parse_response(loader_pb2.LoadResponse, data)
+        if response.HasField("redirect"):
+            return response.redirect
+        if not response.HasField("batch"):
+            return response
+        batch = received_by_protobuf(response.batch.batch, response.batch)
+        batch = batch.as_wanted(widen=self._connecting.widen)
+        return batch.writable() if self._is_writable else batch
+
+    def _lives(self) -> bool:
+        """Whether the server that Load waits for answers, and is still the one to wait for."""
+        # Before the address: the call may not have been made there, but then nobody waits for it.
+        self._asked_load = self._load
+        if self._replicas.owner not in (None, self._load_address):
+            return False
+        with self._lock:
+            if self._closed:
+                return True
+            calls = self._take_calls(self._load_address)
+        is_away = False
+        try:
+            calls.channel.unary_unary(HEALTH_CHECK)(b"", timeout=_SILENCE, wait_for_ready=True)
+        except grpc.RpcError as error:
+            # Whatever else it says, it says something.
+            is_away = error.code() in (
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+            )
+        except ValueError:  # Closed meanwhile.
+            pass
+        finally:
+            self._leave_calls(calls, is_away)
+        return not is_away
+
+    def _end_silent_load(self) -> None:
+        # Not the present call, which may be a later one, to a server that nobody has asked.
+        load, self._asked_load = self._asked_load, None
+        if load is not None:
+            self._silent_load = load
+            load.cancel()
+
+    def _make_channel(
+        self, address: str, *, reads_on_callers_thread: bool = False
+    ) -> grpc.Channel:
+        try:
+            channel = make_channel(
+                address,
+                max_message_bytes=self._connecting.max_message_bytes,
+                # All calls are safe to retry; they are retried here, for longer than gRPC does.
+                options=(
+                    ("grpc.enable_retries", 0),
+                    *self._replicas.options(address, pings=not reads_on_callers_thread),
+                    *self._connecting.options,
+                ),
+                credentials=self._connecting.credentials,
+                reads_on_callers_thread=reads_on_callers_thread,
+            )
+        except (OSError, ValueError) as error:
+            if not self._has_connected:
+                raise
+            # A file that was there before: whoever renews it puts it back.
+            raise PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, f"no connection to {address} can be made: {error}"
+            ) from error
+        self._has_connected = True
+        return channel
+
+    def _call_once(self, method: str, request: Any) -> Any:
+        with self._lock:
+            if self._closed:
+                raise ValueError("the loader is closed")
+            calls = self._take_calls(self._replicas.current)
+        is_away = False
+        try:
+            return getattr(calls.stub, method)(request, timeout=self._connecting.timeout)
+        except grpc.RpcError as error:
+            failure = PackhouseError.of(error)
+            is_away = failure.code in (
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+            )
+            if is_away:
+                owner = owner_named_by(error)
+                if owner is not None:
+                    self._replicas.redirected(owner)
+                else:
+                    self._replicas.lost(calls.address)
+        finally:
+            self._leave_calls(calls, is_away)
+        raise failure
+
+    def _take_calls(self, address: str) -> _Calls:
+        """The calls to that server, and one user more. With the lock."""
+        if self._calls is not None and self._calls.address != address:
+            # Its last user closes it.
+            unused, self._calls = self._calls, None
+            if unused.num_users == 0:
+                unused.channel.close()
+        if self._calls is None:
+            self._calls = _Calls(address, self._make_channel(address))
+        self._calls.num_users += 1
+        return self._calls
+
+    def _leave_calls(self, calls: _Calls, is_away: bool) -> None:
+        """After `is_away` the next call has a channel of its own: an old one would wait longer and
+        longer. The last of the threads that use that one closes it."""
+        with self._lock:
+            if is_away and self._calls is calls:
+                self._calls = None
+            calls.num_users -= 1
+            is_last = calls.num_users == 0 and self._calls is not calls
+        if is_last:
+            calls.channel.close()
+
+
+def is_foreign(error: BaseException | None) -> bool:
+    """Whether it may be a signal handler's, raised in the midst of anything."""
+    return error is not None and not isinstance(error, (PackhouseError, ValueError, GeneratorExit))
+
+
+def _drain(load: Any) -> None:
+    """Hears out a call that has ended. Until then gRPC keeps the connection, even when no object is
+    left: nobody else listens where calls are read on their caller's thread.
+    """
+    state, hear = getattr(load, "_state", None), getattr(load, "_consume_next_event", None)
+    while hear is not None and getattr(state, "due", None):
+        hear()

@@ -1,0 +1,273 @@
+"""The arguments that loaders and evaluations have in common: which epochs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Mapping, Sequence, TypedDict, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.base.whole_numbers import UINT64_MAX, whole_number
+from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
+from packhouse.data.graphs import convert_exactly
+from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
+from packhouse.planning.packing import OversizePolicy, check_limits, limits_to_proto
+from packhouse.planning.tuning import DeviceProfile
+from packhouse.v1 import loader_pb2
+
+# Graph ids, or ranges of them.
+GraphSubset = Union[npt.ArrayLike, range, Sequence[range]]
+
+
+@dataclasses.dataclass(frozen=True)
+class RankGroup:
+    """The limits of `num_ranks` ranks: shapes, the largest first, or the device to choose them for.
+
+    Only a job with one group may have several shapes. Ranks are numbered by group: first those of
+    the first group.
+    """
+
+    shapes: Sequence[Mapping[str, int]] = ()
+    device_profile: DeviceProfile | None = None
+    num_ranks: int = 1
+
+    def to_proto(self) -> Any:
+        """This group as a `packhouse.v1.RankGroup`."""
+        return loader_pb2.RankGroup(
+            shapes=[limits_to_proto(limits, "shapes") for limits in self.shapes],
+            device_profile=None if self.device_profile is None else self.device_profile.to_proto(),
+            num_ranks=self.num_ranks,
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Draw:
+    """Draws each epoch's graphs anew, by weights.
+
+    `weights` has one number for each graph of the data set, or of the subset in the data set's
+    order; None: all the same. `num_graphs` 0: as many as there are to draw from.
+    """
+
+    weights: npt.ArrayLike | None = None
+    num_graphs: int = 0
+    with_replacement: bool = False
+
+    def to_proto(self) -> Any:
+        """This draw as a `packhouse.v1.Draw`."""
+        weights = () if self.weights is None else self.weights
+        return loader_pb2.Draw(
+            weights=np.ascontiguousarray(weights, "<f8").tobytes(),
+            num_graphs=self.num_graphs,
+            with_replacement=self.with_replacement,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """Plans epochs in segments, for data sets that are larger than the server's memory.
+
+    A segment is a draw of about `graphs` graphs (0: 2^20), with which batches are made while the
+    next one is planned. `tracks` (0: 1, at most 64): batch b is of track b % tracks, and each track
+    goes through segments of its own. The first epoch of a job opens when all segments are counted.
+    """
+
+    graphs: int = 0
+    tracks: int = 0
+
+    def to_proto(self) -> Any:
+        """The `packhouse.v1.Segments`."""
+        return loader_pb2.Segments(
+            graphs=whole_number(self.graphs, "graphs", UINT64_MAX),
+            tracks=whole_number(self.tracks, "tracks"),
+        )
+
+
+class EpochArguments(TypedDict, total=False):
+    """Which graphs, in which batches. `dataset` or `samples` is needed, and one of the four ways to
+    say limits (with `samples` only `limits`):
+
+    - `limits` (one shape), `shapes` (several, the largest first), `device_profile` (the server
+      chooses), or `rank_groups` (ranks of unequal hardware).
+
+    The rest:
+    - `dataset`: the name of a sealed data set.
+    - `samples`: epochs of sub-graphs that are drawn from a source graph; see `Samples`. Not with
+      `in_order`, `grouped`, `subset`, `draw`, `min_rows` or `oversize`.
+    - `seed`: which order each epoch has; the same seed gives the same batches.
+    - `padding`, `derived`: see `Padding` and `DerivedTensor`.
+    - `compact`: integers travel in the narrowest of uint8, int16 and int32 that holds them, for a
+      third to a sixth of the bytes of most graphs, and become what the schema says when they are
+      asked for (`widen`). Upgrade all servers before you ask for it; a job changes it between
+      epochs.
+    - `sizes_only`: batches say which graphs belong together; their tensors stay here.
+    - `oversize`: what happens to graphs beyond the limits; see `OversizePolicy`.
+    - `in_order`: not shuffled, but in the data set's own order, packed within `look_ahead` graphs
+      (0: 64); every epoch is the same.
+    - `grouped`: groups are never split over batches; the data set must be grouped.
+    - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
+    - `draw`: see `Draw` (None: each graph once).
+    - `join_parts`: the data set is one of parts (`Client.partition_dataset`), and those that share
+      a batch are one graph, with the edges between them that the partition has cut. Not with
+      `samples`, `in_order`, `grouped`, `subset`, `draw` or `min_rows`.
+    - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
+      `min_nodes_per_component`); only with Padding.TFGNN and limits or shapes.
+    - `adaptive`: limits may move from epoch to epoch by what batches cost (`Client.feedback`); needs
+      a `device_profile` with `measured_as`, and a loader of a job.
+    - `segments`: see `Segments` (None: the epoch is planned as a whole). Needs `limits`; not with
+      `samples`, `in_order`, `grouped`, `subset`, `draw`, `join_parts` or `min_rows`, nor for an
+      evaluation.
+    """
+
+    dataset: str
+    samples: Samples | None
+    seed: int
+    limits: Mapping[str, int] | None
+    shapes: Sequence[Mapping[str, int]] | None
+    device_profile: DeviceProfile | None
+    rank_groups: Sequence[RankGroup] | None
+    padding: PaddingLike
+    derived: DerivedLike
+    compact: bool
+    sizes_only: bool
+    oversize: OversizePolicy | str
+    in_order: bool
+    look_ahead: int
+    grouped: bool
+    subset: GraphSubset | None
+    draw: Draw | None
+    join_parts: bool
+    min_rows: Mapping[str, int] | None
+    adaptive: bool
+    segments: Segments | None
+
+
+class EpochRequest:
+    """Epochs of a data set, as given by arguments. Constant."""
+
+    def __init__(self, arguments: Mapping[str, Any], job: str) -> None:
+        """`arguments` are EpochArguments. Raises ValueError or TypeError naming the argument."""
+        unknown = sorted(set(arguments) - set(EpochArguments.__annotations__))
+        if unknown:
+            raise TypeError(f"there is no argument {unknown[0]!r}")
+        given = arguments.get
+        samples = given("samples")
+        if samples is None and "dataset" not in arguments:
+            raise TypeError("the argument 'dataset' is missing")
+        self.job = job
+        self.rank_groups = _rank_groups_of(arguments)
+        padding = Padding.of(given("padding", Padding.NONE), "padding")
+        oversize = OversizePolicy.of(given("oversize", OversizePolicy.ERROR), "oversize")
+        derived = DerivedTensor.each_of(given("derived", ()), "derived")
+        subset, draw = given("subset"), given("draw")
+        if samples is not None:
+            if not isinstance(samples, Samples):
+                raise TypeError(f"samples: {samples!r} is no Samples")
+            if given("dataset") is not None:
+                raise ValueError("samples: given beside dataset; an epoch is of one of them")
+        elif not isinstance(given("dataset"), str):
+            raise TypeError(f"dataset: {given('dataset')!r} is no name of a data set")
+        segments = given("segments")
+        if segments is not None and not isinstance(segments, Segments):
+            raise TypeError(f"segments: {segments!r} is no Segments")
+        if draw is not None and not isinstance(draw, Draw):
+            raise TypeError(f"draw: {draw!r} is no Draw")
+        # Of epoch 0.
+        self._spec = loader_pb2.EpochSpec(
+            dataset=given("dataset") or "",
+            job=job,
+            seed=whole_number(given("seed", 0), "seed", UINT64_MAX),
+            rank_groups=[group.to_proto() for group in self.rank_groups],
+            padding=int(padding),
+            derived=[int(tensor) for tensor in derived],
+            integer_width="INTEGER_WIDTH_COMPACT" if given("compact") else None,
+            payload="PAYLOAD_SIZES" if given("sizes_only") else "PAYLOAD_UNSPECIFIED",
+            oversize_policy=int(oversize) if samples is None else 0,
+            in_order=given("in_order", False),
+            look_ahead=whole_number(given("look_ahead", 0), "look_ahead"),
+            grouped=given("grouped", False),
+            subset=None if subset is None else subset_to_proto(subset),
+            draw=None if draw is None else draw.to_proto(),
+            min_rows=limits_to_proto(given("min_rows") or {}, "min_rows").capacities,
+            samples=None if samples is None else samples_to_proto(samples),
+            join_parts=given("join_parts", False),
+            adaptive=given("adaptive", False),
+            segments=None if segments is None else segments.to_proto(),
+        )
+
+    @property
+    def source(self) -> str:
+        """What epochs are made of, as the argument that names it: `dataset='molecules'`."""
+        if self._spec.dataset:
+            return f"dataset={self._spec.dataset!r}"
+        return f"graph={self._spec.samples.sub_graphs.graph!r}"
+
+    @property
+    def num_ranks(self) -> int:
+        """The number of ranks, unless the caller gives another."""
+        if len(self.rank_groups) == 1:
+            return 1
+        return sum(group.num_ranks for group in self.rank_groups)
+
+    def of_epoch(self, epoch: int) -> Any:
+        """The `packhouse.v1.EpochSpec`."""
+        spec = loader_pb2.EpochSpec()
+        spec.CopyFrom(self._spec)
+        spec.epoch = epoch
+        return spec
+
+
+def samples_to_proto(samples: Samples) -> Any:
+    """The `packhouse.v1.SampleSpec`."""
+    return loader_pb2.SampleSpec(
+        sub_graphs=samples.sub_graphs.to_proto(),
+        seeds=seeds_to_proto(samples.seeds, samples.sub_graphs),
+        window=whole_number(samples.window, "window"),
+        exact_steps=samples.exact_steps,
+        beyond_limits=beyond_limits(samples.draw_smaller),
+    )
+
+
+def subset_to_proto(subset: GraphSubset) -> Any:
+    """The `packhouse.v1.Subset` for ids or ranges.
+
+    Raises ValueError for a range with a step, and for a mask.
+    """
+    ranges: Sequence[Any] = ()
+    if isinstance(subset, range):
+        ranges = (subset,)
+    elif isinstance(subset, Sequence) and subset and isinstance(subset[0], range):
+        ranges = subset
+    if not ranges:
+        if np.asarray(subset).dtype == np.bool_:
+            raise ValueError(
+                "subset is a mask; it must be graph ids: where graphs are numbered from 0, "
+                "np.flatnonzero(mask)"
+            )
+        ids = convert_exactly(subset, np.dtype("<u8"), "subset")
+        return loader_pb2.Subset(graph_ids=np.ascontiguousarray(ids).tobytes())
+    if any(part.step != 1 for part in ranges):
+        raise ValueError("subset: the ranges must have steps of 1")
+    return loader_pb2.Subset(
+        ranges=[loader_pb2.GraphIdRange(first=part.start, count=len(part)) for part in ranges]
+    )
+
+
+def _rank_groups_of(arguments: Mapping[str, Any]) -> tuple[RankGroup, ...]:
+    """Reads the one argument that says what a batch takes. Raises ValueError unless there is
+    exactly one.
+    """
+    ways = ("limits", "shapes", "device_profile", "rank_groups")
+    given = [name for name in ways if arguments.get(name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"one of {', '.join(ways)} is needed; given: {given or 'none'}")
+    (way,) = given
+    value = arguments[way]
+    if way == "rank_groups":
+        return tuple(value)
+    if way == "device_profile":
+        return (RankGroup(device_profile=value),)
+    if way == "limits":
+        check_limits(value, "limits")
+        value = (value,)
+    return (RankGroup(tuple(value)),)

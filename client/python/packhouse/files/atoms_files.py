@@ -1,0 +1,233 @@
+"""Atoms from ASE's databases (.db, .aselmdb) and extxyz files. Needs ase.
+
+Each structure is a graph whose nodes are its atoms:
+
+- `pos` [atoms, 3], `atomic_numbers` (int32), and what else has a value for each atom: `forces`,
+  `magmoms`, `tags`, any array of the file; `fixed` where atoms are constrained.
+- `cell` [3, 3] and `pbc` [3] of each graph; `energy`, `stress` (six numbers, as ASE keeps it), `dipole`,
+  the file's own values (`info` of extxyz, key_value_pairs and data of a database).
+
+Numbers keep their type. Edges are not in such files: `packhouse.atoms.with_neighbours` counts or
+adds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import sqlite3
+from typing import Any, Final, Iterable, Iterator, TextIO
+
+import numpy as np
+
+from packhouse.files import file_kinds, whole_lmdb
+from packhouse.files.frames import Frame, Item, Malformed, Rows, graph_row, made
+from packhouse.frameworks.layout import NODES
+
+DATABASES: Final = (".db", ".aselmdb")
+XYZ: Final = (".extxyz", ".xyz", ".extxyz.gz", ".xyz.gz")
+ENDINGS: Final = (*DATABASES, *XYZ)
+
+# Of what calculators compute; everything else is of the whole structure.
+_PER_ATOM: Final = frozenset({"forces", "stresses", "charges", "magmoms", "energies"})
+# Arrays that ASE takes for zero where a structure has none.
+_ZERO_UNLESS_SET: Final = frozenset({"tags", "momenta", "initial_magmoms", "initial_charges"})
+# A note of ase.build to itself.
+_OF_BUILDERS: Final = "adsorbate_info"
+_LONGEST_SHOWN: Final = 40
+
+
+def items(name: str) -> Iterator[Item]:
+    """The structures of a file, one held at a time. Raises OSError, ImportError, and ValueError if
+    it is no such file."""
+    os.stat(name)
+    with needed("ase", name):
+        import ase  # noqa: F401
+    return _of_database(name) if name.endswith(DATABASES) else _of_xyz(name)
+
+
+@contextlib.contextmanager
+def needed(package: str, name: str, extra: str = "atoms") -> Iterator[None]:
+    """Names the file and the way out if what reads it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        kind = file_kinds.kind_of(name)
+        raise ImportError(
+            f"{name}: {f'is {kind[0]}; ' if kind else ''}{package} is needed to read it "
+            f"(pip install 'packhouse[{extra}]')"
+        ) from error
+
+
+def frame_of(atoms: Any, where: str, values: dict[str, Any] | None = None) -> Frame:
+    """The graph of an `ase.Atoms`; `values` are more of the whole structure.
+
+    Raises ValueError for what is no structure: no atom, a position that is not a number, a periodic
+    direction without a cell vector.
+    """
+    num_atoms = len(atoms)
+    positions = np.asarray(atoms.positions, np.float64)
+    cell = np.asarray(atoms.cell.array if hasattr(atoms.cell, "array") else atoms.cell, np.float64)
+    check_structure(positions, cell, np.asarray(atoms.pbc))
+    tensors = {
+        "atomic_numbers": Rows(NODES, np.asarray(atoms.numbers, np.int32)),
+        "pos": Rows(NODES, positions),
+        "cell": graph_row(cell.reshape(3, 3)),
+        "pbc": graph_row(np.asarray(atoms.pbc, bool)),
+    }
+    for name, array in atoms.arrays.items():
+        if name not in ("numbers", "positions"):
+            tensors[name] = Rows(NODES, np.asarray(array), may_lack=name in _ZERO_UNLESS_SET)
+    fixed = _fixed(atoms)
+    if fixed is not None:
+        tensors["fixed"] = Rows(NODES, fixed, may_lack=True)
+    results = dict(getattr(atoms.calc, "results", None) or {})
+    for name, value in {**atoms.info, **(values or {}), **results}.items():
+        if value is None or name == _OF_BUILDERS:
+            continue
+        array = _as_array(value, name)
+        if name in _PER_ATOM and array.ndim and len(array) == num_atoms:
+            tensors[name] = Rows(NODES, array)
+        else:
+            tensors[name] = graph_row(array)
+    return Frame(where, {NODES: num_atoms}, tensors)
+
+
+def check_structure(positions: Any, cell: Any, pbc: Any) -> None:
+    """Raises ValueError for what no neighbours could be found in."""
+    if not len(positions):
+        raise ValueError("has no atom")
+    if not np.isfinite(positions).all():
+        atom = int(np.argmin(np.isfinite(positions).all(axis=1)))
+        raise ValueError(f"the position of atom {atom} is {positions[atom].tolist()}")
+    if not np.isfinite(cell).all():
+        raise ValueError(f"its cell is {cell.tolist()}")
+    vectors = cell.reshape(3, 3)[np.asarray(pbc, bool)]
+    if len(vectors) and np.linalg.matrix_rank(vectors) < len(vectors):
+        raise ValueError(
+            f"it is periodic along {np.flatnonzero(pbc).tolist()}, where its cell vectors "
+            f"{vectors.tolist()} span no volume"
+        )
+
+
+def _as_array(value: Any, name: str) -> Any:
+    if name == "energy":
+        # A file may write it as 0 or -1.
+        return np.asarray(value, np.float64)
+    return np.asarray(value)
+
+
+def _fixed(atoms: Any) -> Any:
+    """bool [atoms], of atoms that are fixed wholly; None without constraints."""
+    if not atoms.constraints:
+        return None
+    fixed = np.zeros(len(atoms), bool)
+    for constraint in atoms.constraints:
+        if type(constraint).__name__ == "FixAtoms":
+            fixed[constraint.index] = True
+    return fixed
+
+
+def _of_database(name: str) -> Iterator[Item]:
+    with needed("ase", name):
+        import ase.db
+    is_lmdb = name.endswith(".aselmdb")
+    options = {"readonly": True, "serial": True} if is_lmdb else {"serial": True}
+    with _naming(name), needed("ase-db-backends" if is_lmdb else "ase", name):
+        if is_lmdb:
+            import ase_db_backends  # noqa: F401
+
+            whole_lmdb.opened(name).close()
+        database = ase.db.connect(name, type="aselmdb" if is_lmdb else "db", **options)
+    with database:
+        for number in _ids(name, database):
+            where = f"row {number}"
+            yield from made(lambda: [_of_row(database.get(id=number), where)], where)
+
+
+def _ids(name: str, database: Any) -> Iterable[int]:
+    if hasattr(database, "ids"):
+        return sorted(database.ids)
+    return _ids_of_sqlite(name)
+
+
+def _ids_of_sqlite(name: str) -> Iterator[int]:
+    with _naming(name):
+        connection = sqlite3.connect(f"file:{_quoted(name)}?mode=ro", uri=True)
+        try:
+            for (number,) in connection.execute("SELECT id FROM systems ORDER BY id"):
+                yield number
+        finally:
+            connection.close()
+
+
+def _quoted(name: str) -> str:
+    import urllib.parse
+
+    return urllib.parse.quote(os.path.abspath(name))
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ImportError):
+        raise
+    except Exception as error:
+        told = str(error).removeprefix(f"{name}: ")
+        raise ValueError(f"{name}: is no database of ASE: {told}") from error
+
+
+def _of_row(row: Any, where: str) -> Frame:
+    atoms = row.toatoms()
+    return frame_of(atoms, where, {**row.key_value_pairs, **dict(row.data)})
+
+
+def _of_xyz(name: str) -> Iterator[Item]:
+    from ase.io.extxyz import read_xyz
+
+    def read(text: str, where: str) -> list[Frame]:
+        return [frame_of(next(iter(read_xyz(io.StringIO(text), 0))), where)]
+
+    opened: Any = gzip.open if name.endswith(".gz") else open
+    with opened(name, "rt", encoding="utf-8", errors="replace") as file:
+        for number, found in enumerate(_frames_of_xyz(file)):
+            where = f"frame {number}"
+            if isinstance(found, Malformed):
+                yield Malformed(where, f"{found.where}: {found.reason}")
+                continue
+            text = found
+            yield from made(lambda: read(text, where), where)
+
+
+def _frames_of_xyz(file: TextIO) -> Iterator[str | Malformed]:
+    """The text of each frame. After a broken one it goes on at the next number of atoms."""
+    head, line = file.readline(), 1
+    while head:
+        if not head.strip():
+            head, line = file.readline(), line + 1
+            continue
+        first = line
+        if not _is_count(head):
+            yield Malformed(f"line {first}", f"{head.strip()[:_LONGEST_SHOWN]!r} is no number of atoms")
+            while head and not _is_count(head):
+                head, line = file.readline(), line + 1
+            continue
+        wanted = int(head)
+        lines = [head, file.readline()]
+        line += 1
+        head, line = file.readline(), line + 1
+        # No line of an atom is one number alone.
+        while len(lines) < wanted + 2 and head and not _is_count(head):
+            lines.append(head)
+            head, line = file.readline(), line + 1
+        if len(lines) < wanted + 2:
+            yield Malformed(f"line {first}", f"has {len(lines) - 2} lines of {wanted} atoms")
+        else:
+            yield "".join(lines)
+
+
+def _is_count(line: str) -> bool:
+    return line.strip().isdecimal()

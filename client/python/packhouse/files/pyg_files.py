@@ -1,0 +1,103 @@
+"""Graphs from the `.pt` files that PyTorch Geometric keeps its processed data sets in.
+
+What `InMemoryDataset.save` writes, in PyG 2 and before: `DATASET/processed/data.pt`, OGB's
+`processed/geometric_data_processed.pt`; also a list of `Data` or `HeteroData`, a `Batch`, or a whole
+data set that was saved by `torch.save`. The tables are those of `packhouse.pyg.tables`. Needs torch and torch_geometric.
+
+Such a file is a pickle: reading it runs whatever program its author put into it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Collection, Iterator
+
+from packhouse.data.graphs import GraphTable
+
+
+def tables(
+    path: str | os.PathLike[str], *, trust_pickle: bool = False, exclude_keys: Collection[str] = ()
+) -> Iterator[GraphTable]:
+    """The graphs of a file, ids from 0; see `packhouse.pyg.tables`.
+
+    Raises PermissionError unless `trust_pickle`: say so of files that you wrote yourself, or whose
+    author may run programs here. Raises OSError, and ValueError naming the file for what is no data
+    set of PyG's or has an attribute that cannot be sent.
+    """
+    name = os.fspath(path)
+    if not trust_pickle:
+        raise PermissionError(
+            f"{name} is a pickle: reading it runs the program that its author put into it. If you "
+            "trust the author, say --trust-pickle (trust_pickle=True)"
+        )
+    # Looked for before torch is imported, which takes seconds.
+    os.stat(name)
+    return _tables(name, exclude_keys)
+
+
+def _tables(name: str, exclude_keys: Collection[str]) -> Iterator[GraphTable]:
+    from packhouse.frameworks.pyg import datasets as pyg_datasets
+
+    try:
+        yield from pyg_datasets.tables(_dataset(_load(name)), exclude_keys=exclude_keys)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+        # PyG's own, as of data that an older PyG has made, or graphs that do not fit each other.
+        told = " ".join(str(error).split()) or "no reason is given"
+        raise ValueError(f"{name}: PyG cannot read it: {type(error).__name__}: {told}") from error
+
+
+def _load(name: str) -> Any:
+    import inspect
+    import pickle
+
+    import torch
+
+    # torch 2.6 reads tensors alone unless it is told otherwise; before 1.13 it knows no such word.
+    knows = "weights_only" in inspect.signature(torch.load).parameters
+    try:
+        return torch.load(name, map_location="cpu", **({"weights_only": False} if knows else {}))
+    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        raise ValueError(f"torch cannot read it: {error}") from error
+
+
+def _dataset(saved: Any) -> Any:
+    """What `pyg_datasets.tables` takes. Raises ValueError."""
+    from torch_geometric.data import Batch, Data, Dataset, InMemoryDataset
+    from torch_geometric.data.data import BaseData
+
+    if isinstance(saved, Dataset):
+        return saved
+    if isinstance(saved, Batch):
+        return saved.to_data_list()
+    if isinstance(saved, BaseData):
+        return [saved]
+    if isinstance(saved, list) and all(isinstance(graph, BaseData) for graph in saved):
+        return saved
+    if not isinstance(saved, tuple) or not 2 <= len(saved) <= 4:
+        raise ValueError(
+            f"no data set of PyG's: it has a {type(saved).__name__}, not (data, slices) or a list "
+            "of Data"
+        )
+    data, slices = saved[:2]
+    if isinstance(data, dict):
+        # With its class at the end, except in a short time's TU data sets.
+        made_by = saved[-1] if isinstance(saved[-1], type) else Data
+        data = made_by.from_dict(data)
+    if not isinstance(data, BaseData) or not isinstance(slices, (dict, type(None))):
+        raise ValueError(
+            f"no data set of PyG's: ({type(data).__name__}, {type(slices).__name__}) is not "
+            "(data, slices)"
+        )
+    if slices is None:
+        return [data]
+
+    class Saved(InMemoryDataset):  # type: ignore[misc]
+        """The data set without its files."""
+
+        def __init__(self) -> None:
+            super().__init__(None)
+            self.data, self.slices = data, slices
+
+    return Saved()

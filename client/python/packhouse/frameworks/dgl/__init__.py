@@ -1,0 +1,1 @@
+"""DGL. See `packhouse.dgl`."""

@@ -1,0 +1,225 @@
+"""Stores a framework's data set under a name, in one call that may be repeated."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Protocol
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.base.errors import PackhouseError
+from packhouse.client.facade import Client
+from packhouse.data.graphs import Array, GraphTable
+from packhouse.data.schema import GraphSchema, TensorSpec
+from packhouse.frameworks.layout import EDGES, NODES
+from packhouse.stored.dataset import Dataset, DatasetState
+
+# The same each time, so that graphs that were stored before a failure are not stored again.
+_PRODUCER: Final = "ingest"
+
+# By the name of a tensor: what padding rows have.
+PaddingValues = Mapping[str, "int | float | str | bytes"]
+
+
+def ingest_tables(
+    client: Client,
+    name: str,
+    tables: Iterable[GraphTable],
+    *,
+    seal: bool = True,
+    padding_values: PaddingValues | None = None,
+) -> Dataset:
+    """Creates the data set, appends the tables, and seals it.
+
+    After a failure call it again with the same graphs: it goes on where it was. If the data set was
+    sealed by an earlier call, nothing is done. `padding_values` become those of the schema: see
+    `GraphSchema.with_padding_values`.
+
+    Raises ValueError if it exists with another schema, or is sealed with another number of graphs,
+    or if there is no table; PackhouseError. An exception of `tables`, as for graphs that differ, but
+    for OSError, and graphs that the server refuses leave no data set behind if this call made it.
+    """
+    source = _Source(tables, padding_values or {})
+    remaining = iter(source)
+    first = next(remaining, None)
+    if first is None:
+        raise ValueError(f"data set {name!r}: there is no graph")
+    is_ours = True
+    try:
+        dataset = client.create_dataset(name, first.schema)
+    except PackhouseError as error:
+        if error.code is not grpc.StatusCode.ALREADY_EXISTS:
+            raise
+        is_ours = False
+        dataset = client.get_dataset(name)
+        if dataset.schema.to_proto() != first.schema.to_proto():
+            raise ValueError(
+                f"data set {name!r} exists and has another schema: "
+                f"{difference(dataset.schema, first.schema, 'it', 'the first of these graphs')}"
+            ) from None
+        if dataset.state is DatasetState.SEALED:
+            num_graphs = len(first) + sum(map(len, remaining))
+            if num_graphs != dataset.num_graphs:
+                raise ValueError(
+                    f"data set {name!r} is sealed with {dataset.num_graphs} graphs; these are "
+                    f"{num_graphs}"
+                ) from None
+            return dataset
+    try:
+        client.append(
+            name, itertools.chain((first,), remaining), producer=_PRODUCER, first_sequence=1
+        )
+    except Exception as error:
+        is_refused = (
+            isinstance(error, PackhouseError) and error.code is grpc.StatusCode.INVALID_ARGUMENT
+        )
+        if is_ours and (source.has_failed or is_refused):
+            client.delete_dataset(name)
+        raise
+    return client.seal_dataset(name) if seal else client.get_dataset(name)
+
+
+class _Source:
+    """Tables with padding values; remembers whether it was they that failed."""
+
+    def __init__(self, tables: Iterable[GraphTable], values: PaddingValues) -> None:
+        self._tables = tables
+        self._values = values
+        self.has_failed = False
+
+    def __iter__(self) -> Iterator[GraphTable]:
+        try:
+            for table in self._tables:
+                yield self._padded(table) if self._values else table
+        except (OSError, PackhouseError):
+            # Of where they come from: trying again may help.
+            raise
+        except Exception:
+            # Of what these graphs are.
+            self.has_failed = True
+            raise
+
+    def _padded(self, table: GraphTable) -> GraphTable:
+        names = [spec.name for spec in table.schema.tensors]
+        for name in self._values:
+            if name not in names:
+                raise ValueError(f"padding_values: no tensor {name!r}; there are {names}")
+        schema = table.schema.with_padding_values(self._values)
+        return GraphTable(schema, table.sizes, table.tensors, table.graph_ids)
+
+
+class Part(Protocol):
+    """Some graphs of one of a framework's objects."""
+
+    @property
+    def schema(self) -> GraphSchema:
+        """That of these graphs."""
+
+    @property
+    def sizes(self) -> Array:
+        """[graphs, components]."""
+
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        """By tensor; indices within each graph."""
+
+
+def joined_tables(
+    objects: Iterable[Any], part_of: Callable[[Any], Part], kind: str, most: int, first_id: int = 0
+) -> Iterator[GraphTable]:
+    """Tables of the graphs of `most` objects each (0: all), numbered from `first_id` on.
+
+    The objects of one table are held at a time. Raises ValueError if there is none, and naming an
+    object by its number, as `kind` 3, if it has another schema than the first one, and what differs.
+    """
+    parts = (_part(part_of, made, f"{kind} {n}") for n, made in enumerate(objects))
+    schema: GraphSchema | None = None
+    number = 0
+    while True:
+        held = list(itertools.islice(parts, most or None))
+        if not held:
+            break
+        if schema is None:
+            schema = held[0].schema
+        for part in held:
+            if part.schema != schema:
+                here = f"{kind} {number}"
+                raise ValueError(difference(schema, part.schema, f"{kind} 0", here))
+            number += 1
+        made = GraphTable(
+            schema,
+            np.concatenate([part.sizes for part in held]),
+            {
+                spec.name: np.concatenate([part.columns[spec.name] for part in held])
+                for spec in schema.tensors
+            },
+            first_id=first_id,
+        )
+        first_id += len(made)
+        yield made
+    if schema is None:
+        raise ValueError("there is no graph, so that the schema is not known")
+
+
+def _part(part_of: Callable[[Any], Part], made: Any, name: str) -> Part:
+    try:
+        return part_of(made)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def sizes_by_name(
+    rows: Iterable[Mapping[str, int]], kind: str
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """int64 [objects, components] and the components, in the order of the first object.
+
+    Each object has an order of its own, so they are taken by name. Raises ValueError naming an
+    object and a component that it or the first one lacks.
+    """
+    components: tuple[str, ...] | None = None
+    sizes: list[list[int]] = []
+    for number, row in enumerate(rows):
+        if components is None:
+            components = tuple(row)
+        if row.keys() != set(components):
+            name = min(row.keys() ^ set(components))
+            has, lacks = (number, 0) if name in row else (0, number)
+            raise ValueError(f"{kind} {has} has {name!r}, which {kind} {lacks} lacks")
+        sizes.append([row[name] for name in components])
+    components = components or (NODES, EDGES)
+    return np.array(sizes, np.int64).reshape(len(sizes), len(components)), components
+
+
+def difference(first: GraphSchema, other: GraphSchema, first_name: str, other_name: str) -> str:
+    """What of two schemas differs, by the name of a component or tensor."""
+    for lacks, has, name_of_lacks, name_of_has in (
+        (other, first, other_name, first_name),
+        (first, other, first_name, other_name),
+    ):
+        for component in has.components:
+            if component not in lacks.components:
+                return f"{name_of_has} has {component!r}, which {name_of_lacks} lacks"
+        known = {spec.name for spec in lacks.tensors}
+        for spec in has.tensors:
+            if spec.name not in known:
+                return f"{name_of_has} has a tensor {spec.name!r}, which {name_of_lacks} lacks"
+    before = {spec.name: spec for spec in first.tensors}
+    for spec in other.tensors:
+        if before[spec.name] != spec:
+            return (
+                f"{other_name} has {_told(spec)} in tensor {spec.name!r}, {first_name} has "
+                f"{_told(before[spec.name])}"
+            )
+    return f"{other_name} has components and tensors in another order than {first_name}"
+
+
+def _told(spec: TensorSpec) -> str:
+    told = f"{spec.dtype.name.lower()} rows of the shape {list(spec.row_shape)} along "
+    told += repr(spec.component)
+    if spec.index_into is not None:
+        told += f" that number {spec.index_into!r}"
+    if spec.padding_value != 0:
+        told += f" with padding value {spec.padding_value!r}"
+    return told

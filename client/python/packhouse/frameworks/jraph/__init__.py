@@ -1,0 +1,1 @@
+"""jraph. See `packhouse.jraph`."""

@@ -1,0 +1,1 @@
+"""PyTorch Geometric. See `packhouse.pyg`."""

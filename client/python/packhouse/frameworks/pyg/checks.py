@@ -1,0 +1,219 @@
+"""Whether PyG's graphs can be joined here as PyG itself joins them, asked graph by graph."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Collection
+
+from packhouse.base.whole_numbers import whole_number
+from packhouse.frameworks.pyg.notes import NUM_NODES
+
+
+def has_own_rules(data: Any) -> bool:
+    """Whether the class of the graphs says itself what is added, or along which dimension."""
+    from torch_geometric.data import Data, HeteroData
+
+    base = HeteroData if isinstance(data, HeteroData) else Data
+    kind = type(data)
+    return kind.__inc__ is not base.__inc__ or kind.__cat_dim__ is not base.__cat_dim__
+
+
+def tells_num_nodes(store: Any) -> bool:
+    """Whether PyG knows the number of nodes by an attribute, and need not guess it from edges."""
+    from torch_geometric.data.storage import N_KEYS
+
+    known = {NUM_NODES, "adj", "adj_t", *N_KEYS}
+    return any(key in known or "node" in key for key in store.keys())
+
+
+class GraphChecks:
+    """Looks at one graph after the other: all have what the first one has.
+
+    Same attributes in the same stores, of the same types; what PyG adds to an attribute is 0 for all
+    of them, or the number of nodes for all of them; and all are joined along one dimension.
+    """
+
+    def __init__(self, exclude_keys: Collection[str]) -> None:
+        self._exclude_keys = frozenset(exclude_keys)
+        self._number = 0
+        self._first: dict[tuple[Any, str], Any] | None = None
+        # Of a class with rules of its own, by store and attribute: the dimension, and whether what is
+        # added is the number of nodes; None where both are 0 so far.
+        self.rules: dict[tuple[Any, str], tuple[Any, bool | None]] = {}
+        # By store: the number of nodes of each graph, where excluded attributes tell it.
+        self.num_nodes: dict[Any, list[int]] = {}
+        # Of each attribute and number of nodes the rows of each graph, while somebody wants them.
+        self.rows: dict[tuple[Any, str], list[int]] | None = None
+
+    def check(self, graph: Any) -> None:
+        """Raises ValueError naming the graph, the attribute and the reason."""
+        found = {
+            (store._key, key): _type_of(graph, store, key)
+            for store in graph.stores
+            for key in store.keys()
+            if key not in self._exclude_keys
+        }
+        types = {store._key for store in graph.stores}
+        if self._first is None:
+            self._first, self._types = found, types
+            self._counted = self._told_by_excluded(graph)
+            self._check_dense(graph)
+        if types != self._types:
+            (other,) = list(types ^ self._types)[:1]
+            raise ValueError(
+                f"graph {self._number} has {'' if other in types else 'not '}the type {other!r}, "
+                f"the first one has it{'' if other in self._types else ' not'}: all must have the "
+                "same, also where there is none of it in a graph"
+            )
+        if found != self._first:
+            raise self._difference(found)
+        if has_own_rules(graph):
+            self._check_rules(graph)
+        for store in graph.stores:
+            if store._key in self._counted:
+                self.num_nodes.setdefault(store._key, []).append(self._num_nodes(store))
+        if self.rows is not None:
+            self._note_rows(graph, self.rows)
+        self._number += 1
+
+    def _check_dense(self, graph: Any) -> None:
+        for store in graph.stores:
+            for key, value in store.items():
+                if key in self._exclude_keys or key == NUM_NODES:
+                    continue
+                if not _is_dense(value) and not isinstance(value, (int, float)):
+                    raise ValueError(
+                        f"graph {self._number}: attribute {key!r}: it is no dense tensor but "
+                        f"{type(value).__name__}, which cannot be sent: name it in exclude_keys"
+                    )
+
+    def _note_rows(self, graph: Any, rows: dict[tuple[Any, str], list[int]]) -> None:
+        for store in graph.stores:
+            for key, value in store.items():
+                if key in self._exclude_keys:
+                    continue
+                count = 1
+                if key == NUM_NODES:
+                    count = value
+                elif _is_dense(value) and value.dim():
+                    cat_dim = graph.__cat_dim__(key, value, store)
+                    count = 1 if cat_dim is None else value.shape[cat_dim]
+                rows.setdefault((store._key, key), []).append(count)
+
+    def _told_by_excluded(self, graph: Any) -> set[Any]:
+        """The keys of the stores whose number of nodes PyG knows by an excluded attribute."""
+        from torch_geometric.data.storage import N_KEYS
+
+        return {
+            store._key
+            for store in graph.stores
+            for key in store.keys()
+            if key in self._exclude_keys
+            and (key in N_KEYS or "node" in key)
+            and (store._key is None or isinstance(store._key, str))
+        }
+
+    def _num_nodes(self, store: Any) -> int:
+        if not tells_num_nodes(store) or store.num_nodes is None:
+            raise ValueError(
+                f"graph {self._number}: {NUM_NODES!r} is not set, and nothing says how many nodes it "
+                "has: set num_nodes. Guessed from edges, nodes without any would vanish"
+            )
+        return whole_number(store.num_nodes, f"graph {self._number}: {NUM_NODES!r}")
+
+    def _difference(self, found: dict[tuple[Any, str], Any]) -> ValueError:
+        first = self._first or {}
+        for store, key in [*first, *found]:
+            mine, others = found.get((store, key)), first.get((store, key))
+            if mine == others:
+                continue
+            name = key if store is None else f"{key!r} of {store}"
+            if mine is None or others is None:
+                has, lacks = (0, self._number) if mine is None else (self._number, 0)
+                what = f"graph {has} has it, graph {lacks} lacks it"
+            else:
+                what = f"it is {others} in graph 0 and {mine} in graph {self._number}"
+            return ValueError(
+                f"attribute {name if store is not None else repr(name)}: {what}: give it to all "
+                "graphs alike, or name it in exclude_keys"
+            )
+        raise AssertionError("nothing differs")
+
+    def _check_rules(self, graph: Any) -> None:
+        for store in graph.stores:
+            for key in store.keys():
+                if key not in self._exclude_keys and key != NUM_NODES:
+                    self._check_rule(graph, store, key)
+
+    def _check_rule(self, graph: Any, store: Any, key: str) -> None:
+        value = store[key]
+        if "batch" in key:
+            # Refused by its name.
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            inc = graph.__inc__(key, value, store)
+            cat_dim = graph.__cat_dim__(key, value, store)
+            nodes = graph.num_nodes if store._key is None else None
+        is_ends = key == "edge_index" and store._key is not None
+        if is_ends:
+            # Of two types: PyG adds the number of nodes of either.
+            return
+        by_nodes: bool | None
+        if isinstance(inc, int) and inc == 0 and not nodes:
+            by_nodes = None
+        elif isinstance(inc, int) and inc == 0:
+            by_nodes = False
+        elif isinstance(inc, int) and inc == nodes:
+            by_nodes = True
+        else:
+            raise self._refused(
+                key, f"PyG adds {_shown(inc)} for it to the graphs behind it, which is not its "
+                f"number of nodes ({nodes})"
+            )
+        known_dim, known = self.rules.get((store._key, key), (cat_dim, None))
+        if known_dim != cat_dim:
+            raise self._refused(key, f"it is joined along {cat_dim}, others along {known_dim}")
+        if by_nodes is not None and known is not None and by_nodes != known:
+            raise self._refused(
+                key, f"PyG adds {inc} for it, to others "
+                f"{'their number of nodes' if known else '0'}"
+            )
+        if key == "edge_index" and by_nodes is False:
+            raise self._refused(key, "PyG adds nothing: all graphs would have the same nodes")
+        self.rules[store._key, key] = cat_dim, known if by_nodes is None else by_nodes
+
+    def _refused(self, key: str, why: str) -> ValueError:
+        return ValueError(
+            f"graph {self._number}: attribute {key!r}: {why}; packhouse cannot join it so: name it "
+            "in exclude_keys"
+        )
+
+
+def _is_dense(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
+def _type_of(graph: Any, store: Any, key: str) -> str:
+    """What joining may not change: a tensor's type and all extents of a row; else the class."""
+    import torch
+
+    value = store[key]
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    shape: list[Any] = list(value.shape)
+    if shape and value.layout is torch.strided:
+        cat_dim = graph.__cat_dim__(key, value, store)
+        if isinstance(cat_dim, int) and -len(shape) <= cat_dim < len(shape):
+            shape[cat_dim] = "rows"
+    elif value.layout is not torch.strided:
+        return f"a sparse tensor of {value.dtype} with {value.dim()} dimensions"
+    return f"a tensor of {value.dtype} with the shape ({', '.join(map(str, shape))})"
+
+
+def _shown(inc: Any) -> str:
+    import torch
+
+    return str(inc.tolist()) if isinstance(inc, torch.Tensor) else str(inc)

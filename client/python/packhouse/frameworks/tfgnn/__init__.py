@@ -1,0 +1,1 @@
+"""TF-GNN. See `packhouse.tfgnn`."""

@@ -1,0 +1,1 @@
+"""PyTorch. See `packhouse.torch`."""

@@ -1,0 +1,153 @@
+"""Batches as torch's tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Final, KeysView
+
+import numpy as np
+import torch
+
+from packhouse.base.aligned import ALIGNMENT
+from packhouse.data.batch import Batch
+from packhouse.data.graphs import Array
+from packhouse.data.schema import DType
+from packhouse.data.wide_tensors import sources_of
+
+# The types that replace those which torch lacks or cannot compute with.
+_WIDER: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
+    np.dtype("<u2"): np.dtype("<i4"),
+    np.dtype("<u4"): np.dtype("<i8"),
+    np.dtype("<u8"): np.dtype("<i8"),
+}
+
+_TYPES: Final = {
+    np.dtype("?"): torch.bool,
+    np.dtype("u1"): torch.uint8,
+    np.dtype("i1"): torch.int8,
+    np.dtype("<i2"): torch.int16,
+    np.dtype("<i4"): torch.int32,
+    np.dtype("<i8"): torch.int64,
+    np.dtype("<f2"): torch.float16,
+    np.dtype("<f4"): torch.float32,
+    np.dtype("<f8"): torch.float64,
+}
+
+
+class TorchBatch:
+    """A batch whose `tensors` are torch's; all else is as in packhouse's batch.
+
+    `batch["x"]` is the tensor x. All tensors share one piece of memory, so that a worker process
+    hands them to its trainer, and pinning copies them, at once.
+    """
+
+    def __init__(self, tensors: dict[str, torch.Tensor], info: Batch) -> None:
+        """`info` is packhouse's batch; its own tensors are not used."""
+        self.tensors = tensors
+        self.info = info
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked for while one is copied or pickled, before there is an info.
+        if name.startswith("__") or name == "info":
+            raise AttributeError(name)
+        return getattr(self.info, name)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        """The tensor of that name. Raises KeyError, which says what there is."""
+        try:
+            return self.tensors[name]
+        except KeyError:
+            raise KeyError(f"no tensor {name!r} in the batch: it has {list(self.tensors)}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def __len__(self) -> int:
+        return len(self.info)
+
+    __iter__ = None
+
+    def keys(self) -> KeysView[str]:
+        """The tensors' names; so `dict(batch)` and `f(**batch)` work."""
+        return self.tensors.keys()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}: {str(tensor.dtype)[6:]}{list(tensor.shape)}"
+            for name, tensor in self.tensors.items()
+        )
+        return f"Torch{self.info!r}"[:-1] + f"; {shown})"
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        for tensor in self.tensors.values():
+            return tensor.device
+        return torch.device("cpu")
+
+    def mask(self, component: str) -> torch.Tensor:
+        """bool [rows], where the tensors are: which rows of a component are real."""
+        rows, real_rows = self.info.rows[component], self.info.real_rows[component]
+        return torch.arange(rows, device=self.device) < real_rows
+
+    def to(self, device: Any, non_blocking: bool = False) -> TorchBatch:
+        """With tensors on that device."""
+        moved = {
+            name: tensor.to(device, non_blocking=non_blocking)
+            for name, tensor in self.tensors.items()
+        }
+        return TorchBatch(moved, self.info)
+
+    def pin_memory(self, device: Any = None) -> TorchBatch:
+        """With tensors in page-locked memory, for a device; torch's DataLoader calls it."""
+        pinned = {name: tensor.pin_memory() for name, tensor in self.tensors.items()}
+        return TorchBatch(pinned, self.info)
+
+    def record_stream(self, stream: Any) -> None:
+        """Its memory is not used again before the work on the stream has ended."""
+        for tensor in self.tensors.values():
+            tensor.record_stream(stream)
+
+
+def to_torch(
+    batch: Batch, pin_memory: bool = False, change: Callable[[Batch], object] | None = None
+) -> TorchBatch:
+    """The batch with torch's tensors, which are copies of its own, each at a multiple of 64 bytes.
+
+    Signed types replace unsigned ones that torch cannot compute with: int32 for uint16, int64 for
+    uint32 and uint64. `change` may write to the arrays of the batch that it gets, of the types that
+    are stored; the tensors have what it wrote. Cost: one copy, and some microseconds a tensor; with
+    a change and such an unsigned type two.
+    """
+    halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
+    sources = sources_of(batch.tensors)
+    if change is not None and any(
+        dtype in _WIDER for name, _, dtype in sources if name not in halves
+    ):
+        batch = batch.writable()
+        change(batch)
+        change = None
+        sources = sources_of(batch.tensors)
+    arrays = {}
+    starts = []
+    total = 0
+    for name, array, dtype in sources:
+        if name not in halves:
+            dtype = _WIDER.get(dtype, dtype)
+        arrays[name] = array, dtype
+        starts.append(total)
+        total += -(-array.size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+    memory = torch.empty(total, dtype=torch.uint8, pin_memory=pin_memory)
+    whole = memory.numpy()
+    copies: dict[str, Array] = {}
+    for start, (name, (array, dtype)) in zip(starts, arrays.items()):
+        copies[name] = np.ndarray(array.shape, dtype, whole, start)
+        # A uint64 beyond int64's range keeps its bits.
+        np.copyto(copies[name], array, casting="unsafe")
+    if change is not None:
+        change(batch.with_tensors(copies))
+    tensors = {}
+    for start, (name, copy) in zip(starts, copies.items()):
+        part = memory[start : start + copy.nbytes]
+        kind = torch.bfloat16 if name in halves else _TYPES[copy.dtype]
+        tensors[name] = part.view(kind).view(copy.shape)
+    return TorchBatch(tensors, batch.without_tensors())

@@ -1,0 +1,1 @@
+"""Source graphs, sub-graphs drawn from them, and their partitions."""

@@ -1,0 +1,242 @@
+"""Plans: how the graphs of a histogram share packs. See `Client.plan`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import TYPE_CHECKING, Any, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.base.choices import Choice
+from packhouse.v1 import planning_pb2
+
+
+class PriorityKind(Choice):
+    """In which order sizes are placed, by a function of the size s over the components with a limit.
+
+    PRODUCT of s_k ** weight_k, SUM, MAX or MIN of weight_k * s_k, or s_k of one COMPONENT.
+    """
+
+    PRODUCT = 1
+    SUM = 2
+    MAX = 3
+    MIN = 4
+    COMPONENT = 5
+
+
+class PlacementRule(Choice):
+    """Which pack with room gets the next graph: the one with the least room, or with the most."""
+
+    BEST_FIT = 1
+    FIRST_FIT = 2
+
+
+class OpeningRule(Choice):
+    """What to open for graphs that find no room: a pack for each, or packs of as many of them as
+    fit.
+    """
+
+    ONE_GRAPH = 1
+    FILL = 2
+
+
+class PlanAlgorithm(Choice):
+    """How a plan is made.
+
+    - OPTIMIZED: the strong planner, until its plan meets a lower bound or its budget is used up.
+    - TUPLE_PACKING: Krell et al. 2022, by priority, placement and opening; NOTEBOOK: as their
+      notebook computes it, with its quirks.
+    - Baselines: NO_PACKING has one graph a pack; SINGLE_COMPONENT looks at one component alone, and
+      ignores other limits; FIRST_FIT_DECREASING goes by each size's largest share of a limit.
+    """
+
+    TUPLE_PACKING = 1
+    NOTEBOOK = 2
+    NO_PACKING = 3
+    SINGLE_COMPONENT = 4
+    OPTIMIZED = 5
+    FIRST_FIT_DECREASING = 6
+
+
+class LowerBoundKind(Choice):
+    """How a lower bound was found.
+
+    - VOLUME: the total of one component over its limit; LIFTED_VOLUME: with each large graph counted
+      for the room that nothing else can fill beside it.
+    - LINEAR_PROGRAM: over all patterns (Gilmore and Gomory 1961), in whole numbers.
+    """
+
+    UNSPECIFIED = 0
+    VOLUME = 1
+    LIFTED_VOLUME = 2
+    LINEAR_PROGRAM = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanHeuristic:
+    """One way to plan; choices may be given by name. `component` belongs to PriorityKind.COMPONENT.
+
+    OPTIMIZED and FIRST_FIT_DECREASING take nothing but the algorithm.
+    """
+
+    priority: PriorityKind = PriorityKind.PRODUCT
+    placement: PlacementRule = PlacementRule.BEST_FIT
+    algorithm: PlanAlgorithm = PlanAlgorithm.TUPLE_PACKING
+    component: str = ""
+    weights: Sequence[int] = ()
+    opening: OpeningRule = OpeningRule.ONE_GRAPH
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            priority: PriorityKind | str = PriorityKind.PRODUCT,
+            placement: PlacementRule | str = PlacementRule.BEST_FIT,
+            algorithm: PlanAlgorithm | str = PlanAlgorithm.TUPLE_PACKING,
+            component: str = "",
+            weights: Sequence[int] = (),
+            opening: OpeningRule | str = OpeningRule.ONE_GRAPH,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "priority", PriorityKind.of(self.priority, "priority"))
+        object.__setattr__(self, "placement", PlacementRule.of(self.placement, "placement"))
+        object.__setattr__(self, "algorithm", PlanAlgorithm.of(self.algorithm, "algorithm"))
+        object.__setattr__(self, "opening", OpeningRule.of(self.opening, "opening"))
+
+    def to_proto(self) -> Any:
+        """This heuristic as a `packhouse.v1.PlanHeuristic`."""
+        return planning_pb2.PlanHeuristic(
+            algorithm=self.algorithm,
+            placement=self.placement,
+            opening=self.opening,
+            priority=planning_pb2.Priority(
+                kind=self.priority, component=self.component, weights=self.weights
+            ),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ComponentEfficiency:
+    """What holds for one component over a whole plan; `capacity` 0 means no limit."""
+
+    capacity: int
+    efficiency: float
+    fullest_pack: int
+    efficiency_of_fullest: float
+
+
+def efficiencies_from_proto(messages: Any) -> dict[str, ComponentEfficiency]:
+    """Reads `packhouse.v1.ComponentEfficiency`s."""
+    return {
+        part.component: ComponentEfficiency(
+            capacity=part.capacity,
+            efficiency=part.efficiency,
+            fullest_pack=part.fullest_pack,
+            efficiency_of_fullest=part.efficiency_of_fullest,
+        )
+        for part in messages
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanSummary:
+    """A plan's figures. No plan for these limits has fewer than `lower_bound` packs.
+
+    `winner`, `steps` and `receipt` are of PlanAlgorithm.OPTIMIZED: equal receipts, equal plans.
+    """
+
+    name: str
+    packs: int
+    lower_bound: int
+    lower_bound_name: str
+    gap: float
+    components: dict[str, ComponentEfficiency]
+    keeps_limits: bool
+    num_patterns: int
+    elapsed: datetime.timedelta
+    unfinished: bool
+    lower_bound_kind: LowerBoundKind
+    optimal: bool
+    winner: str
+    steps: int
+    receipt: str
+
+    @staticmethod
+    def from_proto(message: Any) -> PlanSummary:
+        """Reads a `packhouse.v1.PlanSummary`."""
+        return PlanSummary(
+            name=message.name,
+            packs=message.packs,
+            lower_bound=message.lower_bound,
+            lower_bound_name=message.lower_bound_name,
+            gap=message.gap,
+            components=efficiencies_from_proto(message.components),
+            keeps_limits=message.keeps_limits,
+            num_patterns=message.num_patterns,
+            elapsed=message.elapsed.ToTimedelta(),
+            unfinished=message.unfinished,
+            lower_bound_kind=LowerBoundKind(message.lower_bound_kind),
+            optimal=message.optimal,
+            winner=message.winner,
+            steps=message.steps,
+            receipt=message.receipt,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Pattern:
+    """Size tuples that fit together: (row of `Plan.tuples`, copies), and how many packs have it."""
+
+    entries: tuple[tuple[int, int], ...]
+    repeats: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """The best plan, in full, and one summary per heuristic tried.
+
+    `patterns` and `tuples` (uint32 [d, l]) are empty if only summaries were asked for.
+    """
+
+    best: PlanSummary
+    tuples: npt.NDArray[np.uint32]
+    patterns: tuple[Pattern, ...]
+    summaries: tuple[PlanSummary, ...]
+
+    def to_proto(self) -> Any:
+        """Its patterns as a `packhouse.v1.PackingPlan`."""
+        return planning_pb2.PackingPlan(
+            tuples=np.ascontiguousarray(self.tuples, "<u4").tobytes(),
+            patterns=[
+                planning_pb2.Pattern(
+                    entries=[
+                        planning_pb2.PatternEntry(tuple=number, copies=copies)
+                        for number, copies in pattern.entries
+                    ],
+                    repeats=pattern.repeats,
+                )
+                for pattern in self.patterns
+            ],
+        )
+
+    @staticmethod
+    def from_proto(message: Any) -> Plan:
+        """Reads a `packhouse.v1.PlanResponse`."""
+        best = PlanSummary.from_proto(message.best)
+        # A summary lists the histogram's components and then `graphs`.
+        components = max(1, len(best.components) - 1)
+        return Plan(
+            best=best,
+            tuples=np.frombuffer(message.plan.tuples, "<u4").reshape(-1, components),
+            patterns=tuple(
+                Pattern(
+                    entries=tuple((entry.tuple, entry.copies) for entry in pattern.entries),
+                    repeats=pattern.repeats,
+                )
+                for pattern in message.plan.patterns
+            ),
+            summaries=tuple(PlanSummary.from_proto(summary) for summary in message.summaries),
+        )
