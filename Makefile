@@ -20,7 +20,7 @@ help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 packages:
-	@$(INSTALL) build partition demo test
+	@$(INSTALL) build partition command demo test
 
 build: packages  ## Build server, command line, Python package and tests in build/release
 	cmake --preset $(PRESET)
@@ -28,7 +28,7 @@ build: packages  ## Build server, command line, Python package and tests in buil
 
 # The server, the command line and the Python package alone: a fresh machine has them sooner.
 demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.npz or sizes.csv for yours
-	@$(INSTALL) build demo
+	@$(INSTALL) build command demo
 	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
 	cmake --build --preset release --target packhoused packhouse packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo \
@@ -37,7 +37,7 @@ demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.n
 
 SCALE ?= 1
 demo-sampling:  ## A sub-graph around each paper of a graph in OGBN-MAG's shape, to a trainer; SCALE=0.01 for a small one
-	@$(INSTALL) build demo
+	@$(INSTALL) build command demo
 	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
 	cmake --build --preset release --target packhoused packhouse packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo.sampling \

@@ -13,6 +13,7 @@ from typing import IO, Any, Final, Sequence
 
 from packhouse.base.own_session import in_session_of_its_own
 
+_MOMENT: Final = 0.5
 # Ends a server, $1, if its standard input ends without a line: then the process that started both is
 # gone, however that was. $2 is how many seconds the server has for it.
 _GUARD: Final = """
@@ -118,8 +119,10 @@ class LocalServer:
             ready = json.loads(line)
             self.address, self.http_address = ready["grpc"], ready["http"]
         except (ValueError, KeyError, TypeError):
+            has_ended = self._has_ended()
             self.stop()
-            raise RuntimeError(f"{self._binary} did not get ready: it said {line!r}") from None
+            what = "ended before it was ready" if has_ended else "did not get ready"
+            raise RuntimeError(f"{self._binary} {what}: it said {line!r}") from None
 
     def stop(self) -> None:
         """Asks the program to drain and waits for its end. Idempotent."""
@@ -143,6 +146,13 @@ class LocalServer:
         if process is not None:
             process.kill()
             self._reap(process)
+
+    def _has_ended(self) -> bool:
+        """Its output may have ended a moment before it."""
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_MOMENT)
+        return self._process.returncode is not None
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         guard, self._guard = self._guard, None

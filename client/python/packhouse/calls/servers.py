@@ -9,7 +9,8 @@ from typing import Any, Callable, Final, Sequence
 import grpc
 
 from packhouse.base.away import passes
-from packhouse.calls.channel import service_config
+from packhouse.base.errors import PackhouseError
+from packhouse.calls.channel import await_server, service_config
 from packhouse.calls.job_owner import owner_named_by
 
 
@@ -18,6 +19,32 @@ def _safe_methods() -> frozenset[str]:
         f"/{name['service']}/{name['method']}"
         for config in service_config()["methodConfig"]
         for name in config["name"]
+    )
+
+
+def first_that_answers(
+    connect: Callable[[str], grpc.Channel], addresses: Sequence[str], seconds: float
+) -> tuple[grpc.Channel, str]:
+    """A channel to one of the servers, and its address.
+
+    Raises PackhouseError with UNAVAILABLE after that time, which they have in equal parts.
+    """
+    failures = []
+    for address in addresses:
+        channel = connect(address)
+        try:
+            await_server(channel, address, seconds / len(addresses))
+            return channel, address
+        except PackhouseError as error:
+            channel.close()
+            failures.append(error)
+        except BaseException:
+            channel.close()
+            raise
+    if len(failures) == 1:
+        raise failures[0]
+    raise PackhouseError(
+        grpc.StatusCode.UNAVAILABLE, "; ".join(failure.message for failure in failures)
     )
 
 

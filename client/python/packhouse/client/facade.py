@@ -27,11 +27,11 @@ from packhouse.base.argument_types import check_each, check_type
 from packhouse.base.errors import PackhouseError
 from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
+from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions, make_channel
 from packhouse.calls.credentials import Credentials
 from packhouse.calls.job_owner import JobCalls
 from packhouse.calls.replicas import addresses_of
-from packhouse.calls.servers import Servers
+from packhouse.calls.servers import Servers, first_that_answers
 from packhouse.data.batch import Padding, PaddingLike
 from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
@@ -123,31 +123,6 @@ class ObserveTotals(NamedTuple):
     num_graphs: int
 
 
-def _first_that_answers(
-    connect: Callable[[str], grpc.Channel], addresses: Sequence[str], seconds: float
-) -> tuple[grpc.Channel, str]:
-    """A channel to one of the servers, and its address. Raises PackhouseError with UNAVAILABLE after that time, which
-    they have in equal parts.
-    """
-    failures = []
-    for address in addresses:
-        channel = connect(address)
-        try:
-            await_server(channel, address, seconds / len(addresses))
-            return channel, address
-        except PackhouseError as error:
-            channel.close()
-            failures.append(error)
-        except BaseException:
-            channel.close()
-            raise
-    if len(failures) == 1:
-        raise failures[0]
-    raise PackhouseError(
-        grpc.StatusCode.UNAVAILABLE, "; ".join(failure.message for failure in failures)
-    )
-
-
 def _without_producer(error: PackhouseError) -> PackhouseError:
     """The failure of a stream of sizes that cannot be made again, with the way out."""
     if not error.passes:
@@ -233,7 +208,7 @@ class Client:
                 credentials=credentials,
             )
 
-        self._channel, self._address = _first_that_answers(
+        self._channel, self._address = first_that_answers(
             connect, addresses_of(address), connect_timeout
         )
         # Responses are bytes: see batch_reader.py.

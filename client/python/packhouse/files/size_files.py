@@ -16,7 +16,7 @@ import gzip
 import os
 import re
 import zlib
-from typing import BinaryIO, Final, Iterator, NamedTuple
+from typing import Any, BinaryIO, Final, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,20 +45,70 @@ _PLAIN: Final = b"0123456789\r\n"
 Values = npt.NDArray[np.int64]
 
 
+class SizeTable(NamedTuple):
+    """What a file says: uint32 [rows, l] sizes; uint64 [rows] graphs of each row, or None if each is
+    one.
+    """
+
+    components: tuple[str, ...]
+    sizes: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.uint64] | None
+
+    @property
+    def num_graphs(self) -> int:
+        """In Python's integers, which do not wrap around."""
+        return len(self.sizes) if self.counts is None else sum(self.counts.tolist())
+
+
 def load(path: str | os.PathLike[str], seed: int = 0) -> GraphTable:
     """The sizes of a file, ids from 0, no tensors.
 
     A histogram has no order of graphs: its graphs come shuffled by `seed`. Raises OSError, or
     ValueError naming file, line and value for anything else than the above.
     """
-    name = os.fspath(path)
+    table = read(path)
+    schema = GraphSchema(table.components)
+    if table.counts is None:
+        return GraphTable(schema, table.sizes)
+    if table.num_graphs > _MOST_GRAPHS:
+        raise ValueError(
+            f"{os.fspath(path)}: the counts add up to more than {_MOST_GRAPHS} graphs"
+        )
+    sizes = np.repeat(table.sizes, table.counts.astype(np.int64), axis=0)
+    np.random.default_rng(seed).shuffle(sizes)
+    return GraphTable(schema, sizes)
+
+
+def read(path: str | os.PathLike[str]) -> SizeTable:
+    """The same as the file has it: a histogram stays one. Raises as `load`."""
     with open(path, "rb") as file:
-        is_gzipped = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        if not is_gzipped:
-            return _read(file, name, seed)
-        with gzip.open(file) as unpacked:
-            return _read(unpacked, name, seed)  # type: ignore[arg-type]
+        return read_stream(file, os.fspath(path))
+
+
+def read_stream(file: BinaryIO, name: str) -> SizeTable:
+    """The same of an open file, which messages call `name`; it may be a pipe."""
+    first = file.read(2)
+    whole = _Begun(first, file)
+    if first != b"\x1f\x8b":
+        return _read(whole, name)
+    with gzip.open(whole) as unpacked:  # type: ignore[call-overload]
+        return _read(unpacked, name)
+
+
+class _Begun:
+    """A file of which the first bytes were read."""
+
+    def __init__(self, first: bytes, file: BinaryIO) -> None:
+        self._first = first
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        first, self._first = self._first, b""
+        if size < 0:
+            return first + self._file.read()
+        if len(first) > size:
+            first, self._first = first[:size], first[size:]
+        return first + self._file.read(size - len(first))
 
 
 class _Columns(NamedTuple):
@@ -72,7 +122,7 @@ class _Columns(NamedTuple):
     has_row_numbers: bool
 
 
-def _read(file: BinaryIO, name: str, seed: int) -> GraphTable:
+def _read(file: Any, name: str) -> SizeTable:
     blocks = _blocks(file, name)
     line, header = next(blocks, (1, b""))
     if not header.strip():
@@ -91,26 +141,22 @@ def _read(file: BinaryIO, name: str, seed: int) -> GraphTable:
     table = np.concatenate(tables) if tables else np.empty((0, 1), np.int64)
     if not len(table):
         raise ValueError(f"{name}: has a header but no sizes")
-    return _graphs(name, columns, table, seed)
+    return _table(name, columns, table)
 
 
-def _graphs(name: str, columns: _Columns, table: Values, seed: int) -> GraphTable:
+def _table(name: str, columns: _Columns, table: Values) -> SizeTable:
     if columns.has_row_numbers:
         if (np.diff(table[:, 0]) <= 0).any():
             raise ValueError(
                 f"{name}: the first column has no name, and is no row number: name or remove it"
             )
         table = table[:, 1:]
-    if columns.count_column is None:
-        return GraphTable(GraphSchema(columns.components), table)
-    column = columns.count_column - columns.has_row_numbers
-    counts = table[:, column]
-    # In Python's integers, which do not wrap around.
-    if sum(counts.tolist()) > _MOST_GRAPHS:
-        raise ValueError(f"{name}: the counts add up to more than {_MOST_GRAPHS} graphs")
-    sizes = np.repeat(np.delete(table, column, axis=1), counts, axis=0)
-    np.random.default_rng(seed).shuffle(sizes)
-    return GraphTable(GraphSchema(columns.components), sizes)
+    counts = None
+    if columns.count_column is not None:
+        column = columns.count_column - columns.has_row_numbers
+        counts = table[:, column].astype(np.uint64)
+        table = np.delete(table, column, axis=1)
+    return SizeTable(tuple(columns.components), table.astype(np.uint32), counts)
 
 
 def _following(
@@ -121,7 +167,7 @@ def _following(
     yield from blocks
 
 
-def _blocks(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+def _blocks(file: Any, name: str) -> Iterator[tuple[int, bytes]]:
     """Whole lines, some at a time, with the number of the first."""
     line = 1
     kept = b""
@@ -153,7 +199,8 @@ def _check_kind(first: bytes, name: str) -> None:
         raise ValueError(
             f"{name}: is in UTF-16: save it as UTF-8 ('CSV UTF-8' in a spreadsheet program)"
         )
-    kind = file_kinds.kind_of(name)
+    # From stdin there is no file of this name.
+    kind = file_kinds.kind_of(name) if os.path.exists(name) else None
     if kind is not None and (kind[0] != "a gzipped file" or b"\0" in first):
         raise ValueError(f"{name}: is {kind[0]}, no list of sizes: {kind[1]}")
     if b"\0" in first:

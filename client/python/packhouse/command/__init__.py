@@ -1,0 +1,1 @@
+"""`packhouse`, the command line. `packhouse.command.program` begins; each command has a module."""

@@ -1,0 +1,89 @@
+"""packhouse histogram."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Sequence
+
+import click
+
+from packhouse.command.arguments import (
+    axes_option,
+    limit_option,
+    limits_of,
+    option,
+    server_options,
+    sizes_option,
+)
+from packhouse.command.connection import Server
+from packhouse.command.failures import Misuse
+from packhouse.command.tables import TextTable
+
+if TYPE_CHECKING:
+    from packhouse.data.histogram import Histogram
+
+
+@click.command()
+@sizes_option(required=False)
+@option("--name", metavar="NAME", help="Use a histogram of the server instead")
+@option("--dataset", metavar="NAME", help="Use the sizes of a data set of the server")
+@option("--csv", metavar="FILE", help="Write num_nodes,num_edges,...,count")
+@option("--plot", metavar="FILE", help="Draw it: FILE.svg, FILE.pdf or FILE.png")
+@axes_option("else all")
+@limit_option()
+@server_options()
+def command(
+    sizes: str,
+    name: str,
+    dataset: str,
+    csv: str,
+    plot: str,
+    axes: list[str],
+    limit: Sequence[str],
+    server: Server,
+) -> None:
+    """Sum up the sizes of graphs, write or draw their histogram."""
+    if sum(map(bool, (sizes, name, dataset))) != 1:
+        raise Misuse("one of --sizes, --name and --dataset is needed")
+    for flag, value, what in (("--name", name, "histograms"), ("--dataset", dataset, "data sets")):
+        if value and not server.address:
+            raise Misuse(
+                f"{flag} '{value}' needs --server: a server that is started for this command has no "
+                f"{what}"
+            )
+    if limit and not plot:
+        raise Misuse("--limit draws lines: it needs --plot")
+    if axes and not plot:
+        raise Misuse("--axes chooses what is drawn: it needs --plot")
+    if plot:
+        from packhouse.command.plots import figure
+
+        figure.check_name(plot)
+    from packhouse.command.sizes import SizeSource
+
+    source = SizeSource(sizes, dataset, name)
+    histogram = source.read(server)
+    limits_of(limit, histogram.components)
+    print(f"{histogram.num_graphs} graphs of {len(histogram.counts)} sizes in {source.name}\n")
+    print(_summary(histogram), end="")
+    if csv:
+        _write(csv, histogram)
+
+
+def _summary(histogram: Histogram) -> str:
+    table = TextTable(["component", "total", "mean", "max"])
+    graphs = histogram.num_graphs
+    for k, (name, total) in enumerate(histogram.totals.items()):
+        largest = histogram.tuples[:, k].max() if len(histogram.tuples) else 0
+        table.add_row(name, total, f"{total / graphs:.2f}" if graphs else "-", largest)
+    return table.render()
+
+
+def _write(path: str, histogram: Histogram) -> None:
+    """As `--sizes` reads it. Raises OSError."""
+    import numpy as np
+
+    head = ",".join([*(f"num_{name}" for name in histogram.components), "count"])
+    rows = np.column_stack([histogram.tuples.astype("<u8"), histogram.counts])
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(head + "\n")
+        np.savetxt(file, rows, fmt="%d", delimiter=",")

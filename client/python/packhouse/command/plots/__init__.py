@@ -1,0 +1,1 @@
+"""Pictures of histograms, plans and searches, by Matplotlib."""

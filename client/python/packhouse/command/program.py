@@ -1,0 +1,184 @@
+"""`packhouse`: its commands, and how it ends.
+
+`--help` and misspelt commands import nothing but Click: a command's module is imported when the
+command is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from typing import Any, Final, Sequence
+
+import click
+
+from packhouse._version import __version__
+from packhouse.command.failures import FAILURE, MISUSE, OK, text_of
+from packhouse.command.group import Group, nearest
+from packhouse.command.readable import readable
+from packhouse.base.standard_output import OutputError, run_whole
+
+# Of each command, the line of `packhouse --help`; the module of its name has `command`.
+COMMANDS: Final = {
+    "plan": "Plan as few packs as possible for a whole histogram, with a proof and a comparison",
+    "tune": "Choose the limits under which an epoch costs a device the least",
+    "pack": "Stream graph sizes and see how full the batches are",
+    "histogram": "Sum up the sizes of graphs, write or draw their histogram",
+    "ingest": "Store graphs in a data set",
+    "export": "Write the graphs of a data set as TFRecord files of tf.Examples",
+    "datasets": "List, show, verify, copy and delete the data sets of a server",
+    "epoch": "Show the epoch that loaders of a data set would get",
+    "jobs": "List, show and delete the jobs of a server",
+    "batch": "Read one batch of an epoch again",
+    "feedback": "What batches cost on devices: list, show and delete what was measured",
+    "sample": "Draw sub-graphs around nodes of a large graph",
+    "graph": "Large graphs, from which sub-graphs are drawn",
+    "partition": "Cut large graphs into parts",
+    "tfgnn": "What TF-GNN's tools do: statistics of tf.Examples, and size constraints",
+    "admin": "What administrators do with a server",
+    "cluster": "Several servers that share data sets and jobs",
+}
+_MODULES: Final = "packhouse.command."
+
+
+class Program(Group):
+    """The outermost one, whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Also of those whose modules are not there."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports it."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_MODULES + cmd_name).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    "packhouse",
+    cls=Program,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="packhouse %(version)s")
+def program() -> None:
+    """Packs graphs of varying size into full, fixed-shape batches."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0; 1 after a failure, which is told; 2 for arguments that make no sense."""
+    _open_standard_files()
+    return run_whole("packhouse", lambda: _run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+class _Ended(BaseException):
+    """A signal asks the program to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _run(arguments: list[str]) -> int:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+    try:
+        return _parsed_and_run(arguments)
+    except KeyboardInterrupt:
+        number = signal.SIGINT
+    except _Ended as ended:
+        number = signal.Signals(ended.number)
+    # What was started is ended; the rest as if the signal had not been caught.
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return FAILURE
+
+
+def _end(number: int, _frame: object) -> None:
+    raise _Ended(number)
+
+
+def _parsed_and_run(arguments: list[str]) -> int:
+    if "_PACKHOUSE_COMPLETE" in os.environ:
+        from click.shell_completion import shell_complete
+
+        instruction = os.environ["_PACKHOUSE_COMPLETE"]
+        return shell_complete(program, {}, "packhouse", "_PACKHOUSE_COMPLETE", instruction)
+    try:
+        with program.make_context("packhouse", arguments) as context:
+            result = program.invoke(context)
+        return result if isinstance(result, int) else OK
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.UsageError as error:
+        print(f"packhouse: {readable(misuse_text(error))}", file=sys.stderr)
+        print("Run with --help for the options.", file=sys.stderr)
+        return MISUSE
+    except OutputError:
+        raise
+    except Exception as error:
+        if not _is_told(error):
+            raise
+        print(f"packhouse: {readable(text_of(error))}", file=sys.stderr)
+        return FAILURE
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether its message says all; other errors are mistakes of this program."""
+    from packhouse.command.failures import Failure
+    from packhouse.base.errors import PackhouseError
+
+    return isinstance(
+        error, (OSError, ImportError, RuntimeError, ValueError, MemoryError, Failure, PackhouseError)
+    )
+
+
+def misuse_text(error: click.UsageError) -> str:
+    """What is printed of words that make no sense."""
+    context = error.ctx
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        near = nearest(name, _options_of(context)) if context is not None else ""
+        return f"there is no option '{name}'" + (f"; did you mean '{near}'?" if near else "")
+    if isinstance(error, click.MissingParameter):
+        return f"{_name_of(error.param)} is required"
+    if isinstance(error, click.BadParameter):
+        return f"{_name_of(error.param)}: {error.message}"
+    if isinstance(error, click.BadOptionUsage):
+        return f"{error.option_name}: {error.message}"
+    return error.message
+
+
+def _name_of(parameter: click.Parameter | None) -> str:
+    if parameter is None:
+        return "an argument"
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len)
+    return (parameter.metavar or parameter.name or "").upper()
+
+
+def _options_of(context: click.Context) -> list[str]:
+    names = [name for one in context.command.get_params(context) for name in one.opts]
+    return [name for name in names if name.startswith("--")]
+
+
+def _open_standard_files() -> None:
+    """Closed ones become /dev/null: the next file that is opened would have their numbers."""
+    for file in (0, 1, 2):
+        try:
+            os.fstat(file)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
