@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Mapping, Named
 if TYPE_CHECKING:
     import grpc
 
-    from packhouse.client import Client
+    from packhouse.client.facade import Client
     from packhouse.calls.credentials import Credentials
     from packhouse.calls.servers import Servers
 
@@ -86,7 +86,7 @@ class Connection:
         """The package's client of the same servers, for all that it does already. Takes 0.1 s to
         import.
         """
-        from packhouse.client import Client
+        from packhouse.client.facade import Client
 
         client = Client(
             self._server.address or self.address,
