@@ -5,12 +5,14 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/delivery/cursor.h"
 #include "service/delivery/job.h"
 #include "service/ledger/lmdb/lmdb_record_log.h"
 #include "tests/delivery/job_worlds.h"
@@ -21,6 +23,9 @@
 
 namespace packhouse {
 namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 constexpr uint64_t kBatches = 6;
@@ -240,6 +245,71 @@ TEST(OutOfMemoryTest, WhatIsLostWhileAChangeIsWrittenIsMadeAgainFromTheLedger) {
       }
     }
   }
+}
+
+// A change is in the ledger, and there is no memory to apply it to the epochs in memory. Whoever
+// asked for it is not told OK, and whoever sits in an epoch that is lost is told to load again. A
+// worker that joined has what it needs.
+TEST(OutOfMemoryTest, WhoeverIsInALostEpochLoadsAgain) {
+  uint64_t num_lost = 0;
+  for (const bool joins : {false, true}) {
+    bool has_failed = true;
+    for (uint64_t first = 0; has_failed; ++first) {
+      SCOPED_TRACE(testing::Message() << "joins=" << joins << " first=" << first);
+      SteadyLog log;
+      JobWorld world(&log);
+      const EpochIdentity epoch = IdentityOf({kBatches});
+      PH_ASSERT_OK_AND_ASSIGN(const Seat seat, world.Join(epoch, Worker("a"), /*max_in_flight=*/2));
+      PH_ASSERT_OK_AND_ASSIGN(const Seat other,
+                              world.Join(epoch, Worker("b"), /*max_in_flight=*/1));
+      PH_ASSERT_OK_AND_ASSIGN(const Offer offer, world.job().Next(*seat.session, kStart));
+      // The other one waits, so that it is told when a lease ends.
+      ASSERT_THAT(world.job().Next(*other.session, kStart), IsOk());
+      ASSERT_THAT(world.job().Next(*other.session, kStart), IsOk());
+      const std::vector<uint64_t> batches = {offer.batch};
+      // From the append on, so that the log and what follows it are what is left without memory.
+      std::optional<FailingNew> failing;
+      log.during_append = [&] { failing.emplace(first, 1); };
+      const absl::Status made = AsCall([&]() -> absl::Status {
+        if (!joins) {
+          return world.job()
+              .Acknowledge(epoch.key.epoch, 1, seat.start.join.generation, batches, kStart)
+              .status();
+        }
+        // With a cursor: a new generation.
+        JoinRequest request = Worker("c");
+        request.attempt = "second";
+        request.cursor = DecodeCursor(seat.start.join.cursor).value();
+        const auto joined = world.Join(epoch, std::move(request));
+        if (joined.ok()) {
+          EXPECT_NE(joined->start.dealing, nullptr);
+        }
+        return joined.status();
+      });
+      has_failed = failing.has_value() && failing->num_failed() != 0;
+      failing.reset();
+      log.during_append = nullptr;
+      for (const Seat* const each : {&seat, &other}) {
+        const absl::Status next = world.job().Next(*each->session, kStart).status();
+        if (absl::IsUnavailable(next)) {
+          EXPECT_THAT(next, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("load again")));
+          EXPECT_THAT(made, StatusIs(absl::StatusCode::kResourceExhausted, _));
+          ++num_lost;
+        } else if (absl::IsFailedPrecondition(next)) {
+          // The generation has begun, also if there was no memory left to tell so.
+          EXPECT_THAT(next, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     HasSubstr("has no part in generation")));
+          EXPECT_TRUE(joins);
+        } else {
+          EXPECT_THAT(next, IsOk());
+          EXPECT_FALSE(joins && made.ok());
+        }
+      }
+      ASSERT_LT(first, 1000U);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(num_lost, 5);
 }
 
 // The store's own commits, in the thread that has them to do.

@@ -5,18 +5,23 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/admission/memory_budget.h"
 #include "service/base/seeded_random.h"
 #include "service/epochs/epoch_catalog.h"
 #include "service/epochs/part_graphs.h"
+#include "service/epochs/part_joiner.h"
+#include "service/epochs/part_links.h"
+#include "service/epochs/parts_schema.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
@@ -277,6 +282,80 @@ TEST(JoinedEpochTest, PartsOfTooManyBytesAreLeftOut) {
 }
 
 // With a halo every edge that ends at an inner node is there, and every node is inner once.
+// Serves the graphs of another reader, of which one has lost a node: the node has the number before
+// its own.
+class LostNodeReader final : public DatasetReader {
+ public:
+  // `tensor` has the numbers of nodes. `parts` must outlive it.
+  LostNodeReader(const DatasetReader* parts, size_t part, size_t tensor, int64_t number)
+      : parts_(*parts), part_(part) {
+    const StoredGraph graph = parts->Graph(part).value();
+    const GraphChunk& chunk = *graph.chunk;
+    auto columns = std::make_shared<std::vector<std::string>>();
+    for (size_t t = 0; t < chunk.schema().tensors().size(); ++t) {
+      columns->emplace_back(chunk.column(t));
+    }
+    const absl::string_view rows = chunk.rows(graph.index, tensor);
+    char* const own = (*columns)[tensor].data() + (rows.data() - chunk.column(tensor).data());
+    for (size_t i = 0; i < rows.size() / sizeof(number); ++i) {
+      if (NumberAt(rows, i) != number) continue;
+      const int64_t before = number - 1;
+      std::memcpy(own + i * sizeof(before), &before, sizeof(before));
+    }
+    const std::vector<absl::string_view> views(columns->begin(), columns->end());
+    chunk_.emplace(
+        GraphChunk::CreateTrusted(&chunk.schema(), chunk.sizes(), views, columns).value());
+    index_ = graph.index;
+  }
+
+  const DatasetInfo& info() const override { return parts_.info(); }
+  const SizeHistogram& histogram() const override { return parts_.histogram(); }
+  absl::Span<const uint32_t> counts() const override { return parts_.counts(); }
+  absl::Span<const uint64_t> graph_ids() const override { return parts_.graph_ids(); }
+  absl::Span<const uint64_t> group_ids() const override { return parts_.group_ids(); }
+  absl::Span<const DamagedRecord> unreadable() const override { return {}; }
+  absl::StatusOr<StoredGraph> Graph(size_t graph) const override {
+    if (graph == part_) return StoredGraph{&*chunk_, index_};
+    return parts_.Graph(graph);
+  }
+
+ private:
+  const DatasetReader& parts_;
+  const size_t part_;
+  std::optional<GraphChunk> chunk_;
+  size_t index_ = 0;
+};
+
+// A cut edge comes from a node that its part does not have any more: there is no batch with an edge
+// from another node.
+TEST(JoinedEpochTest, APartThatHasLostANodeIsNamed) {
+  PartsWorld world(/*seed=*/0);
+  const std::shared_ptr<const DatasetReader> reader = world.store().OpenReader("parts").value();
+  PH_ASSERT_OK_AND_ASSIGN(const PartsSchema schema, PartsSchema::Of(*reader->info().schema));
+  PH_ASSERT_OK_AND_ASSIGN(const PartLinks links, PartLinks::Read(*reader, schema, Making()));
+  size_t num_edges = 0;
+  for (uint32_t part = 0; part < reader->num_graphs(); ++part) {
+    PH_ASSERT_OK_AND_ASSIGN(const StoredGraph graph, reader->Graph(part));
+    for (const PartsSchema::EdgeSet& edges : schema.edge_sets()) {
+      const absl::string_view sources = graph.chunk->rows(graph.index, edges.cut_source);
+      for (size_t i = 0; i < std::min<size_t>(sources.size() / sizeof(uint32_t), 40); ++i) {
+        const uint32_t number = SourceAt(sources, i);
+        const uint32_t other = links.PartOf(edges.source_set, number);
+        if (other == PartLinks::kNone || other == part) continue;
+        const LostNodeReader lost(reader.get(), other, schema.node_sets()[edges.source_set].number,
+                                  number);
+        EXPECT_THAT(JoinParts(schema, links, lost, {part, other}).status(),
+                    StatusIs(absl::StatusCode::kDataLoss,
+                             HasSubstr(absl::StrCat("data set 'parts': part ", other,
+                                                    " has lost node ", number))));
+        EXPECT_THAT(JoinParts(schema, links, *reader, {part, other}).status(), IsOk());
+        ++num_edges;
+      }
+    }
+  }
+  EXPECT_GT(num_edges, 100);
+}
+
 TEST(PartGraphsTest, HalosHaveAllInEdges) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     PartsWorld world(seed, /*halo=*/true);

@@ -330,6 +330,40 @@ class FailingLmdbTest : public testing::TestWithParam<DiskFault> {
 TEST_P(FailingLmdbTest, DatasetsAreAsAnswered) { ExpectAnswersKept<DatasetsWorld>(); }
 TEST_P(FailingLmdbTest, TheLogIsAsAnswered) { ExpectAnswersKept<LogWorld>(); }
 
+// The disk refused to erase one data set, and works again. Then the last reader of another deleted
+// one goes: both are erased, before the eraser would try again by itself.
+TEST(FailingEraserTest, WhoLetsGoOfTheLastReaderEndsARefusal) {
+  const TemporaryFolder above(TemporaryFolder::InMemory());
+  LmdbDatasetStore::Options options;
+  options.folder = above.path() + "/store";
+  options.max_bytes = kMaxBytes;
+  const auto store = LmdbDatasetStore::Open(options).value();
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  Random random(1);
+  const auto deleted = [&](const std::string& name) {
+    EXPECT_TRUE(store->Create(name, schema, {}).ok());
+    EXPECT_TRUE(
+        store->Append(name, RandomChunk(random, &schema, 4, 100, 0), {}, std::nullopt).ok());
+    auto reader = store->OpenReader(name).value();
+    EXPECT_TRUE(store->Delete(name).ok());
+    return reader;
+  };
+  auto first = deleted("first");
+  auto second = deleted("second");
+  {
+    FailingCalls calls(options.folder, FailingCalls::Failure{0, EIO, /*lasts=*/true});
+    first = nullptr;
+    EXPECT_FALSE(store->WaitUntilErased().ok());
+    EXPECT_TRUE(calls.has_failed());
+    calls.Stop();
+  }
+  EXPECT_NE(store->num_bytes(), 0);
+  second = nullptr;
+  const absl::Status erased = store->WaitUntilErased();
+  EXPECT_TRUE(erased.ok()) << erased;
+  EXPECT_EQ(store->num_bytes(), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Disks, FailingLmdbTest, testing::ValuesIn(DiskFaults()));
 
 }  // namespace

@@ -275,6 +275,29 @@ TEST_F(StreamShapesTest, WhatCannotWorkIsNamed) {
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
 }
 
+// A batch takes more graphs than a rehearsal draws, so no batch of it is full: what is told follows
+// from the limits and the sizes alone.
+TEST_F(StreamShapesTest, WhereNoBatchIsFullWhatIsToldIsWhatIsPlanned) {
+  search_.batches.max_graphs_per_batch = 4'000'000;
+  // Of 10 nodes and 5 edges: 400,000 of them fill the nodes, and half of the edges.
+  DeviceProfile profile = Profile(4'000'000, 4'000'000);
+  profile.components[0].min_rows = profile.components[1].min_rows = 4'000'000;
+  profile.components[1].relative_cost = 3;
+  PH_ASSERT_OK_AND_ASSIGN(const StreamShapes chosen, Choose(HistogramOf({10, 5}), profile));
+  ASSERT_EQ(chosen.shapes.size(), 1U);
+  EXPECT_EQ(chosen.shapes[0].requested[0], 4'000'000);
+  EXPECT_THAT(chosen.shares, ElementsAre(1));
+  // What the padding keeps free may be a graph less.
+  EXPECT_NEAR(chosen.efficiencies[0], 1, 1e-3);
+  EXPECT_NEAR(chosen.efficiencies[1], 0.5, 1e-3);
+  EXPECT_NEAR(chosen.overhead, (1.0 + 3) / (1 + 3 * 0.5) - 1, 2e-3);
+  // Rows count as many times as there are.
+  profile.components[1].max_rows = profile.components[1].min_rows = 8'000'000;
+  PH_ASSERT_OK_AND_ASSIGN(const StreamShapes wider, Choose(HistogramOf({10, 5}), profile));
+  EXPECT_NEAR(wider.efficiencies[1], 0.25, 1e-3);
+  EXPECT_NEAR(wider.overhead, (1.0 + 2 * 3) / (1 + 2 * 3 * 0.25) - 1, 2e-3);
+}
+
 // An index tensor of int8 numbers 127 rows: no profile leads to a shape that it cannot number.
 TEST_F(StreamShapesTest, IndexTensorsBoundTheRowsThatTheyPointTo) {
   const GraphSchema schema =

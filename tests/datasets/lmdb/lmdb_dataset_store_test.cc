@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -21,7 +22,11 @@
 #include "gtest/gtest.h"
 #include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/lmdb_dataset_eraser.h"
+#include "service/datasets/lmdb/lmdb_meta_pages.h"
 #include "service/datasets/lmdb/lmdb_page_check.h"
+#include "service/datasets/lmdb/lmdb_page_layout.h"
+#include "service/datasets/lmdb/lmdb_tree_page.h"
+#include "service/datasets/lmdb/page_file.h"
 #include "service/datasets/lmdb/store_format.h"
 #include "service/datasets/lmdb/stored_keys.h"
 #include "tests/datasets/stored_files.h"
@@ -560,6 +565,104 @@ TEST_F(LmdbDatasetStoreTest, EachBitOfTheMetaPagesIsFoundOrHarmless) {
     }
   }
   EXPECT_GT(num_refused, 8 * kMetaBytes / 2);
+}
+
+// A number in a page of an LMDB file.
+struct StoredField {
+  std::string name;
+  uint64_t page = 0;
+  size_t at = 0;  // In the file.
+  size_t bytes = 0;
+};
+
+// The fields of all headers that the newest commit's tree of data reaches: of its pages, of large
+// values, and of the nodes in leaves.
+std::vector<StoredField> TreeFields(const std::string& path) {
+  using lmdb_layout::NodeHeader;
+  using lmdb_layout::PageHeader;
+  const PageFile file(path);
+  const CommitMeta commit = ReadMetaPages(file)->newest;
+  std::vector<StoredField> fields;
+  const auto add_header = [&](const std::string& of, uint64_t page) {
+    const size_t at = page * kPage;
+    fields.push_back({of + " number", page, at + offsetof(PageHeader, number), 8});
+    fields.push_back({of + " flags", page, at + offsetof(PageHeader, flags), 2});
+    fields.push_back({of + " lower", page, at + offsetof(PageHeader, lower), 2});
+    fields.push_back({of + " upper", page, at + offsetof(PageHeader, upper), 2});
+  };
+  const auto& tree = commit.meta.trees[1];
+  std::vector<std::pair<uint64_t, size_t>> pages = {{tree.root, 1}};
+  for (size_t p = 0; p < pages.size(); ++p) {
+    const auto [number, depth] = pages[p];
+    const bool is_leaf = depth == tree.depth;
+    add_header(is_leaf ? "leaf" : "branch", number);
+    const auto page = LmdbTreePage::Read(file, number, kPage, is_leaf);
+    EXPECT_THAT(page, IsOk());
+    for (size_t i = 0; page.ok() && i < page->num_nodes(); ++i) {
+      const LmdbTreePage::Node node = page->NodeAt(i).value();
+      if (!is_leaf) {
+        pages.emplace_back(node.child, depth + 1);
+        continue;
+      }
+      uint16_t offset = 0;
+      EXPECT_THAT(file.ReadAs(number * kPage + sizeof(PageHeader) + i * sizeof(offset), offset),
+                  IsOk());
+      const size_t at = number * kPage + offset;
+      fields.push_back({"node flags", number, at + offsetof(NodeHeader, flags), 2});
+      if (!node.is_big) {
+        fields.push_back({"node key", number, at + offsetof(NodeHeader, key_bytes), 2});
+        fields.push_back({"node value", number, at, 4});
+        continue;
+      }
+      uint64_t first = 0;
+      std::memcpy(&first, node.data.data(), sizeof(first));
+      add_header("value", first);
+    }
+  }
+  return fields;
+}
+
+// Whatever a header in a tree says that is not so, wherever it is, the page is named.
+TEST_F(LmdbDatasetStoreTest, EachFieldOfATreeIsChecked) {
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    for (int i = 0; i < 40; ++i) {
+      const std::string name = absl::StrCat("a/data/set/with/a/long/name/", i);
+      ASSERT_THAT(store->Create(name, schema_, {}), IsOk());
+      if (i % 4 == 0) Append(*store, world_, schema_, name, i + 1, 5 + 20 * i);
+    }
+  }
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  const std::vector<StoredField> fields = TreeFields(DataFile(folder_.path()));
+  std::map<std::string, size_t> num_changed;
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  ASSERT_THAT(CheckLmdbPages(DataFile(folder_.path())), IsOk());
+  for (const StoredField& field : fields) {
+    uint64_t value = 0;
+    std::memcpy(&value, good.data() + field.at, field.bytes);
+    std::vector<uint64_t> others = {value + 2, value - 2, value ^ 0x40};
+    // One byte more of a node may be the one that fills it up to an even number, and one flag more
+    // says that its value is the number of a page, which is what is named then.
+    if (field.name.substr(0, 4) != "node") {
+      others.insert(others.end(), {value + 1, value - 1});
+    }
+    for (const uint64_t other : others) {
+      SCOPED_TRACE(testing::Message()
+                   << field.name << " of page " << field.page << ": " << value << " to " << other);
+      std::string bad = good;
+      std::memcpy(bad.data() + field.at, &other, field.bytes);
+      WriteFile(DataFile(folder.path()), bad);
+      const std::string page = absl::StrCat("page ", field.page);
+      EXPECT_THAT(
+          CheckLmdbPages(DataFile(folder.path())),
+          StatusIs(absl::StatusCode::kDataLoss,
+                   AnyOf(HasSubstr(page + " "), HasSubstr(page + ","), HasSubstr(page + ":"))));
+      ++num_changed[field.name];
+    }
+  }
+  for (const std::string name : {"branch number", "leaf upper", "value flags", "node value"}) {
+    EXPECT_GE(num_changed[name], 5) << name;
+  }
 }
 
 // Flips bits anywhere in the file, and every second time in the pages of LMDB's trees, which are

@@ -392,6 +392,49 @@ TEST_F(SharedHistogramStoreTest, ARepetitionIsNotAnsweredBeforeTheFirstIs) {
   }
 }
 
+// Whatever the calls: while one of them asks the store about a histogram, or changes it there, no
+// other one of this server does.
+TEST_F(SharedHistogramStoreTest, OneCallAtATimeIsBusyWithAHistogram) {
+  constexpr int kRounds = 20;
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  std::atomic<int> num_inside = 0;
+  std::atomic<int> num_met = 0;
+  const auto visit = [&]() -> absl::Status {
+    if (++num_inside != 1) ++num_met;
+    // Others may come meanwhile, if they can.
+    for (int i = 0; i < 100 && num_met == 0; ++i) std::this_thread::yield();
+    --num_inside;
+    return absl::OkStatus();
+  };
+  a_->hooked.SetHooks(visit, visit);
+  const std::vector<std::function<absl::Status(int)>> calls = {
+      [&](int) { return a_->store.Get("h", kStart).status(); },
+      [&](int) { return a_->store.SchemaOf("h").status(); },
+      [&](int) { return a_->store.GetProducer("h", "p").status(); },
+      [&](int i) {
+        const ProducerSequence producer = {"p", static_cast<uint64_t>(i) + 1};
+        return a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), producer, kStart).status();
+      },
+      [&](int) {
+        if (absl::Status soon = a_->store.ObserveSoon(KeyNamed("h"), Sizes({3, 4}), kStart);
+            !soon.ok()) {
+          return soon;
+        }
+        return a_->store.Flush();
+      },
+  };
+  std::vector<std::thread> threads;
+  for (const auto& call : calls) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRounds; ++i) EXPECT_THAT(call(i), IsOk());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  a_->hooked.SetHooks(nullptr, nullptr);
+  EXPECT_EQ(num_met, 0);
+  EXPECT_EQ(All(*b_, "h").num_graphs(), 1 + 2 * kRounds);
+}
+
 TEST_F(SharedHistogramStoreTest, CopiesAreRightWhereverMemoryRanOut) {
   const auto count = [&](const std::string& name, int i) {
     const auto size = static_cast<uint32_t>(i);

@@ -372,6 +372,37 @@ TEST(LimitTunerTest, TheCallerMayGiveUp) {
   }
 }
 
+// Whichever reservation is refused, that is the answer: never a part of the cells.
+TEST(LimitTunerTest, AllCellsOrNoAnswer) {
+  Random random(1);
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(world.histogram.Add({static_cast<uint32_t>(random.Between(1, 30)),
+                                     static_cast<uint32_t>(random.Between(1, 60))}),
+                IsOk());
+  }
+  world.profile.components = {{1, 70, 1, 0, 1}, {1, 120, 1, 0, 1}, {1, 0, 1, 0, 0}};
+  const size_t num_cells = AllCandidates(world).size();
+  ASSERT_GT(num_cells, 500);
+  for (uint64_t refused = 0;; ++refused) {
+    SCOPED_TRACE(testing::Message() << "refused=" << refused);
+    uint64_t asked = 0;
+    PlanMemory memory([&](uint64_t) { return asked++ != refused; });
+    TuneOptions options;
+    options.steps = 1'000'000;
+    options.include_grid = true;
+    options.memory = &memory;
+    const absl::StatusOr<TuneResult> result = Tune(world, options);
+    if (asked <= refused) {
+      ASSERT_THAT(result, IsOk());
+      EXPECT_EQ(result->cells.size(), num_cells);
+      EXPECT_GT(refused, 10);
+      break;
+    }
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+  }
+}
+
 class LimitTunerErrorTest : public testing::Test {
  protected:
   LimitTunerErrorTest() {
