@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
+.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -272,6 +272,14 @@ abuse: packages  ## Hostile clients against a server, some minutes: ABUSE_FLAGS=
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/abuse/abuse.py \
 	  --packhoused build/release/service/packhoused $(ABUSE_FLAGS)
+
+MINUTES ?= 40
+# Draws lines and mistakes; with the same seed a run goes on where the one before stopped.
+SEED ?= $(shell date +%F)
+mutants: packages  ## Small mistakes in lines drawn at random, and which of them no test sees: MINUTES=40 SEED=..., MUTANTS_FLAGS=--help
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release
+	$(PYTHON) -B tests/mutation/mutants.py --build build/release --minutes $(MINUTES) --seed '$(SEED)' $(MUTANTS_FLAGS)
 
 bench-growth: packages  ## Time and memory for 10^4 to 10^7 graphs (a minute or two); GROWTH_FLAGS=--help
 	cmake --preset release

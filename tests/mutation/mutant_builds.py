@@ -1,0 +1,185 @@
+"""Makes programs with one mutation in them, in seconds, out of a build that is there.
+
+A mutant costs one object and one link a program. The object is what the build compiles together with the
+changed file (a unity of some files), compiled again by the build's own command, with less optimisation and
+the test programs' compiled headers; it stands before the build's libraries as they are linked, so that the
+same object in a library is not asked for. Nothing of the build is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+from typing import Final
+
+# Compiled headers of the service, and those of tests that hold as much and compile faster.
+FASTER: Final = {
+    "packhouse_domain_headers": ("tests/CMakeFiles/packhouse_optimised_test_headers.dir", ["-O1"]),
+    "packhouse_grpc_headers": ("tests/CMakeFiles/packhouse_grpc_test_headers.dir", ["-O0"]),
+}
+# A header is in many objects. These of its own room and tests see the mutation, so many at most.
+MOST_OBJECTS: Final = 6
+_INCLUDE = re.compile(r'#include "([^"]+)"')
+
+
+class DoesNotCompile(Exception):
+    """The mutation is none."""
+
+
+class MutantBuilds:
+    """One mutant at a time, of the build in `build`, in the folder `work`. For one thread."""
+
+    def __init__(self, root: pathlib.Path, build: pathlib.Path, work: pathlib.Path) -> None:
+        self._root = root
+        self._build = build
+        self._work = work
+        self._commands: dict[str, list[str]] = {}
+        self._compiled: dict[str, str] = {}  # What the compiler gets for an object.
+        self._objects_of: dict[str, list[str]] = {}
+        self._links: dict[str, list[str]] = {}
+        self._dependants: dict[str, list[str]] | None = None
+        for entry in json.loads((build / "compile_commands.json").read_text()):
+            command = shlex.split(entry["command"])
+            if "-o" not in command or not command[command.index("-o") + 1].endswith(".o"):
+                continue
+            name = command[command.index("-o") + 1]
+            self._commands[name] = command
+            self._compiled[name] = entry["file"]
+            file = pathlib.Path(entry["file"])
+            together = _INCLUDE.findall(file.read_text()) if "/Unity/unity_" in entry["file"] else [entry["file"]]
+            for source in together:
+                if pathlib.Path(source).is_relative_to(root):
+                    self._objects_of.setdefault(str(pathlib.Path(source).relative_to(root)), []).append(name)
+
+    def is_built(self, path: str) -> bool:
+        """Whether the build has a file: not where a package that it needs is missing."""
+        return path.endswith((".h", ".py")) or path in self._objects_of
+
+    def objects_of(self, path: str, own: list[str]) -> list[str]:
+        """The objects that hold a source; of a header, those that the folders `own` have of it."""
+        if path in self._objects_of:
+            return self._objects_of[path][:1]
+        if self._dependants is None:
+            self._dependants = self._read_dependants()
+        found = [each for each in self._dependants.get(path, []) if each.startswith(tuple(own))]
+        return found[:MOST_OBJECTS]
+
+    def _read_dependants(self) -> dict[str, list[str]]:
+        told = subprocess.run(["ninja", "-t", "deps"], cwd=self._build, check=True, capture_output=True, text=True)
+        dependants: dict[str, list[str]] = {}
+        name = ""
+        for line in told.stdout.splitlines():
+            if line and not line.startswith(" "):
+                name = line.partition(":")[0]
+            elif line.startswith(f"    {self._root}/") and name in self._commands:
+                dependants.setdefault(line.strip()[len(str(self._root)) + 1 :], []).append(name)
+        return dependants
+
+    def _link_of(self, program: str) -> list[str]:
+        if program not in self._links:
+            told = subprocess.run(
+                ["ninja", "-t", "commands", "-s", program], cwd=self._build, capture_output=True, text=True, check=False
+            )
+            words = shlex.split(told.stdout) if told.returncode == 0 else []
+            is_link = words[:2] == [":", "&&"] and "-o" in words
+            # Between `: &&` and the next `&&` stands the link itself.
+            self._links[program] = words[2 : words.index("&&", 2)] if is_link else []
+        return self._links[program]
+
+    @staticmethod
+    def _library_of(name: str) -> str:
+        folder, _, target = name.partition("/CMakeFiles/")
+        return f"{folder}/lib{target.partition('.dir/')[0]}.a"
+
+    def distance(self, program: str, objects: list[str]) -> int | None:
+        """How many libraries of ours a program that holds one of the objects has; None if it holds none."""
+        link = self._link_of(program)
+        if not any(each in link or self._library_of(each) in link for each in objects):
+            return None
+        return len({word for word in link if "libpackhouse_" in word})
+
+    def clear(self) -> None:
+        """Nothing is left of the mutant before."""
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir(parents=True)
+
+    def compile(self, path: str, text: str, objects: list[str]) -> None:
+        """The objects with a file as it is in `text`. Raises DoesNotCompile."""
+        changed = self._work / "changed" / path
+        changed.parent.mkdir(parents=True)
+        changed.write_text(text)
+        for number, name in enumerate(objects):
+            command = list(self._commands[name])
+            source = self._work / f"object_{number}.cc"
+            original = self._compiled[name]
+            if original == str(self._root / path):
+                source = changed
+            else:
+                # Whatever else is compiled with it is where it was.
+                together = pathlib.Path(original).read_text()
+                if "/Unity/unity_" not in original:
+                    together = f'#include "{original}"\n'
+                source.write_text(together.replace(f'"{self._root / path}"', f'"{changed}"'))
+            command[command.index("-o") + 1] = str(self._work / f"object_{number}.o")
+            command[command.index("-c") + 1] = str(source)
+            command = self._faster(command)
+            command[1:1] = ["-I", str(self._work / "changed")]
+            ended = subprocess.run(command, cwd=self._build, capture_output=True, text=True, check=False)
+            if ended.returncode != 0:
+                raise DoesNotCompile(ended.stderr)
+
+    def _faster(self, command: list[str]) -> list[str]:
+        # What is mutated may be unused.
+        command = [*(each for each in command if each not in ("-Werror", "-Winvalid-pch")), "-w"]
+        if "-include" not in command:
+            return command
+        at = command.index("-include") + 1
+        for slow, (fast, options) in FASTER.items():
+            header = self._build / fast / "cmake_pch.hxx"
+            if f"/{slow}.dir/" in command[at] and pathlib.Path(f"{header}.gch").exists():
+                command[at] = str(header)
+                return [*command, "-DGTEST_HAS_PTHREAD=1", *options]
+        return command
+
+    def link(self, program: str, objects: list[str]) -> pathlib.Path:
+        """A program with the objects that were compiled."""
+        linked = self._work / "programs" / program
+        if linked.exists():
+            return linked
+        linked.parent.mkdir(parents=True, exist_ok=True)
+        # Programs find others beside themselves.
+        for beside in (self._build / program).parent.iterdir():
+            there = linked.parent / beside.name
+            if beside.is_file() and beside.stat().st_mode & 0o100 and beside.name != linked.name and not there.exists():
+                there.symlink_to(beside)
+        link = list(self._link_of(program))
+        link[link.index("-o") + 1] = str(linked)
+        first: list[str] = []
+        for number, name in enumerate(objects):
+            made = str(self._work / f"object_{number}.o")
+            if name in link:
+                link[link.index(name)] = made
+            elif self._library_of(name) in link:
+                first.append(made)
+        at = next(i for i, word in enumerate(link) if word.endswith(".o"))
+        link[at:at] = first
+        ended = subprocess.run(link, cwd=self._build, capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            raise DoesNotCompile(ended.stderr)
+        return linked
+
+    def python_tree(self, path: str = "", text: str = "") -> pathlib.Path:
+        """A copy of the built Python package, with one file of client/python as it is in `text`."""
+        tree = self._work / "python"
+        if not tree.exists():
+            shutil.copytree(self._build / "python", tree)
+        if path:
+            module = tree / pathlib.Path(path).relative_to("client/python")
+            if not module.exists():
+                raise DoesNotCompile(f"{path} is not in the built package")
+            module.write_text(text)
+        return tree

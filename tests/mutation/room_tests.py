@@ -1,0 +1,170 @@
+"""Which tests say whether a room is as it was, and what they say of a mutant.
+
+A room's own tests are the programs of tests/ROOM. Those next up link the room: the fewer other rooms they
+link, the nearer. What is further up, in other processes, stands in further_tests.txt.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Final
+
+# A mutant that waits for ever, or takes all memory, is seen too.
+SLOWER: Final = 10
+SECONDS: Final = 40
+MEMORY_BYTES: Final = 6 << 30
+NEXT_UP: Final = 5
+NEXT_UP_SECONDS: Final = 30
+FURTHER_SECONDS: Final = 120
+_SUBREAPER: Final = 36
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """A test of CTest's list."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    folder: str
+    skips_with: int | None
+
+    def programs(self, build: pathlib.Path) -> list[str]:
+        """What it runs of the build, as paths in there."""
+        words = [*self.command, *(value for _, value in self.environment)]
+        return [word[len(str(build)) + 1 :] for word in words if word.startswith(f"{build}/") and os.path.isfile(word)]
+
+    def sources(self, root: pathlib.Path, build: pathlib.Path) -> str:
+        """The folder of tests/ that it is of, `base` or so."""
+        for word in self.command:
+            for above in (build, root):
+                path = pathlib.Path(word)
+                if path.is_relative_to(above / "tests"):
+                    return path.relative_to(above / "tests").parts[0]
+        return ""
+
+
+def all_tests(build: pathlib.Path) -> list[Test]:
+    """As CTest knows them."""
+    told = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True, capture_output=True, text=True)
+    tests = []
+    for each in json.loads(told.stdout)["tests"]:
+        of = {field["name"]: field["value"] for field in each.get("properties", [])}
+        if "command" not in each or "_NOT_BUILT" in each["name"]:
+            continue
+        variables = tuple(tuple(word.split("=", 1)) for word in of.get("ENVIRONMENT", []))
+        skips = of.get("SKIP_RETURN_CODE")
+        tests.append(
+            Test(each["name"], tuple(each["command"]), variables, of.get("WORKING_DIRECTORY", str(build)), skips)
+        )
+    return tests
+
+
+def room_of(path: str) -> str:
+    """The room of a source: `epochs`, `source_graphs/stored`, `program` for what is loose, `client/cpp`."""
+    parts = pathlib.Path(path).parts
+    if parts[0] == "service":
+        return "/".join(parts[1:-1]) or "program"
+    return "/".join(parts[:2])
+
+
+def further_tests(text: str) -> dict[str, list[str]]:
+    """The table of further_tests.txt: of each room the names of tests."""
+    table = {}
+    for line in text.splitlines():
+        line = line.partition("#")[0].strip()
+        if line:
+            room, _, names = line.partition(":")
+            table[room] = names.split()
+    return table
+
+
+def further_of(table: dict[str, list[str]], room: str) -> list[str]:
+    """What stands for a room or what it lies in."""
+    for name in (room, room.partition("/")[0], "*"):
+        if name in table:
+            return table[name]
+    return []
+
+
+class TestRuns:
+    """Runs tests with programs in the place of others. For one thread."""
+
+    def __init__(self, build: pathlib.Path, work: pathlib.Path, kept: pathlib.Path) -> None:
+        self._build = build
+        self._work = work
+        self._kept = kept
+        self._seconds: dict[str, float] = json.loads(kept.read_text()) if kept.exists() else {}
+        # Whatever a test leaves behind is our child then, and ended.
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+        in_memory = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=4g none /dev/shm && exec "$@"', "sh"]
+        can = subprocess.run([*in_memory, "true"], capture_output=True, check=False).returncode == 0
+        self._before = in_memory if can else []
+
+    def seconds_of(self, test: Test) -> float | None:
+        """How long it takes as it is; None if it fails or is skipped, whatever the mutant."""
+        stamp = max((os.stat(self._build / each).st_mtime_ns for each in test.programs(self._build)), default=0)
+        key = f"{test.name} {stamp}"
+        if key not in self._seconds:
+            begin = time.monotonic()
+            ended = self._run(test, lambda word: word, 900)
+            self._seconds[key] = time.monotonic() - begin if ended == "passed" else -1
+            self._kept.write_text(json.dumps(self._seconds, indent=0))
+        return None if self._seconds[key] < 0 else self._seconds[key]
+
+    def says(self, test: Test, replaced: Callable[[str], str]) -> str:
+        """`passed`, `failed` or `hangs`, with the words of its command and environment as `replaced` has them."""
+        return self._run(test, replaced, SECONDS + SLOWER * (self.seconds_of(test) or 0))
+
+    def _run(self, test: Test, replaced: Callable[[str], str], seconds: float) -> str:
+        temporary = self._work / "temporary"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        environment = {**os.environ, "GTEST_FAIL_FAST": "1", "PYTEST_ADDOPTS": "-x", "TMPDIR": str(temporary)}
+        environment.update({name: replaced(value) for name, value in test.environment})
+        with (self._work / "output").open("w") as output:
+            process = subprocess.Popen(
+                [*self._before, *map(replaced, test.command)],
+                cwd=test.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_limit_memory,
+            )
+            try:
+                status = process.wait(seconds)
+                says = "passed" if status == 0 else "skipped" if status == test.skips_with else "failed"
+            except subprocess.TimeoutExpired:
+                says = "hangs"
+            finally:
+                _end_children(process)
+        shutil.rmtree(temporary, ignore_errors=True)
+        return says
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def _end_children(process: subprocess.Popen[bytes]) -> None:
+    """The test, what it started, and what that left behind."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    listed = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
+    while listed.exists() and (children := listed.read_text().split()):
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+            os.waitpid(int(child), 0)
