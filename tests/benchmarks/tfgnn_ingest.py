@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import packhouse.tfgnn
 from packhouse import Client, GraphTable, LocalServer, TfgnnSchema
 
 # As many sub-graphs as this are made; the files repeat them.
@@ -50,7 +51,7 @@ _ROWS: Final = {
 def graphs_of(schema: TfgnnSchema, count: int) -> GraphTable:
     """Sub-graphs whose sizes differ by a third either way, with seeded contents."""
     random = np.random.default_rng(1)
-    made = schema.graph_schema()
+    made = packhouse.tfgnn.graph_schema(schema)
     most = np.array([_ROWS[name] for name in made.components])
     sizes = random.integers(most * 2 // 3, most * 4 // 3, (count, len(most)))
     table = GraphTable(type(made)(made.components), sizes)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from tfgnn_goldens import assert_graph, golden, records, shared
 
+import packhouse.tfgnn
 from packhouse import (
     Client,
     Evaluation,
@@ -207,7 +208,7 @@ def test_golden_padding(client: Client, kind: str, case: dict[str, Any]) -> None
     schema: TfgnnSchema | GraphSchema = schema_of(kind)
     if case["padding_values"]:
         try:
-            schema = with_padding_values(schema.graph_schema(), case["padding_values"])
+            schema = with_padding_values(packhouse.tfgnn.graph_schema(schema), case["padding_values"])
         except ValueError:
             assert padded is None
             return
@@ -314,7 +315,7 @@ def test_tables_are_made_of_examples_without_a_server(client: Client, kind: str)
     """The same schema, the same tables as the server makes."""
     goldens = golden(f"examples/{kind}.json")["graphs"]
     examples = records(f"examples/{kind}.tfrecord")
-    table = GraphTable.from_examples(schema_of(kind), examples, first_id=5)
+    table = packhouse.tfgnn.table_from_examples(schema_of(kind), examples, first_id=5)
     assert table.graph_ids.tolist() == list(range(5, 5 + len(examples)))
     for i, graph in enumerate(goldens):
         counts = {name: [int(table.counts(name)[i])] for name in table.schema.components}
@@ -323,20 +324,20 @@ def test_tables_are_made_of_examples_without_a_server(client: Client, kind: str)
     options = PackOptions({"graphs": len(examples)}, look_ahead=1)
     (batch,) = client.pack_examples(schema_of(kind), examples, options)
     made = batch.unbatch()
-    assert made.equals(GraphTable.from_examples(made.schema, examples))
+    assert made.equals(packhouse.tfgnn.table_from_examples(made.schema, examples))
     # What a table has can be stored beside examples.
     name = name_of(kind)
     client.create_dataset(name, table.schema)
     client.append(name, table)
     assert list(client.export_examples(name)) == list(client.export_examples(stored(client, kind)))
-    assert len(GraphTable.from_examples(schema_of(kind), [])) == 0
+    assert len(packhouse.tfgnn.table_from_examples(schema_of(kind), [])) == 0
     for schema, wrong, says in (
         (schema_of(kind), examples[0], "examples: a single bytes"),
         (schema_of(kind), "records.tfrecord", "examples: a single str"),
         ("schema.pbtxt", examples, "schema: a str"),
     ):
         with pytest.raises(TypeError, match=says):
-            GraphTable.from_examples(schema, wrong)  # type: ignore[arg-type]
+            packhouse.tfgnn.table_from_examples(schema, wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="examples: a single bytes"):
         client.append_examples(name, examples[0])  # type: ignore[arg-type]
 
@@ -350,10 +351,10 @@ def test_odd_examples_are_taken_or_refused_as_by_the_server(client: Client) -> N
             (batch,) = client.pack_examples(schema, examples, options)
         except PackhouseError as error:
             with pytest.raises(ValueError) as raised:
-                GraphTable.from_examples(schema, examples)
+                packhouse.tfgnn.table_from_examples(schema, examples)
             assert str(raised.value) in str(error), case["name"]
         else:
-            assert batch.unbatch().equals(GraphTable.from_examples(schema, examples)), case["name"]
+            assert batch.unbatch().equals(packhouse.tfgnn.table_from_examples(schema, examples)), case["name"]
 
 
 class NeverAtOnce(examples_at_once.Records):
@@ -365,7 +366,7 @@ class NeverAtOnce(examples_at_once.Records):
 
 def table_or_error(schema: GraphSchema, examples: list[bytes]) -> GraphTable | str:
     try:
-        return GraphTable.from_examples(schema, examples)
+        return packhouse.tfgnn.table_from_examples(schema, examples)
     except ValueError as error:
         return str(error)
 
@@ -387,7 +388,7 @@ def test_records_at_once_are_what_they_are_one_by_one(
 ) -> None:
     """The same tables, and the same errors."""
     random = np.random.default_rng(3)
-    schema, whole = schema_of(kind).graph_schema(), records(f"examples/{kind}.tfrecord")
+    schema, whole = packhouse.tfgnn.graph_schema(schema_of(kind)), records(f"examples/{kind}.tfrecord")
     lists = [whole, whole * 3]
     for _ in range(50):
         chosen = [whole[i] for i in random.integers(len(whole), size=random.integers(1, 4))]
@@ -418,7 +419,7 @@ def test_schemas_are_read_as_by_the_server(client: Client) -> None:
             wanted = client.create_dataset(name_of("schema"), schema).schema
         except PackhouseError:
             continue
-        assert schema.graph_schema() == wanted, case["name"]
+        assert packhouse.tfgnn.graph_schema(schema) == wanted, case["name"]
         seen += 1
     assert seen > 10
 
@@ -439,7 +440,7 @@ def test_random_numbers_survive_every_narrow_type(client: Client) -> None:
         {"nodes/n.#size": len(values)},
     )
     (batch,) = client.pack_examples(schema, [example], PackOptions({"graphs": 1}))
-    assert batch.unbatch().equals(GraphTable.from_examples(schema, [example]))
+    assert batch.unbatch().equals(packhouse.tfgnn.table_from_examples(schema, [example]))
 
 
 def varint(number: int) -> bytes:

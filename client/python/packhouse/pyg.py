@@ -54,7 +54,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Made of torch, which is imported when it is asked for.
     if name == "MaskedBatchNorm":
-        from packhouse.frameworks.masked_norm import MaskedBatchNorm
+        from packhouse.frameworks.torch.masked_norm import MaskedBatchNorm
 
         return MaskedBatchNorm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

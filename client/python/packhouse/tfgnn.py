@@ -40,6 +40,8 @@ from packhouse.frameworks.tfgnn.batches import (
     to_graph_tensor,
 )
 from packhouse.frameworks.tfgnn.datasets import batch_sampler, ingest, table, tables
+from packhouse.frameworks.tfgnn.example_decoding import table_from_examples
+from packhouse.frameworks.tfgnn.schemas import graph_schema
 
 read_schema = TfgnnSchema.read
 
@@ -48,6 +50,7 @@ __all__ = [
     "TfgnnSchema",
     "batch_sampler",
     "fake_ends",
+    "graph_schema",
     "graph_tensor_spec",
     "ingest",
     "mask",
@@ -55,6 +58,7 @@ __all__ = [
     "read_schema",
     "size_constraints",
     "table",
+    "table_from_examples",
     "tables",
     "to_dataset",
     "to_graph_tensor",

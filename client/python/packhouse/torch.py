@@ -15,7 +15,7 @@ shifted by up to 1.3 standard deviations. Either compute statistics over real ro
 
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.frameworks.masked_mean import masked_mean
-from packhouse.frameworks.masked_norm import MaskedBatchNorm
+from packhouse.frameworks.torch.masked_norm import MaskedBatchNorm
 from packhouse.frameworks.torch.batch import TorchBatch, to_torch
 from packhouse.frameworks.torch.data_loader import DataLoader
 from packhouse.frameworks.torch.epoch_dataset import EpochDataset

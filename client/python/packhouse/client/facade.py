@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import itertools
 import os
 import time
 from typing import (
@@ -34,7 +33,7 @@ from packhouse.calls.replicas import addresses_of
 from packhouse.calls.servers import Servers, first_that_answers
 from packhouse.data.batch import Padding, PaddingLike
 from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of
-from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
+from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.receipts import Receipts
@@ -69,7 +68,9 @@ from packhouse.planning.packing import (
     PackOptions,
     PackStream,
     RequestQueue,
-    TableRequests,
+    pack_method,
+    pack_of_schema,
+    pack_tables,
     limits_to_proto,
 )
 from packhouse.planning.plans import Plan, PlanHeuristic
@@ -99,7 +100,6 @@ from packhouse.v1 import (
     histogram_pb2_grpc,
     loader_pb2,
     loader_pb2_grpc,
-    packing_pb2,
     partitioning_pb2,
     planning_pb2,
     planning_pb2_grpc,
@@ -112,7 +112,6 @@ if TYPE_CHECKING:
 
     from packhouse.stored.administration import Administration
 
-_PACK_METHOD: Final = "/packhouse.v1.PackingService/Pack"
 _SAMPLE_METHOD: Final = "/packhouse.v1.SamplingService/Sample"
 
 
@@ -211,10 +210,7 @@ class Client:
         self._channel, self._address = first_that_answers(
             connect, addresses_of(address), connect_timeout
         )
-        # Responses are bytes: see batch_reader.py.
-        self._pack = self._channel.stream_stream(
-            _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
-        )
+        self._pack = pack_method(self._channel)
         self._sample = self._channel.stream_stream(
             _SAMPLE_METHOD, request_serializer=sampling_pb2.SampleRequest.SerializeToString
         )
@@ -291,14 +287,9 @@ class Client:
         `device` stands for `PackOptions.device`: the server chooses the limits.
         """
         options = PackOptions.for_device(options, device)
-        remaining = iter((tables,) if isinstance(tables, GraphTable) else tables)
-        first = next(remaining, None)
-        if first is None:
-            return self._start_pack(GraphSchema(), (), options, on_rejected)
-        check_table(first)
-        return self._start_pack(
-            first.schema, itertools.chain((first,), remaining), options, on_rejected
-        )
+        if isinstance(tables, GraphTable):
+            tables = (tables,)
+        return pack_tables(self._pack, tables, options, on_rejected)
 
     def pack_examples(
         self,
@@ -347,7 +338,7 @@ class Client:
                 first_id += len(numbered)
                 yield numbered
 
-        return self._start_pack(schema, tables(), options, on_rejected)
+        return pack_of_schema(self._pack, schema, tables(), options, on_rejected)
 
     def open_pack(
         self,
@@ -1097,16 +1088,6 @@ class Client:
     def delete_partition(self, graph: str, name: str) -> None:
         """Deletes a partition with its files, and ends the work at it. Errors: NOT_FOUND."""
         self._partitions.delete(graph, name)
-
-    def _start_pack(
-        self,
-        schema: GraphSchema,
-        tables: Iterable[GraphTable],
-        options: PackOptions,
-        on_rejected: OnRejected | None,
-    ) -> PackStream:
-        requests = TableRequests(options.to_proto(schema), tables, schema, options.chunk_bytes)
-        return PackStream(self._pack, requests, schema, options, on_rejected)
 
     def _delete(self, method: Any, request: Any) -> None:
         """Retries, too: NOT_FOUND after a first try that may have worked counts as deleted."""

@@ -21,7 +21,8 @@ _MAX_EXAMPLES: Final = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class TfgnnSchema:
-    """A `tensorflow_gnn.GraphSchema`, as text or serialized; the server makes a GraphSchema of it.
+    """A `tensorflow_gnn.GraphSchema`, as text or serialized; the server makes a GraphSchema of it,
+    as `packhouse.tfgnn.graph_schema` does.
 
     Descriptions and metadata are not kept.
     """
@@ -37,15 +38,6 @@ class TfgnnSchema:
             return TfgnnSchema(data.decode())
         except UnicodeDecodeError:
             return TfgnnSchema(data)
-
-    def graph_schema(self) -> GraphSchema:
-        """What the server makes of it, made here. The server checks more, such as read-outs.
-
-        Raises ValueError naming the set and the feature that is wrong.
-        """
-        from packhouse.frameworks.tfgnn.schemas import graph_schema_of
-
-        return graph_schema_of(self.data)
 
     def to_proto(self) -> Any:
         """The `packhouse.v1.TfgnnSchema`."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from packhouse.data.schema import GRAPHS, GraphSchema, Layout, TensorSpec
 from packhouse.v1 import graphs_pb2, sizes_pb2
-
-if TYPE_CHECKING:
-    from packhouse.data.examples import TfgnnSchema
 
 Array = npt.NDArray[Any]
 
@@ -131,36 +128,6 @@ class GraphTable:
             for spec in schema.tensors
         }
         return GraphTable(schema, sizes, joined, graph_ids, first_id)
-
-    @staticmethod
-    def from_examples(
-        schema: GraphSchema | TfgnnSchema,
-        examples: Iterable[bytes],
-        graph_ids: npt.ArrayLike | None = None,
-        first_id: int = 0,
-    ) -> GraphTable:
-        """Graphs that TF-GNN wrote, each a serialized tf.Example. Needs no server or TensorFlow.
-
-        `schema` is TF-GNN's own, as `packhouse.tfgnn.read_schema` gives it, or that of a data set
-        made of it (`Dataset.schema`). The table is the one that the server makes of the examples;
-        see docs/tfgnn.md for what is refused. To store examples send them as they are
-        (`Client.append_examples`): the server is much faster.
-
-        Raises ValueError naming the record by its position, the key, the value and the bound;
-        TypeError for a single example, or the name of a file.
-        """
-        from packhouse.data.examples import TfgnnSchema, check_examples
-        from packhouse.frameworks.tfgnn.example_decoding import decode
-
-        check_examples(examples)
-        if isinstance(schema, TfgnnSchema):
-            schema = schema.graph_schema()
-        if not isinstance(schema, GraphSchema):
-            raise TypeError(
-                f"schema: a {type(schema).__name__} is neither a GraphSchema nor what"
-                " packhouse.tfgnn.read_schema gives"
-            )
-        return decode(schema, examples, graph_ids, first_id)
 
     @staticmethod
     def concatenate(tables: Sequence[GraphTable]) -> GraphTable:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from packhouse.calls.channel import await_server, make_channel
 from packhouse.calls.replicas import Replicas
-from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, DerivedTensor, Padding
 from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.loaded_batch import LoadedBatch
-from packhouse.planning.packing import PackOptions
+from packhouse.planning.packing import PackOptions, pack_method, pack_tables
+
+# For a server to take the connection.
+_CONNECT_SECONDS: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,15 +50,19 @@ def split_batch(
     options = PackOptions(
         limits=limits, padding=padding, derived=derived, look_ahead=min(len(batch), 16384)
     )
-    with Client(
-        Replicas(connecting.address).first,
-        timeout=connecting.timeout,
+    address = Replicas(connecting.address).first
+    channel = make_channel(
+        address,
         max_message_bytes=connecting.max_message_bytes,
         options=connecting.options,
         credentials=connecting.credentials,
-    ) as client:
+    )
+    with contextlib.closing(channel):
+        await_server(channel, address, _CONNECT_SECONDS)
         # Arrays that outlive the stream.
-        packed = [each.writable() for each in client.pack(table, options)]
+        packed = [
+            each.writable() for each in pack_tables(pack_method(channel), (table,), options)
+        ]
     return [_weighed(each, batch) for each in packed]
 
 

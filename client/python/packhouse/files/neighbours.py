@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Final
+from typing import Callable, Final
 
 import numpy as np
 import numpy.typing as npt

@@ -13,7 +13,7 @@ import os
 import pathlib
 import sysconfig
 import warnings
-from typing import Any, Final, Iterator, NamedTuple
+from typing import Final, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt

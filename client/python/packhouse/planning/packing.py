@@ -41,6 +41,8 @@ from packhouse.v1 import batch_pb2, packing_pb2
 
 _Item = TypeVar("_Item")
 
+_PACK_METHOD: Final = "/packhouse.v1.PackingService/Pack"
+
 # The most messages that wait for the connection when `PackStream.send` runs ahead of it.
 _MAX_WAITING_REQUESTS: Final = 2
 
@@ -591,6 +593,42 @@ def _is_of_grpc(traceback: Any) -> bool:
             return True
         traceback = traceback.tb_next
     return False
+
+
+def pack_method(channel: grpc.Channel) -> Any:
+    """What starts a `Pack`; its responses are bytes: see batch_reader.py."""
+    return channel.stream_stream(
+        _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
+    )
+
+
+def pack_tables(
+    pack: Any,
+    tables: Iterable[GraphTable],
+    options: PackOptions,
+    on_rejected: OnRejected | None = None,
+) -> PackStream:
+    """The stream that packs tables of one schema; `pack` starts it. See `Client.pack`."""
+    remaining = iter(tables)
+    first = next(remaining, None)
+    if first is None:
+        return pack_of_schema(pack, GraphSchema(), (), options, on_rejected)
+    check_table(first)
+    return pack_of_schema(
+        pack, first.schema, itertools.chain((first,), remaining), options, on_rejected
+    )
+
+
+def pack_of_schema(
+    pack: Any,
+    schema: GraphSchema,
+    tables: Iterable[GraphTable],
+    options: PackOptions,
+    on_rejected: OnRejected | None,
+) -> PackStream:
+    """As `pack_tables`, where the schema is known before the first table."""
+    requests = TableRequests(options.to_proto(schema), tables, schema, options.chunk_bytes)
+    return PackStream(pack, requests, schema, options, on_rejected)
 
 
 class TableRequests(Iterator[Any]):

@@ -22,7 +22,6 @@ from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Protocol, 
 
 import grpc
 
-from packhouse.base.errors import PackhouseError
 from packhouse.data.batch import Batch
 from packhouse.v1 import feedback_pb2, feedback_pb2_grpc
 

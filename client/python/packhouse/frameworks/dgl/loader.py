@@ -10,7 +10,7 @@ from packhouse.base.shown_arguments import shows_arguments_of
 from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.frameworks.dgl.batches import tables, to_batch
 from packhouse.frameworks.packed_loader import PackedLoader, length_of
-from packhouse.frameworks.torch_loader import TorchPackedLoader
+from packhouse.frameworks.torch.packed_loader import TorchPackedLoader
 from packhouse.planning.tuning import DeviceProfile
 
 

@@ -12,7 +12,7 @@ from packhouse.frameworks.packed_loader import PackedLoader, Step, length_of
 from packhouse.frameworks.pyg.batches import to_batch
 from packhouse.frameworks.pyg.datasets import tables
 from packhouse.frameworks.stored_once import MakeTables
-from packhouse.frameworks.torch_loader import TorchPackedLoader
+from packhouse.frameworks.torch.packed_loader import TorchPackedLoader
 from packhouse.planning.tuning import DeviceProfile
 
 # So that progress is seen.

@@ -1,4 +1,4 @@
-"""TF-GNN's serialized tf.Examples as tables, without a server. See `GraphTable.from_examples`."""
+"""TF-GNN's serialized tf.Examples as tables, without a server. See `packhouse.tfgnn`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Callable, Final, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.data.examples import TfgnnSchema, check_examples
 from packhouse.data.graphs import Array, GraphTable
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.layout import Layout, RowSet
@@ -23,6 +24,7 @@ from packhouse.frameworks.tfgnn.example_values import (
 from packhouse.frameworks.tfgnn.examples_at_once import Records, Unusual
 from packhouse.frameworks.tfgnn.messages import ExampleMessage
 from packhouse.frameworks.tfgnn.ragged import Ragged, check_all_told, ragged_of
+from packhouse.frameworks.tfgnn.schemas import graph_schema
 
 _KINDS: Final = {"bytes_list": "bytes", "float_list": "floats", "int64_list": "int64s"}
 # Records are read at once, so many at first, and then about so many bytes.
@@ -32,13 +34,30 @@ _BYTES_AT_ONCE: Final = 16 << 20
 _NO_NUMBERS: Final = np.zeros(0, np.int64)
 
 
-def decode(
-    schema: GraphSchema,
+def table_from_examples(
+    schema: GraphSchema | TfgnnSchema,
     examples: Iterable[bytes],
-    graph_ids: npt.ArrayLike | None,
-    first_id: int,
+    graph_ids: npt.ArrayLike | None = None,
+    first_id: int = 0,
 ) -> GraphTable:
-    """See `GraphTable.from_examples`."""
+    """Graphs that TF-GNN wrote, each a serialized tf.Example. Needs no server or TensorFlow.
+
+    `schema` is TF-GNN's own, as `read_schema` gives it, or that of a data set made of it
+    (`Dataset.schema`). The table is the one that the server makes of the examples; see
+    docs/tfgnn.md for what is refused. To store examples send them as they are
+    (`Client.append_examples`): the server is much faster.
+
+    Raises ValueError naming the record by its position, the key, the value and the bound;
+    TypeError for a single example, or the name of a file.
+    """
+    check_examples(examples)
+    if isinstance(schema, TfgnnSchema):
+        schema = graph_schema(schema)
+    if not isinstance(schema, GraphSchema):
+        raise TypeError(
+            f"schema: a {type(schema).__name__} is neither a GraphSchema nor what"
+            " packhouse.tfgnn.read_schema gives"
+        )
     decoder = _Decoder(schema)
     rest = iter(examples)
     number, count = 0, _FIRST_RECORDS

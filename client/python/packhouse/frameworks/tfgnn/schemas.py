@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Mapping
 
+from packhouse.data.examples import TfgnnSchema
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.tfgnn.messages import dtype_name, parse_graph_schema
 from packhouse.frameworks.tfgnn.ragged import BYTES
@@ -25,12 +26,13 @@ _DTYPES: Final = {
 }
 
 
-def graph_schema_of(data: str | bytes) -> GraphSchema:
-    """Of a `tensorflow_gnn.GraphSchema` as text or serialized.
+def graph_schema(schema: TfgnnSchema) -> GraphSchema:
+    """What the server makes of TF-GNN's own schema, made here. The server checks more, such as
+    read-outs.
 
-    The service checks more, such as read-outs. Raises ValueError naming the set and the feature.
+    Raises ValueError naming the set and the feature that is wrong.
     """
-    message = parse_graph_schema(data)
+    message = parse_graph_schema(schema.data)
     maker = _Maker([*sorted(message.node_sets), *sorted(message.edge_sets)])
     for name in message.edge_sets:
         if name in message.node_sets:

@@ -16,7 +16,7 @@ from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.packed_loader import PackedLoader
 from packhouse.frameworks.tensors import from_torch, to_torch
 from packhouse.frameworks.torch.sequences import sequence_table, to_sequences
-from packhouse.frameworks.torch_loader import TorchPackedLoader
+from packhouse.frameworks.torch.packed_loader import TorchPackedLoader
 from packhouse.planning.tuning import DeviceProfile
 
 _DOCUMENTS_PER_TABLE: Final = 1 << 14
