@@ -91,7 +91,7 @@ def test_nothing_is_left_of_a_failure(tmp_path: pathlib.Path) -> None:
 
 
 def test_damage_names_record_and_offset(tmp_path: pathlib.Path) -> None:
-    records = [b"first", b"second" * 100]
+    records = [b"first", b"second" * 9]
     whole = write(tmp_path / "whole", records).read_bytes()
     second = 16 + len(records[0])
     path = tmp_path / "damaged"

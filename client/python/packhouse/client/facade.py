@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import functools
 import os
+import pathlib
 import time
 from typing import (
     TYPE_CHECKING,
@@ -1069,14 +1070,19 @@ class Client:
         return self._partitions.wait(graph, name, on_progress)
 
     def download_partition(
-        self, graph: str, name: str, folder: str | os.PathLike[str]
+        self,
+        graph: str,
+        name: str,
+        folder: str | os.PathLike[str],
+        finish: Callable[[pathlib.Path], None] | None = None,
     ) -> Partition:
         """Writes the files of a partition that is done into a new `folder`.
 
-        The folder appears when it has all files; until then there is `folder`.partial. Raises
-        FileExistsError if it is there. Errors: NOT_FOUND; FAILED_PRECONDITION if it is not done.
+        The folder appears when it has all files, and `finish`, which gets the folder that becomes it,
+        has returned; until then there is `folder`.partial. Raises FileExistsError if it is there.
+        Errors: NOT_FOUND; FAILED_PRECONDITION if it is not done.
         """
-        return self._partitions.download(graph, name, folder)
+        return self._partitions.download(graph, name, folder, finish)
 
     def cancel_partition(self, graph: str, name: str) -> Partition:
         """Ends the work at a partition; `partition` goes on from there. One that is done stays so.

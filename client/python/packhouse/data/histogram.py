@@ -45,6 +45,12 @@ class Histogram:
         sums = (self.tuples.astype(np.uint64) * self.counts[:, None]).sum(axis=0)
         return {name: int(total) for name, total in zip(self.components, sums)}
 
+    @property
+    def maxima(self) -> dict[str, int]:
+        """The most rows of a graph, per component; 0 without graphs."""
+        largest = self.tuples.max(axis=0, initial=0)
+        return {name: int(rows) for name, rows in zip(self.components, largest)}
+
     def to_proto(self) -> Any:
         """This histogram as a `packhouse.v1.Histogram`."""
         return sizes_pb2.Histogram(

@@ -83,6 +83,23 @@ class Receipts:
         Errors: NOT_FOUND if nothing is remembered of the job; FAILED_PRECONDITION if the epoch
         cannot be made again, saying why; OUT_OF_RANGE naming a number that it does not have.
         """
+        schema = GraphSchema()
+        for response in self.responses(job, epoch, numbers, words):
+            if response.HasField("opened"):
+                schema = GraphSchema.from_proto(response.opened.schema)
+            else:
+                yield LoadedBatch.of(response.batch, schema, 0, 0)
+
+    def responses(
+        self,
+        job: str,
+        epoch: int,
+        numbers: Iterable[int],
+        words: EpochArguments | None = None,
+    ) -> Iterator[Any]:
+        """What `batches` reads, as the server sends it: `packhouse.v1.RebuildBatchesResponse`s, of
+        which the first says what the epoch is. A message can be stored as it is.
+        """
         request = receipts_pb2.RebuildBatchesRequest(
             job=job,
             epoch=whole_number(epoch, "epoch", UINT64_MAX),
@@ -90,7 +107,6 @@ class Receipts:
         )
         if words is not None:
             request.words.CopyFrom(EpochRequest(words, job="").of_epoch(0))
-        schema = GraphSchema()
 
         def begin(channel: grpc.Channel) -> Iterator[Any]:
             responses = receipts_pb2_grpc.ReceiptServiceStub(channel).RebuildBatches(request)
@@ -99,10 +115,6 @@ class Receipts:
             return itertools.chain(first, responses)
 
         try:
-            for response in self._jobs.call(begin):
-                if response.HasField("opened"):
-                    schema = GraphSchema.from_proto(response.opened.schema)
-                else:
-                    yield LoadedBatch.of(response.batch, schema, 0, 0)
+            yield from self._jobs.call(begin)
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None

@@ -262,7 +262,13 @@ class Partitions:
             )
         return made
 
-    def download(self, graph: str, name: str, folder: str | os.PathLike[str]) -> Partition:
+    def download(
+        self,
+        graph: str,
+        name: str,
+        folder: str | os.PathLike[str],
+        finish: Callable[[pathlib.Path], None] | None = None,
+    ) -> Partition:
         """Writes the files of a partition that is done into a new folder."""
         to = pathlib.Path(folder)
         if to.exists():
@@ -285,6 +291,8 @@ class Partitions:
             target.parent.mkdir(parents=True, exist_ok=True)
             with open(target, "xb") as file:
                 self._read_file(graph, name, path, num_bytes, file)
+        if finish is not None:
+            finish(partial)
         partial.rename(to)
         return partition
 

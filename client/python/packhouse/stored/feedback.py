@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import statistics
 import threading
 import time
@@ -98,6 +99,8 @@ class DeviceModel:
     num_reports: int
     num_out_of_memory: int
     shapes: tuple[MeasuredShape, ...]
+    last_report: datetime.datetime | None = None
+    """In UTC, to a second; None: not known."""
 
     @staticmethod
     def from_proto(message: Any) -> DeviceModel:
@@ -124,6 +127,11 @@ class DeviceModel:
                     num_out_of_memory=shape.num_out_of_memory,
                 )
                 for shape in message.shapes
+            ),
+            last_report=(
+                datetime.datetime.fromtimestamp(message.last_report.seconds, datetime.timezone.utc)
+                if message.HasField("last_report")
+                else None
             ),
         )
 

@@ -1,0 +1,240 @@
+"""packhouse admin: what administrators do with a server."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import click
+
+from packhouse.command.arguments import json_option, option, server_options, yes_option
+from packhouse.command.confirm import confirm
+from packhouse.command.connection import Connection, Server, connected
+from packhouse.command.failures import FAILURE, OK
+from packhouse.command.printing import print_json
+from packhouse.command.group import Group
+from packhouse.command.readable import grouped, percent
+from packhouse.command.tables import TextTable
+
+_LEVELS = ("trace", "debug", "info", "warning", "error", "off")
+
+
+@click.group("admin", cls=Group)
+def command() -> None:
+    """Run a server: what it does, its log, its files, its end (docs/security.md)"""
+
+
+def _ask(connection: Connection, method: str, request: Any) -> Any:
+    """The answer as the protocol has it: what --json prints."""
+    from packhouse.v1 import admin_pb2_grpc
+
+    stub = connection.stub(admin_pb2_grpc.AdminServiceStub)
+    return connection.call(getattr(stub, method), request)
+
+
+@command.command("status")
+@server_options(required=True)
+@json_option()
+def status(server: Server, as_json: bool) -> None:
+    """Version, memory, files, quotas, servers, jobs"""
+    from packhouse.v1 import admin_pb2
+
+    with connected(server) as connection:
+        answer = _ask(connection, "GetServer", admin_pb2.GetServerRequest())
+    _print(answer, as_json, status_text)
+
+
+@command.command("clients")
+@server_options(required=True)
+@json_option()
+def clients(server: Server, as_json: bool) -> None:
+    """Who is connected: calls, streams and leases by principal"""
+    from packhouse.v1 import admin_pb2
+
+    with connected(server) as connection:
+        answer = _ask(connection, "ListClients", admin_pb2.ListClientsRequest())
+    _print(answer, as_json, clients_text)
+
+
+@command.command("log-level")
+@click.argument("level", type=click.Choice(_LEVELS), metavar="LEVEL")
+@server_options(required=True)
+def log_level(level: str, server: Server) -> None:
+    """Set the lowest level that is logged: trace, debug, info, warning, error or off"""
+    with connected(server) as connection:
+        before = connection.client.administration.set_log_level(level)
+    print(f"log level: {level}, before: {before.name.lower()}")
+
+
+@command.command("reload")
+@server_options(required=True)
+@json_option()
+def reload(server: Server, as_json: bool) -> int:
+    """Read certificates, tokens and the policy again"""
+    from packhouse.v1 import admin_pb2
+
+    with connected(server) as connection:
+        files = _ask(connection, "Reload", admin_pb2.ReloadRequest()).files
+    if as_json:
+        print_json([message_json(file) for file in files])
+    else:
+        print(files_text(files), end="")
+    # What is broken is not in use; whoever reloads wants to know.
+    return FAILURE if any(file.failure for file in files) else OK
+
+
+@command.command("drain")
+@server_options(required=True)
+@yes_option()
+def drain(server: Server, yes: bool) -> None:
+    """End the server as SIGTERM does: what is open may end first"""
+    with connected(server) as connection:
+        confirm(f"end the server at {server.address}", yes)
+        before = connection.client.administration.drain()
+    print("is draining already" if before else "drains")
+
+
+@command.command("move-job")
+@click.argument("job", metavar="JOB")
+@option(
+    "--to",
+    required=True,
+    metavar="HOST:PORT",
+    help="The server's --advertise, as `status` lists it",
+)
+@server_options(required=True)
+def move_job(job: str, to: str, server: Server) -> None:
+    """Move a job to another server of the cluster; its workers go on there"""
+    with connected(server) as connection:
+        connection.client.administration.move_job(job, to)
+    print(f"{job}: moved to {to}")
+
+
+@command.command("snapshot")
+@click.argument("name", metavar="NAME")
+@server_options(required=True)
+@json_option()
+def snapshot(name: str, server: Server, as_json: bool) -> None:
+    """Copy what is stored into a folder of the server's --snapshot-dir"""
+    from packhouse.v1 import admin_pb2
+
+    with connected(server) as connection:
+        taken = connection.client.administration.snapshot(name)
+    answer = admin_pb2.TakeSnapshotResponse(is_done=True, **vars(taken))
+    _print(answer, as_json, snapshot_text)
+
+
+def _print(answer: Any, as_json: bool, text: Any) -> None:
+    if as_json:
+        print_json(message_json(answer))
+    else:
+        print(text(answer), end="")
+
+
+def message_json(message: Any) -> Any:
+    """A message as protobuf writes it in JSON, with the names of its proto; unset fields too."""
+    from google.protobuf import json_format
+
+    try:
+        return json_format.MessageToDict(
+            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+    except TypeError:  # Before protobuf 5.26.
+        return json_format.MessageToDict(
+            message, preserving_proto_field_name=True, including_default_value_fields=True
+        )
+
+
+def status_text(answer: Any) -> str:
+    """Of a `packhouse.v1.GetServerResponse`."""
+    from packhouse.v1 import admin_pb2
+
+    level = admin_pb2.LogLevel.Name(answer.log_level).replace("LOG_LEVEL_", "").lower()
+    text = (
+        f"packhoused {answer.version}, since {_time(answer.started)}"
+        f"{', drains' if answer.is_draining else ''}\nlog level: {level}\n"
+        f"connections: {grouped(answer.num_connections)}\n\n"
+    )
+    memory = TextTable(["memory", "held bytes", "at most"])
+    for share in answer.memory:
+        memory.add_row(share.name, grouped(share.held_bytes), grouped(share.bound_bytes))
+    text += memory.render()
+    if answer.files:
+        text += "\n" + files_text(answer.files)
+    if answer.quotas:
+        quotas = TextTable(["namespace", "quota", "used", "limit"])
+        for quota in answer.quotas:
+            # Of planning, shares.
+            used, limit = (
+                f"{percent(number, 0)} %" if quota.quota == "planning" else grouped(int(number))
+                for number in (quota.used, quota.limit)
+            )
+            quotas.add_row(quota.namespace, quota.quota, used, limit)
+        text += "\n" + quotas.render()
+    if answer.members:
+        members = TextTable(["server", "owns"])
+        for member in answer.members:
+            jobs = ", ".join(answer.owned_jobs) or "no job"
+            members.add_row(member.address, jobs if member.is_this else "ask it")
+        text += "\n" + members.render()
+    return text
+
+
+def clients_text(answer: Any) -> str:
+    """Of a `packhouse.v1.ListClientsResponse`."""
+    table = TextTable(["client", "streams", "calls", "workers", "leases", "from"])
+    for each in answer.clients:
+        others = len(each.peers) - 1
+        peers = f"{each.peers[0]}{f' and {others} others' if others else ''}" if each.peers else "-"
+        counts = (each.num_streams, each.num_calls, each.num_sessions, each.num_leases)
+        table.add_row(each.client, *map(grouped, counts), peers)
+    calls = TextTable(["method", "client", "on", "since", "request id"])
+    for call in answer.calls:
+        calls.add_row(
+            call.method,
+            call.client,
+            call.resource or "-",
+            _time(call.started),
+            call.request_id or "-",
+        )
+    text = f"{table.render()}\n{calls.render()}"
+    if not answer.workers:
+        return text
+    workers = TextTable(["job", "epoch", "rank", "client", "leases"])
+    for worker in answer.workers:
+        workers.add_row(
+            worker.job,
+            worker.epoch,
+            worker.worker or worker.lane,
+            worker.client or "-",
+            grouped(worker.num_leases),
+        )
+    return f"{text}\n{workers.render()}"
+
+
+def files_text(files: Sequence[Any]) -> str:
+    """Of `packhouse.v1.ServerFile`s."""
+    if not files:
+        return "no files are read while the server runs\n"
+    table = TextTable(["file", "reloads", "expires", "in use"])
+    for file in files:
+        table.add_row(
+            file.name,
+            grouped(file.num_reloads),
+            _time(file.expires) if file.HasField("expires") else "-",
+            "an earlier content" if file.failure else "yes",
+        )
+    failures = [f"{file.name}: not in use: {file.failure}\n" for file in files if file.failure]
+    return table.render() + "".join(failures)
+
+
+def snapshot_text(answer: Any) -> str:
+    """Of a `packhouse.v1.TakeSnapshotResponse`."""
+    return (
+        f"{answer.folder}: {grouped(answer.num_files)} files, {grouped(answer.num_bytes)} bytes; of "
+        f"these {grouped(answer.num_kept_files)} files, {grouped(answer.num_kept_bytes)} bytes were "
+        "there already\n"
+    )
+
+
+def _time(stamp: Any) -> str:
+    return str(stamp.ToDatetime().strftime("%Y-%m-%d %H:%M:%S UTC"))

@@ -1,0 +1,194 @@
+"""What `packhouse datasets` prints. Texts end in a line feed unless they are parts of a line."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from packhouse.command.readable import bytes_text, grouped
+from packhouse.command.tables import TextTable
+from packhouse.stored.dataset import Dataset, DatasetDrift, DatasetState, Verification, VerifyProgress
+from packhouse.data.histogram import Histogram
+from packhouse.data.schema import Layout, TensorSpec
+
+
+def dataset_table(datasets: Sequence[Dataset]) -> str:
+    """One row each. Only the name of a damaged one is known."""
+    table = TextTable(["name", "state", "graphs", "size", "version"])
+    for dataset in datasets:
+        cells = [dataset.name, dataset.state.name.lower()]
+        if dataset.state is not DatasetState.DAMAGED:
+            size = bytes_text(dataset.num_bytes)
+            cells += [grouped(dataset.num_graphs), size, version_text(dataset.version)]
+        table.add_row(*cells)
+    return table.render()
+
+
+def dataset_text(dataset: Dataset) -> str:
+    """Everything about one; with the sizes if it has its histogram."""
+    graphs, records = grouped(dataset.num_graphs), grouped(dataset.num_records)
+    lines = [
+        f"{dataset.name}: {dataset.state.name.lower()}, {graphs} graphs in {records} records, "
+        f"{bytes_text(dataset.num_bytes)}",
+        "",
+        f"version     {version_text(dataset.version)}",
+        f"bounds      {_bounds(dataset)}",
+        f"groups      {'each graph has a group id' if dataset.grouped else 'none'}",
+        f"components  {', '.join(dataset.schema.components)}",
+    ]
+    tensors = [tensor_text(spec) for spec in dataset.schema.tensors] or ["none: sizes only"]
+    lines += [f"{'tensors' if k == 0 else '':12}{text}" for k, text in enumerate(tensors)]
+    text = "".join(f"{line}\n" for line in lines)
+    if dataset.histogram is not None:
+        text += f"sizes       {grouped(len(dataset.histogram.counts))} distinct\n\n"
+        text += histogram_summary(dataset.histogram)
+    if dataset.drift is not None:
+        text += "\n" + _drift(dataset.drift)
+    return text
+
+
+def dataset_json(dataset: Dataset) -> dict[str, Any]:
+    """The same as an object. A version is a text: JSON's numbers do not hold 64 bits."""
+    json: dict[str, Any] = {
+        "name": dataset.name,
+        "state": dataset.state.name.lower(),
+        "version": version_text(dataset.version),
+        "graphs": dataset.num_graphs,
+        "records": dataset.num_records,
+        "bytes": dataset.num_bytes,
+        "max_bytes": dataset.max_bytes,
+        "max_rows": dict(dataset.max_rows),
+        "grouped": dataset.grouped,
+        "components": list(dataset.schema.components),
+        "tensors": [_tensor_json(spec) for spec in dataset.schema.tensors],
+    }
+    if dataset.drift is not None:
+        drift = dataset.drift
+        json["drift"] = {
+            "first_graph": drift.first_graph,
+            "found_graph": drift.found_graph,
+            "num_changes": drift.num_changes,
+            "components": {
+                name: {"reference_mean": drift.reference_means[name], "mean": mean}
+                for name, mean in drift.means.items()
+            },
+        }
+    if dataset.histogram is not None:
+        json["distinct_sizes"] = len(dataset.histogram.counts)
+        json["totals"] = dataset.histogram.totals
+        json["maxima"] = dataset.histogram.maxima
+    return json
+
+
+def histogram_summary(histogram: Histogram) -> str:
+    """A row for each component: total, mean and largest."""
+    table = TextTable(["component", "total", "mean", "max"])
+    graphs = histogram.num_graphs
+    for name, total in histogram.totals.items():
+        mean = f"{total / graphs:.2f}" if graphs else "-"
+        table.add_row(name, total, mean, histogram.maxima[name])
+    return table.render()
+
+
+def verify_progress(done: VerifyProgress) -> str:
+    """A part of a line."""
+    return (
+        f"{grouped(done.num_records)} of {grouped(done.num_records_total)} records, "
+        f"{bytes_text(done.num_bytes)} of {bytes_text(done.num_bytes_total)}"
+    )
+
+
+def verify_text(name: str, found: Verification) -> str:
+    """What was found, and a line that sums it up."""
+    lines = []
+    for damaged in found.damaged:
+        last = max(0, damaged.first_graph + damaged.num_graphs - 1)
+        lines.append(
+            f"record {damaged.record}, graphs {damaged.first_graph} to {last}: {damaged.message}"
+        )
+    more = found.num_damaged - len(found.damaged)
+    if more > 0:
+        lines.append(f"and {grouped(more)} more damaged records")
+    lines += found.disagreements
+    told = "no damage"
+    if not found.is_sound:
+        lost = sum(damaged.num_graphs for damaged in found.damaged)
+        told = (
+            f"{grouped(found.num_damaged)} damaged records with {'more than ' if more > 0 else ''}"
+            f"{grouped(lost)} graphs, {len(found.disagreements)} disagreements"
+        )
+    size = bytes_text(found.num_bytes)
+    lines.append(f"{name}: {grouped(found.num_records)} records, {size} read: {told}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def verify_json(name: str, found: Verification) -> dict[str, Any]:
+    """The same as an object."""
+    return {
+        "name": name,
+        "undamaged": found.is_sound,
+        "records": found.num_records,
+        "bytes": found.num_bytes,
+        "damaged_records": found.num_damaged,
+        "damaged": [
+            {
+                "record": damaged.record,
+                "first_graph": damaged.first_graph,
+                "graphs": damaged.num_graphs,
+                "message": damaged.message,
+            }
+            for damaged in found.damaged
+        ],
+        "disagreements": list(found.disagreements),
+    }
+
+
+def version_text(version: int) -> str:
+    """Sixteen digits; "" for none."""
+    return f"{version:016x}" if version else ""
+
+
+def tensor_text(spec: TensorSpec) -> str:
+    """`x: int16 [9] of nodes`: a part of a line."""
+    text = f"{spec.name}: {spec.dtype.name.lower()}"
+    if spec.row_shape:
+        text += f" {list(spec.row_shape)}"
+    text += f" of {spec.component}"
+    if spec.index_into is not None:
+        text += f", into {spec.index_into}"
+    if spec.layout is Layout.ROWS_LAST:
+        text += ", rows last"
+    if padding := spec.to_proto().padding_value.hex():
+        text += f", padded with the bytes {padding}"
+    return text
+
+
+def _tensor_json(spec: TensorSpec) -> dict[str, Any]:
+    json: dict[str, Any] = {
+        "name": spec.name,
+        "dtype": spec.dtype.name.lower(),
+        "row_shape": list(spec.row_shape),
+        "component": spec.component,
+    }
+    if spec.index_into is not None:
+        json["index_into"] = spec.index_into
+    if spec.layout is Layout.ROWS_LAST:
+        json["layout"] = "rows_last"
+    if padding := spec.to_proto().padding_value.hex():
+        json["padding_value_hex"] = padding
+    return json
+
+
+def _bounds(dataset: Dataset) -> str:
+    bounds = [bytes_text(dataset.max_bytes)] if dataset.max_bytes else []
+    bounds += [f"{grouped(rows)} {name} of a graph" for name, rows in dataset.max_rows.items()]
+    return f"at most {', '.join(bounds)}" if bounds else "none of its own"
+
+
+def _drift(drift: DatasetDrift) -> str:
+    text = (
+        f"sizes changed at about graph {grouped(drift.first_graph)} (found at "
+        f"{grouped(drift.found_graph)})\n"
+    )
+    for name, mean in drift.means.items():
+        text += f"- {name}: {mean:.4g} in the mean, before {drift.reference_means[name]:.4g}\n"
+    return text

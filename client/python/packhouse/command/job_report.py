@@ -1,0 +1,87 @@
+"""What `packhouse jobs` prints. Texts end in a line feed."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from packhouse.command.readable import grouped, small_percent
+from packhouse.command.tables import TextTable
+from packhouse.stored.job import Job, JobEpoch
+
+_FOR_PEOPLE = "%Y-%m-%d %H:%M UTC"
+_FOR_PROGRAMS = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def job_table(jobs: Sequence[Job]) -> str:
+    """One row each. Owners are named where several servers share the jobs."""
+    columns = ["job", "epochs", "finished", "streams", "last used"]
+    has_owners = any(job.owner for job in jobs)
+    table = TextTable(columns + ["owner"] * has_owners)
+    for job in jobs:
+        finished = grouped(sum(epoch.is_finished for epoch in job.epochs))
+        # Of a job with very many epochs only the latest are told.
+        if job.num_epochs != len(job.epochs):
+            finished = f"at least {finished}"
+        cells = [job.name, grouped(job.num_epochs), finished, grouped(job.num_sessions)]
+        cells.append(_last_used(job, _FOR_PEOPLE))
+        table.add_row(*cells, *[job.owner] * has_owners)
+    return table.render()
+
+
+def job_text(job: Job) -> str:
+    """Each epoch of one job."""
+    columns = ["epoch", "done", "batches", "generation", "streams", "data set", "opened by", "last used"]
+    if any(epoch.num_segments for epoch in job.epochs):
+        columns += ["segments", "lost to them"]
+    table = TextTable(columns)
+    for epoch in job.epochs:
+        cells = [
+            str(epoch.epoch),
+            grouped(epoch.num_done),
+            grouped(epoch.num_batches),
+            str(epoch.generation),
+            grouped(epoch.num_sessions),
+            epoch.dataset,
+            epoch.client,
+            _last_used(epoch, _FOR_PEOPLE),
+        ]
+        if epoch.num_segments:
+            cells += [grouped(epoch.num_segments), small_percent(epoch.segmentation_loss)]
+        table.add_row(*cells)
+    owner = f", with {job.owner}" if job.owner else ""
+    text = (
+        f"{job.name}: {grouped(job.num_epochs)} epochs, {grouped(job.num_sessions)} streams{owner}"
+        f"\n\n{table.render()}"
+    )
+    earlier = job.num_epochs - len(job.epochs)
+    return text + (f"and {grouped(earlier)} earlier ones\n" if earlier > 0 else "")
+
+
+def job_json(job: Job) -> dict[str, Any]:
+    """The same as an object; what is not known is null."""
+    return {
+        "job": job.name,
+        "num_epochs": job.num_epochs,
+        "streams": job.num_sessions,
+        "last_used": _last_used(job, _FOR_PROGRAMS) or None,
+        "owner": job.owner or None,
+        "epochs": [
+            {
+                "epoch": epoch.epoch,
+                "generation": epoch.generation,
+                "done": epoch.num_done,
+                "batches": epoch.num_batches,
+                "dataset": epoch.dataset,
+                "streams": epoch.num_sessions,
+                "client": epoch.client or None,
+                "last_used": _last_used(epoch, _FOR_PROGRAMS) or None,
+                "segments": epoch.num_segments or None,
+                "segmentation_loss": epoch.segmentation_loss if epoch.num_segments else None,
+            }
+            for epoch in job.epochs
+        ],
+    }
+
+
+def _last_used(of: Job | JobEpoch, form: str) -> str:
+    return of.last_used.strftime(form) if of.last_used is not None else ""

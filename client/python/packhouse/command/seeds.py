@@ -1,0 +1,307 @@
+"""Seeds that a file has: nodes or links, with their times and features."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import gzip
+import io
+import zlib
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
+
+from packhouse.command.failures import Failure
+
+if TYPE_CHECKING:
+    from packhouse.client.facade import Client
+    from packhouse.large.source_graph import SourceColumn, SourceGraph
+    from packhouse.large.sub_graphs import Seeds, SubGraphs
+
+# The feature of links that tells which of them are negative: 1 for those of the file, 0 for others.
+LABEL = "label"
+_IDS_OF_REQUEST = 1 << 16
+_NO_NODE = (1 << 32) - 1
+_INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedsFile:
+    """CSV with a header. Nodes: a column `id`, `row` or `number`, as `by` says. Links: `source` and
+    `target`, which are the same. `time`: of each seed or link. Further columns are features if
+    `SubGraphs.readout_columns` names them.
+
+    `negatives`: "binary", "triplet" or "": links that are not in the file are drawn, `amount` for
+    each, as `seed` says, and none of those in the file `avoid`.
+    """
+
+    path: str
+    by: str = "id"
+    negatives: str = ""
+    amount: float = 1.0
+    seed: int = 0
+    avoid: str = ""
+
+
+class _Rows:
+    """What a file says, unchecked by the graph."""
+
+    def __init__(self, path: str, by: str, columns: Sequence[SourceColumn]) -> None:
+        """`columns`: the features that are read, and `time` with them."""
+        self.path = path
+        self._line = 0
+        records = self._records()
+        header = next(records, None)
+        if header is None:
+            raise ValueError(f"{path}: is empty")
+        ends = [name for name in ("source", "target") if name in header]
+        if len(ends) == 2 and by not in header:
+            self.are_links, places = True, [header.index(name) for name in ends]
+        elif not ends and by in header:
+            self.are_links, places = False, [header.index(by)]
+        else:
+            raise ValueError(
+                f"{path}: has the columns {', '.join(header)}; needs either {_quoted(by)} (--seeds-by) "
+                "or 'source' and 'target'"
+            )
+        # Of nodes, or of the sources and the targets of links.
+        self.nodes: list[list[str]] = [[] for _ in places]
+        self.times: list[int] | None = [] if "time" in header else None
+        self.features: dict[str, list[Any]] = {
+            column.name: [] for column in columns if column.name in header
+        }
+        taken = [column for column in columns if column.name in header]
+        for record in records:
+            if len(record) != len(header):
+                raise self._bad(f"has {len(record)} fields, the header has {len(header)}")
+            for texts, place in zip(self.nodes, places):
+                if not record[place]:
+                    raise self._bad(f"column {_quoted(header[place])}: is empty")
+                texts.append(record[place])
+            if self.times is not None:
+                self.times.append(self._element("time", record[header.index("time")], "int64"))
+            for column in taken:
+                text = record[header.index(column.name)]
+                dtype = column.element.name.lower()
+                self.features[column.name].append(self._element(column.name, text, dtype))
+
+    def __len__(self) -> int:
+        return len(self.nodes[0])
+
+    def _records(self) -> Iterator[list[str]]:
+        try:
+            with open(self.path, "rb") as plain:
+                is_gzip = plain.read(2) == b"\x1f\x8b"
+                plain.seek(0)
+                file: Any = gzip.open(plain) if is_gzip else plain
+                with io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
+                    reader = csv.reader(text, strict=True)
+                    for record in reader:
+                        self._line = reader.line_num
+                        if record:
+                            yield record
+        except (csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{self.path}: {error}") from None
+
+    def _bad(self, text: str) -> ValueError:
+        return ValueError(f"{self.path}: line {self._line}: {text}")
+
+    def _element(self, name: str, text: str, dtype: str) -> Any:
+        """A value of the type. Raises ValueError naming line, column and value."""
+        try:
+            if dtype == "bool":
+                return {"0": False, "false": False, "1": True, "true": True}[text.lower()]
+            if "float" in dtype:
+                return float(text)
+            bits = int(dtype.lstrip("uint"))
+            least = 0 if dtype[0] == "u" else -(1 << bits - 1)
+            if text.strip() == text and "_" not in text and text[:1] != "+":
+                if least <= int(text) < least + (1 << bits):
+                    return int(text)
+        except (KeyError, ValueError):
+            pass
+        raise self._bad(f"column {_quoted(name)}: {_quoted(text)} is no {dtype}")
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if len(text) <= 128 else f"'{text[:128]}... ({len(text)} characters)'"
+
+
+def readout_columns(names: Sequence[str]) -> list[SourceColumn]:
+    """Of `NAME`, int64, or `NAME=DTYPE`. Raises ValueError naming the value."""
+    from packhouse.data.schema import DType
+    from packhouse.large.source_graph import SourceColumn
+
+    columns = []
+    for said in names:
+        name, equals, dtype = said.rpartition("=")
+        if not equals:
+            name, dtype = said, "int64"
+        if dtype.upper() not in DType.__members__:
+            raise ValueError(
+                f"--readout-column: {_quoted(said)} is not NAME=DTYPE, such as label=int64"
+            )
+        columns.append(SourceColumn(name, dtype))
+    return columns
+
+
+def read_seeds(file: SeedsFile, sub_graphs: SubGraphs, client: Client) -> Seeds:
+    """Links are numbers; negative ones stand behind those of the file, and their feature is LABEL.
+
+    Raises ValueError naming file, line, column and value, or the option that is missing; Failure
+    naming a node that the graph does not have; PackhouseError.
+    """
+    from packhouse.large.sub_graphs import Seeds
+
+    rows = _Rows(file.path, file.by, sub_graphs.readout_columns)
+    if rows.times is not None and sub_graphs.seeds_per_graph > 1:
+        raise ValueError(
+            f"{file.path}: has a column 'time' for each seed, and --seeds-per-graph is "
+            f"{sub_graphs.seeds_per_graph}: times are those of sub-graphs"
+        )
+    graph = client.source_graphs.get(sub_graphs.graph)
+    times: Any = rows.times
+    if rows.are_links:
+        links = _Links(graph, sub_graphs, client)
+        numbers = links.of(rows, file.by)
+        if file.negatives:
+            negative = links.with_negatives(numbers, file)
+            rows.features = {LABEL: list(negative.labels)}
+            if times is not None:
+                count = len(rows)
+                drawn = negative.positives
+                # Negative links that are drawn for none have the times one after the other.
+                beside = [k % count if at < 0 else at for k, at in enumerate(drawn)]
+                times = [*times, *(times[at] for at in beside)]
+            nodes: dict[str, Any] = {"numbers": negative.ends}
+        else:
+            nodes = {"numbers": numbers.T.ravel()}
+    elif file.negatives:
+        raise ValueError(
+            f"--negatives: {file.path} has nodes; links need columns 'source' and 'target'"
+        )
+    else:
+        nodes = {f"{file.by}s": _nodes(rows, file.by, graph)}
+    for column in sub_graphs.readout_columns:
+        if column.name in rows.features:
+            continue
+        if file.negatives:
+            raise ValueError(
+                f"--readout-column: {_quoted(column.name)} has no value of a negative link; only "
+                f"'{LABEL}' is known of it"
+            )
+        if len(rows):
+            raise ValueError(
+                f"--readout-column: {file.path} has no column {_quoted(column.name)}"
+            )
+    return Seeds(**nodes, times=times, readout=rows.features)
+
+
+def _nodes(rows: _Rows, by: str, graph: SourceGraph) -> Any:
+    """Of seeds that are nodes: what they are called by."""
+    texts = rows.nodes[0]
+    if by != "id":
+        return _whole(rows.path, by, texts)
+    kinds = {each.text_ids for each in graph.schema.node_sets}
+    if len(kinds) > 1:
+        raise ValueError(
+            "--seeds-by id: some node sets of the graph have whole numbers as ids, others texts; give "
+            "rows or numbers"
+        )
+    return _ids(rows.path, texts, True in kinds)
+
+
+def _ids(path: str, texts: Sequence[str], are_texts: bool) -> Any:
+    import numpy as np
+
+    if are_texts:
+        return [text.encode("utf-8", "surrogateescape") for text in texts]
+    for text in texts:
+        digits = text[1:] if text[:1] == "-" else text
+        if not (digits.isascii() and digits.isdecimal() and -(1 << 63) <= int(text) < 1 << 63):
+            raise ValueError(f"{path}: {_quoted(text)} is no int64, as the graph's ids are")
+    return np.array([int(text) for text in texts], np.int64)
+
+
+def _whole(path: str, by: str, texts: Sequence[str]) -> Any:
+    import numpy as np
+
+    most = (1 << 64 if by == "row" else 1 << 32) - 1
+    for text in texts:
+        if not (text.isascii() and text.isdecimal() and int(text) <= most):
+            raise ValueError(
+                f"{path}: {_quoted(text)} is no {by} of a node, a whole number from 0"
+            )
+    return np.array([int(text) for text in texts], np.uint64 if by == "row" else np.uint32)
+
+
+class _Links:
+    """The links of files as numbers of nodes of a graph."""
+
+    def __init__(self, graph: SourceGraph, sub_graphs: SubGraphs, client: Client) -> None:
+        """Raises ValueError if the options do not say which sets the links are between."""
+        self._graph = graph
+        self._client = client
+        names = (sub_graphs.link_node_set, sub_graphs.link_node_set)
+        for edges in graph.schema.edge_sets:
+            if edges.name == sub_graphs.link_edge_set:
+                names = (edges.source, edges.target)
+        if not names[0]:
+            raise ValueError(
+                f"--link-edge-set: there is no edge set {_quoted(sub_graphs.link_edge_set)}"
+                if sub_graphs.link_edge_set
+                else "which nodes the links are between is not known: give --link-edge-set or "
+                "--link-node-set"
+            )
+        known = {each.name: each for each in graph.schema.node_sets}
+        for name in names:
+            if name not in known:
+                raise ValueError(f"--link-node-set: there is no node set {_quoted(name)}")
+        self._sets = [known[name] for name in names]
+
+    def of(self, rows: _Rows, by: str) -> Any:
+        """Numbers of sources and of targets, [2, links]."""
+        import numpy as np
+
+        ends = []
+        for node_set, texts in zip(self._sets, rows.nodes):
+            numbers = [np.zeros(0, np.int64)]
+            for begin in range(0, len(texts), _IDS_OF_REQUEST):
+                piece = texts[begin : begin + _IDS_OF_REQUEST]
+                asked = (
+                    _ids(rows.path, piece, node_set.text_ids)
+                    if by == "id"
+                    else _whole(rows.path, by, piece)
+                )
+                found = self._client.source_graphs.lookup_nodes(
+                    self._graph.name, node_set.name, **{f"{by}s": asked}
+                ).numbers
+                missing = np.flatnonzero(found == _NO_NODE)
+                if len(missing):
+                    raise Failure(
+                        "NOT_FOUND",
+                        f"{rows.path}: no node of {_quoted(node_set.name)} has the {by} "
+                        f"{_quoted(piece[missing[0]])}",
+                    )
+                numbers.append(found.astype(np.int64))
+            ends.append(np.concatenate(numbers))
+        return np.stack(ends)
+
+    def with_negatives(self, numbers: Any, file: SeedsFile) -> Any:
+        """The links and negative ones behind them, as `packhouse.sampling.LinkSeeds`."""
+        from packhouse.sampling import negative_links
+
+        avoid = None
+        if file.avoid:
+            known = _Rows(file.avoid, file.by, ())
+            if not known.are_links:
+                raise ValueError(f"--avoid: {file.avoid}: has no columns 'source' and 'target'")
+            avoid = self.of(known, file.by)
+        sources, targets = (self._graph.num_nodes[each.name] for each in self._sets)
+        return negative_links(
+            numbers,
+            sources,
+            targets,
+            mode=file.negatives,
+            amount=file.amount,
+            seed=file.seed,
+            avoid=avoid,
+        )

@@ -1,0 +1,84 @@
+"""packhouse-graph: the program for files of large graphs and of TF-GNN, which is started for them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, Callable, Final, NoReturn, Sequence
+
+import click
+
+from packhouse.command.failures import Failure
+
+_PROGRAM: Final = "packhouse-graph"
+_VARIABLE: Final = "PACKHOUSE_GRAPH"
+# Its words are not parsed here, --help neither.
+UNPARSED: Final = {"ignore_unknown_options": True, "help_option_names": []}
+# Of a command behind one whose words are not parsed.
+NESTED: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+Function = Callable[..., Any]
+
+
+def find_program(what: str) -> str:
+    """Raises Failure if it is not there; `what` is the command that needs it."""
+    named = os.environ.get(_VARIABLE, "")
+    if named:
+        if shutil.which(named) is None:
+            raise Failure("NOT_FOUND", f"{_VARIABLE}: {named} is no program")
+        return named
+    beside = ""
+    try:
+        from packhouse.base.local_server import find_server
+
+        server = find_server(None)
+        beside = os.path.join(os.path.dirname(shutil.which(server) or server), _PROGRAM)
+    except FileNotFoundError:
+        pass
+    found = (shutil.which(beside) if beside else None) or shutil.which(_PROGRAM)
+    if found is None:
+        raise Failure(
+            "NOT_FOUND",
+            f"'{what}' needs the program {_PROGRAM}, which is not beside packhoused and not on PATH: "
+            f"pip install packhouse[server], or build it (docs/getting-started.md); {_VARIABLE} may "
+            "name it",
+        )
+    return found
+
+
+def become(name: str, words: Sequence[str], what: str) -> NoReturn:
+    """Turns this process into the program, which calls itself `name` in what it prints.
+
+    Signals, pipes and the exit status are then its own. Raises Failure as `find_program`.
+    """
+    program = find_program(what)
+    sys.stdout.flush()
+    os.execv(program, [name, *words])
+
+
+def run(words: Sequence[str], what: str) -> None:
+    """Runs the program to its end. Raises Failure as `find_program`, and RuntimeError with its words."""
+    done = subprocess.run(
+        ["packhouse", *words],
+        executable=find_program(what),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        told = done.stderr.decode(errors="replace").strip().removeprefix("packhouse: ")
+        raise RuntimeError(told or f"{_PROGRAM} ended with status {done.returncode}")
+
+
+def forwarded(name: str, told: str, before: Sequence[str], called: str = "packhouse") -> click.Command:
+    """A command `name` that the program does: `before` comes before its words."""
+
+    def command(words: tuple[str, ...]) -> None:
+        become(called, [*before, *words], " ".join(before))
+
+    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED, metavar="...")
+    return click.Command(
+        name, params=[words], callback=command, help=told, context_settings=UNPARSED, add_help_option=False
+    )
