@@ -62,11 +62,19 @@ def command(
 
     source = SizeSource(sizes, dataset, name)
     histogram = source.read(server)
-    limits_of(limit, histogram.components)
+    view = None
+    if plot:
+        from packhouse.command.plots import histogram_plot
+
+        limits = limits_of(limit, histogram.components)
+        drawn = axes or histogram.components
+        view = histogram_plot.view_of(histogram, drawn, [limits] if limits else [])
     print(f"{histogram.num_graphs} graphs of {len(histogram.counts)} sizes in {source.name}\n")
     print(_summary(histogram), end="")
     if csv:
         _write(csv, histogram)
+    if view is not None:
+        histogram_plot.draw(plot, source.name, view)
 
 
 def _summary(histogram: Histogram) -> str:
