@@ -14,7 +14,7 @@ from packhouse.command.failures import FAILURE, OK
 from packhouse.command.printing import print_json
 from packhouse.command.group import Group
 from packhouse.command.readable import bytes_text, grouped
-from packhouse.command.terminal_line import TerminalLine
+from packhouse.command.progress import Progress
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
@@ -97,7 +97,7 @@ def verify(name: str, server: Server, as_json: bool) -> int:
     """Read all of a data set: checksums, indices, counts; exit status 1 if it is damaged"""
     from packhouse.command import dataset_report as report
 
-    with connected(server) as connection, TerminalLine() as line:
+    with connected(server) as connection, Progress() as line:
 
         def on_progress(done: VerifyProgress) -> None:
             line.show(report.verify_progress(done))

@@ -15,7 +15,7 @@ from packhouse.command.failures import FAILURE, OK
 from packhouse.command.group import Group
 from packhouse.command.printing import note, print_json
 from packhouse.command.readable import bytes_text
-from packhouse.command.terminal_line import TerminalLine
+from packhouse.command.progress import Progress
 from packhouse.command.wings import NESTED, UNPARSED, become, forwarded
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def seal(name: str, server: Server, duplicates: str, as_json: bool) -> None:
     """
     from packhouse.command import source_graph_report as report
 
-    with connected(server) as connection, TerminalLine() as line:
+    with connected(server) as connection, Progress() as line:
         graph = connection.client.source_graphs.seal(
             name,
             duplicates=duplicates,
@@ -197,7 +197,7 @@ def verify(name: str, server: Server, as_json: bool) -> int:
     """Read all of a graph: checksums, and the ends of its edges; exit status 1 if it is damaged"""
     from packhouse.command import source_graph_report as report
 
-    with connected(server) as connection, TerminalLine() as line:
+    with connected(server) as connection, Progress() as line:
         found = connection.client.source_graphs.verify(
             name, lambda done, total: line.show(f"{bytes_text(done)} of {bytes_text(total)}")
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Final, Iterator, Mapping
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from packhouse.command.pack_report import Packed
     from packhouse.files.size_files import SizeTable
 
 # Bounds the memory of an expanded histogram to some gigabytes.
@@ -118,31 +118,6 @@ def command(server: Server, **given: Any) -> None:
         )
 
 
-@dataclasses.dataclass
-class Totals:
-    """Of the batches; rows by component, then graphs."""
-
-    rows: npt.NDArray[np.int64]
-    batches: int = 0
-    graphs: int = 0
-    rejected: int = 0
-    # Padding included, of batches whose shapes the server chose.
-    padded_rows: npt.NDArray[np.int64] | None = None
-
-
-@dataclasses.dataclass
-class Packed:
-    """What came back. `batch_of` is -1 for graphs that are in no batch; the rest are messages."""
-
-    totals: Totals
-    batch_of: npt.NDArray[np.int64]
-    opened: Any = None
-    tuned: Any = None
-    first_rejected: Any = None
-    drifted: list[Any] = dataclasses.field(default_factory=list)
-    seconds: float = 0.0
-
-
 def _opening(given: Mapping[str, Any], components: tuple[str, ...]) -> Any:
     """The `packhouse.v1.PackOpen`. Raises Misuse."""
     if bool(given["device"]) == bool(given["limit"]):
@@ -215,6 +190,7 @@ def _pack(
     """Raises PackhouseError."""
     import numpy as np
 
+    from packhouse.command.pack_report import Packed, Totals
     from packhouse.v1 import packing_pb2_grpc
 
     width = len(table.components) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, Final, Mapping, Sequence
 
 import numpy as np
@@ -14,11 +15,35 @@ from packhouse.command.tables import Column, TextTable
 from packhouse.planning.next_fit import next_fit
 
 if TYPE_CHECKING:
-    from packhouse.command.pack import Packed, Totals
     from packhouse.files.size_files import SizeTable
 
 # Without a limit, row numbers of 32 bits are the limit.
 _MOST_ROWS: Final = (1 << 31) - 1
+
+
+@dataclasses.dataclass
+class Totals:
+    """Of the batches; rows by component, then graphs."""
+
+    rows: npt.NDArray[np.int64]
+    batches: int = 0
+    graphs: int = 0
+    rejected: int = 0
+    # Padding included, of batches whose shapes the server chose.
+    padded_rows: npt.NDArray[np.int64] | None = None
+
+
+@dataclasses.dataclass
+class Packed:
+    """What came back. `batch_of` is -1 for graphs that are in no batch; the rest are messages."""
+
+    totals: Totals
+    batch_of: npt.NDArray[np.int64]
+    opened: Any = None
+    tuned: Any = None
+    first_rejected: Any = None
+    drifted: list[Any] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
 
 
 def report(given: Mapping[str, Any], table: SizeTable, opening: Any, packed: Packed) -> str:
@@ -102,8 +127,6 @@ def _table(
             cells.append(percent(float(totals.rows[k]) / rows) if rows else "-")
         gap = percent(totals.batches / bound - 1) if bound else "-"
         text.add_row(name, totals.graphs, totals.rejected, totals.batches, gap, *cells)
-
-    from packhouse.command.pack import Totals
 
     add("packhouse", packed.totals)
     other = next_fit(table.sizes, usable, table.components)

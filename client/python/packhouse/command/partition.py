@@ -18,7 +18,7 @@ from packhouse.command.arguments import NUMBER, WholeNumber, json_option, option
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.printing import print_json
-from packhouse.command.terminal_line import TerminalLine
+from packhouse.command.progress import Progress
 from packhouse.command.wings import NESTED, UNPARSED, become, run
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _on_server(server: Server, as_json: bool, **words: Any) -> None:
         if words["output"]:
             _download(client, words)
         if words["dataset"]:
-            with TerminalLine() as line:
+            with Progress() as line:
                 client.partition_dataset(
                     graph,
                     name,
@@ -270,7 +270,7 @@ class _Interrupted(Exception):
 
 def _waited(client: Client, graph: str, name: str, interrupted: list[int]) -> Partition:
     """The partition once it is done; after a SIGINT cancels it. Raises PackhouseError, Failure."""
-    with TerminalLine() as line:
+    with Progress() as line:
 
         def on_progress(job: Partition) -> None:
             line.show(_line_of(job))

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Final
 
+from packhouse.command.readable import readable
+
 _SECONDS: Final = 0.1
 _CLEARED: Final = "\r\x1b[K"
 
@@ -31,7 +33,7 @@ class Progress:
         if self._is_on and time.monotonic() >= self._due:
             self._due = time.monotonic() + _SECONDS
             self._is_shown = True
-            print(_CLEARED + text, end="", flush=True, file=sys.stderr)
+            print(_CLEARED + readable(text), end="", flush=True, file=sys.stderr)
 
     def clear(self) -> None:
         """Takes the line away, for others or at the end."""

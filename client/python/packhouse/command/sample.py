@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.group("sample", cls=Group)
 def command() -> None:
-    """Draws sub-graphs around nodes of a large graph"""
+    """Draw sub-graphs around nodes of a large graph"""
 
 
 _MOST_NEGATIVES = 10**6
