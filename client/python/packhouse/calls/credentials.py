@@ -112,7 +112,7 @@ class Credentials(NamedTuple):
                 "tls=True for those of the system"
             )
         channel = grpc.ssl_channel_credentials(
-            *(_bytes_of(path) for path in (self.tls_ca, self.tls_key, self.tls_cert))
+            *(_bytes_of(name, getattr(self, name)) for name in ("tls_ca", "tls_key", "tls_cert"))
         )
         if not (self.token or self.token_file):
             return channel
@@ -167,8 +167,13 @@ def _token_of(text: str, where: str) -> str:
     return token
 
 
-def _bytes_of(path: str) -> bytes | None:
-    return pathlib.Path(path).read_bytes() if path else None
+def _bytes_of(field: str, path: str) -> bytes | None:
+    if not path:
+        return None
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise OSError(error.errno, f"{field}: cannot read it: {error.strerror}", path) from None
 
 
 def _from_file(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
