@@ -16,7 +16,6 @@ from packhouse.command.arguments import (
 )
 from packhouse.command.connection import Server
 from packhouse.command.failures import Misuse
-from packhouse.command.tables import TextTable
 
 if TYPE_CHECKING:
     from packhouse.data.histogram import Histogram
@@ -58,6 +57,7 @@ def command(
         from packhouse.command.plots import figure
 
         figure.check_name(plot)
+    from packhouse.command.dataset_report import histogram_summary
     from packhouse.command.sizes import SizeSource
 
     source = SizeSource(sizes, dataset, name)
@@ -70,20 +70,11 @@ def command(
         drawn = axes or histogram.components
         view = histogram_plot.view_of(histogram, drawn, [limits] if limits else [])
     print(f"{histogram.num_graphs} graphs of {len(histogram.counts)} sizes in {source.name}\n")
-    print(_summary(histogram), end="")
+    print(histogram_summary(histogram), end="")
     if csv:
         _write(csv, histogram)
     if view is not None:
         histogram_plot.draw(plot, source.name, view)
-
-
-def _summary(histogram: Histogram) -> str:
-    table = TextTable(["component", "total", "mean", "max"])
-    graphs = histogram.num_graphs
-    for k, (name, total) in enumerate(histogram.totals.items()):
-        largest = histogram.tuples[:, k].max() if len(histogram.tuples) else 0
-        table.add_row(name, total, f"{total / graphs:.2f}" if graphs else "-", largest)
-    return table.render()
 
 
 def _write(path: str, histogram: Histogram) -> None:
