@@ -172,6 +172,7 @@ absl::StatusOr<EpochBatches> DrawEpoch(
     }
     epoch.first_batches_.push_back(epoch.num_batches());
   }
+  epoch.memory_.ShrinkTo(epoch.bytes());
   return epoch;
 }
 

@@ -122,6 +122,7 @@ absl::StatusOr<GroupItems> GroupItems::Create(const ItemSizes& graphs,
     const uint32_t group = group_of[numbers.find(group_ids[graph])->second];
     if (group != kRejected) items.graphs_[next[group]++] = graph;
   }
+  items.memory_.ShrinkTo(items.bytes());
   return items;
 }
 

@@ -22,8 +22,7 @@
 #include "service/epochs/part_joiner.h"
 #include "service/epochs/part_links.h"
 #include "service/epochs/parts_schema.h"
-#include "tests/datasets/memory_dataset_store.h"
-#include "tests/partitioning/random_source_graphs.h"
+#include "tests/epochs/parts_worlds.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -31,84 +30,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr uint32_t kParts = 9;
-// Its graph has node sets and edge sets that are not empty.
-constexpr uint64_t kSeedWithEdges = 5;
-
-// A random source graph in random parts, as a data set.
-class PartsWorld {
- public:
-  explicit PartsWorld(uint64_t seed, bool halo = false) {
-    std::shared_ptr<const SourceGraph> source = RandomSourceGraph(seed);
-    graph_ = source;
-    const HomogeneousGraph homogeneous = HomogeneousGraph::Create(source.get()).value();
-    SeededRandom random(seed);
-    part_.resize(homogeneous.num_nodes());
-    for (uint32_t& p : part_) p = static_cast<uint32_t>(random.Below(kParts));
-    PartGraphsOptions options;
-    options.halo = halo;
-    auto parts = PartGraphs::Create(source, part_, kParts, options, Making());
-    EXPECT_THAT(parts.status(), IsOk());
-    parts_ = *std::move(parts);
-    EXPECT_THAT(
-        MakePartDataset(*parts_, {"parts", 0, "parts"}, store_, Making(), [](uint64_t) {}).status(),
-        IsOk());
-    homogeneous_ = std::make_unique<HomogeneousGraph>(homogeneous);
-  }
-
-  bool has_edge_sets() const { return !homogeneous_->edge_types().empty(); }
-  const HomogeneousGraph& graph() const { return *homogeneous_; }
-  const std::vector<uint32_t>& part() const { return part_; }
-  MemoryDatasetStore& store() { return store_; }
-  PartGraphs& parts() { return *parts_; }
-
-  EpochRequest Request(std::vector<uint64_t> capacities, uint64_t epoch = 0) const {
-    EpochRequest request;
-    request.dataset = "parts";
-    request.key = {"job", epoch};
-    request.seed = 5;
-    request.join_parts = true;
-    request.rank_groups.resize(1);
-    request.rank_groups[0].shapes = {std::move(capacities)};
-    return request;
-  }
-  absl::StatusOr<std::shared_ptr<const JoinedEpoch>> Prepare(const EpochRequest& request) {
-    return Prepare(request, EpochBounds());
-  }
-  absl::StatusOr<std::shared_ptr<const JoinedEpoch>> Prepare(const EpochRequest& request,
-                                                             const EpochBounds& bounds) {
-    const std::shared_ptr<const DatasetReader> reader = store_.OpenReader("parts").value();
-    return JoinedEpoch::Prepare(
-        reader, request, bounds, Making(),
-        [&](const PartsSchema& schema) -> absl::StatusOr<std::shared_ptr<const PartLinks>> {
-          PH_ASSIGN_OR_RETURN(PartLinks links, PartLinks::Read(*reader, schema, Making()));
-          return std::make_shared<const PartLinks>(std::move(links));
-        });
-  }
-  // Room for half of everything, and for the largest part.
-  std::vector<uint64_t> HalfOfAll() const {
-    std::vector<uint64_t> capacities;
-    for (const HomogeneousNodeType& type : graph().node_types()) {
-      capacities.push_back(type.size / 2 + 30);
-    }
-    std::vector<std::pair<std::string, uint64_t>> edges;
-    for (const HomogeneousEdgeType& type : graph().edge_types()) {
-      edges.emplace_back(graph_->schema().edge_sets()[type.edge_set].name, type.size / 4 + 60);
-    }
-    std::sort(edges.begin(), edges.end());
-    for (const auto& [name, room] : edges) capacities.push_back(room);
-    capacities.push_back(kUnlimited);
-    return capacities;
-  }
-
- private:
-  std::shared_ptr<const SourceGraph> graph_;
-  std::unique_ptr<HomogeneousGraph> homogeneous_;
-  std::vector<uint32_t> part_;
-  std::unique_ptr<PartGraphs> parts_;
-  MemoryDatasetStore store_{uint64_t{1} << 30};
-};
 
 template <typename T>
 uint64_t BytesOf(const std::vector<T>& values) {
@@ -281,7 +202,6 @@ TEST(JoinedEpochTest, PartsOfTooManyBytesAreLeftOut) {
   EXPECT_TRUE(has_left_some_out);
 }
 
-// With a halo every edge that ends at an inner node is there, and every node is inner once.
 // Serves the graphs of another reader, of which one has lost a node: the node has the number before
 // its own.
 class LostNodeReader final : public DatasetReader {
@@ -356,6 +276,7 @@ TEST(JoinedEpochTest, APartThatHasLostANodeIsNamed) {
   EXPECT_GT(num_edges, 100);
 }
 
+// With a halo every edge that ends at an inner node is there, and every node is inner once.
 TEST(PartGraphsTest, HalosHaveAllInEdges) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     PartsWorld world(seed, /*halo=*/true);
