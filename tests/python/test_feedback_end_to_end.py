@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 import subprocess
@@ -82,6 +83,7 @@ def test_a_model_is_reported_shown_listed_and_deleted(client: Client, measured_a
     assert model.bytes_per_row["nodes"] == pytest.approx(2000, rel=0.1)
     assert len(model.shapes) == 5
     assert model.num_out_of_memory == 0
+    assert model.last_report is not None and model.last_report.utcoffset() == datetime.timedelta(0)
     listed = [f"{each.model}/{each.device}" for each in client.feedback.list()]
     assert measured_as in listed
     client.feedback.delete(measured_as)

@@ -123,6 +123,14 @@ def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) ->
     assert sum(part.num_inner_nodes for part in report.parts) == NODES == report.num_nodes
     assert sum(part.num_cut_edges for part in report.parts) == report.num_cut_edges > 0
 
+    def fail(folder: pathlib.Path) -> None:
+        assert (folder / "four.json").exists() and not (tmp_path / "four").exists()
+        raise KeyError
+
+    # Who finishes it comes before its name; without it there is none.
+    with pytest.raises(KeyError):
+        client.download_partition(graph, "four", tmp_path / "four", fail)
+    assert not (tmp_path / "four").exists()
     downloaded = client.download_partition(graph, "four", tmp_path / "four")
     files = files_in(tmp_path / "four")
     assert {path: len(data) for path, data in files.items()} == downloaded.files
