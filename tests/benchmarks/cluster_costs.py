@@ -112,15 +112,15 @@ def main() -> int:
         )
         with Client(server.address) as client:
             begun = now()
-            client.create_dataset("set", _SCHEMA)
+            client.datasets.create("set", _SCHEMA)
             measured("a data set made", 1, begun)
             begun = now()
             for number in range(options.appends):
-                client.append("set", [table], producer="p", first_sequence=number + 1)
+                client.datasets.append("set", [table], producer="p", first_sequence=number + 1)
             measured("an append by one producer", options.appends, begun)
-            client.seal_dataset("set")
+            client.datasets.seal("set")
             begun = now()
-            client.get_dataset("set")
+            client.datasets.get("set")
             measured("GetDataset", 1, begun)
         with Loader(
             server.address, dataset="set", job="job", seed=1, limits={"graphs": 2}, max_in_flight=8

@@ -265,9 +265,9 @@ class Gallery:
         """How three workers of unequal speed share an epoch, one of which is lost on the way."""
         workers = (Worker("fast", 0.002), Worker("slow", 0.008), Worker("lost", 0.004, dies_at=1.5))
         with self._server() as server, Client(server.address) as client:
-            client.create_dataset("sizes", self._sizes.schema)
-            client.append("sizes", self._sizes)
-            client.seal_dataset("sizes")
+            client.datasets.create("sizes", self._sizes.schema)
+            client.datasets.append("sizes", self._sizes)
+            client.datasets.seal("sizes")
             start = time.monotonic()
             with futures.ThreadPoolExecutor() as pool:
                 list(pool.map(lambda worker: worker.run(server.address, start), workers))

@@ -179,12 +179,12 @@ def measure(server: LocalServer, histogram: Histogram, count: int, folder: str) 
     costs: dict[str, Cost] = {}
     with Client(server.address, timeout=600) as client:
         chunks = (part[i : i + _OBSERVED] for part in parts for i in range(0, len(part), _OBSERVED))
-        costs["observe"] = use.measure(lambda: _expect(client.observe("h", chunks)[1], count))
+        costs["observe"] = use.measure(lambda: _expect(client.histograms.observe("h", chunks)[1], count))
 
         def append() -> None:
-            client.create_dataset("d", _SCHEMA)
-            client.append("d", tables_of(iter(parts)))
-            _expect(client.seal_dataset("d").num_graphs, count)
+            client.datasets.create("d", _SCHEMA)
+            client.datasets.append("d", tables_of(iter(parts)))
+            _expect(client.datasets.seal("d").num_graphs, count)
 
         costs["append"] = use.measure(append)
         costs["plan"] = use.measure(lambda: _plan(client, limits))

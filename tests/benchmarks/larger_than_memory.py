@@ -145,9 +145,9 @@ def run(options: argparse.Namespace, sizes: Sizes) -> int:
         with Client(server.address, timeout=600) as client:
 
             def append() -> None:
-                client.create_dataset("d", _SCHEMA)
-                client.append("d", tables_of(sizes, count, options.sorted))
-                if client.seal_dataset("d").num_graphs != count:
+                client.datasets.create("d", _SCHEMA)
+                client.datasets.append("d", tables_of(sizes, count, options.sorted))
+                if client.datasets.seal("d").num_graphs != count:
                     raise RuntimeError("graphs are missing")
 
             step(f"append {count:,} graphs", append)

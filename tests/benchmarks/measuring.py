@@ -224,13 +224,13 @@ def load_graphs(path: pathlib.Path | None, count: int | None) -> tuple[GraphTabl
 def store(address: str, table: GraphTable, copies: int = 1) -> None:
     """Makes the data set DATASET of `copies` times these graphs, and seals it."""
     with Client(address) as client:
-        client.create_dataset(DATASET, table.schema)
+        client.datasets.create(DATASET, table.schema)
         for copy in range(copies):
             numbered = GraphTable(
                 table.schema, table.sizes, table.tensors, first_id=copy * len(table)
             )
-            client.append(DATASET, [numbered])
-        client.seal_dataset(DATASET)
+            client.datasets.append(DATASET, [numbered])
+        client.datasets.seal(DATASET)
 
 
 def limits_for(table: GraphTable, graphs: float) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """How fast the Python client has sizes counted, by the length of the tables that it is given.
 
-Each length runs twice: `Client.observe` as it is, which gathers small tables, and with
+Each length runs twice: `Client.histograms.observe` as it is, which gathers small tables, and with
 gather_bytes=0, where each table is a request. Figures are whole calls, from the first table to the
 answer. To run it, after `make build`:
 
@@ -46,7 +46,7 @@ def make_observer(address: str, sizes: Any, length: int, gather: bool) -> Runner
         graphs = 0
         started = time.perf_counter()
         while time.perf_counter() - started < seconds:
-            graphs += client.observe(_HISTOGRAM, tables, **options).num_counted
+            graphs += client.histograms.observe(_HISTOGRAM, tables, **options).num_counted
         return Run(time.perf_counter() - started, graphs=graphs)
 
     return run

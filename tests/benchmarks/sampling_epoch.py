@@ -135,7 +135,7 @@ def measure_import(server: LocalServer, client: Client, options: argparse.Namesp
 def measure_epoch(server: LocalServer, client: Client, options: argparse.Namespace) -> bool:
     """An epoch of some papers' seeds, or of all."""
     sub_graphs = SubGraphs("mag", guide_spec().to_text())
-    limits = choose_limits(client.estimate_sizes(sub_graphs).histogram, options.graphs)
+    limits = choose_limits(client.samples.estimate_sizes(sub_graphs).histogram, options.graphs)
     papers = client.source_graphs.get("mag").num_nodes["paper"]
     seeds = np.random.default_rng(0).permutation(papers)[: options.seeds or papers]
     others = f", {options.busy} others busy" if options.busy else ""

@@ -94,7 +94,7 @@ class Ingest:
         begin = time.monotonic()
         subprocess.run([*self._command, "--quiet", *arguments], check=True)
         seconds = time.monotonic() - begin
-        self._client.delete_dataset("measured")
+        self._client.datasets.delete("measured")
         return seconds
 
 
@@ -113,8 +113,8 @@ def main() -> int:
         with LocalServer(arguments.server, data_dir=folder / "data") as server:
             with Client(server.address) as client:
                 table = graphs_of(TfgnnSchema(SCHEMA), DISTINCT)
-                client.create_dataset("made", table.schema)
-                client.append("made", table)
+                client.datasets.create("made", table.schema)
+                client.datasets.append("made", table)
                 subprocess.run(
                     [arguments.cli, "export", "made", "--server", server.address, "--quiet",
                      "--tfrecord", folder / "one"],

@@ -73,9 +73,9 @@ def fill_large(client: Client) -> None:
     random = np.random.default_rng(19)
     sizes = np.stack([random.integers(8, 56, _GRAPHS), np.zeros(_GRAPHS, np.int64)], axis=1)
     rows = random.random((int(sizes[:, 0].sum()), 16), np.float32)
-    client.create_dataset("large", _SCHEMA)
-    client.append("large", [GraphTable(_SCHEMA, sizes.astype(np.uint32), {"x": rows})])
-    client.seal_dataset("large")
+    client.datasets.create("large", _SCHEMA)
+    client.datasets.append("large", [GraphTable(_SCHEMA, sizes.astype(np.uint32), {"x": rows})])
+    client.datasets.seal("large")
 
 
 def work(options: argparse.Namespace) -> int:

@@ -78,7 +78,7 @@ def spec_of(schema: SourceGraphSchema, sizes: list[int]) -> Any:
 
 def drawn_rows(client: Client, sub_graphs: SubGraphs, seeds: Seeds) -> list[dict[str, list[int]]]:
     """Of each sub-graph the rows of its edges, ascending, by edge set."""
-    tables = client.sample_graphs(sub_graphs, seeds)
+    tables = client.samples.tables(sub_graphs, seeds)
     graphs = [table.graph(i) for table in tables for i in range(len(table))]
     return [{name: sorted(graph[f"{name}.#row"].tolist()) for name in EDGE_SETS} for graph in graphs]
 

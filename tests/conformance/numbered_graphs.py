@@ -23,9 +23,9 @@ def store(client: Client, name: str) -> None:
     """Two nodes each, which have the number of their graph."""
     schema = GraphSchema(("nodes",), [TensorSpec("x", "float32", "nodes", (1,))])
     x = np.repeat(np.arange(NUM_GRAPHS, dtype=np.float32), 2)[:, np.newaxis]
-    client.create_dataset(name, schema)
-    client.append(name, GraphTable(schema, np.full((NUM_GRAPHS, 1), 2), {"x": x}))
-    client.seal_dataset(name)
+    client.datasets.create(name, schema)
+    client.datasets.append(name, GraphTable(schema, np.full((NUM_GRAPHS, 1), 2), {"x": x}))
+    client.datasets.seal(name)
 
 
 def run_ranks(program: str, *words: str) -> list[subprocess.CompletedProcess[str]]:

@@ -79,7 +79,7 @@ def batches(
                 server.address, dataset="random", **{"limits": {"graphs": 4}, **(stored or {})}
             )
         finally:
-            client.delete_dataset("random")
+            client.datasets.delete("random")
         return
     limits = {
         name: 8 + 3 * max(int(table.counts(name).max(initial=0)) for table in tables)

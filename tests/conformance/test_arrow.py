@@ -290,4 +290,4 @@ def test_the_command_stores_all_files(
     files = [str(tmp_path / f"{number}.parquet") for number in range(2)]
     ran = subprocess.run(command + files, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    assert client.get_dataset("parquet").num_graphs == 30
+    assert client.datasets.get("parquet").num_graphs == 30

@@ -366,10 +366,10 @@ def compare_graphs(client: Client, server: LocalServer, folder: pathlib.Path, ma
             [*words, "--dataset", "random", "--seal"], capture_output=True, text=True
         )
         assert ran.returncode == 0, ran.stderr
-        stored = client.get_dataset("random")
+        stored = client.datasets.get("random")
         assert stored.num_graphs == len(made[0]), "the command"
         assert stored.schema == npz.load(folder / "graphs.npz").schema, "the command"
-        client.delete_dataset("random")
+        client.datasets.delete("random")
     path = write(rng, table_of(made), folder)
     try:
         whole = arrow.load(path)

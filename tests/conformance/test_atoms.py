@@ -381,7 +381,7 @@ def test_the_command_names_what_it_leaves_out(
     ingest = ("ingest", "--server", server.address, "--dataset", "broken", path)
     ran = run(*ingest)
     assert ran.returncode == 1 and "frame 1: " in ran.stderr
-    assert "broken" not in [each.name for each in client.list_datasets()]
+    assert "broken" not in [each.name for each in client.datasets.list()]
     # Twice: what is stored is not stored again.
     for _ in range(2):
         ran = run(*ingest, "--skip-malformed")
@@ -389,7 +389,7 @@ def test_the_command_names_what_it_leaves_out(
         for place in places:
             assert f"left out: {path}: frame {place}: " in ran.stderr
         assert f"{len(places)} graphs were left out" in ran.stderr
-        assert client.get_dataset("broken").num_graphs == len(good)
+        assert client.datasets.get("broken").num_graphs == len(good)
     ran = run(*ingest, "--skip-malformed", "--keep-edges")
     assert ran.returncode == 1 and "need --cutoff" in ran.stderr
 

@@ -244,7 +244,7 @@ def test_graphs_that_differ_are_named_and_nothing_is_stored(
     for graphs in ([first, second], iter([first, second])):
         with pytest.raises(ValueError, match=words):
             packhouse.dgl.ingest(client, "dgl/different", graphs)
-        assert "dgl/different" not in [dataset.name for dataset in client.list_datasets()]
+        assert "dgl/different" not in [dataset.name for dataset in client.datasets.list()]
 
 
 def test_names_that_nodes_edges_and_labels_share_are_kept(client: Client) -> None:

@@ -240,7 +240,7 @@ def test_graphs_that_differ_are_named_and_nothing_is_stored(
     many = [first] * (1 << 12) + [second]
     with pytest.raises(ValueError, match=words.replace("2", "4096", 1) if "2 has" in words else ""):
         packhouse.jraph.ingest(client, "jraph/different", many)
-    assert "jraph/different" not in [dataset.name for dataset in client.list_datasets()]
+    assert "jraph/different" not in [dataset.name for dataset in client.datasets.list()]
 
 
 def test_keys_that_nodes_edges_and_globals_share_are_kept(client: Client) -> None:

@@ -335,7 +335,7 @@ def test_a_command_stores_a_saved_data_set(
     assert ran.returncode == 1 and "'smiles': it is no dense tensor" in ran.stderr
     ran = subprocess.run(command + ["--exclude", "smiles"], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    assert client.get_dataset("saved").num_graphs == 40
+    assert client.datasets.get("saved").num_graphs == 40
 
 
 def test_parts_are_the_whole() -> None:
@@ -491,9 +491,9 @@ def test_names_of_a_table_that_batches_use_are_not_overwritten(
     )
     columns = {"node_mask": [0.5, 0.25, 0.75], "loss_weight": [3.0, 3.0]}
     table = GraphTable(schema, [[1], [2]], columns)
-    client.create_dataset("pyg/taken", schema)
-    client.append("pyg/taken", table)
-    client.seal_dataset("pyg/taken")
+    client.datasets.create("pyg/taken", schema)
+    client.datasets.append("pyg/taken", table)
+    client.datasets.seal("pyg/taken")
     settings: dict[str, Any] = {"limits": {"nodes": 8, "graphs": 4}, "padding": "graph"}
     with Loader(server.address, dataset="pyg/taken", job="taken", **settings) as loader:
         (batch,) = loader

@@ -140,10 +140,10 @@ def test_what_is_stored_once_is_found_and_equal_graphs_are_one_data_set() -> Non
     with DataLoader(plain(), limits=LIMITS) as loader:
         address = loader._server.address
         with Client(address) as client:
-            before = {dataset.name for dataset in client.list_datasets()}
+            before = {dataset.name for dataset in client.datasets.list()}
             with DataLoader(InMemory(plain()), limits={"nodes": 80}) as other:
                 assert_whole(other, plain())
-            assert {dataset.name for dataset in client.list_datasets()} == before
+            assert {dataset.name for dataset in client.datasets.list()} == before
             with DataLoader(plain(100), limits=LIMITS, name="mine") as other:
                 assert len(numbers(other)) == len(other)
             with pytest.raises(ValueError, match="'mine' is stored with 100 graphs; these are 150"):
@@ -292,4 +292,4 @@ def test_a_failed_ingest_leaves_nothing(client: Client) -> None:
         with pytest.raises(error):
             packhouse.pyg.ingest(client, "broken", dataset)
         with pytest.raises(PackhouseError, match="NOT_FOUND"):
-            client.get_dataset("broken")
+            client.datasets.get("broken")

@@ -37,9 +37,9 @@ def graphs(client: Client) -> None:
     """Two nodes each, which have the number of their graph."""
     schema = GraphSchema(("nodes",), [TensorSpec("x", "float32", "nodes", (1,))])
     x = np.repeat(np.arange(NUM_GRAPHS, dtype=np.float32), 2)[:, np.newaxis]
-    client.create_dataset("ray", schema)
-    client.append("ray", GraphTable(schema, np.full((NUM_GRAPHS, 1), 2), {"x": x}))
-    client.seal_dataset("ray")
+    client.datasets.create("ray", schema)
+    client.datasets.append("ray", GraphTable(schema, np.full((NUM_GRAPHS, 1), 2), {"x": x}))
+    client.datasets.seal("ray")
 
 
 def loop(config: dict[str, Any]) -> None:

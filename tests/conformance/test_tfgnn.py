@@ -137,11 +137,11 @@ def packed(client: Client, table: GraphTable, padding: Padding) -> Iterator[Batc
 def assert_exported_is_read(client: Client, graphs: list[Any], table: GraphTable) -> None:
     """What we write, the library reads as equal graphs, all of its checks on."""
     name = f"exported-{next(_numbers)}"
-    client.create_dataset(name, table.schema)
-    client.append(name, table)
+    client.datasets.create(name, table.schema)
+    client.datasets.append(name, table)
     tfgnn.enable_graph_tensor_validation_at_runtime()
     try:
-        with client.export_examples(name) as stream:
+        with client.datasets.export_examples(name) as stream:
             schema = text_format.Parse(str(stream.schema.data), tfgnn.GraphSchema())
             tfgnn.validate_schema(schema)
             spec = tfgnn.create_graph_spec_from_schema_pb(schema)
@@ -493,11 +493,11 @@ def test_the_library_reads_what_was_stored_as_examples(
     records = [record.numpy() for record in tf.data.TFRecordDataset([path])]
     name = f"stored-{next(_numbers)}"
     path = shared_data(f"tfgnn/schemas/{kind}.pbtxt")
-    client.create_dataset(name, packhouse.tfgnn.read_schema(path))
-    client.append_examples(name, records)
+    client.datasets.create(name, packhouse.tfgnn.read_schema(path))
+    client.datasets.append_examples(name, records)
     tfgnn.enable_graph_tensor_validation_at_runtime()
     try:
-        for record, example in zip(records, client.export_examples(name)):
+        for record, example in zip(records, client.datasets.export_examples(name)):
             theirs = tfgnn.parse_single_example(spec, record)
             assert_same_graph(tfgnn.parse_single_example(spec, example), theirs)
     finally:
@@ -505,7 +505,7 @@ def test_the_library_reads_what_was_stored_as_examples(
     # And our table of their graphs has the schema that the service made.
     if kind != "readout":
         graphs = [tfgnn.parse_single_example(spec, record) for record in records]
-        assert packhouse.tfgnn.table(graphs).schema == client.get_dataset(name).schema
+        assert packhouse.tfgnn.table(graphs).schema == client.datasets.get(name).schema
 
 
 def test_minimum_sizes(client: Client, shared_data: Callable[[str], pathlib.Path]) -> None:

@@ -24,9 +24,9 @@ def dataset(server, client) -> str:  # type: ignore[no-untyped-def]
     schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
     nodes = np.random.default_rng(5).integers(1, 40, (300, 1))
     table = GraphTable(schema, nodes, {"x": np.ones(nodes.sum(), np.float32)})
-    client.create_dataset("stateful", schema)
-    client.append("stateful", table)
-    client.seal_dataset("stateful")
+    client.datasets.create("stateful", schema)
+    client.datasets.append("stateful", table)
+    client.datasets.seal("stateful")
     return "stateful"
 
 
@@ -74,9 +74,9 @@ def test_an_exception_at_any_line_loses_nothing(server, client, kind: str, part:
     schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
     graphs = [{"x": np.full(3, number, np.float32)} for number in range(24)]
     dataset = f"interrupted-{kind}"
-    client.create_dataset(dataset, schema)
-    client.append(dataset, GraphTable.from_graphs(schema, graphs))
-    client.seal_dataset(dataset)
+    client.datasets.create(dataset, schema)
+    client.datasets.append(dataset, GraphTable.from_graphs(schema, graphs))
+    client.datasets.seal(dataset)
     command = [sys.executable, "-B", INTERRUPTED, kind, server.address, dataset, str(part)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

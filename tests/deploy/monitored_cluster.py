@@ -86,9 +86,9 @@ class Cluster:
             for name, share in (("one", 0.6), ("two", 0.6), ("large", 0.95), ("small", 0.01)):
                 sizes = np.full((1000, 1), int(share * _MIB / 4000))
                 rows = {"x": np.zeros(int(sizes.sum()), np.float32)}
-                client.create_dataset(name, _FLOATS)
-                client.append(name, [GraphTable(_FLOATS, sizes, rows)])
-                client.seal_dataset(name)
+                client.datasets.create(name, _FLOATS)
+                client.datasets.append(name, [GraphTable(_FLOATS, sizes, rows)])
+                client.datasets.seal(name)
 
     def _train(self) -> None:
         """Epoch after epoch of a job whose data set is in the cache as long as it is loaded."""

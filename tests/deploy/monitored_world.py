@@ -194,15 +194,15 @@ class Scenes:
         """Full batches, and data sets that grow little."""
         full = np.full((8, 2), 5)
         for client in (self._client, self._b_client):
-            client.create_dataset("d", SIZES)
-            client.append("d", [GraphTable(SIZES, np.full((8, 2), 1))])
-            client.seal_dataset("d")
+            client.datasets.create("d", SIZES)
+            client.datasets.append("d", [GraphTable(SIZES, np.full((8, 2), 1))])
+            client.datasets.seal("d")
             assert list(client.pack_sizes([full], PackOptions({"nodes": 10, "edges": 10})))
         # Enough batches for a worker that waits a second for each.
-        self._b_client.create_dataset("long", SIZES)
-        self._b_client.append("long", [GraphTable(SIZES, np.full((1000, 2), 1))])
-        self._b_client.seal_dataset("long")
-        sizes = self._client.get_dataset("d", include_histogram=True).histogram
+        self._b_client.datasets.create("long", SIZES)
+        self._b_client.datasets.append("long", [GraphTable(SIZES, np.full((1000, 2), 1))])
+        self._b_client.datasets.seal("long")
+        sizes = self._client.datasets.get("d", include_histogram=True).histogram
         assert sizes is not None
         self._world.prometheus.await_samples('packhouse:efficiency:ratio_rate5m{component="nodes"}')
         self._client.plan(sizes, limits={"nodes": 10, "edges": 10})
@@ -239,11 +239,11 @@ class Scenes:
 
     def a_quota_is_used_up(self) -> None:
         """A second data set where one is allowed; then the policy becomes unreadable."""
-        self._client.create_dataset("team/a", SIZES)
+        self._client.datasets.create("team/a", SIZES)
 
         def create() -> None:
             with pytest.raises(PackhouseError, match="the quota 'datasets' is 1"):
-                self._client.create_dataset("team/b", SIZES)
+                self._client.datasets.create("team/b", SIZES)
 
         self._world.until("PackhouseQuotaNear", "PackhouseRefusing", act=create)
         (self._folder / "policy").write_text("version: none", encoding="ascii")
@@ -309,10 +309,10 @@ class Scenes:
 
     def a_record_is_damaged(self) -> None:
         """By whatever happens to disks."""
-        self._client.create_dataset("broken", FLOATS)
+        self._client.datasets.create("broken", FLOATS)
         rows = np.full(4096, MARK, np.float32)
-        self._client.append("broken", [GraphTable(FLOATS, np.full((4, 1), 1024), {"x": rows})])
-        self._client.seal_dataset("broken")
+        self._client.datasets.append("broken", [GraphTable(FLOATS, np.full((4, 1), 1024), {"x": rows})])
+        self._client.datasets.seal("broken")
         mark = rows[:16].tobytes()
         damaged = 0
         for path in (self._disk / "data" / "datasets").iterdir():
@@ -335,13 +335,13 @@ class Scenes:
 
     def a_disk_fills(self) -> None:
         """Up to the last byte; then there is room again, and the store comes to its bound."""
-        self._client.create_dataset("growing", FLOATS)
+        self._client.datasets.create("growing", FLOATS)
         table = GraphTable(FLOATS, np.full((1, 1), 16384), {"x": np.zeros(16384, np.float32)})
 
         def append() -> None:
-            self._client.append("growing", [table])
+            self._client.datasets.append("growing", [table])
 
-        while self._client.get_dataset("growing").num_bytes < 9 * MIB:
+        while self._client.datasets.get("growing").num_bytes < 9 * MIB:
             append()
         self._world.until("PackhouseStoreFullInADay", act=append)
         other = self._disk / "other"
@@ -352,7 +352,7 @@ class Scenes:
                     file.flush()
         with pytest.raises(PackhouseError, match="(?i)no space left"):
             while True:
-                self._client.append("growing", [table], retry_timeout=0)
+                self._client.datasets.append("growing", [table], retry_timeout=0)
         self._world.until(
             *("PackhouseDiskFullInADay", "PackhouseDiskFilling"),
             *("PackhouseCommitsFailing", "PackhouseNotReady"),
@@ -360,7 +360,7 @@ class Scenes:
         other.unlink()
         with pytest.raises(PackhouseError) as full:
             while True:
-                self._client.append("growing", [table])
+                self._client.datasets.append("growing", [table])
         assert full.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         self._world.until("PackhouseStoreFilling")
 

@@ -40,9 +40,9 @@ def main() -> None:
         program = pathlib.Path(f"/proc/{server.pid}/exe").resolve()
         assert packages in program.parents, f"{program} is not the wheel's"
         with packhouse.Client(server.address) as client:
-            client.create_dataset("rings", SCHEMA)
-            client.append("rings", rings)
-            client.seal_dataset("rings")
+            client.datasets.create("rings", SCHEMA)
+            client.datasets.append("rings", rings)
+            client.datasets.seal("rings")
         with packhouse.Loader(
             server.address, dataset="rings", job="first", seed=1, limits=LIMITS, padding="graph"
         ) as loader:

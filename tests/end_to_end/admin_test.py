@@ -44,9 +44,9 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def store(client: Client, name: str, num_graphs: int = 40) -> None:
-    client.create_dataset(name, _SCHEMA)
-    client.append(name, GraphTable(_SCHEMA, np.full((num_graphs, 1), 4, np.uint32)))
-    client.seal_dataset(name)
+    client.datasets.create(name, _SCHEMA)
+    client.datasets.append(name, GraphTable(_SCHEMA, np.full((num_graphs, 1), 4, np.uint32)))
+    client.datasets.seal(name)
 
 
 def loader(server: ServerProcess, job: str = "job", epoch: int = 0) -> Loader:
@@ -80,7 +80,7 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
     ) as client, Client(socket) as local:
         admin = local.administration
         store(client, "team/d")
-        client.observe("team/sizes", np.full((5, 2), 3, np.uint32))
+        client.histograms.observe("team/sizes", np.full((5, 2), 3, np.uint32))
         status = admin.status()
         assert status.version and not status.is_draining and status.num_connections >= 1
         assert set(status.memory) == {"pending", "unsent", "working"}
@@ -138,7 +138,7 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
         checked = json.loads(command("store", "check", "--json", str(folder)).stdout)
         assert checked["histograms"] == 1 and checked["damages"] == []
         with ServerProcess("--data-dir", str(folder)) as server, Client(server.address) as client:
-            assert client.get_histogram("team/sizes").num_graphs == 5
+            assert client.histograms.get("team/sizes").num_graphs == 5
     with ServerProcess(
         "--admin-listen", f"unix:{tmp_path}/admin.sock"
     ), grpc.insecure_channel(f"unix:{tmp_path}/admin.sock") as channel:
@@ -338,14 +338,14 @@ def test_quotas_of_what_is_not_on_the_disk(tmp_path: pathlib.Path) -> None:
     ) as server, Client(server.address) as client:
         store(client, "team/d")
         sizes = np.full((5, 1), 3, np.uint32)
-        client.observe("team/h", sizes, components=("nodes",))
+        client.histograms.observe("team/h", sizes, components=("nodes",))
         with pytest.raises(PackhouseError) as refused:
-            client.observe("team/i", sizes, components=("nodes",))
+            client.histograms.observe("team/i", sizes, components=("nodes",))
         assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "namespace 'team': the quota 'histograms' is 1, it would become 2" in str(
             refused.value
         )
-        client.observe("other/i", sizes, components=("nodes",))
+        client.histograms.observe("other/i", sizes, components=("nodes",))
 
         with loader(server, job="team/run") as loading:
             next(iter(loading))

@@ -54,9 +54,9 @@ def table(first: int, count: int, rows: int = 3) -> GraphTable:
 
 def store(address: str, num_graphs: int = NUM_GRAPHS) -> None:
     with Client(address) as client:
-        client.create_dataset("d", SCHEMA)
-        client.append("d", table(0, num_graphs))
-        client.seal_dataset("d")
+        client.datasets.create("d", SCHEMA)
+        client.datasets.append("d", table(0, num_graphs))
+        client.datasets.seal("d")
 
 
 @contextlib.contextmanager
@@ -173,9 +173,9 @@ def test_a_disk_that_is_full_for_a_while_ends_no_append(small_disk: pathlib.Path
 
     with ServerProcess("--data-dir", str(small_disk / "data")) as server:
         with Client(server.address) as client:
-            client.create_dataset("d", SCHEMA)
+            client.datasets.create("d", SCHEMA)
             with once_told(lambda: os.truncate(filler, 0)) as told:
-                totals = client.append("d", tables())
+                totals = client.datasets.append("d", tables())
             assert (totals.num_appended, totals.num_graphs) == (20, 20)
             assert told and "Append to 'd' at " + server.address in told[0]
 
@@ -191,9 +191,9 @@ def test_a_proxy_that_ends_idle_streams_ends_no_epoch_and_no_append(tmp_path: pa
                         await_timeout()
 
             with Client(address) as client:
-                client.create_dataset("d", SCHEMA)
-                assert client.append("d", tables()).num_graphs == NUM_GRAPHS
-                client.seal_dataset("d")
+                client.datasets.create("d", SCHEMA)
+                assert client.datasets.append("d", tables()).num_graphs == NUM_GRAPHS
+                client.datasets.seal("d")
                 seen: list[int] = []
                 with Loader(
                     address, dataset="d", job="j", seed=1, limits=LIMITS, max_in_flight=2
@@ -234,10 +234,10 @@ def test_sizes_are_counted_once_over_the_end_of_a_connection(tmp_path: pathlib.P
             yield [[5, 6]]
 
         with Client(server.address) as client:
-            totals = client.observe("h", sizes(), producer="p", gather_bytes=0)
+            totals = client.histograms.observe("h", sizes(), producer="p", gather_bytes=0)
             assert totals == (3, 3)
             with pytest.raises(PackhouseError, match="with `producer` goes on over this"):
-                client.observe("h", sizes(), gather_bytes=0)
+                client.histograms.observe("h", sizes(), gather_bytes=0)
 
 
 def test_calls_that_are_safe_go_on_at_the_next_server(tmp_path: pathlib.Path) -> None:
@@ -249,24 +249,24 @@ def test_calls_that_are_safe_go_on_at_the_next_server(tmp_path: pathlib.Path) ->
             first.kill()
             # It is not waited for.
             for _ in range(3):
-                assert client.get_dataset("d").num_graphs == NUM_GRAPHS
-                assert [dataset.name for dataset in client.list_datasets()] == ["d"]
-            assert list(client.list_jobs()) == []
+                assert client.datasets.get("d").num_graphs == NUM_GRAPHS
+                assert [dataset.name for dataset in client.datasets.list()] == ["d"]
+            assert list(client.jobs.list()) == []
             # An answer is an answer.
             with pytest.raises(PackhouseError) as raised:
-                client.get_dataset("none")
+                client.datasets.get("none")
             assert raised.value.code is grpc.StatusCode.NOT_FOUND
             # What may have been done is not done once more elsewhere.
             with pytest.raises(PackhouseError) as raised:
-                client.create_dataset("e", SCHEMA)
+                client.datasets.create("e", SCHEMA)
             assert raised.value.code is not grpc.StatusCode.ALREADY_EXISTS
-            assert [dataset.name for dataset in client.list_datasets()] == ["d"]
+            assert [dataset.name for dataset in client.datasets.list()] == ["d"]
             second.kill()
             with pytest.raises(PackhouseError) as raised:
-                client.get_dataset("d")
+                client.datasets.get("d")
             assert passes(raised.value.code.name, raised.value.message)
         # Only the second is there from the beginning.
         second.start()
         with Client(f"{first.address},{second.address}", timeout=2) as client:
-            assert client.get_dataset("d").num_graphs == NUM_GRAPHS
+            assert client.datasets.get("d").num_graphs == NUM_GRAPHS
             assert second.address in repr(client)

@@ -93,24 +93,24 @@ def test_a_day_ahead_deletes_nothing_that_is_not_a_day_old(
     table = GraphTable(SCHEMA, np.array([[1, 0]]))
     with ServerProcess(*flags) as server, Client(server.address) as client:
         for name in ("kept", "short/gone"):
-            client.create_dataset(name, SCHEMA)
-            client.append(name, table)
-        client.observe("kept", np.array([[1, 2]]))
+            client.datasets.create(name, SCHEMA)
+            client.datasets.append(name, table)
+        client.histograms.observe("kept", np.array([[1, 2]]))
         wall_clock.step(24 * HOUR)
         # A sweep has seen the new time.
         while metric(server, "packhouse_datasets_expired_total") < 1:
             pass
-        assert [each.name for each in client.list_datasets()] == ["kept"]
+        assert [each.name for each in client.datasets.list()] == ["kept"]
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(PATIENCE) == 0
     # Nor does a clock that was set while no server ran.
     for seconds in (24 * HOUR, -72 * HOUR):
         wall_clock.step(seconds)
         with ServerProcess(*flags) as server, Client(server.address) as client:
-            client.create_dataset("short/gone", SCHEMA)
+            client.datasets.create("short/gone", SCHEMA)
             while metric(server, "packhouse_datasets_expired_total") < 1:
                 pass
-            assert [each.name for each in client.list_datasets()] == ["kept"]
+            assert [each.name for each in client.datasets.list()] == ["kept"]
             assert metric(server, "packhouse_histograms_expired_total") == 0
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(PATIENCE) == 0

@@ -118,7 +118,7 @@ def test_a_server_that_runs_on_when_etcd_was_restored_ends(
     server.kill()
     server.start()
     with Client(server.advertised) as client:
-        assert [each.name for each in client.list_datasets()] == ["set"]
+        assert [each.name for each in client.datasets.list()] == ["set"]
     fill(server.advertised, "later")
 
 
@@ -153,13 +153,13 @@ def test_a_server_starts_while_s3_is_away(world: World) -> None:
     _await(lambda: _readiness(server)[0] == 200)
     assert digests(server.advertised, "set") == given
     with Client(server.advertised) as client:
-        client.create_dataset("new", graphs(0, 1).schema)
+        client.datasets.create("new", graphs(0, 1).schema)
         with pytest.raises(PackhouseError, match="has not answered since"):
-            client.append("new", [graphs(0, 5)], producer="p", first_sequence=1, retry_timeout=0.1)
+            client.datasets.append("new", [graphs(0, 5)], producer="p", first_sequence=1, retry_timeout=0.1)
         assert world.s3.start()
-        client.append("new", [graphs(0, 5)], producer="p", first_sequence=1)
-        assert client.get_dataset("new").num_graphs == 5
-        assert client.verify_dataset("new").is_sound
+        client.datasets.append("new", [graphs(0, 5)], producer="p", first_sequence=1)
+        assert client.datasets.get("new").num_graphs == 5
+        assert client.datasets.verify("new").is_sound
 
 
 def test_a_second_server_with_one_address_is_refused(world: World, tmp_path: pathlib.Path) -> None:
@@ -194,12 +194,12 @@ def test_a_segment_beyond_the_cache_is_refused_at_once(world: World) -> None:
     schema = GraphSchema(tensors=(TensorSpec("x", DType.FLOAT32, "nodes", (256,)),))
     sizes = np.tile(np.array([16, 0], np.uint32), (100, 1))
     with Client(server.advertised) as client:
-        client.create_dataset("set", schema)
+        client.datasets.create("set", schema)
         # Of 1.6 MiB in each object.
         for part in range(4):
             rows = np.full((1600, 256), part, np.float32)
-            client.append("set", [GraphTable(schema, sizes, {"x": rows})])
-        client.seal_dataset("set")
+            client.datasets.append("set", [GraphTable(schema, sizes, {"x": rows})])
+        client.datasets.seal("set")
     with _loader(server, "job", segments=Segments(graphs=100)) as loader:
         with pytest.raises(PackhouseError, match=r"segment 0 of \d+: .* more than the 1048576") as no:
             next(iter(loader))
@@ -237,19 +237,19 @@ def test_clients_go_on_over_a_full_etcd(tmp_path: pathlib.Path) -> None:
                 assert sorted(seen) == sorted(id for table in TABLES for id in table.graph_ids)
                 assert "Acknowledge of job 'job' fails" in told[0] and len(told) == 1
                 with Client(server.advertised) as client:
-                    client.create_dataset("more", graphs(0, 1).schema)
+                    client.datasets.create("more", graphs(0, 1).schema)
                     etcd.fill()
                     # What needs nothing of etcd goes on meanwhile.
                     packed = client.pack([graphs(0, 50)], PackOptions(_LIMITS))
                     assert sum(map(len, packed)) == 50
                     with once_told(etcd.make_room) as told:
-                        client.append("more", [graphs(0, 50)], producer="p")
-                    assert client.get_dataset("more").num_graphs == 50
+                        client.datasets.append("more", [graphs(0, 50)], producer="p")
+                    assert client.datasets.get("more").num_graphs == 50
                     assert f"Append to 'more' at {server.advertised} fails" in told[0]
                     assert len(told) == 1 and "database space exceeded" in told[0]
                     etcd.fill()
                     with once_told(etcd.make_room) as told:
-                        assert client.observe("h", [[[1, 2], [3, 4]]], producer="p") == (2, 2)
+                        assert client.histograms.observe("h", [[[1, 2], [3, 4]]], producer="p") == (2, 2)
                     assert f"Observe of 'h' at {server.advertised} fails" in told[0]
                     assert len(told) == 1 and "database space exceeded" in told[0]
 

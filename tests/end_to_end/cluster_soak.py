@@ -188,13 +188,13 @@ def append(options: argparse.Namespace) -> int:
                 if error.code.name not in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"):
                     raise
 
-    call(lambda client: client.create_dataset(_GROWING, table.schema))
+    call(lambda client: client.datasets.create(_GROWING, table.schema))
     sequence = tries = 0
 
     def append_next(client: Client) -> None:
         nonlocal tries
         tries += 1
-        client.append(
+        client.datasets.append(
             _GROWING, [table], producer="soak", first_sequence=sequence, retry_timeout=5
         )
 
@@ -202,8 +202,8 @@ def append(options: argparse.Namespace) -> int:
         sequence += 1
         call(append_next)
         time.sleep(options.step)
-    found = call(lambda client: client.get_dataset(_GROWING)).num_graphs
-    is_sound = call(lambda client: client.verify_dataset(_GROWING)).is_sound
+    found = call(lambda client: client.datasets.get(_GROWING)).num_graphs
+    is_sound = call(lambda client: client.datasets.verify(_GROWING)).is_sound
     _say(f"{sequence} appends in {tries} tries, {found} graphs, {'' if is_sound else 'not '}sound")
     return 0 if is_sound and found == sequence * _GRAPHS_OF_APPEND else 1
 

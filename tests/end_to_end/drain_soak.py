@@ -412,9 +412,9 @@ def soak(options: argparse.Namespace, folder: str) -> int:
     sizes = np.random.default_rng(1).integers(1, 40, (_GRAPHS, 2))
     for server in servers:
         with Client(server.address) as client:
-            client.create_dataset(_DATASET, _SCHEMA)
-            client.append(_DATASET, [GraphTable(_SCHEMA, sizes)])
-            client.seal_dataset(_DATASET)
+            client.datasets.create(_DATASET, _SCHEMA)
+            client.datasets.append(_DATASET, [GraphTable(_SCHEMA, sizes)])
+            client.datasets.seal(_DATASET)
     proxy = Proxy(servers)
     jobs = [Job(proxy.address(1 + i), f"job-{i}", figures, stop) for i in range(2)]
     work: list[Callable[[], None]] = []

@@ -209,7 +209,7 @@ def test_histograms_that_cannot_be_saved_are_a_failure(tmp_path: pathlib.Path) -
     data = tmp_path / "data"
     with ServerProcess("--data-dir", str(data)) as server:
         with Client(server.address) as client:
-            client.observe("kept", np.array([[1, 2]]))
+            client.histograms.observe("kept", np.array([[1, 2]]))
         # Where its file would be.
         (data / "histograms").unlink(missing_ok=True)
         (data / "histograms").mkdir()
@@ -278,7 +278,7 @@ def test_a_full_stdout_is_a_failure_of_the_package_too(tmp_path: pathlib.Path) -
             assert line.endswith(": cannot write all of stdout: No space left on device")
         # What it was asked to do is done.
         with Client(server.address) as client:
-            assert client.get_dataset("d").num_graphs == 2
+            assert client.datasets.get("d").num_graphs == 2
 
 
 def test_every_program_of_the_package_looks_after_its_stdout() -> None:

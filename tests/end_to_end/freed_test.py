@@ -117,15 +117,15 @@ def load(world: World, job: str, num_batches: int | None = None, **arguments: An
 
 
 def make_dataset(world: World) -> None:
-    world.client.create_dataset("d", TABLE.schema)
-    world.client.append("d", TABLE, chunk_bytes=1 << 18)
-    world.client.seal_dataset("d")
+    world.client.datasets.create("d", TABLE.schema)
+    world.client.datasets.append("d", TABLE, chunk_bytes=1 << 18)
+    world.client.datasets.seal("d")
 
 
 def read_dataset(world: World) -> None:
     client, address = world.client, world.server.address
-    assert client.verify_dataset("d").is_sound
-    client.get_dataset("d", include_histogram=True)
+    assert client.datasets.verify("d").is_sound
+    client.datasets.get("d", include_histogram=True)
     load(world, "whole", dataset="d")
     load(world, "begun", 2, dataset="d")
     load(world, "dynamic", 2, dataset="d", worker="w")
@@ -152,8 +152,8 @@ def read_source_graph(world: World) -> None:
     client = world.client
     sub_graphs = SubGraphs("g", SPEC)
     assert client.source_graphs.verify("g").num_damaged == 0
-    assert sum(map(len, client.sample_graphs(sub_graphs, range(20)))) == 20
-    client.estimate_sizes(sub_graphs)
+    assert sum(map(len, client.samples.tables(sub_graphs, range(20)))) == 20
+    client.samples.estimate_sizes(sub_graphs)
     for job, count in (("windows", 2), ("all-windows", None)):
         load(
             world,
@@ -165,12 +165,12 @@ def read_source_graph(world: World) -> None:
 
 
 def make_partition(world: World) -> None:
-    world.client.partition("g", "p", 3)
-    world.client.wait_for_partition("g", "p")
+    world.client.partitions.begin("g", "p", 3)
+    world.client.partitions.wait("g", "p")
 
 
 def read_partition(world: World, folder: pathlib.Path) -> None:
-    world.client.download_partition("g", "p", folder)
+    world.client.partitions.download("g", "p", folder)
 
 
 def expect_freed(
@@ -191,7 +191,7 @@ def test_a_data_set(world: World) -> None:
         make_dataset(world)
         read_dataset(world)
 
-    expect_freed(world, use, lambda: world.client.delete_dataset("d"))
+    expect_freed(world, use, lambda: world.client.datasets.delete("d"))
 
 
 def test_a_source_graph_and_its_partition(world: World, tmp_path: pathlib.Path) -> None:
@@ -211,7 +211,7 @@ def test_a_partition(world: World, tmp_path: pathlib.Path) -> None:
         make_partition(world)
         read_partition(world, tmp_path / world.new_name("downloaded"))
 
-    expect_freed(world, use, lambda: world.client.delete_partition("g", "p"))
+    expect_freed(world, use, lambda: world.client.partitions.delete("g", "p"))
 
 
 def test_made_data_sets(world: World) -> None:
@@ -220,14 +220,14 @@ def test_made_data_sets(world: World) -> None:
     def use() -> None:
         make_source_graph(world)
         make_partition(world)
-        client.sample_dataset(SubGraphs("g", SPEC), "sampled", range(100))
-        client.partition_dataset("g", "p", "pieces")
+        client.samples.make_dataset(SubGraphs("g", SPEC), "sampled", range(100))
+        client.partitions.make_dataset("g", "p", "pieces")
         load(world, "sampled", 2, dataset="sampled", limits={"n": 64, "e": 64, "graphs": 16})
         load(world, "pieces", 1, dataset="pieces", limits={"n": 2000, "e": 9000, "graphs": 3})
 
     def delete() -> None:
         for name in ("sampled", "pieces"):
-            client.delete_dataset(name)
+            client.datasets.delete(name)
         client.source_graphs.delete("g")
 
     expect_freed(world, use, delete)
@@ -238,17 +238,17 @@ def test_histograms_and_jobs(world: World) -> None:
 
     def use() -> None:
         for number in range(20):
-            world.client.observe(f"h{number}", [np.array([[1, 2], [3, 4]])])
+            world.client.histograms.observe(f"h{number}", [np.array([[1, 2], [3, 4]])])
         make_dataset(world)
         load(world, "begun", 2, dataset="d")
         load(world, "whole", dataset="d")
 
     def delete() -> None:
         for number in range(20):
-            world.client.delete_histogram(f"h{number}")
-        for job in list(world.client.list_jobs()):
-            world.client.delete_job(job.name)
-        world.client.delete_dataset("d")
+            world.client.histograms.delete(f"h{number}")
+        for job in list(world.client.jobs.list()):
+            world.client.jobs.delete(job.name)
+        world.client.datasets.delete("d")
 
     expect_freed(world, use, delete)
 
@@ -264,6 +264,6 @@ def test_what_nobody_uses_any_more(world: World) -> None:
         load(world, "whole", dataset="d")
         make_source_graph(world)
         sub_graphs = SubGraphs("g", SPEC)
-        assert sum(map(len, world.client.sample_graphs(sub_graphs, range(20)))) == 20
+        assert sum(map(len, world.client.samples.tables(sub_graphs, range(20)))) == 20
 
     expect_freed(world, use, lambda: None)

@@ -191,7 +191,7 @@ def test_both_ports_answer_alike_to_a_certificate(tmp_path: pathlib.Path) -> Non
                     credentials=credentials,
                     connect_timeout=2 if why_not else 20,
                 ) as client:
-                    list(client.list_datasets())
+                    list(client.datasets.list())
             except PackhouseError as error:
                 why = str(error)
             assert (status == 200) == (why_not == "") == (why == ""), (kind, body, why)

@@ -95,7 +95,7 @@ def test_what_was_stored_in_a_folder_is_there_again(tmp_path: pathlib.Path) -> N
             with Client(address) as client:
                 if start == 0:
                     fill(client, 10)
-                assert client.get_dataset(DATASET).num_graphs == 10
+                assert client.datasets.get(DATASET).num_graphs == 10
             trial.send_signal(signal.SIGINT)
             trial.communicate()
         assert trial.returncode == 0

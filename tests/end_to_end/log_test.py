@@ -52,13 +52,13 @@ def test_failures_and_deletions_say_who_asked(tmp_path: pathlib.Path) -> None:
         with Client(server.address) as client:
             for _ in range(50):
                 with pytest.raises(PackhouseError):
-                    client.get_dataset("none")
+                    client.datasets.get("none")
             with pytest.raises(PackhouseError):
-                client.delete_histogram('a "name"\n' + "x" * 1000)
-            client.create_dataset("graphs", GraphSchema(("nodes",), ()))
-            client.delete_dataset("graphs")
-            client.observe("sizes", [SIZES])
-            client.delete_histogram("sizes")
+                client.histograms.delete('a "name"\n' + "x" * 1000)
+            client.datasets.create("graphs", GraphSchema(("nodes",), ()))
+            client.datasets.delete("graphs")
+            client.histograms.observe("sizes", [SIZES])
+            client.histograms.delete("sizes")
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
     lines = events(log)
@@ -100,12 +100,12 @@ def test_calls_that_come_to_their_end_are_no_failures(tmp_path: pathlib.Path) ->
         "--data-dir", str(tmp_path / "data"), log=file
     ) as server:
         with Client(server.address) as client:
-            client.create_dataset("d", table.schema)
+            client.datasets.create("d", table.schema)
             for _ in range(2):
-                client.append("d", table, producer="p")
-                client.observe("h", [SIZES], producer="p")
-            client.seal_dataset("d")
-            assert client.verify_dataset("d").is_sound
+                client.datasets.append("d", table, producer="p")
+                client.histograms.observe("h", [SIZES], producer="p")
+            client.datasets.seal("d")
+            assert client.datasets.verify("d").is_sound
             client.tune("h", DeviceProfile({"nodes": ComponentProfile(max_rows=8)}))
             graphs = client.source_graphs
             graphs.create("g", schema)
@@ -113,11 +113,11 @@ def test_calls_that_come_to_their_end_are_no_failures(tmp_path: pathlib.Path) ->
             graphs.seal("g")
             assert graphs.verify("g").num_damaged == 0
             sub_graphs = SubGraphs("g", SAMPLING_SPEC)
-            assert sum(map(len, client.sample_graphs(sub_graphs, seeds=[1, 2, 3]))) == 3
-            client.sample_dataset(sub_graphs, "sampled", seeds=[1, 2, 3])
-            client.partition("g", "parts", 2)
-            client.wait_for_partition("g", "parts")
-            client.partition_dataset("g", "parts", "pieces")
+            assert sum(map(len, client.samples.tables(sub_graphs, seeds=[1, 2, 3]))) == 3
+            client.samples.make_dataset(sub_graphs, "sampled", seeds=[1, 2, 3])
+            client.partitions.begin("g", "parts", 2)
+            client.partitions.wait("g", "parts")
+            client.partitions.make_dataset("g", "parts", "pieces")
             assert sum(map(len, client.pack(table, PackOptions({"nodes": 9})))) == 8
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
@@ -152,8 +152,8 @@ def test_a_log_that_nobody_reads_holds_up_nobody() -> None:
         with ServerProcess(log=write) as server, Client(server.address) as client:
             # Deletions of one client have a bound of a thousand lines: many pipes full.
             for i in range(200):
-                client.observe(f"sizes{i}", [SIZES])
-                client.delete_histogram(f"sizes{i}")
+                client.histograms.observe(f"sizes{i}", [SIZES])
+                client.histograms.delete(f"sizes{i}")
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(20) == 0
     finally:

@@ -240,13 +240,13 @@ def store_graphs(address: str) -> None:
     rows = np.zeros((256, _ROW_BYTES), np.uint8)
     sizes = np.zeros((len(rows), 0), np.uint32)
     with Client(address) as client:
-        client.create_dataset(_DATASET, _SCHEMA)
+        client.datasets.create(_DATASET, _SCHEMA)
         tables = (
             GraphTable(_SCHEMA, sizes, {"x": rows}, first_id=first)
             for first in range(0, _NUM_GRAPHS, len(rows))
         )
-        client.append(_DATASET, tables)
-        client.seal_dataset(_DATASET)
+        client.datasets.append(_DATASET, tables)
+        client.datasets.seal(_DATASET)
 
 
 def soak(

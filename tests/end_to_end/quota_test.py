@@ -43,26 +43,26 @@ def test_each_quota_names_itself_its_bound_and_the_value(tmp_path: pathlib.Path)
 
         def refusal(name: str) -> str:
             with pytest.raises(PackhouseError) as refused:
-                client.create_dataset(name, SCHEMA)
+                client.datasets.create(name, SCHEMA)
             assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
             return refused.value.message
 
         for name in ("team/a", "team/b", "other/a", "teams/a", "plain"):
-            client.create_dataset(name, SCHEMA)
+            client.datasets.create(name, SCHEMA)
         assert refusal("team/c") == "namespace 'team': the quota 'datasets' is 2, it would become 3"
-        client.delete_dataset("team/b")
-        client.create_dataset("team/b", SCHEMA)
+        client.datasets.delete("team/b")
+        client.datasets.create("team/b", SCHEMA)
 
         table = GraphTable(
             SCHEMA, np.full((10, 1), 500, np.uint32), {"x": np.zeros(5000, np.float32)}
         )
         with pytest.raises(PackhouseError) as refused:
             for number in itertools.count():
-                client.append("team/a", table, producer=f"p{number}")
+                client.datasets.append("team/a", table, producer=f"p{number}")
         assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "namespace 'team': the quota 'disk_bytes' is 102400, it would" in str(refused.value)
-        assert 20_000 < client.get_dataset("team/a").num_bytes <= 102_400
-        client.append("other/a", table, producer="p")
+        assert 20_000 < client.datasets.get("team/a").num_bytes <= 102_400
+        client.datasets.append("other/a", table, producer="p")
 
     # Streams: the first is told that it is open before the second begins.
     with ServerProcess(
@@ -102,7 +102,7 @@ def test_a_source_graph_beyond_a_quota_is_refused(tmp_path: pathlib.Path) -> Non
             graphs.create("large/a", schema)
         assert there.value.code is grpc.StatusCode.ALREADY_EXISTS
         graphs.create("larger/b", schema)
-        client.create_dataset("large/not-a-source-graph", SCHEMA)
+        client.datasets.create("large/not-a-source-graph", SCHEMA)
         graphs.delete("large/a")
         graphs.create("large/b", schema)
 

@@ -75,11 +75,11 @@ def test_a_full_disk_is_not_ready_until_there_is_room(
             assert server.get("/readyz") == (200, "ready\n")
             assert set(all_voices(server).values()) == {True}
             assert next(changes) == SERVING
-            client.create_dataset("graphs", SCHEMA)
+            client.datasets.create("graphs", SCHEMA)
             sizes = np.random.default_rng(1).integers(1, 1000, (MIB // 8, 2))
             with pytest.raises(PackhouseError, match="no space left|No space left"):
                 while True:
-                    client.append("graphs", [GraphTable(SCHEMA, sizes)], retry_timeout=0)
+                    client.datasets.append("graphs", [GraphTable(SCHEMA, sizes)], retry_timeout=0)
             status, why = server.get("/readyz")
             assert status == 503
             assert why.startswith("commits fail: ")

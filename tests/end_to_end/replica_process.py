@@ -46,9 +46,9 @@ def copied_folders(
 def fill(client: Client, num_graphs: int) -> None:
     """Makes DATASET, and seals it."""
     table = sizes_only(num_graphs)
-    client.create_dataset(DATASET, table.schema)
-    client.append(DATASET, [table])
-    client.seal_dataset(DATASET)
+    client.datasets.create(DATASET, table.schema)
+    client.datasets.append(DATASET, [table])
+    client.datasets.seal(DATASET)
 
 
 class Replica(LocalServer):

@@ -141,11 +141,11 @@ def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def fill(address: str, name: str, seal: bool = True) -> None:
     """The data set that all tests load."""
     with Client(address) as client:
-        client.create_dataset(name, _SCHEMA)
+        client.datasets.create(name, _SCHEMA)
         for table in TABLES:
-            client.append(name, [table], producer="p", first_sequence=1 + TABLES.index(table))
+            client.datasets.append(name, [table], producer="p", first_sequence=1 + TABLES.index(table))
         if seal:
-            client.seal_dataset(name)
+            client.datasets.seal(name)
 
 
 def digest_of(batch: Any) -> str:
@@ -234,16 +234,16 @@ def test_what_one_was_told_the_other_serves(
     first, second = world.servers
     fill(first.advertised, "set", seal=False)
     with Client(second.advertised) as client:
-        assert client.get_dataset("set").num_graphs == 600
+        assert client.datasets.get("set").num_graphs == 600
         # What the other one has answered is not appended again.
-        again = client.append("set", [TABLES[5]], producer="p", first_sequence=6)
+        again = client.datasets.append("set", [TABLES[5]], producer="p", first_sequence=6)
         assert again.num_appended == 0
-        assert client.seal_dataset("set").state is DatasetState.SEALED
-        assert client.verify_dataset("set").is_sound
+        assert client.datasets.seal("set").state is DatasetState.SEALED
+        assert client.datasets.verify("set").is_sound
     with Client(first.advertised) as client:
         with pytest.raises(PackhouseError, match="sealed"):
-            client.append("set", [TABLES[0]])
-        assert [each.name for each in client.list_datasets()] == ["set"]
+            client.datasets.append("set", [TABLES[0]])
+        assert [each.name for each in client.datasets.list()] == ["set"]
     assert digests(second.advertised, "set") == embedded[1]
     assert digests(first.advertised, "set") == embedded[1]
     received = []
@@ -283,32 +283,32 @@ def test_s3_may_go_and_come_back(
     """What is in the cache is loaded on; nothing that was accepted is lost."""
     first = world.servers[0]
     with Client(first.advertised) as client:
-        client.create_dataset("during", _SCHEMA)
-        client.append("during", [TABLES[0]], producer="p", first_sequence=1)
+        client.datasets.create("during", _SCHEMA)
+        client.datasets.append("during", [TABLES[0]], producer="p", first_sequence=1)
         world.s3.kill()
         assert digests(first.advertised, "set") == embedded[1]
         with pytest.raises(PackhouseError) as refused:
-            client.append(
+            client.datasets.append(
                 "during", [TABLES[1]], producer="p", first_sequence=2, retry_timeout=0.1
             )
         assert refused.value.code.name == "UNAVAILABLE"
         assert "S3" in str(refused.value)
         assert world.s3.start()
-        client.append("during", [TABLES[1]], producer="p", first_sequence=2)
-        assert client.get_dataset("during").num_graphs == 200
-        assert client.verify_dataset("during").is_sound
-        client.delete_dataset("during")
+        client.datasets.append("during", [TABLES[1]], producer="p", first_sequence=2)
+        assert client.datasets.get("during").num_graphs == 200
+        assert client.datasets.verify("during").is_sound
+        client.datasets.delete("during")
 
 
 def test_acknowledgements_do_not_wait_for_s3(world: World) -> None:
     """Joins do not either, even behind two appends for each thread that waits for a store."""
     first = world.servers[0].advertised
     with Client(first) as client:
-        client.create_dataset("silent", _SCHEMA)
+        client.datasets.create("silent", _SCHEMA)
 
     def append(address: str) -> None:
         with Client(address) as client:
-            client.append("silent", [TABLES[0]])
+            client.datasets.append("silent", [TABLES[0]])
 
     received = []
 
@@ -333,8 +333,8 @@ def test_acknowledgements_do_not_wait_for_s3(world: World) -> None:
     assert has_ended
     assert len(received) == len(set(received)) > 0
     with Client(first) as client:
-        assert client.get_dataset("silent").num_graphs == 100 * len(appends)
-        client.delete_dataset("silent")
+        assert client.datasets.get("silent").num_graphs == 100 * len(appends)
+        client.datasets.delete("silent")
 
 
 def test_plans_do_not_wait_for_s3(world: World) -> None:
@@ -351,7 +351,7 @@ def test_plans_do_not_wait_for_s3(world: World) -> None:
         for name in names
     ]
     with Client(second.advertised, timeout=30) as client:
-        sizes = client.get_dataset("cold-0", include_histogram=True).histogram
+        sizes = client.datasets.get("cold-0", include_histogram=True).histogram
         assert sizes is not None
         with world.s3.silent():
             for thread in loads:
@@ -359,13 +359,13 @@ def test_plans_do_not_wait_for_s3(world: World) -> None:
             while second.metric(misses) < before + 4:
                 pass
             assert client.plan(sizes, limits=_LIMITS).best.packs > 0
-            assert len(list(client.list_datasets())) >= len(names)
-            assert client.get_dataset(names[1]).num_graphs == 600
+            assert len(list(client.datasets.list())) >= len(names)
+            assert client.datasets.get(names[1]).num_graphs == 600
         for thread in loads:
             thread.join()
         assert len(given) == len(names) and len(set(given)) == 1
         for name in names:
-            client.delete_dataset(name)
+            client.datasets.delete(name)
 
 
 def copy(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -383,7 +383,7 @@ def test_data_sets_move_between_stores(
         pytest.skip("PACKHOUSE_CLI does not name the command line")
     folder, given = embedded
     with Client(world.servers[0].advertised) as client:
-        client.delete_dataset("set")
+        client.datasets.delete("set")
     flags = shared_arguments(world.etcd, world.s3)
     done = copy(f"lmdb:{folder}", STORE, "--all", *flags)
     assert done.returncode == 0, done.stderr
@@ -437,20 +437,20 @@ def test_any_server_samples_a_source_graph(
             assert graph.num_nodes == {"n": _NODES}
             assert client.source_graphs.verify("team/g").ok
             assert client.source_graphs.lookup_nodes("team/g", "n", ids=[17]).numbers[0] == 17
-            drawn = client.sample_graphs(_SAMPLES.sub_graphs, np.arange(100), seed=1)
+            drawn = client.samples.tables(_SAMPLES.sub_graphs, np.arange(100), seed=1)
             tables.append([table.tensors["n.x"].tobytes() for table in drawn])
-            assert client.estimate_sizes(_SAMPLES.sub_graphs, num_graphs=50).num_seeds == _NODES
-            made = client.sample_dataset(
+            assert client.samples.estimate_sizes(_SAMPLES.sub_graphs, num_graphs=50).num_seeds == _NODES
+            made = client.samples.make_dataset(
                 _SAMPLES.sub_graphs, f"of-{world.servers.index(server)}", seeds=np.arange(50)
             )
             assert made.num_graphs == 50
-            client.delete_dataset(made.name)
+            client.datasets.delete(made.name)
     assert tables[0] == tables[1]
     second.stop()
     shutil.rmtree(second.cache)
     second.start()
     with Client(second.advertised) as client:
-        drawn = client.sample_graphs(_SAMPLES.sub_graphs, np.arange(100), seed=1)
+        drawn = client.samples.tables(_SAMPLES.sub_graphs, np.arange(100), seed=1)
         assert [table.tensors["n.x"].tobytes() for table in drawn] == tables[0]
     assert second.metric("packhouse_object_cache_misses_total") > 0
 
@@ -473,7 +473,7 @@ def test_a_source_graph_is_built_by_one_server(world: World) -> None:
         assert builder.source_graphs.seal("built").state is SourceGraphState.SEALED
         sub_graphs = dataclasses.replace(_SAMPLES.sub_graphs, graph="built")
         drawn = [
-            [table.tensors["n.x"].tobytes() for table in client.sample_graphs(sub_graphs, range(9))]
+            [table.tensors["n.x"].tobytes() for table in client.samples.tables(sub_graphs, range(9))]
             for client in (builder, other)
         ]
         assert drawn[0] == drawn[1]
@@ -481,7 +481,7 @@ def test_a_source_graph_is_built_by_one_server(world: World) -> None:
         with pytest.raises(PackhouseError, match="there is none"):
             builder.source_graphs.get("built")
         with pytest.raises(PackhouseError, match="--ledger"):
-            builder.list_partitions("team/g")
+            builder.partitions.list("team/g")
 
 
 def test_a_sampled_epoch_goes_on_at_another_server(
@@ -521,7 +521,7 @@ def test_stores_that_do_not_belong_together_are_refused(
     """To a server with another etcd, all objects would be orphans."""
     fill(world.addresses, "kept")
     with Client(world.addresses) as client:
-        of_kept = f"{client.get_dataset('kept').id:016x}"
+        of_kept = f"{client.datasets.get('kept').id:016x}"
 
     def kept_objects() -> list[pathlib.Path]:
         """Of others, servers of the world may be deleting some."""
@@ -602,14 +602,14 @@ def test_histograms_are_of_all_servers(world: World) -> None:
     first, second = world.servers
     sizes = TABLES[0].sizes
     with Client(first.advertised) as one, Client(second.advertised) as other:
-        assert one.observe("team/sizes", sizes, producer="p").num_graphs == 100
-        before = other.get_histogram("team/sizes")
+        assert one.histograms.observe("team/sizes", sizes, producer="p").num_graphs == 100
+        before = other.histograms.get("team/sizes")
         assert before.num_graphs == 100
         assert before.totals == {"nodes": int(sizes[:, 0].sum()), "edges": 0}
-        again = other.observe("team/sizes", sizes, producer="p", first_sequence=1)
+        again = other.histograms.observe("team/sizes", sizes, producer="p", first_sequence=1)
         assert again.num_counted == 0
-        assert other.observe("team/sizes", sizes, producer="q").num_graphs == 200
-        after = one.get_histogram("team/sizes")
+        assert other.histograms.observe("team/sizes", sizes, producer="q").num_graphs == 200
+        after = one.histograms.get("team/sizes")
         assert after.num_graphs == 200
         assert after.revision > before.revision > 0
         assert one.plan("team/sizes", _LIMITS).best is not None
@@ -619,14 +619,14 @@ def test_histograms_are_of_all_servers(world: World) -> None:
         deadline = time.monotonic() + 30
         while _count(one, "streamed") != 100:
             assert time.monotonic() < deadline
-        other.delete_histogram("team/sizes")
+        other.histograms.delete("team/sizes")
         with pytest.raises(PackhouseError, match="none named"):
-            one.get_histogram("team/sizes")
+            one.histograms.get("team/sizes")
 
 
 def _count(client: Client, histogram: str) -> int:
     try:
-        return client.get_histogram(histogram).num_graphs
+        return client.histograms.get(histogram).num_graphs
     except PackhouseError as error:
         if error.code is not grpc.StatusCode.NOT_FOUND:
             raise
@@ -637,17 +637,17 @@ def test_what_is_not_shared_is_refused(world: World) -> None:
     """By name: partitions of source graphs."""
     with Client(world.servers[0].advertised) as client:
         with pytest.raises(PackhouseError, match="--ledger"):
-            client.partition("team/g", "halves", num_parts=2)
+            client.partitions.begin("team/g", "halves", num_parts=2)
 
 
 def test_a_server_that_is_killed_in_an_append_loses_nothing(world: World) -> None:
     """Last, since it ends a server. What was answered is there, and the rest is sent elsewhere."""
     first, second = world.servers
     with Client(first.advertised) as client:
-        client.create_dataset("killed", _SCHEMA)
-        client.append("killed", [TABLES[0]], producer="p", first_sequence=1)
+        client.datasets.create("killed", _SCHEMA)
+        client.datasets.append("killed", [TABLES[0]], producer="p", first_sequence=1)
     first.kill()
     with Client(second.advertised) as client:
-        client.append("killed", TABLES[:3], producer="p", first_sequence=1)
-        assert client.get_dataset("killed").num_graphs == 300
-        assert client.verify_dataset("killed").is_sound
+        client.datasets.append("killed", TABLES[:3], producer="p", first_sequence=1)
+        assert client.datasets.get("killed").num_graphs == 300
+        assert client.datasets.verify("killed").is_sound

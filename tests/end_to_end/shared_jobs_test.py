@@ -192,7 +192,7 @@ def test_an_epoch_outlives_its_owner(fault: str, replicas: list[Replica]) -> Non
     assert not books.failures, books.failures
     next_owner = owner_of(left, job)
     with Client(next_owner.advertised) as client:
-        (epoch,) = client.get_job(job).epochs
+        (epoch,) = client.jobs.get(job).epochs
     assert epoch.num_done == epoch.num_batches
     if fault == "stopped":
         _a_stopped_owner_changes_nothing(owner, left, job, books)
@@ -220,7 +220,7 @@ def _administration(replica: Replica) -> Client:
 
 def _owners(replica: Replica, jobs: list[str]) -> list[str]:
     with Client(replica.advertised) as client:
-        listed = {job.name: job.owner for job in client.list_jobs()}
+        listed = {job.name: job.owner for job in client.jobs.list()}
     return [listed.get(job, "") for job in jobs]
 
 
@@ -248,7 +248,7 @@ def test_a_job_is_moved_to_any_server(replicas: list[Replica]) -> None:
             # Whoever is asked knows.
             for replica in replicas:
                 with Client(replica.advertised) as client:
-                    assert client.get_job(job).owner == to.advertised
+                    assert client.jobs.get(job).owner == to.advertised
         for replica in replicas:
             while _owners(replica, jobs) != [to.advertised] * len(jobs):
                 pass
@@ -437,15 +437,15 @@ def test_a_client_of_any_server_asks_the_owner(replicas: list[Replica]) -> None:
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(Client(replica.advertised)) for replica in replicas]
         for client in clients:
-            (epoch,) = client.get_job(job).epochs
+            (epoch,) = client.jobs.get(job).epochs
             assert epoch.num_done == epoch.num_batches == len(books.received)
             (batch,) = client.receipts.batches(job, 0, [books.received[0][1]])
             assert zlib.crc32(batch.graph_ids.tobytes()) == books.received[0][2]
         stranger = clients[(replicas.index(owner) + 1) % len(replicas)]
-        stranger.delete_job(job)
+        stranger.jobs.delete(job)
         for client in clients:
             with pytest.raises(PackhouseError) as refused:
-                client.get_job(job)
+                client.jobs.get(job)
             assert refused.value.code is grpc.StatusCode.NOT_FOUND
 
 
@@ -460,11 +460,11 @@ def test_every_server_lists_all_jobs(replicas: list[Replica]) -> None:
             with Client(replica.advertised) as client:
                 listed: list[str] = []
                 while listed != left:
-                    jobs = [job for job in client.list_jobs(3) if job.name.startswith("listed/")]
+                    jobs = [job for job in client.jobs.list(3) if job.name.startswith("listed/")]
                     assert all(job.num_epochs == 1 and job.last_used for job in jobs)
                     listed = [job.name for job in jobs]
         with Client(replicas[0].advertised) as client, contextlib.suppress(PackhouseError):
-            client.delete_job(names[0])
+            client.jobs.delete(names[0])
 
 
 def test_what_a_device_costs_is_known_to_every_server(replicas: list[Replica]) -> None:
@@ -559,6 +559,6 @@ def test_what_is_not_shared_is_refused(replicas: list[Replica]) -> None:
     table = sizes_only(1)
     with Client(replicas[0].advertised) as client:
         with pytest.raises(PackhouseError, match="copy of the data sets"):
-            client.create_dataset("another", table.schema)
+            client.datasets.create("another", table.schema)
         with pytest.raises(PackhouseError, match="--ledger"):
             list(client.source_graphs.list())

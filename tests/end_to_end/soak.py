@@ -254,9 +254,9 @@ def run(options: argparse.Namespace) -> int:
         server = LocalServer(options.packhoused, data_dir=folder, log=log)
         with server:
             with Client(server.address) as client:
-                client.create_dataset(_DATASET, table.schema)
-                client.append(_DATASET, [table])
-                client.seal_dataset(_DATASET)
+                client.datasets.create(_DATASET, table.schema)
+                client.datasets.append(_DATASET, [table])
+                client.datasets.seal(_DATASET)
             for number, mode in enumerate(("dynamic", "ranked")):
                 with make_loader(server.address, mode, 0, options.workers, limits) as loader:
                     num_batches = loader.epoch_info().num_batches

@@ -314,7 +314,7 @@ def test_partitions_are_cancelled_waited_for_and_downloaded(
             waiting.send_signal(signal.SIGINT)
             told = waiting.communicate()[1]
         with Client(address) as client:
-            if client.get_partition("mag", "many").state.name != "DONE":
+            if client.partitions.get("mag", "many").state.name != "DONE":
                 assert "Ctrl-C" in says and "goes on with it" in told
                 assert waiting.returncode == 1
         done = partition(*many, "--json")
@@ -332,7 +332,7 @@ def test_partitions_are_cancelled_waited_for_and_downloaded(
                          "--without-files", "--dataset", "clusters")
         assert made.returncode == 0, made.stderr
         with Client(address) as client:
-            assert client.get_dataset("clusters").num_graphs == 40
+            assert client.datasets.get("clusters").num_graphs == 40
         for arguments, words in (
             (("--parts", 4, "--name", "fine"), "'fine'"),
             (("--parts", 4, "--assignment", "x"), "--assignment: not with --server"),
@@ -361,7 +361,7 @@ def test_sub_graphs_are_estimated_and_stored(
         assert whole.startswith("736 of 736 sub-graphs around 736 seeds, ")
         few = sample("estimate", "--spec", text, "--graphs", 50, "--histogram", "sizes")
         assert few.stdout.startswith("50 of 736 sub-graphs around 736 seeds, ")
-        assert client.get_histogram("sizes").num_graphs == 50
+        assert client.histograms.get("sizes").num_graphs == 50
         frontier = sample("estimate", "--spec", text, "--seeds-per-graph", 64)
         assert frontier.stdout.startswith("12 of 12 sub-graphs around 736 seeds, ")
         # Features are most of the bytes of a paper; ids come with rows and numbers.
@@ -377,7 +377,7 @@ def test_sub_graphs_are_estimated_and_stored(
             assert done.returncode == 0, done.stderr
             assert done.stdout.startswith("data set 'd': 736 sub-graphs, ")
         assert "736 of 736 sub-graphs" in sample("dataset", *arguments[:2], "--dataset", "e").stderr
-        largest = client.get_dataset("d", include_histogram=True).histogram
+        largest = client.datasets.get("d", include_histogram=True).histogram
         assert largest is not None
         papers = int(largest.tuples[:, largest.components.index("paper")].max())
         limit = ("--limit", f"paper={papers - 1}")

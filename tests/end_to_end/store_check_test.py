@@ -85,15 +85,15 @@ def fill(address: str) -> Any:
     """One of everything; a position in an epoch."""
     with Client(address) as client:
         for name in ("sealed", "open"):
-            client.create_dataset(name, TABLES[0].schema)
-            client.append(name, TABLES, producer="p")
-        client.seal_dataset("sealed")
+            client.datasets.create(name, TABLES[0].schema)
+            client.datasets.append(name, TABLES, producer="p")
+        client.datasets.seal("sealed")
         for name in ("graph", "growing"):
             make_graph(client, name)
         client.source_graphs.seal("graph")
-        client.partition("graph", "parts", 2, assignment=True, mapping=True)
-        client.wait_for_partition("graph", "parts")
-        client.observe("sizes", [np.array([[1, 2], [3, 4]])], producer="p")
+        client.partitions.begin("graph", "parts", 2, assignment=True, mapping=True)
+        client.partitions.wait("graph", "parts")
+        client.histograms.observe("sizes", [np.array([[1, 2], [3, 4]])], producer="p")
         client.feedback.report("model/cpu", [BatchFeedback({"nodes": 9, "graphs": 2}, 0.1)])
     for job in ("dynamic", "ranked"):
         with loader(address, job) as batches:
@@ -107,11 +107,11 @@ def read(address: str, position: Any, folder: pathlib.Path) -> Any:
     """All that a user can: in a form that can be compared. Raises what a user would see."""
     told: dict[str, Any] = {}
     with Client(address) as client:
-        for dataset in client.list_datasets():
-            if not client.verify_dataset(dataset.name).is_sound:
+        for dataset in client.datasets.list():
+            if not client.datasets.verify(dataset.name).is_sound:
                 raise ValueError(f"data set {dataset.name} is damaged")
-            now = client.get_dataset(dataset.name, include_histogram=True)
-            again = client.append(dataset.name, TABLES, producer="p", first_sequence=1)
+            now = client.datasets.get(dataset.name, include_histogram=True)
+            again = client.datasets.append(dataset.name, TABLES, producer="p", first_sequence=1)
             told[f"data set {dataset.name}"] = (
                 *(now.state, now.num_graphs, now.num_bytes, str(now.histogram)),
                 again.num_repeated,
@@ -122,19 +122,19 @@ def read(address: str, position: Any, folder: pathlib.Path) -> Any:
             told[f"source graph {graph.name}"] = (graph.state, graph.num_nodes, graph.num_edges)
             if graph.state is not SourceGraphState.SEALED:
                 client.source_graphs.seal(graph.name)
-            drawn = list(client.sample_graphs(SubGraphs(graph.name, SPEC), range(NUM_NODES)))
+            drawn = list(client.samples.tables(SubGraphs(graph.name, SPEC), range(NUM_NODES)))
             told[f"drawn of {graph.name}"] = {
                 name: rows.tolist() for name, rows in GraphTable.concatenate(drawn).tensors.items()
             }
-            for listed in client.list_partitions(graph.name):
-                found = client.wait_for_partition(graph.name, listed.name)
-                client.download_partition(graph.name, listed.name, folder / listed.name)
+            for listed in client.partitions.list(graph.name):
+                found = client.partitions.wait(graph.name, listed.name)
+                client.partitions.download(graph.name, listed.name, folder / listed.name)
                 told[f"partition {listed.name}"] = (found.state, found.num_parts)
         told["jobs"] = [
             (job.name, [(each.num_done, each.num_batches) for each in job.epochs])
-            for job in client.list_jobs()
+            for job in client.jobs.list()
         ]
-        told["histogram"] = str(client.get_histogram("sizes"))
+        told["histogram"] = str(client.histograms.get("sizes"))
         told["models"] = str(client.feedback.get("model/cpu"))
     for job in ("ranked", "dynamic"):
         with loader(address, job) as batches:

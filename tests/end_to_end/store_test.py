@@ -62,9 +62,9 @@ def graphs(first_id: int, count: int = NUM_GRAPHS) -> GraphTable:
 
 
 def store(client: Client, name: str, table: GraphTable) -> None:
-    client.create_dataset(name, table.schema)
-    client.append(name, [table])
-    client.seal_dataset(name)
+    client.datasets.create(name, table.schema)
+    client.datasets.append(name, [table])
+    client.datasets.seal(name)
 
 
 def take(address: str, job: str, count: int) -> collections.Counter[int]:
@@ -89,8 +89,8 @@ def test_a_restored_folder_goes_on_where_the_snapshot_was_taken(tmp_path: pathli
     with ServerProcess("--data-dir", str(data)) as server:
         with Client(server.address) as client:
             store(client, "d", graphs(0))
-            client.create_dataset("open", graphs(0).schema)
-            client.append("open", [graphs(5000, 50)], producer="p")
+            client.datasets.create("open", graphs(0).schema)
+            client.datasets.append("open", [graphs(5000, 50)], producer="p")
         before = take(server.address, "train", 20)
         assert "in use by process" in run("snapshot", data, snapshot).stderr
         server.kill()
@@ -103,10 +103,10 @@ def test_a_restored_folder_goes_on_where_the_snapshot_was_taken(tmp_path: pathli
     succeed("restore", snapshot, restored)
     assert json.loads(succeed("check", "--json", restored))["damages"] == []
     with ServerProcess("--data-dir", str(restored)) as server, Client(server.address) as client:
-        assert client.verify_dataset("d").is_sound
-        assert client.get_dataset("open").num_graphs == 50
+        assert client.datasets.verify("d").is_sound
+        assert client.datasets.get("open").num_graphs == 50
         # Known as a repetition.
-        again = client.append("open", [graphs(5000, 50)], producer="p", first_sequence=1)
+        again = client.datasets.append("open", [graphs(5000, 50)], producer="p", first_sequence=1)
         assert again.num_graphs == 50
         both = before + rest(server.address, "train")
         assert both == collections.Counter(range(NUM_GRAPHS))
@@ -152,7 +152,7 @@ def test_a_snapshot_and_a_restore_that_are_killed_anywhere_go_on(tmp_path: pathl
         succeed("restore", snapshot, restored)
     assert "30 data sets" in succeed("check", restored)
     with ServerProcess("--data-dir", str(restored)) as server, Client(server.address) as client:
-        assert all(client.verify_dataset(f"d{each}").is_sound for each in range(30))
+        assert all(client.datasets.verify(f"d{each}").is_sound for each in range(30))
 
 
 def test_a_damaged_ledger_costs_its_job_and_not_the_start(tmp_path: pathlib.Path) -> None:
@@ -187,12 +187,12 @@ def test_space_of_deleted_data_goes_back_to_the_disk(tmp_path: pathlib.Path) -> 
     with ServerProcess("--data-dir", str(tmp_path)) as server, Client(server.address) as client:
         store(client, "kept", graphs(0, 100))
         store(client, "large", graphs(1, 5000))
-        client.delete_dataset("large")
+        client.datasets.delete("large")
     before = (tmp_path / "datasets" / "data.mdb").stat().st_size
     assert "datasets" in succeed("compact", tmp_path)
     assert (tmp_path / "datasets" / "data.mdb").stat().st_size < before / 4
     with ServerProcess("--data-dir", str(tmp_path)) as server, Client(server.address) as client:
-        assert client.verify_dataset("kept").is_sound
+        assert client.datasets.verify("kept").is_sound
 
 
 def test_errors_name_what_is_wrong(tmp_path: pathlib.Path) -> None:
@@ -221,11 +221,11 @@ def test_what_0_1_0_wrote_stays_readable(tmp_path: pathlib.Path, kept: str) -> N
     acknowledged = json.loads((FORMAT_2 / "acknowledged.json").read_text())
     with ServerProcess("--data-dir", str(data), "--epoch-retention", "0s") as server:
         with Client(server.address) as client:
-            assert client.verify_dataset("molecules").is_sound
-            assert client.get_dataset("open/more").num_graphs == 5
+            assert client.datasets.verify("molecules").is_sound
+            assert client.datasets.get("open/more").num_graphs == 5
             assert client.source_graphs.verify("g").num_damaged == 0
             assert client.source_graphs.get("open").state is SourceGraphState.OPEN
-            assert client.get_partition("g", "parts").state is PartitionState.DONE
+            assert client.partitions.get("g", "parts").state is PartitionState.DONE
         for job, (arguments, _) in made["JOBS"].items():
             seen = collections.Counter(acknowledged[job])
             try:
@@ -252,7 +252,7 @@ def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.
         with Client(server.address) as client:
             store(client, "d", graphs(0))
             store(client, "large", graphs(1, 30_000))
-            client.create_dataset("open", graphs(0).schema)
+            client.datasets.create("open", graphs(0).schema)
 
             def kill(now: Snapshot) -> None:
                 if now.num_bytes > 4 << 20:
@@ -299,14 +299,14 @@ def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.
                 thread.join()
             # What the killed one had copied is not written again.
             assert done.num_kept_bytes > 1 << 20
-            client.delete_dataset("large")
+            client.datasets.delete("large")
     restored = tmp_path / "restored"
     succeed("restore", snapshots / name, restored)
     assert json.loads(succeed("check", "--json", restored))["damages"] == []
     with ServerProcess("--data-dir", str(restored)) as server, Client(server.address) as client:
-        assert client.verify_dataset("d").is_sound
-        assert client.verify_dataset("large").is_sound
-        assert 20 * known <= client.get_dataset("open").num_graphs <= 20 * len(appended)
+        assert client.datasets.verify("d").is_sound
+        assert client.datasets.verify("large").is_sound
+        assert 20 * known <= client.datasets.get("open").num_graphs <= 20 * len(appended)
         after = rest(server.address, "train")
     # What was acknowledged before does not come again, and all else does, once; what was
     # acknowledged meanwhile may.

@@ -218,7 +218,7 @@ def test_our_client_says_which_side_refuses_whom(place: Place, tmp_path: pathlib
             return str(failed.value)
 
         with Client(server.address, credentials=mutual) as client:
-            assert not list(client.list_datasets())
+            assert not list(client.datasets.list())
         name = mutual._replace(tls_server_name="another")
         assert "this client refuses the server's certificate" in failure(name)
         untrusting = mutual._replace(tls_ca=str(other.certificate))
@@ -240,14 +240,14 @@ def test_tokens_from_a_file_that_is_renewed(place: Place) -> None:
     with place.start("--token-file", str(tokens)) as server:
         with Client(server.address, credentials=credentials) as client:
             with pytest.raises(PackhouseError, match="NOT_FOUND"):
-                client.delete_dataset("none")
+                client.datasets.delete("none")
             assert await_log(place.log, "call failed")["client"] == "alice"
             replace(mine, b"second")
             with pytest.raises(PackhouseError, match="NOT_FOUND"):
-                client.delete_dataset("none")
+                client.datasets.delete("none")
             replace(mine, b"third")
             with pytest.raises(PackhouseError) as refused:
-                client.delete_dataset("none")
+                client.datasets.delete("none")
             assert refused.value.code is grpc.StatusCode.UNAUTHENTICATED
             assert "the server refuses the token: it is not one that it knows" in str(refused.value)
         # The log is written by another thread, and is complete once the server has ended by itself.

@@ -98,7 +98,7 @@ def observe_molecules(client: Client) -> None:
         # The largest of all, which limits below it leave out.
         rows.append([222, 502, 1])
     sizes = np.repeat([row[:2] for row in rows], [row[2] for row in rows], axis=0)
-    client.observe("molecules", sizes.astype(np.uint32))
+    client.histograms.observe("molecules", sizes.astype(np.uint32))
 
 
 def make_source_graph(client: Client) -> None:
@@ -118,12 +118,12 @@ def make_source_graph(client: Client) -> None:
 def make_drift(client: Client) -> None:
     """An open data set of which the later graphs are larger."""
     schema = GraphSchema(("nodes",), ())
-    client.create_dataset("growing", schema)
+    client.datasets.create("growing", schema)
     generator = np.random.default_rng(2)
     for low in (10, 40):
         for _ in range(10):
             sizes = generator.integers(low, low + 20, (500, 1)).astype(np.uint32)
-            client.append("growing", GraphTable(schema, sizes))
+            client.datasets.append("growing", GraphTable(schema, sizes))
 
 
 def report_costs(client: Client) -> None:
@@ -276,9 +276,9 @@ def server_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
     with LocalServer(data_dir=tmp_path_factory.mktemp("data"), log=subprocess.DEVNULL) as server:
         with Client(server.address) as client:
             table = graphs()
-            client.create_dataset("proteins", table.schema, max_bytes=1 << 28)
-            client.append("proteins", [table])
-            client.seal_dataset("proteins")
+            client.datasets.create("proteins", table.schema, max_bytes=1 << 28)
+            client.datasets.append("proteins", [table])
+            client.datasets.seal("proteins")
             observe_molecules(client)
             make_source_graph(client)
             make_drift(client)

@@ -66,7 +66,7 @@ def test_a_failing_that_lasts_is_told_in_one_line(
 @pytest.mark.parametrize("before", [",", " 127.0.0.1:1 , ,"])
 def test_a_client_goes_to_the_first_server_that_answers(server: LocalServer, before: str) -> None:
     with Client(before + server.address, connect_timeout=20) as client:
-        client.list_jobs()
+        client.jobs.list()
         assert server.address in repr(client)
 
 
@@ -112,10 +112,10 @@ def test_a_proxy_of_the_environment_is_not_for_this_machine(
         monkeypatch.delenv(variable, raising=False)
     with LocalServer() as server:
         with Client(server.address) as client:
-            assert client.observe("h", [[[1, 1]]]).num_counted == 1
+            assert client.histograms.observe("h", [[[1, 1]]]).num_counted == 1
         # Of several, the first that answers.
         with Client(f"127.0.0.1:1,{server.address}") as client:
-            assert client.observe("h", [[[1, 1]]]).num_counted == 1
+            assert client.histograms.observe("h", [[[1, 1]]]).num_counted == 1
     with pytest.raises(PackhouseError, match="HTTP proxy of the variable grpc_proxy") as raised:
         Client("192.0.2.1:1", connect_timeout=0.6)
     assert raised.value.code is grpc.StatusCode.UNAVAILABLE

@@ -119,21 +119,21 @@ def test_what_is_safe_is_tried_again(failing: FailingServer, code: grpc.StatusCo
     failing.answers["GetDataset"] = dataset_pb2.GetDatasetResponse(dataset=sealed)
     with Client(failing.address) as client:
         failing.failures = [code, code]
-        client.get_dataset("any")
+        client.datasets.get("any")
         assert failing.calls["GetDataset"] == 3
         failing.failures = [code]
-        client.seal_dataset("any")
+        client.datasets.seal("any")
         # The first try may have done it.
         failing.failures = [code, Code.NOT_FOUND]
-        client.delete_job("any")
+        client.jobs.delete("any")
         assert failing.calls["DeleteJob"] == 2
         failing.failures = [Code.NOT_FOUND]
         with pytest.raises(PackhouseError, match="NOT_FOUND"):
-            client.delete_job("any")
+            client.jobs.delete("any")
         # It might count twice.
         for fail in (
-            lambda: client.create_dataset("any"),
-            lambda: client.merge_histogram("any", HISTOGRAM),
+            lambda: client.datasets.create("any"),
+            lambda: client.histograms.merge("any", HISTOGRAM),
         ):
             failing.failures = [code]
             with pytest.raises(PackhouseError, match=code.name):
@@ -149,18 +149,18 @@ def test_a_call_about_a_job_goes_on_to_its_owner(failing: FailingServer) -> None
     try:
         with Client(asked.address) as client:
             asked.owner = failing.address
-            assert client.get_job("any").name == "any"
-            client.delete_job("any")
+            assert client.jobs.get("any").name == "any"
+            client.jobs.delete("any")
             assert asked.calls["GetJob"] == failing.calls["GetJob"] == 1
             assert asked.calls["DeleteJob"] == failing.calls["DeleteJob"] == 1
             # It has changed hands.
             asked.owner = None
-            client.get_job("any")
+            client.jobs.get("any")
             assert asked.calls["GetJob"] == 2 and failing.calls["GetJob"] == 1
             # Each says that it is with the other.
             asked.owner, failing.owner = failing.address, asked.address
             with pytest.raises(PackhouseError, match="UNAVAILABLE: the job is with"):
-                client.get_job("any")
+                client.jobs.get("any")
             assert asked.calls["GetJob"] + failing.calls["GetJob"] == 3 + 3
     finally:
         asked.stop()
@@ -220,9 +220,9 @@ def test_streams_that_the_server_ends_are_gone_on_with(
 def test_length_waits_for_a_server_that_comes_up(mortal_server: LocalServer) -> None:
     table = molecules(np.random.default_rng(0), 50)
     with Client(mortal_server.address) as client:
-        client.create_dataset("d", table.schema)
-        client.append("d", [table])
-        client.seal_dataset("d")
+        client.datasets.create("d", table.schema)
+        client.datasets.append("d", [table])
+        client.datasets.seal("d")
     mortal_server.kill()
     words = {"dataset": "d", "limits": {"nodes": 200}}
     asked = threading.Event()
@@ -264,7 +264,7 @@ def test_calls_are_spread_over_servers_if_asked_to(server: LocalServer) -> None:
     port = server.address.rpartition(":")[2]
     address = f"ipv4:127.0.0.1:{port}"
     with Client(address, options=[("grpc.lb_policy_name", "round_robin")]) as client:
-        assert list(client.list_datasets()) is not None
+        assert list(client.datasets.list()) is not None
 
 
 def test_a_channel_is_not_closed_under_a_call_of_another_thread(failing: FailingServer) -> None:

@@ -61,7 +61,7 @@ def spec(strategy: str) -> Any:
 
 
 def tensors(client: Client, sub_graphs: SubGraphs, **seeds: Any) -> list[Any]:
-    tables = client.sample_graphs(sub_graphs, seeds.get("seeds", range(NODES)), seed=3)
+    tables = client.samples.tables(sub_graphs, seeds.get("seeds", range(NODES)), seed=3)
     return [
         (table.sizes.tolist(), {name: rows.tobytes() for name, rows in table.tensors.items()})
         for table in tables
@@ -72,12 +72,12 @@ def questions(server: LocalServer, client: Client, graph: str) -> dict[str, Call
     """What readers ask of a graph, by everything that reads one."""
 
     def partition() -> Any:
-        client.partition(graph, "p", 3, method="random", mapping=True)
-        done = client.wait_for_partition(graph, "p")
+        client.partitions.begin(graph, "p", 3, method="random", mapping=True)
+        done = client.partitions.wait(graph, "p")
         if done.error is not None:
             raise done.error
         files = sorted(done.files.items())
-        client.delete_partition(graph, "p")
+        client.partitions.delete(graph, "p")
         return files
 
     def epoch() -> Any:

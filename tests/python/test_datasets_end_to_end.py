@@ -47,10 +47,10 @@ def expect(code: grpc.StatusCode, *words: str) -> pytest.RaisesContext[Packhouse
 
 
 def test_a_data_set_is_as_it_was_created(client: Client) -> None:
-    created = client.create_dataset(
+    created = client.datasets.create(
         "datasets/created", MOLECULES.schema, max_bytes=1 << 30, max_rows={"nodes": 99}
     )
-    assert created == client.get_dataset("datasets/created")
+    assert created == client.datasets.get("datasets/created")
     assert created.schema == MOLECULES.schema
     assert created.state is DatasetState.OPEN
     assert created.version != 0
@@ -58,31 +58,31 @@ def test_a_data_set_is_as_it_was_created(client: Client) -> None:
     assert (created.max_bytes, created.max_rows, created.grouped) == (1 << 30, {"nodes": 99}, False)
     assert created.histogram is None
     with expect(grpc.StatusCode.ALREADY_EXISTS, "datasets/created"):
-        client.create_dataset("datasets/created")
-    assert client.create_dataset("datasets/sizes", grouped=True).schema == GraphSchema()
-    assert client.get_dataset("datasets/sizes").grouped
+        client.datasets.create("datasets/created")
+    assert client.datasets.create("datasets/sizes", grouped=True).schema == GraphSchema()
+    assert client.datasets.get("datasets/sizes").grouped
 
 
 def test_appends_do_not_get_into_a_data_set_made_anew(client: Client) -> None:
     name = "datasets/anew"
-    first = client.create_dataset(name, MOLECULES.schema)
+    first = client.datasets.create(name, MOLECULES.schema)
 
     def tables() -> Iterator[GraphTable]:
         # Before the stream begins: the server cannot know what is meant but by the id.
-        client.delete_dataset(name)
-        anew = client.create_dataset(name, MOLECULES.schema)
+        client.datasets.delete(name)
+        anew = client.datasets.create(name, MOLECULES.schema)
         assert anew.id not in (0, first.id)
         yield MOLECULES
 
     with expect(grpc.StatusCode.NOT_FOUND, name):
-        client.append(name, tables())
-    assert client.get_dataset(name).num_graphs == 0
+        client.datasets.append(name, tables())
+    assert client.datasets.get(name).num_graphs == 0
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
 def test_a_bad_name_is_refused(client: Client, name: str) -> None:
     with expect(grpc.StatusCode.INVALID_ARGUMENT):
-        client.create_dataset(name)
+        client.datasets.create(name)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -93,21 +93,21 @@ def test_graphs_of_any_schema_are_kept_byte_for_byte(
     schema = random_schema(rng)
     sent = random_table(rng, schema, 50)
     name = f"datasets/any-{seed}"
-    client.create_dataset(name, schema)
-    totals = client.append(name, parts(sent, 17), chunk_bytes=300)
+    client.datasets.create(name, schema)
+    totals = client.datasets.append(name, parts(sent, 17), chunk_bytes=300)
     assert (totals.num_appended, totals.num_repeated, totals.num_graphs) == (50, 0, 50)
     assert totals.next_sequence == totals.num_chunks + 1 > 3
-    sealed = client.seal_dataset(name)
+    sealed = client.datasets.seal(name)
     assert (sealed.state, sealed.num_graphs) == (DatasetState.SEALED, 50)
     assert sealed.num_records == totals.num_chunks
-    assert client.seal_dataset(name) == sealed
+    assert client.datasets.seal(name) == sealed
     assert stored(server, name, 50).equals(sent)
 
 
 def test_the_histogram_is_that_of_the_graphs(client: Client) -> None:
-    client.create_dataset("datasets/histogram", MOLECULES.schema)
-    client.append("datasets/histogram", parts(MOLECULES, 100))
-    histogram = client.get_dataset("datasets/histogram", include_histogram=True).histogram
+    client.datasets.create("datasets/histogram", MOLECULES.schema)
+    client.datasets.append("datasets/histogram", parts(MOLECULES, 100))
+    histogram = client.datasets.get("datasets/histogram", include_histogram=True).histogram
     expected = Histogram.from_sizes(MOLECULES.sizes)
     assert histogram is not None
     order = np.lexsort(histogram.tuples.T[::-1])
@@ -116,61 +116,61 @@ def test_the_histogram_is_that_of_the_graphs(client: Client) -> None:
 
 
 def test_a_repeated_append_stores_nothing_twice(client: Client) -> None:
-    client.create_dataset("datasets/repeated", MOLECULES.schema)
+    client.datasets.create("datasets/repeated", MOLECULES.schema)
     tables = parts(MOLECULES, 30)
-    first = client.append("datasets/repeated", tables[:4], producer="p", first_sequence=1)
+    first = client.datasets.append("datasets/repeated", tables[:4], producer="p", first_sequence=1)
     assert (first.producer, first.next_sequence, first.num_graphs) == ("p", 5, 120)
-    again = client.append("datasets/repeated", tables, producer="p", first_sequence=1)
+    again = client.datasets.append("datasets/repeated", tables, producer="p", first_sequence=1)
     assert (again.num_chunks, again.num_repeated) == (10, 4)
     assert (again.num_appended, again.num_graphs) == (180, 300)
     # Other graphs under the same numbers are not taken for a repetition.
     with pytest.raises(PackhouseError, match="sequence 2 of producer 'p'.*next one is 11") as taken:
-        client.append("datasets/repeated", [tables[0], tables[2]], producer="p", first_sequence=1)
+        client.datasets.append("datasets/repeated", [tables[0], tables[2]], producer="p", first_sequence=1)
     assert taken.value.code is grpc.StatusCode.ALREADY_EXISTS
-    assert client.get_dataset("datasets/repeated").num_graphs == 300
-    other = client.append("datasets/repeated", tables[:1], producer="q", first_sequence=7)
+    assert client.datasets.get("datasets/repeated").num_graphs == 300
+    other = client.datasets.append("datasets/repeated", tables[:1], producer="q", first_sequence=7)
     assert (other.num_appended, other.next_sequence, other.num_graphs) == (30, 8, 330)
     # Without a name each call is another producer.
-    assert client.append("datasets/repeated", tables[:1]).num_appended == 30
-    assert client.append("datasets/repeated", tables[:1]).num_appended == 30
+    assert client.datasets.append("datasets/repeated", tables[:1]).num_appended == 30
+    assert client.datasets.append("datasets/repeated", tables[:1]).num_appended == 30
     with pytest.raises(ValueError, match="first_sequence 0"):
-        client.append("datasets/repeated", tables, first_sequence=0)
+        client.datasets.append("datasets/repeated", tables, first_sequence=0)
 
 
 def test_each_call_of_a_producer_adds_its_tables(client: Client) -> None:
-    client.create_dataset("datasets/loop", MOLECULES.schema)
+    client.datasets.create("datasets/loop", MOLECULES.schema)
     num_graphs = 0
     for table in parts(MOLECULES, 30):
         for _ in range(2):  # The same graphs again are wanted, too.
-            totals = client.append("datasets/loop", [table], producer="import-1")
+            totals = client.datasets.append("datasets/loop", [table], producer="import-1")
             num_graphs += len(table)
             assert (totals.num_repeated, totals.num_graphs) == (0, num_graphs)
     assert totals.next_sequence == 21
-    later = client.append("datasets/loop", [], producer="import-1")
+    later = client.datasets.append("datasets/loop", [], producer="import-1")
     assert (later.num_chunks, later.next_sequence) == (0, 21)
 
 
 def test_what_is_older_than_the_server_remembers_is_not_sent(client: Client) -> None:
-    client.create_dataset("datasets/long", MOLECULES.schema)
+    client.datasets.create("datasets/long", MOLECULES.schema)
     tables = parts(MOLECULES, 1)
     tables = (tables * (300 // len(tables) + 1))[:300]
-    client.append("datasets/long", tables, producer="p", first_sequence=1)
+    client.datasets.append("datasets/long", tables, producer="p", first_sequence=1)
     # A program that was killed begins again.
-    again = client.append("datasets/long", tables, producer="p", first_sequence=1)
+    again = client.datasets.append("datasets/long", tables, producer="p", first_sequence=1)
     assert (again.num_repeated, again.num_appended, again.num_graphs) == (300, 0, 300)
     # It may be the same or not, and nobody can tell.
     with pytest.raises(PackhouseError, match="nothing was sent") as old:
-        client.append("datasets/long", tables[:40], producer="p", first_sequence=1)
+        client.datasets.append("datasets/long", tables[:40], producer="p", first_sequence=1)
     assert old.value.code is grpc.StatusCode.ALREADY_EXISTS
-    assert client.get_dataset("datasets/long").num_graphs == 300
+    assert client.datasets.get("datasets/long").num_graphs == 300
 
 
 def test_no_tables_are_stored_but_the_data_set_must_be_there(client: Client) -> None:
-    client.create_dataset("datasets/empty")
-    totals = client.append("datasets/empty", [])
+    client.datasets.create("datasets/empty")
+    totals = client.datasets.append("datasets/empty", [])
     assert (totals.num_chunks, totals.num_graphs) == (0, 0)
     with expect(grpc.StatusCode.NOT_FOUND, "datasets/none"):
-        client.append("datasets/none", [])
+        client.datasets.append("datasets/none", [])
 
 
 def test_what_the_source_raises_comes_after_its_graphs_are_stored(client: Client) -> None:
@@ -178,32 +178,32 @@ def test_what_the_source_raises_comes_after_its_graphs_are_stored(client: Client
         yield from parts(MOLECULES, 50)[:3]
         raise KeyError("the disk is gone")
 
-    client.create_dataset("datasets/broken", MOLECULES.schema)
+    client.datasets.create("datasets/broken", MOLECULES.schema)
     with pytest.raises(KeyError, match="the disk is gone"):
-        client.append("datasets/broken", broken())
-    assert client.get_dataset("datasets/broken").num_graphs == 150
+        client.datasets.append("datasets/broken", broken())
+    assert client.datasets.get("datasets/broken").num_graphs == 150
 
 
 def test_another_schema_is_refused_before_anything_is_sent(client: Client) -> None:
-    client.create_dataset("datasets/schema", MOLECULES.schema)
+    client.datasets.create("datasets/schema", MOLECULES.schema)
     other = molecules(np.random.default_rng(1), 3)
     shuffled = GraphSchema(("edges", "nodes"), other.schema.tensors)
     table = GraphTable(shuffled, other.sizes[:, ::-1], other.tensors)
     with pytest.raises(ValueError, match="table 1 has another schema"):
-        client.append("datasets/schema", [other, table])
-    assert client.get_dataset("datasets/schema").num_graphs == 3
+        client.datasets.append("datasets/schema", [other, table])
+    assert client.datasets.get("datasets/schema").num_graphs == 3
 
 
 def test_bad_input_ends_the_append_after_what_was_good(client: Client) -> None:
-    client.create_dataset("datasets/bad", MOLECULES.schema, max_rows={"nodes": 200})
+    client.datasets.create("datasets/bad", MOLECULES.schema, max_rows={"nodes": 200})
     senders = MOLECULES.tensors["senders"].copy()
     senders[-1] = MOLECULES.sizes[-1, 0]
     bad = GraphTable(
         MOLECULES.schema, MOLECULES.sizes, MOLECULES.tensors | {"senders": senders}, first_id=1000
     )
     with expect(grpc.StatusCode.INVALID_ARGUMENT, "1299", "senders"):
-        client.append("datasets/bad", [MOLECULES.slice(0, 10), bad])
-    assert client.get_dataset("datasets/bad").num_graphs == 10
+        client.datasets.append("datasets/bad", [MOLECULES.slice(0, 10), bad])
+    assert client.datasets.get("datasets/bad").num_graphs == 10
     large = MOLECULES.take([0])
     rows = {
         "x": np.zeros((201, 9), np.int16),
@@ -212,62 +212,62 @@ def test_bad_input_ends_the_append_after_what_was_good(client: Client) -> None:
     }
     table = GraphTable(MOLECULES.schema, [[201, 0]], rows, graph_ids=[77])
     with expect(grpc.StatusCode.OUT_OF_RANGE, "77", "201", "200"):
-        client.append("datasets/bad", [table])
-    client.seal_dataset("datasets/bad")
+        client.datasets.append("datasets/bad", [table])
+    client.datasets.seal("datasets/bad")
     with expect(grpc.StatusCode.FAILED_PRECONDITION, "datasets/bad"):
-        client.append("datasets/bad", [MOLECULES])
+        client.datasets.append("datasets/bad", [MOLECULES])
 
 
 def test_a_quota_keeps_what_was_answered(client: Client) -> None:
-    client.create_dataset("datasets/quota", MOLECULES.schema, max_bytes=100_000)
+    client.datasets.create("datasets/quota", MOLECULES.schema, max_bytes=100_000)
     with expect(grpc.StatusCode.RESOURCE_EXHAUSTED, "100000"):
-        client.append("datasets/quota", parts(MOLECULES, 10))
-    kept = client.get_dataset("datasets/quota")
+        client.datasets.append("datasets/quota", parts(MOLECULES, 10))
+    kept = client.datasets.get("datasets/quota")
     assert 0 < kept.num_graphs < 300
     assert 0 < kept.num_bytes <= 100_000
 
 
 def test_group_ids_are_checked(client: Client) -> None:
-    client.create_dataset("datasets/groups", MOLECULES.schema, grouped=True)
+    client.datasets.create("datasets/groups", MOLECULES.schema, grouped=True)
     tables = parts(MOLECULES, 100)
     with pytest.raises(ValueError, match="group_ids of table 1 are missing"):
-        client.append("datasets/groups", tables, group_ids=[range(100)])
+        client.datasets.append("datasets/groups", tables, group_ids=[range(100)])
     with pytest.raises(ValueError, match=r"group_ids of table 0 have shape \(99,\)"):
-        client.append("datasets/groups", tables, group_ids=[range(99)])
+        client.datasets.append("datasets/groups", tables, group_ids=[range(99)])
     with expect(grpc.StatusCode.INVALID_ARGUMENT, "group ids"):
-        client.append("datasets/groups", tables)
-    client.create_dataset("datasets/no-groups", MOLECULES.schema)
+        client.datasets.append("datasets/groups", tables)
+    client.datasets.create("datasets/no-groups", MOLECULES.schema)
     with expect(grpc.StatusCode.INVALID_ARGUMENT, "group ids"):
-        client.append("datasets/no-groups", tables, group_ids=[range(100)] * 3)
+        client.datasets.append("datasets/no-groups", tables, group_ids=[range(100)] * 3)
 
 
 def test_data_sets_are_listed_by_name_in_pages(client: Client) -> None:
     names = [f"datasets/listed/{number}" for number in range(7)]
     for name in reversed(names):
-        client.create_dataset(name)
-    listed = [dataset.name for dataset in client.list_datasets(page_size=2)]
+        client.datasets.create(name)
+    listed = [dataset.name for dataset in client.datasets.list(page_size=2)]
     assert listed == sorted(listed)
     assert [name for name in listed if name in names] == names
-    assert listed == [dataset.name for dataset in client.list_datasets()]
+    assert listed == [dataset.name for dataset in client.datasets.list()]
 
 
 def test_a_deleted_name_is_free_again(client: Client) -> None:
-    client.create_dataset("datasets/deleted", MOLECULES.schema)
-    client.append("datasets/deleted", [MOLECULES])
-    client.delete_dataset("datasets/deleted")
-    for gone in (client.delete_dataset, client.get_dataset, client.seal_dataset):
+    client.datasets.create("datasets/deleted", MOLECULES.schema)
+    client.datasets.append("datasets/deleted", [MOLECULES])
+    client.datasets.delete("datasets/deleted")
+    for gone in (client.datasets.delete, client.datasets.get, client.datasets.seal):
         with expect(grpc.StatusCode.NOT_FOUND, "datasets/deleted"):
             gone("datasets/deleted")
     with expect(grpc.StatusCode.NOT_FOUND, "datasets/deleted"):
-        client.verify_dataset("datasets/deleted")
-    assert client.create_dataset("datasets/deleted").num_graphs == 0
+        client.datasets.verify("datasets/deleted")
+    assert client.datasets.create("datasets/deleted").num_graphs == 0
 
 
 def test_a_sound_data_set_is_verified_to_the_end(client: Client) -> None:
-    client.create_dataset("datasets/verified", MOLECULES.schema)
-    client.append("datasets/verified", parts(MOLECULES, 10))
+    client.datasets.create("datasets/verified", MOLECULES.schema)
+    client.datasets.append("datasets/verified", parts(MOLECULES, 10))
     reports: list[VerifyProgress] = []
-    verification = client.verify_dataset("datasets/verified", reports.append)
+    verification = client.datasets.verify("datasets/verified", reports.append)
     assert verification.is_sound
     assert (verification.num_records, verification.num_damaged) == (30, 0)
     assert verification.num_bytes == reports[-1].num_bytes_total
@@ -278,7 +278,7 @@ def test_a_sound_data_set_is_verified_to_the_end(client: Client) -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        client.verify_dataset("datasets/verified", stop)
+        client.datasets.verify("datasets/verified", stop)
 
 
 def test_a_damaged_record_is_named_and_the_rest_is_served(
@@ -288,9 +288,9 @@ def test_a_damaged_record_is_named_and_the_rest_is_served(
     names = np.array([list(b"this is graph %02d" % number) for number in range(20)], np.uint8)
     table = GraphTable(schema, np.ones((20, 1), np.uint32), {"name": names})
     with Client(mortal_server.address) as client:
-        client.create_dataset("marked", schema)
-        client.append("marked", parts(table, 4))
-        client.seal_dataset("marked")
+        client.datasets.create("marked", schema)
+        client.datasets.append("marked", parts(table, 4))
+        client.datasets.seal("marked")
     mortal_server.stop()
     flipped = 0
     for path in (tmp_path / "data" / "datasets").rglob("*.mdb"):
@@ -300,7 +300,7 @@ def test_a_damaged_record_is_named_and_the_rest_is_served(
     assert flipped > 0
     mortal_server.start()
     with Client(mortal_server.address) as client:
-        verification = client.verify_dataset("marked")
+        verification = client.datasets.verify("marked")
         assert not verification.is_sound
         (damaged,) = verification.damaged
         assert (damaged.record, damaged.first_graph, damaged.num_graphs) == (2, 8, 4)
@@ -327,11 +327,11 @@ def test_appends_survive_a_server_that_is_killed(mortal_server: LocalServer) -> 
             yield table
 
     with Client(mortal_server.address) as client:
-        client.create_dataset("survives", MOLECULES.schema)
-        totals = client.append("survives", tables())
+        client.datasets.create("survives", MOLECULES.schema)
+        totals = client.datasets.append("survives", tables())
         assert (totals.num_chunks, totals.num_graphs) == (30, 300)
         assert totals.num_appended + 10 * totals.num_repeated == 300
-        client.seal_dataset("survives")
+        client.datasets.seal("survives")
     assert stored(mortal_server, "survives", 300).equals(MOLECULES)
 
 
@@ -342,9 +342,9 @@ def test_a_server_that_stays_away_is_given_up(mortal_server: LocalServer) -> Non
         yield MOLECULES
 
     with Client(mortal_server.address) as client:
-        client.create_dataset("away", MOLECULES.schema)
+        client.datasets.create("away", MOLECULES.schema)
         with expect(grpc.StatusCode.UNAVAILABLE):
-            client.append("away", tables(), retry_timeout=0.3)
+            client.datasets.append("away", tables(), retry_timeout=0.3)
 
 
 def test_a_server_without_a_folder_says_so() -> None:
@@ -353,13 +353,13 @@ def test_a_server_without_a_folder_says_so() -> None:
     except FileNotFoundError:
         pytest.skip("PACKHOUSED does not name a server program")
     with without, Client(without.address) as client:
-        for call in (client.create_dataset, client.get_dataset, client.verify_dataset):
+        for call in (client.datasets.create, client.datasets.get, client.datasets.verify):
             with expect(grpc.StatusCode.FAILED_PRECONDITION):
                 call("any")
         with expect(grpc.StatusCode.FAILED_PRECONDITION):
-            list(client.list_datasets())
+            list(client.datasets.list())
         with expect(grpc.StatusCode.FAILED_PRECONDITION):
-            client.delete_job("any")
+            client.jobs.delete("any")
         with Loader(without.address, dataset="any", job="any", limits={"graphs": 1}) as loader:
             with expect(grpc.StatusCode.FAILED_PRECONDITION):
                 next(loader)

@@ -95,7 +95,7 @@ def test_sizes_and_the_device_as_an_argument(client: Client) -> None:
 
 
 def test_a_stream_may_wait_for_its_shapes_before_it_sends(client: Client) -> None:
-    client.observe("device", [sizes(2500)])
+    client.histograms.observe("device", [sizes(2500)])
     options = PackOptions(padding="masked", device=PROFILE, calibration_histogram="device")
     with client.open_pack(GraphSchema(), options) as stream:
         tuned = stream.tuned
@@ -119,7 +119,7 @@ def test_the_next_stream_has_the_graphs_of_the_last(client: Client) -> None:
             tuned = stream.tuned
             assert tuned is not None and tuned.num_graphs == 300
             assert sum(len(batch.graph_ids) for batch in stream) == 300
-    client.delete_histogram("own")
+    client.histograms.delete("own")
 
 
 @pytest.mark.parametrize("padding", ("masked", "tfgnn"))

@@ -36,9 +36,9 @@ _models = itertools.count()
 
 @pytest.fixture(scope="module", autouse=True)
 def dataset(client: Client) -> None:
-    client.create_dataset(DATASET, MOLECULES.schema)
-    client.append(DATASET, [MOLECULES])
-    client.seal_dataset(DATASET)
+    client.datasets.create(DATASET, MOLECULES.schema)
+    client.datasets.append(DATASET, [MOLECULES])
+    client.datasets.seal(DATASET)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_malformed_reports_are_refused_by_name(client: Client, measured_as: str)
 
 
 def test_tune_takes_what_was_measured(client: Client, measured_as: str) -> None:
-    sizes = client.get_dataset(DATASET, include_histogram=True).histogram
+    sizes = client.datasets.get(DATASET, include_histogram=True).histogram
     assert sizes is not None
     # Too few bytes for large batches, as declared; 1.5 MB, as measured, for small ones.
     client.feedback.report(measured_as, [cost(rows) for rows in some_shapes()])

@@ -74,7 +74,7 @@ def test_an_ingest_that_is_repeated_stores_nothing_twice(
         ingest = ("ingest", "--server", server.address, "--dataset", "repeated")
         output = packhouse(*ingest, tmp_path / "graphs.npz")
         assert output.returncode == 0, output.stderr
-    assert client.get_dataset("repeated").num_graphs == 2
+    assert client.datasets.get("repeated").num_graphs == 2
 
 
 def test_a_command_stores_a_file_once(
@@ -89,7 +89,7 @@ def test_a_command_stores_a_file_once(
         assert output.stdout.startswith("from-a-file: 2 graphs, ")
         assert output.stdout.splitlines()[0].endswith("; sealed")
         assert "x: float32" in output.stdout
-    assert client.get_dataset("from-a-file").num_graphs == 2
+    assert client.datasets.get("from-a-file").num_graphs == 2
     other = packhouse(*ingest, tmp_path / "sizes.csv")
     assert other.returncode == 1
     assert other.stderr == (

@@ -50,11 +50,11 @@ def expect_code(raised: pytest.ExceptionInfo[PackhouseError], code: grpc.StatusC
 
 
 def test_observed_sizes_are_counted(client: Client, name: str) -> None:
-    assert client.observe(name, [SIZES[:500], SIZES[500:]]) == (2000, 2000)
-    histogram = client.get_histogram(name)
+    assert client.histograms.observe(name, [SIZES[:500], SIZES[500:]]) == (2000, 2000)
+    histogram = client.histograms.get(name)
     expect_same(histogram, Histogram.from_sizes(SIZES))
     assert histogram.totals == {"nodes": SIZES[:, 0].sum(), "edges": SIZES[:, 1].sum()}
-    assert client.observe(name, [SIZES[:3]]) == (3, 2003)
+    assert client.histograms.observe(name, [SIZES[:3]]) == (3, 2003)
 
 
 @pytest.mark.parametrize("sizes", [np.zeros((0, 2), np.uint32), []])
@@ -62,23 +62,23 @@ def test_observed_sizes_are_counted(client: Client, name: str) -> None:
 def test_a_table_without_rows_makes_the_histogram(
     client: Client, name: str, sizes: object, producer: str
 ) -> None:
-    assert client.observe(name, sizes, producer=producer).num_counted == 0
-    histogram = client.get_histogram(name)
+    assert client.histograms.observe(name, sizes, producer=producer).num_counted == 0
+    histogram = client.histograms.get(name)
     assert (histogram.components, len(histogram.counts)) == (("nodes", "edges"), 0)
-    assert client.observe(name, SIZES, producer=producer).num_counted == len(SIZES)
+    assert client.histograms.observe(name, SIZES, producer=producer).num_counted == len(SIZES)
 
 
 def test_a_repeated_sequence_counts_once(client: Client, name: str) -> None:
     tables = [SIZES[:100], SIZES[100:300]]
-    assert client.observe(name, tables, producer="worker", first_sequence=1) == (300, 300)
-    assert client.observe(name, tables, producer="worker", first_sequence=1) == (0, 300)
+    assert client.histograms.observe(name, tables, producer="worker", first_sequence=1) == (300, 300)
+    assert client.histograms.observe(name, tables, producer="worker", first_sequence=1) == (0, 300)
     with pytest.raises(PackhouseError, match="sequence 1 of producer 'worker'") as taken:
-        client.observe(name, tables[1:], producer="worker", first_sequence=1)
+        client.histograms.observe(name, tables[1:], producer="worker", first_sequence=1)
     assert taken.value.code is grpc.StatusCode.ALREADY_EXISTS
     # Each call without a number counts what it has.
-    assert client.observe(name, tables, producer="other", gather_bytes=0) == (300, 600)
-    assert client.observe(name, tables, producer="other", gather_bytes=0) == (300, 900)
-    assert client.observe(name, tables[1:], producer="other", first_sequence=2, gather_bytes=0) == (
+    assert client.histograms.observe(name, tables, producer="other", gather_bytes=0) == (300, 600)
+    assert client.histograms.observe(name, tables, producer="other", gather_bytes=0) == (300, 900)
+    assert client.histograms.observe(name, tables[1:], producer="other", first_sequence=2, gather_bytes=0) == (
         0,
         900,
     )
@@ -90,7 +90,7 @@ def test_what_is_older_than_the_server_remembers_is_not_counted_again(
     tables = np.split(SIZES[:1000], 1000) * 2
 
     def observe(most: int) -> tuple[int, int]:
-        return client.observe(
+        return client.histograms.observe(
             name, tables[:most], producer="p", first_sequence=1, gather_bytes=0
         )
 
@@ -98,7 +98,7 @@ def test_what_is_older_than_the_server_remembers_is_not_counted_again(
     assert observe(2000)[0] == 0
     with pytest.raises(PackhouseError, match="nothing was sent"):
         observe(100)
-    assert client.get_histogram(name).num_graphs == 2000
+    assert client.histograms.get(name).num_graphs == 2000
 
 
 @pytest.mark.parametrize("gather_bytes", [0, 1, 1000, 1 << 18])
@@ -108,13 +108,13 @@ def test_tables_of_any_length_are_counted(client: Client, name: str, gather_byte
     tables = [[], *np.split(SIZES, cuts), np.tile(SIZES, (100, 1))]
     graphs = len(SIZES) * 101
     for counted in (graphs, 0):  # The second time, all are repetitions.
-        totals = client.observe(
+        totals = client.histograms.observe(
             name, tables, producer="worker", first_sequence=1, gather_bytes=gather_bytes
         )
         assert totals == (counted, graphs)
-    expect_same(client.get_histogram(name), Histogram.from_sizes(np.tile(SIZES, (101, 1))))
-    assert client.observe(name, []) == (0, graphs)
-    assert client.observe(name, [[], []]) == (0, graphs)
+    expect_same(client.histograms.get(name), Histogram.from_sizes(np.tile(SIZES, (101, 1))))
+    assert client.histograms.observe(name, []) == (0, graphs)
+    assert client.histograms.observe(name, [[], []]) == (0, graphs)
 
 
 # Else the number of a request that was cut short would hide the whole of it.
@@ -127,23 +127,23 @@ def test_what_was_counted_before_a_source_failed_is_told_when_all_comes_again(
 
     for tables in (3, 12, 17):
         with pytest.raises(OSError, match="the disk"):
-            client.observe(
+            client.histograms.observe(
                 name, failing(tables), producer="worker", first_sequence=1, gather_bytes=3000
             )
-    totals = client.observe(
+    totals = client.histograms.observe(
         name, np.split(SIZES, 20), producer="worker", first_sequence=1, gather_bytes=3000
     )
     assert 0 < totals.num_counted < totals.num_graphs == 2000
-    expect_same(client.get_histogram(name), Histogram.from_sizes(SIZES))
+    expect_same(client.histograms.get(name), Histogram.from_sizes(SIZES))
 
 
 def test_merging_and_subtracting_cancel_out(client: Client, name: str) -> None:
-    client.observe(name, [SIZES])
-    before = client.get_histogram(name)
+    client.histograms.observe(name, [SIZES])
+    before = client.histograms.get(name)
     addend = Histogram.from_sizes(SIZES[:50] + 3)
-    assert client.merge_histogram(name, addend) == (50, 2050)
-    assert client.merge_histogram(name, addend, subtract=True).num_graphs == 2000
-    expect_same(client.get_histogram(name), before)
+    assert client.histograms.merge(name, addend) == (50, 2050)
+    assert client.histograms.merge(name, addend, subtract=True).num_graphs == 2000
+    expect_same(client.histograms.get(name), before)
 
 
 def test_a_packed_stream_is_counted(client: Client, name: str) -> None:
@@ -152,52 +152,52 @@ def test_a_packed_stream_is_counted(client: Client, name: str) -> None:
         packed = np.concatenate([batch.sizes for batch in stream])
     assert 0 < len(packed) < len(SIZES)
     assert len(packed) + len(stream.rejections) == len(SIZES)
-    expect_same(client.get_histogram(name), Histogram.from_sizes(packed))
+    expect_same(client.histograms.get(name), Histogram.from_sizes(packed))
 
 
 def test_histograms_fail_with_their_codes(client: Client, name: str) -> None:
     with pytest.raises(PackhouseError) as raised:
-        client.get_histogram(name)
+        client.histograms.get(name)
     expect_code(raised, grpc.StatusCode.NOT_FOUND)
     with pytest.raises(PackhouseError) as raised:
-        client.delete_histogram(name)
+        client.histograms.delete(name)
     expect_code(raised, grpc.StatusCode.NOT_FOUND)
     addend = Histogram.from_sizes([[1, 1]] * 2)
     with pytest.raises(PackhouseError) as raised:
-        client.merge_histogram(name, addend, subtract=True)
+        client.histograms.merge(name, addend, subtract=True)
     expect_code(raised, grpc.StatusCode.NOT_FOUND)
 
-    client.observe(name, [[[1, 1]]])
+    client.histograms.observe(name, [[[1, 1]]])
     with pytest.raises(PackhouseError) as raised:
-        client.observe(name, [[[1, 1]]], components=("nodes", "sets"))
+        client.histograms.observe(name, [[[1, 1]]], components=("nodes", "sets"))
     expect_code(raised, grpc.StatusCode.FAILED_PRECONDITION)
     with pytest.raises(PackhouseError) as raised:
-        client.merge_histogram(name, addend, subtract=True)
+        client.histograms.merge(name, addend, subtract=True)
     expect_code(raised, grpc.StatusCode.OUT_OF_RANGE)
-    assert client.get_histogram(name).num_graphs == 1
+    assert client.histograms.get(name).num_graphs == 1
     with pytest.raises(PackhouseError) as raised:
         list(client.pack_sizes([[[1]]], PackOptions({"sets": 5}, histogram=name), ("sets",)))
     expect_code(raised, grpc.StatusCode.FAILED_PRECONDITION)
 
-    client.delete_histogram(name)
+    client.histograms.delete(name)
     with pytest.raises(PackhouseError) as raised:
-        client.get_histogram(name)
+        client.histograms.get(name)
     expect_code(raised, grpc.StatusCode.NOT_FOUND)
     with pytest.raises(PackhouseError) as raised:
-        client.observe("no spaces", [[[1, 1]]])
+        client.histograms.observe("no spaces", [[[1, 1]]])
     expect_code(raised, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 def test_what_the_source_raises_reaches_the_caller(client: Client, name: str) -> None:
     with pytest.raises(ValueError, match="sizes"):
-        client.observe(name, [[[1, -1]]])
+        client.histograms.observe(name, [[[1, -1]]])
 
 
 @pytest.mark.parametrize("by_name", [False, True])
 def test_a_plan_partitions_its_histogram(client: Client, name: str, by_name: bool) -> None:
     limits = {"nodes": 128, "edges": 288, "graphs": 7}
     histogram = Histogram.from_sizes(SIZES)
-    client.observe(name, [SIZES])
+    client.histograms.observe(name, [SIZES])
     plan = client.plan(name if by_name else histogram, limits, include_baselines=True)
 
     used = np.zeros(len(plan.tuples), np.int64)

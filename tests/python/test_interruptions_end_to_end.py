@@ -46,9 +46,9 @@ _jobs = itertools.count()
 
 @pytest.fixture(scope="module", autouse=True)
 def dataset(client: Client) -> None:
-    client.create_dataset(DATASET, SCHEMA)
-    client.append(DATASET, TABLE)
-    client.seal_dataset(DATASET)
+    client.datasets.create(DATASET, SCHEMA)
+    client.datasets.append(DATASET, TABLE)
+    client.datasets.seal(DATASET)
 
 
 Ids = Iterator[list[int]]
@@ -501,9 +501,9 @@ def test_ctrl_c_beside_a_server_that_hangs_takes_seconds(
 
     monkeypatch.setattr(Acknowledger, "close", closing)
     with Client(mortal_server.address) as client:
-        client.create_dataset(DATASET, SCHEMA)
-        client.append(DATASET, TABLE)
-        client.seal_dataset(DATASET)
+        client.datasets.create(DATASET, SCHEMA)
+        client.datasets.append(DATASET, TABLE)
+        client.datasets.seal(DATASET)
     case = Case(mortal_server.address, None)  # type: ignore[arg-type]
     loader = case.loader(timeout=10_000)
     next(loader)

@@ -17,21 +17,21 @@ LIMITS = {"nodes": 128, "edges": 288, "graphs": 12}
 
 def test_jobs_are_listed_shown_and_deleted(server: LocalServer, client: Client) -> None:
     table = molecules(np.random.default_rng(0), 60)
-    client.create_dataset("jobs/molecules", table.schema)
-    client.append("jobs/molecules", [table])
-    client.seal_dataset("jobs/molecules")
+    client.datasets.create("jobs/molecules", table.schema)
+    client.datasets.append("jobs/molecules", [table])
+    client.datasets.seal("jobs/molecules")
     for name in ("jobs/b", "jobs/a", "jobs/c"):
         with Loader(server.address, dataset="jobs/molecules", job=name, limits=LIMITS) as loader:
             taken = len(list(itertools.islice(loader, 2)))
             if name == "jobs/b":
                 assert taken == 2
-                job = client.get_job(name)
+                job = client.jobs.get(name)
                 assert job.num_sessions == 1
                 assert job.epochs[0].num_batches == len(loader)
 
-    own = [job for job in client.list_jobs(page_size=1) if job.name.startswith("jobs/")]
+    own = [job for job in client.jobs.list(page_size=1) if job.name.startswith("jobs/")]
     assert [job.name for job in own] == ["jobs/a", "jobs/b", "jobs/c"]
-    assert own == [client.get_job(job.name) for job in own]
+    assert own == [client.jobs.get(job.name) for job in own]
     for job in own:
         assert job.num_epochs == len(job.epochs) == 1
         epoch = job.epochs[0]
@@ -42,11 +42,11 @@ def test_jobs_are_listed_shown_and_deleted(server: LocalServer, client: Client) 
         age = datetime.datetime.now(datetime.timezone.utc) - epoch.last_used
         assert age < datetime.timedelta(hours=1)
 
-    client.delete_job("jobs/b")
-    assert "jobs/b" not in {job.name for job in client.list_jobs()}
+    client.jobs.delete("jobs/b")
+    assert "jobs/b" not in {job.name for job in client.jobs.list()}
     with pytest.raises(PackhouseError) as error:
-        client.get_job("jobs/b")
+        client.jobs.get("jobs/b")
     assert error.value.code == grpc.StatusCode.NOT_FOUND
     for name in ("jobs/a", "jobs/c"):
-        client.delete_job(name)
-    client.delete_dataset("jobs/molecules")
+        client.jobs.delete(name)
+    client.datasets.delete("jobs/molecules")

@@ -62,9 +62,9 @@ _jobs = itertools.count()
 
 
 def store(client: Client, name: str, table: GraphTable, groups: Any = None) -> None:
-    client.create_dataset(name, table.schema, grouped=groups is not None)
-    client.append(name, [table], group_ids=None if groups is None else [groups])
-    client.seal_dataset(name)
+    client.datasets.create(name, table.schema, grouped=groups is not None)
+    client.datasets.append(name, [table], group_ids=None if groups is None else [groups])
+    client.datasets.seal(name)
 
 
 Make = Callable[..., Loader]
@@ -231,7 +231,7 @@ NARROW_WORDS: list[dict[str, Any]] = [
 def test_narrow_integers_are_the_same_batches(
     client: Client, make: Make, evaluate: Callable[..., Evaluation], words: dict[str, Any]
 ) -> None:
-    if "loader/few-bits" not in [dataset.name for dataset in client.list_datasets()]:
+    if "loader/few-bits" not in [dataset.name for dataset in client.datasets.list()]:
         rng = np.random.default_rng(4)
         specs = [TensorSpec(f"v{n}", dtype, "nodes") for n, dtype in enumerate(
             dtype for dtype in DType if dtype.is_integer for _ in range(4)
@@ -1190,7 +1190,7 @@ def test_an_epoch_is_loaded_in_the_same_words_by_all(make: Make) -> None:
 
 
 def test_what_is_not_there_or_not_sealed_cannot_be_loaded(client: Client, make: Make) -> None:
-    client.create_dataset("loader/open", MOLECULES.schema)
+    client.datasets.create("loader/open", MOLECULES.schema)
     for dataset, code in (
         ("loader/open", grpc.StatusCode.FAILED_PRECONDITION),
         ("loader/none", grpc.StatusCode.NOT_FOUND),
@@ -1199,7 +1199,7 @@ def test_what_is_not_there_or_not_sealed_cannot_be_loaded(client: Client, make: 
             with expect(code, dataset):
                 call(make(dataset=dataset))
     with expect(grpc.StatusCode.NOT_FOUND, "job"):
-        client.delete_job("loader/no-such-job")
+        client.jobs.delete("loader/no-such-job")
 
 
 @pytest.mark.parametrize(
@@ -1274,7 +1274,7 @@ def test_cursors_are_checked(make: Make) -> None:
 def test_a_deleted_job_ends_its_loaders(client: Client, make: Make) -> None:
     loader = make(job="loader/deleted")
     taken = list(itertools.islice(loader, 3))
-    client.delete_job("loader/deleted")
+    client.jobs.delete("loader/deleted")
     with expect(grpc.StatusCode.NOT_FOUND):
         list(loader)
     assert same_bytes(list(itertools.islice(make(job="loader/deleted"), 3)), taken)
@@ -1381,14 +1381,14 @@ def test_an_evaluation_goes_on_from_any_step(server: LocalServer) -> None:
 
 def test_an_epoch_in_segments_loses_nothing(client: Client, make: Make) -> None:
     name = "loader/segments"
-    client.create_dataset(name, MOLECULES.schema)
+    client.datasets.create(name, MOLECULES.schema)
     parts = [molecules(np.random.default_rng(i), 3) for i in range(320)]
     tables = [
         GraphTable(part.schema, part.sizes, part.tensors, first_id=3 * number)
         for number, part in enumerate(parts)
     ]
-    client.append(name, tables)
-    client.seal_dataset(name)
+    client.datasets.append(name, tables)
+    client.datasets.seal(name)
     arguments = {"dataset": name, "segments": Segments(graphs=200, tracks=2), "num_ranks": 2}
     ids: list[int] = []
     steps = set()
@@ -1417,12 +1417,12 @@ def test_an_epoch_in_segments_loses_nothing(client: Client, make: Make) -> None:
 
 def test_an_evaluation_in_segments_loses_nothing(server: LocalServer, client: Client) -> None:
     name = "loader/evaluated"
-    client.create_dataset(name, MOLECULES.schema)
+    client.datasets.create(name, MOLECULES.schema)
     for number in range(192):
         part = molecules(np.random.default_rng(number), 3)
         table = GraphTable(part.schema, part.sizes, part.tensors, first_id=3 * number)
-        client.append(name, [table])
-    client.seal_dataset(name)
+        client.datasets.append(name, [table])
+    client.datasets.seal(name)
     segments = Segments(graphs=200, tracks=2)
     evaluation = Evaluation(server.address, dataset=name, limits=LIMITS, segments=segments)
     batches = list(evaluation)

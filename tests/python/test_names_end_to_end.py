@@ -178,10 +178,10 @@ def test_partitions_and_samples_of_any_names(
     sets = HOSTILE + FOREIGN
     with Client(server.address) as client:
         make_graph(client, "g", sets)
-        client.partition(
+        client.partitions.begin(
             "g", "p", 2, method="random", mapping=True, assignment=True, formats=["npy"]
         )
-        done = client.wait_for_partition("g", "p")
+        done = client.partitions.wait("g", "p")
         assert done.state.name == "DONE", done
         for name in sets:
             file = file_name(name)
@@ -200,19 +200,19 @@ def test_partitions_and_samples_of_any_names(
             assert str(data) not in refused.value.details()
         # Components of graphs have names of fewer characters.
         with pytest.raises(PackhouseError, match="INVALID_ARGUMENT: .*component name"):
-            client.partition_dataset("g", "p", "parts")
+            client.partitions.make_dataset("g", "p", "parts")
         for name in sets:
             spec = SamplingSpecBuilder(client.source_graphs.get("g").schema, "random_uniform")
             spec.seed(name).sample(3, f"{name}!")
             try:
-                assert len(list(client.sample_graphs(SubGraphs("g", spec.build()), [1]))) == 1
+                assert len(list(client.samples.tables(SubGraphs("g", spec.build()), [1]))) == 1
             except PackhouseError as error:
                 assert "characters of [A-Za-z" in str(error)
         # Partitions that are called so.
         for name in sets:
             with pytest.raises(PackhouseError, match="INVALID_ARGUMENT"):
-                client.partition("g", name + "/", 2)
-        client.delete_partition("g", "p")
+                client.partitions.begin("g", name + "/", 2)
+        client.partitions.delete("g", "p")
         client.source_graphs.delete("g")
     assert not list(data.rglob("*planted*")), "it is deleted with its graph"
 
@@ -311,5 +311,5 @@ def test_relations_of_knowledge_graphs_are_imported(
         assert {edges.name for edges in schema.edge_sets} == set(relations)
         for at, relation in enumerate(relations):
             assert client.source_graphs.read_edges("fb", relation).sources.tolist() == [0, 1, 2 + at]
-        client.partition("fb", "p", 2, method="random", mapping=True, formats=["npy"])
-        assert client.wait_for_partition("fb", "p").state.name == "DONE"
+        client.partitions.begin("fb", "p", 2, method="random", mapping=True, formats=["npy"])
+        assert client.partitions.wait("fb", "p").state.name == "DONE"

@@ -80,11 +80,11 @@ def test_mappings_lead_to_the_rows_that_were_imported(client: Client, tmp_path: 
         "partitions/rows", [NodeRows("n", ids, {"label": ids}), EdgeRows("e", sources, targets, rows)], producer="one"
     )
     client.source_graphs.seal("partitions/rows")
-    client.partition(
+    client.partitions.begin(
         "partitions/rows", "two", 2, method="random", mapping=True, formats=["npy"]
     )
-    client.wait_for_partition("partitions/rows", "two")
-    client.download_partition("partitions/rows", "two", tmp_path / "two")
+    client.partitions.wait("partitions/rows", "two")
+    client.partitions.download("partitions/rows", "two", tmp_path / "two")
     # What a trainer made in the order of new ids goes back to the rows that it came from: the same
     # as by the command, for which the rows of its files are the ids.
     mapping = np.load(tmp_path / "two/mapping/edges/n:e:n.npy")
@@ -105,7 +105,7 @@ def test_mappings_lead_to_the_rows_that_were_imported(client: Client, tmp_path: 
 def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) -> None:
     graph = f"partitions/{method}"
     make_graph(client, graph)
-    begun = client.partition(
+    begun = client.partitions.begin(
         graph,
         "four",
         4,
@@ -116,7 +116,7 @@ def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) ->
     )
     assert (begun.graph, begun.name, begun.num_parts) == (graph, "four", 4)
     seen: list[float] = []
-    done = client.wait_for_partition(graph, "four", lambda each: seen.append(each.share_done))
+    done = client.partitions.wait(graph, "four", lambda each: seen.append(each.share_done))
     assert seen == sorted(seen) and seen[-1] == 1
     report = done.report
     assert report is not None and report.method is PartitionMethod.of(method, "method")
@@ -129,9 +129,9 @@ def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) ->
 
     # Who finishes it comes before its name; without it there is none.
     with pytest.raises(KeyError):
-        client.download_partition(graph, "four", tmp_path / "four", fail)
+        client.partitions.download(graph, "four", tmp_path / "four", fail)
     assert not (tmp_path / "four").exists()
-    downloaded = client.download_partition(graph, "four", tmp_path / "four")
+    downloaded = client.partitions.download(graph, "four", tmp_path / "four")
     files = files_in(tmp_path / "four")
     assert {path: len(data) for path, data in files.items()} == downloaded.files
     assert {"four.json", "part0/graph.dgl", "part3/edge_feat.dgl"} <= files.keys()
@@ -143,10 +143,10 @@ def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) ->
     assert np.concatenate(rows)[:, 0].tolist() == order.tolist()
     assert sorted(order.tolist()) == list(range(NODES))
     with pytest.raises(FileExistsError):
-        client.download_partition(graph, "four", tmp_path / "four")
+        client.partitions.download(graph, "four", tmp_path / "four")
 
     # The same words find it; made again, it has the same bytes.
-    same = client.partition(
+    same = client.partitions.begin(
         graph,
         "four",
         4,
@@ -157,12 +157,12 @@ def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) ->
     )
     assert same.state is PartitionState.DONE
     with expect(grpc.StatusCode.ALREADY_EXISTS, "'four'"):
-        client.partition(graph, "four", 5)
-    assert [each.name for each in client.list_partitions(graph)] == ["four"]
-    client.delete_partition(graph, "four")
+        client.partitions.begin(graph, "four", 5)
+    assert [each.name for each in client.partitions.list(graph)] == ["four"]
+    client.partitions.delete(graph, "four")
     with expect(grpc.StatusCode.NOT_FOUND, "'four'"):
-        client.get_partition(graph, "four")
-    client.partition(
+        client.partitions.get(graph, "four")
+    client.partitions.begin(
         graph,
         "four",
         4,
@@ -171,22 +171,22 @@ def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) ->
         formats=["npy"],
         mapping=True,
     )
-    client.wait_for_partition(graph, "four")
-    client.download_partition(graph, "four", tmp_path / "again")
+    client.partitions.wait(graph, "four")
+    client.partitions.download(graph, "four", tmp_path / "again")
     assert files_in(tmp_path / "again") == files
 
     client.source_graphs.delete(graph)
     with expect(grpc.StatusCode.NOT_FOUND, graph):
-        client.get_partition(graph, "four")
+        client.partitions.get(graph, "four")
 
 
 def test_refusals_name_what_is_wrong(client: Client, tmp_path: pathlib.Path) -> None:
     with expect(grpc.StatusCode.NOT_FOUND, "'partitions/none'"):
-        client.partition("partitions/none", "a", 2)
+        client.partitions.begin("partitions/none", "a", 2)
     client.source_graphs.create("partitions/open", SCHEMA)
     with expect(grpc.StatusCode.FAILED_PRECONDITION, "'partitions/open'"):
-        client.partition("partitions/open", "a", 2)
-    assert client.list_partitions("partitions/open") == ()
+        client.partitions.begin("partitions/open", "a", 2)
+    assert client.partitions.list("partitions/open") == ()
     make_graph(client, "partitions/b")
     for arguments, words in (
         ({"name": "a b", "num_parts": 2}, "'a b'"),
@@ -199,9 +199,9 @@ def test_refusals_name_what_is_wrong(client: Client, tmp_path: pathlib.Path) -> 
         ({"name": "a", "num_parts": 2, "balance_node_sets": {"m": ["train"]}}, "'m'"),
     ):
         with expect(grpc.StatusCode.INVALID_ARGUMENT, words):
-            client.partition("partitions/b", **arguments)  # type: ignore[arg-type]
+            client.partitions.begin("partitions/b", **arguments)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="method: 'best'"):
-        client.partition("partitions/b", "a", 2, method="best")
+        client.partitions.begin("partitions/b", "a", 2, method="best")
     client.source_graphs.delete("partitions/b")
     client.source_graphs.delete("partitions/open")
 
@@ -210,28 +210,28 @@ def test_goes_on_after_a_kill(mortal_server: LocalServer, tmp_path: pathlib.Path
     with Client(mortal_server.address) as client:
         make_graph(client, "g")
         begun = [
-            client.partition("g", name, parts, method="random", formats=["npy"])
+            client.partitions.begin("g", name, parts, method="random", formats=["npy"])
             for name, parts in (("a", 40), ("b", 4))
         ]
     mortal_server.kill()
     mortal_server.start()
     with Client(mortal_server.address) as client:
         for partition in begun:
-            done = client.wait_for_partition("g", partition.name)
+            done = client.partitions.wait("g", partition.name)
             assert done.report is not None and len(done.report.parts) == partition.num_parts
-            client.download_partition("g", partition.name, tmp_path / partition.name)
+            client.partitions.download("g", partition.name, tmp_path / partition.name)
         # What was never interrupted has the same bytes.
-        client.delete_partition("g", "a")
-        client.partition("g", "a", 40, method="random", formats=["npy"])
-        client.wait_for_partition("g", "a")
-        client.download_partition("g", "a", tmp_path / "again")
+        client.partitions.delete("g", "a")
+        client.partitions.begin("g", "a", 40, method="random", formats=["npy"])
+        client.partitions.wait("g", "a")
+        client.partitions.download("g", "a", tmp_path / "again")
     assert files_in(tmp_path / "again") == files_in(tmp_path / "a")
 
 
 def cut_finely(client: Client, graph: str) -> None:
     make_graph(client, graph)
-    client.partition(graph, "fine", 40, method="streaming", files=False)
-    done = client.wait_for_partition(graph, "fine")
+    client.partitions.begin(graph, "fine", 40, method="streaming", files=False)
+    done = client.partitions.wait(graph, "fine")
     assert set(done.files) == {"report.json", "parts.npy"}
     assert done.report is not None
     assert sum(part.num_cut_edges for part in done.report.parts) == done.report.num_cut_edges
@@ -243,13 +243,13 @@ def test_parts_are_batches_with_the_edges_between_them(
     graph = "partitions/fine"
     cut_finely(client, graph)
     seen: list[int] = []
-    dataset = client.partition_dataset(
+    dataset = client.partitions.make_dataset(
         graph, "fine", "parts", on_progress=lambda each: seen.append(each.num_parts)
     )
     assert dataset.num_graphs == 40 == seen[-1]
-    assert client.partition_dataset(graph, "fine", "parts").version == dataset.version
+    assert client.partitions.make_dataset(graph, "fine", "parts").version == dataset.version
     with expect(grpc.StatusCode.FAILED_PRECONDITION, "parts"):
-        client.partition_dataset(graph, "fine", "parts", halo=True)
+        client.partitions.make_dataset(graph, "fine", "parts", halo=True)
     # It is all in the data set.
     read = client.source_graphs.read_edges(graph, "e")
     edges = list(zip(read.sources.tolist(), read.targets.tolist()))
@@ -296,7 +296,7 @@ def test_parts_are_batches_with_the_edges_between_them(
 def test_parts_with_a_halo_are_whole_graphs(server: LocalServer, client: Client) -> None:
     graph = "partitions/halo"
     cut_finely(client, graph)
-    dataset = client.partition_dataset(graph, "fine", "halos", halo=True, ids=True)
+    dataset = client.partitions.make_dataset(graph, "fine", "halos", halo=True, ids=True)
     assert "e/cut" not in dataset.schema.components
     loader = Loader(
         server.address, job="halos", dataset="halos", limits={"n": 4000, "e": 4000, "graphs": 8}

@@ -110,7 +110,7 @@ def test_what_cannot_be_cut_is_named(client: Client) -> None:
         ({"max_rows": {"nodes": 9}, "grouped": True}, "grouped"),
     ):
         with pytest.raises(PackhouseError, match=words) as raised:
-            client.create_dataset(
+            client.datasets.create(
                 "pieces/no", SCHEMA, oversize="partition", **arguments  # type: ignore[arg-type]
             )
         assert raised.value.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -119,9 +119,9 @@ def test_what_cannot_be_cut_is_named(client: Client) -> None:
 def test_an_epoch_has_each_piece_once(
     server: LocalServer, client: Client, table: GraphTable
 ) -> None:
-    client.create_dataset("pieces/whole", SCHEMA)
-    client.append("pieces/whole", table)
-    client.seal_dataset("pieces/whole")
+    client.datasets.create("pieces/whole", SCHEMA)
+    client.datasets.append("pieces/whole", table)
+    client.datasets.seal("pieces/whole")
     loader = Loader(
         server.address,
         job="pieces",
@@ -145,10 +145,10 @@ def test_an_epoch_has_each_piece_once(
 
 def test_an_append_stores_pieces(server: LocalServer, client: Client, table: GraphTable) -> None:
     max_rows = {name: LIMITS[name] for name in SCHEMA.components}
-    made = client.create_dataset("pieces/cut", SCHEMA, max_rows=max_rows, oversize="partition")
+    made = client.datasets.create("pieces/cut", SCHEMA, max_rows=max_rows, oversize="partition")
     assert "nodes.#row" in [tensor.name for tensor in made.schema.tensors]
-    client.append("pieces/cut", table)
-    sealed = client.seal_dataset("pieces/cut")
+    client.datasets.append("pieces/cut", table)
+    sealed = client.datasets.seal("pieces/cut")
     assert sealed.num_graphs > len(table.graph_ids)
     loader = Loader(
         server.address, job="cut", dataset="pieces/cut", limits={**LIMITS, "graphs": 4}

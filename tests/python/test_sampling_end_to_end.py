@@ -67,18 +67,18 @@ def key_of(batch: Any) -> bytes:
 def test_streams_estimates_and_data_sets(server: LocalServer, client: Client) -> None:
     make_graph(client, "sampling/g")
     sub_graphs = SubGraphs("sampling/g", SPEC)
-    estimate = client.estimate_sizes(sub_graphs, num_graphs=300, histogram="sampling/sizes")
+    estimate = client.samples.estimate_sizes(sub_graphs, num_graphs=300, histogram="sampling/sizes")
     assert estimate.histogram.num_graphs == 300
-    assert client.get_histogram("sampling/sizes").totals == estimate.histogram.totals
+    assert client.histograms.get("sampling/sizes").totals == estimate.histogram.totals
     options = PackOptions(limits=LIMITS, padding="masked")
-    with client.sample(sub_graphs, np.arange(NODES), options) as stream:
+    with client.samples.pack(sub_graphs, np.arange(NODES), options) as stream:
         batches = list(stream)
     ids = np.concatenate([batch.graph_ids for batch in batches])
     assert sorted(ids.tolist()) == list(range(NODES))
     compact = dataclasses.replace(options, compact=True)
-    with client.sample(sub_graphs, np.arange(NODES), compact) as stream:
+    with client.samples.pack(sub_graphs, np.arange(NODES), compact) as stream:
         assert [key_of(batch) for batch in stream] == [key_of(batch) for batch in batches]
-    tables = list(client.sample_graphs(sub_graphs, Seeds(ids=list(range(NODES)))))
+    tables = list(client.samples.tables(sub_graphs, Seeds(ids=list(range(NODES)))))
     assert sum(len(table) for table in tables) == NODES
     # The seed is the first node of its sub-graph.
     for table in tables:
@@ -88,7 +88,7 @@ def test_streams_estimates_and_data_sets(server: LocalServer, client: Client) ->
     assert sum(int(table.sizes[:, 1].sum()) for table in tables) == sum(
         int(batch.real_rows["e"]) for batch in batches
     )
-    with client.sample(sub_graphs, np.arange(NODES), options, sizes_only=True) as stream:
+    with client.samples.pack(sub_graphs, np.arange(NODES), options, sizes_only=True) as stream:
         sizes = {
             int(number): size.tolist()
             for batch in stream
@@ -98,18 +98,18 @@ def test_streams_estimates_and_data_sets(server: LocalServer, client: Client) ->
         for number, size in zip(batch.graph_ids, batch.sizes):
             assert sizes.pop(int(number)) == size.tolist()
     assert not sizes
-    made = client.sample_dataset(sub_graphs, "sampling/d")
+    made = client.samples.make_dataset(sub_graphs, "sampling/d")
     assert made.num_graphs == NODES
-    assert client.sample_dataset(sub_graphs, "sampling/d").version == made.version
+    assert client.samples.make_dataset(sub_graphs, "sampling/d").version == made.version
     with pytest.raises(PackhouseError) as error:
-        client.sample_dataset(sub_graphs, "sampling/d", seed=1)
+        client.samples.make_dataset(sub_graphs, "sampling/d", seed=1)
     assert error.value.code is grpc.StatusCode.FAILED_PRECONDITION
 
 
 def test_payload_ids_leave_features_with_the_client(client: Client) -> None:
     make_graph(client, "sampling/ids")
     sub_graphs = SubGraphs("sampling/ids", SPEC, payload="ids")
-    for table in client.sample_graphs(sub_graphs, [3, 5]):
+    for table in client.samples.tables(sub_graphs, [3, 5]):
         assert "n.x" not in table.tensors
         assert (table.tensors["n.#number"] == table.tensors["n.#id"]).all()
 
@@ -164,7 +164,7 @@ def test_rows_of_what_was_imported_are_given_back(client: Client) -> None:
     mask[[2, 40, 59]] = True
     sub_graphs = SubGraphs("sampling/rows", spec, rows=True)
     for seeds in (mask, mask.tolist(), Seeds(rows=mask), Seeds(rows=[2, 40, 59])):
-        tables = list(client.sample_graphs(sub_graphs, seeds))
+        tables = list(client.samples.tables(sub_graphs, seeds))
         graphs = [table.graph(i) for table in tables for i in range(len(table))]
         # The seed is the row that the mask has, whatever its id is.
         assert [int(graph["n.label"][0]) for graph in graphs] == ids[[2, 40, 59]].tolist()
@@ -181,7 +181,7 @@ def test_rows_of_what_was_imported_are_given_back(client: Client) -> None:
             assert owners.tolist() == truth["owners"][rows].tolist()
     # An epoch, and features that stay here.
     by_id = SubGraphs("sampling/rows", spec, payload="ids")
-    for table in client.sample_graphs(by_id, Seeds(rows=np.arange(60))):
+    for table in client.samples.tables(by_id, Seeds(rows=np.arange(60))):
         assert ids[table.tensors["n.#row"]].tolist() == table.tensors["n.#id"].tolist()
 
     found = client.source_graphs.lookup_nodes("sampling/rows", "n", rows=[0, 59], columns=["label"])
@@ -197,7 +197,7 @@ def test_rows_of_what_was_imported_are_given_back(client: Client) -> None:
     assert found.rows.tolist() == list(range(6 + len(named)))
 
     with pytest.raises(PackhouseError, match="seeds.rows: row 60 at position 1.*60 rows"):
-        list(client.sample_graphs(sub_graphs, Seeds(rows=[0, 60])))
+        list(client.samples.tables(sub_graphs, Seeds(rows=[0, 60])))
     assert client.source_graphs.verify("sampling/rows").num_damaged == 0
 
 
@@ -220,7 +220,7 @@ def test_of_a_node_that_was_there_twice_one_row_counts(client: Client) -> None:
         left_out = ({0, 2} - set(rows)).pop()
         with pytest.raises(PackhouseError, match="another row was taken"):
             list(
-                client.sample_graphs(SubGraphs(name, builder.build()), Seeds(rows=[left_out]))
+                client.samples.tables(SubGraphs(name, builder.build()), Seeds(rows=[left_out]))
             )
 
 
@@ -255,7 +255,7 @@ def test_debians_dependencies_around_packages(client: Client) -> None:
         spec = step.sample(hops[1], "depends", op_name="b").build()
         sub_graphs = SubGraphs("sampling/debian", spec, payload="ids")
         drawn = 0
-        for table in client.sample_graphs(sub_graphs, seeds):
+        for table in client.samples.tables(sub_graphs, seeds):
             for i in range(len(table)):
                 graph = table.graph(i)
                 numbers = graph["package.#number"].reshape(-1).tolist()
@@ -285,8 +285,8 @@ def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
         client.source_graphs.get("sampling/odd").schema, "random_uniform"
     ).seed("n", op_name="seed")
     step = step.sample(4, "e", op_name="a").sample(3, "e", op_name="b")
-    (by_builder,) = client.sample_graphs(SubGraphs("sampling/odd", step.build()), [7])
-    (by_text,) = client.sample_graphs(SubGraphs("sampling/odd", SPEC, seeds_per_graph=0), [7])
+    (by_builder,) = client.samples.tables(SubGraphs("sampling/odd", step.build()), [7])
+    (by_text,) = client.samples.tables(SubGraphs("sampling/odd", SPEC, seeds_per_graph=0), [7])
     assert all((by_text.tensors[name] == by_builder.tensors[name]).all() for name in by_text.tensors)
     # More seeds than a request takes, also with what belongs to each.
     only_seeds = 'seed_op { op_name: "seed" node_set_name: "n" }'
@@ -294,7 +294,7 @@ def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
     labels = np.arange(150_000) * 3.0
     many = Seeds(numbers=np.arange(150_000) % NODES, readout={"label": labels})
     sub_graphs = SubGraphs("sampling/odd", only_seeds, readout=True, readout_columns=columns)
-    read = [table.tensors["_readout.label"] for table in client.sample_graphs(sub_graphs, many)]
+    read = [table.tensors["_readout.label"] for table in client.samples.tables(sub_graphs, many)]
     assert (np.concatenate(read) == labels).all()
 
     sub_graphs = SubGraphs("sampling/odd", SPEC)
@@ -308,12 +308,12 @@ def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
         (Seeds(numbers=np.zeros(70_000, int), times=[1]), "times: 1 rows"),
     ):
         with pytest.raises(ValueError, match=says):
-            list(client.sample_graphs(sub_graphs, seeds))
+            list(client.samples.tables(sub_graphs, seeds))
     for seeds in (7, None, "7"):
         with pytest.raises(TypeError, match="neither Seeds nor numbers"):
-            list(client.sample_graphs(sub_graphs, seeds))
+            list(client.samples.tables(sub_graphs, seeds))
     with pytest.raises(PackhouseError, match="seeds.times"):
-        list(client.sample_graphs(sub_graphs, Seeds(numbers=[1], times=[1])))
+        list(client.samples.tables(sub_graphs, Seeds(numbers=[1], times=[1])))
     for field, value in (("seeds_per_graph", -1), ("induced_edge_sets", "e")):
         with pytest.raises((TypeError, ValueError), match=field):
             SubGraphs("sampling/odd", SPEC, **{field: value})  # type: ignore[arg-type]
@@ -343,7 +343,7 @@ def test_each_occurrence_of_a_seed_is_drawn_anew(server: LocalServer, client: Cl
         ]
 
     def drawn(seeds: Any, **options: Any) -> list[tuple[int, ...]]:
-        return [d for table in client.sample_graphs(sub_graphs, seeds, **options) for d in draws(table)]
+        return [d for table in client.samples.tables(sub_graphs, seeds, **options) for d in draws(table)]
 
     # Across the requests of a stream, too.
     several = drawn(itertools.repeat(np.zeros(5, int), 4), seed=1)
@@ -365,8 +365,8 @@ def test_each_occurrence_of_a_seed_is_drawn_anew(server: LocalServer, client: Cl
                 of_epoch[number] = tuple(sorted(batch["n.#number"][at : at + count].tolist()))
                 at += count
     assert [of_epoch[number] for number in range(20)] == several
-    client.sample_dataset(sub_graphs, "sampling/star-set", seeds=[0] * 20, seed=1)
-    estimate = client.estimate_sizes(sub_graphs, seeds=[0] * 20, num_graphs=20)
+    client.samples.make_dataset(sub_graphs, "sampling/star-set", seeds=[0] * 20, seed=1)
+    estimate = client.samples.estimate_sizes(sub_graphs, seeds=[0] * 20, num_graphs=20)
     assert estimate.histogram.num_graphs == 20
 
 
@@ -408,7 +408,7 @@ def test_links_between_users_and_items(server: LocalServer, client: Client) -> N
     seeds = Seeds(rows=links.ends, readout={"label": links.labels})
 
     def drawn(changed: SubGraphs, given: Seeds = seeds) -> list[dict[str, Any]]:
-        tables = client.sample_graphs(changed, given)
+        tables = client.samples.tables(changed, given)
         return [table.graph(i) for table in tables for i in range(len(table))]
 
     for exclude in (None, "self", "reverse_types"):
@@ -465,7 +465,7 @@ def test_edges_later_than_the_sub_graph_are_left_out(client: Client) -> None:
     times = random.integers(0, 50, 100)
     seeds = Seeds(numbers=np.arange(100), times=times)
     sub_graphs = SubGraphs("sampling/times", SPEC, edge_time_column="at", induced=True)
-    for table in client.sample_graphs(dataclasses.replace(sub_graphs, numbers=True), seeds):
+    for table in client.samples.tables(dataclasses.replace(sub_graphs, numbers=True), seeds):
         nodes, edges = np.split(np.cumsum(table.sizes, axis=0), 2, axis=1)
         for number in range(len(table)):
             begin = (nodes[number - 1, 0], edges[number - 1, 0]) if number else (0, 0)
@@ -493,7 +493,7 @@ def test_epochs_name_what_was_drawn_smaller(server: LocalServer, client: Client)
             assert set(batch.drawn_smaller) <= set(batch.graph_ids.tolist())
             smaller.update(batch.drawn_smaller)
     assert num_batches == num_steps
-    tables = client.sample_graphs(samples.sub_graphs, range(NODES), seed=1)
+    tables = client.samples.tables(samples.sub_graphs, range(NODES), seed=1)
     sizes = np.concatenate([table.sizes for table in tables])
     assert set(smaller) == set(np.flatnonzero((sizes > [6, 5]).any(axis=1)).tolist())
 
@@ -555,9 +555,9 @@ def test_features_of_the_readout_come_with_the_seeds(server: LocalServer, client
         assert tensors["_readout.at"][:count, 1].tolist() == (-nodes).tolist()
 
     all_seeds = seeds_of(numbers)
-    (table, *_) = list(client.sample_graphs(sub_graphs, all_seeds))
+    (table, *_) = list(client.samples.tables(sub_graphs, all_seeds))
     check(table.graph_ids, table.tensors, len(table))
-    made = client.sample_dataset(sub_graphs, "sampling/readout-d", seeds=all_seeds)
+    made = client.samples.make_dataset(sub_graphs, "sampling/readout-d", seeds=all_seeds)
     assert made.num_graphs == NODES
     limits = {name: 1024 for name in table.schema.components} | {"graphs": 32}
     of_graph: dict[str, Any] = {"samples": Samples(sub_graphs, seeds=all_seeds, window=100)}
@@ -574,11 +574,11 @@ def test_features_of_the_readout_come_with_the_seeds(server: LocalServer, client
     frontier = SubGraphs(
         "sampling/readout", SPEC, seeds_per_graph=300, readout=True, readout_columns=columns
     )
-    tables = list(client.sample_graphs(frontier, all_seeds))
+    tables = list(client.samples.tables(frontier, all_seeds))
     labels = np.concatenate([table.tensors["_readout.label"] for table in tables])
     assert labels.tolist() == (numbers * 10).tolist()
     # Without a list there are no features; sizes need none.
-    assert client.estimate_sizes(sub_graphs, num_graphs=5).histogram.num_graphs == 5
+    assert client.samples.estimate_sizes(sub_graphs, num_graphs=5).histogram.num_graphs == 5
     at_only = Seeds(numbers=[3], readout={"at": np.zeros((1, 2), np.float32)})
     for seeds, says in (
         (Seeds(numbers=[3]), "_readout"),
@@ -586,5 +586,5 @@ def test_features_of_the_readout_come_with_the_seeds(server: LocalServer, client
         (Seeds(numbers=[3, 4], readout=seeds_of(np.array([3])).readout), "2 rows take"),
     ):
         with pytest.raises(PackhouseError, match=says) as error:
-            list(client.sample_graphs(sub_graphs, seeds))
+            list(client.samples.tables(sub_graphs, seeds))
         assert error.value.code is grpc.StatusCode.INVALID_ARGUMENT

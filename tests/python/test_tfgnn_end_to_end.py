@@ -69,10 +69,10 @@ def graphs_of(batch: Batch) -> Iterator[tuple[int, dict[str, Any], dict[str, lis
 
 def stored(client: Client, kind: str, **options: Any) -> str:
     name = name_of(kind)
-    client.create_dataset(name, schema_of(kind))
-    totals = client.append_examples(name, records(f"examples/{kind}.tfrecord"), **options)
+    client.datasets.create(name, schema_of(kind))
+    totals = client.datasets.append_examples(name, records(f"examples/{kind}.tfrecord"), **options)
     assert totals.num_skipped == 0
-    client.seal_dataset(name)
+    client.datasets.seal(name)
     return name
 
 
@@ -109,54 +109,54 @@ def test_what_is_exported_is_stored_as_the_same_graphs(
     client: Client, kind: str, chunk_bytes: int
 ) -> None:
     name = stored(client, kind, chunk_bytes=chunk_bytes)
-    with client.export_examples(name) as stream:
+    with client.datasets.export_examples(name) as stream:
         schema = stream.schema
         exported = list(stream)
         assert stream.num_graphs == len(exported)
     again = name_of(kind)
-    assert client.create_dataset(again, schema).schema == client.get_dataset(name).schema
-    client.append_examples(again, exported)
-    assert list(client.export_examples(again)) == exported
+    assert client.datasets.create(again, schema).schema == client.datasets.get(name).schema
+    client.datasets.append_examples(again, exported)
+    assert list(client.datasets.export_examples(again)) == exported
     # Any part, from any place.
-    assert list(client.export_examples(again, first_graph=1, num_graphs=3)) == exported[1:4]
-    assert list(client.export_examples(again, first_graph=len(exported))) == []
+    assert list(client.datasets.export_examples(again, first_graph=1, num_graphs=3)) == exported[1:4]
+    assert list(client.datasets.export_examples(again, first_graph=len(exported))) == []
     with pytest.raises(PackhouseError, match=f"first_graph: {len(exported) + 1}"):
-        list(client.export_examples(again, first_graph=len(exported) + 1))
+        list(client.datasets.export_examples(again, first_graph=len(exported) + 1))
 
 
 def test_an_epoch_is_exported_in_its_order(client: Client, server: LocalServer) -> None:
     name = stored(client, "mag")
-    in_order = list(client.export_examples(name))
+    in_order = list(client.datasets.export_examples(name))
     orders = []
     for epoch, seed in ((0, 0), (1, 0), (0, 7)):
         evaluation = Evaluation(
             server.address, dataset=name, limits={"graphs": 3}, epoch=epoch, seed=seed
         )
         ids = [graph_id for batch in evaluation for graph_id in batch.graph_ids.tolist()]
-        stream = client.export_examples(name, epoch=epoch, seed=seed, limits={"graphs": 3})
+        stream = client.datasets.export_examples(name, epoch=epoch, seed=seed, limits={"graphs": 3})
         assert stream.num_graphs == len(in_order)
         assert list(stream) == [in_order[graph_id] for graph_id in ids]
-        rest = client.export_examples(
+        rest = client.datasets.export_examples(
             name, first_graph=2, num_graphs=3, epoch=epoch, seed=seed, limits={"graphs": 3}
         )
         assert list(rest) == [in_order[graph_id] for graph_id in ids[2:5]]
         orders.append(ids)
     assert orders[0] != orders[1] and orders[0] != orders[2]
     with pytest.raises(PackhouseError, match="at most 1 fit a batch"):
-        list(client.export_examples(name, epoch=0, limits={"paper": 1}))
+        list(client.datasets.export_examples(name, epoch=0, limits={"paper": 1}))
     with pytest.raises(TypeError, match="'seed' is for an epoch"):
-        client.export_examples(name, seed=3)
+        client.datasets.export_examples(name, seed=3)
     with pytest.raises(ValueError, match="one of limits"):
-        client.export_examples(name, epoch=0)
+        client.datasets.export_examples(name, epoch=0)
 
 
 def test_async_export(client: Client) -> None:
     name = stored(client, "mag")
 
     async def collect() -> list[bytes]:
-        return [example async for example in client.export_examples(name)]
+        return [example async for example in client.datasets.export_examples(name)]
 
-    assert asyncio.run(collect()) == list(client.export_examples(name))
+    assert asyncio.run(collect()) == list(client.datasets.export_examples(name))
 
 
 def padding_cases() -> list[Any]:
@@ -297,7 +297,7 @@ def test_limits_may_bound_ragged_features(client: Client) -> None:
     """With a capacity for every component batches have one shape, and the same graphs."""
     examples = records("examples/ragged.tfrecord")
     goldens = golden("examples/ragged.json")["graphs"]
-    opened = client.create_dataset(name_of("ragged"), schema_of("ragged"))
+    opened = client.datasets.create(name_of("ragged"), schema_of("ragged"))
     limits = {name: 400 for name in opened.schema.components}
     limits["graphs"] = 6
     shapes = set()
@@ -320,16 +320,16 @@ def test_tables_are_made_of_examples_without_a_server(client: Client, kind: str)
     for i, graph in enumerate(goldens):
         counts = {name: [int(table.counts(name)[i])] for name in table.schema.components}
         assert_graph(table.graph(i), counts, graph["graph"])
-    assert table.schema == client.get_dataset(stored(client, kind)).schema
+    assert table.schema == client.datasets.get(stored(client, kind)).schema
     options = PackOptions({"graphs": len(examples)}, look_ahead=1)
     (batch,) = client.pack_examples(schema_of(kind), examples, options)
     made = batch.unbatch()
     assert made.equals(packhouse.tfgnn.table_from_examples(made.schema, examples))
     # What a table has can be stored beside examples.
     name = name_of(kind)
-    client.create_dataset(name, table.schema)
-    client.append(name, table)
-    assert list(client.export_examples(name)) == list(client.export_examples(stored(client, kind)))
+    client.datasets.create(name, table.schema)
+    client.datasets.append(name, table)
+    assert list(client.datasets.export_examples(name)) == list(client.datasets.export_examples(stored(client, kind)))
     assert len(packhouse.tfgnn.table_from_examples(schema_of(kind), [])) == 0
     for schema, wrong, says in (
         (schema_of(kind), examples[0], "examples: a single bytes"),
@@ -339,7 +339,7 @@ def test_tables_are_made_of_examples_without_a_server(client: Client, kind: str)
         with pytest.raises(TypeError, match=says):
             packhouse.tfgnn.table_from_examples(schema, wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="examples: a single bytes"):
-        client.append_examples(name, examples[0])  # type: ignore[arg-type]
+        client.datasets.append_examples(name, examples[0])  # type: ignore[arg-type]
 
 
 def test_odd_examples_are_taken_or_refused_as_by_the_server(client: Client) -> None:
@@ -416,7 +416,7 @@ def test_schemas_are_read_as_by_the_server(client: Client) -> None:
     for case in golden("schemas/validation_cases.json")["cases"]:
         schema = TfgnnSchema(case["schema"])
         try:
-            wanted = client.create_dataset(name_of("schema"), schema).schema
+            wanted = client.datasets.create(name_of("schema"), schema).schema
         except PackhouseError:
             continue
         assert packhouse.tfgnn.graph_schema(schema) == wanted, case["name"]
@@ -489,14 +489,14 @@ BAD_SIZE = good_example(1.0).replace(b"#size", b"#sizf")
 
 def test_a_malformed_example_is_named_and_refused_with_its_chunk(client: Client) -> None:
     name = name_of("malformed")
-    client.create_dataset(name, SCHEMA)
-    client.append_examples(name, [good_example(0.0)])
+    client.datasets.create(name, SCHEMA)
+    client.datasets.append_examples(name, [good_example(0.0)])
     with pytest.raises(PackhouseError, match="record 1: .*nodes/n") as raised:
-        client.append_examples(name, [good_example(1.0), BAD_SIZE, good_example(2.0)])
+        client.datasets.append_examples(name, [good_example(1.0), BAD_SIZE, good_example(2.0)])
     assert raised.value.code is grpc.StatusCode.INVALID_ARGUMENT
     with pytest.raises(PackhouseError, match="record 0"):
-        client.append_examples(name, [MALFORMED])
-    assert client.get_dataset(name).num_graphs == 1
+        client.datasets.append_examples(name, [MALFORMED])
+    assert client.datasets.get(name).num_graphs == 1
 
     options = PackOptions({"graphs": 2})
     with pytest.raises(PackhouseError, match="record 1"):
@@ -506,14 +506,14 @@ def test_a_malformed_example_is_named_and_refused_with_its_chunk(client: Client)
 def test_malformed_examples_may_be_skipped_and_are_named(client: Client) -> None:
     """Conservation: each example is stored, or named."""
     name = name_of("skipped")
-    client.create_dataset(name, SCHEMA)
+    client.datasets.create(name, SCHEMA)
     examples = [
         BAD_SIZE if number % 3 == 1 else MALFORMED if number % 7 == 2 else good_example(number)
         for number in range(50)
     ]
     bad = [number for number, each in enumerate(examples) if each in (BAD_SIZE, MALFORMED)]
     for chunk_bytes in (1, 200, 1 << 20):
-        totals = client.append_examples(
+        totals = client.datasets.append_examples(
             name,
             examples,
             skip_malformed=True,
@@ -526,7 +526,7 @@ def test_malformed_examples_may_be_skipped_and_are_named(client: Client) -> None
         assert [each.example for each in totals.skipped] == bad
         assert [each.graph_id for each in totals.skipped] == [100 + number for number in bad]
         assert all(each.message for each in totals.skipped)
-    with client.export_examples(name) as stream:
+    with client.datasets.export_examples(name) as stream:
         exported = list(stream)
     good = [each for each in examples if each not in (BAD_SIZE, MALFORMED)]
     assert len(exported) == 3 * len(good)
@@ -547,31 +547,31 @@ def test_malformed_examples_may_be_skipped_and_are_named(client: Client) -> None
 
 def test_an_append_of_examples_is_stored_once(client: Client) -> None:
     name = name_of("once")
-    client.create_dataset(name, SCHEMA)
+    client.datasets.create(name, SCHEMA)
     examples = [good_example(0.0), MALFORMED, good_example(2.0)]
     for repeated in (0, 1):
-        totals = client.append_examples(
+        totals = client.datasets.append_examples(
             name, examples, producer="p", first_sequence=1, skip_malformed=True
         )
         assert (totals.num_repeated, totals.num_skipped) == (repeated, 1)
-    assert client.get_dataset(name).num_graphs == 2
+    assert client.datasets.get(name).num_graphs == 2
 
 
 def test_schemas_and_requests_that_cannot_be(client: Client) -> None:
     with pytest.raises(PackhouseError, match="tfgnn_schema.*nobody"):
         bad = 'edge_sets { key: "e" value { source: "nobody" target: "nobody" } }'
-        client.create_dataset(name_of("bad"), TfgnnSchema(bad))
+        client.datasets.create(name_of("bad"), TfgnnSchema(bad))
     with pytest.raises(PackhouseError, match="tfgnn_schema"):
-        client.create_dataset(name_of("bad"), TfgnnSchema("node_sets {"))
+        client.datasets.create(name_of("bad"), TfgnnSchema("node_sets {"))
     # A schema without a form in TF-GNN takes no examples and gives none.
     name = name_of("triangles")
     index = TensorSpec("triangle", "int32", "triangles", (3,), "nodes")
-    client.create_dataset(name, GraphSchema(("nodes", "triangles"), [index]))
+    client.datasets.create(name, GraphSchema(("nodes", "triangles"), [index]))
     with pytest.raises(PackhouseError, match="triangle") as raised:
-        client.append_examples(name, [b""])
+        client.datasets.append_examples(name, [b""])
     assert raised.value.code is grpc.StatusCode.INVALID_ARGUMENT
     with pytest.raises(PackhouseError) as raised:
-        list(client.export_examples("no-such-data-set"))
+        list(client.datasets.export_examples("no-such-data-set"))
     assert raised.value.code is grpc.StatusCode.NOT_FOUND
     with pytest.raises(PackhouseError, match="min_rows"):
         limits = {"n": 9, "e": 9, "n.text.bytes": 99, "graphs": 3}
@@ -585,9 +585,9 @@ def test_schemas_and_requests_that_cannot_be(client: Client) -> None:
 def test_graphs_and_examples_share_a_data_set(client: Client) -> None:
     """Rows and examples are two ways to say the same graphs."""
     name = name_of("both")
-    dataset = client.create_dataset(name, SCHEMA)
-    client.append_examples(name, [good_example(1.5)])
-    exported = list(client.export_examples(name))
+    dataset = client.datasets.create(name, SCHEMA)
+    client.datasets.append_examples(name, [good_example(1.5)])
+    exported = list(client.datasets.export_examples(name))
     (batch,) = client.pack_examples(dataset.schema, exported, PackOptions({"graphs": 1}))
-    client.append(name, batch.unbatch())
-    assert list(client.export_examples(name)) == exported * 2
+    client.datasets.append(name, batch.unbatch())
+    assert list(client.datasets.export_examples(name)) == exported * 2

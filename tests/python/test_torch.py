@@ -29,9 +29,9 @@ LIMITS = {"nodes": 128, "edges": 288, "graphs": 12}
 @pytest.fixture(scope="module")
 def dataset(server: LocalServer, client: Client) -> str:
     table = molecules(np.random.default_rng(5), GRAPHS)
-    client.create_dataset("torch", table.schema)
-    client.append("torch", [table])
-    client.seal_dataset("torch")
+    client.datasets.create("torch", table.schema)
+    client.datasets.append("torch", [table])
+    client.datasets.seal("torch")
     return "torch"
 
 

@@ -175,9 +175,9 @@ def test_a_change_sees_the_copies_that_become_tensors(
 @pytest.fixture(scope="module")
 def stored(client: Client) -> str:
     table = molecules(np.random.default_rng(3), 100)
-    client.create_dataset("torch-batches", table.schema)
-    client.append("torch-batches", table)
-    client.seal_dataset("torch-batches")
+    client.datasets.create("torch-batches", table.schema)
+    client.datasets.append("torch-batches", table)
+    client.datasets.seal("torch-batches")
     return "torch-batches"
 
 
@@ -351,9 +351,9 @@ def test_rows_may_be_those_of_a_data_set(server: LocalServer, client: Client) ->
 
     schema = GraphSchema((), (TensorSpec("x", "float32", GRAPHS, 3), TensorSpec("y", "int64", GRAPHS)))
     x = np.random.default_rng(0).random((500, 3)).astype(np.float32)
-    client.create_dataset("table", schema)
-    client.append("table", GraphTable(schema, np.empty((500, 0)), {"x": x, "y": np.arange(500)}))
-    client.seal_dataset("table")
+    client.datasets.create("table", schema)
+    client.datasets.append("table", GraphTable(schema, np.empty((500, 0)), {"x": x, "y": np.arange(500)}))
+    client.datasets.seal("table")
     loader = TensorLoader("table", batch_size=64, address=server.address)
     rows = []
     for batch in loader:

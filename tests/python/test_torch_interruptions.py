@@ -21,14 +21,14 @@ DATASET = "interrupted-epochs"
 @pytest.fixture(scope="module", autouse=True)
 def dataset(client: Client) -> None:
     schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
-    client.create_dataset(DATASET, schema)
-    client.append(
+    client.datasets.create(DATASET, schema)
+    client.datasets.append(
         DATASET,
         GraphTable.from_graphs(
             schema, [{"x": np.full(3, number, np.float32)} for number in range(NUM_GRAPHS)]
         ),
     )
-    client.seal_dataset(DATASET)
+    client.datasets.seal(DATASET)
 
 
 # With the part of the lines that is tried: each begins an epoch of its own.

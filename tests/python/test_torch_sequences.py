@@ -31,9 +31,9 @@ def documents() -> list[list[int]]:
 @pytest.fixture(scope="module")
 def corpus(server: LocalServer, client: Client) -> str:
     table = sequence_table(documents())
-    client.create_dataset("corpus", table.schema)
-    client.append("corpus", [table])
-    client.seal_dataset("corpus")
+    client.datasets.create("corpus", table.schema)
+    client.datasets.append("corpus", [table])
+    client.datasets.seal("corpus")
     return "corpus"
 
 

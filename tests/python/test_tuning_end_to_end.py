@@ -90,7 +90,7 @@ def test_several_shapes_cost_no_more_than_one(client: Client) -> None:
 
 
 def test_a_named_histogram_will_do(client: Client) -> None:
-    client.observe("tests/tuning", [SIZES])
+    client.histograms.observe("tests/tuning", [SIZES])
     named = client.tune("tests/tuning", profile())
     assert named.shapes == client.tune(HISTOGRAM, profile()).shapes
 

@@ -23,10 +23,10 @@ def ring(nodes: int) -> dict[str, np.ndarray]:
 
 address = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
 with Client(address) as client:
-    client.create_dataset("rings", SCHEMA)
+    client.datasets.create("rings", SCHEMA)
     rings = GraphTable.from_graphs(SCHEMA, [ring(3 + i % 40) for i in range(1000)])
-    print(client.append("rings", rings))
-    client.seal_dataset("rings")
+    print(client.datasets.append("rings", rings))
+    client.datasets.seal("rings")
 
 limits = {"nodes": 512, "edges": 1024, "graphs": 64}
 with Loader(address, dataset="rings", job="demo", limits=limits, padding="graph") as loader:

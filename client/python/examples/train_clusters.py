@@ -153,15 +153,15 @@ def prepare(client: Client, graph: Graph, parts: int) -> Array:
         ],
     )
     client.source_graphs.seal(NAME)
-    client.partition(NAME, "fine", parts, files=False)
-    done = client.wait_for_partition(NAME, "fine")
+    client.partitions.begin(NAME, "fine", parts, files=False)
+    done = client.partitions.wait(NAME, "fine")
     assert done.report is not None
     cut = done.report.num_cut_edges / done.report.num_edges
     print(f"{parts} parts by {done.report.method.name.lower()}, cut {cut:.1%} of the edges")
-    client.partition_dataset(NAME, "fine", NAME)
+    client.partitions.make_dataset(NAME, "fine", NAME)
     with tempfile.TemporaryDirectory() as folder:
         files = pathlib.Path(folder) / "files"
-        client.download_partition(NAME, "fine", files)
+        client.partitions.download(NAME, "fine", files)
         return np.load(files / "parts.npy")
 
 
@@ -273,8 +273,8 @@ def main() -> None:
         train("packhouse", packhouse_batches(address, options), graph)
         if importlib.util.find_spec("torch_geometric"):
             train("pyg", pyg_batches(graph, part, options), graph)
-        client.delete_job(NAME)
-        client.delete_dataset(NAME)
+        client.jobs.delete(NAME)
+        client.datasets.delete(NAME)
         client.source_graphs.delete(NAME)
 
 

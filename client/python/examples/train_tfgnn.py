@@ -88,9 +88,9 @@ def main() -> None:
             for part, table in molecules.read(options.graphs, options.most).items():
                 name = f"molhiv-tfgnn/{part}"
                 # As it is: no GraphTensor of a single graph is ever made.
-                client.create_dataset(name, table.schema)
-                client.append(name, [table])
-                schema = client.seal_dataset(name).schema
+                client.datasets.create(name, table.schema)
+                client.datasets.append(name, [table])
+                schema = client.datasets.seal(name).schema
         spec = packhouse.tfgnn.graph_tensor_spec(schema, LIMITS)
         common: dict[str, Any] = {"limits": LIMITS, "padding": Padding.GRAPH}
         valid = Evaluation(address, dataset="molhiv-tfgnn/valid", **common)

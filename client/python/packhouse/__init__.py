@@ -1,8 +1,8 @@
 """packhouse: many small graphs into full, padded, fixed-shape batches.
 
 Start with `Client` and `PackOptions`; `GraphTable` is what goes in, `Batch` what comes out. For
-graphs that are stored and loaded epoch by epoch: `Client.create_dataset`, `append`, then `Loader`,
-or `EpochReaders` where worker processes read, and `Evaluation` for validation.
+graphs that are stored and loaded epoch by epoch: `Client.datasets`, then `Loader`, or
+`EpochReaders` where worker processes read, and `Evaluation` for validation.
 
 Importing it is quick: a name's module is imported when the name is used first.
 """
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from packhouse.base.process_tuning import read_messages_whole, tune_process_for_batches
     from packhouse.base.shared_server import SharedServer
     from packhouse.calls.credentials import Credentials
-    from packhouse.client.facade import Client, ObserveTotals
+    from packhouse.client.datasets import Datasets
+    from packhouse.client.facade import Client
+    from packhouse.client.histograms import Histograms, ObserveTotals
+    from packhouse.client.jobs import Jobs
+    from packhouse.client.samples import Sampling
     from packhouse.data.batch import Batch, DerivedTensor, Padding
     from packhouse.data.examples import ExampleStream, SkippedExample, TfgnnSchema
     from packhouse.data.graphs import GraphTable
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
         PartitionObjective,
         PartitionPart,
         PartitionReport,
+        Partitions,
         PartitionState,
         PartsProgress,
     )
@@ -145,7 +150,11 @@ if TYPE_CHECKING:
 
 _MODULES: Final = {
     "data.batch": "Batch DerivedTensor Padding",
-    "client.facade": "Client ObserveTotals",
+    "client.datasets": "Datasets",
+    "client.facade": "Client",
+    "client.histograms": "Histograms ObserveTotals",
+    "client.jobs": "Jobs",
+    "client.samples": "Sampling",
     "epochs.connecting": "ConnectionArguments",
     "stored.dataset": (
         "AppendTotals DamagedRecord Dataset DatasetDrift DatasetState Verification "
@@ -177,7 +186,8 @@ _MODULES: Final = {
     ),
     "large.partitions": (
         "Partition PartitionBalance PartitionFormat PartitionHalo PartitionMethod "
-        "PartitionObjective PartitionPart PartitionReport PartitionState PartsProgress"
+        "PartitionObjective PartitionPart PartitionReport Partitions PartitionState "
+        "PartsProgress"
     ),
     "data.pieces": "join_pieces",
     "planning.plans": (
@@ -221,6 +231,7 @@ __all__ = [
     "Dataset",
     "DatasetDrift",
     "DatasetState",
+    "Datasets",
     "DerivedTensor",
     "DeviceModel",
     "DeviceProfile",
@@ -246,9 +257,11 @@ __all__ = [
     "GraphSchema",
     "GraphTable",
     "Histogram",
+    "Histograms",
     "JaxMemory",
     "Job",
     "JobEpoch",
+    "Jobs",
     "JoinedParts",
     "Layout",
     "LoadedBatch",
@@ -284,6 +297,7 @@ __all__ = [
     "PartitionPart",
     "PartitionReport",
     "PartitionState",
+    "Partitions",
     "PartsProgress",
     "Pattern",
     "PlacementRule",
@@ -299,6 +313,7 @@ __all__ = [
     "SampleProgress",
     "SampleStream",
     "Samples",
+    "Sampling",
     "Seeds",
     "Segments",
     "SharedServer",

@@ -4,7 +4,7 @@
 
     # Once. graph_tensors is a tf.data.Dataset or any other iterable.
     packhouse.tfgnn.ingest(client, "mag", graph_tensors)
-    spec = packhouse.tfgnn.graph_tensor_spec(client.get_dataset("mag").schema, limits)
+    spec = packhouse.tfgnn.graph_tensor_spec(client.datasets.get("mag").schema, limits)
     loader = Loader(address, dataset="mag", job="run-1", limits=limits, padding=Padding.TFGNN)
     for graph in packhouse.tfgnn.to_dataset(lambda: loader, spec):
         train(graph)  # All graphs have one shape: train is traced once.
@@ -14,9 +14,10 @@ or, batch by batch, `to_graph_tensor(batch)` with `mask(batch)`, which is what
 
 Without TensorFlow, from the files that TF-GNN's tools write:
 
-    client.create_dataset("mag", packhouse.tfgnn.read_schema("graph_schema.pbtxt"))
-    client.append_examples("mag", serialized_examples)  # bytes each; the server reads them.
-    serialized_examples = client.export_examples("mag")  # And back.
+    client.datasets.create("mag", packhouse.tfgnn.read_schema("graph_schema.pbtxt"))
+    # bytes each; the server reads them.
+    client.datasets.append_examples("mag", serialized_examples)
+    serialized_examples = client.datasets.export_examples("mag")  # And back.
 
 tensorflow and tensorflow_gnn are imported by the first call that needs them.
 

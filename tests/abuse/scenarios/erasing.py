@@ -33,7 +33,7 @@ def _appends(client: Client, count: int) -> list[float]:
     seconds = []
     for _ in range(count):
         started = time.perf_counter()
-        client.append("small", [graphs])
+        client.datasets.append("small", [graphs])
         seconds.append(time.perf_counter() - started)
     return sorted(seconds)
 
@@ -45,16 +45,16 @@ def beside_appends(abuse: Abuse) -> Iterator[Row]:
     count = 20 if abuse.is_short else 200
     with abuse.server(data=True) as server, Client(server.address) as client:
         for name in ("small", "large"):
-            client.create_dataset(name, _SCHEMA)
+            client.datasets.create(name, _SCHEMA)
         for _ in range(megabytes // 16):
-            client.append("large", [_graphs(16)])
+            client.datasets.append("large", [_graphs(16)])
         idle = _appends(client, count)
         before = _stored_bytes(server)
         started = time.perf_counter()
-        client.delete_dataset("large")
+        client.datasets.delete("large")
         deleted = time.perf_counter() - started
         busy = _appends(client, count)
-        kept = client.get_dataset("small").num_bytes
+        kept = client.datasets.get("small").num_bytes
         deadline = time.monotonic() + 60
         while _stored_bytes(server) > kept and time.monotonic() < deadline:
             pass

@@ -80,9 +80,9 @@ def _fates(server: ServerProcess, folder: pathlib.Path, loss: _Loss) -> dict[str
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(Client(server.address))
         for name in ("open", "sealed"):
-            client.create_dataset(name, _SCHEMA)
-            client.append(name, [_graphs(1000 * i) for i in range(20)])
-        client.seal_dataset("sealed")
+            client.datasets.create(name, _SCHEMA)
+            client.datasets.append(name, [_graphs(1000 * i) for i in range(20)])
+        client.datasets.seal("sealed")
         loader = stack.enter_context(
             Loader(
                 server.address,
@@ -94,7 +94,7 @@ def _fates(server: ServerProcess, folder: pathlib.Path, loss: _Loss) -> dict[str
         )
 
         def verify() -> None:
-            checked = client.verify_dataset("sealed")
+            checked = client.datasets.verify("sealed")
             if not checked.is_sound:
                 raise PackhouseError(_LOST, checked.disagreements[0])
 
@@ -104,7 +104,7 @@ def _fates(server: ServerProcess, folder: pathlib.Path, loss: _Loss) -> dict[str
 
         calls: dict[str, Callable[[], object]] = {"load": load}
         if loss.name != "ledger emptied":
-            calls["append"] = lambda: client.append("open", [_graphs(0)], retry_timeout=2.0)
+            calls["append"] = lambda: client.datasets.append("open", [_graphs(0)], retry_timeout=2.0)
             calls["verify"] = verify
         return _ends_of(calls, lambda: loss.happen(folder))
 

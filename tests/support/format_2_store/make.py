@@ -104,14 +104,14 @@ def main() -> None:
         with Client(server.address) as client:
             for name, count in (("molecules", NUM_GRAPHS), ("open/more", 5)):
                 table = molecules(0, count)
-                client.create_dataset(name, table.schema)
-                client.append(name, [table], producer="p")
-            client.seal_dataset("molecules")
+                client.datasets.create(name, table.schema)
+                client.datasets.append(name, [table], producer="p")
+            client.datasets.seal("molecules")
             make_graph(client, "g")
             client.source_graphs.seal("g")
             make_graph(client, "open")
-            client.partition("g", "parts", 2)
-            client.wait_for_partition("g", "parts")
+            client.partitions.begin("g", "parts", 2)
+            client.partitions.wait("g", "parts")
         for job, (arguments, count) in JOBS.items():
             acknowledged[job] = []
             with Loader(server.address, job=job, acknowledge="manual", **arguments) as loader:

@@ -37,7 +37,7 @@ def show_all(server: Server, as_json: bool) -> None:
     from packhouse.command import dataset_report as report
 
     with connected(server) as connection:
-        datasets = list(connection.client.list_datasets())
+        datasets = list(connection.client.datasets.list())
     if as_json:
         print_json([report.dataset_json(dataset) for dataset in datasets])
     else:
@@ -53,7 +53,7 @@ def show(name: str, server: Server, as_json: bool) -> None:
     from packhouse.command import dataset_report as report
 
     with connected(server) as connection:
-        dataset = connection.client.get_dataset(name, include_histogram=True)
+        dataset = connection.client.datasets.get(name, include_histogram=True)
     if as_json:
         print_json(report.dataset_json(dataset))
     else:
@@ -69,7 +69,7 @@ def delete(name: str, server: Server, yes: bool) -> None:
     with connected(server) as connection:
         if not yes:
             confirm(_deed(connection.client, name), yes)
-        connection.client.delete_dataset(name)
+        connection.client.datasets.delete(name)
     print(f"{name}: deleted")
 
 
@@ -79,7 +79,7 @@ def _deed(client: Client, name: str) -> str:
     from packhouse.base.errors import PackhouseError
 
     try:
-        dataset = client.get_dataset(name)
+        dataset = client.datasets.get(name)
     except PackhouseError as error:
         if error.code is grpc.StatusCode.NOT_FOUND:
             raise
@@ -102,7 +102,7 @@ def verify(name: str, server: Server, as_json: bool) -> int:
         def on_progress(done: VerifyProgress) -> None:
             line.show(report.verify_progress(done))
 
-        found = connection.client.verify_dataset(name, on_progress)
+        found = connection.client.datasets.verify(name, on_progress)
     if as_json:
         print_json(report.verify_json(name, found))
     else:

@@ -62,7 +62,7 @@ def command(
     from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
     with connected(server) as connection:
-        components = connection.client.get_dataset(dataset).schema.components
+        components = connection.client.datasets.get(dataset).schema.components
         arguments: dict[str, Any] = {
             "dataset": dataset,
             "limits": limits_of(limit, components),

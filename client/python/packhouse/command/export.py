@@ -83,7 +83,7 @@ def command(
     with connected(server) as connection:
         arguments: dict[str, Any] = {}
         if epoch is not None:
-            components = connection.client.get_dataset(dataset).schema.components
+            components = connection.client.datasets.get(dataset).schema.components
             try:
                 limits = limits_of(limit, components)
             except Misuse as error:  # What the data set has is the server's word.
@@ -134,7 +134,7 @@ class _Exported:
                 return
 
     def _rest(self, first_graph: int, num_graphs: int) -> Iterator[bytes]:
-        stream = self._client.export_examples(
+        stream = self._client.datasets.export_examples(
             self._dataset,
             first_graph=first_graph + self.num_graphs,
             num_graphs=num_graphs and num_graphs - self.num_graphs,

@@ -28,7 +28,7 @@ def show_all(server: Server, as_json: bool) -> None:
     from packhouse.command import job_report as report
 
     with connected(server) as connection:
-        jobs = list(connection.client.list_jobs())
+        jobs = list(connection.client.jobs.list())
     if as_json:
         print_json([report.job_json(job) for job in jobs])
     else:
@@ -44,7 +44,7 @@ def show(job: str, server: Server, as_json: bool) -> None:
     from packhouse.command import job_report as report
 
     with connected(server) as connection:
-        found = connection.client.get_job(job)
+        found = connection.client.jobs.get(job)
     if as_json:
         print_json(report.job_json(found))
     else:
@@ -60,7 +60,7 @@ def delete(job: str, server: Server, yes: bool) -> None:
     with connected(server) as connection:
         if not yes:
             confirm(_deed(connection, job), yes)
-        connection.client.delete_job(job)
+        connection.client.jobs.delete(job)
     print(f"{job}: deleted")
 
 
@@ -70,7 +70,7 @@ def _deed(connection: Connection, job: str) -> str:
     from packhouse.base.errors import PackhouseError
 
     try:
-        found = connection.client.get_job(job)
+        found = connection.client.jobs.get(job)
     except PackhouseError as error:
         if error.code is grpc.StatusCode.NOT_FOUND:
             raise

@@ -158,7 +158,7 @@ def _on_server(server: Server, as_json: bool, **words: Any) -> None:
     with connected(server) as connection:
         client = connection.client
         with _interrupts() as interrupted:
-            job = client.partition(graph, name, words["parts"], **arguments)
+            job = client.partitions.begin(graph, name, words["parts"], **arguments)
             if words["detach"]:
                 print(
                     f"partition '{name}' of '{graph}' has begun; the same command without --detach "
@@ -174,7 +174,7 @@ def _on_server(server: Server, as_json: bool, **words: Any) -> None:
             _download(client, words)
         if words["dataset"]:
             with Progress() as line:
-                client.partition_dataset(
+                client.partitions.make_dataset(
                     graph,
                     name,
                     words["dataset"],
@@ -224,7 +224,7 @@ def _check(words: dict[str, Any]) -> None:
 
 
 def _arguments(words: dict[str, Any]) -> dict[str, Any]:
-    """For `Client.partition`."""
+    """For `Client.partitions.begin`."""
     node_sets: dict[str, Sequence[str]] = {}
     for given in words["balance_ntypes"]:
         node_set, colon, columns = given.partition(":")
@@ -278,9 +278,9 @@ def _waited(client: Client, graph: str, name: str, interrupted: list[int]) -> Pa
                 raise _Interrupted
 
         try:
-            return client.wait_for_partition(graph, name, on_progress)
+            return client.partitions.wait(graph, name, on_progress)
         except _Interrupted:
-            job = client.cancel_partition(graph, name)
+            job = client.partitions.cancel(graph, name)
     if job.state.name == "DONE":
         return job
     raise Failure(
@@ -303,4 +303,4 @@ def _download(client: Client, words: dict[str, Any]) -> None:
         run(["partition", "orig-ids", str(partial), "--name", words["name"]], "partition --orig-ids")
 
     finish = add_original_ids if words["orig_ids"] else None
-    client.download_partition(words["graph"], words["name"], words["output"], finish)
+    client.partitions.download(words["graph"], words["name"], words["output"], finish)

@@ -180,7 +180,7 @@ def estimate(server: Server, graphs: int, histogram: str, **draw: Any) -> None:
     _check(draw)
     with connected(server) as connection:
         sub_graphs, seeds = _what_is_drawn(connection.client, draw)
-        found = connection.client.estimate_sizes(
+        found = connection.client.samples.estimate_sizes(
             sub_graphs,
             seeds,
             num_graphs=graphs,
@@ -241,7 +241,7 @@ def dataset(
     with connected(server) as connection:
         sub_graphs, seeds = _what_is_drawn(connection.client, draw)
         try:
-            made = connection.client.sample_dataset(
+            made = connection.client.samples.make_dataset(
                 sub_graphs,
                 dataset,
                 seeds,

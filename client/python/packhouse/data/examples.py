@@ -57,7 +57,7 @@ class SkippedExample(NamedTuple):
 
 
 class ExampleStream(Iterator[bytes]):
-    """The examples of a data set as they come; get one from `Client.export_examples`.
+    """The examples of a data set as they come; get one from `Client.datasets.export_examples`.
 
     Iterate over it until it ends, or leave its `with` block to cancel the call. `async for` waits
     on another thread. Raises PackhouseError if the call fails, after all examples before that.

@@ -79,7 +79,7 @@ def _run(
     print(f"\n{report.describe_speed(table, streamed)}")
 
     accepted = len(table) - verifier.num_rejected
-    counted = client.get_histogram(HISTOGRAM).num_graphs
+    counted = client.histograms.get(HISTOGRAM).num_graphs
     if counted != accepted:
         verifier.faults.append(f"histogram {HISTOGRAM!r} counts {counted:,}, not {accepted:,}")
     if verifier.num_rejected:
@@ -151,7 +151,7 @@ def _load_syntax_trees() -> GraphTable:
 def _forget_histogram(client: Client) -> None:
     """So that a second run on the same server counts from zero."""
     try:
-        client.delete_histogram(HISTOGRAM)
+        client.histograms.delete(HISTOGRAM)
     except PackhouseError as error:
         if error.code is not grpc.StatusCode.NOT_FOUND:
             raise

@@ -68,9 +68,9 @@ def load_epoch(
     """Stores the graphs, seals them, and loads an epoch by two processes."""
     forget(client)
     started = time.perf_counter()
-    client.create_dataset(DATASET, table.schema)
-    client.append(DATASET, [table])
-    client.seal_dataset(DATASET)
+    client.datasets.create(DATASET, table.schema)
+    client.datasets.append(DATASET, [table])
+    client.datasets.seal(DATASET)
     ingested = time.perf_counter()
     with _loader(address, 0, limits) as loader:
         before = loader.epoch_info()
@@ -94,7 +94,7 @@ def load_epoch(
 
 def forget(client: Client) -> None:
     """Deletes what the demo stores on the server."""
-    for delete, name in ((client.delete_job, JOB), (client.delete_dataset, DATASET)):
+    for delete, name in ((client.jobs.delete, JOB), (client.datasets.delete, DATASET)):
         try:
             delete(name)
         except PackhouseError as error:

@@ -128,7 +128,7 @@ def _run(
     sizes = ", ".join(str(op.sample_size) for op in spec.ops)
     print(f"2. Sizes of {options.estimate:,} sub-graphs around papers, fan-outs {sizes}")
     started = time.perf_counter()
-    estimate = client.estimate_sizes(sub_graphs, num_graphs=options.estimate)
+    estimate = client.samples.estimate_sizes(sub_graphs, num_graphs=options.estimate)
     drawn = estimate.histogram.num_graphs
     means = {name: round(rows / drawn) for name, rows in estimate.histogram.totals.items()}
     print(f"   mean {describe_limits(means)}; {estimate.bytes_per_graph / 1e3:,.0f} kB each")

@@ -107,8 +107,8 @@ class EpochArguments(TypedDict, total=False):
     - `grouped`: groups are never split over batches; the data set must be grouped.
     - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
     - `draw`: see `Draw` (None: each graph once).
-    - `join_parts`: the data set is one of parts (`Client.partition_dataset`), and those that share
-      a batch are one graph, with the edges between them that the partition has cut. Not with
+    - `join_parts`: the data set is one of parts (`Client.partitions.make_dataset`), and those that
+      share a batch are one graph, with the edges between them that the partition has cut. Not with
       `samples`, `in_order`, `grouped`, `subset`, `draw` or `min_rows`.
     - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
       `min_nodes_per_component`); only with Padding.TFGNN and limits or shapes.

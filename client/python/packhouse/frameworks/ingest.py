@@ -48,12 +48,12 @@ def ingest_tables(
         raise ValueError(f"data set {name!r}: there is no graph")
     is_ours = True
     try:
-        dataset = client.create_dataset(name, first.schema)
+        dataset = client.datasets.create(name, first.schema)
     except PackhouseError as error:
         if error.code is not grpc.StatusCode.ALREADY_EXISTS:
             raise
         is_ours = False
-        dataset = client.get_dataset(name)
+        dataset = client.datasets.get(name)
         if dataset.schema.to_proto() != first.schema.to_proto():
             raise ValueError(
                 f"data set {name!r} exists and has another schema: "
@@ -68,7 +68,7 @@ def ingest_tables(
                 ) from None
             return dataset
     try:
-        client.append(
+        client.datasets.append(
             name, itertools.chain((first,), remaining), producer=_PRODUCER, first_sequence=1
         )
     except Exception as error:
@@ -76,9 +76,9 @@ def ingest_tables(
             isinstance(error, PackhouseError) and error.code is grpc.StatusCode.INVALID_ARGUMENT
         )
         if is_ours and (source.has_failed or is_refused):
-            client.delete_dataset(name)
+            client.datasets.delete(name)
         raise
-    return client.seal_dataset(name) if seal else client.get_dataset(name)
+    return client.datasets.seal(name) if seal else client.datasets.get(name)
 
 
 class _Source:

@@ -231,7 +231,7 @@ class PackedLoader:
                 return store_once(
                     client, make_tables, name=name, num_graphs=num_graphs, progress=progress
                 )
-            dataset = client.get_dataset(make_tables)
+            dataset = client.datasets.get(make_tables)
             if dataset.state is not DatasetState.SEALED:
                 raise ValueError(f"data set {make_tables!r} is not sealed yet")
             return Stored(make_tables, dataset.num_graphs)

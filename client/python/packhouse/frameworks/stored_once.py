@@ -73,7 +73,7 @@ def store_once(
 def _sealed(client: Client, name: str) -> Any:
     """The data set if it is there and sealed."""
     try:
-        dataset = client.get_dataset(name)
+        dataset = client.datasets.get(name)
     except PackhouseError as error:
         if error.code is not grpc.StatusCode.NOT_FOUND:
             raise

@@ -1,4 +1,4 @@
-"""Partitions of source graphs, which the server makes and keeps. See `Client.partition`."""
+"""Partitions of source graphs, which the server makes and keeps. See `Client.partitions`."""
 
 from __future__ import annotations
 
@@ -184,42 +184,112 @@ class PartsProgress:
 
 
 class Partitions:
-    """The calls of PartitioningService, for `Client`."""
+    """A server's partitions of source graphs into parts, as DGL's trainers load them.
+
+    Get it by `Client.partitions`. Thread-safe.
+    """
 
     def __init__(self, channel: Any, unary: Callable[[Any, Any], Any]) -> None:
         """`unary` calls a method with a deadline, and raises PackhouseError."""
         self._stub = partitioning_pb2_grpc.PartitioningServiceStub(channel)
         self._unary = unary
 
-    def begin(self, request: Any) -> Partition:
-        """Begins a partition, or finds the one that was asked for in the same words."""
+    def begin(
+        self,
+        graph: str,
+        name: str,
+        num_parts: int,
+        *,
+        method: PartitionMethod | str = PartitionMethod.AUTOMATIC,
+        recursive: bool = False,
+        objective: PartitionObjective | str = PartitionObjective.CUT,
+        best_quality: bool = False,
+        num_hops: int = 1,
+        halo: PartitionHalo | str = PartitionHalo.ALL,
+        trainers_per_machine: int = 1,
+        balance_node_sets: Mapping[str, Sequence[str]] | None = None,
+        balance_edges: bool = False,
+        imbalance: float = 1.03,
+        seed: int = 1,
+        formats: Sequence[PartitionFormat | str] = (),
+        graph_forms: Sequence[str] = (),
+        mapping: bool = False,
+        assignment: bool = False,
+        files: bool = True,
+    ) -> Partition:
+        """Begins to cut a sealed source graph into parts as DGL's trainers load them.
+
+        The server goes on whether or not this client stays, also after it was started again:
+        `wait`, then `download`. The same arguments find the partition that is there, and one that
+        was cancelled or has failed goes on. `name` has letters and underscores. `balance_node_sets` has, for each node set whose classes are spread evenly, the
+        column of classes, or several masks. Without `files` there are no files of parts, only what
+        `make_dataset` needs. The other arguments are those of `packhouse partition`.
+
+        Errors: INVALID_ARGUMENT naming the field; NOT_FOUND; ALREADY_EXISTS if the name is taken by
+        other arguments; FAILED_PRECONDITION if the graph is not sealed; RESOURCE_EXHAUSTED if too
+        many wait, or it needs more memory than the server has.
+        """
+        request = partitioning_pb2.PartitionRequest(
+            graph=graph,
+            name=name,
+            num_parts=num_parts,
+            method=int(PartitionMethod.of(method, "method")),
+            recursive=recursive,
+            objective=int(PartitionObjective.of(objective, "objective")),
+            best_quality=best_quality,
+            num_hops=num_hops,
+            halo=int(PartitionHalo.of(halo, "halo")),
+            trainers_per_machine=trainers_per_machine,
+            balance_node_sets=[
+                partitioning_pb2.PartitionClasses(node_set=node_set, columns=columns)
+                for node_set, columns in (balance_node_sets or {}).items()
+            ],
+            balance_edges=balance_edges,
+            imbalance=imbalance,
+            seed=seed,
+            formats=[int(each) for each in PartitionFormat.each_of(formats, "formats")],
+            graph_forms=graph_forms,
+            mapping=mapping,
+            assignment=assignment,
+            without_files=not files,
+        )
         return Partition.from_proto(self._unary(self._stub.Partition, request))
 
     def get(self, graph: str, name: str) -> Partition:
-        """A partition as it is now."""
+        """A partition as it is now. Errors: NOT_FOUND."""
         request = partitioning_pb2.GetPartitionRequest(graph=graph, name=name)
         return Partition.from_proto(self._unary(self._stub.GetPartition, request))
 
     def list(self, graph: str) -> Sequence[Partition]:
-        """All partitions of a graph by name."""
+        """All partitions of a graph by name, without their files. Errors: NOT_FOUND."""
         request = partitioning_pb2.ListPartitionsRequest(graph=graph)
         response = self._unary(self._stub.ListPartitions, request)
         return tuple(map(Partition.from_proto, response.partitions))
 
     def cancel(self, graph: str, name: str) -> Partition:
-        """Ends the work at a partition."""
+        """Ends the work at a partition; `begin` goes on from there. One that is done stays so.
+
+        Errors: NOT_FOUND.
+        """
         request = partitioning_pb2.CancelPartitionRequest(graph=graph, name=name)
         return Partition.from_proto(self._unary(self._stub.CancelPartition, request))
 
     def delete(self, graph: str, name: str) -> None:
-        """Deletes a partition with its files."""
+        """Deletes a partition with its files, and ends the work at it. Errors: NOT_FOUND."""
         request = partitioning_pb2.DeletePartitionRequest(graph=graph, name=name)
         self._unary(self._stub.DeletePartition, request)
 
     def wait(
-        self, graph: str, name: str, on_progress: Callable[[Partition], None] | None
+        self,
+        graph: str,
+        name: str,
+        on_progress: Callable[[Partition], None] | None = None,
     ) -> Partition:
-        """Asks until the work has ended, also over a restart of the server."""
+        """Waits until a partition is done, also over a restart of the server.
+
+        `on_progress` is called now and then; its exception ends the wait, and the work goes on.
+        Errors: NOT_FOUND; CANCELLED; why the partition failed.
+        """
         backoff = Backoff(_RETRY_TIMEOUT, call=f"GetPartition of '{graph}'")
         while True:
             try:
@@ -241,9 +311,37 @@ class Partitions:
             time.sleep(_POLL_SECONDS)
 
     def make_dataset(
-        self, request: Any, on_progress: Callable[[PartsProgress], None] | None
+        self,
+        graph: str,
+        partition: str,
+        dataset: str,
+        *,
+        halo: bool = False,
+        features: bool = True,
+        ids: bool = False,
+        max_bytes: int = 0,
+        on_progress: Callable[[PartsProgress], None] | None = None,
     ) -> Dataset:
-        """Makes the parts a data set; gives it once it is sealed."""
+        """Makes the parts of a partition that is done a data set, and seals it: graph p is part p.
+
+        `Loader(dataset=..., join_parts=True)` joins parts to batches with the edges between them,
+        as Cluster-GCN does; with a `halo` each part has copies of the nodes of others at which its
+        edges begin, and is loaded as any graph. Nodes and edges have their numbers in the source
+        graph (`S.#number`) and the rows that they were imported from (`S.#row`), nodes also their
+        `ids`. If it ends early, call it again with the same arguments: it goes on where it was.
+
+        Errors: NOT_FOUND; FAILED_PRECONDITION if the partition is not done, or there is a data set
+        of this name that the same call has not made; INVALID_ARGUMENT naming what no data set has.
+        """
+        request = partitioning_pb2.PartitionDatasetRequest(
+            graph=graph,
+            partition=partition,
+            dataset=dataset,
+            halo=halo,
+            max_bytes=max_bytes,
+            without_features=not features,
+            ids=ids,
+        )
         responses = self._stub.PartitionDataset(request, wait_for_ready=True)
         made = None
         try:
@@ -269,7 +367,12 @@ class Partitions:
         folder: str | os.PathLike[str],
         finish: Callable[[pathlib.Path], None] | None = None,
     ) -> Partition:
-        """Writes the files of a partition that is done into a new folder."""
+        """Writes the files of a partition that is done into a new `folder`.
+
+        The folder appears when it has all files, and `finish`, which gets the folder that becomes it,
+        has returned; until then there is `folder`.partial. Raises FileExistsError if it is there.
+        Errors: NOT_FOUND; FAILED_PRECONDITION if it is not done.
+        """
         to = pathlib.Path(folder)
         if to.exists():
             raise FileExistsError(f"{to} is there already")

@@ -173,7 +173,7 @@ class SourceGraphs:
         `request_bytes`. If the server goes away, requests that it has not answered are sent again,
         for `retry_timeout` seconds. Each call adds its rows. A call that a program may repeat after
         an error has a `producer` and a `first_sequence`: requests are numbered from it, and a
-        repetition with the same rows stores none of them again (`Client.append` says more).
+        repetition with the same rows stores none of them again (see `Client.datasets.append`).
 
         Raises ValueError for rows that the schema does not have, naming the set and the column;
         rows before them are stored. Errors: NOT_FOUND; FAILED_PRECONDITION if it is sealed;

@@ -314,7 +314,7 @@ def beyond_limits(draw_smaller: bool) -> int:
 
 
 class SampleStream(PackStream):
-    """As PackStream, of sub-graphs; get one from `Client.sample`.
+    """As PackStream, of sub-graphs; get one from `Client.samples.pack`.
 
     `drawn_smaller`: the level of each sub-graph that came in a batch so far and was drawn smaller
     than the spec says, by its id.

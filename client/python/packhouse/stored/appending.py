@@ -1,4 +1,4 @@
-"""Chunks that are stored once each, even if the connection breaks. See `Client.append`."""
+"""Chunks that are stored once each, even if the connection breaks. See `Client.datasets.append`."""
 
 from __future__ import annotations
 

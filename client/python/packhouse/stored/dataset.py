@@ -14,7 +14,7 @@ from packhouse.data.schema import GraphSchema
 
 class DatasetState(Choice):
     """OPEN takes graphs. SEALED never changes again, and can be loaded. The description of a
-    DAMAGED one fails its checksum; only `list_datasets` shows it, with nothing but its name.
+    DAMAGED one fails its checksum; only `Client.datasets.list` shows it, with nothing but its name.
     """
 
     OPEN = 1
@@ -54,7 +54,7 @@ class DatasetDrift:
 class Dataset:
     """A data set as the server describes it; `histogram` is None unless it was asked for.
 
-    `drift` is the latest change of sizes while the data set was open; only `Client.get_dataset`
+    `drift` is the latest change of sizes while the data set was open; only `Client.datasets.get`
     asks for it.
 
     `id` distinguishes it from another data set of the same name; `version` changes when it is
@@ -117,12 +117,12 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class AppendTotals:
-    """The result of `Client.append`: all of it is on the server's disk.
+    """The result of `Client.datasets.append`: all of it is on the server's disk.
 
     `num_repeated` of the `num_chunks` that were sent had been stored before. The data set has
     `num_graphs` now. To go on later, give `producer` and `next_sequence` to the next call.
-    `num_skipped` examples were left out (`Client.append_examples`), in stored chunks that were sent
-    again too; `skipped` has the first of them.
+    `num_skipped` examples were left out (`Client.datasets.append_examples`), in stored chunks that
+    were sent again too; `skipped` has the first of them.
     """
 
     num_chunks: int

@@ -1,4 +1,4 @@
-"""Tables of sizes as the requests that count them. See `Client.observe`."""
+"""Tables of sizes as the requests that count them. See `Client.histograms.observe`."""
 
 from __future__ import annotations
 

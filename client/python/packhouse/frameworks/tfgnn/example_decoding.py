@@ -45,7 +45,7 @@ def table_from_examples(
     `schema` is TF-GNN's own, as `read_schema` gives it, or that of a data set made of it
     (`Dataset.schema`). The table is the one that the server makes of the examples; see
     docs/tfgnn.md for what is refused. To store examples send them as they are
-    (`Client.append_examples`): the server is much faster.
+    (`Client.datasets.append_examples`): the server is much faster.
 
     Raises ValueError naming the record by its position, the key, the value and the bound;
     TypeError for a single example, or the name of a file.

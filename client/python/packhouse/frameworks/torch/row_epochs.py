@@ -39,16 +39,16 @@ def store_rows(client: Client, num_rows: int, groups: npt.NDArray[np.uint64] | N
     if groups is not None:
         name += "-" + hashlib.blake2b(groups.tobytes(), digest_size=12).hexdigest()
     try:
-        client.create_dataset(name, ROWS, grouped=groups is not None)
+        client.datasets.create(name, ROWS, grouped=groups is not None)
     except PackhouseError as error:
         if error.code is not grpc.StatusCode.ALREADY_EXISTS:
             raise
-        if client.get_dataset(name).state is DatasetState.SEALED:
+        if client.datasets.get(name).state is DatasetState.SEALED:
             return name
     table = GraphTable(ROWS, np.empty((num_rows, 0), np.uint32))
     # Others that make it at the same time append the same, and it is stored once.
-    client.append(name, table, group_ids=groups, producer="rows", first_sequence=1)
-    client.seal_dataset(name)
+    client.datasets.append(name, table, group_ids=groups, producer="rows", first_sequence=1)
+    client.datasets.seal(name)
     return name
 
 

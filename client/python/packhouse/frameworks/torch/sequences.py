@@ -186,7 +186,7 @@ def _rows_of(batch: Batch, spec: TensorSpec, padding: bool) -> Array:
 
 
 def sequence_table(documents: Iterable[Any], *, first_id: int = 0) -> GraphTable:
-    """Documents as a table of graphs, to be stored: `client.append("corpus", [table])`.
+    """Documents as a table of graphs, to be stored: `client.datasets.append("corpus", [table])`.
 
     Each is a list or array of token ids, or a dict of such of one length (`input_ids`, `labels`,
     ...). Integers become int32, floating-point numbers float32. Raises ValueError naming the
