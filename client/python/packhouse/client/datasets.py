@@ -18,7 +18,7 @@ from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.request import EpochArguments, EpochRequest
 from packhouse.planning.packing import OversizePolicy
-from packhouse.stored.appending import ReliableAppend, chunks_with_groups
+from packhouse.stored.appending import ReliableAppend, append_call, chunks_with_groups
 from packhouse.stored.dataset import (
     AppendTotals,
     Dataset,
@@ -44,6 +44,8 @@ class Datasets:
         self._stub = dataset_pb2_grpc.DatasetServiceStub(channel)
         self._loader = loader_pb2_grpc.LoaderServiceStub(channel)
         self._call = call
+        # Starts a stream of AppendRequests: see stored/appending.py.
+        self.append_call = append_call(channel)
 
     def create(
         self,
@@ -117,7 +119,7 @@ class Datasets:
             groups = None if groups is None else (groups,)
         dataset = self._get_within(name, retry_timeout)
         appending = ReliableAppend(
-            self._stub.Append,
+            self.append_call,
             dataset,
             producer,
             first_sequence,
@@ -158,7 +160,7 @@ class Datasets:
         left out, counted and named in the result.
         """
         appending = ReliableAppend(
-            self._stub.Append,
+            self.append_call,
             self._get_within(name, retry_timeout),
             producer,
             first_sequence,

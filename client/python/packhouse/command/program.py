@@ -39,7 +39,8 @@ COMMANDS: Final = {
     "partition": "Cut a large graph into parts for DGL's trainers",
     "tfgnn": "Work with TF-GNN's schemas and TFRecords of tf.Examples",
     "admin": "Run a server: what it does, its log, its files, its end (docs/security.md)",
-    "cluster": "Several servers that share data sets and jobs",
+    "cluster": "Try several servers that share data sets and jobs",
+    "convert-chunked": "Make numpy files of the Parquet files of a graph in DGL's chunked layout",
 }
 _MODULES: Final = "packhouse.command."
 
@@ -55,7 +56,7 @@ class Program(Group):
         """Imports it."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(_MODULES + cmd_name).command
+        command: click.Command = importlib.import_module(_MODULES + cmd_name.replace("-", "_")).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -180,6 +181,3 @@ def _open_standard_files() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
 
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -251,9 +251,20 @@ class GraphTable:
         )
 
     def to_chunks(self, max_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[Any]:
-        """`packhouse.v1.GraphChunk` messages of at most about `max_bytes`, in order.
+        """`packhouse.v1.GraphChunk` messages, as `parts`."""
+        for part in self.parts(max_bytes):
+            yield graphs_pb2.GraphChunk(
+                sizes=part.to_size_table(),
+                tensors=[
+                    graphs_pb2.TensorData(name=name, data=column.tobytes())
+                    for name, column in part.tensors.items()
+                ],
+            )
 
-        A graph is never split: a graph of more than `max_bytes` makes a larger chunk. Raises
+    def parts(self, max_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[GraphTable]:
+        """Tables of at most about `max_bytes`, in order, as views.
+
+        A graph is never split: a graph of more than `max_bytes` makes a larger part. Raises
         ValueError naming a graph that no message takes (`MAX_CHUNK_BYTES`).
         """
         for start, stop in self._parts(max_bytes):
@@ -266,13 +277,7 @@ class GraphTable:
                     else f"a chunk has {num_bytes:,} bytes: make chunk_bytes smaller"
                 )
                 raise ValueError(f"{what}; a message takes at most {MAX_CHUNK_BYTES:,}")
-            yield graphs_pb2.GraphChunk(
-                sizes=part.to_size_table(),
-                tensors=[
-                    graphs_pb2.TensorData(name=name, data=column.tobytes())
-                    for name, column in part.tensors.items()
-                ],
-            )
+            yield part
 
     def to_size_tables(self, max_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[Any]:
         """`packhouse.v1.SizeTable` messages: ids and sizes alone, split as in `to_chunks`."""

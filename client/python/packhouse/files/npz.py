@@ -17,16 +17,18 @@ SOURCE.RELATION.TARGET, and becomes int32 `COMPONENT.source` and `COMPONENT.targ
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
 import zlib
-from typing import Any, Final
+from typing import Any, Final, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.data.graphs import Array, GraphTable
+from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
+from packhouse.files.npz_archive import ArchivedArray, NpzArchive
 
 _NODES: Final = "nodes"
 _EDGES: Final = "edges"
@@ -43,16 +45,128 @@ def load(path: str | os.PathLike[str]) -> GraphTable:
 
     Raises OSError, or ValueError naming file and array if one is missing or of a wrong length.
     """
+    with NpzGraphs(path) as graphs:
+        parts = list(graphs.tables())
+        return GraphTable.concatenate(parts) if parts else graphs.empty()
+
+
+def is_archive(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a zip archive of numpy's arrays, whatever it is called."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("is one array: save all arrays of the graphs in one .npz")
-            arrays: dict[str, Array] = {name: file[name] for name in file.files}
-        layout = _Layout(arrays)
-        is_heterogeneous = any(_is_offsets(name) for name in arrays)
-        return layout.heterogeneous() if is_heterogeneous else layout.homogeneous()
-    except _DAMAGED as error:
-        raise ValueError(f"{os.fspath(path)}: {error}") from error
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+class NpzGraphs:
+    """An open file of graphs, read some at a time: memory is bounded by what is asked for at once.
+
+    Raises as `load`; damage of what is compressed is found when it is read. Not for several threads.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], groups: str = "") -> None:
+        """`groups` names the array with the group id of each graph, if there is one."""
+        self._path = os.fspath(path)
+        with self._named():
+            self._archive = NpzArchive(path)
+        try:
+            with self._named():
+                self._archive.check()
+                arrays = {array.name: array for array in self._archive.arrays}
+                self.group_ids = None
+                if groups:
+                    if groups not in arrays:
+                        raise ValueError(f"has no array {groups!r} for --groups")
+                    self.group_ids = _ids(arrays.pop(groups))
+                layout = _Layout(arrays)
+                is_heterogeneous = any(_is_offsets(name) for name in arrays)
+                if is_heterogeneous:
+                    layout.heterogeneous()
+                else:
+                    layout.homogeneous()
+                self._sizes = layout.sizes()
+                self._columns = layout.columns
+                if self.group_ids is not None and len(self.group_ids) != len(self._sizes):
+                    raise ValueError(
+                        f"array {groups!r}: has {len(self.group_ids)} group ids for "
+                        f"{len(self._sizes)} graphs"
+                    )
+                self.schema = layout.schema()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> NpzGraphs:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._archive.close()
+
+    @property
+    def num_graphs(self) -> int:
+        """Graphs in the file."""
+        return len(self._sizes)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._archive.arrays)
+
+    @property
+    def checksums(self) -> list[tuple[str, int, int]]:
+        """Of each array its name, bytes, and checksum: equal ones are equal graphs."""
+        return [(array.name, array.nbytes, array.crc) for array in self._archive.arrays]
+
+    def empty(self) -> GraphTable:
+        """No graphs of the schema."""
+        columns = {
+            spec.name: np.empty(spec.array_shape(0), spec.dtype.numpy) for spec in self.schema.tensors
+        }
+        return GraphTable(self.schema, self._sizes[:0], columns)
+
+    def tables(self, max_bytes: int = 8 << 20) -> Iterator[GraphTable]:
+        """All graphs in order, about so many bytes at a time. Columns of a mapped file are views; the
+        memory of those of one table is let go when the next one is made.
+        """
+        counts = {name: self._sizes[:, k] for k, name in enumerate(self.schema.components)}
+        counts[GRAPHS] = np.ones(len(self._sizes), np.int64)
+        bytes_per_graph = np.full(len(self._sizes), 4 * len(self.schema.components) + 8, np.int64)
+        for spec, array, _ in self._columns:
+            bytes_per_graph += counts[spec.component] * (array.dtype.itemsize * spec.row_elements)
+        ends = np.cumsum(bytes_per_graph)
+        readers = [array.row_reader(first) for _, array, first in self._columns]
+        start = 0
+        while start < len(self._sizes):
+            before = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+            columns = {}
+            with self._named():
+                for (spec, _, _), reader in zip(self._columns, readers):
+                    rows = int(counts[spec.component][start:stop].sum())
+                    read = reader.read(rows * spec.row_elements)
+                    columns[spec.name] = read.reshape(spec.array_shape(rows))
+                yield GraphTable(self.schema, self._sizes[start:stop], columns, first_id=start)
+            self._archive.forget()
+            start = stop
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGED as error:
+            raise ValueError(f"{self._path}: {error}") from error
+
+
+def _ids(array: ArchivedArray) -> npt.NDArray[np.uint64]:
+    if array.dtype.kind not in "iu" or len(array.shape) != 1:
+        raise ValueError(f"array {array.name!r}: must be whole numbers, one for each graph")
+    return array.whole().astype(np.uint64)
 
 
 def _is_offsets(name: str) -> bool:
@@ -62,27 +176,28 @@ def _is_offsets(name: str) -> bool:
 class _Layout:
     """Finds out what the arrays of a file are."""
 
-    def __init__(self, arrays: dict[str, Array]) -> None:
+    def __init__(self, arrays: dict[str, ArchivedArray]) -> None:
         self._arrays = arrays
         self._counts: dict[str, npt.NDArray[Any]] = {}
-        self._specs: list[TensorSpec] = []
-        self._columns: dict[str, Array] = {}
+        # Of each tensor its array, and which element is its first.
+        self.columns: list[tuple[TensorSpec, ArchivedArray, int]] = []
 
-    def homogeneous(self) -> GraphTable:
+    def homogeneous(self) -> None:
+        """Graphs of one kind of nodes and edges."""
         for component, name in ((_NODES, "node_offsets"), (_EDGES, "edge_offsets")):
             if name not in self._arrays:
-                raise ValueError(f"no array {name!r}")
-            self._counts[component] = np.diff(self._arrays.pop(name))
+                raise ValueError(f"no array {name!r}, which graphs need")
+            self._counts[component] = _counts(self._arrays.pop(name))
         for name, array in self._arrays.items():
             if name == _EDGE_INDEX:
                 self._add_ends(name, _EDGES, {"senders": _NODES, "receivers": _NODES})
             else:
                 self._add(name, self._component_by_rows(name, array))
-        return self._table()
 
-    def heterogeneous(self) -> GraphTable:
+    def heterogeneous(self) -> None:
+        """Graphs of several kinds of nodes and edges."""
         for name in [name for name in self._arrays if _is_offsets(name)]:
-            self._counts[name[: -len(_OFFSETS)]] = np.diff(self._arrays.pop(name))
+            self._counts[name[: -len(_OFFSETS)]] = _counts(self._arrays.pop(name))
         for name in self._arrays:
             component = max(
                 (one for one in self._counts if name.startswith(one + ".")), key=len, default=GRAPHS
@@ -91,7 +206,6 @@ class _Layout:
                 self._add_named_ends(name, component)
             else:
                 self._add(name, component)
-        return self._table()
 
     def _num_graphs(self) -> int:
         return len(next(iter(self._counts.values())))
@@ -101,10 +215,10 @@ class _Layout:
             return self._num_graphs()
         return int(self._counts[component].sum())
 
-    def _component_by_rows(self, name: str, array: Array) -> str:
+    def _component_by_rows(self, name: str, array: ArchivedArray) -> str:
         if name in _KNOWN:
             return _KNOWN[name]
-        rows = len(array) if array.ndim else -1
+        rows = array.shape[0] if array.shape else -1
         fitting = [one for one in (_NODES, _EDGES, GRAPHS) if rows == self._rows(one)]
         named = [one for prefix, one in _PREFIXES.items() if name.startswith(prefix)]
         both = [one for one in named if one in fitting] or fitting
@@ -116,13 +230,13 @@ class _Layout:
 
     def _add(self, name: str, component: str) -> None:
         array = self._arrays[name]
-        if array.ndim == 0 or len(array) != self._rows(component):
+        if not array.shape or array.shape[0] != self._rows(component):
             raise ValueError(
                 f"array {name!r} has shape {array.shape}, needs one row for each of the "
                 f"{self._rows(component)} {component}"
             )
-        self._specs.append(TensorSpec(name, DType.of(array.dtype), component, array.shape[1:]))
-        self._columns[name] = array
+        spec = TensorSpec(name, DType.of(array.dtype), component, array.shape[1:])
+        self.columns.append((spec, array, 0))
 
     def _add_named_ends(self, name: str, component: str) -> None:
         sources = [one for one in self._counts if component.startswith(one + ".")]
@@ -140,17 +254,34 @@ class _Layout:
 
     def _add_ends(self, name: str, component: str, ends: dict[str, str]) -> None:
         array = self._arrays[name]
-        if array.shape != (2, self._rows(component)):
+        rows = self._rows(component)
+        if array.shape != (2, rows) or array.dtype.kind not in "iu":
             raise ValueError(
-                f"array {name!r} has shape {array.shape}, needs (2, {self._rows(component)})"
+                f"array {name!r} has shape {array.shape} of {array.dtype}, needs whole numbers "
+                f"(2, {rows})"
             )
         for row, (end, into) in enumerate(ends.items()):
-            self._specs.append(TensorSpec(end, DType.INT32, component, index_into=into))
-            self._columns[end] = array[row]
+            spec = TensorSpec(end, DType.INT32, component, index_into=into)
+            self.columns.append((spec, array, row * rows))
 
-    def _table(self) -> GraphTable:
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """[graphs, components]."""
         lengths = {len(counts) for counts in self._counts.values()}
         if len(lengths) > 1:
             raise ValueError("the offsets differ in length")
-        sizes = np.stack(list(self._counts.values()), axis=1)
-        return GraphTable(GraphSchema(tuple(self._counts), self._specs), sizes, self._columns)
+        return np.stack(list(self._counts.values()), axis=1)
+
+    def schema(self) -> GraphSchema:
+        """Of the graphs."""
+        return GraphSchema(tuple(self._counts), [spec for spec, _, _ in self.columns])
+
+
+def _counts(offsets: ArchivedArray) -> npt.NDArray[np.int64]:
+    """Rows of each graph. Raises ValueError naming the array."""
+    read = offsets.whole()
+    if read.ndim != 1 or not len(read) or read.dtype.kind not in "iu":
+        raise ValueError(f"array {offsets.name!r}: must be whole numbers, one more than graphs")
+    counts = np.diff(read.astype(np.int64))
+    if read[0] != 0 or (counts < 0).any():
+        raise ValueError(f"array {offsets.name!r}: must begin with 0 and never fall")
+    return counts

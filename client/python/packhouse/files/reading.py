@@ -89,17 +89,28 @@ def _reader(
     if exclude:
         raise ValueError(f"{name}: nothing can be left out of files of this kind: {list(exclude)}")
     if name.endswith(".npz"):
-        return lambda: iter([npz.load(name)])
+        return lambda: npz.NpzGraphs(name).tables()
     if name.endswith((".csv", ".csv.gz")):
         return lambda: iter([size_files.load(name)])
+    raise ValueError(unknown(name))
+
+
+def unknown(name: str) -> str:
+    """What a file is, or that this is not known. Raises OSError."""
     kind = file_kinds.kind_of(name) if os.path.exists(name) else None
     if kind is not None:
-        raise ValueError(f"{name}: is {kind[0]}: {kind[1]}")
-    raise ValueError(
-        f"{name}: its ending tells of no kind of file that is known: .pt, .parquet, .arrow, "
-        ".feather, .ipc, .npz, .csv, .csv.gz, .db, .aselmdb, .extxyz, .xyz, .h5, .hdf5, .lmdb, .tar "
-        "or .mds"
+        return f"{name}: is {kind[0]}: {kind[1]}"
+    return (
+        f"{name}: its ending tells of no kind of file that is known: .pt, .parquet, .arrow, .feather, "
+        ".ipc, .npz, .csv, .csv.gz, .db, .aselmdb, .extxyz, .xyz, .h5, .hdf5, .lmdb, .tar or .mds"
     )
+
+
+def is_known(name: str) -> bool:
+    """Whether its ending tells of a kind of file."""
+    endings = [".npz", ".csv", ".csv.gz", *PICKLES, *arrow.ENDINGS, *atoms_files.ENDINGS]
+    endings += [*hdf5_files.ENDINGS, *lmdb_files.ENDINGS, *tar_files.ENDINGS, *mds_files.ENDINGS]
+    return name.endswith(tuple(endings)) or mds_files.is_folder(name)
 
 
 def _joined(

@@ -66,14 +66,16 @@ def load(path: str | os.PathLike[str], seed: int = 0) -> GraphTable:
     A histogram has no order of graphs: its graphs come shuffled by `seed`. Raises OSError, or
     ValueError naming file, line and value for anything else than the above.
     """
-    table = read(path)
+    return expanded(read(path), os.fspath(path), seed)
+
+
+def expanded(table: SizeTable, name: str, seed: int = 0) -> GraphTable:
+    """The graphs of a table, as `load` has them. Raises ValueError with the name of the file."""
     schema = GraphSchema(table.components)
     if table.counts is None:
         return GraphTable(schema, table.sizes)
     if table.num_graphs > _MOST_GRAPHS:
-        raise ValueError(
-            f"{os.fspath(path)}: the counts add up to more than {_MOST_GRAPHS} graphs"
-        )
+        raise ValueError(f"{name}: the counts add up to more than {_MOST_GRAPHS} graphs")
     sizes = np.repeat(table.sizes, table.counts.astype(np.int64), axis=0)
     np.random.default_rng(seed).shuffle(sizes)
     return GraphTable(schema, sizes)

@@ -32,6 +32,10 @@ _MOST_SECONDS_REMEMBERED: Final = 30 * 24 * 3600
 _SECONDS_REMEMBERED_MORE: Final = 60
 
 
+# Called with a failure, and the seconds until the next try.
+OnWait = Callable[[PackhouseError, float], None]
+
+
 class ReliableRequests:
     """One producer's requests to one thing, in order. Use from one thread.
 
@@ -50,9 +54,12 @@ class ReliableRequests:
         first_sequence: int | None,
         retry_timeout: float,
         call: str,
+        forget_seconds: int | None = None,
+        on_wait: OnWait | None = None,
     ) -> None:
         """`asking` names the thing and has no content: it asks for the producer's state. `call`
-        says what is called and where, for people.
+        says what is called and where, for people. The server forgets a named producer after
+        `forget_seconds`, if there are any. `on_wait` is told before a call is tried again.
 
         Raises PackhouseError if the server does not answer it.
         """
@@ -61,13 +68,14 @@ class ReliableRequests:
         self._start_call = start_call
         self._producer = producer or uuid.uuid4().hex
         self._forget_seconds = (
-            None
+            forget_seconds
             if producer
             else int(
                 min(_MOST_SECONDS_REMEMBERED, 2 * retry_timeout + _SECONDS_REMEMBERED_MORE)
             )
         )
         self._backoff = Backoff(retry_timeout, call=call)
+        self._on_wait = on_wait
         self._first_remembered = 1
         # The answer to `asking`, as that to a repetition.
         self._repetition: Any = None
@@ -152,7 +160,7 @@ class ReliableRequests:
                 failure = PackhouseError.of(error)
             finally:
                 call.cancel()
-            time.sleep(self._backoff.delay_after(failure))
+            self._wait(failure)
 
     def close(self) -> None:
         """Cancels the call if it still runs. Idempotent."""
@@ -169,6 +177,13 @@ class ReliableRequests:
         self._call = self._start_call(iter(self._requests.get, None))
         return self._call
 
+    def _wait(self, failure: PackhouseError) -> None:
+        """Until the call may be tried again. Raises the failure if it may not."""
+        delay = self._backoff.delay_after(failure)
+        if self._on_wait is not None:
+            self._on_wait(failure, delay)
+        time.sleep(delay)
+
     def _read_answer(self) -> None:
         """Takes in the answer to the oldest unanswered request."""
         while True:
@@ -183,9 +198,80 @@ class ReliableRequests:
                 failure = PackhouseError.of(error)
             self._requests.put(None)
             self._call = None
-            time.sleep(self._backoff.delay_after(failure))
+            self._wait(failure)
         self._backoff.succeeded()
         self._take(self._unanswered.popleft(), answer)
+
+
+class EncodedChunk:
+    """A table as the bytes of a `packhouse.v1.GraphChunk`, in pieces that are joined when they are
+    sent. Columns that are `constant`, as those of a mapped file, are not copied before.
+    """
+
+    def __init__(self, table: GraphTable, *, constant: bool = False) -> None:
+        self.num_graphs = len(table)
+        pieces: list[Any] = [_field(graphs_pb2.GraphChunk, "sizes", table.to_size_table())]
+        for name, column in table.tensors.items():
+            data = np.ascontiguousarray(column).reshape(-1).view(np.uint8)
+            head = graphs_pb2.TensorData(name=name).SerializeToString()
+            head += _tag(graphs_pb2.TensorData, "data") + _varint(len(data))
+            tag = _tag(graphs_pb2.GraphChunk, "tensors")
+            pieces += [tag + _varint(len(head) + len(data)) + head, data.data]
+        self.num_bytes = sum(map(len, pieces))
+        self.pieces = pieces if constant else [b"".join(pieces)]
+
+
+def _tag(message: Any, field: str) -> bytes:
+    """Of a field whose value has its length before it."""
+    return _varint(message.DESCRIPTOR.fields_by_name[field].number << 3 | 2)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _field(message: Any, field: str, value: Any) -> bytes:
+    encoded: bytes = value.SerializeToString()
+    return _tag(message, field) + _varint(len(encoded)) + encoded
+
+
+class AppendRequest:
+    """A `packhouse.v1.AppendRequest` with a chunk that is encoded already."""
+
+    def __init__(self, message: Any, chunk: EncodedChunk) -> None:
+        self._message = message
+        self.chunk = chunk
+
+    @property
+    def producer_sequence(self) -> Any:
+        """That of the message."""
+        return self._message.producer_sequence
+
+    @property
+    def examples(self) -> Any:
+        """None: there are graphs."""
+        return self._message.examples
+
+    def SerializeToString(self) -> bytes:  # As messages have it.
+        """The whole request."""
+        head = self._message.SerializeToString()
+        head += _tag(dataset_pb2.AppendRequest, "graphs") + _varint(self.chunk.num_bytes)
+        return b"".join((head, *self.chunk.pieces))
+
+
+def append_call(channel: Any) -> Callable[[Iterator[Any]], Any]:
+    """The method Append, for messages and for `AppendRequest`s."""
+    call: Callable[[Iterator[Any]], Any] = channel.stream_stream(
+        "/packhouse.v1.DatasetService/Append",
+        request_serializer=lambda request: request.SerializeToString(),
+        response_deserializer=dataset_pb2.AppendResponse.FromString,
+    )
+    return call
 
 
 class ReliableAppend(ReliableRequests):
@@ -199,10 +285,14 @@ class ReliableAppend(ReliableRequests):
         first_sequence: int | None,
         retry_timeout: float,
         address: str,
+        forget_seconds: int | None = None,
+        on_wait: OnWait | None = None,
     ) -> None:
         asking = dataset_pb2.AppendRequest(dataset=dataset.name, dataset_id=dataset.id)
         call = f"Append to '{dataset.name}' at {address}"
-        super().__init__(start_call, asking, producer, first_sequence, retry_timeout, call)
+        super().__init__(
+            start_call, asking, producer, first_sequence, retry_timeout, call, forget_seconds, on_wait
+        )
         self._dataset = dataset
         self._num_appended = 0
         self._num_repeated = 0
@@ -212,7 +302,7 @@ class ReliableAppend(ReliableRequests):
         self._skipped: list[SkippedExample] = []
 
     def send(self, chunk: Any, group_ids: bytes = b"") -> None:
-        """Sends a `packhouse.v1.GraphChunk` or `Examples`; waits if too many are unanswered.
+        """Sends an EncodedChunk, or `packhouse.v1.Examples`; waits if too many are unanswered.
 
         Raises PackhouseError if the server refused this or an earlier one.
         """
@@ -221,11 +311,11 @@ class ReliableAppend(ReliableRequests):
             dataset_id=self._dataset.id,
             group_ids=group_ids,
         )
-        if isinstance(chunk, graphs_pb2.Examples):
-            request.examples.CopyFrom(chunk)
+        if isinstance(chunk, EncodedChunk):
+            self._send(AppendRequest(request, chunk))
         else:
-            request.graphs.CopyFrom(chunk)
-        self._send(request)
+            request.examples.CopyFrom(chunk)
+            self._send(request)
 
     def finish(self) -> AppendTotals:
         """Waits until everything is stored."""
@@ -260,7 +350,7 @@ def chunks_with_groups(
     schema: GraphSchema,
     chunk_bytes: int,
 ) -> Iterator[tuple[Any, bytes]]:
-    """The `packhouse.v1.GraphChunk`s of tables of one schema, each with its graphs' group ids.
+    """The EncodedChunks of tables of one schema, each with its graphs' group ids.
 
     Raises ValueError for a table of another schema, or with another number of group ids than
     graphs.
@@ -273,8 +363,9 @@ def chunks_with_groups(
             raise ValueError(f"table {number} has another schema than the data set")
         ids = None if groups is None else _next_ids(groups, number, len(table))
         start = 0
-        for chunk in table.to_chunks(chunk_bytes):
-            stop = start + chunk.sizes.num_graphs
+        for part in table.parts(chunk_bytes):
+            chunk = EncodedChunk(part)
+            stop = start + len(part)
             yield chunk, b"" if ids is None else ids[start:stop].tobytes()
             start = stop
 
