@@ -286,7 +286,7 @@ def test_every_program_of_the_package_looks_after_its_stdout() -> None:
     mains = [path.read_text(encoding="utf-8") for path in package.rglob("*.py")]
     # Those that a user calls, with arguments.
     mains = [text for text in mains if "\ndef main(" in text and "argparse" in text]
-    assert len(mains) == 3
+    assert len(mains) == 2
     assert all("sys.exit(run_whole(" in text for text in mains)
 
 

@@ -101,4 +101,4 @@ def test_a_command_stores_a_file_once(
 def test_a_mistyped_command_gets_a_suggestion() -> None:
     output = packhouse("igest", "graphs.npz")
     assert output.returncode == 2
-    assert "no command 'igest': did you mean 'ingest'?" in output.stderr
+    assert "there is no command 'igest'; did you mean 'ingest'?" in output.stderr
