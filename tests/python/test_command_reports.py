@@ -8,10 +8,11 @@ import pathlib
 import stat
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
-from packhouse.command import admin, batch, feedback, wings
+from packhouse.command import admin, batch, feedback, graph, partition, program, wings
 from packhouse.command import dataset_report as datasets
 from packhouse.command import job_report as jobs
 from packhouse.command import partition_report as partitions
@@ -26,6 +27,7 @@ from packhouse.large.partitions import (
     PartitionReport,
 )
 from packhouse.large.source_graph import SourceGraph
+from packhouse.large.source_graph_rows import column_bytes
 from packhouse.large.source_graphs import SourceGraphVerification
 from packhouse.stored.dataset import Dataset, DatasetDrift, Verification
 from packhouse.stored.dataset import DamagedRecord
@@ -409,6 +411,8 @@ def test_a_partition_is_a_table_and_a_picture() -> None:
         ("id,label\n1,+1\n", "'+1' is no uint8"),
         ("id,is\n1,yes\n", "'yes' is no bool"),
         ("id,price\n1,dear\n", "'dear' is no float32"),
+        ("id,price\n1,1_0\n", "'1_0' is no float32"),
+        ("id,price\n1,1e39\n", "'1e39' is no float32"),
     ],
 )
 def test_a_bad_file_of_seeds_is_named(tmp_path: pathlib.Path, text: str, says: str) -> None:
@@ -427,6 +431,40 @@ def test_a_file_of_seeds_has_times_and_features(tmp_path: pathlib.Path) -> None:
     assert not rows.are_links and len(rows) == 2
     assert (rows.nodes, rows.times) == ([["a,b", "\xe9"]], [-5, 7])
     assert rows.features == {"is": [True, False], "price": [1000.0, -0.5]}
+
+
+def test_features_of_seeds_have_the_types_that_were_said() -> None:
+    values = {
+        "bool": ([True, False], b"\1\0"),
+        "int8": ([-5], b"\xfb"),
+        "uint64": ([(1 << 64) - 1, 1], b"\xff" * 8 + b"\1" + bytes(7)),
+        "float16": ([0.1], b"\x66\x2e"),
+        "bfloat16": ([0.1, 1.5], b"\xcd\x3d\xc0\x3f"),
+        "float32": ([0.1], b"\xcd\xcc\xcc\x3d"),
+    }
+    for dtype, (given, data) in values.items():
+        (column,) = seeds.readout_columns([f"x={dtype}"])
+        assert column_bytes(seeds._array(list(given), column), column, "x") == data, dtype
+
+
+def test_words_for_the_program_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[str, list[str]]] = []
+
+    def become(name: str, words: list[str], _what: str) -> None:
+        begun.append((name, list(words)))
+        raise click.exceptions.Exit(0)
+
+    for module in (wings, graph, partition):
+        monkeypatch.setattr(module, "become", become)
+    for words, called in (
+        (["graph", "import", "--seal", "x", "--help"], "packhouse graph"),
+        (["graph", "generate", "mag", "--scale=1"], "packhouse graph"),
+        (["partition", "--", "-x", "-n0"], "packhouse"),
+        (["partition", "export", "--help"], "packhouse"),
+        (["tfgnn", "print", "-n", "0", "--", "f", "--x"], "packhouse"),
+    ):
+        assert program.main(words) == 0
+        assert begun.pop() == (called, words[1:] if called == "packhouse graph" else words)
 
 
 def test_the_program_for_files_is_found_or_named(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from packhouse.command.group import Group
 from packhouse.command.printing import note, print_json
 from packhouse.command.readable import bytes_text
 from packhouse.command.progress import Progress
-from packhouse.command.wings import NESTED, UNPARSED, become, forwarded
+from packhouse.command.wings import NESTED, Unparsed, become, forwarded
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
@@ -38,8 +39,7 @@ _duplicates = option(
 )
 
 
-@command.command("import", context_settings=UNPARSED, add_help_option=False)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@command.command("import", cls=Unparsed)
 def import_(words: tuple[str, ...]) -> None:
     """Store a large graph: a unigraph, arrays of numpy, DGL's chunks, a download of OGB, or Parquet and
     Arrow tables. After a crash, run the same command again
@@ -53,8 +53,6 @@ def import_(words: tuple[str, ...]) -> None:
 
 def _has_tables(word: str) -> bool:
     """Whether it is a folder with node or edge files that pyarrow reads."""
-    import os
-
     endings = (".parquet", ".arrow", ".feather", ".ipc")
     for part in ("nodes", "edges"):
         folder = os.path.join(word, part)

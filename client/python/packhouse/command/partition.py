@@ -19,7 +19,7 @@ from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.printing import print_json
 from packhouse.command.progress import Progress
-from packhouse.command.wings import NESTED, UNPARSED, become, run
+from packhouse.command.wings import NESTED, Unparsed, become, run
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
@@ -29,8 +29,7 @@ _OF_FILES = ("restore", "convert", "export", "dglpart")
 _HELP = ("-h", "--help")
 
 
-@click.command("partition", context_settings=UNPARSED, add_help_option=False)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.command("partition", cls=Unparsed)
 def command(words: tuple[str, ...]) -> None:
     """Cut a large graph into parts for DGL's trainers"""
     is_of_server = any(word == "--server" or word.startswith("--server=") for word in words)
@@ -255,9 +254,15 @@ def _arguments(words: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """In this block SIGINT is counted, and does not end the program. Calls have deadlines."""
+    """In this block the first SIGINT is noted, and does not end the program."""
     counted: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: counted.append(number))
+
+    def count(number: int, _frame: object) -> None:
+        if counted:
+            raise KeyboardInterrupt
+        counted.append(number)
+
+    before = signal.signal(signal.SIGINT, count)
     try:
         yield counted
     finally:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import gzip
 import io
+import math
 import zlib
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 LABEL = "label"
 _IDS_OF_REQUEST = 1 << 16
 _NO_NODE = (1 << 32) - 1
-_INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_MOST_DIGITS = 20
+_LARGEST_FLOAT32 = float.fromhex("0x1.fffffefffffffp+127")  # What is rounded to it, and not to infinity.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,19 +109,43 @@ class _Rows:
 
     def _element(self, name: str, text: str, dtype: str) -> Any:
         """A value of the type. Raises ValueError naming line, column and value."""
-        try:
-            if dtype == "bool":
-                return {"0": False, "false": False, "1": True, "true": True}[text.lower()]
-            if "float" in dtype:
-                return float(text)
+        value: Any = None
+        if dtype == "bool":
+            value = {"0": False, "false": False, "1": True, "true": True}.get(text.lower())
+        elif "float" in dtype:
+            with contextlib.suppress(ValueError):
+                # Python's own also takes blanks and underscores.
+                value = float(text) if not set(text) & set("_ \t\r\n\f\v") else None
+            if value is not None and dtype != "float64" and math.isfinite(value):
+                value = value if abs(value) <= _LARGEST_FLOAT32 else None
+        else:
             bits = int(dtype.lstrip("uint"))
             least = 0 if dtype[0] == "u" else -(1 << bits - 1)
-            if text.strip() == text and "_" not in text and text[:1] != "+":
-                if least <= int(text) < least + (1 << bits):
-                    return int(text)
-        except (KeyError, ValueError):
-            pass
-        raise self._bad(f"column {_quoted(name)}: {_quoted(text)} is no {dtype}")
+            number = _int(text)
+            if number is not None and least <= number < least + (1 << bits):
+                value = number
+        if value is None:
+            raise self._bad(f"column {_quoted(name)}: {_quoted(text)} is no {dtype}")
+        return value
+
+
+def _int(text: str) -> int | None:
+    """A whole number, with a minus sign or none; else None."""
+    digits = text[1:] if text[:1] == "-" else text
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    return int(text) if is_number else None
+
+
+def _array(values: list[Any], column: SourceColumn) -> Any:
+    """The values of a feature, which have its type."""
+    import numpy as np
+
+    from packhouse.data.schema import DType
+    from packhouse.frameworks.tfgnn.example_values import converted
+
+    if column.element is DType.BFLOAT16:
+        return converted(np.array(values, "<f4"), column.element)
+    return np.array(values, column.element.numpy)
 
 
 def _quoted(text: str) -> str:
@@ -192,7 +219,9 @@ def read_seeds(file: SeedsFile, sub_graphs: SubGraphs, client: Client) -> Seeds:
             raise ValueError(
                 f"--readout-column: {file.path} has no column {_quoted(column.name)}"
             )
-    return Seeds(**nodes, times=times, readout=rows.features)
+    columns = {column.name: column for column in sub_graphs.readout_columns}
+    readout = {name: _array(values, columns[name]) for name, values in rows.features.items()}
+    return Seeds(**nodes, times=times, readout=readout)
 
 
 def _nodes(rows: _Rows, by: str, graph: SourceGraph) -> Any:
@@ -215,8 +244,8 @@ def _ids(path: str, texts: Sequence[str], are_texts: bool) -> Any:
     if are_texts:
         return [text.encode("utf-8", "surrogateescape") for text in texts]
     for text in texts:
-        digits = text[1:] if text[:1] == "-" else text
-        if not (digits.isascii() and digits.isdecimal() and -(1 << 63) <= int(text) < 1 << 63):
+        number = _int(text)
+        if number is None or not -(1 << 63) <= number < 1 << 63:
             raise ValueError(f"{path}: {_quoted(text)} is no int64, as the graph's ids are")
     return np.array([int(text) for text in texts], np.int64)
 
@@ -226,7 +255,8 @@ def _whole(path: str, by: str, texts: Sequence[str]) -> Any:
 
     most = (1 << 64 if by == "row" else 1 << 32) - 1
     for text in texts:
-        if not (text.isascii() and text.isdecimal() and int(text) <= most):
+        number = _int(text)
+        if number is None or text[:1] == "-" or number > most:
             raise ValueError(
                 f"{path}: {_quoted(text)} is no {by} of a node, a whole number from 0"
             )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from typing import Any, Callable, Final, NoReturn, Sequence
+from typing import Any, Final, NoReturn, Sequence
 
 import click
 
@@ -14,21 +15,18 @@ from packhouse.command.failures import Failure
 
 _PROGRAM: Final = "packhouse-graph"
 _VARIABLE: Final = "PACKHOUSE_GRAPH"
-# Its words are not parsed here, --help neither.
-UNPARSED: Final = {"ignore_unknown_options": True, "help_option_names": []}
 # Of a command behind one whose words are not parsed.
 NESTED: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-Function = Callable[..., Any]
 
 
 def find_program(what: str) -> str:
     """Raises Failure if it is not there; `what` is the command that needs it."""
     named = os.environ.get(_VARIABLE, "")
     if named:
-        if shutil.which(named) is None:
+        program = shutil.which(named)
+        if program is None:
             raise Failure("NOT_FOUND", f"{_VARIABLE}: {named} is no program")
-        return named
+        return program
     beside = ""
     try:
         from packhouse.base.local_server import find_server
@@ -55,6 +53,9 @@ def become(name: str, words: Sequence[str], what: str) -> NoReturn:
     """
     program = find_program(what)
     sys.stdout.flush()
+    # Python ignores these, and what is executed would, too.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     os.execv(program, [name, *words])
 
 
@@ -72,13 +73,23 @@ def run(words: Sequence[str], what: str) -> None:
         raise RuntimeError(told or f"{_PROGRAM} ended with status {done.returncode}")
 
 
+class Unparsed(click.Command):
+    """Its callback gets `words` as they are, --help too."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        attributes["add_help_option"] = False
+        super().__init__(*arguments, **attributes)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Takes them all."""
+        ctx.params["words"] = tuple(args)
+        return []
+
+
 def forwarded(name: str, told: str, before: Sequence[str], called: str = "packhouse") -> click.Command:
     """A command `name` that the program does: `before` comes before its words."""
 
     def command(words: tuple[str, ...]) -> None:
         become(called, [*before, *words], " ".join(before))
 
-    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED, metavar="...")
-    return click.Command(
-        name, params=[words], callback=command, help=told, context_settings=UNPARSED, add_help_option=False
-    )
+    return Unparsed(name, callback=command, help=told)
