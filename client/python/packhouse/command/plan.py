@@ -305,17 +305,16 @@ def _save(path: str, response: Any) -> None:
 
 def _read_plan(path: str, components: Sequence[str]) -> Any:
     """The plan that `_save` wrote. Raises Failure."""
-    from google.protobuf.message import DecodeError
-
+    from packhouse.base.messages import parse_whole
     from packhouse.v1 import planning_pb2
 
     response = planning_pb2.PlanResponse()
     try:
         with open(path, "rb") as file:
-            response.ParseFromString(file.read())
+            parse_whole(response, file.read())
     except OSError as error:
         raise Failure("NOT_FOUND", f"{path}: cannot open: {error.strerror}") from None
-    except DecodeError:
+    except ValueError:
         pass
     if not response.HasField("plan"):
         raise Failure(

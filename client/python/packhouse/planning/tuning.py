@@ -72,7 +72,7 @@ class DeviceProfile:
         message = planning_pb2.DeviceProfile()
         try:
             json_format.Parse(pathlib.Path(path).read_text(encoding="utf-8"), message)
-        except (json_format.ParseError, UnicodeDecodeError) as error:
+        except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"{os.fspath(path)}: no device profile: {error}") from None
         return DeviceProfile.from_proto(message)
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
+from packhouse.base.messages import parse_whole
+
 _Field = descriptor_pb2.FieldDescriptorProto
 
 # By number in tensorflow.DataType.
@@ -137,7 +139,7 @@ def parse_graph_schema(data: str | bytes) -> Any:
     schema = GraphSchemaMessage()
     try:
         if isinstance(data, bytes):
-            schema.ParseFromString(data)
+            parse_whole(schema, data)
         else:
             text_format.Parse(data, schema, allow_unknown_extension=True, allow_unknown_field=True)
     except Exception as error:  # Each implementation of protobuf has errors of its own.
