@@ -95,8 +95,8 @@ def picture(path: str, title: str, width: float, height: float) -> Iterator[Figu
 
 
 def plain(text: str) -> str:
-    """As one line, of which nothing is a formula."""
-    return "".join(c if c.isprintable() else " " for c in text).replace("$", r"\$")
+    """As one line."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def linear_tics(low: float, high: float) -> list[float]:

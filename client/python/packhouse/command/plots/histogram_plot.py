@@ -137,7 +137,7 @@ def _axis(name: str, values: npt.NDArray[Any], limit: int, is_logarithmic: bool)
     if not is_logarithmic or strides <= _MOST_BINS // 4:
         # The length of the axis; the data may be a small part of it.
         width = -(-max(strides, limit // stride) // _MOST_BINS)
-        edges = least + stride * np.arange(0, strides + width, width)
+        edge_list = [least + stride * at for at in range(0, strides + width, width)]
     else:
         low = max(least, 1)
         ratio = ((most + 1) / low) ** (1 / _MOST_BINS)
@@ -148,8 +148,7 @@ def _axis(name: str, values: npt.NDArray[Any], limit: int, is_logarithmic: bool)
             if edge > edge_list[-1]:
                 edge_list.append(edge)
             at *= ratio
-        edges = np.array(edge_list)
-    return Axis(name, limit, is_logarithmic, least, most, stride, edges.astype(np.int64))
+    return Axis(name, limit, is_logarithmic, least, most, stride, np.array(edge_list, np.int64))
 
 
 def draw(path: str, title: str, view: View) -> None:

@@ -205,7 +205,7 @@ def _draw_grid(figure: Figure, axes: Axes, grid: Grid, names: Sequence[str], sha
     figures.set_axis(axes, "y", f"limit of {names[1]}", y[0], y[-1])
     figures.colour_bar(figure, axes, mesh, "harmonic mean of efficiencies, %")
     axes.set_title("efficiency of one shape over the grid of limits", pad=44)
-    lines = _outline(grid.is_planned, x, y)
+    lines = outline(grid)
     if lines:
         from matplotlib.collections import LineCollection
 
@@ -215,15 +215,14 @@ def _draw_grid(figure: Figure, axes: Axes, grid: Grid, names: Sequence[str], sha
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
 
 
-def _outline(
-    is_planned: npt.NDArray[np.bool_], x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]
-) -> list[list[tuple[float, float]]]:
+def outline(grid: Grid) -> list[list[tuple[float, float]]]:
     """The lines between cells that were planned and others; none along the end of the grid."""
-    lines = [
+    x, y, is_planned = cell_edges(grid.x), cell_edges(grid.y), grid.is_planned
+    upright = [
         [(float(x[j + 1]), float(y[i])), (float(x[j + 1]), float(y[i + 1]))]
         for i, j in zip(*np.nonzero(is_planned[:, 1:] != is_planned[:, :-1]))
     ]
-    return lines + [
+    return upright + [
         [(float(x[j]), float(y[i + 1])), (float(x[j + 1]), float(y[i + 1]))]
         for i, j in zip(*np.nonzero(is_planned[1:] != is_planned[:-1]))
     ]
