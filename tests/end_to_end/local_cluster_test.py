@@ -1,4 +1,4 @@
-"""`python3 -m packhouse cluster try`: a cluster on this machine, with a real etcd and S3 server."""
+"""`packhouse cluster try`: a cluster on this machine, with a real etcd and S3 server."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def tables(
 ) -> Iterator[GraphTable]:
     """Structures as tables of graphs, ids from 0, of which one is held at a time.
 
-    `source` is a file or several, of any kind that `python3 -m packhouse ingest` reads, or an
+    `source` is a file or several, of any kind that `packhouse ingest` reads, or an
     iterable of `ase.Atoms`. What is stored: see `packhouse.files.atoms_files`; `exclude` names
     what is left out. `cutoff`, `max_neighbours`, `keep_edges`: see `with_neighbours`. A structure
     that cannot be read, or has other properties than most of the first ones, is told to

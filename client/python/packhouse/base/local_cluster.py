@@ -1,4 +1,4 @@
-"""A cluster of one's own, on this machine alone, to try one: `python3 -m packhouse cluster try`."""
+"""A cluster of one's own, on this machine alone, to try one: `packhouse cluster try`."""
 
 from __future__ import annotations
 

@@ -267,6 +267,8 @@ class Records:
             raise ValueError(f"{path}: {error.strerror}") from None
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+        if not self._read_schema.components and not self._read_schema.tensors:
+            raise ValueError(f"{path}: is no graph schema: it has no set and no feature")
         self.schema = self._read_schema
         if self._readout:
             self.schema = graph_schema(_with_readout(tfgnn, *self._readout_parts()))

@@ -1,4 +1,4 @@
-"""Stores one large graph's files in a server as a source graph. See `python3 -m packhouse`."""
+"""Stores one large graph's files in a server as a source graph. See `packhouse`."""
 
 from __future__ import annotations
 

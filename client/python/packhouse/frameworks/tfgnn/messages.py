@@ -81,6 +81,7 @@ _SCALARS: Final = {
     "string": _Field.TYPE_STRING,
 }
 _PACKAGE: Final = "packhouse.tfgnn"
+_SHOWN: Final = 300
 
 
 def _add_field(message: Any, name: str, number: int, kind: str) -> None:
@@ -143,7 +144,10 @@ def parse_graph_schema(data: str | bytes) -> Any:
         else:
             text_format.Parse(data, schema, allow_unknown_extension=True, allow_unknown_field=True)
     except Exception as error:  # Each implementation of protobuf has errors of its own.
-        raise ValueError(f"graph schema: {error}") from None
+        # Some show the whole line.
+        told = str(error)
+        told = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+        raise ValueError(f"graph schema: {told}") from None
     return schema
 
 
