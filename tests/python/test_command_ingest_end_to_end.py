@@ -1,0 +1,148 @@
+"""`packhouse ingest`: what it stores, says and refuses. Kills are in tests/end_to_end/ingest_test.py."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from packhouse import Client, GraphTable, LocalServer
+from packhouse.command.program import main
+from packhouse.files import npz
+
+ARRAYS: dict[str, Any] = {
+    "node_offsets": np.array([0, 2, 5, 9]),
+    "edge_offsets": np.array([0, 1, 3, 6]),
+    "edge_index": np.array([[0, 1, 2, 0, 1, 2], [1, 0, 2, 1, 2, 3]]),
+    "x": np.arange(18, dtype=np.float32).reshape(9, 2),
+}
+
+
+@pytest.fixture(name="ingest")
+def ingest_fixture(server: LocalServer, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command: its status, output and errors."""
+
+    def ingest(dataset: str, *words: object) -> tuple[int, str, str]:
+        arguments = ["ingest", "--server", server.address, "--dataset", dataset, *map(str, words)]
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return ingest
+
+
+@pytest.fixture(name="source")
+def source_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
+    np.savez(tmp_path / "graphs.npz", **ARRAYS, fold=np.array([7, 7, 1]))
+    return tmp_path / "graphs.npz"
+
+
+def test_groups_are_stored_with_their_graphs(
+    ingest: Any, client: Client, source: pathlib.Path
+) -> None:
+    status, _, errors = ingest("cli/groups", source, "--groups", "fold")
+    assert (status, errors) == (0, "")
+    dataset = client.datasets.get("cli/groups")
+    assert dataset.grouped and "fold" not in [spec.name for spec in dataset.schema.tensors]
+    np.savez(source.with_name("other.npz"), **ARRAYS)
+    status, _, errors = ingest("cli/groups", source.with_name("other.npz"))
+    assert status == 1
+    assert "is grouped, the source has no group ids (--groups) [FAILED_PRECONDITION]" in errors
+    status, _, errors = ingest("cli/groups", source.with_name("sizes.csv"), "--groups", "fold")
+    assert status == 1 and "cannot open" in errors
+
+
+def test_sources_follow_one_another_and_none_is_stored_twice(
+    ingest: Any, client: Client, source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    np.savez(tmp_path / "more.npz", **{**ARRAYS, "x": ARRAYS["x"] + 1}, fold=np.array([1, 2, 3]))
+    for name, before in ((source, 0), (tmp_path / "more.npz", 3)):
+        status, output, errors = ingest("cli/several", name)
+        assert status == 0
+        assert "stored 3 graphs, 0 had been there" in output
+        assert (f"had {before} graphs before" in errors) == bool(before)
+    for name in (tmp_path / "more.npz", source):
+        status, output, errors = ingest("cli/several", name, "--seal")
+        assert (status, errors) == (0, "")
+        assert "stored 0 graphs, 3 had been there" in output
+        assert output.splitlines()[0].endswith("; sealed")
+    assert client.datasets.get("cli/several").num_graphs == 6
+    # By its content, whatever it is called; another cut is another source.
+    moved = source.rename(tmp_path / "moved")
+    status, output, _ = ingest("cli/several", moved)
+    assert "stored 0 graphs, 3 had been there" in output
+    status, _, errors = ingest("cli/several", moved, "--chunk-bytes", "4KiB")
+    assert status == 1 and "[FAILED_PRECONDITION]" in errors
+
+
+def test_bounds_are_those_of_the_data_set(
+    ingest: Any, client: Client, source: pathlib.Path
+) -> None:
+    rows = ("--max-rows", "nodes=3")
+    status, _, errors = ingest("cli/bounds", source, *rows, "--max-bytes", "1MiB")
+    assert status == 1 and "[OUT_OF_RANGE]" in errors
+    assert dict(client.datasets.get("cli/bounds").max_rows) == {"nodes": 3}
+    for words, told in (
+        (("--max-rows", "nodes=4"), "was created with max_rows nodes=3, wanted is nodes=4"),
+        (("--max-bytes", "2MiB"), "was created with max_bytes 1048576, wanted is 2097152"),
+        ((*rows, "--oversize", "partition"), "was created without cutting graphs"),
+    ):
+        status, _, errors = ingest("cli/bounds", source, *words)
+        assert status == 1 and told in errors, errors
+    for words, told in (
+        (("--max-rows", "faces=4"), "--max-rows 'faces=4': the components are nodes, edges"),
+        (("--oversize", "partition"), "--oversize needs --max-rows"),
+        (("--chunk-bytes", "1KiB"), "must be a number of bytes from 4.0 KiB to 32.0 MiB"),
+    ):
+        status, _, errors = ingest("cli/bounds", source, *words)
+        assert status == 2 and told in errors, errors
+
+
+def test_graphs_that_the_server_cuts_are_stored_once(
+    ingest: Any, client: Client, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "path.npz"
+    np.savez(
+        path,
+        node_offsets=np.array([0, 40, 42]),
+        edge_offsets=np.array([0, 39, 40]),
+        edge_index=np.array([[*range(39), 0], [*range(1, 40), 1]]),
+    )
+    cut = ("--max-rows", "nodes=16", "--oversize", "partition")
+    status, output, _ = ingest("cli/cut", path, *cut)
+    assert status == 0
+    found = re.search(r"stored as ([\d,]+) graphs with their pieces", output)
+    assert found is not None and int(found[1]) > 2
+    status, output, _ = ingest("cli/cut", path, *cut)
+    assert "stored 0 graphs, 2 had been there" in output
+    assert client.datasets.get("cli/cut").num_graphs == int(found[1])
+
+
+def test_graphs_that_cannot_be_stored_leave_no_data_set(
+    ingest: Any, client: Client, tmp_path: pathlib.Path
+) -> None:
+    """One end of an edge is no node: the server names it."""
+    path = tmp_path / "wrong.npz"
+    np.savez(path, **{**ARRAYS, "edge_index": ARRAYS["edge_index"] + 2})
+    status, _, errors = ingest("cli/wrong", path)
+    assert status == 1 and "receivers" in errors or "senders" in errors
+    assert "cli/wrong" not in [dataset.name for dataset in client.datasets.list()]
+
+
+def test_several_files_and_kinds_are_one_data_set(
+    ingest: Any, client: Client, source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    np.savez(tmp_path / "more.npz", **ARRAYS, fold=np.array([1, 2, 3]))
+    status, output, _ = ingest("cli/joined", source, tmp_path / "more.npz")
+    assert status == 0 and "stored 6 graphs, 0 had been there" in output
+    status, output, _ = ingest("cli/joined", source, tmp_path / "more.npz")
+    assert "stored 0 graphs, 6 had been there" in output
+    expected = GraphTable.concatenate([npz.load(source), npz.load(tmp_path / "more.npz")])
+    assert client.datasets.get("cli/joined").num_graphs == len(expected) == 6
+    (tmp_path / "sizes").write_text("num_nodes,num_edges\n3,4\n5,6\n")
+    status, output, _ = ingest("cli/text", tmp_path / "sizes", "--quiet")
+    assert (status, output) == (0, "")
+    assert client.datasets.get("cli/text").num_graphs == 2
