@@ -32,6 +32,7 @@ from packhouse import (
 )
 from packhouse.files import pyg_files
 from packhouse.frameworks.batch_sampler import BatchSampler
+from packhouse.frameworks.pyg import checks
 
 
 class InMemory(InMemoryDataset):
@@ -148,6 +149,110 @@ def library(venue: bool = True) -> HeteroData:
         data["venue"].x = torch.randn(4, 3)
         data["paper", "in", "venue"].edge_index = torch.tensor([[0, 1], [3, 2]])
     return data
+
+
+class _Numbered(Data):
+    """Of a class with rules of its own."""
+
+    def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.num_nodes if key == "ends" else super().__inc__(key, value, *args, **kwargs)
+
+
+def _perhaps_odd(graph: Any, random: np.random.Generator) -> Any:
+    """The graph, or one in which something differs that joining may not change, or may."""
+    stores = graph.stores
+    store = stores[int(random.integers(len(stores)))]
+    keys = [key for key in store.keys() if isinstance(store[key], torch.Tensor)]
+    if not keys:
+        return graph
+    key = keys[int(random.integers(len(keys)))]
+    value = store[key]
+    change = int(random.integers(14))
+    if change == 0:
+        store[key] = value.to(torch.float16 if value.dtype != torch.float16 else torch.float64)
+    elif change == 1:
+        store[key] = value.unsqueeze(-1)
+    elif change == 2 and value.dim() > 1:
+        store[key] = torch.cat([value, value], 1)
+    elif change == 3 and value.dim():
+        store[key] = torch.cat([value, value], 0)
+    elif change == 4:
+        store[key] = value.to_sparse() if value.dim() else 1
+    elif change == 5:
+        store[key] = value.numpy()
+    elif change == 6:
+        store[key] = torch.nn.Parameter(value.float())
+    elif change == 7:
+        store[f"more_{key}"] = value
+    elif change == 8:
+        del store[key]
+    elif change == 9:
+        # The same attributes in another order.
+        store[key] = store._mapping.pop(key)
+    elif change == 10:
+        store["num_nodes"] = 2.0
+    elif change == 11:
+        store["scale"] = bool(random.integers(2)) if "scale" in store else 1
+    elif change == 12 and isinstance(graph, Data):
+        return _Numbered(**{name: graph[name] for name in graph.keys()})
+    return graph
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_graphs_that_are_as_the_first_need_no_other_look(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quick look refuses what the slow one refuses, in the same words, and counts the same."""
+    random = np.random.default_rng(seed)
+
+    def plain() -> Data:
+        nodes, edges = int(random.integers(1, 4)), int(random.integers(4))
+        return Data(
+            x=torch.zeros(nodes, 2),
+            edge_index=torch.zeros((2, edges), dtype=torch.int64),
+            face=torch.zeros((3, 2), dtype=torch.int32),
+            y=torch.tensor(1.0),
+            scale=2,
+            note=torch.zeros(1, 4),
+        )
+
+    def typed() -> HeteroData:
+        data = HeteroData(y=torch.zeros(1, 2))
+        data["paper"].x = torch.zeros(int(random.integers(1, 4)), 2)
+        data["author"].num_nodes = int(random.integers(1, 4))
+        data["author", "writes", "paper"].edge_index = torch.zeros((2, 3), dtype=torch.int64)
+        data["author", "writes", "paper"].weight = torch.zeros(3)
+        return data
+
+    graphs = [(plain, typed)[seed % 2]() for _ in range(6)]
+    odd = int(random.integers(len(graphs) + 1))
+    if odd < len(graphs):
+        graphs[odd] = _perhaps_odd(graphs[odd], random)
+    exclude_keys = ("note", "weight")[: int(random.integers(3))]
+
+    def looked_at() -> tuple[Any, ...]:
+        look = checks.GraphChecks(exclude_keys)
+        look.rows = {} if seed % 3 else None
+        try:
+            for graph in graphs:
+                look.check(graph)
+        except Exception as error:
+            return type(error), str(error)
+        return look.rows, look.rules, look.num_nodes
+
+    quick = looked_at()
+    monkeypatch.setattr(checks._Likeness, "of", staticmethod(lambda *arguments: None))
+    assert quick == looked_at()
+
+
+def test_a_quick_look_suffices_for_graphs_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the first batch of a data set that is stored already would wait for the slow one."""
+    looked_at = []
+    slow = checks._type_of
+    monkeypatch.setattr(checks, "_type_of", lambda *what: looked_at.append(what) or slow(*what))
+    graphs = [data_of(graph) for graph in random_plain(1, 50)]
+    packhouse.pyg.table(graphs)
+    assert len(looked_at) == len(graphs[0].keys())
 
 
 def test_the_first_graph_does_not_decide_what_the_others_have() -> None:

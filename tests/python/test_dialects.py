@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import types
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from packhouse import DType, GraphSchema, TensorSpec
 from packhouse.data.readers import HAS_NATIVE, repeated_numbers
+from packhouse.frameworks import batch_sampler
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.layout import Layout
 from packhouse.frameworks.pyg.notes import LazyDict
@@ -110,6 +112,36 @@ def test_a_sampler_refuses_what_it_cannot_know() -> None:
         BatchSampler("nowhere", [1, 2, 3], {"nodes": 8})
     with pytest.raises(ValueError, match="rank 2 of 2 ranks"):
         BatchSampler("nowhere", np.zeros((3, 2), int), {"nodes": 8}, rank=2, num_ranks=2)
+
+
+def test_a_sampler_tells_of_an_epoch_that_it_gives_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass after one that has ended, shuffled or without its first batches; not one after a loop
+    that was left, after set_epoch, or in an order that is the same in all epochs.
+    """
+    monkeypatch.setattr(batch_sampler, "_ask", lambda question: ([[0, 2], [1]], []))
+
+    def sampler(shuffle: bool) -> BatchSampler:
+        return BatchSampler("nowhere", np.zeros((3, 2), int), {"nodes": 8}, shuffle=shuffle)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", batch_sampler.RepeatedEpochWarning)
+        shuffled = sampler(True)
+        next(iter(shuffled))
+        assert list(shuffled) == [[0, 2], [1]]
+        shuffled.set_epoch(0)
+        assert list(shuffled) == [[0, 2], [1]]
+        shuffled.set_epoch(1)
+        before = iter(shuffled)
+        shuffled.set_epoch(2)
+        assert list(before) == [[0, 2], [1]] == list(shuffled)
+        in_order = sampler(False)
+        assert list(in_order) == list(in_order)
+    with pytest.warns(batch_sampler.RepeatedEpochWarning, match="epoch 2 .*: call set_epoch"):
+        assert list(shuffled) == [[0, 2], [1]]
+    in_order.set_epoch(0, first_batch=1)
+    assert list(in_order) == [[1]]
+    with pytest.warns(batch_sampler.RepeatedEpochWarning, match="without its first 1: call set_"):
+        assert list(in_order) == [[1]]
 
 
 def test_the_layout_is_kept_for_the_schema_it_was_read_of() -> None:

@@ -18,7 +18,7 @@ from packhouse.calls.servers import Servers, first_that_answers
 from packhouse.calls.unary import UnaryCalls
 from packhouse.data.batch import Padding, PaddingLike
 from packhouse.data.examples import TfgnnSchema, messages_of
-from packhouse.data.graphs import GraphTable
+from packhouse.data.graphs import GraphTable, Sizes, tables_of_sizes
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.planning.packing import (
@@ -34,7 +34,6 @@ from packhouse.planning.packing import (
 )
 from packhouse.planning.plans import Plan, PlanHeuristic
 from packhouse.planning.tuning import DeviceProfile, OnProgress, TuneObjective, Tuning
-from packhouse.stored.observing import Sizes, tables_of_sizes
 from packhouse.v1 import planning_pb2, planning_pb2_grpc
 
 # A noun's module is imported when the noun is used first.

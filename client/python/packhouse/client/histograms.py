@@ -11,14 +11,9 @@ import grpc
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT
 from packhouse.calls.unary import UnaryCalls
+from packhouse.data.graphs import Sizes, tables_of_sizes
 from packhouse.data.histogram import Histogram
-from packhouse.stored.observing import (
-    DEFAULT_GATHER_BYTES,
-    ReliableObserve,
-    Sizes,
-    observe_requests,
-    tables_of_sizes,
-)
+from packhouse.stored.observing import DEFAULT_GATHER_BYTES, ReliableObserve, observe_requests
 from packhouse.v1 import histogram_pb2, histogram_pb2_grpc
 
 

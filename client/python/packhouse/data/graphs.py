@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Iterable, Iterator, Mapping, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from packhouse.data.schema import GRAPHS, GraphSchema, Layout, TensorSpec
 from packhouse.v1 import graphs_pb2, sizes_pb2
 
 Array = npt.NDArray[Any]
+# A table [n, l] of sizes, or several.
+Sizes = Union[npt.NDArray[Any], Iterable[npt.ArrayLike]]
 
 # Large enough that per-message cost vanishes, far below the server's message limit.
 DEFAULT_CHUNK_BYTES: Final = 1 << 20
@@ -375,6 +377,11 @@ def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> A
     elif not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ValueError(f"{name} has dtype {array.dtype}, needs {dtype}")
     return array.astype(dtype)
+
+
+def tables_of_sizes(sizes: Sizes) -> Iterable[npt.ArrayLike]:
+    """Each table; an array of two dimensions is one."""
+    return (sizes,) if isinstance(sizes, np.ndarray) and sizes.ndim == 2 else sizes
 
 
 def as_sizes(sizes: npt.ArrayLike, components: int) -> npt.NDArray[np.uint32]:

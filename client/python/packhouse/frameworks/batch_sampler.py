@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import warnings
 from typing import Any, Final, Iterator, Mapping, NamedTuple, Sequence
 
 import grpc
@@ -23,6 +24,10 @@ sys.path[:] = {path!r}
 from packhouse.frameworks.batch_sampler import serve
 serve()
 """
+
+
+class RepeatedEpochWarning(UserWarning):
+    """An epoch is given a second time, because nobody has set the next one."""
 
 
 class _Question(NamedTuple):
@@ -49,6 +54,9 @@ class BatchSampler:
     The batches depend on the arguments, the seed and the epoch alone, so that an epoch goes on
     after a restart with `set_epoch(epoch, first_batch)`. Limits are of real rows; for a batch that
     is padded afterwards by the framework, `padding=Padding.GRAPH` keeps its padding graph free.
+
+    A pass after one that has ended gives the same batches in the same order again, unless `set_epoch`
+    came between; shuffled, or without its first batches, it is told by a RepeatedEpochWarning.
 
     A worker process of a data loader may be forked while this object is in use: a process of its
     own asks the server. Takes some tenths of a second an epoch, when `len` or iterating first asks.
@@ -94,6 +102,8 @@ class BatchSampler:
         self._timeout = timeout
         self._first_batch = 0
         self._epoch = 0
+        # Whether a pass has given all of it.
+        self._has_ended = False
         self._planned: tuple[int, list[list[int]]] | None = None
 
     @property
@@ -107,6 +117,7 @@ class BatchSampler:
         """
         self._epoch = epoch
         self._first_batch = first_batch
+        self._has_ended = False
 
     def __len__(self) -> int:
         """Batches that iterating gives. Asks the server. Raises PackhouseError."""
@@ -115,7 +126,20 @@ class BatchSampler:
     def __iter__(self) -> Iterator[list[int]]:
         """Asks the server first. Raises PackhouseError: UNAVAILABLE; OUT_OF_RANGE naming a graph
         beyond the limits, unless `oversize` says REJECT, which warns with OversizeWarning."""
-        return iter(self._batches()[self._first_batch :])
+        if self._has_ended and (self._shuffle or self._first_batch):
+            warnings.warn(
+                f"epoch {self._epoch} is given once more, in the same batches and order"
+                + (f", without its first {self._first_batch}" if self._first_batch else "")
+                + ": call set_epoch before each pass",
+                RepeatedEpochWarning,
+                stacklevel=2,
+            )
+        return self._pass(self._epoch, self._batches()[self._first_batch :])
+
+    def _pass(self, epoch: int, batches: list[list[int]]) -> Iterator[list[int]]:
+        yield from batches
+        if epoch == self._epoch:
+            self._has_ended = True
 
     def _batches(self) -> list[list[int]]:
         """Of this epoch and rank."""

@@ -94,7 +94,8 @@ def _named_by_content(
     tables: Iterable[GraphTable], padding_values: PaddingValues
 ) -> tuple[str, list[GraphTable] | None]:
     """The name, and the tables if they are few bytes."""
-    digest = hashlib.blake2b(digest_size=16)
+    # Which processors have instructions for.
+    digest = hashlib.sha256()
     held: list[GraphTable] | None = []
     num_bytes = 0
     for number, table in enumerate(tables):
@@ -109,4 +110,4 @@ def _named_by_content(
             held.append(table)
             if num_bytes > _MOST_HELD_BYTES:
                 held = None
-    return f"by-content/{digest.hexdigest()}", held
+    return f"by-content/{digest.hexdigest()[:32]}", held

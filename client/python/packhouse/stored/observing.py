@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, Callable, Final, Iterable, Iterator, Sequence, Union
+from typing import Any, Callable, Final, Iterable, Iterator, Sequence
 
-import numpy as np
 import numpy.typing as npt
 
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, as_sizes
@@ -17,14 +16,6 @@ DEFAULT_GATHER_BYTES: Final = 1 << 19
 
 # An answer costs as much as a request, and is not needed before the end.
 _REQUESTS_PER_RESPONSE: Final = 64
-
-# A table [n, l] of sizes, or several.
-Sizes = Union[npt.NDArray[Any], Iterable[npt.ArrayLike]]
-
-
-def tables_of_sizes(sizes: Sizes) -> Iterable[npt.ArrayLike]:
-    """Each table; an array of two dimensions is one."""
-    return (sizes,) if isinstance(sizes, np.ndarray) and sizes.ndim == 2 else sizes
 
 
 class ReliableObserve(ReliableRequests):
