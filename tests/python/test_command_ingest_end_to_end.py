@@ -11,7 +11,8 @@ import pytest
 
 from packhouse import Client, GraphTable, LocalServer
 from packhouse.command.program import main
-from packhouse.files import npz
+from packhouse.files import npz, tfrecords
+from packhouse.frameworks.tfgnn.messages import ExampleMessage
 
 ARRAYS: dict[str, Any] = {
     "node_offsets": np.array([0, 2, 5, 9]),
@@ -146,3 +147,67 @@ def test_several_files_and_kinds_are_one_data_set(
     status, output, _ = ingest("cli/text", tmp_path / "sizes", "--quiet")
     assert (status, output) == (0, "")
     assert client.datasets.get("cli/text").num_graphs == 2
+
+
+SCHEMA = """
+node_sets { key: "n" value { features { key: "x" value { dtype: DT_INT64 } } } }
+"""
+
+
+def record(values: list[int], prefix: str = "") -> bytes:
+    """A tf.Example of a graph with a node for each value."""
+    message = ExampleMessage()
+    features = message.features.feature
+    features[f"{prefix}nodes/n.#size"].int64_list.value.append(len(values))
+    features[f"{prefix}nodes/n.x"].int64_list.value.extend(values)
+    return bytes(message.SerializeToString())
+
+
+def test_records_may_have_a_prefix_and_get_a_read_out(
+    ingest: Any, client: Client, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "schema.pbtxt").write_text(SCHEMA)
+    of_schema = ("--graph-schema", tmp_path / "schema.pbtxt")
+    with tfrecords.Writer([str(tmp_path / "plain")]) as plain:
+        with tfrecords.Writer([str(tmp_path / "prefixed")]) as prefixed:
+            for values in ([3, 4], [5], [6, 7, 8]):
+                plain.write(record(values))
+                prefixed.write(record(values, "in/"))
+    assert ingest("cli/plain", tmp_path / "plain", *of_schema)[0] == 0
+    status, output, _ = ingest(
+        "cli/prefixed", tmp_path / "prefixed", *of_schema, "--key-prefix", "in/"
+    )
+    assert status == 0 and "stored 3 graphs" in output
+    assert (
+        client.datasets.get("cli/prefixed").schema == client.datasets.get("cli/plain").schema
+    )
+    status, _, _ = ingest(
+        "cli/readout", tmp_path / "plain", *of_schema, "--readout", "seed=n", "--seal"
+    )
+    dataset = client.datasets.get("cli/readout", include_histogram=True)
+    assert status == 0
+    assert dataset.schema.components == ("_readout", "n", "_readout/seed")
+    assert dataset.histogram is not None
+    assert dataset.histogram.totals == {"_readout": 3, "n": 6, "_readout/seed": 3}
+    for words, told in (
+        (("--readout", "seed"), "--readout 'seed': must be KEY=NODE_SET"),
+        (("--readout", "seed=m"), "the schema has no node set 'm'"),
+        (("--groups", "g"), "--groups names an array; records have none"),
+    ):
+        status, _, errors = ingest("cli/wrong-words", tmp_path / "plain", *of_schema, *words)
+        assert status == 1 and told in errors, errors
+
+
+def test_a_graph_without_the_node_of_a_read_out_is_named(
+    ingest: Any, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "schema.pbtxt").write_text(SCHEMA)
+    with tfrecords.Writer([str(tmp_path / f"f-0000{k}-of-00002") for k in range(2)]) as writer:
+        for values in ([1], [2], [3], []):
+            writer.write(record(values))
+    status, _, errors = ingest(
+        "cli/no-node", f"{tmp_path / 'f'}@2", "--graph-schema", tmp_path / "schema.pbtxt",
+        "--readout", "seed=n",
+    )  # fmt: skip
+    assert status == 1
+    assert f"{tmp_path / 'f-00001-of-00002'}: record 1: has no node of 'n' for --readout" in errors
