@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 from typing import Any, Callable, Iterator, Sequence
 
 import grpc
@@ -30,6 +31,7 @@ from packhouse import (
     Draw,
     DType,
     EpochBegunError,
+    EpochBegunWarning,
     EpochFinishedError,
     EpochInfo,
     EpochReaders,
@@ -884,6 +886,54 @@ def dynamic_worker(loader: Loader, received: Any) -> None:
     loader.flush()
     received.put(None)
     threading.Event().wait()
+
+
+def left_alone(client: Client, loader: Loader) -> None:
+    """Waits until the server has noticed that nobody loads the loader's epoch any more."""
+    job = loader.settings.request.job
+    while client.jobs.get(job).num_sessions:
+        pass
+
+
+def test_a_dynamic_worker_says_that_an_epoch_was_begun_which_nobody_loads(
+    client: Client, make: Make
+) -> None:
+    """Only the rest comes: of an earlier run, whose job's name was taken again."""
+    first = make(worker="a")
+    list(itertools.islice(first, 6))
+    first.close()
+    left_alone(client, first)
+    words = "before this loader .*5 of its .* batches are done.*state.*resume.*another job"
+    with pytest.warns(EpochBegunWarning, match=words) as warned:
+        loader = make(worker="b")
+        next(loader)
+    assert len([each for each in warned if each.category is EpochBegunWarning]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EpochBegunWarning)
+        # Somebody loads it now.
+        other = make(worker="c")
+        next(other)
+        loader.close()
+        other.close()
+        left_alone(client, first)
+        next(make(worker="d", on_existing="resume"))
+
+
+def test_a_dynamic_trainer_says_that_an_epoch_was_begun_which_nobody_loads(
+    client: Client, make: Make
+) -> None:
+    first = make(worker="a")
+    list(itertools.islice(first, 6))
+    first.close()
+    left_alone(client, first)
+    with EpochReaders(make(worker="b")) as epochs:
+        with pytest.warns(EpochBegunWarning, match="before this trainer .*5 of its .* batches"):
+            epochs.set_epoch(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", EpochBegunWarning)
+            epochs.set_epoch(0)
+            with EpochReaders(make(worker="c", on_existing="resume")) as others:
+                others.set_epoch(0)
 
 
 def test_a_dynamic_worker_that_is_killed_leaves_its_batches_to_others(make: Make) -> None:

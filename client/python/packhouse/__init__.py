@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from packhouse.epochs.epoch_readers import EpochReaders
     from packhouse.epochs.evaluation import Evaluation
     from packhouse.epochs.evaluation_readers import EvaluationReaders
+    from packhouse.epochs.existing_epochs import EpochBegunWarning
     from packhouse.epochs.info import (
         EpochInfo,
         EpochRankGroup,
@@ -164,6 +165,7 @@ _MODULES: Final = {
     "epochs.info": "EpochInfo EpochRankGroup EpochSegments EpochShape JoinedParts",
     "epochs.request": "Draw EpochArguments RankGroup Segments",
     "epochs.epoch_readers": "EpochReaders",
+    "epochs.existing_epochs": "EpochBegunWarning",
     "calls.credentials": "Credentials",
     "base.errors": "EpochBegunError EpochFinishedError PackhouseError",
     "data.examples": "ExampleStream SkippedExample TfgnnSchema",
@@ -242,6 +244,7 @@ __all__ = [
     "EdgeRows",
     "EpochArguments",
     "EpochBegunError",
+    "EpochBegunWarning",
     "EpochFinishedError",
     "EpochInfo",
     "EpochRankGroup",

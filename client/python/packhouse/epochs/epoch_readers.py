@@ -14,7 +14,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, NamedTuple, TypeVar
 from packhouse.base.errors import PackhouseError
 from packhouse.base.worker_processes import Orders, OrdersFile, worker_process
 from packhouse.epochs.acknowledging import Lease
-from packhouse.epochs.existing_epochs import restarts
+from packhouse.epochs.existing_epochs import nobody_else_loads, restarts, warn_of_begun
 from packhouse.epochs.info import EpochInfo, check_not_empty
 from packhouse.epochs.loaded_batch import LoadedBatch
 from packhouse.epochs.loader import Loader
@@ -306,11 +306,29 @@ class EpochReaders:
                 self._cursor = epoch.start_cursor
                 if not self._attempt and self._is_alone:
                     self._attempt = uuid.uuid4().hex
+        elif self._finds_it_begun(epoch):
+            warn_of_begun(epoch, "trainer", 3)
         if not self._position.is_prepared:
             self._position.done_before = epoch.num_done
         self._position.is_prepared = True
         self._common = uuid.uuid4().hex
         self._write_orders()
+
+    def _finds_it_begun(self, epoch: Any) -> bool:
+        """Whether a dynamic epoch was begun before this trainer came, and nobody loads it."""
+        is_open = epoch.generation != 0 and epoch.num_done and epoch.num_done < epoch.num_batches
+        if not is_open or not isinstance(self._settings.sharing, Dynamic):
+            return False
+        if self._position.is_prepared or self._cursor or self._position.generation:
+            return False
+        if self._has_ended_one or self._settings.on_existing == "resume":
+            return False
+
+        def get_job() -> Any:
+            request = loader_pb2.GetJobRequest(job=self._settings.request.job)
+            return self._calls.call("GetJob", request, loader_pb2.Job)
+
+        return nobody_else_loads(epoch, get_job, num_own=0)
 
     def _write_orders(self, is_rest: bool = False) -> None:
         self._orders.write(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+import warnings
+from typing import Any, Callable, Final, Literal
 
-from packhouse.base.errors import EpochBegunError, EpochFinishedError
+from packhouse.base.errors import EpochBegunError, EpochFinishedError, PackhouseError
 from packhouse.epochs.sharing import Dynamic, Sharing
 
 OnExisting = Literal["error", "resume", "restart"]
@@ -16,6 +17,37 @@ def check_on_existing(on_existing: str) -> None:
     """Raises ValueError unless it is one of the choices."""
     if on_existing not in _CHOICES:
         raise ValueError(f"on_existing {on_existing!r} is none of {_CHOICES}")
+
+
+class EpochBegunWarning(UserWarning):
+    """A dynamic worker came to an epoch that was begun, and that nobody else loads: only the rest
+    comes. What was done may be an earlier run's, or that of other workers which have gone.
+    """
+
+
+def nobody_else_loads(epoch: Any, get_job: Callable[[], Any], num_own: int) -> bool:
+    """Whether no streams but `num_own` load a `packhouse.v1.Epoch` now; False if nobody says so.
+
+    `get_job` gives the `packhouse.v1.Job`.
+    """
+    try:
+        job = get_job()
+    except PackhouseError:
+        return False
+    sessions = {each.epoch: each.num_sessions for each in job.epochs}
+    return bool(sessions.get(epoch.epoch, num_own + 1) <= num_own)
+
+
+def warn_of_begun(epoch: Any, who: str, level: int) -> None:
+    """Warns with EpochBegunWarning; `level` as warnings.warn's `stacklevel`."""
+    warnings.warn(
+        f"epoch {epoch.epoch} of job {epoch.job!r} was begun before this {who} came to it, and nobody "
+        f"else loads it: {epoch.num_done} of its {epoch.num_batches} batches are done, and only the "
+        'rest comes. Load a state, say on_existing="resume" if that is meant, or take another job '
+        "name",
+        EpochBegunWarning,
+        stacklevel=level + 1,
+    )
 
 
 def words_for_finished(epoch: Any, who: str) -> str:

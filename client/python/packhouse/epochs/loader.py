@@ -27,7 +27,9 @@ from packhouse.epochs.connecting import LoadArguments, split
 from packhouse.epochs.existing_epochs import (
     OnExisting,
     check_on_existing,
+    nobody_else_loads,
     restarts,
+    warn_of_begun,
     words_for_finished,
 )
 from packhouse.epochs.given_batches import GivenBatches
@@ -108,8 +110,8 @@ class Loader(Iterator[LoadedBatch]):
     An epoch that was begun or finished before this loader came to it raises EpochBegunError or
     EpochFinishedError, because only the rest of it, or no batch, would come: a job was run again
     under its name, or an epoch was set a second time. `on_existing` can say otherwise. (Of
-    several ranks each looks at its own steps; dynamic workers cannot tell a begun epoch from one
-    that others load.) For validation use `Evaluation`: the server keeps nothing of it. A
+    several ranks each looks at its own steps; a dynamic worker that comes to a begun epoch which
+    nobody else loads says so by an EpochBegunWarning.) For validation use `Evaluation`: the server keeps nothing of it. A
     graph beyond the limits raises PackhouseError (OUT_OF_RANGE) naming it, unless `oversize` says
     REJECT: then a warning gives the number of such graphs, once an epoch.
 
@@ -702,8 +704,11 @@ class Loader(Iterator[LoadedBatch]):
         num_done = int(opened.num_steps_done)
         is_open = opened.num_steps_is_estimate or num_done < opened.num_steps
         if is_open or not epoch.num_batches or not sharing.all_done(epoch):
-            # What other ranks have done says nothing; dynamic workers cannot tell whose it is.
-            if self._start.cursor or not num_done or isinstance(sharing, Dynamic):
+            # What other ranks have done says nothing.
+            if self._start.cursor or not num_done:
+                return False
+            if isinstance(sharing, Dynamic):
+                self._warn_if_alone(epoch)
                 return False
             return restarts(
                 epoch, num_done, self._settings.on_existing, sharing, self._start.attempt, "loader"
@@ -721,6 +726,18 @@ class Loader(Iterator[LoadedBatch]):
             )
         # A state that says so.
         return False
+
+    def _warn_if_alone(self, epoch: Any) -> None:
+        """Of an epoch of dynamic workers that was begun, by others of this run or not."""
+        if self._has_ended_one or self._settings.on_existing == "resume":
+            return
+
+        def get_job() -> Any:
+            request = loader_pb2.GetJobRequest(job=self._settings.request.job)
+            return self._connect().call("GetJob", request)
+
+        if nobody_else_loads(epoch, get_job, num_own=1):
+            warn_of_begun(epoch, "loader", 8)
 
     def _needs_no_end(self, place: _Place) -> bool:
         """Whether all has come, and waiting for the server's word would be waiting for the caller,
