@@ -77,7 +77,7 @@ def test_data_sets_have_a_row_each() -> None:
     damaged = Dataset.from_proto(
         dataset_pb2.Dataset(name="torn", state=dataset_pb2.DATASET_STATE_DAMAGED)
     )
-    assert datasets.dataset_table([molecules(), damaged]) == (
+    assert datasets.table([molecules(), damaged]) == (
         "name      state  graphs     size           version\n"
         "molhiv   sealed  41,127  3.0 MiB  0000000000000abc\n"
         "torn    damaged\n"
@@ -85,7 +85,7 @@ def test_data_sets_have_a_row_each() -> None:
 
 
 def test_all_there_is_of_a_data_set_is_told() -> None:
-    assert datasets.dataset_text(molecules(two_sizes())) == (
+    assert datasets.text(molecules(two_sizes())) == (
         "molhiv: sealed, 41,127 graphs in 30 records, 3.0 MiB\n"
         "\n"
         "version     0000000000000abc\n"
@@ -100,7 +100,7 @@ def test_all_there_is_of_a_data_set_is_told() -> None:
         "nodes      82474  2.01  222\n"
         "edges      41628  1.01  502\n"
     )
-    assert datasets.dataset_json(molecules(two_sizes())) == json.loads(
+    assert datasets.json(molecules(two_sizes())) == json.loads(
         '{"name": "molhiv", "state": "sealed", "version": "0000000000000abc", "graphs": 41127, '
         '"records": 30, "bytes": 3145728, "max_bytes": 1073741824, "max_rows": {"nodes": 1000}, '
         '"grouped": false, "components": ["nodes", "edges"], "tensors": [{"name": "x", '
@@ -115,11 +115,11 @@ def test_all_there_is_of_a_data_set_is_told() -> None:
 
 def test_that_sizes_have_changed_is_told() -> None:
     drift = DatasetDrift(7582, 8104, {"nodes": 24.25}, {"nodes": 49.5}, 1)
-    assert datasets.dataset_text(molecules(drift=drift)).endswith(
+    assert datasets.text(molecules(drift=drift)).endswith(
         "\nsizes changed at about graph 7,582 (found at 8,104)\n"
         "- nodes: 49.5 in the mean, before 24.25\n"
     )
-    assert datasets.dataset_json(molecules(drift=drift))["drift"] == {
+    assert datasets.json(molecules(drift=drift))["drift"] == {
         "first_graph": 7582,
         "found_graph": 8104,
         "num_changes": 1,
@@ -152,7 +152,7 @@ def training(**changed: Any) -> Job:
 
 def test_jobs_have_a_row_each() -> None:
     old = Job("old", (), 300, 0, None)
-    assert jobs.job_table([training(), old]) == (
+    assert jobs.table([training(), old]) == (
         "job       epochs    finished  streams             last used\n"
         "training       2           1        8  2026-03-01 12:00 UTC\n"
         "old          300  at least 0        0\n"
@@ -163,35 +163,35 @@ def test_servers_that_share_jobs_are_named() -> None:
     mine = training()
     owned = Job(mine.name, mine.epochs, mine.num_epochs, mine.num_sessions, NOON, "a:1")
     old = Job("old", (), 0, 0, None)
-    assert jobs.job_table([owned, old]) == (
+    assert jobs.table([owned, old]) == (
         "job       epochs  finished  streams             last used  owner\n"
         "training       2         1        8  2026-03-01 12:00 UTC    a:1\n"
         "old            0         0        0\n"
     )
-    assert jobs.job_text(owned).startswith("training: 2 epochs, 8 streams, with a:1\n")
-    assert jobs.job_json(owned)["owner"] == "a:1" and jobs.job_json(old)["owner"] is None
+    assert jobs.text(owned).startswith("training: 2 epochs, 8 streams, with a:1\n")
+    assert jobs.json(owned)["owner"] == "a:1" and jobs.json(old)["owner"] is None
 
 
 def test_epochs_of_a_job_have_a_row_each() -> None:
-    text = jobs.job_text(training())
+    text = jobs.text(training())
     assert text.startswith("training: 2 epochs, 8 streams\n")
     assert "10.0.0.7" in text and "1,234" in text and "segments" not in text
     many = training()
     many = Job(many.name, many.epochs, 20_002, 8, NOON)
-    assert jobs.job_text(many).endswith("and 20,000 earlier ones\n")
+    assert jobs.text(many).endswith("and 20,000 earlier ones\n")
 
 
 def test_what_segments_cost_is_told() -> None:
     job = training(num_segments=1562, segmentation_loss=0.00052)
-    text = jobs.job_text(job)
+    text = jobs.text(job)
     assert "segments  lost to them\n" in text and "1,562       0.052 %\n" in text
-    epochs = jobs.job_json(job)["epochs"]
+    epochs = jobs.json(job)["epochs"]
     assert (epochs[0]["segments"], epochs[0]["segmentation_loss"]) == (1562, 0.00052)
     assert (epochs[1]["segments"], epochs[1]["segmentation_loss"]) == (None, None)
 
 
 def test_what_is_not_known_of_a_job_is_null() -> None:
-    told = jobs.job_json(training())
+    told = jobs.json(training())
     assert (told["job"], told["last_used"]) == ("training", "2026-03-01T12:00:00Z")
     assert (told["epochs"][-1]["client"], told["epochs"][-1]["last_used"]) == (None, None)
 
@@ -244,7 +244,7 @@ def test_what_batches_cost_is_told_by_shape() -> None:
         "gin", "h100", {"nodes": 0.001}, {"nodes": 80.5}, 0.01, 0.2, 0.015, 100.0, 5000, 1234, 3,
         shapes, NOON,
     )  # fmt: skip
-    assert feedback.model_text(model) == (
+    assert feedback.text(model) == (
         "gin/h100: 1,234 reports, 3 batches out of memory\n"
         "\n"
         "each batch: 0.01 s and 100 bytes\n"
@@ -256,7 +256,7 @@ def test_what_batches_cost_is_told_by_shape() -> None:
         "nodes 512: 10 batches, 0.5 s (expected 0.25), 1,000 bytes\n"
         "nodes 1,024: 3 out of memory\n"
     )
-    told = feedback.model_json(model)
+    told = feedback.json(model)
     assert told["last_report_seconds"] == 1772366400
     assert told["components"] == [
         {"component": "nodes", "seconds_per_row": 0.001, "bytes_per_row": 80.5}
@@ -333,7 +333,7 @@ def shop() -> SourceGraph:
 
 
 def test_a_source_graph_tells_its_sets() -> None:
-    text = graphs.graph_text(shop())
+    text = graphs.text(shop())
     assert text.startswith("shop: open, 1,500 nodes, 7 edges, 2.0 KiB\nThese are rows: ")
     for line in (
         "version  none until the graph is sealed",
@@ -345,15 +345,15 @@ def test_a_source_graph_tells_its_sets() -> None:
         "bought: 7 from item to user, the reverse of buys",
     ):
         assert f"\n{line}\n" in text
-    told = graphs.graph_json(shop())
+    told = graphs.json(shop())
     assert (told["version"], told["edges"]) == ("", 7)
     assert told["edge_sets"][0]["lookup"] == "source"
     assert told["edge_sets"][1] == {
         "name": "bought", "edges": 7, "source": "item", "target": "user", "reverse_of": "buys",
     }  # fmt: skip
     damaged = SourceGraph.from_proto(source_graph_pb2.SourceGraph(name="torn", state=4))
-    assert graphs.graph_json(damaged) == {"name": "torn", "state": "damaged"}
-    assert graphs.graph_table([damaged]).splitlines()[1].split() == ["torn", "damaged"]
+    assert graphs.json(damaged) == {"name": "torn", "state": "damaged"}
+    assert graphs.table([damaged]).splitlines()[1].split() == ["torn", "damaged"]
     found = SourceGraphVerification(2048, 3, ("x: bytes 0 to 9: checksum",))
     assert graphs.verify_text("g", found) == (
         "x: bytes 0 to 9: checksum\nand 2 more damaged pieces\ng: 2.0 KiB read: 3 damaged pieces\n"

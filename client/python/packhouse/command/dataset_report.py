@@ -11,19 +11,19 @@ from packhouse.data.histogram import Histogram
 from packhouse.data.schema import Layout, TensorSpec
 
 
-def dataset_table(datasets: Sequence[Dataset]) -> str:
+def table(datasets: Sequence[Dataset]) -> str:
     """One row each. Only the name of a damaged one is known."""
-    table = TextTable(["name", "state", "graphs", "size", "version"])
+    rows = TextTable(["name", "state", "graphs", "size", "version"])
     for dataset in datasets:
         cells = [dataset.name, dataset.state.name.lower()]
         if dataset.state is not DatasetState.DAMAGED:
             size = bytes_text(dataset.num_bytes)
             cells += [grouped(dataset.num_graphs), size, version_text(dataset.version)]
-        table.add_row(*cells)
-    return table.render()
+        rows.add_row(*cells)
+    return rows.render()
 
 
-def dataset_text(dataset: Dataset) -> str:
+def text(dataset: Dataset) -> str:
     """Everything about one; with the sizes if it has its histogram."""
     graphs, records = grouped(dataset.num_graphs), grouped(dataset.num_records)
     lines = [
@@ -36,19 +36,19 @@ def dataset_text(dataset: Dataset) -> str:
         f"components  {', '.join(dataset.schema.components)}",
     ]
     tensors = [tensor_text(spec) for spec in dataset.schema.tensors] or ["none: sizes only"]
-    lines += [f"{'tensors' if k == 0 else '':12}{text}" for k, text in enumerate(tensors)]
-    text = "".join(f"{line}\n" for line in lines)
+    lines += [f"{'tensors' if k == 0 else '':12}{tensor}" for k, tensor in enumerate(tensors)]
+    told = "".join(f"{line}\n" for line in lines)
     if dataset.histogram is not None:
-        text += f"sizes       {grouped(len(dataset.histogram.counts))} distinct\n\n"
-        text += histogram_summary(dataset.histogram)
+        told += f"sizes       {grouped(len(dataset.histogram.counts))} distinct\n\n"
+        told += histogram_summary(dataset.histogram)
     if dataset.drift is not None:
-        text += "\n" + _drift(dataset.drift)
-    return text
+        told += "\n" + _drift(dataset.drift)
+    return told
 
 
-def dataset_json(dataset: Dataset) -> dict[str, Any]:
+def json(dataset: Dataset) -> dict[str, Any]:
     """The same as an object. A version is a text: JSON's numbers do not hold 64 bits."""
-    json: dict[str, Any] = {
+    told: dict[str, Any] = {
         "name": dataset.name,
         "state": dataset.state.name.lower(),
         "version": version_text(dataset.version),
@@ -63,7 +63,7 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
     }
     if dataset.drift is not None:
         drift = dataset.drift
-        json["drift"] = {
+        told["drift"] = {
             "first_graph": drift.first_graph,
             "found_graph": drift.found_graph,
             "num_changes": drift.num_changes,
@@ -73,10 +73,18 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
             },
         }
     if dataset.histogram is not None:
-        json["distinct_sizes"] = len(dataset.histogram.counts)
-        json["totals"] = dataset.histogram.totals
-        json["maxima"] = dataset.histogram.maxima
-    return json
+        told["distinct_sizes"] = len(dataset.histogram.counts)
+        told["totals"] = dataset.histogram.totals
+        told["maxima"] = dataset.histogram.maxima
+    return told
+
+
+def deed(name: str, dataset: Dataset | None) -> str:
+    """What its deletion does; None: it cannot be described."""
+    if dataset is None:
+        return f"delete data set '{name}'"
+    graphs, size = grouped(dataset.num_graphs), bytes_text(dataset.num_bytes)
+    return f"delete data set '{name}' with {graphs} graphs, {size}"
 
 
 def histogram_summary(histogram: Histogram) -> str:
@@ -163,19 +171,19 @@ def tensor_text(spec: TensorSpec) -> str:
 
 
 def _tensor_json(spec: TensorSpec) -> dict[str, Any]:
-    json: dict[str, Any] = {
+    told: dict[str, Any] = {
         "name": spec.name,
         "dtype": spec.dtype.name.lower(),
         "row_shape": list(spec.row_shape),
         "component": spec.component,
     }
     if spec.index_into is not None:
-        json["index_into"] = spec.index_into
+        told["index_into"] = spec.index_into
     if spec.layout is Layout.ROWS_LAST:
-        json["layout"] = "rows_last"
+        told["layout"] = "rows_last"
     if padding := spec.to_proto().padding_value.hex():
-        json["padding_value_hex"] = padding
-    return json
+        told["padding_value_hex"] = padding
+    return told
 
 
 def _bounds(dataset: Dataset) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Sequence
 
 import click
 
-from packhouse.command.arguments import json_option, server_options, yes_option
-from packhouse.command.confirm import confirm
-from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Misuse
-from packhouse.command.printing import print_json
 from packhouse.command.group import Group
 from packhouse.command.readable import grouped
+from packhouse.command.stored import Stored, add_commands
 
 if TYPE_CHECKING:
     from packhouse.stored.feedback import DeviceModel
@@ -23,58 +20,40 @@ def command() -> None:
     """List, show or delete what batches cost on devices, as trainers measured it"""
 
 
-def _checked(_context: click.Context, _argument: click.Parameter, name: str) -> str:
+def _checked(name: str) -> str:
     if "/" not in name:
         raise Misuse(f"'{name}' is not MODEL/DEVICE")
     return name
 
 
-_model = click.argument("model", metavar="MODEL/DEVICE", callback=_checked)
+_MODELS = Stored(
+    "MODEL/DEVICE",
+    "feedback",
+    "All models and devices",
+    "What a batch and a row cost, and the shapes that were seen",
+    "Forget what was measured",
+    all=lambda client: client.feedback.list(),
+    get=lambda client, name: client.feedback.get(_checked(name)),
+    delete=lambda client, name: client.feedback.delete(_checked(name)),
+)
+add_commands(command, _MODELS)
 
 
-@command.command("list")
-@server_options(required=True)
-@json_option()
-def show_all(server: Server, as_json: bool) -> None:
-    """All models and devices"""
-    with connected(server) as connection:
-        models = connection.client.feedback.list()
-    if as_json:
-        print_json([model_json(model) for model in models])
-        return
+def deed(name: str, model: DeviceModel | None) -> str:
+    """What its deletion does; None: it cannot be described."""
+    reports = f"{grouped(model.num_reports)} reports" if model is not None else "all reports"
+    return f"forget {reports} of '{name}'"
+
+
+def table(models: Sequence[DeviceModel]) -> str:
+    """A line each."""
+    text = ""
     for model in models:
         rows = [
             f", {seconds:.3g} s a row of {name}" for name, seconds in model.seconds_per_row.items()
         ]
-        print(f"{_reports(model)}, {model.fixed_seconds:.4g} s a batch{''.join(rows)}")
-
-
-@command.command("show")
-@_model
-@server_options(required=True)
-@json_option()
-def show(model: str, server: Server, as_json: bool) -> None:
-    """What a batch and a row cost, and the shapes that were seen"""
-    with connected(server) as connection:
-        found = connection.client.feedback.get(model)
-    if as_json:
-        print_json(model_json(found))
-    else:
-        print(model_text(found), end="")
-
-
-@command.command("delete")
-@_model
-@server_options(required=True)
-@yes_option()
-def delete(model: str, server: Server, yes: bool) -> None:
-    """Forget what was measured"""
-    with connected(server) as connection:
-        if not yes:
-            found = connection.client.feedback.get(model)
-            confirm(f"forget {grouped(found.num_reports)} reports of '{model}'", yes)
-        connection.client.feedback.delete(model)
-    print(f"{model}: deleted")
+        text += f"{_reports(model)}, {model.fixed_seconds:.4g} s a batch{''.join(rows)}\n"
+    return text
 
 
 def _reports(model: DeviceModel) -> str:
@@ -84,7 +63,7 @@ def _reports(model: DeviceModel) -> str:
     )
 
 
-def model_text(model: DeviceModel) -> str:
+def text(model: DeviceModel) -> str:
     """All that is known of one."""
     lines = [
         _reports(model),
@@ -116,7 +95,7 @@ def model_text(model: DeviceModel) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def model_json(model: DeviceModel) -> dict[str, Any]:
+def json(model: DeviceModel) -> dict[str, Any]:
     """The same as an object."""
     return {
         "model": model.model,

@@ -5,22 +5,18 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from typing import TYPE_CHECKING
 
 import click
 
-from packhouse.command.arguments import json_option, option, server_options, yes_option
-from packhouse.command.confirm import confirm
+from packhouse.command.arguments import json_option, option, server_options
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import FAILURE, OK
 from packhouse.command.group import Group
 from packhouse.command.printing import note, print_json
 from packhouse.command.readable import bytes_text
 from packhouse.command.progress import Progress
+from packhouse.command.stored import Stored, add_commands
 from packhouse.command.wings import NESTED, Unparsed, become, forwarded
-
-if TYPE_CHECKING:
-    from packhouse.client.facade import Client
 
 
 @click.group("graph", cls=Group)
@@ -104,35 +100,17 @@ command.add_command(
 )
 
 
-@command.command("list")
-@server_options(required=True)
-@json_option()
-def show_all(server: Server, as_json: bool) -> None:
-    """All source graphs of a server"""
-    from packhouse.command import source_graph_report as report
-
-    with connected(server) as connection:
-        graphs = list(connection.client.source_graphs.list())
-    if as_json:
-        print_json([report.graph_json(graph) for graph in graphs])
-    else:
-        print(report.graph_table(graphs), end="")
-
-
-@command.command("show")
-@_name
-@server_options(required=True)
-@json_option()
-def show(name: str, server: Server, as_json: bool) -> None:
-    """Sets, columns, bounds and sizes of a graph"""
-    from packhouse.command import source_graph_report as report
-
-    with connected(server) as connection:
-        graph = connection.client.source_graphs.get(name)
-    if as_json:
-        print_json(report.graph_json(graph))
-    else:
-        print(report.graph_text(graph), end="")
+_GRAPHS = Stored(
+    "NAME",
+    "source_graph_report",
+    "All source graphs of a server",
+    "Sets, columns, bounds and sizes of a graph",
+    "Delete a graph and all its rows",
+    all=lambda client: client.source_graphs.list(),
+    get=lambda client, name: client.source_graphs.get(name),
+    delete=lambda client, name: client.source_graphs.delete(name),
+)
+add_commands(command, _GRAPHS)
 
 
 @command.command("seal")
@@ -153,38 +131,9 @@ def seal(name: str, server: Server, duplicates: str, as_json: bool) -> None:
             on_progress=lambda share: line.show(f"sealing, {100 * share:.0f} %"),
         )
     if as_json:
-        print_json(report.graph_json(graph))
+        print_json(report.json(graph))
     else:
         print(report.graph_line(graph))
-
-
-@command.command("delete")
-@_name
-@server_options(required=True)
-@yes_option()
-def delete(name: str, server: Server, yes: bool) -> None:
-    """Delete a graph and all its rows"""
-    with connected(server) as connection:
-        if not yes:
-            confirm(_deed(connection.client, name), yes)
-        connection.client.source_graphs.delete(name)
-    print(f"{name}: deleted")
-
-
-def _deed(client: Client, name: str) -> str:
-    import grpc
-
-    from packhouse.base.errors import PackhouseError
-    from packhouse.command.source_graph_report import size_text
-
-    try:
-        graph = client.source_graphs.get(name)
-    except PackhouseError as error:
-        if error.code is grpc.StatusCode.NOT_FOUND:
-            raise
-        # A damaged graph can be deleted, although only its name is known.
-        return f"delete source graph '{name}'"
-    return f"delete source graph '{name}' with {size_text(graph)}"
 
 
 @command.command("verify")

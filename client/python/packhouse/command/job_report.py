@@ -12,11 +12,11 @@ _FOR_PEOPLE = "%Y-%m-%d %H:%M UTC"
 _FOR_PROGRAMS = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def job_table(jobs: Sequence[Job]) -> str:
+def table(jobs: Sequence[Job]) -> str:
     """One row each. Owners are named where several servers share the jobs."""
     columns = ["job", "epochs", "finished", "streams", "last used"]
     has_owners = any(job.owner for job in jobs)
-    table = TextTable(columns + ["owner"] * has_owners)
+    rows = TextTable(columns + ["owner"] * has_owners)
     for job in jobs:
         finished = grouped(sum(epoch.is_finished for epoch in job.epochs))
         # Of a job with very many epochs only the latest are told.
@@ -24,16 +24,16 @@ def job_table(jobs: Sequence[Job]) -> str:
             finished = f"at least {finished}"
         cells = [job.name, grouped(job.num_epochs), finished, grouped(job.num_sessions)]
         cells.append(_last_used(job, _FOR_PEOPLE))
-        table.add_row(*cells, *[job.owner] * has_owners)
-    return table.render()
+        rows.add_row(*cells, *[job.owner] * has_owners)
+    return rows.render()
 
 
-def job_text(job: Job) -> str:
+def text(job: Job) -> str:
     """Each epoch of one job."""
     columns = ["epoch", "done", "batches", "generation", "streams", "data set", "opened by", "last used"]
     if any(epoch.num_segments for epoch in job.epochs):
         columns += ["segments", "lost to them"]
-    table = TextTable(columns)
+    rows = TextTable(columns)
     for epoch in job.epochs:
         cells = [
             str(epoch.epoch),
@@ -47,17 +47,17 @@ def job_text(job: Job) -> str:
         ]
         if epoch.num_segments:
             cells += [grouped(epoch.num_segments), small_percent(epoch.segmentation_loss)]
-        table.add_row(*cells)
+        rows.add_row(*cells)
     owner = f", with {job.owner}" if job.owner else ""
-    text = (
+    told = (
         f"{job.name}: {grouped(job.num_epochs)} epochs, {grouped(job.num_sessions)} streams{owner}"
-        f"\n\n{table.render()}"
+        f"\n\n{rows.render()}"
     )
     earlier = job.num_epochs - len(job.epochs)
-    return text + (f"and {grouped(earlier)} earlier ones\n" if earlier > 0 else "")
+    return told + (f"and {grouped(earlier)} earlier ones\n" if earlier > 0 else "")
 
 
-def job_json(job: Job) -> dict[str, Any]:
+def json(job: Job) -> dict[str, Any]:
     """The same as an object; what is not known is null."""
     return {
         "job": job.name,
@@ -81,6 +81,14 @@ def job_json(job: Job) -> dict[str, Any]:
             for epoch in job.epochs
         ],
     }
+
+
+def deed(name: str, job: Job | None) -> str:
+    """What its deletion does; None: it cannot be described."""
+    if job is None:
+        return f"delete job '{name}'"
+    epochs, streams = grouped(job.num_epochs), grouped(job.num_sessions)
+    return f"delete job '{name}' with {epochs} epochs, which {streams} streams load"
 
 
 def _last_used(of: Job | JobEpoch, form: str) -> str:

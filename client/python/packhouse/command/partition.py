@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import click
 
-from packhouse.command.arguments import NUMBER, WholeNumber, json_option, option, server_options
+from packhouse.command.arguments import (
+    NUMBER,
+    Decorator,
+    WholeNumber,
+    json_option,
+    option,
+    server_options,
+)
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.printing import print_json
@@ -39,8 +46,14 @@ def command(words: tuple[str, ...]) -> None:
     _on_server.main([*words], prog_name="packhouse partition", standalone_mode=False)
 
 
-_Choice = click.Choice
 _PARTS = WholeNumber(1, 65536)
+
+
+def _choice(name: str, words: Sequence[str], told: str, multiple: bool = False) -> Decorator[Any]:
+    """An option that is the first of the words by default."""
+    default: dict[str, Any] = {} if multiple else {"default": words[0]}
+    kind = click.Choice(words)
+    return option(name, type=kind, multiple=multiple, metavar="NAME", help=told, **default)
 
 
 @click.command(
@@ -53,96 +66,42 @@ _PARTS = WholeNumber(1, 65536)
 )
 @click.argument("graph", metavar="GRAPH", default="")
 @server_options(required=True)
+# fmt: off
 @option("--output", metavar="DIR", help="Download the partition into this new folder")
 @option("--parts", type=_PARTS, default=None, metavar="N", help="How many parts")
-@option("--name", default="graph", metavar="NAME", help="The name in DIR/NAME.json: letters, underscores")
-@option(
-    "--method",
-    type=_Choice(["automatic", "metis", "random", "streaming"]),
-    default="automatic",
-    metavar="NAME",
-    help="metis, random, streaming, or automatic: METIS where it can take the graph",
-)
-@option(
-    "--scheme",
-    type=_Choice(["k-way", "recursive"]),
-    default="k-way",
-    metavar="NAME",
-    help="METIS: k-way, or recursive, by halves",
-)
-@option(
-    "--objtype",
-    type=_Choice(["cut", "vol"]),
-    default="cut",
-    metavar="NAME",
-    help="cut or vol: few cut edges, or few copies of nodes",
-)
-@option(
-    "--quality",
-    type=_Choice(["default", "best"]),
-    default="default",
-    metavar="NAME",
-    help="best: several seeds, joined and refined",
-)
+@option("--name", default="graph", metavar="NAME",
+        help="The name in DIR/NAME.json: letters, underscores")
+@_choice("--method", ("automatic", "metis", "random", "streaming"),
+         "metis, random, streaming, or automatic: METIS where it can take the graph")
+@_choice("--scheme", ("k-way", "recursive"), "METIS: k-way, or recursive, by halves")
+@_choice("--objtype", ("cut", "vol"), "cut or vol: few cut edges, or few copies of nodes")
+@_choice("--quality", ("default", "best"), "best: several seeds, joined and refined")
 @option("--hops", type=WholeNumber(1, 16), default=1, metavar="N", help="Depth of the halo")
-@option(
-    "--halo",
-    type=_Choice(["all", "in-edges"]),
-    default="all",
-    metavar="NAME",
-    help="all: as DGL's partition_graph; in-edges: as its converter of ParMETIS's output",
-)
+@_choice("--halo", ("all", "in-edges"),
+         "all: as DGL's partition_graph; in-edges: as its converter of ParMETIS's output")
 @option("--trainers", type=_PARTS, default=1, metavar="N", help="Trainers on each machine")
-@option(
-    "--balance-ntypes",
-    multiple=True,
-    metavar="SET:COLUMN[,COLUMN...]",
-    help="Spread the classes in a column evenly, or what several masks say; may be repeated",
-)
+@option("--balance-ntypes", multiple=True, metavar="SET:COLUMN[,COLUMN...]",
+        help="Spread the classes in a column evenly, or what several masks say; may be repeated")
 @option("--balance-edges", is_flag=True, help="Balance in-degrees too")
 @option("--imbalance", type=float, default=1.03, metavar="RATIO", help="The largest part over the mean")
 @option("--seed", type=NUMBER, default=1, metavar="N", help="Seed")
-@option(
-    "--format",
-    "formats",
-    multiple=True,
-    type=_Choice(["dgl", "npy", "safetensors"]),
-    metavar="NAME",
-    help="Also write npy or safetensors; may be repeated",
-)
-@option(
-    "--graph-formats",
-    multiple=True,
-    type=_Choice(["coo", "csr", "csc"]),
-    metavar="NAME",
-    help="Forms of the edges in graph.dgl: coo, csr, csc; may be repeated",
-)
+@_choice("--format", ("dgl", "npy", "safetensors"), "Also write npy or safetensors; may be repeated",
+         multiple=True)
+@_choice("--graph-formats", ("coo", "csr", "csc"),
+         "Forms of the edges in graph.dgl: coo, csr, csc; may be repeated", multiple=True)
 @option("--mapping", is_flag=True, help="Also write new to original ids, as .npy")
-@option(
-    "--orig-ids",
-    is_flag=True,
-    help="Also write part<p>/orig_nids.dgl and orig_eids.dgl: the original ids of inner nodes and "
-    "edges, by type",
-)
-@option(
-    "--write-assignment",
-    is_flag=True,
-    help="Also write the part of each node, as the chunked layout has it",
-)
-@option(
-    "--dataset",
-    metavar="NAME",
-    help="Make the parts a data set of the server, for epochs that join parts",
-)
-@option(
-    "--dataset-halo",
-    is_flag=True,
-    help="Parts of the data set have copies of the nodes at which their edges begin",
-)
-@option(
-    "--without-files", is_flag=True, help="No files of parts: for --dataset with a fine partition"
-)
+@option("--orig-ids", is_flag=True, help="Also write part<p>/orig_nids.dgl and orig_eids.dgl: the "
+        "original ids of inner nodes and edges, by type")
+@option("--write-assignment", is_flag=True,
+        help="Also write the part of each node, as the chunked layout has it")
+@option("--dataset", metavar="NAME",
+        help="Make the parts a data set of the server, for epochs that join parts")
+@option("--dataset-halo", is_flag=True,
+        help="Parts of the data set have copies of the nodes at which their edges begin")
+@option("--without-files", is_flag=True,
+        help="No files of parts: for --dataset with a fine partition")
 @option("--detach", is_flag=True, help="Begin, and do not wait for the end")
+# fmt: on
 @click.option("--assignment", hidden=True, default="")
 @click.option("--memory", hidden=True, default="")
 @click.option("--time-limit", hidden=True, default="")
@@ -244,7 +203,7 @@ def _arguments(words: dict[str, Any]) -> dict[str, Any]:
         "balance_edges": words["balance_edges"],
         "imbalance": words["imbalance"],
         "seed": words["seed"],
-        "formats": [each for each in dict.fromkeys(words["formats"]) if each != "dgl"],
+        "formats": [each for each in dict.fromkeys(words["format"]) if each != "dgl"],
         "graph_forms": list(dict.fromkeys(words["graph_formats"])),
         "mapping": words["mapping"],
         "assignment": words["write_assignment"],

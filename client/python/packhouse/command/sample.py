@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Iterable
 
 import click
 
@@ -11,6 +11,7 @@ from packhouse.command.arguments import (
     BYTES,
     NUMBER,
     NUMBER_32,
+    Decorator,
     limit_option,
     option,
     parse_rows,
@@ -32,127 +33,64 @@ def command() -> None:
 
 _MOST_NEGATIVES = 10**6
 _EXCLUDE = {"self": "self", "reverse-types": "reverse_types"}
+
+
+def _text(name: str, metavar: str, told: str, **attributes: Any) -> Decorator[Any]:
+    return option(name, metavar=metavar, help=told, **attributes)
+
+
+def _choice(name: str, words: Iterable[str], told: str) -> Decorator[Any]:
+    return option(name, type=click.Choice(list(words)), metavar="KIND", help=told)
+
+
+def _number(name: str, told: str, default: int = 0, kind: Any = NUMBER) -> Decorator[Any]:
+    return option(name, type=kind, default=default, metavar="N", help=told)
+
+
+def _flag(name: str, told: str) -> Decorator[Any]:
+    return option(name, is_flag=True, help=told)
+
+
+# fmt: off
 _OPTIONS = (
     server_options(required=True),
-    option("--graph", required=True, metavar="NAME", help="The source graph, which must be sealed"),
-    option(
-        "--spec",
-        required=True,
-        metavar="FILE",
-        help="File with a TF-GNN SamplingSpec, text or binary",
-    ),
-    option("--seed", type=NUMBER, default=0, metavar="N", help="The number that decides the draw"),
-    option("--epoch", type=NUMBER, default=0, metavar="N", help="Another epoch, another draw"),
-    option(
-        "--seeds-per-graph",
-        type=NUMBER_32,
-        default=1,
-        metavar="N",
-        help="Seeds that share a sub-graph; by default 1",
-    ),
-    option(
-        "--ids-only",
-        is_flag=True,
-        help="Rows, numbers and ids of nodes and edges instead of features",
-    ),
-    option(
-        "--seeds",
-        metavar="FILE",
-        help="CSV with a header: a column 'id' ('row', 'number') of nodes, or 'source' and 'target' "
-        "of links; 'time'; readout columns. By default all nodes of the seeds' set",
-    ),
-    option(
-        "--seeds-by",
-        type=click.Choice(["id", "row", "number"]),
-        metavar="KIND",
-        help="What --seeds calls nodes by: id, row or number; by default id",
-    ),
-    option(
-        "--negatives",
-        type=click.Choice(["binary", "triplet"]),
-        metavar="KIND",
-        help="Draws links that are not in --seeds: 'binary', both ends, or 'triplet', the targets; "
-        "their feature 'label' is 0, that of the others 1",
-    ),
-    option("--negatives-per-link", type=float, default=None, metavar="NUMBER", help="By default 1"),
-    option(
-        "--avoid",
-        metavar="FILE",
-        help="CSV of links, as --seeds, that a negative one must not be; by default it may be any, as "
-        "with PyG",
-    ),
-    option(
-        "--readout",
-        is_flag=True,
-        help="A node set '_readout' with a row for each seed; links have it always",
-    ),
-    option(
-        "--readout-column",
-        multiple=True,
-        metavar="NAME=DTYPE",
-        help="A feature of '_readout' from the column NAME of --seeds; may be repeated",
-    ),
-    option(
-        "--link-edge-set",
-        metavar="NAME",
-        help="The edge set whose edges the links are or would be",
-    ),
-    option("--link-node-set", metavar="NAME", help="Instead of it: the node set of both ends of links"),
-    option(
-        "--exclude",
-        type=click.Choice(list(_EXCLUDE)),
-        metavar="KIND",
-        help="'self': the edges that a sub-graph's own links are are not drawn; 'reverse-types': nor "
-        "those back",
-    ),
-    option(
-        "--reverse-edge-set",
-        multiple=True,
-        metavar="NAME",
-        help="For --exclude reverse-types: one more set of edges back; may be repeated",
-    ),
-    option(
-        "--node-time-column",
-        metavar="NAME",
-        help="Temporal: an edge is as late as the node that it leads to",
-    ),
-    option(
-        "--edge-time-column",
-        metavar="NAME",
-        help="Temporal: no edge later than the sub-graph's time ('time' in --seeds)",
-    ),
-    option(
-        "--untimed-set",
-        multiple=True,
-        metavar="NAME",
-        help="A set without the time column, which is never late; may be repeated",
-    ),
-    option(
-        "--time-window",
-        type=NUMBER,
-        default=0,
-        metavar="N",
-        help="No edge that is more than this earlier than the sub-graph's time",
-    ),
-    option("--latest", is_flag=True, help="The latest edges instead of random ones"),
-    option(
-        "--weight-column",
-        metavar="NAME",
-        help="Of TOP_K and RANDOM_WEIGHTED; by default #weight, or else weight",
-    ),
-    option("--induced", is_flag=True, help="All edges between nodes that were drawn"),
-    option(
-        "--induced-edge-set",
-        multiple=True,
-        metavar="NAME",
-        help="Of this edge set only; may be repeated",
-    ),
-    option(
-        "--merge-parallel",
-        is_flag=True,
-        help="Of parallel edges that are drawn one is there, as in TF-GNN",
-    ),
+    _text("--graph", "NAME", "The source graph, which must be sealed", required=True),
+    _text("--spec", "FILE", "File with a TF-GNN SamplingSpec, text or binary", required=True),
+    _number("--seed", "The number that decides the draw"),
+    _number("--epoch", "Another epoch, another draw"),
+    _number("--seeds-per-graph", "Seeds that share a sub-graph; by default 1", 1, NUMBER_32),
+    _flag("--ids-only", "Rows, numbers and ids of nodes and edges instead of features"),
+    _text("--seeds", "FILE", "CSV with a header: a column 'id' ('row', 'number') of nodes, or 'source' "
+          "and 'target' of links; 'time'; readout columns. By default all nodes of the seeds' set"),
+    _choice("--seeds-by", ("id", "row", "number"),
+            "What --seeds calls nodes by: id, row or number; by default id"),
+    _choice("--negatives", ("binary", "triplet"), "Draws links that are not in --seeds: 'binary', both "
+            "ends, or 'triplet', the targets; their feature 'label' is 0, that of the others 1"),
+    _text("--negatives-per-link", "NUMBER", "By default 1", type=float, default=None),
+    _text("--avoid", "FILE", "CSV of links, as --seeds, that a negative one must not be; by default it "
+          "may be any, as with PyG"),
+    _flag("--readout", "A node set '_readout' with a row for each seed; links have it always"),
+    _text("--readout-column", "NAME=DTYPE", "A feature of '_readout' from the column NAME of --seeds; "
+          "may be repeated", multiple=True),
+    _text("--link-edge-set", "NAME", "The edge set whose edges the links are or would be"),
+    _text("--link-node-set", "NAME", "Instead of it: the node set of both ends of links"),
+    _choice("--exclude", _EXCLUDE, "'self': the edges that a sub-graph's own links are are not drawn; "
+            "'reverse-types': nor those back"),
+    _text("--reverse-edge-set", "NAME", "For --exclude reverse-types: one more set of edges back; may be "
+          "repeated", multiple=True),
+    _text("--node-time-column", "NAME", "Temporal: an edge is as late as the node that it leads to"),
+    _text("--edge-time-column", "NAME", "Temporal: no edge later than the sub-graph's time ('time' in "
+          "--seeds)"),
+    _text("--untimed-set", "NAME", "A set without the time column, which is never late; may be repeated",
+          multiple=True),
+    _number("--time-window", "No edge that is more than this earlier than the sub-graph's time"),
+    _flag("--latest", "The latest edges instead of random ones"),
+    _text("--weight-column", "NAME", "Of TOP_K and RANDOM_WEIGHTED; by default #weight, or else weight"),
+    _flag("--induced", "All edges between nodes that were drawn"),
+    _text("--induced-edge-set", "NAME", "Of this edge set only; may be repeated", multiple=True),
+    _flag("--merge-parallel", "Of parallel edges that are drawn one is there, as in TF-GNN"),
 )
+# fmt: on
 
 
 def _draw_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,18 +101,8 @@ def _draw_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @command.command("estimate")
 @_draw_options
-@option(
-    "--graphs",
-    type=NUMBER_32,
-    default=0,
-    metavar="N",
-    help="How many are drawn; by default 2000",
-)
-@option(
-    "--histogram",
-    metavar="NAME",
-    help="Counts the sizes in the histogram of this name, for plan and tune",
-)
+@_number("--graphs", "How many are drawn; by default 2000", kind=NUMBER_32)
+@_text("--histogram", "NAME", "Counts the sizes in the histogram of this name, for plan and tune")
 def estimate(server: Server, graphs: int, histogram: str, **draw: Any) -> None:
     """Draws some, and shows their sizes"""
     _check(draw)
@@ -199,20 +127,10 @@ def estimate(server: Server, graphs: int, histogram: str, **draw: Any) -> None:
 
 @command.command("dataset")
 @_draw_options
-@option("--dataset", required=True, metavar="NAME", help="The name of the data set")
-@option(
-    "--max-bytes",
-    type=BYTES,
-    default=0,
-    metavar="BYTES",
-    help="The most bytes that it may take on disk",
-)
+@_text("--dataset", "NAME", "The name of the data set", required=True)
+@_text("--max-bytes", "BYTES", "The most bytes that it may take on disk", type=BYTES, default=0)
 @limit_option()
-@option(
-    "--refuse",
-    is_flag=True,
-    help="A sub-graph beyond a limit is an error, instead of being drawn smaller",
-)
+@_flag("--refuse", "A sub-graph beyond a limit is an error, instead of being drawn smaller")
 def dataset(
     server: Server,
     dataset: str,
@@ -291,27 +209,22 @@ def _what_is_drawn(client: Client, draw: dict[str, Any]) -> tuple[SubGraphs, See
     columns = seeds.readout_columns(draw["readout_column"])
     if draw["negatives"] and not columns:
         columns = seeds.readout_columns([seeds.LABEL])
+    same = [
+        *("seeds_per_graph", "node_time_column", "edge_time_column", "time_window", "latest"),
+        *("weight_column", "link_node_set", "link_edge_set", "readout", "merge_parallel"),
+    ]
     sub_graphs = SubGraphs(
         graph=draw["graph"],
         # The server takes either form as bytes.
         spec=spec,
-        seeds_per_graph=draw["seeds_per_graph"],
         induced=draw["induced"] or bool(draw["induced_edge_set"]),
         induced_edge_sets=draw["induced_edge_set"],
-        node_time_column=draw["node_time_column"],
-        edge_time_column=draw["edge_time_column"],
         untimed_sets=draw["untimed_set"],
-        time_window=draw["time_window"],
-        latest=draw["latest"],
-        weight_column=draw["weight_column"],
-        link_node_set=draw["link_node_set"],
-        link_edge_set=draw["link_edge_set"],
         exclude=_EXCLUDE.get(draw["exclude"] or ""),
         reverse_edge_sets=draw["reverse_edge_set"],
-        readout=draw["readout"],
         readout_columns=columns,
-        merge_parallel=draw["merge_parallel"],
         payload="ids" if draw["ids_only"] else "features",
+        **{name: draw[name] for name in same},
     )
     if not draw["seeds"]:
         return sub_graphs, None

@@ -28,19 +28,19 @@ def graph_line(graph: SourceGraph) -> str:
     return f"{graph.name}: {graph.state.name.lower()}, {size_text(graph)}"
 
 
-def graph_table(graphs: Sequence[SourceGraph]) -> str:
+def table(graphs: Sequence[SourceGraph]) -> str:
     """One row each. Only the name of a damaged one is known."""
-    table = TextTable(["name", "state", "nodes", "edges", "size", "version"])
+    rows = TextTable(["name", "state", "nodes", "edges", "size", "version"])
     for graph in graphs:
         cells = [graph.name, graph.state.name.lower()]
         if graph.state is not SourceGraphState.DAMAGED:
             cells += [grouped(_nodes(graph)), grouped(_edges(graph))]
             cells += [bytes_text(graph.num_bytes), version_text(graph.version)]
-        table.add_row(*cells)
-    return table.render()
+        rows.add_row(*cells)
+    return rows.render()
 
 
-def graph_text(graph: SourceGraph) -> str:
+def text(graph: SourceGraph) -> str:
     """Everything about one."""
     lines = [graph_line(graph)]
     if graph.state is SourceGraphState.OPEN:
@@ -69,13 +69,13 @@ def graph_text(graph: SourceGraph) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def graph_json(graph: SourceGraph) -> dict[str, Any]:
+def json(graph: SourceGraph) -> dict[str, Any]:
     """The same as an object. A version is a text: JSON's numbers do not hold 64 bits. Of a damaged
     graph there are name and state only.
     """
-    json: dict[str, Any] = {"name": graph.name, "state": graph.state.name.lower()}
+    told: dict[str, Any] = {"name": graph.name, "state": graph.state.name.lower()}
     if graph.state is SourceGraphState.DAMAGED:
-        return json
+        return told
     edge_sets = []
     for edges in graph.schema.edge_sets:
         edge_sets.append(
@@ -91,7 +91,7 @@ def graph_json(graph: SourceGraph) -> dict[str, Any]:
         else:
             edge_sets[-1].update(lookup=_lookup(edges), columns=_columns_json(edges.columns))
     return {
-        **json,
+        **told,
         "version": version_text(graph.version),
         "nodes": _nodes(graph),
         "edges": _edges(graph),
@@ -109,6 +109,11 @@ def graph_json(graph: SourceGraph) -> dict[str, Any]:
         ],
         "edge_sets": edge_sets,
     }
+
+
+def deed(name: str, graph: SourceGraph | None) -> str:
+    """What its deletion does; None: it cannot be described."""
+    return f"delete source graph '{name}'" + (f" with {size_text(graph)}" if graph else "")
 
 
 def verify_text(name: str, found: SourceGraphVerification) -> str:

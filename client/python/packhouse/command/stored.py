@@ -1,0 +1,93 @@
+"""list, show and delete: the commands of what a server keeps by name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Callable, NamedTuple
+
+import click
+
+from packhouse.command.arguments import json_option, server_options, yes_option
+from packhouse.command.confirm import confirm
+from packhouse.command.connection import Server, connected
+from packhouse.command.printing import print_json
+
+
+class Stored(NamedTuple):
+    """One kind of things. `report`: the module that has `table(things)`, `text(thing)`, `json(thing)`,
+    and `deed(name, thing)`, which says what is deleted; None for one that cannot be described.
+    """
+
+    metavar: str
+    report: str
+    of_list: str
+    of_show: str
+    of_delete: str
+    # All get the client first.
+    all: Callable[[Any], Any]
+    get: Callable[[Any, str], Any]
+    delete: Callable[[Any, str], Any]
+
+
+def add_commands(group: click.Group, kind: Stored) -> None:
+    """To the group of this kind."""
+    argument = click.argument("name", metavar=kind.metavar)
+
+    @group.command("list", help=kind.of_list)
+    @server_options(required=True)
+    @json_option()
+    def show_all(server: Server, as_json: bool) -> None:
+        report = _report(kind)
+        with connected(server) as connection:
+            things = list(kind.all(connection.client))
+        if as_json:
+            print_json([report.json(thing) for thing in things])
+        else:
+            print(report.table(things), end="")
+
+    @group.command("show", help=kind.of_show)
+    @argument
+    @server_options(required=True)
+    @json_option()
+    def show(name: str, server: Server, as_json: bool) -> None:
+        with connected(server) as connection:
+            thing = kind.get(connection.client, name)
+        show_one(_report(kind), thing, as_json)
+
+    @group.command("delete", help=kind.of_delete)
+    @argument
+    @server_options(required=True)
+    @yes_option()
+    def delete(name: str, server: Server, yes: bool) -> None:
+        with connected(server) as connection:
+            if not yes:
+                thing = _described(kind, connection.client, name)
+                confirm(_report(kind).deed(name, thing), yes)
+            kind.delete(connection.client, name)
+        print(f"{name}: deleted")
+
+
+def show_one(report: Any, thing: Any, as_json: bool) -> None:
+    """Prints all that is known of it."""
+    if as_json:
+        print_json(report.json(thing))
+    else:
+        print(report.text(thing), end="")
+
+
+def _report(kind: Stored) -> Any:
+    return importlib.import_module(f"packhouse.command.{kind.report}")
+
+
+def _described(kind: Stored, client: Any, name: str) -> Any:
+    """None for what cannot be read: it can be deleted, although only its name is known."""
+    import grpc
+
+    from packhouse.base.errors import PackhouseError
+
+    try:
+        return kind.get(client, name)
+    except PackhouseError as error:
+        if error.code is grpc.StatusCode.NOT_FOUND:
+            raise
+        return None
