@@ -21,8 +21,8 @@ FASTER: Final = {
     "packhouse_domain_headers": ("tests/CMakeFiles/packhouse_optimised_test_headers.dir", ["-O1"]),
     "packhouse_grpc_headers": ("tests/CMakeFiles/packhouse_grpc_test_headers.dir", ["-O0"]),
 }
-# A header is in many objects. These of its own room and tests see the mutation, so many at most.
-MOST_OBJECTS: Final = 6
+# A header is in many objects. So many see the mutation, those of its own room and tests first.
+MOST_OBJECTS: Final = 8
 _INCLUDE = re.compile(r'#include "([^"]+)"')
 
 
@@ -59,14 +59,21 @@ class MutantBuilds:
         """Whether the build has a file: not where a package that it needs is missing."""
         return path.endswith((".h", ".py")) or path in self._objects_of
 
-    def objects_of(self, path: str, own: list[str]) -> list[str]:
-        """The objects that hold a source; of a header, those that the folders `own` have of it."""
+    def objects_of(self, path: str, tests: str) -> list[str]:
+        """The object that holds a source; of a header some, those of its own folder, then those of `tests`, first."""
         if path in self._objects_of:
             return self._objects_of[path][:1]
         if self._dependants is None:
             self._dependants = self._read_dependants()
-        found = [each for each in self._dependants.get(path, []) if each.startswith(tuple(own))]
-        return found[:MOST_OBJECTS]
+        folder = pathlib.Path(path).parent
+        beside = {
+            name
+            for source, names in self._objects_of.items()
+            if pathlib.Path(source).parent == folder
+            for name in names
+        }
+        found = self._dependants.get(path, [])
+        return sorted(found, key=lambda each: (each not in beside, not each.startswith(tests)))[:MOST_OBJECTS]
 
     def _read_dependants(self) -> dict[str, list[str]]:
         told = subprocess.run(["ninja", "-t", "deps"], cwd=self._build, check=True, capture_output=True, text=True)

@@ -128,6 +128,14 @@ def test_a_mistake_in_a_real_line_is_caught_and_none_survives(tmp_path: pathlib.
     assert tried(tmp_path, no_code).outcome == mutants.NOT_COMPILED
 
 
+def test_a_header_is_compiled_with_its_room_and_its_tests() -> None:
+    objects = mutants.mutant_builds.MutantBuilds(mutants.ROOT, BUILD, BUILD).objects_of(
+        "service/base/file_name.h", "tests/base/"
+    )
+    assert "packhouse_base.dir" in objects[0]
+    assert objects[1].startswith("tests/base/")
+
+
 def test_results_are_kept_and_told(tmp_path: pathlib.Path) -> None:
     kept = tmp_path / "seed-1.jsonl"
     kept.write_text(

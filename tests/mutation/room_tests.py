@@ -39,6 +39,11 @@ class Test:
     folder: str
     skips_with: int | None
 
+    @property
+    def is_one_program(self) -> bool:
+        """Of this build; others run several, with time between them."""
+        return len(self.command) == 1
+
     def programs(self, build: pathlib.Path) -> list[str]:
         """What it runs of the build, as paths in there."""
         words = [*self.command, *(value for _, value in self.environment)]
