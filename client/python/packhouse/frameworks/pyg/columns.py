@@ -29,7 +29,7 @@ class Collated(NamedTuple):
     take: npt.NDArray[np.int64] | None = None
     # The number of the first one in its data set.
     first_id: int = 0
-    # Of a class with rules of its own, by store and attribute; see pyg_checks.GraphChecks.rules.
+    # Of a class with rules of its own, by store and attribute; see checks.GraphChecks.rules.
     rules: Mapping[tuple[Any, str], tuple[Any, bool | None]] | None = None
     # Of each store, where what tells it is not among the attributes.
     num_nodes: Mapping[Any, list[int]] | None = None
@@ -52,7 +52,7 @@ class _Named(ValueError):
 
 
 def counts_of(collated: Collated) -> dict[str, Counts]:
-    """int64 [graphs] by component, node sets first; see `pyg_datasets.table` for their names.
+    """int64 [graphs] by component, node sets first; see `pyg.datasets.table` for their names.
 
     Raises ValueError for nodes that cannot be counted.
     """
