@@ -91,6 +91,14 @@ def test_the_nearest_option_is_suggested() -> None:
     assert refused("needs") == "--dataset is required"
 
 
+def test_what_works_on_the_disk_is_of_the_servers_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert program.main(["store", "check", "DIR"]) == 2
+    told = "packhouse: 'store' is of the server's program: packhoused store check DIR\n"
+    assert capsys.readouterr().err.startswith(told)
+
+
 def test_an_empty_value_takes_no_other_word() -> None:
     words = ("--text=", "--number=7", "--on=", "--other")
     for order in itertools.permutations(words):

@@ -15,7 +15,7 @@ from typing import Any, Final, Sequence
 import click
 
 from packhouse._version import __version__
-from packhouse.command.failures import FAILURE, MISUSE, OK, text_of
+from packhouse.command.failures import FAILURE, MISUSE, OK, Misuse, text_of
 from packhouse.command.group import Group, nearest
 from packhouse.command.readable import readable
 from packhouse.base.standard_output import OutputError, run_whole
@@ -42,6 +42,8 @@ COMMANDS: Final = {
     "cluster": "Try several servers that share data sets and jobs",
     "convert-chunked": "Make numpy files of the Parquet files of a graph in DGL's chunked layout",
 }
+# What works on the disk without a server.
+_OF_THE_SERVER: Final = ("store", "policy")
 _MODULES: Final = "packhouse.command."
 
 
@@ -58,6 +60,14 @@ class Program(Group):
             return None
         command: click.Command = importlib.import_module(_MODULES + cmd_name.replace("-", "_")).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises Misuse for a command that there is not, or that the server's program has."""
+        if args and args[0] in _OF_THE_SERVER:
+            raise Misuse(f"'{args[0]}' is of the server's program: packhoused {' '.join(args)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Without importing them."""
