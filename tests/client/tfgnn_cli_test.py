@@ -211,6 +211,11 @@ def test_an_epoch_is_exported_in_its_order(
         orders.append([graph for pair in zip(*shards) for graph in pair])
         assert sorted(map(repr, orders[-1])) == sorted(map(repr, graphs))
     assert orders[0] == orders[1] != orders[2] and orders[0] != graphs
+    # Graphs beyond the limits are not in it.
+    small = [graph for graph in graphs if int(str(graph["node_sets"]["paper"]["size"])) <= 4]
+    assert 0 < len(small) < len(graphs)
+    succeed(*export, tmp_path / "small", "--epoch", 2, "--limit", "paper=4")
+    assert sorted(map(repr, graphs_of(schema, tmp_path / "small"))) == sorted(map(repr, small))
     for wrong in (["--epoch", 2], ["--limit", "graphs=7"], ["--seed", 1]):
         assert run(*export, tmp_path / "g", *wrong).returncode == 2
     result = run(*export, tmp_path / "g", "--epoch", 2, "--limit", "nodes=7")

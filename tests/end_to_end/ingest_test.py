@@ -342,6 +342,11 @@ def test_an_epoch_is_shown_before_it_is_loaded(tmp_path: pathlib.Path, rings: pa
         text = epoch("--segments", "0").stdout
         assert f"{whole['graphs']:,} graphs in {whole['batches']:,} batches" in text
         assert "1 track; segmentation loses at most 0 % of the batches" in text
+        # Graphs beyond the limits are left out, and told.
+        few = json.loads(epoch("--limit", "nodes=20", "--json").stdout)
+        assert few["left_out"] > 0 and few["graphs"] + few["left_out"] == whole["graphs"]
+        left_out = f"left out     {few['left_out']:,} graphs beyond the limits\n"
+        assert left_out in epoch("--limit", "nodes=20").stdout
         assert json.loads(run_cli("jobs", "list", "--server", server.address, "--json").stdout) == []
         for arguments, code, says in (
             (("--tracks", "2"), 2, "--tracks are of segments: it needs --segments"),

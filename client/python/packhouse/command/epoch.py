@@ -69,6 +69,8 @@ def command(
             "seed": seed,
             "padding": padding or "none",
             "segments": None if segments is None else Segments(segments, tracks),
+            # Graphs beyond the limits are left out, and told.
+            "oversize": "reject",
         }
         spec = EpochRequest(arguments, job="").of_epoch(0)
         stub = connection.stub(loader_pb2_grpc.LoaderServiceStub)

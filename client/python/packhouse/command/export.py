@@ -89,7 +89,7 @@ def command(
             except Misuse as error:  # What the data set has is the server's word.
                 raise ValueError(error.message) from None
             arguments = {"epoch": epoch, "seed": seed or 0, "limits": limits}
-            arguments |= {"padding": padding or "none", "grouped": is_grouped}
+            arguments |= {"padding": padding or "none", "grouped": is_grouped, "oversize": "reject"}
         exported = _Exported(connection, dataset, arguments)
         with tfrecords.Writer(paths) as writer:
             for example in exported.examples(first_graph, num_graphs):
