@@ -11,7 +11,7 @@ import pytest
 from packhouse.command import pack_report, plan, plan_comparison, plan_report, tune_report
 from packhouse.command.device import profile_of
 from packhouse.command.failures import Failure, Misuse
-from packhouse.command.sizes import counted
+from packhouse.command.sizes import counted, read_sizes
 from packhouse.files.size_files import SizeTable
 from packhouse.planning.plans import PlanAlgorithm
 from packhouse.v1 import packing_pb2, planning_pb2
@@ -440,3 +440,19 @@ def test_sizes_are_counted_in_ascending_order() -> None:
         counted(
             SizeTable(("nodes",), np.array([[1], [2]], np.uint32), np.array([MANY, 1], np.uint64))
         )
+
+
+def test_sizes_of_a_file_of_graphs_are_read_by_its_content(tmp_path: pathlib.Path) -> None:
+    arrays = {"node_offsets": np.array([0, 2, 5]), "edge_offsets": np.array([0, 1, 1])}
+    np.savez(tmp_path / "graphs.npz", **arrays)
+    (tmp_path / "graphs.npz").rename(tmp_path / "graphs")
+    (tmp_path / "sizes").write_text("nodes,edges\n2,1\n3,0\n")
+    for name in ("graphs", "sizes"):
+        table = read_sizes(str(tmp_path / name))
+        assert table.components == ("nodes", "edges")
+        assert table.sizes.tolist() == [[2, 1], [3, 0]] and table.counts is None
+    with pytest.raises(Failure, match="none: cannot open: No such file or directory"):
+        read_sizes(str(tmp_path / "none"))
+    (tmp_path / "a.npz").write_bytes((tmp_path / "graphs").read_bytes()[:-20])
+    with pytest.raises(ValueError, match="a.npz: "):
+        read_sizes(str(tmp_path / "a.npz"))

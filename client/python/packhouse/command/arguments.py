@@ -198,8 +198,8 @@ def yes_option() -> Decorator[Any]:
 def sizes_option(required: bool = True) -> Decorator[Any]:
     """Adds `--sizes FILE`."""
     told = (
-        "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or with a column `count`; .gz "
-        "is fine"
+        "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or with a column `count`, .gz is "
+        "fine; or a file of graphs (.npz, .parquet, .arrow, .extxyz and so on)"
     )
     if required:
         return option("--sizes", required=True, metavar="FILE", help=told)

@@ -50,13 +50,45 @@ class SizeSource(NamedTuple):
 
 
 def read_sizes(path: str) -> SizeTable:
-    """A file of sizes. Raises Failure if it cannot be opened, ValueError naming file and line."""
+    """The sizes of a list of sizes, or of the graphs of a file of any kind that has no pickles.
+
+    Raises Failure if it cannot be opened, ValueError naming file and place.
+    """
     from packhouse.files import size_files
 
     try:
-        return size_files.read(path)
+        is_list = path.endswith((".csv", ".csv.gz")) or not _has_graphs(path)
+        return size_files.read(path) if is_list else _sizes_of_graphs(path)
     except FileNotFoundError as error:
         raise Failure("NOT_FOUND", f"{path}: cannot open: {error.strerror}") from None
+
+
+def _has_graphs(path: str) -> bool:
+    """By its content if it is an archive of numpy's arrays, otherwise by its name."""
+    with open(path, "rb") as file:
+        is_archive = file.read(4) == b"PK\3\4"
+    from packhouse.files import npz, reading
+
+    if path.endswith(reading.PICKLES):
+        return False
+    return is_archive and npz.is_archive(path) or reading.is_known(path)
+
+
+def _sizes_of_graphs(path: str) -> SizeTable:
+    import numpy as np
+
+    from packhouse.files import npz, reading
+    from packhouse.files.size_files import SizeTable
+
+    if npz.is_archive(path):
+        with npz.NpzGraphs(path) as graphs:
+            return SizeTable(tuple(graphs.schema.components), graphs.sizes, None)
+    tables = [(table.schema.components, table.sizes) for table in reading.tables([path])]
+    if not tables:
+        raise ValueError(f"{path}: there is no graph")
+    return SizeTable(
+        tuple(tables[0][0]), np.concatenate([sizes for _, sizes in tables]), None
+    )
 
 
 def counted(table: SizeTable) -> Histogram:

@@ -114,6 +114,11 @@ class NpzGraphs:
         return len(self._sizes)
 
     @property
+    def sizes(self) -> npt.NDArray[np.uint32]:
+        """[graphs, components]."""
+        return self._sizes.astype(np.uint32)
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self._archive.arrays)
