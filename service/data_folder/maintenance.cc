@@ -23,8 +23,7 @@
 #include "service/ledger/ledger_repair.h"
 #include "service/ledger/lmdb/lmdb_log_repair.h"
 #include "service/ledger/lmdb/lmdb_record_log.h"
-#include "service/partition_jobs/partition_plan.h"
-#include "service/partition_jobs/partition_report.h"
+#include "service/partition_jobs/partition_check.h"
 #include "service/security/hmac_signer.h"
 #include "service/source_graphs/stored/source_graph_check.h"
 
@@ -112,36 +111,6 @@ void CheckContents(const std::string& data_dir, const StoreIdentities& identitie
          "nothing else that is there: packhouse store repair --accept-missing writes it anew"});
 }
 
-// The files of partitions have no checksums of their own, except what says what they are.
-void CheckPartitions(const std::string& graph, const std::string& companion, DamageVisitor found) {
-  std::error_code error;
-  std::vector<std::string> names;
-  const std::string folder = companion + "/partitions";
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
-    if (name[0] == '.') continue;
-    const std::string partition = absl::StrCat(folder, "/", name);
-    const std::string cost =
-        absl::StrCat("partition ", Quoted(name), " of source graph ", Quoted(graph));
-    const std::string request = partition + "/request.json";
-    const auto plan = ReadWhole(request);
-    if (!plan.ok() || !PlanOfText(*plan).ok()) {
-      found(
-          {request, "", plan.ok() ? "is no request" : std::string(plan.status().message()), cost});
-    }
-    if (!std::filesystem::exists(partition + "/files", error)) continue;
-    const std::string report = partition + "/files/report.json";
-    const auto text = ReadWhole(report);
-    if (!text.ok() || !ReportOfText(*text).ok()) {
-      found({report, "", text.ok() ? "is no report" : std::string(text.status().message()), cost});
-    }
-  }
-}
-
 // Goes on without what is missing, if the options say so.
 absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& options,
                            RepairReport& report) {
@@ -156,13 +125,17 @@ absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& opt
       empty.push_back(damage.file);
     }
   });
-  // Graphs that are missing keep nobody from anything else.
+  // Graphs and partitions that are missing keep nobody from anything else.
   if (options.accept_missing) {
+    const auto note = [&missing](const StoredDamage& damage) {
+      missing.push_back(
+          absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
+    };
     PH_RETURN_IF_ERROR(
-        AcceptMissingSourceGraphs(SourceGraphsFolder(data_dir), [&](const StoredDamage& damage) {
-          missing.push_back(
-              absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
-        }));
+        AcceptMissingSourceGraphs(SourceGraphsFolder(data_dir), note,
+                                  [&note](const std::string& graph, const std::string& companion) {
+                                    return AcceptMissingPartitions(graph, companion, note);
+                                  }));
   }
   if (missing.empty()) return absl::OkStatus();
   if (!options.accept_missing) {

@@ -33,7 +33,7 @@ absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> PartitionJobs::OpenDone
     absl::string_view graph, absl::string_view name) const {
   PH_ASSIGN_OR_RETURN(auto opened, OpenFor(*graphs_, graph, name));
   const PartitionFolder folder(*opened, name);
-  if (!folder.exists()) return NoPartition(graph, name);
+  PH_RETURN_IF_ERROR(folder.State().status());
   if (folder.is_done()) return opened;
   return absl::FailedPreconditionError(
       absl::StrCat("partition ", Quoted(name), " of ", Quoted(graph), " is not done"));
@@ -68,7 +68,8 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Read(const StoredSourceGraph& gr
   ReadProgress(info, {info.graph, name});
   // The disk is asked afterwards, and knows better: work may just have ended.
   const PartitionFolder folder(graph, name);
-  PH_ASSIGN_OR_RETURN(info.plan, folder.Request());
+  PH_ASSIGN_OR_RETURN(PartitionState state, folder.State());
+  info.plan = std::move(state.plan);
   if (folder.is_done()) {
     info.state = PartitionJobState::kDone;
     info.error = absl::OkStatus();
@@ -79,11 +80,12 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Read(const StoredSourceGraph& gr
     }
     return info;
   }
-  if (folder.has_end()) {
-    PH_ASSIGN_OR_RETURN(const absl::Status why, folder.End());
-    const bool was_cancelled = absl::IsCancelled(why);
+  // Without the list nobody works at it.
+  if (!state.end) PH_RETURN_IF_ERROR(PartitionFolder::NamesOf(graph).status());
+  if (state.end) {
+    const bool was_cancelled = absl::IsCancelled(*state.end);
     info.state = was_cancelled ? PartitionJobState::kCancelled : PartitionJobState::kFailed;
-    info.error = was_cancelled ? absl::OkStatus() : why;
+    info.error = was_cancelled ? absl::OkStatus() : *state.end;
     info.rest.reset();
   }
   return info;
@@ -104,6 +106,8 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
           absl::StrCat("partition ", Quoted(plan.name), " of ", Quoted(graph),
                        ": there is one that was asked for in other words"));
     }
+    // An earlier call may have ended before it was known to be on the disk and in the list.
+    PH_RETURN_IF_ERROR(folder.Settle());
     const bool has_ended = before->state == PartitionJobState::kFailed ||
                            before->state == PartitionJobState::kCancelled;
     if (before->state == PartitionJobState::kDone) return before;
@@ -118,13 +122,20 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
   PH_RETURN_IF_ERROR(NeedsOf(*opened, plan, memory_ == nullptr ? 0 : memory_->bound()).status());
   PH_RETURN_IF_ERROR(CountBytes(key, folder.NumBytes()));
   PH_ASSIGN_OR_RETURN(FairBound::Place place, waiting_bound_.Enter(client));
-  PH_RETURN_IF_ERROR(before.ok() ? folder.Settle() : folder.Create(plan, client));
-  PH_RETURN_IF_ERROR(folder.RemoveEnd());
+  PH_RETURN_IF_ERROR(before.ok() ? folder.RemoveEnd() : folder.Create(plan, client));
   {
     absl::MutexLock lock(&mutex_);
     Ask(key, client, std::move(place), opened);
   }
-  return Read(*opened, plan.name, /*with_files=*/true);
+  // It was asked for, whether or not the disk can be read now.
+  absl::StatusOr<PartitionJobInfo> now = Read(*opened, plan.name, /*with_files=*/true);
+  if (now.ok()) return now;
+  PartitionJobInfo info;
+  info.graph = key.first;
+  info.plan = plan;
+  info.graph_version = opened->version();
+  ReadProgress(info, key);
+  return info;
 }
 
 absl::StatusOr<PartitionJobInfo> PartitionJobs::Get(absl::string_view graph,
@@ -138,10 +149,21 @@ absl::StatusOr<std::vector<PartitionJobInfo>> PartitionJobs::List(absl::string_v
   const auto opened = unused_graphs_->Open(graph);
   if (absl::IsFailedPrecondition(opened.status())) return list;
   PH_RETURN_IF_ERROR(opened.status());
-  for (const std::string& name : PartitionFolder::NamesOf(**opened)) {
+  PH_ASSIGN_OR_RETURN(const PartitionList names, PartitionFolder::NamesOf(**opened));
+  for (const std::string& name : names) {
     absl::StatusOr<PartitionJobInfo> info = Read(**opened, name, /*with_files=*/false);
     // It may just have been deleted.
     if (absl::IsNotFound(info.status())) continue;
+    if (absl::IsDataLoss(info.status())) {
+      // It keeps nobody from the others.
+      PartitionJobInfo damaged;
+      damaged.graph = (*opened)->info().name;
+      damaged.graph_version = (*opened)->version();
+      damaged.plan.name = name;
+      damaged.state = PartitionJobState::kFailed;
+      damaged.error = info.status();
+      info = std::move(damaged);
+    }
     PH_RETURN_IF_ERROR(info.status());
     list.push_back(*std::move(info));
   }
@@ -158,15 +180,21 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Cancel(absl::string_view graph,
     return before;
   }
   // First, so that it does not go on after a crash.
-  PH_RETURN_IF_ERROR(
-      PartitionFolder(*opened, name).WriteEnd(absl::CancelledError("the partition was cancelled")));
+  const PartitionFolder folder(*opened, name);
+  PH_RETURN_IF_ERROR(folder.Settle());
+  PH_RETURN_IF_ERROR(folder.WriteEnd(absl::CancelledError("the partition was cancelled")));
   const auto is_it = [&key](const Key& other) { return other == key; };
   EndWork(is_it);
   {
     absl::MutexLock lock(&mutex_);
     states_.ForgetFailures(is_it);
   }
-  return Read(*opened, key.second, /*with_files=*/true);
+  absl::StatusOr<PartitionJobInfo> now = Read(*opened, key.second, /*with_files=*/true);
+  if (now.ok()) return now;
+  // It was cancelled, whether or not the disk can be read now.
+  before.state = PartitionJobState::kCancelled;
+  before.rest.reset();
+  return before;
 }
 
 absl::Status PartitionJobs::Delete(absl::string_view graph, absl::string_view name) {
@@ -175,7 +203,8 @@ absl::Status PartitionJobs::Delete(absl::string_view graph, absl::string_view na
     absl::MutexLock changes(&changes_);
     PH_ASSIGN_OR_RETURN(const auto opened, OpenFor(*graphs_, graph, name));
     const PartitionFolder folder(*opened, name);
-    if (!folder.exists()) return NoPartition(graph, name);
+    // One that is damaged can be deleted.
+    if (const auto state = folder.State(); absl::IsNotFound(state.status())) return state.status();
     const Key key{graph, name};
     const auto is_it = [&key](const Key& other) { return other == key; };
     EndWork(is_it);
@@ -187,7 +216,7 @@ absl::Status PartitionJobs::Delete(absl::string_view graph, absl::string_view na
     states_.ForgetFailures(is_it);
   }
   // What cannot be removed now is when the jobs are opened again.
-  RemoveFolder(deleted).IgnoreError();
+  if (!deleted.empty()) RemoveFolder(deleted).IgnoreError();
   return absl::OkStatus();
 }
 
@@ -205,8 +234,9 @@ absl::StatusOr<PartitionJobs::Parts> PartitionJobs::PartsOf(absl::string_view gr
   Parts parts;
   PH_ASSIGN_OR_RETURN(parts.graph, OpenDone(graph, name));
   const PartitionFolder folder(*parts.graph, name);
-  PH_ASSIGN_OR_RETURN(const PartitionPlan plan, folder.Request());
-  parts.num_parts = plan.options.num_parts;
+  PH_ASSIGN_OR_RETURN(const PartitionState state, folder.State());
+  parts.num_parts = state.plan.options.num_parts;
+  PH_RETURN_IF_ERROR(folder.Files().status());
   PH_ASSIGN_OR_RETURN(const HomogeneousGraph homogeneous,
                       HomogeneousGraph::Create(parts.graph.get()));
   if (memory_ != nullptr) {

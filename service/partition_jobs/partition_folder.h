@@ -1,9 +1,9 @@
 // The folder that a partition of a server has beside its source graph: what was asked for, what
 // came of it, and its files.
 //
-// partitions/NAME in the graph's companion folder has request.json and owner from the beginning;
-// files/ once the partition is whole; `end` if it was cancelled or has failed; `starts` while a
-// process works at it.
+// partitions/NAME in the graph's companion folder has `state` from the beginning: what was asked
+// for, by whom, and how it ended; files/ once the partition is whole; `starts` while a process
+// works at it. Beside the folders there is the list of their names (partition_list.h).
 #ifndef PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_FOLDER_H_
 #define PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_FOLDER_H_
 
@@ -11,20 +11,19 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "service/admission/client_identity.h"
+#include "service/partition_jobs/partition_contents.h"
+#include "service/partition_jobs/partition_list.h"
 #include "service/partition_jobs/partition_plan.h"
 #include "service/partition_jobs/partition_report.h"
+#include "service/partition_jobs/partition_state.h"
 #include "service/source_graphs/source_graph_store.h"
 
 namespace packhouse {
-
-struct PartitionJobFile {
-  std::string path;  // Relative to the partition's folder.
-  uint64_t num_bytes = 0;
-};
 
 struct PartitionBytes {
   std::string data;
@@ -32,36 +31,32 @@ struct PartitionBytes {
 };
 
 // Thread-compatible, as the disk is. Errors besides those named: UNAVAILABLE and RESOURCE_EXHAUSTED
-// of the disk, DATA_LOSS naming a file that is damaged. What changes something durably has one of
-// the three outcomes of disk_file.h.
+// of the disk, DATA_LOSS naming a file that is damaged or missing. What changes something durably
+// has one of the three outcomes of disk_file.h. Changes of the list come one after the other:
+// Settle(), Create() and MoveAway() of all partitions of a graph.
 class PartitionFolder {
  public:
   PartitionFolder(const StoredSourceGraph& graph, absl::string_view name);
 
-  // The names of a graph's partitions, ascending.
-  static std::vector<std::string> NamesOf(const StoredSourceGraph& graph);
+  // Those that must be there and those that are, ascending.
+  static absl::StatusOr<PartitionList> NamesOf(const StoredSourceGraph& graph);
   // Removes what was begun or deleted when an earlier process ended.
   static void RemoveRemains(const StoredSourceGraph& graph);
 
   const std::string& path() const { return path_; }
   // Where the files are, or will be.
   std::string files() const;
-  bool exists() const;
   bool is_done() const;
-  bool has_end() const;
-  // Whether somebody has to work on it.
-  bool is_unfinished() const { return exists() && !is_done() && !has_end(); }
 
-  // What can be seen of it is durable: before anything goes on from a change whose outcome was
-  // unknown, in this process or an earlier one.
+  // What can be seen of it is durable, and it is listed: before anything goes on from a change
+  // whose outcome was unknown, in this process or an earlier one.
   absl::Status Settle() const;
 
-  // Durably: the folder, its request and its owner appear at once.
+  // Durably: the folder with its plan and its owner appears at once; then it is listed. If that
+  // fails the outcome is unknown.
   absl::Status Create(const PartitionPlan& plan, const ClientId& owner) const;
-  // NOT_FOUND.
-  absl::StatusOr<PartitionPlan> Request() const;
-  // Empty if it is not known.
-  ClientId Owner() const;
+  // NOT_FOUND; DATA_LOSS also if it was whole, and has no files.
+  absl::StatusOr<PartitionState> State() const;
 
   // To be called when work begins: how many times before it had begun, kept nothing that was new,
   // and ended with its process. Durable, so that what ends the process now is counted the next
@@ -72,26 +67,40 @@ class PartitionFolder {
   // The work is over, and the process was not.
   absl::Status RemoveCount() const;
 
-  // Why work ended, durably. RemoveEnd() lets it go on.
-  absl::Status WriteEnd(const absl::Status& why) const;
-  absl::StatusOr<absl::Status> End() const;
+  // How work ended, durably: OK once the files are there. RemoveEnd() lets it go on.
+  absl::Status WriteEnd(const absl::Status& how) const;
   absl::Status RemoveEnd() const;
 
-  // Of a partition that is done. Files in ascending order of paths.
+  // To be called for work that is whole, before `folder` has its name: notes its files in it.
+  // CANCELLED as ReadPartitionContents(). Reads all files.
+  absl::Status NoteFiles(const std::string& folder, absl::FunctionRef<bool()> goes_on) const;
+
+  // Of a partition that is done. DATA_LOSS also if a file is missing, or has another length.
   absl::StatusOr<PartitionReport> Report() const;
+  // In ascending order of paths. O(files).
   absl::StatusOr<std::vector<PartitionJobFile>> Files() const;
   // Bytes [offset, offset + max_bytes) of a file, as far as it has them. NOT_FOUND for a path that
-  // is none of Files(); OUT_OF_RANGE if the offset is beyond the end.
+  // is none of Files(); OUT_OF_RANGE if the offset is beyond the end. O(files).
   absl::StatusOr<PartitionBytes> Read(absl::string_view file, uint64_t offset,
                                       uint64_t max_bytes) const;
 
   // Of all that is there, also of work that is not done.
   uint64_t NumBytes() const;
 
-  // Frees the name at once, durably, and gives the folder that is left to remove.
+  // Takes it off the list, frees the name at once, durably, and gives the folder that is left to
+  // remove; "" if it was missing.
   absl::StatusOr<std::string> MoveAway() const;
 
  private:
+  bool exists() const;
+  absl::StatusOr<PartitionList> List() const;
+  absl::Status Enlist() const;
+  absl::Status WriteState(const PartitionState& state, absl::string_view why) const;
+  absl::StatusOr<PartitionContents> Contents() const;
+  // DATA_LOSS for its file, named by its path below its folder. Shows no path of the server.
+  absl::Status Damaged(absl::string_view file, absl::string_view what) const;
+
+  const std::string companion_;
   const std::string partitions_;
   const std::string graph_;
   const std::string name_;

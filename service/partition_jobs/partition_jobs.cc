@@ -94,20 +94,26 @@ void PartitionJobs::FindUnfinishedOf(const std::string& graph) {
   const auto opened = unused_graphs_->Open(graph);
   if (!opened.ok()) return;
   PartitionFolder::RemoveRemains(**opened);
-  for (const std::string& name : PartitionFolder::NamesOf(**opened)) {
+  for (const std::string& name : PartitionsThere((*opened)->companion_folder())) {
     const PartitionFolder folder(**opened, name);
     // What is there stays, whatever the bound.
     CountBytes({graph, name}, folder.NumBytes()).IgnoreError();
+    const auto state = folder.State();
     // Where its name may be taken back, nobody works on it until somebody asks for it again.
-    if (!folder.is_unfinished() || !folder.Settle().ok()) continue;
+    if (!folder.Settle().ok() || !state.ok()) continue;
+    if (folder.is_done()) {
+      // An earlier process ended before it had noted so.
+      if (!state->end || !state->end->ok()) folder.WriteEnd(absl::OkStatus()).IgnoreError();
+      continue;
+    }
+    if (state->end) continue;
     // What goes on is a use.
     auto used = graphs_->Open(graph);
     if (!used.ok()) return;
-    const ClientId owner = folder.Owner();
-    auto place = waiting_bound_.Enter(owner);
+    auto place = waiting_bound_.Enter(state->owner);
     absl::MutexLock lock(&mutex_);
     // It was promised: it waits beyond the bound, too.
-    Ask({graph, name}, owner, place.ok() ? *std::move(place) : FairBound::Place(),
+    Ask({graph, name}, state->owner, place.ok() ? *std::move(place) : FairBound::Place(),
         *std::move(used));
   }
 }
@@ -167,7 +173,8 @@ void PartitionJobs::RunNext(const Turn& turn) {
   const bool failed = !ended.ok() && !was_told && !gave_way && !DiskOutcomeIsUnknown(ended);
   if (const auto graph = graphs_->Open(turn.key.first); graph.ok()) {
     const PartitionFolder folder(**graph, turn.key.second);
-    if (failed) folder.WriteEnd(ended).IgnoreError();
+    // One that is whole is noted as such: if its files are gone later, it is not made anew.
+    if (failed || ended.ok()) folder.WriteEnd(ended).IgnoreError();
     CountBytes(turn.key, folder.NumBytes()).IgnoreError();
   }
   turn.work->graph.reset();
@@ -180,7 +187,8 @@ absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
   PartitionWork& work = *turn.work;
   PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(key.first));
   const PartitionFolder folder(*graph, key.second);
-  PH_ASSIGN_OR_RETURN(PartitionPlan plan, folder.Request());
+  PH_ASSIGN_OR_RETURN(PartitionState state, folder.State());
+  PartitionPlan& plan = state.plan;
   PH_ASSIGN_OR_RETURN(const uint64_t crashes, folder.CountStart());
   // From here on the process may end, and does not write so.
   const absl::Cleanup over = [&folder] { folder.RemoveCount().IgnoreError(); };
@@ -216,6 +224,9 @@ absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
     work.share = share;
   };
   watch.wrote = [this, &key](uint64_t bytes) { return CountBytes(key, bytes); };
+  watch.whole = [&](const std::string& whole) {
+    return folder.NoteFiles(whole, [&] { return !watch.cancelled(); });
+  };
   watch.kept = [&folder, is_counted = crashes == 0]() mutable {
     if (std::exchange(is_counted, true)) return;
     folder.RestartCount().IgnoreError();

@@ -12,6 +12,8 @@
 
 namespace packhouse {
 
+inline constexpr char kPartitionReportFile[] = "report.json";
+
 struct ReportedPart {
   uint64_t num_inner_nodes = 0;
   uint64_t num_halo_nodes = 0;

@@ -414,6 +414,7 @@ class Run {
     for (const char* const file : {kPlanFile, kPartsFile, kAssignedFile}) {
       PH_RETURN_IF_ERROR(RemoveFolder(partial_ + file));
     }
+    if (watch_.whole) PH_RETURN_IF_ERROR(watch_.whole(partial_));
     PH_RETURN_IF_ERROR(SyncFolder(partial_));
     return RenameDurably(partial_, folder_);
   }

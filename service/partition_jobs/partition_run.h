@@ -32,6 +32,9 @@ struct RunWatch {
   // May be empty, too. Told the bytes that the partition has on the disk so far: after each part,
   // and after each file of the assignment and the mapping. An error ends the work.
   std::function<absl::Status(uint64_t num_bytes)> wrote;
+  // May be empty, too. Called once all files are in `folder`, before it has its name. A file that
+  // it writes there durably, but for its name, is one of the partition. An error ends the work.
+  std::function<absl::Status(const std::string& folder)> whole;
 };
 
 // Parts that came from elsewhere: one a homogeneous node.

@@ -7,17 +7,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "service/base/status_macros.h"
 #include "service/data_folder/maintenance.h"
 #include "service/data_folder/snapshot_manifest.h"
 #include "service/data_folder/value_file.h"
+#include "service/partition_jobs/partition_folder.h"
+#include "service/partition_jobs/partition_list.h"
+#include "service/source_graphs/stored/linked_graphs.h"
 #include "tests/data_folder/folder_world.h"
+#include "tests/support/source_graph_world.h"
 
 namespace packhouse {
 namespace {
@@ -440,6 +448,58 @@ TEST_F(SnapshotTest, AStoppedRestoreIsKnown) {
   EXPECT_THAT(TakeSnapshotOffline(restored_, folder_.path() + "/other", kTaken, kGoOn),
               StatusIs(absl::StatusCode::kFailedPrecondition, _));
   ExpectRestores(contents);
+}
+
+// A file that says what is in the folders beside it is of the same moment as they are, whatever is
+// made and deleted meanwhile: each partition that is listed is there.
+TEST(LinkedGraphsTest, AListAndWhatItNamesAreOfOneMoment) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string companion = folder.path() + "/companion";
+  const OneGraphStore graphs(SmallSourceGraph(3), companion);
+  PH_ASSERT_OK_AND_ASSIGN(const auto graph, graphs.Open("g"));
+  PartitionPlan plan;
+  plan.options.num_parts = 1;
+  const auto make = [&](const std::string& name) {
+    plan.name = name;
+    EXPECT_THAT(PartitionFolder(*graph, name).Create(plan, "me"), IsOk());
+  };
+  make("stays");
+  std::atomic<int> asked = 0;
+  std::atomic<int> done = 0;
+  constexpr int kRounds = 400;
+  // One is deleted and one is made in each round, while all are linked.
+  std::thread changes([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (asked < round) std::this_thread::yield();
+      if (round > 1) {
+        const auto moved = PartitionFolder(*graph, "moves").MoveAway();
+        EXPECT_THAT(moved.status(), IsOk());
+        std::filesystem::remove_all(*moved);
+      }
+      make("moves");
+      done = round;
+    }
+  });
+  for (int round = 1; round <= kRounds; ++round) {
+    asked = round;
+    auto linked = LinkedGraphs::Begin(folder.path());
+    EXPECT_THAT(linked.status(), IsOk());
+    EXPECT_THAT(linked->LinkFolder(companion, "c"), IsOk());
+    PartitionList there;
+    std::string list;
+    for (const LinkedFile& file : linked->files()) {
+      const std::vector<std::string> parts = absl::StrSplit(file.path, '/');
+      if (parts.back() == kPartitionStateFile) there.insert(parts[2]);
+      if (parts.back() == kPartitionListFile) list = ReadFile(file.link);
+    }
+    const auto listed = DecodePartitionList(list);
+    EXPECT_THAT(listed.status(), IsOk());
+    for (const std::string& name : *listed) {
+      EXPECT_TRUE(there.contains(name)) << name << " in round " << round;
+    }
+    while (done < round) std::this_thread::yield();
+  }
+  changes.join();
 }
 
 }  // namespace

@@ -129,7 +129,11 @@ def read(address: str, position: Any, folder: pathlib.Path) -> Any:
             for listed in client.partitions.list(graph.name):
                 found = client.partitions.wait(graph.name, listed.name)
                 client.partitions.download(graph.name, listed.name, folder / listed.name)
-                told[f"partition {listed.name}"] = (found.state, found.num_parts)
+                files = sorted((folder / listed.name).rglob("*"))
+                told[f"partition {listed.name}"] = (
+                    *(found.state, found.num_parts),
+                    [(path.name, path.read_bytes()) for path in files if path.is_file()],
+                )
         told["jobs"] = [
             (job.name, [(each.num_done, each.num_batches) for each in job.epochs])
             for job in client.jobs.list()
@@ -180,12 +184,6 @@ class Case(NamedTuple):
 def all_cases(data: pathlib.Path) -> list[Case]:
     draw = random.Random(SEED)
     below = sorted(path.relative_to(data).as_posix() for path in data.rglob("*"))
-    # Of a partition, the check looks at what it is alone, and not at its other files.
-    below = [
-        path
-        for path in below
-        if "/companion" not in path or path.endswith(("/request.json", "/report.json"))
-    ]
     files = [path for path in below if (data / path).is_file()]
     folders = [path for path in below if (data / path).is_dir()]
     cases = [Case("foreign", folder) for folder in (".", *folders)]

@@ -12,6 +12,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/partition_jobs/partition_check.h"
+#include "service/partition_jobs/partition_list.h"
 #include "service/partition_jobs/partition_needs.h"
 #include "service/partition_jobs/partition_run.h"
 #include "service/partitioning/homogeneous_graph.h"
@@ -23,8 +25,11 @@
 namespace packhouse {
 namespace {
 
+using ::testing::_;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr uint32_t kNodes = 300;
 
@@ -103,6 +108,11 @@ PartitionPlan PlanNamed(const std::string& name, PartMethod method = PartMethod:
   plan.options.method = method;
   plan.mapping = true;
   return plan;
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 class PartitionJobsTest : public ::testing::Test {
@@ -628,6 +638,114 @@ TEST_F(PartitionJobsTest, RefusesWhatIsNotThere) {
   EXPECT_EQ(end.data, "");
   EXPECT_THAT(jobs_->ReadFile("g", "mine", "mine.json", start.num_bytes + 1, 10),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("mine.json")));
+}
+
+// Whatever is deleted, emptied or changed of a partition or of the list is found by name, and the
+// server says so where it matters; nothing of it looks like a partition that never was.
+TEST_F(PartitionJobsTest, DamageIsFoundByNameAndSaid) {
+  PartitionPlan plan = PlanNamed("mine", PartMethod::kRandom);
+  plan.assignment = true;
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", plan).status(), IsOk());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("other", PartMethod::kRandom)).status(), IsOk());
+  jobs_->AwaitIdle();
+  const auto expected = FilesOf("mine");
+  jobs_.reset();
+  const std::string companion = folder_.path() + "/companion";
+  const std::string kept = folder_.path() + "/kept";
+  std::filesystem::copy(companion, kept, std::filesystem::copy_options::recursive);
+  const auto damages = [&companion] {
+    std::vector<std::string> files;
+    CheckPartitions("g", companion, [&](const StoredDamage& damage) {
+      files.push_back(damage.file.substr(companion.size() + 1));
+      EXPECT_NE(damage.what, "");
+      EXPECT_NE(damage.cost, "");
+    });
+    return files;
+  };
+  EXPECT_THAT(damages(), testing::IsEmpty());
+  std::vector<std::string> things = {"partition_list", "partitions", "partitions/mine"};
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(companion + "/partitions/mine")) {
+    things.push_back(entry.path().string().substr(companion.size() + 1));
+  }
+  EXPECT_GT(things.size(), 15U);
+  for (const std::string& thing : things) {
+    for (const std::string how : {"delete", "empty", "cut off", "change"}) {
+      const std::string path = companion + "/" + thing;
+      const bool is_folder = std::filesystem::is_directory(path);
+      if (is_folder && how != "delete") continue;
+      SCOPED_TRACE(how + " " + thing);
+      std::string bytes = is_folder ? "" : BytesOf(path);
+      if (how == "delete") std::filesystem::remove_all(path);
+      if (how == "empty") bytes.clear();
+      if (how == "cut off") bytes.pop_back();
+      if (how == "change") bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+      if (how != "delete") std::ofstream(path, std::ios::binary) << bytes;
+      // By its own name, or by those of the files that were in it.
+      EXPECT_THAT(damages(), testing::Contains(AnyOf(thing, StartsWith(thing + "/"))));
+      Open();
+      jobs_->AwaitIdle();
+      const auto listed = jobs_->List("g");
+      const auto mine = jobs_->Get("g", "mine");
+      if (thing == "partition_list") {
+        // Nobody knows which there must be; what is there reads.
+        EXPECT_THAT(listed.status(),
+                    StatusIs(absl::StatusCode::kDataLoss,
+                             AllOf(HasSubstr(thing), HasSubstr("--accept-missing"))));
+        EXPECT_THAT(jobs_->Get("g", "none").status(),
+                    StatusIs(absl::StatusCode::kDataLoss, HasSubstr(thing)));
+        EXPECT_THAT(jobs_->Partition("g", PlanNamed("new")).status(),
+                    StatusIs(absl::StatusCode::kDataLoss, HasSubstr(thing)));
+        EXPECT_EQ(FilesOf("mine"), expected);
+      } else {
+        // It is put aside, with its name; or its files say with which bytes they were written.
+        ASSERT_THAT(listed.status(), IsOk());
+        EXPECT_EQ(listed->size(), 2U);
+        if (mine.ok()) {
+          EXPECT_EQ(how, "change");
+        } else {
+          EXPECT_THAT(mine.status(), StatusIs(absl::StatusCode::kDataLoss,
+                                              AllOf(HasSubstr("'mine'"), HasSubstr("snapshot"))));
+          EXPECT_THAT(jobs_->Partition("g", plan).status(),
+                      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'mine'")));
+        }
+        // The way out that is named.
+        if (thing != "partitions") {
+          ASSERT_THAT(jobs_->Get("g", "other").status(), IsOk());
+        }
+        ASSERT_THAT(jobs_->Delete("g", "mine"), IsOk());
+        EXPECT_THAT(jobs_->Get("g", "mine").status(), StatusIs(absl::StatusCode::kNotFound, _));
+        ASSERT_THAT(jobs_->Partition("g", plan).status(), IsOk());
+        jobs_->AwaitIdle();
+        EXPECT_EQ(FilesOf("mine"), expected);
+      }
+      jobs_.reset();
+      if (thing == "partition_list") {
+        std::vector<std::string> missing;
+        ASSERT_THAT(AcceptMissingPartitions(
+                        "g", companion,
+                        [&](const StoredDamage& damage) { missing.push_back(damage.file); }),
+                    IsOk());
+        EXPECT_THAT(missing, testing::ElementsAre(companion + "/partition_list"));
+        EXPECT_EQ(BytesOf(path), BytesOf(kept + "/partition_list"));
+      }
+      if (thing != "partitions") {
+        EXPECT_THAT(damages(), testing::IsEmpty());
+      }
+      std::filesystem::remove_all(companion);
+      std::filesystem::copy(kept, companion, std::filesystem::copy_options::recursive);
+    }
+  }
+  // What is missing can be given up without a server.
+  std::filesystem::remove_all(companion + "/partitions/mine");
+  EXPECT_THAT(damages(), testing::ElementsAre("partitions/mine"));
+  ASSERT_THAT(AcceptMissingPartitions("g", companion, [](const StoredDamage&) {}), IsOk());
+  EXPECT_THAT(damages(), testing::IsEmpty());
+  Open();
+  PH_ASSERT_OK_AND_ASSIGN(const auto left, jobs_->List("g"));
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].plan.name, "other");
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #define PACKHOUSE_TESTS_SUPPORT_SOURCE_GRAPH_WORLD_H_
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -110,6 +112,9 @@ class OneGraphStore : public SourceGraphStore {
    public:
     OneGraph(std::unique_ptr<const SourceGraph> graph, std::string companion_folder)
         : graph_(std::move(graph)), folder_(std::move(companion_folder)) {
+      // Every sealed graph in a folder has one.
+      std::error_code error;
+      if (!folder_.empty()) std::filesystem::create_directories(folder_, error);
       info_.name = "g";
       info_.id = 1;
       info_.state = SourceGraphState::kSealed;

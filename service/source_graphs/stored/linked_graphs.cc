@@ -19,12 +19,28 @@
 namespace packhouse {
 namespace {
 
+constexpr int kMaxTries = 100;
+
 bool IsBeingWritten(const std::string& name) {
   return absl::StartsWith(name, ".") || absl::EndsWith(name, ".partial") ||
          absl::EndsWith(name, ".unfinished");
 }
 
-// Which folder a name means now; 0: none.
+// Those that are linked, ascending.
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (!IsBeingWritten(name)) names.push_back(std::move(name));
+  }
+  if (error) return DiskStatus(error.value(), "cannot list", folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// What a name means now; 0: nothing.
 uint64_t InodeOf(const std::string& path) {
   struct stat state = {};
   return ::stat(path.c_str(), &state) == 0 ? state.st_ino : 0;
@@ -69,33 +85,47 @@ absl::Status LinkedGraphs::LinkFile(const std::string& folder, absl::string_view
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> LinkedGraphs::TryLinkFolder(const std::string& folder,
+                                                 const std::string& path) {
+  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+  std::vector<std::pair<std::string, std::string>> linked;  // Names and links of files.
+  std::error_code error;
+  for (const std::string& name : names) {
+    const std::string inner = absl::StrCat(folder, "/", name);
+    if (std::filesystem::is_directory(inner, error)) {
+      PH_RETURN_IF_ERROR(LinkFolder(inner, absl::StrCat(path, "/", name)));
+      continue;
+    }
+    const absl::Status status = LinkFile(folder, path, name);
+    // Small files may be removed by themselves.
+    if (absl::IsNotFound(status)) return false;
+    PH_RETURN_IF_ERROR(status);
+    linked.emplace_back(inner, files_.back().link);
+  }
+  // A link keeps its inode from being another file's.
+  for (const auto& [inner, link] : linked) {
+    if (InodeOf(inner) != InodeOf(link)) return false;
+  }
+  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names_now, NamesIn(folder));
+  return names_now == names;
+}
+
 absl::Status LinkedGraphs::LinkFolder(const std::string& folder, const std::string& path) {
   const uint64_t inode = InodeOf(folder);
   if (inode == 0) return absl::OkStatus();
   const size_t num_before = files_.size();
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  absl::Status status = error ? DiskStatus(error.value(), "cannot list", folder) : absl::OkStatus();
-  for (const std::string& name : names) {
-    if (!status.ok()) break;
-    if (IsBeingWritten(name)) continue;
-    const std::string inner = absl::StrCat(folder, "/", name);
-    if (std::filesystem::is_directory(inner, error)) {
-      status = LinkFolder(inner, absl::StrCat(path, "/", name));
-    } else {
-      status = LinkFile(folder, path, name);
-      // Small files may be removed by themselves.
-      if (absl::IsNotFound(status)) status = absl::OkStatus();
+  for (int i = 0; i < kMaxTries; ++i) {
+    const absl::StatusOr<bool> is_linked = TryLinkFolder(folder, path);
+    if (InodeOf(folder) != inode) {
+      files_.resize(num_before);
+      return absl::OkStatus();
     }
+    PH_RETURN_IF_ERROR(is_linked.status());
+    if (*is_linked) return absl::OkStatus();
+    files_.resize(num_before);
   }
-  if (InodeOf(folder) == inode) return status;
-  files_.resize(num_before);
-  return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      folder, " changes again and again while it is linked; take the snapshot once more"));
 }
 
 }  // namespace packhouse

@@ -40,11 +40,15 @@ class LinkedGraphs {
                         std::optional<uint64_t> num_bytes = std::nullopt);
   // All files in a folder and below. A folder that is missing is empty. Left out are names that
   // begin with a point, and names that end in ".partial" or ".unfinished", with what is in them:
-  // such files are being written. Of a folder that is moved away meanwhile nothing is left.
+  // such files are being written. Of a folder that is moved away meanwhile nothing is left. Files
+  // may say what is in the folders beside them: all of a folder is linked anew if what is directly
+  // in it has changed meanwhile. UNAVAILABLE if that has happened a hundred times.
   absl::Status LinkFolder(const std::string& folder, const std::string& path);
 
  private:
   explicit LinkedGraphs(std::string folder) : folder_(std::move(folder)) {}
+  // Once; false if something has changed meanwhile.
+  absl::StatusOr<bool> TryLinkFolder(const std::string& folder, const std::string& path);
 
   std::string folder_;
   std::vector<LinkedFile> files_;

@@ -167,13 +167,29 @@ absl::StatusOr<GraphList> CheckList(const std::string& folder, const DamageVisit
   return there;
 }
 
+std::string CompanionOf(const std::string& graph) {
+  return absl::StrCat(graph, "/", kCompanionFolder);
+}
+
+// Calls `found` and returns false if a sealed graph has no companion folder.
+bool CheckCompanion(const std::string& graph, const std::string& name, const DamageVisitor& found) {
+  const std::string companion = CompanionOf(graph);
+  if (IsThere(companion) || !IsThere(absl::StrCat(graph, "/", kManifestFile))) return true;
+  found(
+      {companion, "", "is missing", absl::StrCat("the partitions of source graph ", Quoted(name))});
+  return false;
+}
+
 absl::Status WriteList(const std::string& folder, const GraphList& list) {
   return WriteWhole(folder, kGraphListFile, EncodeGraphList(list));
 }
 
 }  // namespace
 
-absl::Status AcceptMissingSourceGraphs(const std::string& folder, DamageVisitor missing) {
+absl::Status AcceptMissingSourceGraphs(
+    const std::string& folder, DamageVisitor missing,
+    absl::FunctionRef<absl::Status(const std::string& graph, const std::string& companion)>
+        companion) {
   if (!IsThere(folder)) return absl::OkStatus();
   PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
   bool is_missing = false;
@@ -181,7 +197,17 @@ absl::Status AcceptMissingSourceGraphs(const std::string& folder, DamageVisitor 
                         is_missing = true;
                         missing(damage);
                       }));
-  return is_missing ? WriteList(folder, there) : absl::OkStatus();
+  if (is_missing) PH_RETURN_IF_ERROR(WriteList(folder, there));
+  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, GraphFoldersIn(folder));
+  for (const std::string& name : names) {
+    const std::string graph = absl::StrCat(folder, "/", name);
+    const std::string graph_name = NameOf(graph, name);
+    if (!CheckCompanion(graph, graph_name, missing)) {
+      PH_RETURN_IF_ERROR(MakeFolder(CompanionOf(graph)));
+    }
+    PH_RETURN_IF_ERROR(companion(graph_name, CompanionOf(graph)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DropDamagedSourceGraph(const std::string& folder, absl::string_view name) {
@@ -234,7 +260,8 @@ absl::StatusOr<uint64_t> CheckSourceGraphFolders(
              absl::StrCat("no server starts before one of the two, of source graph ",
                           Quoted(graph_name), ", is moved away")});
     }
-    companion(graph_name, absl::StrCat(graph, "/", kCompanionFolder));
+    CheckCompanion(graph, graph_name, found);
+    companion(graph_name, CompanionOf(graph));
   }
   return num_graphs;
 }
