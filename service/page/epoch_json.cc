@@ -45,6 +45,7 @@ Json JobJson(const v1::Job& job, size_t most) {
       {"job", job.job()},
       {"num_epochs", job.num_epochs()},
       {"num_sessions", job.num_sessions()},
+      {"owner", job.owner()},
       {"last_used", job.has_last_used() ? Json(job.last_used().seconds() * int64_t{1000}) : Json()},
       {"epochs", std::move(epochs)}};
 }

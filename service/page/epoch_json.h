@@ -14,8 +14,9 @@
 namespace packhouse::page {
 
 // A job without its workers, with at most `most` epochs: {"job", "num_epochs", "num_sessions",
-// "last_used" (milliseconds, or null), "epochs": [{"epoch", "generation", "done", "batches",
-// "dataset", "sessions"}]}.
+// "last_used" (milliseconds, or null), "owner" (HOST:PORT of the server that has it; "" if there is
+// one server, or none has it), "epochs": [{"epoch", "generation", "done", "batches", "dataset",
+// "sessions"}]}.
 Json JobJson(const v1::Job& job, size_t most);
 
 // Which workers hold others up, by their number in `epoch.workers`. Ranked: those behind the median

@@ -27,6 +27,9 @@ import grpc
 import numpy as np
 import pytest
 
+from etcd_process import EtcdProcess
+from replica_process import DATASET, cluster, copied_folders
+
 from packhouse import (
     BatchFeedback,
     Client,
@@ -571,6 +574,39 @@ def test_a_token_shows_what_its_holder_may_see(page: Page, tmp_path: pathlib.Pat
         page.see("proved optimal")
         page.browser.execute_script("sessionStorage.clear()")
         page.complaints()
+
+
+def test_the_server_that_has_a_job_is_told(page: Page, tmp_path: pathlib.Path) -> None:
+    page.complaints()
+    folders = copied_folders(tmp_path, 2, 300)
+    with (
+        EtcdProcess(tmp_path / "etcd") as etcd,
+        cluster(etcd, folders, tmp_path / "key", 3) as replicas,
+        Loader(
+            replicas[0].address, dataset=DATASET, job="shared-run", worker="gpu", seed=1,
+            limits={"nodes": 64, "edges": 64, "graphs": 8},
+        ) as loader,
+    ):
+        next(iter(loader))
+        with Client(replicas[0].address) as client:
+            owner = client.jobs.get("shared-run").owner
+        assert owner in [replica.advertised for replica in replicas]
+        for replica in replicas:
+            # The list says so on every server, soon after the job has begun.
+            page.open(replica, "epochs")
+            page.see(owner)
+            assert "shared-run" in page.one("main").text
+            page.shoot("epochs-shared")
+            assert page.findings() == []
+            page.one("#job-shared-run").send_keys(Keys.ENTER)
+            page.see(f"with the server at {owner}")
+            page.settle()
+            # Only the owner knows who works on it.
+            assert ("1 worker now" in page.one("main").text) == (replica.advertised == owner)
+            assert page.findings() == []
+        page.open_blank()
+    # Another server's refusal is in the console, and nothing else.
+    assert [each for each in page.complaints() if "503" not in each] == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/feedback.pb.h"
+#include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/planning.pb.h"
 #include "service/admission/authorizer.h"
 #include "service/page/data_json.h"
@@ -85,6 +86,15 @@ class EndlessDatasets final : public PageCalls {
   int num_calls = 0;
   uint64_t num_drifts = 0;
 };
+
+// Where several servers share the jobs, the page says whose a job is; elsewhere nobody's.
+TEST(JobJsonTest, TheOwnerIsTold) {
+  v1::Job job;
+  job.set_job("train");
+  EXPECT_EQ(JobJson(job, 3)["owner"], "");
+  job.set_owner("10.0.0.1:50051");
+  EXPECT_EQ(JobJson(job, 3)["owner"], "10.0.0.1:50051");
+}
 
 // Whatever there is, a list fits into the memory that a question has.
 TEST(PageAnswersTest, ListsAreBounded) {

@@ -169,6 +169,7 @@ export interface Job {
   job: string;
   num_epochs: number;
   num_sessions: number;
+  owner: string;
   last_used: number | null;
   epochs: { epoch: number; generation: number; done: number; batches: number; dataset: string; sessions: number }[];
   loading?: LoadedEpoch[];

@@ -63,6 +63,9 @@ export const epochsView: MakeView = ({ asker, values, server }) => {
   const element = h("div", {}, name === "" ? list : detail);
   let last = "";
 
+  const link = (job: Job): HTMLElement =>
+    h("a", { id: `job-${job.job}`, href: formatRoute("epochs", new URLSearchParams({ job: job.job })) }, job.job);
+
   const showJobs = (answer: Jobs): void => {
     // What is the same stays, with the focus and what a screen reader has read.
     const text = JSON.stringify(answer);
@@ -72,12 +75,16 @@ export const epochsView: MakeView = ({ asker, values, server }) => {
       replace(list, empty("No job has loaded an epoch yet. A trainer begins one with Load: see Loader in the Python client."));
       return;
     }
+    // Where several servers share the jobs, each says what is in its own; the list says whose they are.
+    const shared = answer.jobs.some((job) => job.owner !== "" || job.epochs.length < Math.min(1, job.num_epochs));
     const parts: (HTMLElement | null)[] = [
-      table("Jobs", ["Job", "Latest epoch", "Done", "Workers now", "Data"], answer.jobs.map((job) => {
+      shared ? table("Jobs", ["Job", "Server", "Epochs"], answer.jobs.map((job) => [
+        link(job), job.owner === "" ? "none now" : job.owner, count(job.num_epochs),
+      ])) : table("Jobs", ["Job", "Latest epoch", "Done", "Workers now", "Data"], answer.jobs.map((job) => {
         const latest = job.epochs[0];
         const share = latest === undefined ? 0 : latest.batches === 0 ? 1 : latest.done / latest.batches;
         return [
-          h("a", { id: `job-${job.job}`, href: formatRoute("epochs", new URLSearchParams({ job: job.job })) }, job.job),
+          link(job),
           latest === undefined ? "" : String(latest.epoch), percent(share), count(job.num_sessions), latest?.dataset ?? "",
         ];
       })),
@@ -92,7 +99,7 @@ export const epochsView: MakeView = ({ asker, values, server }) => {
     const loading = job.loading ?? [];
     replace(detail,
       h("p", { class: "wide" }, h("a", { id: "all-jobs", href: "#/epochs" }, "All jobs"),
-        ` · ${job.job} · ${some(job.num_epochs, "epoch")} · ${some(job.num_sessions, "worker")} now`),
+        ` · ${job.job} · ${some(job.num_epochs, "epoch")} · ${some(job.num_sessions, "worker")} now${job.owner === "" ? "" : ` · with the server at ${job.owner}`}`),
       ...(loading.length === 0 ? [h("div", { class: "wide" }, empty("Nobody loads an epoch of this job now."))] : loading.map(loaded)),
       h("section", { class: "card wide", "aria-label": "All epochs" }, h("h2", {}, "All epochs"),
         table("Epochs of the job", ["Epoch", "Done", "Batches", "Generation", "Workers", "Data"], job.epochs.map((epoch) => [
