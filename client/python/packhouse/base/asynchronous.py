@@ -59,7 +59,9 @@ class _Waits:
         self._source = source
         self._wanted: queue.SimpleQueue[asyncio.Future[None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._is_busy = False
+        # Waits that were asked for, by the event loop, and those that are over, by the thread.
+        self._num_begun = 0
+        self._num_ended = 0
 
     def begin(self, told: asyncio.Future[None]) -> None:
         """`told` is done when an item, or the end, is there."""
@@ -67,12 +69,13 @@ class _Waits:
             thread = threading.Thread(target=self._run, name="packhouse-batches", daemon=True)
             thread.start()
             self._thread = thread
+        self._num_begun += 1
         self._wanted.put(told)
 
     def end(self, leave: Callable[[], None] | None) -> None:
         """Ends the thread."""
         self._wanted.put(None)
-        if self._is_busy and leave is not None:
+        if self._num_begun != self._num_ended and leave is not None:
             leave()
 
     def _run(self) -> None:
@@ -82,12 +85,11 @@ class _Waits:
                 return
             failure: BaseException | None = None
             try:
-                self._is_busy = True
                 self._source.peek()
             except BaseException as error:  # Whatever it is, who waits gets it.
                 failure = error
             finally:
-                self._is_busy = False
+                self._num_ended += 1
             # The loop may be closed by now.
             with contextlib.suppress(RuntimeError):
                 told.get_loop().call_soon_threadsafe(_tell, told, failure)
