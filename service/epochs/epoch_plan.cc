@@ -34,16 +34,14 @@ absl::StatusOr<EpochShapes> GivenShapes(const PlannerResult& given, const EpochR
 absl::StatusOr<EpochItems> EpochItemsOf(const EpochRequest& request, const DatasetReader& reader,
                                         const ItemSizes& sizes, const GraphSelection& selection,
                                         const EpochShapes& shapes, const Making& making) {
+  const std::vector<const BatchShape*> leading = shapes.Leading();
   std::vector<Limits> largest;
-  for (size_t i = 0; i < shapes.num_rank_groups(); ++i) {
-    largest.push_back(shapes.rank_group(i)[0].packed);
-  }
+  for (const BatchShape* const shape : leading) largest.push_back(shape->packed);
   if (request.grouped) {
     return GroupsThatFit(reader, selection, largest[0], request.oversize_is_error, making);
   }
   PH_ASSIGN_OR_RETURN(EpochItems items,
-                      GraphsThatFit(reader, sizes, selection, largest,
-                                    shapes.rank_group(shapes.num_rank_groups() - 1)[0],
+                      GraphsThatFit(reader, sizes, selection, largest, *leading.back(),
                                     request.oversize_is_error, making));
   if (request.draw) {
     const EpochSeed seed = {request.seed, request.key.epoch};

@@ -72,7 +72,7 @@ class EpochPlan {
   }
 
   size_t num_rank_groups() const { return shapes_.num_rank_groups(); }
-  // The largest first.
+  // As EpochShapes: none takes all that an earlier one takes.
   absl::Span<const BatchShape> shapes(size_t rank_group) const {
     return shapes_.rank_group(rank_group);
   }

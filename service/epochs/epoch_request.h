@@ -24,7 +24,8 @@ struct RankGroupRequest {
   // For a single rank group; if there are several groups, each has one shape.
   static constexpr size_t kMaxShapes = 8;
 
-  // Capacities, `graphs` last, kUnlimited where there is no limit. The largest shape comes first.
+  // Capacities, `graphs` last, kUnlimited where there is no limit. A larger shape comes
+  // before a smaller one.
   std::vector<std::vector<uint64_t>> shapes;
   std::optional<DeviceProfile> device;
   // Ignored if there is one rank group.

@@ -9,6 +9,7 @@
 #include "service/base/status_macros.h"
 #include "service/epochs/planning_room.h"
 #include "service/epochs/size_classes.h"
+#include "service/planning/size_groups.h"
 #include "service/planning/tuning/limit_tuner.h"
 #include "service/planning/tuning/shape_sets.h"
 #include "service/planning/work_budget.h"
@@ -16,14 +17,28 @@
 namespace packhouse {
 namespace {
 
-// OK if no shape exceeds the first one.
+std::vector<std::vector<uint64_t>> CapacitiesOf(absl::Span<const BatchShape> shapes) {
+  std::vector<std::vector<uint64_t>> capacities;
+  for (const BatchShape& shape : shapes) capacities.push_back(shape.capacities);
+  return capacities;
+}
+
+// OK if no shape takes all that an earlier one takes, which no batch would then have. Equal ones,
+// and several in any order that a shape before them takes, are harmless.
 absl::Status CheckLargestFirst(const std::vector<BatchShape>& shapes, const SizeSchema& schema) {
-  for (size_t i = 1; i < shapes.size(); ++i) {
-    for (size_t k = 0; k < shapes[0].capacities.size(); ++k) {
-      if (shapes[i].capacities[k] <= shapes[0].capacities[k]) continue;
+  const std::vector<size_t> leading = LeadingShapes(CapacitiesOf(shapes));
+  for (const size_t i : leading) {
+    for (const size_t j : leading) {
+      if (j >= i) break;
+      const std::vector<uint64_t>& later = shapes[i].capacities;
+      const std::vector<uint64_t>& earlier = shapes[j].capacities;
+      if (!ShapeTakes(later, earlier)) continue;
+      size_t k = 0;
+      while (later[k] <= earlier[k]) ++k;
       return absl::InvalidArgumentError(absl::StrCat(
-          "shapes: shape ", i, " has ", shapes[i].capacities[k], " rows of '", schema.name(k),
-          "', the first, which must be the largest, has ", shapes[0].capacities[k]));
+          "shapes: shape ", i, " takes all that shape ", j, " takes, and has ", later[k],
+          " rows of '", schema.name(k), "' where that has ", earlier[k],
+          ": the larger one must come first, since a batch gets the last shape that takes it"));
     }
   }
   return absl::OkStatus();
@@ -53,9 +68,17 @@ absl::StatusOr<std::optional<double>> CostOfShapes(const Shapes& shapes,
     if (!FitsMemory(device, shape)) return std::nullopt;
   }
   SizeHistogram fitting(histogram.num_components());
-  PH_ASSIGN_OR_RETURN(const Limits limits, Limits::Create(usable[0]));
+  std::vector<Limits> limits;
+  for (const size_t leader : LeadingShapes(usable)) {
+    PH_ASSIGN_OR_RETURN(Limits of_leader, Limits::Create(usable[leader]));
+    limits.push_back(std::move(of_leader));
+  }
   for (size_t row = 0; row < histogram.num_distinct(); ++row) {
-    if (limits.FirstExceeded(histogram.tuple(row))) continue;
+    if (std::all_of(limits.begin(), limits.end(), [&](const Limits& shape) {
+          return shape.FirstExceeded(histogram.tuple(row)).has_value();
+        })) {
+      continue;
+    }
     PH_RETURN_IF_ERROR(fitting.Add(histogram.tuple(row), histogram.count(row)));
   }
   if (fitting.num_graphs() + num_oversize < histogram.num_graphs()) return std::nullopt;
@@ -132,10 +155,19 @@ std::vector<std::vector<Limits>> EpochShapes::Packed() const {
 std::vector<std::vector<std::vector<uint64_t>>> EpochShapes::Capacities() const {
   std::vector<std::vector<std::vector<uint64_t>>> capacities;
   for (const std::vector<BatchShape>& shapes : by_rank_group_) {
-    capacities.emplace_back();
-    for (const BatchShape& shape : shapes) capacities.back().push_back(shape.capacities);
+    capacities.push_back(CapacitiesOf(shapes));
   }
   return capacities;
+}
+
+std::vector<const BatchShape*> EpochShapes::Leading() const {
+  std::vector<const BatchShape*> leading;
+  for (const std::vector<BatchShape>& shapes : by_rank_group_) {
+    for (const size_t leader : LeadingShapes(CapacitiesOf(shapes))) {
+      leading.push_back(&shapes[leader]);
+    }
+  }
+  return leading;
 }
 
 absl::StatusOr<EpochShapes> ChooseShapes(absl::Span<const RankGroupRequest> rank_groups,

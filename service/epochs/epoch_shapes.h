@@ -21,14 +21,15 @@
 
 namespace packhouse {
 
-// One shape or more for each rank group, the largest first. Immutable once all rank groups are
-// added, and then thread-safe.
+// One shape or more for each rank group. None takes all that an earlier one takes, so where one
+// takes everything, it is the first; there may be several of which none takes all that another
+// takes (planning/size_groups.h). Immutable once all rank groups are added, and then thread-safe.
 class EpochShapes {
  public:
   // Adds a rank group with shapes of these capacities. `schema` must outlive this.
   //
-  // INVALID_ARGUMENT as BatchShape::Resolve, or if a shape exceeds the first one; names the shape
-  // and the component.
+  // INVALID_ARGUMENT as BatchShape::Resolve, or if a shape takes all that an earlier one takes and
+  // more, and no shape before takes it; names the shapes and the component.
   absl::Status AddRankGroup(const GraphSchema& schema,
                             const std::vector<std::vector<uint64_t>>& shapes,
                             const BatchShapeOptions& options);
@@ -36,8 +37,8 @@ class EpochShapes {
   size_t num_rank_groups() const { return by_rank_group_.size(); }
   absl::Span<const BatchShape> rank_group(size_t number) const { return by_rank_group_[number]; }
 
-  // The number of the last and smallest shape that takes this many rows per component (`graphs`
-  // last); 0 if none does.
+  // The number of the last shape that takes this many rows per component (`graphs` last); 0 if none
+  // does.
   size_t ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const;
 
   // Why shapes differ from RankGroupRequest::present, or why they stay: a sentence for people;
@@ -47,6 +48,9 @@ class EpochShapes {
 
   // The limits of packs of packed sizes, by rank group and shape.
   std::vector<std::vector<Limits>> Packed() const;
+  // Of all rank groups, the shapes that no earlier shape of theirs takes: what fits a shape fits
+  // one of these. In the order of rank groups and shapes.
+  std::vector<const BatchShape*> Leading() const;
   // By rank group and shape: AddRankGroup() of these gives the same shapes again.
   std::vector<std::vector<std::vector<uint64_t>>> Capacities() const;
 

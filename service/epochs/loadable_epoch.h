@@ -65,7 +65,7 @@ class LoadableEpoch {
   virtual const EpochIdentity& identity() const = 0;
   // Of the batches' graphs.
   virtual const GraphSchema& schema() const = 0;
-  // The largest first.
+  // As EpochShapes: none takes all that an earlier one takes.
   virtual absl::Span<const BatchShape> shapes(size_t rank_group) const = 0;
   // Null if all batches are known: identity().num_batches() of them. Otherwise that is a bound.
   virtual const EpochWindows* windows() const { return nullptr; }

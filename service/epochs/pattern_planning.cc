@@ -13,6 +13,7 @@
 #include "service/epochs/round_plan.h"
 #include "service/histograms/size_histogram.h"
 #include "service/planning/optimizer/plan_optimizer.h"
+#include "service/planning/size_groups.h"
 #include "service/planning/tuning/shape_sets.h"
 #include "service/planning/work_budget.h"
 
@@ -148,7 +149,7 @@ absl::Status CheckGiven(const PlannerResult& given, const SizeClasses& classes,
   size_t num_entries = 0;
   std::vector<uint64_t> rows(classes.num_components() + 1);
   for (size_t group = 0; group < limits.size(); ++group) {
-    const Limits& largest = limits[group][0];
+    const Limits& first = limits[group][0];
     for (const Pattern& pattern : given.patterns[group]) {
       // No sum wraps around: all items together have fewer than 2^64 rows.
       std::fill(rows.begin(), rows.end(), 0);
@@ -156,10 +157,14 @@ absl::Status CheckGiven(const PlannerResult& given, const SizeClasses& classes,
         PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
         AddRows(classes.tuple(tuple), copies, absl::MakeSpan(rows));
       }
-      for (size_t k = 0; k < rows.size(); ++k) {
-        if (!largest.has_limit(k) || rows[k] <= largest.capacity(k)) continue;
+      const bool fits =
+          std::any_of(limits[group].begin(), limits[group].end(),
+                      [&](const Limits& shape) { return ShapeTakes(shape.capacities(), rows); });
+      for (size_t k = 0; !fits && k < rows.size(); ++k) {
+        if (rows[k] <= first.capacity(k)) continue;
         return LossOf(given, absl::StrCat("a batch of it has ", rows[k], " rows of component ", k,
-                                          ", at most ", largest.capacity(k), " fit"));
+                                          ", at most ", first.capacity(k), " fit",
+                                          limits[group].size() == 1 ? "" : " the first shape"));
       }
     }
   }

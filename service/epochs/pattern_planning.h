@@ -18,7 +18,7 @@
 
 namespace packhouse {
 
-// Limits by rank group and shape, the largest shape first. Several rank groups have one shape each.
+// Limits by rank group and shape, as EpochShapes. Several rank groups have one shape each.
 using ShapeLimits = std::vector<std::vector<Limits>>;
 
 // Plans, and fills in the result: each item of `classes` has one place. Several rank groups are

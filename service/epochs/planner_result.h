@@ -49,7 +49,7 @@ struct PlannerResult {
   uint64_t dataset_version = 0;
   // No plan has fewer batches; 0 if that is not known.
   uint64_t lower_bound = 0;
-  // Capacities by rank group and shape, the largest shape first, `graphs` last in each.
+  // Capacities by rank group and shape, as EpochShapes, `graphs` last in each.
   std::vector<std::vector<std::vector<uint64_t>>> shapes;
   // The distinct sizes of the packed items, row-major, ascending (SizeClasses::tuples()); patterns
   // refer to them by number. A group of graphs has one component more than a graph. Both are empty

@@ -31,7 +31,7 @@ struct EpochFigures {
   uint64_t num_graphs = 0;
 };
 
-// The figures of the batches of a plan's patterns, each in the smallest shape that takes it.
+// The figures of the batches of a plan's patterns, each in the last shape that takes it.
 // `tuples` are row-major, as SizeClasses::tuples().
 //
 // INVALID_ARGUMENT if a batch without padding would have more bytes than `max_batch_bytes`, if

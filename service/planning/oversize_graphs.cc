@@ -9,10 +9,9 @@
 #include "service/planning/limits.h"
 
 namespace packhouse {
-namespace {
 
-// The least capacities that take graphs of these sizes, allowed or not.
-std::vector<uint64_t> CapacitiesFor(const SizeTuple& sizes, const DeviceProfile& profile) {
+std::vector<uint64_t> LeastCapacities(absl::Span<const uint32_t> sizes,
+                                      const DeviceProfile& profile) {
   std::vector<uint64_t> capacities;
   for (size_t k = 0; k < profile.components.size(); ++k) {
     const ComponentProfile& component = profile.components[k];
@@ -26,6 +25,8 @@ std::vector<uint64_t> CapacitiesFor(const SizeTuple& sizes, const DeviceProfile&
   }
   return capacities;
 }
+
+namespace {
 
 bool IsAllowed(absl::Span<const uint64_t> capacities, const DeviceProfile& profile) {
   for (size_t k = 0; k < capacities.size(); ++k) {
@@ -49,7 +50,7 @@ class MostThatFits {
       : profile_(profile), weights_(std::move(weights)), width_(profile.components.size()) {
     std::vector<std::vector<uint64_t>> needed;
     needed.reserve(tuples.size());
-    for (const SizeTuple& tuple : tuples) needed.push_back(CapacitiesFor(tuple, profile));
+    for (const SizeTuple& tuple : tuples) needed.push_back(LeastCapacities(tuple, profile));
     levels_.resize(width_);
     for (size_t k = 0; k < width_; ++k) {
       for (const std::vector<uint64_t>& capacities : needed) levels_[k].push_back(capacities[k]);
@@ -252,8 +253,7 @@ std::optional<ProfileExcess> ExcessOverProfile(absl::Span<const uint32_t> tuple,
     if (tuple[k] > largest) return ProfileExcess{k, tuple[k], largest};
   }
   if (!HasMemoryBound(profile)) return std::nullopt;
-  const std::vector<uint64_t> capacities =
-      CapacitiesFor(SizeTuple(tuple.begin(), tuple.end()), profile);
+  const std::vector<uint64_t> capacities = LeastCapacities(tuple, profile);
   if (FitsMemory(profile, capacities)) return std::nullopt;
   return ProfileExcess{
       ProfileExcess::kMemory, BytesOfShape(profile, capacities),
@@ -278,20 +278,20 @@ LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& p
   SizeTuple largest(histogram.num_components(), 0);
   for (const uint32_t row : histogram.SortedRows()) {
     SizeTuple tuple(histogram.tuple(row).begin(), histogram.tuple(row).end());
-    if (IsAllowed(CapacitiesFor(tuple, profile), profile)) {
+    if (IsAllowed(LeastCapacities(tuple, profile), profile)) {
       for (size_t k = 0; k < tuple.size(); ++k) largest[k] = std::max(largest[k], tuple[k]);
     } else {
       left_out.alone.push_back(std::move(tuple));
     }
   }
   // Each is within max_rows alone, so all together are; only the memory can be short.
-  if (FitsMemory(profile, CapacitiesFor(largest, profile))) return left_out;
+  if (FitsMemory(profile, LeastCapacities(largest, profile))) return left_out;
 
   std::vector<SizeTuple> fitting;
   fitting.reserve(histogram.num_distinct() - left_out.alone.size());
   for (const uint32_t row : histogram.SortedRows()) {
     SizeTuple tuple(histogram.tuple(row).begin(), histogram.tuple(row).end());
-    if (IsAllowed(CapacitiesFor(tuple, profile), profile)) fitting.push_back(std::move(tuple));
+    if (IsAllowed(LeastCapacities(tuple, profile), profile)) fitting.push_back(std::move(tuple));
   }
   std::vector<absl::uint128> weights;
   weights.reserve(fitting.size());
@@ -318,7 +318,7 @@ OversizeGraphs DescribeOversize(const LeftOutSizes& left_out, const SizeHistogra
   }
   SizeTuple largest(histogram.num_components());
   for (size_t k = 0; k < largest.size(); ++k) largest[k] = histogram.maximum(k);
-  const std::vector<uint64_t> needed = CapacitiesFor(largest, profile);
+  const std::vector<uint64_t> needed = LeastCapacities(largest, profile);
   const uint64_t bytes = BytesOfShape(profile, needed);
   if (profile.memory_bytes != 0 && bytes > profile.memory_bytes) oversize.needed_bytes = bytes;
   for (const uint64_t capacity : WithReserved(profile, needed)) {

@@ -19,6 +19,8 @@ struct OversizeGraphs {
   uint64_t num_graphs = 0;
   // How many of them some allowed limits take, but not together with the graphs that are kept.
   uint64_t num_apart = 0;
+  // The number of shapes that the others are kept in.
+  uint32_t num_shapes = 1;
   // The lexicographically largest size.
   SizeTuple largest;
   // The least capacities that take all graphs of the histogram, with what padding keeps free, for
@@ -28,6 +30,12 @@ struct OversizeGraphs {
   // bound of bytes, or one that takes them.
   uint64_t needed_bytes = 0;
 };
+
+// The least capacities that a batch of a graph of this size can have, `graphs` last, allowed or
+// not; kUnlimited where the profile has no limit. For the largest sizes of several graphs: those
+// that take each of them. Requires a checked profile. O(l).
+std::vector<uint64_t> LeastCapacities(absl::Span<const uint32_t> sizes,
+                                      const DeviceProfile& profile);
 
 // What keeps one graph out of all limits that a profile allows.
 struct ProfileExcess {

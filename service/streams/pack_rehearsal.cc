@@ -29,10 +29,10 @@ bool FitsInto(absl::Span<const uint64_t> rows, absl::Span<const uint64_t> capaci
 // Draws sizes in proportion to their counts.
 class SizeDraw {
  public:
-  SizeDraw(const SizeHistogram& histogram, const Limits& usable) : histogram_(histogram) {
+  SizeDraw(const SizeHistogram& histogram, const ShapeRoutes& usable) : histogram_(histogram) {
     uint64_t total = 0;
     for (const uint32_t row : histogram.SortedRows()) {
-      if (usable.FirstExceeded(histogram.tuple(row))) continue;
+      if (!usable.RouteOf(histogram.tuple(row))) continue;
       total += histogram.count(row);
       rows_.push_back(row);
       ends_.push_back(total);
@@ -129,15 +129,20 @@ uint64_t RehearsedPacks::Quantile(size_t k, double share) const {
   return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram, const Limits& usable,
+absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram,
+                                               const ShapeRoutes& usable,
                                                const OnlinePackerOptions& packing,
                                                const std::function<bool()>& given_up) {
   RehearsedPacks packs(histogram.num_components());
   OnlinePackerOptions options = packing;
   options.max_delay = absl::InfiniteDuration();
-  PH_ASSIGN_OR_RETURN(const Limits limits, PackableLimits(usable));
-  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(limits, options));
-  SizeDraw draw(histogram, limits);
+  std::vector<OnlinePacker> packers;
+  for (size_t route = 0; route < usable.size(); ++route) {
+    PH_ASSIGN_OR_RETURN(const Limits limits, PackableLimits(usable.limits(route)));
+    PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(limits, options));
+    packers.push_back(std::move(packer));
+  }
+  SizeDraw draw(histogram, usable);
   if (draw.empty()) return packs;
   std::vector<SizeTuple> drawn;
   std::vector<uint64_t> rows(histogram.num_components() + 1);
@@ -147,6 +152,7 @@ absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram, c
     }
     const absl::Span<const uint32_t> tuple = draw.Next();
     drawn.emplace_back(tuple.begin(), tuple.end());
+    OnlinePacker& packer = packers[*usable.RouteOf(tuple)];
     PH_ASSIGN_OR_RETURN(const bool complete, packer.Push(tuple, i, absl::UnixEpoch()));
     if (!complete) continue;
     std::fill(rows.begin(), rows.end(), 0);

@@ -12,7 +12,7 @@
 #include "service/histograms/size_histogram.h"
 #include "service/packing/online_packer.h"
 #include "service/planning/device_profile.h"
-#include "service/planning/limits.h"
+#include "service/streams/shape_routes.h"
 
 namespace packhouse {
 
@@ -40,12 +40,13 @@ class RehearsedPacks {
 };
 
 // Draws graphs until there are some dozens of packs, or so many graphs that it would take long.
-// Sizes that exceed `usable` are not drawn. The draw has a seed of its own: same arguments, same
-// packs.
+// Each goes to the packer of its route. Sizes that exceed all routes are not drawn. The draw has a
+// seed of its own: same arguments, same packs.
 //
 // CANCELLED if `given_up`, which may be empty, says so; INVALID_ARGUMENT as OnlinePacker. Some ten
 // milliseconds; O(d) memory for d distinct sizes.
-absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram, const Limits& usable,
+absl::StatusOr<RehearsedPacks> RehearsePacking(const SizeHistogram& histogram,
+                                               const ShapeRoutes& usable,
                                                const OnlinePackerOptions& packing,
                                                const std::function<bool()>& given_up);
 

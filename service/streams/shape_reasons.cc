@@ -25,7 +25,11 @@ class ShapeReasonWriter {
     SayReserved();
     SayLargestGraph();
     SaySmaller();
-    if (chosen_.oversize) Say(OversizeReason(*chosen_.oversize, profile_, schema_));
+    if (chosen_.oversize) {
+      for (std::string& reason : OversizeReasons(*chosen_.oversize, profile_, schema_)) {
+        reasons_.push_back(std::move(reason));
+      }
+    }
     return std::move(reasons_);
   }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/planning/limits.h"
+#include "service/planning/size_groups.h"
 
 namespace packhouse {
 namespace {
@@ -78,22 +79,37 @@ StreamPacker::StreamPacker(std::shared_ptr<const GraphSchema> schema,
       observer_(std::move(observer)) {}
 
 absl::Status StreamPacker::Begin(std::vector<StreamShape> shapes) {
-  const BatchShape& largest = shapes[0].shape;
-  std::vector<uint64_t> capacities(largest.packed.capacities().begin(),
-                                   largest.packed.capacities().end());
-  for (uint64_t& capacity : capacities) capacity = std::min(capacity, kMaxCapacity);
-  // The bytes of a padded batch are known beforehand.
-  if (whole_graphs_ && !largest.layout.is_fixed()) {
-    // What is padded takes its bytes in every batch; Resolve() has checked that there is room.
-    const uint64_t bytes = bounds_.max_batch_bytes - *largest.layout.PaddedBytes();
-    capacities.insert(capacities.end() - 1, std::clamp<uint64_t>(bytes, 1, kMaxCapacity));
+  std::vector<std::vector<uint64_t>> laid_out;
+  for (const StreamShape& shape : shapes) laid_out.push_back(shape.shape.capacities);
+  std::vector<Route> routes;
+  std::vector<OnlinePacker> packers;
+  for (const size_t leader : LeadingShapes(laid_out)) {
+    const BatchShape& largest = shapes[leader].shape;
+    std::vector<uint64_t> capacities(largest.packed.capacities().begin(),
+                                     largest.packed.capacities().end());
+    for (uint64_t& capacity : capacities) capacity = std::min(capacity, kMaxCapacity);
+    // The bytes of a padded batch are known beforehand.
+    if (whole_graphs_ && !largest.layout.is_fixed()) {
+      // What is padded takes its bytes in every batch; Resolve() has checked that there is room.
+      const uint64_t bytes = bounds_.max_batch_bytes - *largest.layout.PaddedBytes();
+      capacities.insert(capacities.end() - 1, std::clamp<uint64_t>(bytes, 1, kMaxCapacity));
+    }
+    PH_ASSIGN_OR_RETURN(Limits limits, Limits::Create(std::move(capacities)));
+    PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(limits, packing_));
+    routes.push_back({std::move(limits), shapes[leader].cost});
+    packers.push_back(std::move(packer));
   }
-  PH_ASSIGN_OR_RETURN(Limits limits, Limits::Create(std::move(capacities)));
-  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(limits, packing_));
   shapes_ = std::move(shapes);
-  packing_limits_.emplace(std::move(limits));
-  packer_.emplace(std::move(packer));
+  routes_.emplace(std::move(routes));
+  packers_ = std::move(packers);
   return absl::OkStatus();
+}
+
+absl::Time StreamPacker::NextDeadline() const {
+  if (calibration_) return calibration_->Deadline(packing_.max_delay);
+  absl::Time next = absl::InfiniteFuture();
+  for (const OnlinePacker& packer : packers_) next = std::min(next, packer.NextDeadline());
+  return next;
 }
 
 StreamPacker::~StreamPacker() {
@@ -105,7 +121,7 @@ absl::Span<const uint32_t> StreamPacker::PackedTuple(const GraphChunk& chunk, si
                                                      SizeTuple& made) const {
   const auto sizes = chunk.sizes().tuple(i);
   const MinRows& min_rows = layout().min_rows();
-  const bool has_bytes = packing_limits_->num_components() > sizes.size();
+  const bool has_bytes = routes_->limits(0).num_components() > sizes.size();
   if (min_rows.empty() && !has_bytes) return sizes;
   made.assign(sizes.begin(), sizes.end());
   for (size_t k = 0; !min_rows.empty() && k < sizes.size(); ++k) {
@@ -132,17 +148,18 @@ std::optional<Rejection> StreamPacker::ReasonToReject(const GraphChunk& chunk, s
 std::optional<Rejection> StreamPacker::ExcessOverLimits(const GraphChunk& chunk, size_t i) const {
   SizeTuple made;
   const absl::Span<const uint32_t> tuple = PackedTuple(chunk, i, made);
-  const auto exceeded = packing_limits_->FirstExceeded(tuple);
-  if (!exceeded) return std::nullopt;
-  const size_t component = *exceeded;
+  if (routes_->RouteOf(tuple)) return std::nullopt;
+  // What keeps it out of the first shape.
+  const Limits& limits = routes_->limits(0);
+  const size_t component = *limits.FirstExceeded(tuple);
   const uint64_t id = chunk.sizes().graph_id(i);
   if (component == chunk.sizes().num_components()) {
-    return Rejection{id, Rejection::kBytes, tuple[component], packing_limits_->capacity(component)};
+    return Rejection{id, Rejection::kBytes, tuple[component], limits.capacity(component)};
   }
   const uint64_t rows = chunk.sizes().tuple(i)[component];
   const uint64_t least = layout().min_rows()[component];
   if (rows < least) return Rejection{id, component, rows, least, /*is_too_small=*/true};
-  if (least == 0) return Rejection{id, component, rows, packing_limits_->capacity(component)};
+  if (least == 0) return Rejection{id, component, rows, limits.capacity(component)};
   return Rejection{id, component, rows, shapes_[0].shape.LargestGraph(component)};
 }
 
@@ -317,7 +334,7 @@ void StreamPacker::Drop(HeldChunks::iterator held) {
   held_.erase(held);
 }
 
-absl::StatusOr<bool> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
+absl::StatusOr<OnlinePacker*> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
   SizeTuple made;
   for (size_t fed = 0; is_feeding() && fed < max_graphs; ++fed) {
     const HeldChunks::iterator held = feeding_;
@@ -327,20 +344,50 @@ absl::StatusOr<bool> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
       next_graph_ = 0;
     }
     const absl::Span<const uint32_t> tuple = PackedTuple(held->chunk, index, made);
-    if (held->has_rejected && packing_limits_->FirstExceeded(tuple)) continue;  // Was rejected.
+    size_t route = 0;
+    if (held->has_rejected || packers_.size() > 1) {
+      const std::optional<size_t> taken = routes_->RouteOf(tuple);
+      if (!taken) continue;  // Was rejected.
+      route = *taken;
+    }
+    if (packers_.size() > 1) {
+      held->in_packers.resize(packers_.size());
+      ++held->in_packers[route];
+    }
     uint64_t handle = pending_.size();
     if (free_handles_.empty()) {
-      pending_.push_back({held, index});
+      pending_.push_back({held, index, route});
     } else {
       handle = free_handles_.back();
       free_handles_.pop_back();
-      pending_[handle] = {held, index};
+      pending_[handle] = {held, index, route};
     }
-    PH_ASSIGN_OR_RETURN(const bool complete,
-                        packer_->Push(tuple, handle, held->came.value_or(now)));
-    if (complete) return true;
+    OnlinePacker& packer = packers_[route];
+    PH_ASSIGN_OR_RETURN(const bool complete, packer.Push(tuple, handle, held->came.value_or(now)));
+    if (complete) return &packer;
   }
-  return false;
+  return nullptr;
+}
+
+OnlinePacker* StreamPacker::PackOverdue(absl::Time now) {
+  for (OnlinePacker& packer : packers_) {
+    if (packer.PackOverdue(now)) return &packer;
+  }
+  return nullptr;
+}
+
+OnlinePacker* StreamPacker::PackPending() {
+  size_t first = 0;
+  // At the end all is packed, in an order that does not depend on how graphs were cut into chunks.
+  if (packers_.size() > 1 && !flushing_ && !held_.empty()) {
+    const std::vector<uint32_t>& in_packers = held_.front().in_packers;
+    while (first < in_packers.size() && in_packers[first] == 0) ++first;
+  }
+  for (size_t i = 0; i < packers_.size(); ++i) {
+    OnlinePacker& packer = packers_[(first + i) % packers_.size()];
+    if (packer.PackPending(/*is_end=*/flushing_)) return &packer;
+  }
+  return nullptr;
 }
 
 const StreamShape& StreamPacker::ShapeFor(const std::vector<GraphRef>& graphs) const {
@@ -366,6 +413,7 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
     const PendingGraph graph = pending_[handle];
     LetGoOf(graph.held->chunk.sizes().graph_id(graph.index));
     free_handles_.push_back(handle);
+    if (packers_.size() > 1) --graph.held->in_packers[graph.packer];
     if (--graph.held->pending == 0) Drop(graph.held);
   }
   num_packed_ += pack.size();
@@ -393,20 +441,20 @@ absl::StatusOr<std::optional<Batch>> StreamPacker::Next(absl::Time now, size_t m
   // Graphs that were held while there were no shapes may all be overdue. They make full batches
   // first.
   const bool catches_up = is_feeding() && feeding_->came.has_value();
-  bool complete = !catches_up && packer_->PackOverdue(now);
-  if (!complete) {
+  OnlinePacker* complete = catches_up ? nullptr : PackOverdue(now);
+  if (complete == nullptr) {
     PH_ASSIGN_OR_RETURN(complete, Feed(now, max_graphs));
-    if (!complete && is_feeding()) return std::nullopt;
+    if (complete == nullptr && is_feeding()) return std::nullopt;
   }
-  if (!complete && catches_up) complete = packer_->PackOverdue(now);
-  if (!complete && (flushing_ || pending_bytes_ > bounds_.max_pending_bytes)) {
-    complete = packer_->PackPending(/*is_end=*/flushing_);
+  if (complete == nullptr && catches_up) complete = PackOverdue(now);
+  if (complete == nullptr && (flushing_ || pending_bytes_ > bounds_.max_pending_bytes)) {
+    complete = PackPending();
   }
-  if (!complete) {
+  if (complete == nullptr) {
     flushing_ = false;
     return std::nullopt;
   }
-  PH_ASSIGN_OR_RETURN(Batch batch, BuildBatch(packer_->TakePack()));
+  PH_ASSIGN_OR_RETURN(Batch batch, BuildBatch(complete->TakePack()));
   return batch;
 }
 

@@ -42,6 +42,7 @@
 #include "service/streams/byte_quota.h"
 #include "service/streams/calibration.h"
 #include "service/streams/pack_observer.h"
+#include "service/streams/shape_routes.h"
 #include "service/streams/stream_shapes.h"
 
 namespace packhouse {
@@ -149,10 +150,11 @@ class StreamPacker {
   const Calibration& calibration() const { return *calibration_; }
   SizeHistogram TakeCalibration() { return calibration_->TakeSizes(); }
 
-  // Ends the calibration. The first shape must take what the others take; a batch gets the last one
-  // that takes it. Returns the held graphs that will be in no batch. If these are to be an error:
-  // OUT_OF_RANGE naming the first; then the other graphs can still be packed. INVALID_ARGUMENT as
-  // OnlinePacker. O(held graphs).
+  // Ends the calibration. No shape may take all that an earlier one takes; a batch gets the last
+  // one that takes it. If no shape takes what all others take, graphs are packed apart for each
+  // shape that no other takes (shape_routes.h). Returns the held graphs that will be in no batch.
+  // If these are to be an error: OUT_OF_RANGE naming the first; then the other graphs can still be
+  // packed. INVALID_ARGUMENT as OnlinePacker. O(held graphs).
   absl::StatusOr<std::vector<Rejection>> SetShapes(std::vector<StreamShape> shapes);
 
   // Whether Next() has more to do without another chunk.
@@ -162,14 +164,12 @@ class StreamPacker {
   void Flush() { flushing_ = true; }
 
   // The time at which Next() has to be called even without input.
-  absl::Time NextDeadline() const {
-    return calibration_ ? calibration_->Deadline(packing_.max_delay) : packer_->NextDeadline();
-  }
+  absl::Time NextDeadline() const;
 
   const GraphSchema& schema() const { return *schema_; }
-  // The largest first. Empty while shapes are not set.
+  // None takes all that an earlier one takes. Empty while shapes are not set.
   absl::Span<const StreamShape> shapes() const { return shapes_; }
-  // The largest shape of a batch, and the most real rows in it; per component, `graphs` last. A
+  // The first shape of a batch, and the most real rows in it; per component, `graphs` last. A
   // component without a limit still takes at most 2^31 - 1 rows. Requires shapes.
   absl::Span<const uint64_t> capacities() const { return shapes_[0].shape.capacities; }
   const Limits& usable() const { return shapes_[0].shape.usable; }
@@ -193,6 +193,8 @@ class StreamPacker {
     uint64_t bytes;
     size_t pending;  // Its graphs that are in no batch yet and not rejected.
     bool has_rejected;
+    // With several packers: its graphs that are in each.
+    std::vector<uint32_t> in_packers = {};
     // Set if it came while there were no shapes, by the next Next().
     std::optional<absl::Time> came = std::nullopt;
   };
@@ -200,6 +202,7 @@ class StreamPacker {
   struct PendingGraph {
     HeldChunks::iterator held;
     size_t index;
+    size_t packer;
   };
 
   StreamPacker(std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
@@ -229,8 +232,13 @@ class StreamPacker {
 
   // Next() without shapes.
   void PassCalibration(absl::Time now);
-  // Pushes graphs of the held chunks until a pack is complete, `max_graphs` at most.
-  absl::StatusOr<bool> Feed(absl::Time now, size_t max_graphs);
+  // Each makes one pack complete, and returns the packer that has it; null if there is none. Pushes
+  // graphs of the held chunks until a pack is complete, `max_graphs` at most.
+  absl::StatusOr<OnlinePacker*> Feed(absl::Time now, size_t max_graphs);
+  OnlinePacker* PackOverdue(absl::Time now);
+  // If there is no room for more, what holds the oldest chunk comes first, since that frees the
+  // most.
+  OnlinePacker* PackPending();
   absl::StatusOr<Batch> BuildBatch(const Pack& pack);
   void TellPending();
 
@@ -243,11 +251,12 @@ class StreamPacker {
 
   // Until shapes are set.
   std::optional<Calibration> calibration_;
-  // From then on. The limits are capacities of packed tuples, all limited; a batch that is ragged
-  // in some component has the bytes there as one more component.
+  // From then on. A route and a packer for each shape that no earlier one takes. Their limits are
+  // capacities of packed tuples, all limited; a batch that is ragged in some component has the
+  // bytes there as one more component.
   std::vector<StreamShape> shapes_;
-  std::optional<Limits> packing_limits_;
-  std::optional<OnlinePacker> packer_;
+  std::optional<ShapeRoutes> routes_;
+  std::vector<OnlinePacker> packers_;
 
   HeldChunks held_;
   // The chunk being fed and its next graph; held_.end() if none.

@@ -6,6 +6,10 @@
 // than the best one, it is taken. Then the stream's own packer packs graphs drawn from the sizes
 // (pack_rehearsal.h). This gives the expected efficiency, the number of graphs of a batch if the
 // profile leaves it open, and the smaller shapes, if the client takes several.
+//
+// If the client takes several shapes, and no one takes all graphs that some limits take, there are
+// groups of sizes (planning/size_groups.h). Shapes are chosen for each group as for a stream of its
+// own; smaller ones only for the first. The stream packs for each of them apart (shape_routes.h).
 #ifndef PACKHOUSE_SERVICE_STREAMS_STREAM_SHAPES_H_
 #define PACKHOUSE_SERVICE_STREAMS_STREAM_SHAPES_H_
 
@@ -24,6 +28,7 @@
 #include "service/planning/device_profile.h"
 #include "service/planning/oversize_graphs.h"
 #include "service/planning/plan_memory.h"
+#include "service/streams/shape_routes.h"
 #include "service/streams/stream_profile.h"
 
 namespace packhouse {
@@ -33,9 +38,15 @@ struct StreamShape {
   BatchShape shape;
   // The capacities that were asked for or chosen; kUnlimited where there is none.
   std::vector<uint64_t> requested;
+  // Of a batch, in any unit; it decides what a graph is packed for that several shapes take.
+  double cost = 1;
 };
 
-// What kept a capacity of the largest shape from being larger.
+// Of the shapes that no earlier shape takes (LeadingShapes()), in their order: the most real rows
+// of their packs.
+ShapeRoutes RoutesOf(absl::Span<const StreamShape> shapes);
+
+// What kept a capacity of the first shape from being larger.
 enum class CapacityTerm {
   kNone,     // The component has no limit.
   kMaxRows,  // ComponentProfile::max_rows and multiple_of.
@@ -45,8 +56,8 @@ enum class CapacityTerm {
 };
 
 struct StreamShapes {
-  // The largest first: no other has more rows in any component. None costs more than the one
-  // before it.
+  // By descending cost. None takes all that an earlier one takes; if one shape takes all graphs,
+  // the first does.
   std::vector<StreamShape> shapes;
   // By shape: the share of full packs, and a batch's bytes by the profile's model.
   std::vector<double> shares;
@@ -56,7 +67,7 @@ struct StreamShapes {
   std::vector<CapacityTerm> terms;
   // The cost of the rows over the cost of the real rows, less 1; 0 if these cost nothing.
   double overhead = 0;
-  // Graphs of the histogram that fit no allowed limits.
+  // Graphs of the histogram that fit no allowed limits, or not beside those that are kept.
   std::optional<OversizeGraphs> oversize;
   // Sentences for people.
   std::vector<std::string> reasons;
@@ -65,7 +76,7 @@ struct StreamShapes {
 struct ShapeSearch {
   BatchShapeOptions batches;
   OnlinePackerOptions packing;
-  // Steps for each search of the tuner, of which there are at most three.
+  // Steps for each search of the tuner, of which there are at most three; groups share them.
   uint64_t steps = 200'000'000;
   // Asked now and then; may be empty.
   std::function<bool()> given_up;
@@ -74,7 +85,7 @@ struct ShapeSearch {
 };
 
 // `profile` is from ProfileForStream. `schema` must outlive the shapes. Without padding there is
-// one shape.
+// one shape for each group.
 //
 // Errors: FAILED_PRECONDITION if no allowed limits take any graph of the histogram, or if it is
 // empty; CANCELLED if the caller gave up, or `memory` refused; others as TuneLimits and

@@ -60,6 +60,7 @@ void RecommendationToWire(const TuneResult& result, const SizeSchema& schema,
   if (result.oversize) OversizeToWire(*result.oversize, *wire.mutable_oversize());
   TunedShapeToWire(result.single_shape, schema, *wire.mutable_single_shape());
   TunedShapeToWire(result.cheapest_shape, schema, *wire.mutable_cheapest_shape());
+  for (const uint64_t graphs : result.group_graphs) wire.add_group_graphs(graphs);
 }
 
 }  // namespace
@@ -147,6 +148,7 @@ void OversizeToWire(const OversizeGraphs& oversize, v1::Oversize& wire) {
   for (const uint64_t rows : oversize.needed_rows) wire.add_needed_rows(rows);
   wire.set_num_apart(oversize.num_apart);
   wire.set_needed_bytes(oversize.needed_bytes);
+  wire.set_num_shapes(oversize.num_shapes);
 }
 
 void TunedShapeToWire(const TunedShape& shape, const SizeSchema& schema, v1::TunedShape& wire) {

@@ -122,7 +122,7 @@ TEST(RecommendationTextTest, OversizeGraphsComeWithTheLimitsThatWouldTakeThem) {
   EXPECT_EQ(TuneJson(outcome, TunedComponents())["oversize"],
             Json::parse(R"({"num_graphs": 1, "largest": {"nodes": 47175, "edges": 47174},
                             "num_apart": 0, "needed_rows": {"nodes": 47176},
-                            "needed_bytes": 0})"));
+                            "needed_bytes": 0, "num_shapes": 0})"));
 }
 
 // Only what the profile lacks is advised: rows that max_rows allows do not help where the memory is
@@ -147,6 +147,24 @@ TEST(RecommendationTextTest, GraphsThatDoNotFitTogetherComeWithTheMemoryThatWoul
               HasSubstr("too large    1 graph that no allowed limits take and 2 graphs that do not "
                         "fit one shape together with the others, left out; the largest has "
                         "nodes=10, edges=999; to take all: --max edges=2000 --memory 1999\n"));
+  oversize.set_num_shapes(4);
+  EXPECT_THAT(RecommendationText(outcome, TunedProfile(), TunedComponents()),
+              HasSubstr("2 graphs that do not fit 4 shapes together with the others"));
+}
+
+// One shape does not take what the groups take, so their costs are not compared.
+TEST(RecommendationTextTest, GroupsOfGraphsTakeThePlaceOfTheGain) {
+  TuneOutcome outcome = OneShape();
+  *outcome.recommendation.add_shapes() = Shape(500, 100, 3);
+  EXPECT_THAT(RecommendationText(outcome, TunedProfile(), TunedComponents()),
+              HasSubstr("\ngain  "));
+  outcome.recommendation.add_group_graphs(7000);
+  outcome.recommendation.add_group_graphs(30);
+  const std::string text = RecommendationText(outcome, TunedProfile(), TunedComponents());
+  EXPECT_THAT(text,
+              HasSubstr("\ngroups       no one shape takes all graphs: 2 groups, of 7,000, 30 "
+                        "graphs, have shapes of their own\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\ngain  ")));
 }
 
 TEST(FrontierTableTest, FewPointsAreAllShown) {
@@ -219,6 +237,7 @@ TEST(TuneJsonTest, HasEverythingButCells) {
                                                         {"planned", 2},
                                                         {"excluded", 589822},
                                                         {"reasons", {"Because."}},
+                                                        {"group_graphs", Json::array()},
                                                         {"single_shape", shape},
                                                         {"frontier", Json::array({shape})}}));
 }

@@ -349,6 +349,16 @@ def test_graphs_that_do_not_fit_together_come_with_the_memory_that_takes_all(
         "nodes=10, edges=999; to take all: --memory 1999"
     )
     assert "oversize" not in tune_json(*arguments, *line.split(": ")[1].split())
+    # Two shapes take all.
+    both = tune_json(*arguments, "--memory", 1500, "--shapes", 2)
+    assert "oversize" not in both
+    assert both["group_graphs"] == [1000, 1]
+    assert sum(shape["packs"] for shape in both["shapes"]) == 1001
+    text = succeed("tune", *arguments, "--memory", 1500, "--shapes", 2)
+    assert (
+        "\ngroups       no one shape takes all graphs: 2 groups, of 1,000, 1 graphs, have shapes of "
+        "their own\n" in text
+    )
 
 
 def test_a_component_without_a_limit_is_told(sizes_file: pathlib.Path, server: str) -> None:

@@ -14,6 +14,7 @@
 #include "service/collation/uncollate.h"
 #include "service/epochs/epoch_catalog.h"
 #include "service/epochs/prepared_epoch.h"
+#include "service/planning/oversize_graphs.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
@@ -102,6 +103,11 @@ std::vector<uint64_t> IdsFrom(uint64_t first, size_t count) {
   std::vector<uint64_t> ids(count);
   for (size_t i = 0; i < count; ++i) ids[i] = first + i;
   return ids;
+}
+
+KeptPlannerResult Kept(const PreparedEpoch& epoch) {
+  const std::shared_ptr<const PlannerResult> planned = epoch.plan().planned();
+  return {planned->receipt, planned->dataset_version, [planned] { return planned; }};
 }
 
 // Asks a new catalog each time: nothing is remembered from one call to the next.
@@ -333,7 +339,71 @@ TEST(EpochPlanTest, SeveralShapesTakeWhatTheyCan) {
 
   request.rank_groups[0].shapes = {{20, 24, 8}, {64, 64, 16}};
   EXPECT_THAT(PrepareFresh(world, request),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be the largest")));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("shape 1 takes all that shape 0 takes, and has 64 rows of 'nodes' "
+                                 "where that has 20: the larger one must come first")));
+  // Neither takes all that the other takes, and a third is within one of them.
+  request.rank_groups[0].shapes = {{64, 12, 16}, {12, 64, 16}, {8, 20, 4}};
+  PH_ASSERT_OK_AND_ASSIGN(const auto crossing, PrepareFresh(world, request));
+  EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *crossing))), IdsFrom(1000, 120));
+  request.rank_groups[0].shapes = {{64, 12, 16}, {8, 20, 4}, {12, 64, 16}};
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("shape 2 takes all that shape 1 takes")));
+}
+
+// The memory takes graphs of many nodes or of many edges, and not both in one shape: with enough
+// shapes every graph that fits some is in one batch, within its shape and within the memory; what
+// fits none is told. With fewer shapes, what does not fit is told too.
+TEST(EpochPlanTest, EveryGraphThatFitsAnAllowedShapeIsInOneBatch) {
+  int several = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    DatasetWorld world(random.Between(20, 60), seed);
+    world.Seal();
+    EpochRequest request = DatasetWorld::Request();
+    request.oversize_is_error = false;
+    request.padding = random.Below(2) == 0 ? Padding::kMasked : Padding::kGraph;
+    DeviceProfile device;
+    device.components = {{1, 40, random.Between(1, 2), 1, 1},
+                         {1, 40, random.Between(1, 2), random.Between(1, 2), 1},
+                         {1, 0, 1, 0, 0}};
+    device.memory_bytes = random.Between(12, 22);
+    device.max_distinct_shapes = static_cast<uint32_t>(random.Between(2, 8));
+    request.rank_groups = {{{}, device, 1}};
+    const auto prepared = PrepareFresh(world, request);
+    PH_ASSERT_OK_AND_ASSIGN(const DeviceProfile padded,
+                            ProfileForPadding(device, world.schema(), request.padding, 65536));
+    ASSERT_THAT(prepared, IsOk());
+    const EpochPlan& plan = (*prepared)->plan();
+    std::vector<uint64_t> fitting;
+    for (size_t i = 0; i < plan.reader().num_graphs(); ++i) {
+      if (ExcessOverProfile(SizesOfGraphs(plan.reader()).tuple(i), padded)) continue;
+      fitting.push_back(plan.reader().graph_ids()[i]);
+    }
+    const auto shapes = plan.shapes(0);
+    several += shapes.size() > 1 && !shapes[0].Takes(shapes[1].usable.capacities()) ? 1 : 0;
+    EXPECT_LE(shapes.size(), device.max_distinct_shapes);
+    for (const BatchShape& shape : shapes) {
+      EXPECT_LE(shape.capacities[0] * device.components[0].bytes_per_row +
+                    shape.capacities[1] * device.components[1].bytes_per_row,
+                device.memory_bytes);
+    }
+    const std::vector<uint64_t> delivered = Sorted(Flat(CheckedBatches(world, **prepared)));
+    EXPECT_EQ(delivered.size() + plan.num_oversize(), world.num_graphs());
+    EXPECT_TRUE(std::includes(fitting.begin(), fitting.end(), delivered.begin(), delivered.end()));
+    // Sums of nodes and edges of at most 18 have at most 8 kinds that no other takes.
+    if (device.max_distinct_shapes == 8) {
+      EXPECT_EQ(delivered, fitting);
+    }
+    // The same plan, kept, is one for these shapes.
+    EpochCatalog catalog(&world.store(), {});
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, catalog.Prepare(request, {}, Kept(**prepared)));
+    EXPECT_EQ(again->identity(), (*prepared)->identity());
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(several, 15);
 }
 
 TEST(EpochPlanTest, ADeviceGetsLimitsItCanHold) {
@@ -645,11 +715,6 @@ TEST(EpochCatalogTest, ReadersThatNobodyUsesMakeRoomInTheStore) {
   EXPECT_THAT(catalog.Prepare(DatasetWorld::Request()), IsOk());
 }
 
-KeptPlannerResult Kept(const PreparedEpoch& epoch) {
-  const std::shared_ptr<const PlannerResult> planned = epoch.plan().planned();
-  return {planned->receipt, planned->dataset_version, [planned] { return planned; }};
-}
-
 // Whatever plans now, what was planned before gives the batches that it gave then.
 TEST(EpochPlanTest, AKeptPlanGivesTheSameBatchesWhateverThePlanner) {
   const auto request_of = [](uint64_t kind) {
@@ -667,9 +732,10 @@ TEST(EpochPlanTest, AKeptPlanGivesTheSameBatchesWhateverThePlanner) {
       request.rank_groups[0].device = device;
     }
     if (kind == 6) request.in_order = true;
+    if (kind == 7) request.rank_groups[0].shapes = {{30, 9, 4}, {9, 40, 4}};
     return request;
   };
-  for (uint64_t kind = 0; kind < 7; ++kind) {
+  for (uint64_t kind = 0; kind < 8; ++kind) {
     SCOPED_TRACE(testing::Message() << "kind=" << kind);
     DatasetWorld world(90, 5, 9, /*num_groups=*/30);
     world.Seal();
@@ -679,7 +745,7 @@ TEST(EpochPlanTest, AKeptPlanGivesTheSameBatchesWhateverThePlanner) {
     PH_ASSERT_OK_AND_ASSIGN(const auto before, PrepareFresh(world, request, other));
     const auto batches = CheckedBatches(world, *before);
     PH_ASSERT_OK_AND_ASSIGN(const auto now, PrepareFresh(world, request));
-    if (kind < 5) {
+    if (kind < 5 || kind == 7) {
       EXPECT_FALSE(now->identity() == before->identity());
     }
 

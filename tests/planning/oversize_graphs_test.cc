@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/limits.h"
+#include "tests/planning/scarce_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -17,66 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-struct World {
-  SizeHistogram histogram;
-  DeviceProfile profile;
-};
-
-// Two or three components with sizes up to 11, and a memory that is often too small for all of
-// them together.
-World RandomWorld(Random& random) {
-  const size_t l = random.Between(1, 3);
-  World world = {SizeHistogram(l), DeviceProfile()};
-  for (uint64_t i = random.Between(1, 14); i != 0; --i) {
-    std::vector<uint32_t> tuple;
-    for (size_t k = 0; k < l; ++k) tuple.push_back(static_cast<uint32_t>(random.Below(12)));
-    world.histogram.Add(tuple, random.Between(1, 30)).IgnoreError();
-  }
-  world.profile.components.resize(l + 1);
-  for (size_t k = 0; k <= l; ++k) {
-    ComponentProfile& component = world.profile.components[k];
-    if (random.Below(6) == 0) continue;
-    component.multiple_of = random.Between(1, 4);
-    component.max_rows = random.Between(6, 14);
-    component.min_rows = random.Below(4);
-    component.reserved_rows = random.Below(3) == 0 ? 1 : 0;
-    component.bytes_per_row = random.Below(5);
-    component.relative_cost = static_cast<double>(random.Below(3));
-  }
-  world.profile.fixed_bytes = random.Below(4);
-  world.profile.memory_bytes = random.Between(8, 60);
-  return world;
-}
-
-// All capacities that the profile allows, without what padding keeps free.
-std::vector<std::vector<uint64_t>> AllowedCapacities(const DeviceProfile& profile) {
-  std::vector<std::vector<uint64_t>> all = {{}};
-  for (const ComponentProfile& component : profile.components) {
-    std::vector<std::vector<uint64_t>> longer;
-    for (const std::vector<uint64_t>& prefix : all) {
-      for (uint64_t rows = 0; rows <= component.max_rows; ++rows) {
-        const bool is_allowed = rows % component.multiple_of == 0 && rows >= component.min_rows &&
-                                rows > component.reserved_rows;
-        if (component.max_rows != 0 && !is_allowed) continue;
-        longer.push_back(prefix);
-        longer.back().push_back(component.max_rows == 0 ? kUnlimited
-                                                        : rows - component.reserved_rows);
-      }
-    }
-    all = std::move(longer);
-  }
-  std::erase_if(all, [&](const auto& capacities) { return !FitsMemory(profile, capacities); });
-  return all;
-}
-
-bool Takes(const std::vector<uint64_t>& capacities, absl::Span<const uint32_t> tuple) {
-  for (size_t k = 0; k < tuple.size(); ++k) {
-    if (tuple[k] > capacities[k]) return false;
-  }
-  return true;
-}
-
-uint64_t WeightOf(const World& world, size_t row, KeptMost kept) {
+uint64_t WeightOf(const ScarceWorld& world, size_t row, KeptMost kept) {
   if (kept == KeptMost::kNumGraphs) return world.histogram.count(row);
   uint64_t rows = 0;
   for (size_t k = 0; k < world.profile.components.size(); ++k) {
@@ -94,7 +35,7 @@ TEST(FindOversizeTest, KeepsTheMostThatAnyOneShapeTakes) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
-    const World world = RandomWorld(random);
+    const ScarceWorld world = RandomScarceWorld(random);
     const auto allowed = AllowedCapacities(world.profile);
     if (allowed.empty()) continue;
     for (const KeptMost kept : {KeptMost::kNumGraphs, KeptMost::kCostedRows}) {
@@ -102,7 +43,7 @@ TEST(FindOversizeTest, KeepsTheMostThatAnyOneShapeTakes) {
       apart += left_out.apart.empty() ? 0 : 1;
       const auto fits_some = [&](const SizeTuple& tuple) {
         return std::any_of(allowed.begin(), allowed.end(),
-                           [&](const auto& capacities) { return Takes(capacities, tuple); });
+                           [&](const auto& capacities) { return TakesSize(capacities, tuple); });
       };
       for (const SizeTuple& tuple : left_out.alone) EXPECT_FALSE(fits_some(tuple));
       for (const SizeTuple& tuple : left_out.apart) EXPECT_TRUE(fits_some(tuple));
@@ -125,11 +66,12 @@ TEST(FindOversizeTest, KeepsTheMostThatAnyOneShapeTakes) {
       for (const std::vector<uint64_t>& capacities : allowed) {
         uint64_t weight = 0;
         for (size_t row = 0; row < world.histogram.num_distinct(); ++row) {
-          if (Takes(capacities, world.histogram.tuple(row))) weight += WeightOf(world, row, kept);
+          if (TakesSize(capacities, world.histogram.tuple(row)))
+            weight += WeightOf(world, row, kept);
         }
         most = std::max(most, weight);
         takes_all_kept |= std::all_of(kept_rows.begin(), kept_rows.end(), [&](size_t row) {
-          return Takes(capacities, world.histogram.tuple(row));
+          return TakesSize(capacities, world.histogram.tuple(row));
         });
       }
       EXPECT_TRUE(takes_all_kept);

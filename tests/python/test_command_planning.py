@@ -279,7 +279,7 @@ def test_graphs_that_are_left_out_come_with_what_would_take_them() -> None:
     ) in recommendation(outcome)
     assert tune_report.tune_json(outcome, COMPONENTS)["oversize"] == {
         "num_graphs": 1, "largest": {"nodes": 47175, "edges": 47174}, "num_apart": 0,
-        "needed_rows": {"nodes": 47176}, "needed_bytes": 0,
+        "needed_rows": {"nodes": 47176}, "needed_bytes": 0, "num_shapes": 0,
     }  # fmt: skip
     # Only what the profile lacks is advised: rows that max_rows allows do not help where the memory
     # is short.
@@ -298,6 +298,22 @@ def test_graphs_that_are_left_out_come_with_what_would_take_them() -> None:
         "together with the others, left out; the largest has nodes=10, edges=999; to take all: "
         "--max edges=2000 --memory 1999\n"
     ) in recommendation(outcome)
+    over.num_shapes = 4
+    assert "2 graphs that do not fit 4 shapes together with the others" in recommendation(outcome)
+
+
+def test_groups_of_graphs_take_the_place_of_the_gain() -> None:
+    """One shape does not take what the groups take, so their costs are not compared."""
+    outcome = one_shape()
+    outcome.recommendation.shapes.add().CopyFrom(outcome.recommendation.shapes[0])
+    assert "\ngain  " in recommendation(outcome)
+    outcome.recommendation.group_graphs.extend([7000, 30])
+    assert (
+        "\ngroups       no one shape takes all graphs: 2 groups, of 7,000, 30 graphs, have shapes of "
+        "their own\n"
+    ) in recommendation(outcome)
+    assert "\ngain  " not in recommendation(outcome)
+    assert tune_report.tune_json(outcome, COMPONENTS)["group_graphs"] == [7000, 30]
 
 
 def test_a_frontier_is_a_table_of_few_points() -> None:

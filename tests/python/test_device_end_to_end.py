@@ -25,6 +25,7 @@ from packhouse import (
     GraphSchema,
     GraphTable,
     OversizePolicy,
+    OversizeWarning,
     PackhouseError,
     PackOptions,
     PackTuned,
@@ -81,6 +82,44 @@ def test_whole_graphs_come_back_in_the_smallest_shape(client: Client) -> None:
     assert all(0 < of.expected_efficiency <= 1 for of in tuned.components.values())
     assert CapacityTerm.NONE not in {of.term for of in tuned.components.values()}
     assert 0 <= tuned.expected_overhead < 0.1 and tuned.reasons and tuned.oversize is None
+
+
+def test_graphs_that_do_not_fit_one_shape_together_have_shapes_of_their_own(client: Client) -> None:
+    """Many nodes or many edges, in a memory that has no room for both."""
+    generator = np.random.default_rng(7)
+    usual = np.stack([generator.integers(200, 400, 300), generator.integers(5, 40, 300)], axis=1)
+    rare = np.stack([generator.integers(5, 40, 20), generator.integers(600, 900, 20)], axis=1)
+    graphs = generator.permutation(np.concatenate([usual, rare]))
+    profile = DeviceProfile(
+        {
+            name: ComponentProfile(max_rows=2048, multiple_of=8, bytes_per_row=1)
+            for name in ("nodes", "edges")
+        },
+        memory_bytes=1000,
+        max_distinct_shapes=2,
+    )
+    for padding in ("graph", "none"):
+        options = PackOptions(padding=padding, device=profile, oversize=OversizePolicy.REJECT)
+        with client.pack_sizes([graphs], options) as stream:
+            batches = list(stream)
+            tuned = stream.tuned
+            assert not stream.rejections
+        assert tuned is not None and tuned.oversize is None and len(tuned.shapes) == 2
+        assert "2 groups of them, of 300, 20 graphs" in tuned.reasons[0]
+        ids = [int(name) for batch in batches for name in batch.graph_ids]
+        assert sorted(ids) == list(range(320))
+        for batch in batches:
+            assert batch.real_rows["nodes"] + batch.real_rows["edges"] <= 1000
+        if padding == "graph":
+            expect_smallest_shapes(batches, tuned)
+    one = PackOptions(
+        device=dataclasses.replace(profile, max_distinct_shapes=1), oversize=OversizePolicy.REJECT
+    )
+    with pytest.warns(OversizeWarning), client.pack_sizes([graphs], one) as stream:
+        assert sum(len(batch.graph_ids) for batch in stream) == 300
+    assert "More shapes (max_distinct_shapes, at present 1) would take more graphs." in (
+        stream.tuned.reasons  # type: ignore[union-attr]
+    )
 
 
 def test_sizes_and_the_device_as_an_argument(client: Client) -> None:

@@ -545,6 +545,55 @@ def test_each_batch_has_the_smallest_shape_that_takes_it(make: Make) -> None:
         assert batch.shape == int(fits)
 
 
+def test_graphs_that_do_not_fit_one_shape_together_come_in_two(client: Client, make: Make) -> None:
+    """Two ranks, one of which leaves the epoch half way: every graph once, and no batch beyond the
+    memory."""
+    generator = np.random.default_rng(7)
+    nodes = generator.integers(20, 40, 120)
+    edges = generator.integers(1, 10, 120)
+    is_rare = generator.random(120) < 0.1
+    torn = np.stack([np.where(is_rare, edges, nodes), np.where(is_rare, 2 * nodes, edges)], axis=1)
+    table = GraphTable(GraphSchema(), torn)
+    store(client, "loader/torn", table)
+    device = DeviceProfile(
+        {
+            name: ComponentProfile(max_rows=512, multiple_of=4, bytes_per_row=10)
+            for name in ("nodes", "edges")
+        },
+        memory_bytes=1000,
+        max_distinct_shapes=2,
+    )
+
+    def rank(number: int, **more: Any) -> Loader:
+        return make(
+            dataset="loader/torn", device_profile=device, padding=Padding.GRAPH, num_ranks=2,
+            rank=number, **more,
+        )  # fmt: skip
+
+    ranks = [rank(0), rank(1)]
+    info = ranks[0].epoch_info()
+    assert (info.num_graphs, info.num_rejected) == (120, 0)
+    shapes = [shape.limits for shape in info.rank_groups[0].shapes]
+    assert len(shapes) == 2
+    assert all(10 * (shape["nodes"] + shape["edges"]) <= 1000 for shape in shapes)
+    begun = in_parallel(*(lambda each=each: list(itertools.islice(each, 3)) for each in ranks))
+    for each in ranks:
+        each.flush()
+        each.close()
+    ranks = [rank(0, on_existing="resume"), rank(1, on_existing="resume")]
+    rest = in_parallel(*(lambda each=each: list(each) for each in ranks))
+    batches = [batch for received in (*begun, *rest) for batch in received]
+    # What was not acknowledged before the close comes again, as it was.
+    by_number = {batch.number: batch for batch in batches}
+    real = [batch for batch in by_number.values() if not batch.is_padding]
+    assert sorted(ids_of(real)) == list(range(120))
+    for batch in batches:
+        assert batch.rows == shapes[batch.shape]
+        fits = all(batch.real_rows[name] <= shapes[1][name] for name in ("nodes", "edges"))
+        assert batch.shape == int(fits)
+    assert {batch.shape for batch in real} == {0, 1}
+
+
 def test_unequal_ranks_get_batches_of_their_limits(make: Make) -> None:
     small = {"nodes": 64, "edges": 144, "graphs": 8}
     large = {"nodes": 256, "edges": 576, "graphs": 32}

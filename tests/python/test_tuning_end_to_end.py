@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Callable
 
 import grpc
@@ -182,7 +183,11 @@ def test_graphs_that_do_not_fit_together_are_told_apart(client: Client) -> None:
     assert tuning.oversize is not None
     assert (tuning.oversize.num_graphs, tuning.oversize.num_apart) == (1, 1)
     assert tuning.oversize.needed_bytes == 1999
+    assert tuning.oversize.num_shapes == 1 and tuning.group_graphs == (50,)
     assert tuning.single_shape.packs == 50
+    both = client.tune(Histogram.from_sizes(tables), dataclasses.replace(device, max_distinct_shapes=2))
+    assert both.oversize is None and both.group_graphs == (50, 1)
+    assert sum(shape.packs for shape in both.shapes) == 51
 
 
 def test_the_cheapest_shape_is_told_beside_the_recommended(client: Client) -> None:

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/collation/uncollate.h"
+#include "service/planning/size_groups.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/streams/profile_worlds.h"
 
@@ -148,6 +149,143 @@ TEST(CalibratedStreamTest, EveryGraphComesBackOnceInTheSmallestShape) {
   EXPECT_GT(streams, 200U);
   EXPECT_GT(late_rejections, 0U);
   EXPECT_GT(smaller_shapes, 0U);
+}
+
+// The memory takes graphs of many nodes or of many edges, and not both in one shape: with enough
+// shapes no graph that fits some is rejected, whether batches are padded or not, whole or sizes
+// only, and no batch exceeds the memory. Chunks of any size give the same batches.
+TEST(CalibratedStreamTest, GraphsThatDoNotFitOneShapeTogetherHaveShapesOfTheirOwn) {
+  int several = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const auto schema = SizesSchema();
+    StreamPackerOptions options = SizesOnly(static_cast<Padding>(random.Below(3)));
+    options.packing.look_ahead = random.Between(1, 12);
+    options.bounds.max_pending_bytes = random.Below(3) == 0 ? 6000 : 1 << 20;
+    DeviceProfile profile;
+    profile.components = {{1, 60, random.Between(1, 3), 1, 1},
+                          {1, 60, random.Between(1, 3), random.Between(1, 2), 1},
+                          {1, 0, 1, 0, 0}};
+    profile.memory_bytes = random.Between(14, 24);
+    profile.max_distinct_shapes = 8;
+    const size_t num_graphs = random.Between(1, 60);
+    std::vector<uint32_t> sizes;
+    for (size_t i = 0; i < num_graphs; ++i) {
+      // Many of one kind, few of others.
+      const bool is_usual = random.Below(5) != 0;
+      sizes.push_back(static_cast<uint32_t>(is_usual ? random.Between(8, 10) : random.Below(10)));
+      sizes.push_back(static_cast<uint32_t>(is_usual ? random.Below(3) : random.Below(10)));
+    }
+    std::optional<std::vector<std::vector<uint64_t>>> first;
+    for (const size_t chunk_size : {size_t{1}, size_t{7}, num_graphs}) {
+      // Early packing depends on how much comes at once.
+      if (first && options.bounds.max_pending_bytes < 10'000) break;
+      ProfiledStream stream(schema, options);
+      // Too little memory for the smallest batch.
+      if (!stream.Declare(profile, num_graphs).ok()) break;
+      const std::unique_ptr<StreamPacker> packer = stream.Open();
+      std::vector<uint64_t> rejected;
+      std::vector<std::vector<uint64_t>> batches;
+      const auto take_all = [&] {
+        for (;;) {
+          for (const Batch& batch : TakeBatches(*packer)) {
+            ExpectSmallestShape(batch, *packer);
+            batches.push_back({batch.graph_ids.begin(), batch.graph_ids.end()});
+          }
+          if (!packer->needs_shapes()) return;
+          PH_ASSERT_OK_AND_ASSIGN(const auto late, stream.SetShapes(*packer));
+          for (const Rejection& rejection : late) rejected.push_back(rejection.graph_id);
+          std::vector<std::vector<uint64_t>> capacities;
+          for (const StreamShape& shape : packer->shapes()) {
+            std::vector<uint64_t> usable(shape.shape.usable.capacities().begin(),
+                                         shape.shape.usable.capacities().end());
+            capacities.push_back(shape.requested);
+            if (options.padding != Padding::kNone) {
+              EXPECT_TRUE(FitsMemory(stream.options.calibration->profile, usable));
+            }
+          }
+          several += LeadingShapes(capacities).size() > 1 ? 1 : 0;
+        }
+      };
+      for (size_t begin = 0; begin < num_graphs; begin += chunk_size) {
+        const size_t n = std::min(chunk_size, num_graphs - begin);
+        std::vector<uint32_t> counts(sizes.begin() + static_cast<std::ptrdiff_t>(2 * begin),
+                                     sizes.begin() + static_cast<std::ptrdiff_t>(2 * (begin + n)));
+        PH_ASSERT_OK_AND_ASSIGN(const auto too_large,
+                                packer->Offer(SizesChunk(*schema, std::move(counts), begin)));
+        for (const Rejection& rejection : too_large) rejected.push_back(rejection.graph_id);
+        take_all();
+      }
+      packer->Flush();
+      take_all();
+      EXPECT_EQ(packer->num_pending(), 0U);
+
+      std::vector<uint64_t> packed;
+      for (const auto& batch : batches) packed.insert(packed.end(), batch.begin(), batch.end());
+      std::sort(packed.begin(), packed.end());
+      std::sort(rejected.begin(), rejected.end());
+      std::vector<uint64_t> fitting;
+      std::vector<uint64_t> unfitting;
+      for (size_t i = 0; i < num_graphs; ++i) {
+        const auto excess =
+            ExcessOverProfile({sizes.data() + 2 * i, 2}, stream.options.calibration->profile);
+        (excess ? unfitting : fitting).push_back(i);
+      }
+      // A stream that packs early may end its calibration early, and larger graphs come later.
+      if (options.bounds.max_pending_bytes > 10'000) {
+        EXPECT_EQ(packed, fitting);
+        EXPECT_EQ(rejected, unfitting);
+      } else {
+        EXPECT_EQ(packed.size() + rejected.size(), num_graphs);
+      }
+      if (!first) first = batches;
+      EXPECT_EQ(batches, *first);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(several, 100);
+}
+
+// Graphs that wait for a rare shape hold chunks. These are let go of, part-filled batches of the
+// rare shape first, before the bound of pending bytes is exceeded for good.
+TEST(CalibratedStreamTest, ARareShapeDoesNotHoldTheStream) {
+  const auto schema = SizesSchema();
+  StreamPackerOptions options = SizesOnly();
+  options.bounds.max_pending_bytes = 20'000;
+  ProfiledStream stream(schema, options);
+  DeviceProfile profile;
+  profile.components = {{1, 2048, 1, 1, 1}, {1, 2048, 1, 1, 1}, {1, 0, 1, 0, 0}};
+  profile.memory_bytes = 1500;
+  profile.max_distinct_shapes = 2;
+  ASSERT_THAT(stream.Declare(profile, 20), IsOk());
+  const std::unique_ptr<StreamPacker> packer = stream.Open();
+  size_t packed = 0;
+  size_t part_filled = 0;
+  const auto take_all = [&] {
+    for (;;) {
+      for (const Batch& batch : TakeBatches(*packer)) {
+        packed += batch.graph_ids.size();
+        part_filled += batch.real_rows[0] < 900 && batch.real_rows[1] < 900 ? 1 : 0;
+      }
+      if (!packer->needs_shapes()) return;
+      EXPECT_THAT(stream.SetShapes(*packer), IsOk());
+      EXPECT_THAT(packer->shapes(), testing::SizeIs(2));
+    }
+  };
+  for (uint64_t chunk = 0; chunk < 100; ++chunk) {
+    // Nine of the usual kind, one of the rare kind, of which two fill a batch only now and then.
+    std::vector<uint32_t> counts;
+    for (int i = 0; i < 9; ++i) counts.insert(counts.end(), {1000, 10});
+    counts.insert(counts.end(), {10, 990});
+    ASSERT_THAT(packer->Offer(SizesChunk(*schema, std::move(counts), 10 * chunk)), IsOk());
+    take_all();
+    EXPECT_LE(packer->pending_bytes(), options.bounds.max_pending_bytes + 2'000);
+  }
+  packer->Flush();
+  take_all();
+  EXPECT_EQ(packed, 1000U);
+  EXPECT_EQ(part_filled, 0U);
 }
 
 // Graphs of one int16 row for each node, whose value is the graph's number.

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/planning/size_groups.h"
 #include "service/planning/tuning/limit_tuner.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/streams/profile_worlds.h"
@@ -80,8 +81,8 @@ class StreamShapesTest : public ::testing::Test {
   ShapeSearch search_;
 };
 
-// Whatever the schema, sizes and profile: every shape is one that the profile allows, the first is
-// the largest, and each costs less than the one before.
+// Whatever the schema, sizes and profile: every shape is one that the profile allows, none takes
+// all that an earlier one takes, and none costs more than the one before.
 TEST_F(StreamShapesTest, ShapesAreAllowedAndInOrder) {
   size_t chosen_times = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -121,8 +122,10 @@ TEST_F(StreamShapesTest, ShapesAreAllowedAndInOrder) {
         EXPECT_EQ(shape.requested[k] % component.multiple_of, 0U);
         EXPECT_LE(shape.requested[k], component.max_rows);
         EXPECT_GE(shape.requested[k], component.min_rows);
-        EXPECT_LE(shape.requested[k], chosen->shapes[0].requested[k]);
         usable.back() = shape.requested[k] - component.reserved_rows;
+      }
+      for (size_t before = 0; before < i; ++before) {
+        EXPECT_FALSE(ShapeTakes(shape.requested, chosen->shapes[before].requested));
       }
       EXPECT_TRUE(FitsMemory(*profile, usable));
       EXPECT_EQ(chosen->memory_bytes[i], BytesOfShape(*profile, usable));

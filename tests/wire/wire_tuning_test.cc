@@ -174,7 +174,8 @@ TuneResult ResultOf(size_t cells, size_t frontier) {
   result.harmonic_mean = 0.9;
   result.exact = true;
   result.reasons = {"one", "two"};
-  result.oversize = OversizeGraphs{7, 2, {40, 50}, {40, 0, 1}, 4000};
+  result.group_graphs = {11, 5};
+  result.oversize = OversizeGraphs{7, 2, 3, {40, 50}, {40, 0, 1}, 4000};
   for (size_t i = 0; i < cells; ++i) {
     result.cells.push_back({{i + 1, kUnlimited, 8}, 0.5, 100.0, i % 2 == 0});
   }
@@ -223,6 +224,8 @@ TEST(TuneAnswersTest, ComeInOrder) {
     EXPECT_THAT(recommendation.oversize().needed_rows(), ElementsAre(40, 0, 1));
     EXPECT_EQ(recommendation.oversize().num_apart(), 2U);
     EXPECT_EQ(recommendation.oversize().needed_bytes(), 4000U);
+    EXPECT_EQ(recommendation.oversize().num_shapes(), 3U);
+    EXPECT_THAT(recommendation.group_graphs(), ElementsAre(11, 5));
     for (int again = 0; again < 2; ++again) {
       const auto end = answers->Next();
       ASSERT_TRUE(end.ok());

@@ -97,9 +97,10 @@ std::string OversizeText(const v1::Oversize& oversize, const v1::DeviceProfile& 
         absl::StrCat(graphs(alone, " graph", " graphs"), " that no allowed limits take"));
   }
   if (oversize.num_apart() != 0) {
-    kinds.push_back(graphs(oversize.num_apart(),
-                           " graph that does not fit one shape together with the others",
-                           " graphs that do not fit one shape together with the others"));
+    kinds.push_back(absl::StrCat(
+        graphs(oversize.num_apart(), " graph that does not fit ", " graphs that do not fit "),
+        oversize.num_shapes() <= 1 ? "one shape" : absl::StrCat(oversize.num_shapes(), " shapes"),
+        " together with the others"));
   }
   std::string text = absl::StrCat(absl::StrJoin(kinds, " and "), ", left out; the largest has ",
                                   absl::StrJoin(largest, ", "));
@@ -160,11 +161,9 @@ Json OversizeJson(const v1::Oversize& oversize, const std::vector<std::string>& 
       needed[component] = oversize.needed_rows(k);
     }
   }
-  return {{"num_graphs", oversize.num_graphs()},
-          {"largest", std::move(largest)},
-          {"num_apart", oversize.num_apart()},
-          {"needed_rows", std::move(needed)},
-          {"needed_bytes", oversize.needed_bytes()}};
+  return {{"num_graphs", oversize.num_graphs()},     {"largest", std::move(largest)},
+          {"num_apart", oversize.num_apart()},       {"needed_rows", std::move(needed)},
+          {"needed_bytes", oversize.needed_bytes()}, {"num_shapes", oversize.num_shapes()}};
 }
 
 }  // namespace
@@ -224,7 +223,13 @@ std::string RecommendationText(const TuneOutcome& outcome, const v1::DeviceProfi
                     " packs, ", CostText(cheapest.epoch_cost()),
                     " an epoch; the recommended limits cost hardly more in fewer steps\n");
   }
-  if (shapes > 1 && recommendation.has_single_shape()) {
+  if (recommendation.group_graphs_size() > 1) {
+    std::vector<std::string> groups;
+    for (const uint64_t graphs : recommendation.group_graphs()) groups.push_back(Grouped(graphs));
+    absl::StrAppend(&text, "groups       no one shape takes all graphs: ", groups.size(),
+                    " groups, of ", absl::StrJoin(groups, ", "),
+                    " graphs, have shapes of their own\n");
+  } else if (shapes > 1 && recommendation.has_single_shape()) {
     const v1::TunedShape& single = recommendation.single_shape();
     absl::StrAppend(&text, "gain         ",
                     SmallPercent(1 - recommendation.epoch_cost() / single.epoch_cost()),
@@ -309,7 +314,10 @@ Json TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& compon
                {"candidates", outcome.progress.candidates()},
                {"planned", outcome.progress.planned()},
                {"excluded", outcome.progress.excluded()},
-               {"reasons", std::move(reasons)}};
+               {"reasons", std::move(reasons)},
+               {"group_graphs", Json::array()}};
+  for (const uint64_t graphs : recommendation.group_graphs())
+    json["group_graphs"].push_back(graphs);
   if (recommendation.has_single_shape()) {
     json["single_shape"] = ShapeJson(recommendation.single_shape());
   }

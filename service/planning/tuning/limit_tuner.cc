@@ -10,6 +10,7 @@
 #include "service/planning/lower_bound.h"
 #include "service/planning/optimizer/budgeted_plan.h"
 #include "service/planning/optimizer/planner_bytes.h"
+#include "service/planning/size_groups.h"
 #include "service/planning/tuning/candidate_grid.h"
 #include "service/planning/tuning/candidate_queue.h"
 #include "service/planning/tuning/shape_sets.h"
@@ -76,6 +77,11 @@ class LimitTuner {
 
   absl::StatusOr<TuneResult> Run() {
     PH_RETURN_IF_ERROR(CheckArguments());
+    if (profile_.max_distinct_shapes > 1) {
+      if (!budget_.HoldMore(BytesToFindGroups(graphs_, profile_))) return Cancelled();
+      const SizeGroups found = FindGroups(graphs_, profile_, profile_.max_distinct_shapes);
+      if (found.groups.size() > 1) return TuneGroups(found);
+    }
     PH_RETURN_IF_ERROR(LeaveOutOversize());
     demand_ = DemandOf(graphs_);
     grid_.emplace(demand_, profile_, Weights(), WeightOfBatch());
@@ -141,13 +147,19 @@ class LimitTuner {
         FindOversize(graphs_, profile_,
                      options_.objective == TuneObjective::kHarmonicMean ? KeptMost::kCostedRows
                                                                         : KeptMost::kNumGraphs);
-    if (left_out.size() != 0) result_.oversize = DescribeOversize(left_out, graphs_, profile_);
     if (left_out.size() == graphs_.num_distinct()) {
-      return absl::FailedPreconditionError(
-          left_out.size() == 0
-              ? "tune: the histogram is empty"
-              : absl::StrCat("tune: ", OversizeReason(*result_.oversize, profile_, schema_)));
+      if (left_out.size() == 0) {
+        return absl::FailedPreconditionError("tune: the histogram is empty");
+      }
+      return absl::FailedPreconditionError(absl::StrCat(
+          "tune: ",
+          OversizeReason(DescribeOversize(left_out, graphs_, profile_), profile_, schema_)));
     }
+    return Remove(left_out);
+  }
+
+  absl::Status Remove(const LeftOutSizes& left_out) {
+    if (left_out.size() != 0) result_.oversize = DescribeOversize(left_out, graphs_, profile_);
     for (const std::vector<SizeTuple>* const tuples : {&left_out.alone, &left_out.apart}) {
       for (const SizeTuple& tuple : *tuples) {
         PH_RETURN_IF_ERROR(graphs_.Remove(tuple, graphs_.CountOf(tuple)));
@@ -623,6 +635,7 @@ class LimitTuner {
       facts_.bound_name = large_bound_name_;
     }
     result_.shapes = {result_.single_shape};
+    result_.group_graphs = {graphs_.num_graphs()};
     result_.epoch_cost = result_.single_shape.epoch_cost;
     result_.harmonic_mean = result_.single_shape.harmonic_mean;
     for (size_t k = 0; k < profile_.components.size(); ++k) {
@@ -647,6 +660,11 @@ class LimitTuner {
         const std::vector<ShapePacks> shapes,
         ChooseShapes(graphs_, profile_, MostCostOfSeveral(), plan_options, budget_));
     if (shapes.empty()) return absl::OkStatus();
+    return TakeShapes(shapes);
+  }
+
+  // Fills in the recommended shapes and their figures.
+  absl::Status TakeShapes(absl::Span<const ShapePacks> shapes) {
     result_.shapes.clear();
     result_.epoch_cost = 0;
     std::vector<double> rows(profile_.components.size(), 0);
@@ -670,13 +688,139 @@ class LimitTuner {
     result_.least_cost = std::min(result_.least_cost, result_.epoch_cost);
     // A larger shape takes every pack that a smaller one takes.
     for (size_t i = result_.shapes.size() - 1; i != 0; --i) {
-      TunedShape& larger = result_.shapes[i - 1];
-      for (size_t k = 0; k < larger.capacities.size(); ++k) {
-        if (!profile_.components[k].fits_packs) continue;
-        larger.capacities[k] = std::max(larger.capacities[k], result_.shapes[i].capacities[k]);
+      for (size_t j = 0; j < i; ++j) {
+        if (!ShapeTakes(shapes[j].capacities, shapes[i].capacities)) continue;
+        TunedShape& larger = result_.shapes[j];
+        for (size_t k = 0; k < larger.capacities.size(); ++k) {
+          if (!IsFitted(k)) continue;
+          larger.capacities[k] = std::max(larger.capacities[k], result_.shapes[i].capacities[k]);
+        }
+        FillCosts(larger);
       }
-      FillCosts(larger);
     }
+    return absl::OkStatus();
+  }
+
+  // Whether a capacity is lowered in the end to what packs need.
+  bool IsFitted(size_t k) const {
+    return profile_.components[k].fits_packs && !HasCost(profile_.components[k]);
+  }
+
+  // Each group has at least one shape of its own; the first, which has the most graphs, has those
+  // that are left.
+  absl::StatusOr<TuneResult> TuneGroups(const SizeGroups& found) {
+    const SizeHistogram all = graphs_;
+    PH_RETURN_IF_ERROR(Remove(found.left_out));
+    const size_t num_groups = found.groups.size();
+    if (result_.oversize) result_.oversize->num_shapes = static_cast<uint32_t>(num_groups);
+    if (!budget_.HoldMore(3 * SizeHistogram::BytesFor(all.num_distinct(), all.num_components()))) {
+      return Cancelled();
+    }
+    // The first group has two shares, the plan for all has one.
+    const uint64_t share = options_.steps / (num_groups + 2);
+    std::vector<std::vector<uint64_t>> shapes;
+    for (size_t i = 0; i < num_groups; ++i) {
+      SizeHistogram group(all.num_components());
+      for (const SizeTuple& tuple : found.groups[i]) {
+        PH_RETURN_IF_ERROR(group.Add(tuple, all.CountOf(tuple)));
+      }
+      DeviceProfile profile = profile_;
+      TuneOptions options = options_;
+      options.given_up = given_up_;
+      options.steps = share;
+      profile.max_distinct_shapes = 1;
+      if (i == 0) {
+        profile.max_distinct_shapes =
+            profile_.max_distinct_shapes - static_cast<uint32_t>(num_groups - 1);
+        options.steps = 2 * share;
+      } else {
+        options.include_grid = false;
+        options.progress = nullptr;
+      }
+      PH_ASSIGN_OR_RETURN(TuneResult tuned, LimitTuner(group, profile, schema_, options).Run());
+      for (size_t j = 0; j < tuned.shapes.size(); ++j) {
+        std::vector<uint64_t> shape = Unfitted(tuned.shapes[j].capacities);
+        // The shapes of a group are each within the one before.
+        for (size_t k = 0; j != 0 && k < shape.size(); ++k) {
+          shape[k] = std::min(shape[k], shapes.back()[k]);
+        }
+        shapes.push_back(std::move(shape));
+      }
+      if (i == 0) {
+        tuned.oversize = std::exchange(result_.oversize, std::nullopt);
+        result_ = std::move(tuned);
+      }
+    }
+    PH_RETURN_IF_ERROR(PlanGroups(std::move(shapes), share));
+    if (has_given_up_) return Cancelled();
+    result_.exact = false;
+    result_.group_graphs.clear();
+    for (const std::vector<SizeTuple>& group : found.groups) {
+      result_.group_graphs.push_back(0);
+      for (const SizeTuple& tuple : group) result_.group_graphs.back() += all.CountOf(tuple);
+    }
+    std::vector<std::string> reasons = GroupReasons(result_, schema_);
+    result_.reasons.insert(result_.reasons.begin(), reasons.begin(), reasons.end());
+    if (result_.oversize) {
+      reasons = OversizeReasons(*result_.oversize, profile_, schema_);
+      result_.reasons.insert(result_.reasons.end(), reasons.begin(), reasons.end());
+    }
+    return std::move(result_);
+  }
+
+  // The capacities of a shape as it is laid out, for real rows. Fitted ones are as large as the
+  // memory allows, component by component, so that packs can be filled up with graphs of other
+  // groups.
+  std::vector<uint64_t> Unfitted(std::vector<uint64_t> capacities) const {
+    for (size_t k = 0; k < capacities.size(); ++k) {
+      if (capacities[k] != kUnlimited) capacities[k] -= profile_.components[k].reserved_rows;
+    }
+    for (size_t k = 0; k < capacities.size(); ++k) {
+      if (!IsFitted(k) || capacities[k] == kUnlimited) continue;
+      const ComponentProfile& component = profile_.components[k];
+      std::vector<uint64_t> larger = capacities;
+      uint64_t low = 0;
+      uint64_t high = (LargestCapacity(component) - capacities[k]) / component.multiple_of;
+      while (low < high) {
+        const uint64_t middle = low + (high - low + 1) / 2;
+        larger[k] = capacities[k] + middle * component.multiple_of;
+        if (FitsMemory(profile_, larger)) {
+          low = middle;
+        } else {
+          high = middle - 1;
+        }
+      }
+      capacities[k] += low * component.multiple_of;
+    }
+    return capacities;
+  }
+
+  // Plans all graphs for the shapes of all groups.
+  absl::Status PlanGroups(std::vector<std::vector<uint64_t>> shapes, uint64_t steps) {
+    // A pack gets the last shape that takes it, so the cheapest shapes come last. A shape that
+    // takes another costs no less, and has no smaller capacities.
+    std::sort(shapes.begin(), shapes.end(),
+              [&](const std::vector<uint64_t>& a, const std::vector<uint64_t>& b) {
+                const double cost_a = CostOfShape(profile_, a);
+                const double cost_b = CostOfShape(profile_, b);
+                return cost_a != cost_b ? cost_a > cost_b : a > b;
+              });
+    shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
+    OptimizerOptions plan_options = PlanOptions();
+    plan_options.steps = std::min(OptimizerOptions::kDefaultSteps, steps / shapes.size());
+    WorkBudget budget = budget_.Part(steps);
+    PH_ASSIGN_OR_RETURN(std::vector<ShapePacks> packs,
+                        PlanForShapes(graphs_, shapes, plan_options, budget));
+    std::erase_if(packs, [](const ShapePacks& shape) { return shape.plan.patterns.empty(); });
+    result_.least_cost = 0;
+    demand_ = DemandOf(graphs_);
+    for (size_t k = 0; k < profile_.components.size(); ++k) {
+      if (!HasCost(profile_.components[k])) continue;
+      result_.least_cost +=
+          profile_.components[k].relative_cost * static_cast<double>(demand_.totals[k]);
+    }
+    PH_RETURN_IF_ERROR(TakeShapes(packs));
+    for (TunedShape& shape : result_.shapes) LayOut(shape);
     return absl::OkStatus();
   }
 

@@ -7,7 +7,9 @@
 // not better than the best plan. The answer is therefore exact for the planner used
 // (plan_optimizer.h, with the steps for each plan), unless the budget ends first. Then a few
 // smaller shapes are planned for the frontier. If the client takes several shapes, sets of shapes
-// are tried too (shape_sets.h).
+// are tried too (shape_sets.h). If no one shape within the memory takes all graphs that fit alone,
+// these are put into groups (size_groups.h); each group is tuned by itself, and all are planned
+// together.
 //
 // Many shapes may cost nearly the same, as where sizes vary little. A step costs a device something
 // that no profile states exactly, whatever the step's batch holds, so of these the one with the
@@ -111,10 +113,11 @@ struct TuneOptions {
 };
 
 struct TuneResult {
-  // The largest first: no later one has more rows in any component. Each pack uses the smallest
-  // shape that takes it.
+  // By descending cost: none takes all that an earlier one takes. If one shape takes all graphs,
+  // the first does. Each pack uses the last shape that takes it.
   std::vector<TunedShape> shapes;
-  // The recommended single shape; equals shapes[0] if there is one shape.
+  // The recommended single shape; equals shapes[0] if there is one shape. With several groups of
+  // sizes: that of the first group, as cheapest_shape, frontier and cells are.
   TunedShape single_shape;
   // The best by the objective, and of such the cheapest for one batch. It equals single_shape, or
   // that has fewer packs and costs hardly more (TuneOptions::equal_cost).
@@ -129,6 +132,8 @@ struct TuneResult {
   // Sentences for people.
   std::vector<std::string> reasons;
   std::optional<OversizeGraphs> oversize;
+  // The number of graphs of each group of sizes; one number if one shape takes all.
+  std::vector<uint64_t> group_graphs;
   // A sample of about kMaxFrontier single shapes by ascending CostOfShape. Each is better by the
   // objective than all before it; the last is cheapest_shape.
   std::vector<TunedShape> frontier;

@@ -29,6 +29,14 @@ bool Takes(absl::Span<const uint64_t> capacities, absl::Span<const uint32_t> tup
   return true;
 }
 
+// The number of the last shape that takes a graph of this size; that of no shape if none does.
+size_t LastThatTakes(absl::Span<const std::vector<uint64_t>> shapes,
+                     absl::Span<const uint32_t> tuple) {
+  size_t last = shapes.size();
+  while (last != 0 && !Takes(shapes[last - 1], tuple)) --last;
+  return last == 0 ? shapes.size() : last - 1;
+}
+
 // Fills packs, one after the other, with the items that are left, the hardest first.
 class RoomFiller {
  public:
@@ -298,7 +306,7 @@ absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
     std::vector<uint32_t> numbers;
     for (uint32_t tuple = 0; tuple < left.size(); ++tuple) {
       const auto sizes = items.empty_plan.tuple(tuple);
-      if (left[tuple] == 0 || (s + 1 < shapes.size() && Takes(shapes[s + 1], sizes))) continue;
+      if (left[tuple] == 0 || LastThatTakes(shapes, sizes) != s) continue;
       PH_RETURN_IF_ERROR(forced.Add(sizes, left[tuple]));
       numbers.push_back(tuple);
       left[tuple] = 0;

@@ -29,14 +29,14 @@ struct ShapePacks {
   SizeHistogram graphs;
 };
 
-// Packs a histogram for several shapes, the largest first; the first must take every graph. From
-// the first shape to the last, it plans the graphs that do not fit the next shape with as few packs
-// as possible, and fills the room that is left with smaller graphs, the hardest first. Then each
-// pack goes to the last shape that takes it.
+// Packs a histogram for several shapes. One of them must take each graph, and none should take all
+// that an earlier one takes. From the first shape to the last, it plans the graphs that no later
+// shape takes with as few packs as possible, and fills the room that is left with other graphs, the
+// hardest first. Then each pack goes to the last shape that takes it.
 //
 // Every graph is in exactly one pack of one shape, and no pack exceeds its shape; verified. A shape
 // may have no packs. `options` are for each plan; a plan takes no more steps than `budget` has
-// left. Errors: CANCELLED. Thread-safe.
+// left. Errors: CANCELLED; INTERNAL if no shape takes a graph. Thread-safe.
 absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
     const SizeHistogram& histogram, absl::Span<const std::vector<uint64_t>> shapes,
     const OptimizerOptions& options, WorkBudget& budget);

@@ -41,7 +41,7 @@ class ReasonWriter {
     SayMeasured();
     SayMemory();
     SaySmaller();
-    if (result_.oversize) Say(OversizeReason(*result_.oversize, profile_, schema_));
+    SayOversize();
     return std::move(reasons_);
   }
 
@@ -249,6 +249,15 @@ class ReasonWriter {
             : absl::StrCat(", which leave no room for more ", absl::StrJoin(bounded, " or "), "."));
   }
 
+  void SayOversize() {
+    if (!result_.oversize) return;
+    for (std::string& reason : OversizeReasons(*result_.oversize, profile_, schema_)) {
+      reasons_.push_back(std::move(reason));
+      // The mean is for one shape.
+      if (ByMean()) break;
+    }
+  }
+
   // Says what smaller limits would cost.
   void SaySmaller() {
     if (result_.frontier.size() < 2) return;
@@ -291,6 +300,46 @@ std::vector<std::string> TuningReasons(const TuneResult& result, const DevicePro
   return ReasonWriter(result, profile, schema, graphs, options, facts).Write();
 }
 
+std::vector<std::string> GroupReasons(const TuneResult& result, const SizeSchema& schema) {
+  uint64_t kept = 0;
+  for (const uint64_t count : result.group_graphs) kept += count;
+  std::vector<std::string> shapes;
+  uint64_t packs = 0;
+  for (const TunedShape& shape : result.shapes) {
+    std::vector<std::string> names;
+    for (size_t k = 0; k < shape.capacities.size(); ++k) {
+      if (shape.capacities[k] == kUnlimited) continue;
+      names.push_back(absl::StrCat(schema.name(k), " ", shape.capacities[k]));
+    }
+    shapes.push_back(absl::StrCat(absl::StrJoin(names, ", "), " (", shape.packs,
+                                  shape.packs == 1 ? " pack)" : " packs)"));
+    packs += shape.packs;
+  }
+  std::vector<std::string> reasons;
+  reasons.push_back(absl::StrCat(
+      "No one shape within the memory takes all graphs that fit alone, so there are ",
+      result.group_graphs.size(), " groups of them, of ", absl::StrJoin(result.group_graphs, ", "),
+      " graphs, with shapes of their own: ", absl::StrJoin(shapes, "; "), "."));
+  reasons.push_back(absl::StrCat(
+      "All ", packs, " packs of the ", kept, " graphs cost ", Cost(result.epoch_cost), " an epoch",
+      result.least_cost > 0
+          ? absl::StrCat(", ", Percent(result.epoch_cost / result.least_cost - 1),
+                         " more than the real rows, which no limits can undercut.")
+          : ".",
+      " What follows is about the first group by itself."));
+  return reasons;
+}
+
+std::vector<std::string> OversizeReasons(const OversizeGraphs& oversize,
+                                         const DeviceProfile& profile, const SizeSchema& schema) {
+  std::vector<std::string> reasons = {OversizeReason(oversize, profile, schema)};
+  if (oversize.num_apart != 0 && oversize.num_shapes < DeviceProfile::kMaxDistinctShapes) {
+    reasons.push_back(absl::StrCat("More shapes (max_distinct_shapes, at present ",
+                                   oversize.num_shapes, ") would take more graphs."));
+  }
+  return reasons;
+}
+
 std::string OversizeReason(const OversizeGraphs& oversize, const DeviceProfile& profile,
                            const SizeSchema& schema) {
   std::vector<std::string> sizes;
@@ -306,19 +355,25 @@ std::string OversizeReason(const OversizeGraphs& oversize, const DeviceProfile& 
   if (oversize.needed_bytes != 0) {
     needed.push_back(absl::StrCat("memory_bytes ", oversize.needed_bytes));
   }
-  if (needed.empty()) needed.emplace_back("more memory than the device was measured to have");
+  if (needed.empty()) {
+    needed.emplace_back(profile.measured_bytes != nullptr
+                            ? "more memory than the device was measured to have"
+                            : "larger batches than the server makes");
+  }
   const auto graphs = [](uint64_t number, absl::string_view one, absl::string_view many) {
     return absl::StrCat(number, number == 1 ? " graph " : " graphs ", number == 1 ? one : many);
   };
-  constexpr absl::string_view kApart =
-      " not fit one shape together with the others, though each fits allowed limits of its own";
+  const std::string apart = absl::StrCat(
+      " not fit ",
+      oversize.num_shapes == 1 ? "one shape" : absl::StrCat(oversize.num_shapes, " shapes"),
+      " together with the others, though each fits allowed limits of its own");
   const uint64_t alone = oversize.num_graphs - oversize.num_apart;
   std::vector<std::string> kinds;
   if (alone != 0) {
     kinds.push_back(absl::StrCat(graphs(alone, "is", "are"), " too large for any allowed limits"));
   }
   if (oversize.num_apart != 0) {
-    kinds.push_back(absl::StrCat(graphs(oversize.num_apart, "does", "do"), kApart));
+    kinds.push_back(absl::StrCat(graphs(oversize.num_apart, "does", "do"), apart));
   }
   return absl::StrCat(absl::StrJoin(kinds, ", and "), "; the largest has ",
                       absl::StrJoin(sizes, ", "), ". ", absl::StrJoin(needed, " and "),

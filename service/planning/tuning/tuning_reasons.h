@@ -35,9 +35,16 @@ std::vector<std::string> TuningReasons(const TuneResult& result, const DevicePro
                                        const SizeSchema& schema, const SizeHistogram& graphs,
                                        const TuneOptions& options, const TuningFacts& facts);
 
+// What shapes the groups of sizes have that no one shape takes together, and what they cost. The
+// reasons of the first group by itself are to follow.
+std::vector<std::string> GroupReasons(const TuneResult& result, const SizeSchema& schema);
+
 // Which graphs were left out, and what they would need.
 std::string OversizeReason(const OversizeGraphs& oversize, const DeviceProfile& profile,
                            const SizeSchema& schema);
+// That, and that more shapes would take more, if they would.
+std::vector<std::string> OversizeReasons(const OversizeGraphs& oversize,
+                                         const DeviceProfile& profile, const SizeSchema& schema);
 
 }  // namespace packhouse
 

@@ -11,6 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/planning/optimizer/plan_optimizer.h"
+#include "service/planning/size_groups.h"
+#include "tests/planning/scarce_worlds.h"
 #include "tests/planning/tuning/tuning_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/shared_data.h"
@@ -533,6 +535,113 @@ TEST_F(LimitTunerErrorTest, TheManyAreKeptWhereTheMemoryDoesNotTakeAllTogether) 
               Contains("1 graph does not fit one shape together with the others, though each fits "
                        "allowed limits of its own; the largest has nodes 10, edges 999. "
                        "memory_bytes 1999 would take all."));
+}
+
+// With more shapes than one it has one of its own.
+TEST_F(LimitTunerErrorTest, ARareGraphHasAShapeOfItsOwnIfThereMayBeTwo) {
+  world_.histogram = SizeHistogram(2);
+  ASSERT_THAT(world_.histogram.Add({1000, 10}, 1'000'000), IsOk());
+  ASSERT_THAT(world_.histogram.Add({10, 999}, 1), IsOk());
+  world_.profile.components = {{1, 2048, 1, 1, 1}, {1, 2048, 1, 1, 1}, {1, 0, 1, 0, 0}};
+  world_.profile.memory_bytes = 1500;
+  world_.profile.max_distinct_shapes = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world_, options_));
+  EXPECT_FALSE(result.oversize);
+  ASSERT_THAT(result.shapes, SizeIs(2));
+  EXPECT_EQ(result.shapes[0].packs + result.shapes[1].packs, 1'000'001);
+  EXPECT_EQ(result.single_shape.packs, 1'000'000);
+  EXPECT_THAT(result.reasons,
+              Contains(HasSubstr("No one shape within the memory takes all graphs that fit alone, "
+                                 "so there are 2 groups of them, of 1000000, 1 graphs")));
+  // A third kind finds no place.
+  ASSERT_THAT(world_.histogram.Add({500, 500}, 1), IsOk());
+  world_.profile.memory_bytes = 1010;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult third, Tune(world_, options_));
+  ASSERT_TRUE(third.oversize);
+  EXPECT_EQ(third.oversize->num_graphs, 1);
+  EXPECT_EQ(third.oversize->num_apart, 1);
+  EXPECT_EQ(third.oversize->num_shapes, 2);
+  EXPECT_THAT(third.reasons,
+              Contains(HasSubstr("1 graph does not fit 2 shapes together with the others")));
+  EXPECT_THAT(third.reasons, Contains("More shapes (max_distinct_shapes, at present 2) would take "
+                                      "more graphs."));
+}
+
+// Random worlds in which one shape often does not take all that fits alone: each graph that fits
+// some limits is in a pack of one of the shapes, unless there are too few shapes; each shape is
+// allowed; and none takes all that an earlier one takes.
+TEST(TuneGroupsTest, EveryGraphThatFitsAloneFitsAShape) {
+  int grouped = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    ScarceWorld scarce = random.Below(4) == 0 ? RandomScarceWorld(random) : RandomTornWorld(random);
+    scarce.profile.max_distinct_shapes = static_cast<uint32_t>(random.Between(2, 8));
+    const size_t l = scarce.histogram.num_components();
+    for (size_t k = 0; k <= l; ++k) {
+      ComponentProfile& component = scarce.profile.components[k];
+      component.fits_packs =
+          component.max_rows != 0 && component.relative_cost == 0 && random.Below(2) == 0;
+    }
+    const TuningWorld world = {scarce.histogram, scarce.profile, TuningSchema(l)};
+    TuneOptions options;
+    options.steps = 4'000'000;
+    options.equal_cost = random.Below(2) == 0 ? 0 : TuneOptions::kEqualCost;
+    const absl::StatusOr<TuneResult> result =
+        TuneLimits(world.histogram, world.profile, world.schema, options);
+    if (!result.ok()) {
+      EXPECT_TRUE(absl::IsInvalidArgument(result.status()) ||
+                  absl::IsFailedPrecondition(result.status()))
+          << result.status();
+      continue;
+    }
+    std::vector<std::vector<uint64_t>> capacities;
+    double cost = 0;
+    for (const TunedShape& shape : result->shapes) {
+      TunedShape usable = shape;
+      for (size_t k = 0; k <= l; ++k) {
+        const uint64_t reserved = world.profile.components[k].reserved_rows;
+        if (usable.capacities[k] == kUnlimited) continue;
+        EXPECT_EQ(shape.components[k].capacity, shape.capacities[k]);
+        EXPECT_GE(shape.capacities[k], world.profile.components[k].min_rows);
+        EXPECT_LE(shape.capacities[k], world.profile.components[k].max_rows);
+        EXPECT_EQ(shape.capacities[k] % world.profile.components[k].multiple_of, 0);
+        usable.capacities[k] -= reserved;
+        EXPECT_LE(shape.components[k].fullest_pack, usable.capacities[k]);
+      }
+      EXPECT_TRUE(FitsMemory(world.profile, usable.capacities));
+      EXPECT_EQ(shape.batch_bytes, BytesOfShape(world.profile, usable.capacities));
+      EXPECT_EQ(shape.epoch_cost,
+                static_cast<double>(shape.packs) * CostOfShape(world.profile, usable.capacities));
+      EXPECT_GE(shape.packs, shape.lower_bound);
+      capacities.push_back(shape.capacities);
+      cost += shape.epoch_cost;
+    }
+    EXPECT_DOUBLE_EQ(cost, result->epoch_cost);
+    for (size_t i = 0; i < capacities.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) EXPECT_FALSE(ShapeTakes(capacities[i], capacities[j]));
+    }
+    const bool has_groups = LeadingShapes(capacities).size() > 1;
+    grouped += has_groups ? 1 : 0;
+    uint64_t missed = 0;
+    for (size_t row = 0; row < world.histogram.num_distinct(); ++row) {
+      const auto tuple = world.histogram.tuple(row);
+      const bool fits = std::any_of(capacities.begin(), capacities.end(), [&](auto shape) {
+        for (size_t k = 0; k <= l; ++k) {
+          if (shape[k] != kUnlimited) shape[k] -= world.profile.components[k].reserved_rows;
+        }
+        return TakesSize(shape, tuple);
+      });
+      if (!fits) missed += world.histogram.count(row);
+      if (!fits && world.profile.max_distinct_shapes >= 8) {
+        EXPECT_TRUE(ExcessOverProfile(tuple, world.profile).has_value());
+      }
+    }
+    // What is not told is in a pack. What is told may fit by chance.
+    EXPECT_LE(missed, result->oversize ? result->oversize->num_graphs : 0);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(grouped, 40);
 }
 
 // A component without a cost takes as much as the memory leaves it.

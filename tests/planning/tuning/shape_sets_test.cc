@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/planning/limits.h"
+#include "service/planning/size_groups.h"
 #include "tests/planning/tuning/tuning_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -14,6 +16,7 @@
 namespace packhouse {
 namespace {
 
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -84,6 +87,60 @@ TEST(PlanForShapesTest, EveryGraphIsPackedOnceAndInTheSmallestShape) {
     }
     if (HasFailure()) return;
   }
+}
+
+// Shapes of which none takes all that another takes: the same laws, and a graph that only one shape
+// takes is packed for that one.
+TEST(PlanForShapesTest, NoShapeHasToTakeEveryGraph) {
+  int several_leaders = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const TuningWorld world = RandomTuningWorld(random, {.max_size = 40, .max_distinct = 40});
+    const size_t l = world.histogram.num_components();
+    // Each size is one of some groups, and each group has a shape.
+    std::vector<std::vector<uint64_t>> shapes(random.Between(1, 4),
+                                              std::vector<uint64_t>(l + 1, 1));
+    for (size_t row = 0; row < world.histogram.num_distinct(); ++row) {
+      std::vector<uint64_t>& shape = shapes[random.Below(shapes.size())];
+      for (size_t k = 0; k < l; ++k) {
+        shape[k] = std::max<uint64_t>(shape[k], world.histogram.tuple(row)[k]);
+      }
+    }
+    for (std::vector<uint64_t>& shape : shapes) {
+      for (size_t k = 0; k < l; ++k) shape[k] += random.Below(20);
+      shape[l] = random.Below(2) == 0 ? kUnlimited : random.Between(1, 10);
+    }
+    // Then none takes all that an earlier one takes, unless they are equal.
+    std::sort(shapes.begin(), shapes.end(), std::greater<>());
+    several_leaders += LeadingShapes(shapes).size() > 1 ? 1 : 0;
+    for (const uint64_t steps : {uint64_t{0}, uint64_t{10'000}, WorkBudget::kDefaultSteps}) {
+      WorkBudget budget(steps);
+      PH_ASSERT_OK_AND_ASSIGN(const std::vector<ShapePacks> packs,
+                              PlanForShapes(world.histogram, shapes, FewSteps(), budget));
+      ASSERT_EQ(packs.size(), shapes.size());
+      ExpectConserves(packs, world.histogram);
+      for (size_t s = 0; s < shapes.size(); ++s) {
+        EXPECT_EQ(packs[s].capacities, shapes[s]);
+        for (const Pattern& pattern : packs[s].plan.patterns) {
+          for (size_t later = s + 1; later < shapes.size(); ++later) {
+            EXPECT_FALSE(PackFits(packs[s].plan, pattern, shapes[later]));
+          }
+        }
+      }
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(several_leaders, 50);
+}
+
+// A graph that no shape takes is a bug of the caller, and told.
+TEST(PlanForShapesTest, AGraphThatNoShapeTakes) {
+  SizeHistogram histogram(2);
+  ASSERT_THAT(histogram.Add({9, 9}, 1), IsOk());
+  WorkBudget budget;
+  EXPECT_THAT(PlanForShapes(histogram, {{10, 5, 4}, {5, 10, 4}}, FewSteps(), budget).status(),
+              StatusIs(absl::StatusCode::kInternal, _));
 }
 
 // Room beside a large graph is filled before a small shape is used.

@@ -92,7 +92,13 @@ def recommendation_text(outcome: Outcome, profile: Any, components: Sequence[str
             f"{_cost(cheapest.epoch_cost)} an epoch; the recommended limits cost hardly more in fewer "
             "steps"
         )
-    if len(shapes) > 1 and told.HasField("single_shape"):
+    if len(told.group_graphs) > 1:
+        groups = ", ".join(grouped(number) for number in told.group_graphs)
+        lines.append(
+            f"groups       no one shape takes all graphs: {len(told.group_graphs)} groups, of {groups} "
+            "graphs, have shapes of their own"
+        )
+    elif len(shapes) > 1 and told.HasField("single_shape"):
         single = told.single_shape
         lines.append(
             f"gain         {small_percent(1 - told.epoch_cost / single.epoch_cost)} of the cost of the "
@@ -158,6 +164,7 @@ def tune_json(outcome: Outcome, components: Sequence[str]) -> dict[str, Any]:
         "planned": outcome.progress.planned,
         "excluded": outcome.progress.excluded,
         "reasons": list(told.reasons),
+        "group_graphs": list(told.group_graphs),
     }
     for name in ("single_shape", "cheapest_shape"):
         if told.HasField(name):
@@ -171,6 +178,7 @@ def tune_json(outcome: Outcome, components: Sequence[str]) -> dict[str, Any]:
             "num_apart": over.num_apart,
             "needed_rows": {name: rows for name, rows in needed if rows},
             "needed_bytes": over.needed_bytes,
+            "num_shapes": over.num_shapes,
         }
     result["frontier"] = [_shape_json(shape) for shape in outcome.frontier]
     return result
@@ -217,7 +225,8 @@ def _oversize(over: Any, profile: Any, components: Sequence[str]) -> str:
     if alone:
         kinds.append(f"{counted(alone, 'graph')} that no allowed limits take")
     if over.num_apart:
-        one = "graph that does not fit one shape together with the others"
+        number = "one shape" if over.num_shapes <= 1 else f"{over.num_shapes} shapes"
+        one = f"graph that does not fit {number} together with the others"
         kinds.append(counted(over.num_apart, one, one.replace("graph that does", "graphs that do")))
     largest = ", ".join(f"{name}={rows}" for name, rows in zip(components, over.largest))
     text = f"{' and '.join(kinds)}, left out; the largest has {largest}"

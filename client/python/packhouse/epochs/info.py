@@ -61,7 +61,7 @@ class EpochShape:
 
 @dataclasses.dataclass(frozen=True)
 class EpochRankGroup:
-    """One rank group's batches, and their shapes, the largest first."""
+    """One rank group's batches, and their shapes, a larger one before a smaller one."""
 
     shapes: tuple[EpochShape, ...]
     num_batches: int

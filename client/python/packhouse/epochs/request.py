@@ -22,7 +22,7 @@ GraphSubset = Union[npt.ArrayLike, range, Sequence[range]]
 
 @dataclasses.dataclass(frozen=True)
 class RankGroup:
-    """The limits of `num_ranks` ranks: shapes, the largest first, or the device to choose them for.
+    """The limits of `num_ranks` ranks: shapes, a larger one before a smaller one, or the device to choose them for.
 
     Only a job with one group may have several shapes. Ranks are numbered by group: first those of
     the first group.
@@ -87,7 +87,7 @@ class EpochArguments(TypedDict, total=False):
     """Which graphs, in which batches. `dataset` or `samples` is needed, and one of the four ways to
     say limits (with `samples` only `limits`):
 
-    - `limits` (one shape), `shapes` (several, the largest first), `device_profile` (the server
+    - `limits` (one shape), `shapes` (several, a larger one before a smaller one), `device_profile` (the server
       chooses), or `rank_groups` (ranks of unequal hardware).
 
     The rest:

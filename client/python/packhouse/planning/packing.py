@@ -84,7 +84,7 @@ class PackOptions:
     - `limits` maps components (and `graphs`) to rows per batch, padding included; absent or 0: no
       limit.
     - `device`: the hardware. The server chooses shapes with which it is used best, up to its
-      `max_distinct_shapes`; each batch has the smallest that takes it: see `PackStream.tuned`. A
+      `max_distinct_shapes`; each batch has the last that takes it: see `PackStream.tuned`. A
       graph that is too large for the shapes is `oversize`; `ComponentProfile.min_rows` keeps them
       from becoming smaller than the graphs that are to come.
     - `calibration_graphs`: from how many graphs the shapes are chosen (0: 2,000). The first of the

@@ -10,7 +10,7 @@ from packhouse.planning.tuning import Oversize
 
 
 class CapacityTerm(Choice):
-    """What kept a capacity of the largest shape from being larger.
+    """What kept a capacity of the first shape from being larger.
 
     - NONE: the component has no limit.
     - MAX_ROWS: `ComponentProfile.max_rows`, or the largest multiple of `multiple_of` within it.
@@ -34,7 +34,7 @@ class PackShape:
     - `batch_bytes`: the size of a padded batch's tensors; 0 without padding.
     - `memory_bytes`: what a batch takes by the profile's model.
     - `expected_share`: the share of full batches that will have this shape. 0: it is for batches
-      that are not full.
+      that are not full, or for rare graphs.
     """
 
     limits: dict[str, int]
@@ -65,13 +65,14 @@ class TunedComponent:
 
 @dataclasses.dataclass(frozen=True)
 class PackTuned:
-    """The shapes of a stream's batches, the largest first; each batch has the smallest that takes
-    it.
+    """The shapes of a stream's batches. A larger shape comes before a smaller one; each batch has the
+    last one that takes it. Where no one shape takes all graphs, there are several of which none takes
+    all that another takes.
 
     - `components`: by component, and `graphs`.
     - `expected_overhead`: the cost of full batches over that of their real rows, less 1.
     - `num_graphs`: from how many graphs the shapes were chosen.
-    - `oversize`: those of them that fit no allowed shape together with the others.
+    - `oversize`: those of them that fit no allowed shape, or not the shapes together with the others.
     - `reasons`: sentences for people.
     """
 

@@ -177,9 +177,9 @@ class TuneCell(NamedTuple):
 class Oversize(NamedTuple):
     """Graphs that are left out, and limits that would take them.
 
-    `num_apart` of the `num_graphs` fit some of the profile's limits, but no one shape together with
-    the others; the rest exceed all of them. `needed_bytes` is the `memory_bytes` that would take
-    all (0: the profile's suffice, or have no bound).
+    `num_apart` of the `num_graphs` fit some of the profile's limits, but not `num_shapes` shapes
+    together with the others; the rest exceed all of them. `needed_bytes` is the `memory_bytes` that
+    would take all in one shape (0: the profile's suffice, or have no bound).
     """
 
     num_graphs: int
@@ -187,6 +187,7 @@ class Oversize(NamedTuple):
     needed_rows: tuple[int, ...]
     num_apart: int = 0
     needed_bytes: int = 0
+    num_shapes: int = 1
 
     @staticmethod
     def from_proto(message: Any) -> Oversize:
@@ -197,12 +198,19 @@ class Oversize(NamedTuple):
             needed_rows=tuple(message.needed_rows),
             num_apart=message.num_apart,
             needed_bytes=message.needed_bytes,
+            num_shapes=message.num_shapes or 1,
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """The shapes to use, the largest first, and why.
+    """The shapes to use, and why. A larger shape comes before a smaller one; a batch gets the last one
+    that takes it.
+
+    `group_graphs` has one number, that of all graphs, if one shape takes them all. If the memory takes
+    each graph but no one shape takes all, and `max_distinct_shapes` allows it, the graphs are in
+    groups, each with a shape of its own, and these are their numbers of graphs; `single_shape`,
+    `cheapest_shape`, `frontier` and `cells` are then of the first group alone.
 
     `single_shape` is the recommended single shape. It is `cheapest_shape`, the best by the
     objective, or has fewer packs and costs at most 0.5 % more. `exact`: no limits of the profile
@@ -221,6 +229,7 @@ class Tuning:
     cheapest_shape: TunedShape
     frontier: tuple[TunedShape, ...]
     cells: tuple[TuneCell, ...]
+    group_graphs: tuple[int, ...] = ()
 
     @staticmethod
     def from_responses(responses: Iterable[Any], on_progress: OnProgress | None) -> Tuning:
@@ -259,4 +268,5 @@ class Tuning:
             cheapest_shape=TunedShape.from_proto(recommendation.cheapest_shape),
             frontier=tuple(frontier),
             cells=tuple(cells),
+            group_graphs=tuple(recommendation.group_graphs),
         )
