@@ -33,6 +33,7 @@ absl::Status AcknowledgeOperation::Plan(JobState& job, PendingChanges& pending) 
   PH_ASSIGN_OR_RETURN(const OpenEpoch* const epoch, job.Open(key_));
   PH_RETURN_IF_ERROR(epoch->table->CheckDealt(batches_));
   const EpochState* state = pending.ledger.Find(key_);
+  // Each batch may be a run of its own, in the ledger and in the table.
   PH_RETURN_IF_ERROR(job.Reserve(state->Bytes() + batches_.size() * 2 * kBytesPerRun));
   BatchesAcknowledged event = {key_, generation_, {}};
   for (const uint64_t batch : batches_) {
@@ -52,6 +53,7 @@ void AcknowledgeOperation::Apply(JobState& job, Wakes& wakes) {
   OpenEpoch& epoch = job.At(key_.epoch);
   epoch.used_seconds = std::max(epoch.used_seconds, SecondsOf(now_));
   epoch.table->Acknowledge(session_, batches_, now_);
+  job.CountTable(key_);
   job.TellWoken(epoch, wakes);
 }
 

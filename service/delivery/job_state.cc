@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "service/base/out_of_memory.h"
@@ -72,6 +73,14 @@ void JobState::SetTable(OpenEpoch& epoch, std::unique_ptr<LeaseTable> table, uin
   open_bytes_ += bytes - epoch.table_bytes;
   epoch.table_bytes = bytes;
   epoch.table = std::move(table);
+}
+
+void JobState::CountTable(const EpochKey& key) {
+  const EpochState* const state = ledger_.Find(key);
+  const auto open = epochs_.find(key.epoch);
+  if (state == nullptr || open == epochs_.end() || open->second->table == nullptr) return;
+  const uint64_t bytes = TableBytes(*state);
+  open_bytes_ += bytes - std::exchange(open->second->table_bytes, bytes);
 }
 
 absl::StatusOr<OpenEpoch*> JobState::Open(const EpochKey& key) {

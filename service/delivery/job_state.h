@@ -149,6 +149,9 @@ class JobState {
                        Wakes& wakes);
   // At most the bytes of a table.
   static uint64_t TableBytes(const EpochState& state);
+  // What is done of an epoch has changed, and with it the bytes of its table, which have been
+  // reserved. GiveBackUnused() leaves them from now on.
+  void CountTable(const EpochKey& key);
   // A session leaves, as Job::Leave() says. False if it does not exist. Leaving must not fail for
   // lack of memory, so call it through HasMemoryOrLoses().
   bool Leave(JobSession& session, Wakes& wakes);

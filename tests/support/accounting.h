@@ -40,10 +40,11 @@ class SeenBudget {
   SeenBudget& operator=(const SeenBudget&) = delete;
 
   MemoryBudget* memory() { return &budget_; }
-  // Refuses reservation `number`, counted from now on.
-  void RefuseFromNow(uint64_t number) {
+  // Refuses reservation `number`, counted from now on; with `lasts`, all after it, too.
+  void RefuseFromNow(uint64_t number, bool lasts = false) {
     num_asked_ = 0;
     refused_ = number;
+    lasts_ = lasts;
     has_refused_ = false;
   }
 
@@ -59,7 +60,8 @@ class SeenBudget {
   static constexpr uint64_t kBound = uint64_t{1} << 60;
 
   void Asked(uint64_t bytes) {
-    if (num_asked_++ == refused_) {
+    const uint64_t number = num_asked_++;
+    if (number == refused_ || (lasts_ && number > refused_)) {
       has_refused_ = true;
       return;
     }
@@ -77,6 +79,7 @@ class SeenBudget {
   MemoryHold others_;
   std::optional<MemoryBudget::Waiter> waiter_;
   uint64_t refused_;
+  bool lasts_ = false;
   uint64_t num_asked_ = 0;
   bool has_refused_ = false;
   bool is_giving_ = false;

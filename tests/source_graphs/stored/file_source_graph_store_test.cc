@@ -22,6 +22,7 @@
 #include "service/base/seeded_random.h"
 #include "service/source_graphs/retained_source_graphs.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
+#include "tests/support/accounting.h"
 #include "tests/support/temporary_folder.h"
 
 namespace packhouse {
@@ -634,6 +635,30 @@ TEST_F(FileSourceGraphStoreTest, Bounds) {
   const auto created = store_->Create("c", schema_, options_);
   EXPECT_EQ(created.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(created.status().message()), HasSubstr("the disk of"));
+}
+
+// Whatever a seal finds no room for: the graph stays open, and seals then.
+TEST_F(FileSourceGraphStoreTest, WhatASealReservesIsAccountedFor) {
+  SeededRandom random(9);
+  const RowsOfGraph rows = RandomRows(random, 50, 90);
+  uint64_t number = 0;
+  ExpectAccounted(
+      [&](MemoryBudget* memory) -> absl::StatusOr<uint64_t> {
+        const std::string name = absl::StrCat("graph", ++number);
+        Create(name);
+        Append(name, rows);
+        SealOptions options;
+        options.memory = memory;
+        const absl::Status sealed = Seal(name, options).status();
+        if (!sealed.ok()) {
+          EXPECT_EQ(store_->Get(name)->state, SourceGraphState::kOpen);
+          EXPECT_TRUE(Seal(name).ok());
+        }
+        EXPECT_TRUE(store_->Delete({name, 0}).ok());
+        if (!sealed.ok()) return sealed;
+        return 0;
+      },
+      [](uint64_t none) { return none; });
 }
 
 // Every byte of every array: a flipped one is found, and named by its file.

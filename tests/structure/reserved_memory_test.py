@@ -1,0 +1,70 @@
+"""Compares the table of what reserves memory, in docs/development.md, with the code and the tests.
+
+Each file that holds bytes of a memory budget has a row, no other file has one, and each test that a
+row names is there.
+
+Usage: reserved_memory_test.py REPOSITORY. Exit status 1 if something is wrong, or if the check fails
+to find what it is given.
+"""
+
+import pathlib
+import re
+import sys
+
+ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+SECTION = re.compile(r"^## Reserved memory\n(.*?)^## ", re.MULTILINE | re.DOTALL)
+HOLDS = re.compile(r"(?:\.|->)Hold\(")
+TEST = re.compile(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", re.MULTILINE)
+# They are what others reserve with.
+MEANS = {"admission/memory_budget.cc", "admission/memory_budget.h", "epochs/making.h"}
+
+
+def problems(page: str, holders: set[str], tests: set[str]) -> list[str]:
+    section = SECTION.search(page)
+    rows = dict(ROW.findall(section.group(1))) if section else {}
+    if not rows or not holders or not tests:
+        return ["no rows, no files that hold memory, or no tests are found"]
+    found = [f"{file}: holds memory, and has no row" for file in holders - rows.keys()]
+    found += [f"{file}: has a row, and holds no memory" for file in rows.keys() - holders]
+    for file, cell in rows.items():
+        if cell == "none yet":
+            continue
+        named = re.findall(r"`(\w+\.\w+)`", cell)
+        found += [f"{file}: there is no test {name}" for name in named if name not in tests]
+        if not named:
+            found.append(f"{file}: names no test")
+    return sorted(found)
+
+
+def check_the_check() -> None:
+    page = "## Reserved memory\n| `a.cc` | b | `T.X` |\n| `c.cc` | d | none yet |\n## Other\n"
+    assert problems(page, {"a.cc", "c.cc"}, {"T.X"}) == []
+    assert problems(page, {"a.cc", "e.cc"}, {"T.X"}) == [
+        "c.cc: has a row, and holds no memory",
+        "e.cc: holds memory, and has no row",
+    ]
+    assert problems(page, {"a.cc", "c.cc"}, {"T.Y"}) == ["a.cc: there is no test T.X"]
+
+
+def main() -> int:
+    check_the_check()
+    root = pathlib.Path(sys.argv[1])
+    service = root / "service"
+    holders = {
+        str(path.relative_to(service))
+        for ending in ("*.cc", "*.h")
+        for path in service.rglob(ending)
+        if HOLDS.search(path.read_text())
+    } - MEANS
+    tests = {
+        ".".join(names)
+        for path in (root / "tests").rglob("*_test.cc")
+        for names in TEST.findall(path.read_text())
+    }
+    found = problems((root / "docs/development.md").read_text(), holders, tests)
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
