@@ -1,8 +1,10 @@
-// Which fields of a message a conversion has left alone.
+// Which fields of a message a conversion has left alone, or has not read.
 #ifndef PACKHOUSE_TESTS_WIRE_TOLD_FIELDS_H_
 #define PACKHOUSE_TESTS_WIRE_TOLD_FIELDS_H_
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +66,47 @@ inline std::vector<std::string> UntoldFields(
 }
 inline std::vector<std::string> UntoldFields(const google::protobuf::Message& message) {
   return UntoldFields(std::vector{&message});
+}
+
+// Clears one field after the other of `part`, which is `message` or a message within it, and asks
+// `describe` for what is converted then.
+inline void FindUnreadFields(const google::protobuf::Message& message,
+                             google::protobuf::Message& part, const std::string& path,
+                             const std::function<std::string()>& describe, const std::string& whole,
+                             std::vector<std::string>& unread) {
+  const google::protobuf::Reflection& reflection = *part.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(part, &fields);
+  for (const google::protobuf::FieldDescriptor* const field : fields) {
+    const std::string name = path + field->name();
+    if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+      const int size = field->is_repeated() ? reflection.FieldSize(part, field) : 1;
+      for (int i = 0; i < size; ++i) {
+        FindUnreadFields(message,
+                         field->is_repeated() ? *reflection.MutableRepeatedMessage(&part, field, i)
+                                              : *reflection.MutableMessage(&part, field),
+                         name + ".", describe, whole, unread);
+      }
+      continue;
+    }
+    const std::unique_ptr<google::protobuf::Message> kept(part.New());
+    kept->CopyFrom(part);
+    reflection.ClearField(&part, field);
+    if (describe() == whole) unread.push_back(name);
+    part.CopyFrom(*kept);
+  }
+}
+
+// The fields with a value whose value makes no difference: `describe(message)` says all that is
+// converted from it, or why it is refused. With UntoldFields() of the same messages, which lists
+// the fields without a value: what no conversion reads. By path, as often as they are there.
+template <typename Message, typename Describe>
+std::vector<std::string> UnreadFields(Message message, const Describe& describe) {
+  std::vector<std::string> unread;
+  FindUnreadFields(
+      message, message, "", [&] { return std::string(describe(message)); }, describe(message),
+      unread);
+  return unread;
 }
 
 }  // namespace packhouse

@@ -3,16 +3,25 @@
 #include "tests/wire/told_fields.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/wire/wire_admin.h"
 #include "service/wire/wire_datasets.h"
+#include "service/wire/wire_feedback.h"
+#include "service/wire/wire_graphs.h"
 #include "service/wire/wire_loader.h"
 #include "service/wire/wire_partitions.h"
+#include "service/wire/wire_planning.h"
+#include "service/wire/wire_sampling.h"
+#include "service/wire/wire_sizes.h"
 #include "service/wire/wire_source_graphs.h"
+#include "service/wire/wire_tuning.h"
+#include "tests/support/status_matchers.h"
 
 namespace packhouse {
 namespace {
@@ -48,6 +57,8 @@ PartitionJobInfo DonePartition() {
   options.imbalance = 1.25;
   options.seed = 11;
   info.plan.classes = {{"paper", {"train"}}};
+  info.plan.forms.coo = false;
+  info.plan.forms.csc = true;
   info.plan.npy = true;
   info.plan.mapping = true;
   info.plan.assignment = true;
@@ -173,6 +184,351 @@ TEST(ToldFieldsTest, OfAJob) {
   JobToWire({"job", {epoch}, 8, 9, 10}, wire);
   EXPECT_THAT(UntoldFields(wire),
               ElementsAre("epochs.last_used.nanos", "last_used.nanos", "owner"));
+}
+
+TEST(ToldFieldsTest, OfASourceGraph) {
+  SourceColumnSpec matrix;
+  matrix.name = "matrix";
+  matrix.dtype = DType::kInt16;
+  matrix.row_shape = {2, 3};
+  matrix.ragged = true;
+  SourceColumnSpec text;
+  text.name = "text";
+  text.dtype = DType::kUint8;
+  text.ragged = true;
+  text.text = true;
+  SourceGraphInfo info;
+  info.name = "name";
+  info.schema = std::make_shared<const SourceGraphSchema>(
+      SourceGraphSchema::Create(
+          {{"papers", {matrix, text}}, {"authors", {}}},
+          {{"writes", 1, 0, {matrix, text}, std::nullopt}, {"written", 0, 1, {}, 0}})
+          .value());
+  info.options = {7, {{true, true}, {false, false}}, {{true, false}, {true, true}}};
+  info.state = SourceGraphState::kSealed;
+  info.num_nodes = {1, 2};
+  info.num_edges = {3, 3};
+  info.num_bytes = 4;
+  info.version = 5;
+  info.id = 6;
+  v1::ListSourceGraphsResponse wire;
+  SourceGraphListToWire({{info}, "next"}, wire);
+  EXPECT_THAT(UntoldFields(wire), IsEmpty());
+
+  v1::AppendSourceGraphRequest request;
+  request.mutable_producer_sequence()->set_producer("producer");
+  request.mutable_producer_sequence()->set_sequence(11);
+  request.mutable_producer_sequence()->mutable_forget_after()->set_seconds(12);
+  request.mutable_producer_sequence()->mutable_forget_after()->set_nanos(13);
+  v1::AppendSourceGraphResponse appended;
+  SourceAppendResultToWire({21, 22, true, 23, 24}, request, appended);
+  // The state of a producer is told to who asks for it alone.
+  EXPECT_THAT(UntoldFields(appended), ElementsAre("producer_state"));
+
+  SourceGraphVerifyReport report;
+  report.num_bytes = 31;
+  report.num_damaged = 32;
+  report.damaged = {absl::DataLossError("damaged")};
+  v1::VerifySourceGraphResponse verified;
+  SourceGraphReportToWire(report, verified);
+  EXPECT_THAT(UntoldFields(verified), ElementsAre("num_bytes_total: 31, as num_bytes"));
+}
+
+ComponentEfficiency EfficiencyOf(uint64_t number) {
+  const auto share = static_cast<double>(number);
+  return {number, 1 / (share + 1), number + 1, 1 / (share + 2)};
+}
+
+TEST(ToldFieldsTest, OfAPlan) {
+  const SizeSchema schema = SizeSchema::NodesAndEdges();
+  PlanOutcome outcome;
+  outcome.heuristic = {PlanAlgorithm::kTuplePacking,
+                       {PriorityKind::kComponent, 1, {2, 3}},
+                       PlacementRule::kFirstFit,
+                       OpeningRule::kFill};
+  outcome.finished = true;
+  outcome.keeps_limits = true;
+  outcome.quality = {11, 12, 0, 0.5, {EfficiencyOf(20), EfficiencyOf(30), EfficiencyOf(40)}};
+  outcome.num_patterns = 13;
+  outcome.bound = {14, LowerBoundKind::kLinearProgram, 0};
+  outcome.optimal = true;
+  outcome.winner = PlanMethod::kMixing;
+  outcome.steps = 15;
+  outcome.receipt = "receipt";
+  v1::PlanSummary wire;
+  SummaryToWire(outcome, schema, absl::Seconds(16) + absl::Nanoseconds(17), wire);
+  EXPECT_THAT(UntoldFields(wire), ElementsAre("unfinished"));
+  outcome.finished = false;
+  SummaryToWire(outcome, schema, absl::ZeroDuration(), wire);
+  EXPECT_TRUE(wire.unfinished());
+
+  PackingPlan plan;
+  plan.num_components = 2;
+  plan.tuples = {1, 2, 3, 4};
+  Pattern pattern;
+  pattern.repeats = 5;
+  pattern.entries.push_back({1, 6});
+  plan.patterns.push_back(pattern);
+  v1::PackingPlan told;
+  PlanToWire(plan, told);
+  EXPECT_THAT(UntoldFields(told), IsEmpty());
+  EXPECT_THAT(PlanFromWire(told, 2, "plan"), IsOk());
+  EXPECT_THAT(UnreadFields(told,
+                           [](const v1::PackingPlan& changed) {
+                             const auto read = PlanFromWire(changed, 2, "plan");
+                             if (!read.ok()) return read.status().ToString();
+                             v1::PackingPlan again;
+                             PlanToWire(*read, again);
+                             return again.DebugString();
+                           }),
+              IsEmpty());
+}
+
+TEST(ToldFieldsTest, OfATuning) {
+  const SizeSchema schema = SizeSchema::NodesAndEdges();
+  const TunedShape shape = {
+      {51, 52, 53}, 54, 55, 56.5, 0.57, {EfficiencyOf(20), EfficiencyOf(30), EfficiencyOf(40)}, 58};
+  v1::TuneProgress progress;
+  TuneProgressToWire({61, 62, 63, &shape}, schema, progress);
+  EXPECT_THAT(UntoldFields(progress), IsEmpty());
+  OversizeGraphs oversize;
+  oversize.num_graphs = 71;
+  oversize.num_apart = 72;
+  oversize.largest = {73, 74};
+  oversize.needed_rows = {75, 76, 77};
+  oversize.needed_bytes = 78;
+  v1::Oversize told;
+  OversizeToWire(oversize, told);
+  EXPECT_THAT(UntoldFields(told), IsEmpty());
+
+  v1::DeviceProfile profile;
+  uint64_t number = 10;
+  for (const std::string component : {"nodes", "edges", "graphs"}) {
+    v1::DeviceProfile::Component& wire = *profile.add_components();
+    wire.set_component(component);
+    wire.set_min_rows(number);
+    wire.set_max_rows(100 * number);
+    wire.set_multiple_of(number / 2);
+    wire.set_bytes_per_row(number + 3);
+    wire.set_relative_cost(static_cast<double>(number) + 0.5);
+    number += 10;
+  }
+  profile.set_memory_bytes(uint64_t{1} << 40);
+  profile.set_fixed_bytes(81);
+  profile.set_max_distinct_shapes(3);
+  profile.set_measured_as("model/device");
+  profile.set_fixed_cost(82.5);
+  EXPECT_THAT(UntoldFields(profile), IsEmpty());
+  const auto describe = [&](const v1::DeviceProfile& changed) {
+    const auto read = DeviceProfileFromWire(changed, schema);
+    if (!read.ok()) return read.status().ToString();
+    std::string all =
+        absl::StrCat(read->memory_bytes, " ", read->fixed_bytes, " ", read->max_distinct_shapes,
+                     " ", read->measured_as, " ", read->fixed_cost);
+    for (const ComponentProfile& each : read->components) {
+      absl::StrAppend(&all, "; ", each.min_rows, " ", each.max_rows, " ", each.multiple_of, " ",
+                      each.bytes_per_row, " ", each.relative_cost);
+    }
+    return all;
+  };
+  EXPECT_THAT(DeviceProfileFromWire(profile, schema), IsOk());
+  EXPECT_THAT(UnreadFields(profile, describe), IsEmpty());
+}
+
+TEST(ToldFieldsTest, OfAHistogramAndItsProducers) {
+  SizeHistogram histogram(2);
+  ASSERT_THAT(histogram.Add({3, 5}, 7), IsOk());
+  ASSERT_THAT(histogram.Add({11, 13}, 17), IsOk());
+  v1::Histogram wire;
+  // Without names, these are nodes and edges.
+  const SizeSchema schema = SizeSchema::Create({"atoms", "bonds"}).value();
+  HistogramToWire(histogram, schema, wire);
+  EXPECT_THAT(UntoldFields(wire), IsEmpty());
+  PH_ASSERT_OK_AND_ASSIGN(const NamedHistogram back, HistogramFromWire(wire));
+  EXPECT_TRUE(back.histogram == histogram);
+  const auto describe = [](const v1::Histogram& changed) {
+    const auto read = HistogramFromWire(changed);
+    if (!read.ok()) return read.status().ToString();
+    v1::Histogram again;
+    HistogramToWire(read->histogram, read->schema, again);
+    return again.DebugString();
+  };
+  // These follow from the others.
+  EXPECT_THAT(UnreadFields(wire, describe),
+              ElementsAre("num_graphs", "component_totals", "component_maxima"));
+
+  v1::ProducerSequence sequence;
+  sequence.set_producer("producer");
+  sequence.set_sequence(2);
+  sequence.mutable_forget_after()->set_seconds(3);
+  sequence.mutable_forget_after()->set_nanos(4);
+  EXPECT_THAT(UntoldFields(sequence), IsEmpty());
+  EXPECT_THAT(UnreadFields(sequence,
+                           [](const v1::ProducerSequence& changed) {
+                             const auto read = ProducerFromWire(true, changed, absl::UnixEpoch());
+                             if (!read) return std::string("none");
+                             return absl::StrCat(read->producer, " ", read->sequence, " ",
+                                                 absl::FormatDuration(read->forget_after));
+                           }),
+              IsEmpty());
+}
+
+TEST(ToldFieldsTest, OfABatch) {
+  LoadEvent event;
+  event.number = 2;
+  event.place.position = 3;
+  event.is_padding = true;
+  event.is_redelivered = true;
+  event.graphs_of_step = 4;
+  event.built.shape = 5;
+  event.built.drawn_smaller = {{6, 7}};
+  event.built.batch.graph_ids = {8, 9};
+  event.built.batch.sizes = {10, 11};
+  event.built.batch.real_rows = {12, 13};
+  event.built.batch.rows = {14, 15};
+  v1::LoadedBatch wire;
+  LoadedBatchToWire(event, /*epoch=*/1, wire);
+  // Tensors are sent beside the message (wire/batch_reply.h).
+  EXPECT_THAT(UntoldFields(wire), ElementsAre("batch.tensors"));
+}
+
+TEST(ToldFieldsTest, OfADeviceModel) {
+  const KeptFeedback kept = {
+      {"nodes", "edges", "graphs"},
+      MeasuredShapes::Restore({{{21, 22, 23}, 24, 25, 26, 27, {28.5}}}, 29, 30),
+      31};
+  MeasuredModel model;
+  model.components = kept.components;
+  model.seconds = {41.5, {42.5, 43.5, 44.5}, 45.5, 46.5};
+  model.bytes = {51.5, {52.5, 53.5, 54.5}, 0, 0};
+  model.bounds.most_bytes = 61;
+  v1::DeviceModel wire;
+  DeviceModelToWire({"model", "device"}, kept, model, /*with_shapes=*/true, wire);
+  EXPECT_THAT(UntoldFields(wire), ElementsAre("last_report.nanos"));
+}
+
+std::string PlanOfPartition(const v1::PartitionRequest& request) {
+  const auto plan = PartitionPlanFromWire(request);
+  if (!plan.ok()) return plan.status().ToString();
+  PartitionJobInfo info;
+  info.plan = *plan;
+  v1::PartitionJob told;
+  PartitionJobToWire(info, told);
+  return told.request().DebugString();
+}
+
+TEST(ReadFieldsTest, OfAPartition) {
+  v1::PartitionJob told;
+  PartitionJobToWire(DonePartition(), told);
+  EXPECT_THAT(UntoldFields(told.request()), IsEmpty());
+  // These exclude each other.
+  v1::PartitionRequest with_files = told.request();
+  with_files.clear_without_files();
+  v1::PartitionRequest without_files = told.request();
+  without_files.clear_mapping();
+  for (const v1::PartitionRequest* const request : {&with_files, &without_files}) {
+    EXPECT_THAT(PartitionPlanFromWire(*request), IsOk());
+    // Whose partition it is, the caller looks up.
+    EXPECT_THAT(UnreadFields(*request, PlanOfPartition), ElementsAre("graph"));
+  }
+}
+
+TEST(ReadFieldsTest, OfSubGraphs) {
+  v1::SubGraphs wire;
+  wire.set_graph("graph");
+  wire.set_text("seed_op { op_name: 'seed' node_set_name: 'n' }");
+  wire.set_seeds_per_graph(3);
+  wire.set_induced(true);
+  wire.add_induced_edge_sets("induced");
+  wire.set_node_time_column("node time");
+  wire.set_edge_time_column("edge time");
+  wire.set_latest(true);
+  wire.set_weight_column("weight");
+  wire.set_link_node_set("link nodes");
+  wire.set_readout(true);
+  wire.set_without_features(true);
+  wire.set_numbers(true);
+  wire.set_rows(true);
+  wire.set_ids(true);
+  v1::SourceColumn& column = *wire.add_readout_columns();
+  column.set_name("label");
+  column.set_dtype(v1::DATA_TYPE_INT64);
+  column.add_row_shape(2);
+  wire.set_merge_parallel(true);
+  wire.add_untimed_sets("untimed");
+  wire.set_time_window(7);
+  wire.set_link_edge_set("link edges");
+  wire.set_exclude(v1::EXCLUDE_LINKS_SELF);
+  wire.add_reverse_edge_sets("reverse");
+  // Columns of `_readout` have rows of one length.
+  EXPECT_THAT(UntoldFields(wire), ElementsAre("readout_columns.ragged", "readout_columns.text"));
+  const auto describe = [](const v1::SubGraphs& changed) {
+    const auto read = SubGraphsFromWire(changed);
+    return read.ok() ? absl::StrCat(read->graph, ": ", read->Words()) : read.status().ToString();
+  };
+  EXPECT_THAT(SubGraphsFromWire(wire), IsOk());
+  EXPECT_THAT(UnreadFields(wire, describe), IsEmpty());
+}
+
+TEST(ReadFieldsTest, OfAnEpoch) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt64, {}, 0, {}, {}}})
+          .value();
+  const auto describe = [&](const v1::EpochSpec& changed) {
+    const auto read = EpochRequestFromWire(changed, schema);
+    if (!read.ok()) return read.status().ToString();
+    std::string all = absl::StrCat(read->dataset, " ", read->key.job, " ", read->key.epoch, " ",
+                                   read->seed, " ", read->Words(), " ", read->oversize_is_error);
+    for (const RankGroupRequest& group : read->rank_groups) {
+      absl::StrAppend(&all, " ", group.num_ranks);
+    }
+    return all;
+  };
+  v1::EpochSpec one;
+  one.set_dataset("dataset");
+  one.set_job("job");
+  one.set_epoch(2);
+  one.set_seed(3);
+  v1::RankGroup& group = *one.add_rank_groups();
+  group.set_num_ranks(4);
+  uint64_t rows = 100;
+  for (const std::string component : {"nodes", "edges"}) {
+    v1::Capacity& capacity = *group.add_shapes()->add_capacities();
+    capacity.set_component(component);
+    capacity.set_rows(++rows);
+    v1::Capacity& least = *one.add_min_rows();
+    least.set_component(component);
+    least.set_rows(++rows);
+  }
+  one.set_padding(v1::PADDING_TFGNN);
+  one.add_derived(v1::DERIVED_TENSOR_GRAPH_INDEX);
+  one.set_payload(v1::PAYLOAD_GRAPHS);
+  one.set_oversize_policy(v1::OVERSIZE_POLICY_PARTITION);
+  one.set_in_order(true);
+  one.set_look_ahead(5);
+  one.set_grouped(true);
+  one.set_adaptive(true);
+  one.mutable_segments()->set_graphs(6);
+  one.mutable_segments()->set_tracks(7);
+  one.mutable_subset()->set_graph_ids(Uint64sToWire({8, 9}));
+  one.mutable_subset()->add_ranges()->set_first(10);
+  one.mutable_subset()->mutable_ranges(0)->set_count(11);
+  one.mutable_draw()->set_num_graphs(12);
+  one.mutable_draw()->set_with_replacement(true);
+  one.mutable_draw()->set_weights(std::string(16, '\x3f'));
+  one.set_integer_width(v1::INTEGER_WIDTH_COMPACT);
+  EXPECT_THAT(EpochRequestFromWire(one, schema), IsOk());
+  // The profile of a device is read as in ToldFieldsTest.OfATuning; samples by
+  // SampledRequestFromWire(), joined parts where the epoch's source is chosen.
+  EXPECT_THAT(UntoldFields(one),
+              ElementsAre("rank_groups.device_profile", "samples", "join_parts"));
+  // As of any data set with tensors.
+  EXPECT_THAT(UnreadFields(one, describe), ElementsAre("payload"));
+  one.set_payload(v1::PAYLOAD_SIZES);
+  one.clear_derived();
+  one.clear_integer_width();
+  EXPECT_THAT(EpochRequestFromWire(one, schema), IsOk());
+  EXPECT_THAT(UnreadFields(one, describe), IsEmpty());
 }
 
 }  // namespace
