@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from packhouse.epochs.info import (
         EpochInfo,
         EpochRankGroup,
+        EpochSamples,
         EpochSegments,
         EpochShape,
         JoinedParts,
@@ -162,7 +163,7 @@ _MODULES: Final = {
         "VerifyProgress"
     ),
     "planning.drift": "DriftedComponent DriftWatch PackDrifted SizesDriftedWarning",
-    "epochs.info": "EpochInfo EpochRankGroup EpochSegments EpochShape JoinedParts",
+    "epochs.info": "EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape JoinedParts",
     "epochs.request": "Draw EpochArguments RankGroup Segments",
     "epochs.epoch_readers": "EpochReaders",
     "epochs.existing_epochs": "EpochBegunWarning",
@@ -249,6 +250,7 @@ __all__ = [
     "EpochInfo",
     "EpochRankGroup",
     "EpochReaders",
+    "EpochSamples",
     "EpochSegments",
     "EpochShape",
     "Evaluation",

@@ -94,6 +94,20 @@ class EpochSegments:
 
 
 @dataclasses.dataclass(frozen=True)
+class EpochSamples:
+    """The seeds and windows of an epoch of sub-graphs.
+
+    `num_planned_batches` are those of the `num_planned_windows` windows that were planned so far.
+    Unless these are all of the `num_windows`, the epoch's `num_batches` is an estimate.
+    """
+
+    num_seeds: int
+    num_windows: int
+    num_planned_windows: int
+    num_planned_batches: int
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochInfo:
     """What an epoch is like, and how far it is.
 
@@ -122,6 +136,8 @@ class EpochInfo:
     num_pieces: int = 0
     segments: EpochSegments | None = None
     """Only with `segments`; graphs that are left out are then counted, but not listed."""
+    samples: EpochSamples | None = None
+    """Only of sub-graphs."""
 
     @staticmethod
     def from_proto(message: Any) -> EpochInfo:
@@ -165,6 +181,16 @@ class EpochInfo:
                     message.segments.loss,
                 )
                 if message.HasField("segments")
+                else None
+            ),
+            samples=(
+                EpochSamples(
+                    message.samples.num_seeds,
+                    message.samples.num_windows,
+                    message.samples.num_planned_windows,
+                    message.samples.num_planned_batches,
+                )
+                if message.HasField("samples")
                 else None
             ),
         )
