@@ -19,29 +19,11 @@
 #include "gtest/gtest.h"
 #include "service/base/disk_file.h"
 #include "tests/support/failing_calls.h"
+#include "tests/support/failing_disk.h"
+#include "tests/support/failing_steps.h"
 #include "tests/support/temporary_folder.h"
 
 namespace packhouse {
-
-// How the disk fails, and whether the machine loses its power afterwards.
-struct DiskFault {
-  int error;
-  bool lasts;
-  bool loses_power;
-};
-
-inline std::ostream& operator<<(std::ostream& out, const DiskFault& fault) {
-  return out << std::strerror(fault.error) << (fault.lasts ? ", from then on" : ", once")
-             << (fault.loses_power ? ", power lost" : "");
-}
-
-inline const std::vector<DiskFault>& DiskFaults() {
-  static const auto* const faults = new std::vector<DiskFault>{
-      {EIO, false, false},   {EIO, false, true},     {EIO, true, false},
-      {EIO, true, true},     {ENOSPC, false, false}, {ENOSPC, true, true},
-      {EMFILE, false, true}, {EMFILE, true, false},  {EINTR, false, false}};
-  return *faults;
-}
 
 // What the things of a store may be like, each in a word or some, by what was answered. A thing
 // that nobody has made is "".
@@ -106,40 +88,37 @@ struct DiskChange {
   absl::StatusCode again = absl::StatusCode::kOk;
 };
 
+// A folder of its own, in which the change is tried.
+class DiskChangeWorld final : public StepsWorld {
+ public:
+  explicit DiskChangeWorld(const DiskChange& change) : change_(change) {
+    std::filesystem::create_directory(folder_);
+    change_.prepare(folder_);
+  }
+  absl::Status Attempt() override { return change_.attempt(folder_); }
+  std::string State() override { return change_.state(folder_); }
+  std::string folder() const override { return folder_; }
+
+ private:
+  const DiskChange& change_;
+  const TemporaryFolder above_{TemporaryFolder::InMemory()};
+  const std::string folder_ = above_.path() + "/it";
+};
+
 inline void ExpectThreeOutcomes(const DiskChange& change) {
+  StepsOptions options;
+  options.most_steps = FailingThing::kNone;
+  options.again = change.again;
   for (const DiskFault& fault : DiskFaults()) {
-    uint64_t num_steps = 0;
-    ForEachStep([&](uint64_t step) {
-      const TemporaryFolder above(TemporaryFolder::InMemory());
-      const std::string folder = above.path() + "/it";
-      std::filesystem::create_directory(folder);
-      change.prepare(folder);
-      FailingCalls calls(folder, FailingCalls::Failure{step, fault.error, fault.lasts});
-      const absl::Status ended = change.attempt(folder);
-      calls.Stop();
-      num_steps = step;
-      SCOPED_TRACE(testing::Message() << fault << ", step " << step << ": " << calls.what()
-                                      << "; it ended with " << ended);
-      if (fault.loses_power) calls.LosePower();
-      const std::string found = change.state(folder);
-      if (ended.ok()) {
-        EXPECT_EQ(found, change.after);
-      } else if (DiskOutcomeIsUnknown(ended)) {
-        EXPECT_TRUE(found == change.before || found == change.after) << found;
-      } else {
-        EXPECT_EQ(found, change.before);
-      }
-      // An interruption is no failure.
-      if (fault.error == EINTR) {
-        EXPECT_TRUE(ended.ok());
-      }
-      const absl::Status again = change.attempt(folder);
-      EXPECT_TRUE(again.ok() || (found == change.after && again.code() == change.again)) << again;
-      EXPECT_EQ(change.state(folder), change.after);
-      return calls.has_failed() && !testing::Test::HasFailure();
-    });
-    // Without a step, nothing was tried.
-    EXPECT_GT(num_steps, 0U) << fault;
+    SCOPED_TRACE(testing::Message() << fault);
+    FailingDisk disk(fault);
+    {
+      DiskChangeWorld world(change);
+      EXPECT_EQ(world.State(), change.before);
+      EXPECT_TRUE(world.Attempt().ok());
+      EXPECT_EQ(world.State(), change.after);
+    }
+    ExpectDoneOrNot([&] { return std::make_unique<DiskChangeWorld>(change); }, disk, options);
     if (testing::Test::HasFailure()) return;
   }
 }

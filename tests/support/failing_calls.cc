@@ -249,18 +249,6 @@ void ForEachStep(absl::FunctionRef<bool(uint64_t step)> attempt) {
   }
 }
 
-std::map<std::string, std::string> FilesBelow(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    std::string& bytes = files[entry.path().string().substr(folder.size() + 1)];
-    if (!entry.is_regular_file()) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    bytes.resize(entry.file_size());
-    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-  return files;
-}
-
 namespace {
 
 using Kind = FailingCalls::Kind;

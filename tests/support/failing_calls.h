@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "tests/support/files_below.h"
 
 namespace packhouse {
 
@@ -100,9 +100,6 @@ class FailingCalls {
 // Calls `attempt` with 0, 1, 2 ... until it says that there is no such step. It must be a bug if
 // there are a million.
 void ForEachStep(absl::FunctionRef<bool(uint64_t step)> attempt);
-
-// Everything below a folder: paths, and the bytes of files.
-std::map<std::string, std::string> FilesBelow(const std::string& folder);
 
 }  // namespace packhouse
 

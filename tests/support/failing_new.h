@@ -19,8 +19,9 @@ class FailingNew {
   FailingNew(const FailingNew&) = delete;
   FailingNew& operator=(const FailingNew&) = delete;
 
-  // That failed so far.
+  // That failed so far, and that were asked for.
   uint64_t num_failed() const { return num_failed_; }
+  uint64_t num_seen() const { return num_seen_; }
 
   static bool Fails() {
     if (current_ == nullptr) return false;

@@ -6,11 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "service/admission/memory_budget.h"
 #include "service/base/disk_file.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/source_graphs/stored/logged_rows.h"
 #include "service/source_graphs/stored/seal_edges.h"
@@ -101,12 +103,14 @@ absl::StatusOr<GraphManifest> SealGraph(const GraphDefinition& definition,
   PH_RETURN_IF_ERROR(RemoveAll(arrays));
   PH_RETURN_IF_ERROR(MakeFolder(arrays));
   const uint64_t before = space->used();
-  auto manifest = Seal(definition, folder, space, options, progress);
-  if (!manifest.ok()) {
-    // What remains is removed when the graph is sealed again, or the store is opened.
-    RemoveAll(arrays).IgnoreError();
+  // Also if an allocation fails. What remains is removed when the graph is sealed again, or the
+  // store is opened.
+  absl::Cleanup undo = [&] {
+    HasMemoryFor([&] { RemoveAll(arrays).IgnoreError(); });
     space->Give(space->used() - before);
-  }
+  };
+  auto manifest = Seal(definition, folder, space, options, progress);
+  if (manifest.ok()) std::move(undo).Cancel();
   return manifest;
 }
 

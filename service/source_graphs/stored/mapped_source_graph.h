@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,7 +27,8 @@ struct SealedChecks {
   SealedChecks(absl::string_view graph_name, const GraphManifest& manifest);
 
   GraphChecks graph;
-  absl::flat_hash_map<std::string, std::unique_ptr<const ArrayChecks>> arrays;
+  // Made while a seal ends: a hash table of Abseil that cannot grow for want of memory is broken.
+  std::map<std::string, std::unique_ptr<const ArrayChecks>> arrays;
 };
 
 // Rows are checked as SourceColumn says, edges when they are first asked for.

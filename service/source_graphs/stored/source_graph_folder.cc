@@ -112,7 +112,7 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::CopyIn(
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, std::move(definition), std::move(store)));
   absl::MutexLock lock(&graph->mutex_);
-  graph->BecomeSealed(std::move(manifest));
+  graph->BecomeSealed(graph->ToBeSealed(std::move(manifest)));
   graph->space_->TakeStored(BytesOf(*graph->manifest_));
   std::move(remove).Cancel();
   return graph;
@@ -184,15 +184,22 @@ absl::Status SourceGraphFolder::LoadState() {
     RemoveAll(rows).IgnoreError();
   }
   space_->TakeStored(BytesOf(*manifest));
-  BecomeSealed(*std::move(manifest));
+  BecomeSealed(ToBeSealed(*std::move(manifest)));
   return absl::OkStatus();
 }
 
-void SourceGraphFolder::BecomeSealed(GraphManifest manifest) {
+SourceGraphFolder::Sealed SourceGraphFolder::ToBeSealed(GraphManifest manifest) const {
+  Sealed sealed;
+  sealed.checks = std::make_shared<SealedChecks>(definition_.name, manifest);
+  sealed.manifest = std::make_shared<const GraphManifest>(std::move(manifest));
+  return sealed;
+}
+
+void SourceGraphFolder::BecomeSealed(Sealed sealed) {
   state_ = SourceGraphState::kSealed;
   log_ = nullptr;
-  checks_ = std::make_shared<SealedChecks>(definition_.name, manifest);
-  manifest_ = std::make_shared<const GraphManifest>(std::move(manifest));
+  checks_ = std::move(sealed.checks);
+  manifest_ = std::move(sealed.manifest);
 }
 
 absl::Status SourceGraphFolder::Damage() const {
@@ -332,14 +339,18 @@ absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions&
                                                         [&](const SourceGraphProgress& now) {
                                                           return !is_forgotten() && progress(now);
                                                         }));
+  // Also if an allocation fails.
+  absl::Cleanup undo = [&] {
+    HasMemoryFor([&] { RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError(); });
+    space_->Give(BytesOf(manifest));
+  };
   manifest.producers = log->producers();
   absl::Status made = MakeFolder(absl::StrCat(folder_, "/", kCompanionFolder));
   if (made.ok()) made = SyncFolder(folder_);
-  if (made.ok()) return manifest;
   // Whatever is known of the folder: without a manifest the graph is not sealed.
-  RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
-  space_->Give(BytesOf(manifest));
-  return absl::Status(made.code(), made.message());
+  if (!made.ok()) return absl::Status(made.code(), made.message());
+  std::move(undo).Cancel();
+  return manifest;
 }
 
 absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& options,
@@ -349,16 +360,22 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
   // The graph must be open again also if there is no memory.
   absl::StatusOr<GraphManifest> manifest = OutOfMemory();
   absl::Status sealed = OutOfMemory();
+  Sealed to_be;
   HasMemoryFor([&] {
     manifest = MakeManifest(options, progress);
-    sealed = manifest.status();
+    if (!manifest.ok()) {
+      sealed = manifest.status();
+      return;
+    }
+    // Once the manifest is written, nothing may be missing for want of memory.
+    to_be = ToBeSealed(*manifest);
     // From here on the graph is sealed.
-    if (sealed.ok()) sealed = names_.Put(kManifestFile, EncodeManifest(*manifest));
+    sealed = names_.Put(kManifestFile, EncodeManifest(*manifest));
   });
   absl::MutexLock lock(&mutex_);
   if (!manifest.ok() || (!sealed.ok() && !DiskOutcomeIsUnknown(sealed))) {
     if (manifest.ok()) {
-      RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
+      HasMemoryFor([&] { RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError(); });
       space_->Give(BytesOf(*manifest));
     }
     state_ = SourceGraphState::kOpen;
@@ -366,10 +383,10 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
     return is_forgotten_ ? NotFound() : sealed;
   }
   space_->Give(log_->bytes());
-  BecomeSealed(*std::move(manifest));
+  BecomeSealed(std::move(to_be));
   // The rows stay until it is known that they are not needed.
   PH_RETURN_IF_ERROR(sealed);
-  RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError();
+  HasMemoryFor([&] { RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError(); });
   return Info();
 }
 

@@ -78,7 +78,14 @@ class SourceGraphFolder {
   // Writes what every new graph has.
   static absl::Status Begin(const std::string& unfinished, const GraphDefinition& definition);
   absl::Status LoadState();
-  void BecomeSealed(GraphManifest manifest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a sealed graph has in memory.
+  struct Sealed {
+    std::shared_ptr<SealedChecks> checks;
+    std::shared_ptr<const GraphManifest> manifest;
+  };
+  Sealed ToBeSealed(GraphManifest manifest) const;
+  // Allocates nothing.
+  void BecomeSealed(Sealed sealed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // An error if nothing may go on: the graph is damaged, or what it is on the disk is not known.
   absl::Status Usable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Map() const

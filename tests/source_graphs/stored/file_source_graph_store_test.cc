@@ -478,37 +478,6 @@ TEST_F(FileSourceGraphStoreTest, AGivenUpSealLeavesTheGraphOpen) {
   EXPECT_TRUE(ReadSealed("a") == Expected(schema_, options_, rows));
 }
 
-// At whichever step a seal is told to stop, once: it says so, and is not a seal of half of the
-// edges.
-TEST_F(FileSourceGraphStoreTest, ASealGivenUpAtAnyStepIsNotDone) {
-  const TemporaryFolder fast(TemporaryFolder::InMemory());
-  FileSourceGraphStore::Options there = Options();
-  there.folder = fast.path();
-  Reopen(there);
-  Create("a");
-  SeededRandom random(61);
-  const RowsOfGraph rows = RandomRows(random, 600, 3000);
-  Append("a", rows);
-  const uint64_t bytes = store_->counts().num_bytes;
-  uint64_t last = 0;
-  for (uint64_t stop = 1; last == 0; ++stop) {
-    uint64_t steps = 0;
-    const auto info =
-        store_->Seal("a", {}, [&](const SourceGraphProgress&) { return ++steps != stop; });
-    if (steps < stop) {
-      ASSERT_TRUE(info.ok()) << info.status();
-      last = stop;
-    } else {
-      ASSERT_EQ(info.status().code(), absl::StatusCode::kCancelled) << "at step " << stop;
-      EXPECT_EQ(store_->Get("a")->state, SourceGraphState::kOpen);
-      EXPECT_EQ(store_->counts().num_bytes, bytes) << "at step " << stop;
-    }
-  }
-  EXPECT_GT(last, 10U) << "there are steps to stop at";
-  EXPECT_TRUE(ReadSealed("a") == Expected(schema_, options_, rows));
-  store_.reset();
-}
-
 TEST_F(FileSourceGraphStoreTest, AMapOutlivesItsGraph) {
   Create("a");
   SeededRandom random(7);

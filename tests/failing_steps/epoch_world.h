@@ -1,0 +1,55 @@
+// An epoch that is to be opened.
+#ifndef PACKHOUSE_TESTS_FAILING_STEPS_EPOCH_WORLD_H_
+#define PACKHOUSE_TESTS_FAILING_STEPS_EPOCH_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/epochs/epoch_plan.h"
+#include "service/epochs/prepared_epoch.h"
+#include "tests/epochs/dataset_worlds.h"
+#include "tests/support/failing_steps.h"
+
+namespace packhouse {
+
+class EpochWorld final : public StepsWorld {
+ public:
+  EpochWorld(const std::shared_ptr<const DatasetReader>& reader, const EpochRequest& request,
+             std::function<bool()> given_up, RefusedMemory& memory)
+      : reader_(reader),
+        request_(request),
+        making_(memory.budget(), std::move(given_up)),
+        memory_(memory) {}
+  absl::Status Attempt() override {
+    const auto plan = EpochPlan::Make(reader_, request_, EpochBounds(), making_);
+    if (!plan.ok()) return plan.status();
+    const auto epoch = PreparedEpoch::Prepare(*plan, request_, EpochBounds(), making_);
+    if (!epoch.ok()) return epoch.status();
+    const uint64_t num_batches = (*epoch)->identity().num_batches();
+    for (uint64_t batch = 0; batch < num_batches; ++batch) {
+      const auto built = (*epoch)->Build(batch);
+      if (!built.ok()) return built.status();
+    }
+    state_ = absl::StrCat(num_batches, " batches");
+    return absl::OkStatus();
+  }
+  std::string State() override { return state_; }
+  std::string Held() override {
+    return memory_.held() == 0 ? "" : absl::StrCat(memory_.held(), " bytes of the budget");
+  }
+
+ private:
+  const std::shared_ptr<const DatasetReader>& reader_;
+  const EpochRequest& request_;
+  const Making making_;
+  RefusedMemory& memory_;
+  std::string state_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_TESTS_FAILING_STEPS_EPOCH_WORLD_H_

@@ -1,0 +1,139 @@
+// A snapshot and a restore, whichever of their steps fails: whole, or none; and they go on when
+// they are asked for again.
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "service/data_folder/snapshot.h"
+#include "tests/data_folder/folder_world.h"
+#include "tests/support/failing_disk.h"
+#include "tests/support/failing_steps.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+const absl::Time kTaken = absl::FromUnixSeconds(1'700'000'000);
+constexpr uint64_t kMostSteps = 6;
+
+// A data folder that is made once, and what it has.
+class Original {
+ public:
+  Original() {
+    MakeDataFolder(data_dir_);
+    contents_ = ReadContents(data_dir_);
+    EXPECT_TRUE(TakeSnapshotOffline(data_dir_, snapshot_, kTaken, [](const SnapshotReport&) {
+                  return true;
+                }).ok());
+  }
+  const std::string& data_dir() const { return data_dir_; }
+  const std::string& snapshot() const { return snapshot_; }
+  // "as it was" if a folder has the same.
+  std::string StateOf(const std::string& data_dir) const {
+    return ReadContents(data_dir) == contents_ ? "as it was" : "something else";
+  }
+
+ private:
+  const TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  const std::string data_dir_ = folder_.path() + "/data";
+  const std::string snapshot_ = folder_.path() + "/snapshot";
+  Contents contents_;
+};
+
+class SnapshotWorld final : public StepsWorld {
+ public:
+  SnapshotWorld(const Original& original, CountedSteps* cancelled)
+      : original_(original), cancelled_(cancelled) {
+    std::filesystem::create_directory(folder_);
+  }
+  absl::Status Attempt() override {
+    return TakeSnapshotOffline(original_.data_dir(), snapshot_, kTaken,
+                               [this](const SnapshotReport&) {
+                                 return cancelled_ == nullptr || !cancelled_->Fails();
+                               })
+        .status();
+  }
+  // What is half done is kept for the next try, and is no snapshot.
+  std::string State() override {
+    uint64_t num_damaged = 0;
+    const auto manifest = CheckSnapshot(snapshot_, [&](const StoredDamage&) { ++num_damaged; });
+    EXPECT_EQ(num_damaged, 0U);
+    if (absl::IsNotFound(manifest.status())) return "none";
+    EXPECT_TRUE(manifest.ok()) << manifest.status();
+    const TemporaryFolder restored(TemporaryFolder::InMemory());
+    const absl::Status status = RestoreSnapshot(snapshot_, restored.path() + "/it");
+    EXPECT_TRUE(status.ok()) << status;
+    return original_.StateOf(restored.path() + "/it");
+  }
+  std::string folder() const override { return folder_; }
+
+ private:
+  const Original& original_;
+  CountedSteps* const cancelled_;
+  const TemporaryFolder above_{TemporaryFolder::InMemory()};
+  const std::string folder_ = above_.path() + "/it";
+  const std::string snapshot_ = folder_ + "/snapshot";
+};
+
+class RestoreWorld final : public StepsWorld {
+ public:
+  explicit RestoreWorld(const Original& original) : original_(original) {
+    std::filesystem::create_directory(folder_);
+  }
+  absl::Status Attempt() override { return RestoreSnapshot(original_.snapshot(), data_dir_); }
+  // A server does not start in a folder that is half restored.
+  std::string State() override {
+    if (!CheckRestored(data_dir_).ok() || !std::filesystem::exists(data_dir_) ||
+        std::filesystem::is_empty(data_dir_)) {
+      return "none";
+    }
+    return original_.StateOf(data_dir_);
+  }
+  std::string folder() const override { return folder_; }
+
+ private:
+  const Original& original_;
+  const TemporaryFolder above_{TemporaryFolder::InMemory()};
+  const std::string folder_ = above_.path() + "/it";
+  const std::string data_dir_ = folder_ + "/data";
+};
+
+StepsOptions Options(absl::StatusCode again) {
+  StepsOptions options;
+  options.most_steps = kMostSteps;
+  options.again = again;
+  return options;
+}
+
+TEST(SnapshotStepsTest, ASnapshotIsCancelled) {
+  const Original original;
+  CancelledSteps cancelled;
+  ExpectDoneOrNot([&] { return std::make_unique<SnapshotWorld>(original, &cancelled); }, cancelled,
+                  Options(absl::StatusCode::kAlreadyExists));
+}
+
+TEST(SnapshotStepsTest, TheDiskOfASnapshotFails) {
+  const Original original;
+  for (const int error : {EIO, ENOSPC, EMFILE, EINTR}) {
+    FailingDisk disk({error, false, error == EIO});
+    ExpectDoneOrNot([&] { return std::make_unique<SnapshotWorld>(original, nullptr); }, disk,
+                    Options(absl::StatusCode::kAlreadyExists));
+  }
+}
+
+// LMDB takes a read that is interrupted for one that has failed. On a local disk none is.
+TEST(SnapshotStepsTest, TheDiskOfARestoreFails) {
+  const Original original;
+  for (const int error : {EIO, ENOSPC, EMFILE}) {
+    FailingDisk disk({error, false, error == EIO});
+    ExpectDoneOrNot([&] { return std::make_unique<RestoreWorld>(original); }, disk,
+                    Options(absl::StatusCode::kFailedPrecondition));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse
