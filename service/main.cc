@@ -40,6 +40,7 @@
 #include "service/options.h"
 #include "service/partitioning/engines/metis_engine.h"
 #include "service/process_memory.h"
+#include "service/program/commands/disk_commands.h"
 #include "service/rpc/library_logs.h"
 #include "service/rpc/server.h"
 #include "service/rpc/tcp_congestion.h"
@@ -375,6 +376,7 @@ int Fail(absl::string_view event, const absl::Status& status, int exit_code) {
 }  // namespace packhouse
 
 int main(int argc, char** argv) {
+  if (const auto exit_code = packhouse::RunDiskCommand(argc, argv)) return *exit_code;
   packhouse::OpenStandardFiles();
   packhouse::Signals::Block();
   const auto parsed = packhouse::ParseOptions(argc, argv);

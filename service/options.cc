@@ -24,6 +24,7 @@
 #include "service/byte_flag.h"
 #include "service/configuration.h"
 #include "service/http/host_port.h"
+#include "service/program/commands/disk_commands.h"
 #include "service/version.h"
 
 namespace packhouse {
@@ -258,6 +259,10 @@ uint64_t BudgetWithin(uint64_t memory_bytes) {
 absl::Status UnknownArguments(const CLI::App& app) {
   std::string said;
   for (const std::string& each : app.remaining()) {
+    if (IsDiskCommand(each)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          each, " is a command, which takes none of these flags: it must be the first word"));
+    }
     absl::StrAppend(&said, said.empty() ? "" : "; ",
                     absl::StartsWith(each, "--") ? "there is no flag " : "not expected: ", each,
                     absl::StartsWith(each, "--") ? SuggestionFor(app, each.substr(2)) : "");
@@ -506,6 +511,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--max-measured-models", options.max_measured_models,
                  "most pairs of a model and a device whose batches' cost is kept")
       ->check(CLI::Range(1, 10'000));
+  app.footer(DiskCommandsHelp());
   std::string config;
   bool print_config = false;
   app.add_option("--config", config,

@@ -14,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "client/cli/readable.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/credentials.h"
 
@@ -49,20 +48,11 @@ absl::StatusOr<Credentials> CredentialsToUse() {
 
 ExitCode Fail(const absl::Status& status) {
   // A server's words, which name a flag that no command has.
-  const bool names_servers_flag = absl::StartsWith(status.message(), "--memory-budget");
-  std::cerr << program_invocation_short_name << ": " << Readable(status.message())
-            << (names_servers_flag
-                    ? "; --memory-budget is a flag of packhoused: start one with more, and name it "
-                      "with --server"
-                    : "")
-            << " [" << absl::StatusCodeToString(status.code()) << "]\n";
-  return kExitFailure;
-}
-
-ExitCode Misuse(const absl::Status& status) {
-  std::cerr << program_invocation_short_name << ": " << Readable(status.message())
-            << "\nRun with --help for the options.\n";
-  return kExitUsage;
+  if (!absl::StartsWith(status.message(), "--memory-budget")) return packhouse::Fail(status);
+  return packhouse::Fail(absl::Status(
+      status.code(), absl::StrCat(status.message(),
+                                  "; --memory-budget is a flag of packhoused: start one with more, "
+                                  "and name it with --server")));
 }
 
 absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address) {

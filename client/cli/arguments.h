@@ -18,16 +18,12 @@
 #include "client/cpp/servers.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/batch.pb.h"
+#include "service/command_line/exit_code.h"
 
 namespace packhouse::client {
 
-enum ExitCode { kExitOk = 0, kExitFailure = 1, kExitUsage = 2 };
-
-// Writes `PROGRAM: ...` to stderr and returns the code; PROGRAM is the name with which this program
-// was started. A failure is caused by a file, the server or the sizes; a misuse by the command
-// line.
+// As Fail() of service/command_line, and what a server's message leaves open.
 ExitCode Fail(const absl::Status& status);
-ExitCode Misuse(const absl::Status& status);
 
 // A channel, and the server behind it if it is the command's own.
 struct ServerConnection {

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "client/cli/command_line.h"
 #include "client/cli/commands/admin_command.h"
 #include "client/cli/commands/batch_command.h"
 #include "client/cli/commands/datasets_command.h"
@@ -16,12 +15,11 @@
 #include "client/cli/commands/sample_command.h"
 #include "client/cli/commands/tune_command.h"
 #include "client/cli/partition/partition_commands.h"
-#include "client/cli/policy/policy_command.h"
 #include "client/cli/source_graphs/graph_command.h"
-#include "client/cli/store/store_command.h"
 #include "client/cli/tfgnn/export_command.h"
 #include "client/cli/tfgnn/tfgnn_commands.h"
 #include "client/cpp/process_tuning.h"
+#include "service/command_line/command_line.h"
 
 namespace packhouse::client {
 
@@ -45,9 +43,7 @@ int RunPackhouse(int argc, char** argv) {
   AddSampleCommand(app, code);
   AddGraphCommand(app, code);
   AddPartitionCommand(app, code);
-  AddStoreCommand(app, code);
   AddTfgnnCommand(app, code);
-  AddPolicyCommand(app, code);
   AddAdminCommand(app, code);
   return RunCommandLine(app, argc, argv, code);
 }

@@ -144,7 +144,7 @@ absl::Status VerifyFolderContents(const std::string& data_dir, const StoreIdenti
   const auto with_remedy = [&data_dir](absl::string_view what) {
     return absl::DataLossError(absl::StrCat(
         what,
-        ". Put it back, or restore a snapshot; or go on without it after packhouse store "
+        ". Put it back, or restore a snapshot; or go on without it after packhoused store "
         "repair '",
         data_dir, "' --accept-missing"));
   };

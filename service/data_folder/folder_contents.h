@@ -5,7 +5,7 @@
 // below; they are in ascending order. IDENTITY is that of a store, or what a file that never
 // changes has in it, as 16 hexadecimal digits; "-" if there is none.
 //
-// A name is added once what it names is durable, and taken out by packhouse store repair alone.
+// A name is added once what it names is durable, and taken out by packhoused store repair alone.
 #ifndef PACKHOUSE_SERVICE_DATA_FOLDER_FOLDER_CONTENTS_H_
 #define PACKHOUSE_SERVICE_DATA_FOLDER_FOLDER_CONTENTS_H_
 

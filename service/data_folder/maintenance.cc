@@ -50,7 +50,7 @@ absl::Status CheckIsWhole(const std::string& data_dir) {
 }
 
 std::string JobsOf(const RecordLoss& loss) {
-  if (loss.is_mended) return "nothing: packhouse store repair puts it right";
+  if (loss.is_mended) return "nothing: packhoused store repair puts it right";
   if (loss.jobs.empty()) return "all jobs: nobody knows which one it belongs to";
   return absl::StrCat("job ", absl::StrJoin(loss.jobs, ", ", [](std::string* out, const auto& job) {
                         absl::StrAppend(out, Quoted(job));
@@ -69,7 +69,7 @@ absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor fo
   PH_RETURN_IF_ERROR(log.status());
   identity = log->identity;
   for (const std::string& what : log->disorder) {
-    found({file, "", what, "nothing: packhouse store repair puts it right"});
+    found({file, "", what, "nothing: packhoused store repair puts it right"});
   }
   for (const RecordLoss& loss : RepairLedger(log->records).losses) {
     found({file, absl::StrCat("record ", loss.sequence), loss.what, JobsOf(loss)});
@@ -108,7 +108,7 @@ void CheckContents(const std::string& data_dir, const StoreIdentities& identitie
   const auto contents = ReadFolderContents(data_dir);
   if (contents.ok()) return CheckFolderContents(data_dir, *contents, identities, found);
   found({absl::StrCat(data_dir, "/", kContentsFile), "", std::string(contents.status().message()),
-         "nothing else that is there: packhouse store repair --accept-missing writes it anew"});
+         "nothing else that is there: packhoused store repair --accept-missing writes it anew"});
 }
 
 // Goes on without what is missing, if the options say so.

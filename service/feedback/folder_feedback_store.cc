@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<FolderFeedbackStore>> FolderFeedbackStore::Open(O
   auto all = DecodeFeedback(*bytes);
   if (!all.ok()) {
     return absl::Status(all.status().code(), absl::StrCat("'", path, "': ", all.status().message(),
-                                                          "; move it away, and packhouse store "
+                                                          "; move it away, and packhoused store "
                                                           "repair --accept-missing goes on without "
                                                           "measurements"));
   }

@@ -31,16 +31,21 @@ _SCHEMA = GraphSchema(("nodes",), ())
 _LIMITS = {"nodes": 8, "graphs": 4}
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    if "PACKHOUSE_CLI" not in os.environ:
-        pytest.skip("PACKHOUSE_CLI does not name the command line")
+def command(*arguments: str, program: str = "PACKHOUSE_CLI") -> subprocess.CompletedProcess[str]:
+    if program not in os.environ:
+        pytest.skip(f"{program} does not name a program")
     return subprocess.run(
-        [os.environ["PACKHOUSE_CLI"], *arguments],
+        [os.environ[program], *arguments],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+def on_disk(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`packhoused store`."""
+    return command("store", *arguments, program="PACKHOUSED")
 
 
 def store(client: Client, name: str, num_graphs: int = 40) -> None:
@@ -117,7 +122,7 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
             assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
         again = command("admin", "snapshot", "tuesday", "--server", socket)
         assert again.returncode == 0, again.stderr
-        assert command("store", "check", str(tmp_path / "copies" / "tuesday")).returncode == 0
+        assert on_disk("check", str(tmp_path / "copies" / "tuesday")).returncode == 0
         shown = command("admin", "status", "--json", "--server", socket)
         assert json.loads(shown.stdout)["log_level"] == "LOG_LEVEL_DEBUG"
         assert command("admin", "log-level", "info", "--server", socket).stdout == (
@@ -132,10 +137,10 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
         assert drained.returncode == 0 and drained.stdout == "drains\n"
         assert server.process.wait(60) == 0
     # Histograms outlive the server, and are in the snapshot.
-    restored = command("store", "restore", taken.folder, str(tmp_path / "restored"))
+    restored = on_disk("restore", taken.folder, str(tmp_path / "restored"))
     assert restored.returncode == 0, restored.stderr
     for folder in (data, tmp_path / "restored"):
-        checked = json.loads(command("store", "check", "--json", str(folder)).stdout)
+        checked = json.loads(on_disk("check", "--json", str(folder)).stdout)
         assert checked["histograms"] == 1 and checked["damages"] == []
         with ServerProcess("--data-dir", str(folder)) as server, Client(server.address) as client:
             assert client.histograms.get("team/sizes").num_graphs == 5

@@ -166,6 +166,8 @@ def with_words(command: list[str], words: dict[str, str], path: pathlib.Path) ->
 def test_the_command_line_tells_what_a_file_is(
     tmp_path: pathlib.Path, words: dict[str, str], command: list[str]
 ) -> None:
+    # That of policies works on the disk: it is the server's program.
+    program = os.environ["PACKHOUSED" if command[0] == "policy" else "PACKHOUSE_CLI"]
     # Of a file that a command looks for by its ending, or reads as a graph or sizes, it says the kind.
     says_kinds = command[0] in ("plan", "tune", "histogram", "pack", "ingest", "graph", "partition")
     says_kinds = says_kinds and command[1] in ("--sizes", "FILE", "import", "export")
@@ -177,7 +179,7 @@ def test_the_command_line_tells_what_a_file_is(
         path = tmp_path / name
         path.write_bytes(content)
         done = subprocess.run(
-            [os.environ["PACKHOUSE_CLI"], *with_words(command, words, path)],
+            [program, *with_words(command, words, path)],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
         output = (done.stdout + done.stderr).decode(errors="replace")
         wrong += faults(done.returncode, output, path, told if says_kinds else "")
@@ -185,7 +187,7 @@ def test_the_command_line_tells_what_a_file_is(
     # A folder, and what is not there.
     for path in (tmp_path, tmp_path / "none"):
         done = subprocess.run(
-            [os.environ["PACKHOUSE_CLI"], *with_words(command, words, path)],
+            [program, *with_words(command, words, path)],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
         output = (done.stdout + done.stderr).decode(errors="replace")
         wrong += faults(done.returncode, output, path, "")

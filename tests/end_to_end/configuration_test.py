@@ -183,3 +183,25 @@ def test_bytes_have_units(flag: str, tmp_path: pathlib.Path) -> None:
 
 def test_every_flag_of_bytes_has_units() -> None:
     assert {name for name in printed() if name.endswith("-bytes")} <= {*BYTE_FLAGS}
+
+
+def test_commands_of_the_disk_take_no_flags_of_the_server(tmp_path: pathlib.Path) -> None:
+    help_text = run("--help").stdout
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\n")
+    for command, words in {"store": ("check", str(tmp_path / "none")),
+                           "policy": ("check", str(policy))}.items():
+        assert f"\n  {command} " in help_text
+        alone = run(command, *words)
+        assert alone.returncode == (1 if command == "store" else 0), alone.stderr
+        # Variables that would keep a server from starting, and an image's flags.
+        for done in (run(command, *words, PACKHOUSED_BOGUS="1", PACKHOUSED_LISTEN="nowhere"),
+                     run("--listen=0.0.0.0:50051", "--http-listen=", command, *words)):
+            assert (done.returncode, done.stdout, done.stderr) == (
+                alone.returncode, alone.stdout, alone.stderr)
+        late = run("--insecure", command, *words)
+        assert late.returncode == 2 and f"{command} is a command" in late.stderr
+        usage = run(command)
+        assert usage.returncode == 2 and "subcommand is required" in usage.stderr
+    mistyped = run("store", "chek", str(tmp_path))
+    assert mistyped.returncode == 2 and "did you mean 'store check'?" in mistyped.stderr

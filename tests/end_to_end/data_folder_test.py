@@ -111,7 +111,7 @@ def test_what_an_earlier_release_stored_is_converted_once(tmp_path: pathlib.Path
     mark.touch()
     status, words = refused("--data-dir", folder, "--upgrade-store")
     assert status == 1
-    assert "run packhouse store restore again" in words
+    assert "run packhoused store restore again" in words
     mark.unlink()
     for told in ("converted", "nothing to convert"):
         status, words = refused("--data-dir", folder, "--upgrade-store")

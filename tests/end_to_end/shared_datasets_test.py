@@ -48,7 +48,6 @@ from packhouse.large.source_graph_rows import EdgeRows, NodeRows
 _SCHEMA: Final = GraphSchema(tensors=(TensorSpec("x", DType.FLOAT32, "nodes", (16,)),))
 _LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}
 STORE: Final = f"s3://{BUCKET}/data/sets"
-_CLI: Final = os.environ.get("PACKHOUSE_CLI", "")
 
 
 def graphs(first_id: int, count: int) -> GraphTable:
@@ -103,7 +102,7 @@ class Sharing(LocalServer):
 
 
 def shared_arguments(etcd: EtcdProcess, s3: S3Process, prefix: str = "test") -> tuple[str, ...]:
-    """Of servers and of `packhouse store copy`."""
+    """Of servers and of `packhoused store copy`."""
     return (
         f"--s3-endpoint={s3.endpoint}",
         f"--s3-credentials={s3.credentials}",
@@ -369,9 +368,10 @@ def test_plans_do_not_wait_for_s3(world: World) -> None:
 
 
 def copy(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`packhouse store copy`."""
+    """`packhoused store copy`."""
     return subprocess.run(
-        [_CLI, "store", "copy", *arguments], capture_output=True, text=True, timeout=120, check=False
+        [os.environ["PACKHOUSED"], "store", "copy", *arguments],
+        capture_output=True, text=True, timeout=120, check=False,
     )
 
 
@@ -379,8 +379,6 @@ def test_data_sets_move_between_stores(
     world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]], tmp_path: pathlib.Path
 ) -> None:
     """There and back, and with the same batches."""
-    if not _CLI:
-        pytest.skip("PACKHOUSE_CLI does not name the command line")
     folder, given = embedded
     with Client(world.servers[0].advertised) as client:
         client.datasets.delete("set")
@@ -410,8 +408,6 @@ def test_any_server_samples_a_source_graph(
     world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]]
 ) -> None:
     """One that was copied into the store, with the bytes of the embedded mode; the cache may go."""
-    if not _CLI:
-        pytest.skip("PACKHOUSE_CLI does not name the command line")
     given = given_samples(embedded[0])
     flags = shared_arguments(world.etcd, world.s3)
     done = copy(f"lmdb:{embedded[0]}", STORE, "--source-graph=team/g", *flags)

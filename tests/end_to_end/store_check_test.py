@@ -1,4 +1,4 @@
-"""The law of `packhouse store check`: it says "sound" if and only if a server starts with the folder
+"""The law of `packhoused store check`: it says "sound" if and only if a server starts with the folder
 and everything in it can be read, whatever was done to one of its files.
 
 Each file in turn is deleted, emptied, cut off, changed by a bit, swapped with another one; a folder is
@@ -38,7 +38,7 @@ from packhouse import (
     TensorSpec,
 )
 
-CLI = os.environ.get("PACKHOUSE_CLI", "")
+PACKHOUSED = os.environ.get("PACKHOUSED", "")
 SEED = 1
 NUM_CASES = 36
 LIMITS = {"nodes": 16}
@@ -49,7 +49,7 @@ sampling_ops {
 }
 """
 
-pytestmark = pytest.mark.skipif(not CLI, reason="PACKHOUSE_CLI names the program to test")
+pytestmark = pytest.mark.skipif(not PACKHOUSED, reason="PACKHOUSED names the program to test")
 
 
 TABLES = [
@@ -199,7 +199,7 @@ def all_cases(data: pathlib.Path) -> list[Case]:
 def check(data: pathlib.Path) -> list[str] | None:
     """Damages, in words; None if there are none."""
     done = subprocess.run(
-        [CLI, "store", "check", "--json", data], capture_output=True, text=True, timeout=120
+        [PACKHOUSED, "store", "check", "--json", data], capture_output=True, text=True, timeout=120
     )
     if done.returncode == 0:
         assert json.loads(done.stdout)["damages"] == []

@@ -1,4 +1,4 @@
-"""`packhouse store`: snapshots and repair of a server's data folder, as an operator uses them."""
+"""`packhoused store`: snapshots and repair of a server's data folder, as an operator uses them."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from packhouse import (
 )
 from packhouse.stored.administration import Snapshot
 
-CLI = os.environ.get("PACKHOUSE_CLI", "")
+PACKHOUSED = os.environ.get("PACKHOUSED", "")
 NUM_GRAPHS = 600
 LIMITS = {"nodes": 64, "edges": 64, "graphs": 8}
 
-pytestmark = pytest.mark.skipif(not CLI, reason="PACKHOUSE_CLI names the program to test")
+pytestmark = pytest.mark.skipif(not PACKHOUSED, reason="PACKHOUSED names the program to test")
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [CLI, "store", *map(str, arguments)], capture_output=True, text=True, timeout=120,
+        [PACKHOUSED, "store", *map(str, arguments)], capture_output=True, text=True, timeout=120,
         check=False,
     )
 
@@ -130,7 +130,7 @@ def test_a_snapshot_and_a_restore_that_are_killed_anywhere_go_on(tmp_path: pathl
             store(client, f"d{each}", graphs(each, 300))
     for most in (1, 3, 10, 25):
         # Killed when so many files are there, or when it has ended.
-        with subprocess.Popen([CLI, "store", "snapshot", data, snapshot],
+        with subprocess.Popen([PACKHOUSED, "store", "snapshot", data, snapshot],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             while process.poll() is None and files_below(snapshot) < most:
                 pass
@@ -139,7 +139,7 @@ def test_a_snapshot_and_a_restore_that_are_killed_anywhere_go_on(tmp_path: pathl
     if not (snapshot / "manifest").exists():
         succeed("snapshot", data, snapshot)
     for most in (1, 2, 3):
-        with subprocess.Popen([CLI, "store", "restore", snapshot, restored],
+        with subprocess.Popen([PACKHOUSED, "store", "restore", snapshot, restored],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             while process.poll() is None and files_below(restored) < most:
                 pass
@@ -147,7 +147,7 @@ def test_a_snapshot_and_a_restore_that_are_killed_anywhere_go_on(tmp_path: pathl
         if (restored / "RESTORING").exists():
             status, words = refused("--data-dir", str(restored))
             assert status == 1
-            assert "packhouse store restore" in words
+            assert "packhoused store restore" in words
     if not restored.exists() or (restored / "RESTORING").exists():
         succeed("restore", snapshot, restored)
     assert "30 data sets" in succeed("check", restored)
@@ -176,7 +176,7 @@ def test_a_damaged_ledger_costs_its_job_and_not_the_start(tmp_path: pathlib.Path
     assert "sound-job" not in checked.stdout
     status, words = refused("--data-dir", str(data))
     assert status == 1
-    assert f"packhouse store repair '{data}'" in words
+    assert f"packhoused store repair '{data}'" in words
     assert "lost: job 'damaged-job'" in succeed("repair", data)
     with ServerProcess("--data-dir", str(data)) as server:
         assert before + rest(server.address, "sound-job") == collections.Counter(range(NUM_GRAPHS))

@@ -18,7 +18,7 @@ import sys
 # From the lowest floor to the highest.
 FLOORS = (
     ("base",),
-    ("sizes", "admission", "http", "cluster", "objects"),
+    ("sizes", "admission", "http", "cluster", "objects", "command_line"),
     ("histograms", "graphs", "security"),
     ("planning", "tfgnn", "source_graphs", "partition_files",
      "histograms/shared"),
@@ -32,7 +32,7 @@ FLOORS = (
     ("data_folder", "objects/s3", "feedback/shared"),
     ("wire", "metrics", "cluster/etcd"),
     ("page", "shared_datasets"),
-    ("rpc",),
+    ("rpc", "program/commands"),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # metrics implements the observers that rooms declare. Besides them it sees only what a namespace is,
@@ -57,7 +57,7 @@ SEEN_BY = {
     "gnutls": ("http",),
     "prometheus": ("metrics",),
     "spdlog": (),
-    "nlohmann": ("partition_files", "partition_jobs", "partition_jobs/distributed", "security",
+    "nlohmann": ("command_line", "program/commands", "partition_files", "partition_jobs", "partition_jobs/distributed", "security",
                  "page"),
     "jwt.h": ("security",),
     "yaml-cpp": ("security",),
@@ -77,23 +77,21 @@ SEEN_BY = {
         "histograms/shared", "feedback/shared", "source_graphs/stored", "source_graphs/object",
     ),
 }
-# The places of the clients that see rooms: the commands for files of TF-GNN, of large graphs and of
-# policies, which would otherwise have decoders of their own, and those that partition files without
-# a server.
+# The places of the clients that see rooms: the commands for files of TF-GNN and of large graphs,
+# which would otherwise have decoders of their own, and those that partition files without a server.
+# What every command line needs, each program with one sees.
 SEEN_BY_COMMANDS = {
-    "client/cli/command_line.cc": ("base",),
-    "client/cli/readable.cc": ("base",),
-    "client/cli/policy/": ("security", "admission", "base"),
-    "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "base"),
+    "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "command_line", "base"),
     "client/cli/partition/": (
         "partition_jobs", "partition_files", "partitioning", "partitioning/engines",
-        "source_graphs", "graphs", "sizes", "base",
+        "source_graphs", "graphs", "sizes", "command_line", "base",
     ),
-    "client/cli/store/": ("data_folder", "shared_datasets", "datasets", "source_graphs",
-                          "source_graphs/stored", "base"),
     "client/cli/source_graphs/": (
-        "graph_files", "partition_files", "source_graphs", "tfgnn", "graphs", "sizes", "base",
+        "graph_files", "partition_files", "source_graphs", "tfgnn", "graphs", "sizes",
+        "command_line", "base",
     ),
+    "client/cli/": ("command_line",),
+    "client/bench/": ("command_line",),
 }
 # A generated message of reflection, which is no part of the library gRPC.
 MESSAGES = re.compile(r"grpc/reflection/[^/]+/[^/]+\.pb\.h$")
@@ -111,7 +109,7 @@ def wrong_include(file: str, included: str) -> str | None:
         seen = next((r for f, r in SEEN_BY_COMMANDS.items() if file.startswith(f)), ())
         if seen and included.startswith("service/"):
             return None if room_of(included) in seen else "no room of files' formats"
-        if included.startswith("tensorflow") and not seen:
+        if included.startswith("tensorflow") and "tfgnn" not in seen:
             return "clients do not see TF-GNN's messages"
         hidden = included.startswith(("service/", "packhouse/internal/"))
         return "clients see the contract only" if hidden else None

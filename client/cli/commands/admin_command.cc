@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/confirm.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/admin_report.h"
 #include "client/cpp/admin_client.h"
+#include "service/command_line/json.h"
 
 namespace packhouse::client {
 namespace {

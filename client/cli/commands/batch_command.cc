@@ -13,10 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/json.h"
-#include "client/cli/reports/table.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/receipt_client.h"
+#include "service/command_line/json.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

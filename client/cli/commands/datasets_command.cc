@@ -14,8 +14,8 @@
 #include "client/cli/confirm.h"
 #include "client/cli/device_arguments.h"
 #include "client/cli/reports/dataset_report.h"
-#include "client/cli/reports/table.h"
 #include "client/cpp/dataset_client.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

@@ -11,9 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/confirm.h"
-#include "client/cli/json.h"
-#include "client/cli/reports/table.h"
 #include "client/cpp/feedback_client.h"
+#include "service/command_line/json.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

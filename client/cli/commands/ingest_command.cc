@@ -19,8 +19,8 @@
 #include "client/cli/ingest.h"
 #include "client/cli/reports/dataset_report.h"
 #include "client/cli/reports/ingest_progress.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/tfgnn/examples_source.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

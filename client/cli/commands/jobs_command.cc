@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/confirm.h"
 #include "client/cli/reports/job_report.h"
-#include "client/cli/reports/table.h"
 #include "client/cpp/job_client.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

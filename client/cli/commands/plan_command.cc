@@ -20,12 +20,12 @@
 #include "client/cli/plots/gnuplot.h"
 #include "client/cli/plots/plan_plot.h"
 #include "client/cli/reports/plan_report.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/size_source.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "packhouse/v1/planning.grpc.pb.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

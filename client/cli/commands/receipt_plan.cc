@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/files/plan_file.h"
 #include "client/cli/files/sizes_file.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/plan_report.h"
-#include "client/cli/reports/table.h"
 #include "client/cpp/receipt_client.h"
+#include "service/command_line/json.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

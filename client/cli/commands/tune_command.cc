@@ -18,12 +18,12 @@
 #include "client/cli/files/sizes_file.h"
 #include "client/cli/plots/gnuplot.h"
 #include "client/cli/plots/tune_plot.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/reports/tune_report.h"
 #include "client/cli/size_source.h"
 #include "client/cli/tune_stream.h"
 #include "client/cpp/little_endian.h"
 #include "packhouse/v1/planning.grpc.pb.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "client/cli/partition/partition_arguments.h"
 #include "client/cli/partition/partition_commands.h"
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 #include "service/partition_jobs/parmetis_parts.h"
 #include "service/partition_jobs/partition_report.h"
 

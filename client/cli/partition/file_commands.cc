@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/partition/partition_arguments.h"
 #include "client/cli/partition/partition_commands.h"
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 #include "service/partition_jobs/chunked_folder.h"
 #include "service/partition_jobs/durable_files.h"
 #include "service/partition_jobs/graph_exports.h"

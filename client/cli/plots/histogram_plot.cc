@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

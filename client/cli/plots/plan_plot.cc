@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/plots/gnuplot.h"
-#include "client/cli/reports/table.h"
 #include "client/cpp/little_endian.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "client/cli/plots/gnuplot.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/reports/tune_report.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

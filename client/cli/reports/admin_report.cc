@@ -8,9 +8,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "client/cli/reports/table.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "google/protobuf/util/json_util.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

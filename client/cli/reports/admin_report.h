@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/json.h"
 #include "google/protobuf/message.h"
 #include "packhouse/v1/admin.pb.h"
+#include "service/command_line/json.h"
 
 namespace packhouse::client {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "client/cli/device_arguments.h"
 #include "client/cli/reports/histogram_summary.h"
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/json.h"
 #include "packhouse/v1/dataset.pb.h"
+#include "service/command_line/json.h"
 
 namespace packhouse::client {
 

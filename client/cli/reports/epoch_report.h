@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "client/cli/json.h"
 #include "packhouse/v1/loader.pb.h"
+#include "service/command_line/json.h"
 
 namespace packhouse::client {
 

@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 

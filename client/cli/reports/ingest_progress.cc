@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

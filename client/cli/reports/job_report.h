@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/json.h"
 #include "packhouse/v1/loader.pb.h"
+#include "service/command_line/json.h"
 
 namespace packhouse::client {
 

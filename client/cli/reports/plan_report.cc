@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/reports/table.h"
 #include "client/cpp/little_endian.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/json.h"
-#include "client/cli/reports/table.h"
 #include "packhouse/v1/planning.pb.h"
+#include "service/command_line/json.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 

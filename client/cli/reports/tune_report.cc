@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/device_arguments.h"
 #include "client/cli/reports/plan_report.h"
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

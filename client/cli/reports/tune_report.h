@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/json.h"
 #include "client/cli/tune_stream.h"
 #include "packhouse/v1/planning.pb.h"
+#include "service/command_line/json.h"
 
 namespace packhouse::client {
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/source_graphs/graph_import_command.h"
 #include "client/cli/source_graphs/ogb_tables.h"
 #include "client/cli/source_graphs/table_writers.h"
 #include "service/base/status_macros.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

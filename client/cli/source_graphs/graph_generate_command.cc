@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "client/cli/reports/table.h"
 #include "client/cli/source_graphs/graph_import_command.h"
 #include "client/cli/source_graphs/mag_tables.h"
 #include "client/cli/source_graphs/table_writers.h"
 #include "service/base/status_macros.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

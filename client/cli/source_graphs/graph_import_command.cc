@@ -13,10 +13,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/device_arguments.h"
-#include "client/cli/readable.h"
 #include "client/cli/reports/ingest_progress.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/source_graphs/graph_import.h"
+#include "service/command_line/readable.h"
+#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

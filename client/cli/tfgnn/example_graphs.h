@@ -9,7 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/json.h"
+#include "service/command_line/json.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/tfgnn/graph_sets.h"
 

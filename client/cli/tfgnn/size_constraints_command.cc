@@ -10,12 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/files/sizes_file.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/tfgnn/examples_source.h"
 #include "client/cli/tfgnn/tfgnn_commands.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "packhouse/v1/planning.grpc.pb.h"
+#include "service/command_line/table.h"
 #include "service/tfgnn/size_constraints.h"
 
 namespace packhouse::client {

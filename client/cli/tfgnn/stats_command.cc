@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/files/sizes_file.h"
-#include "client/cli/reports/table.h"
 #include "client/cli/tfgnn/examples_source.h"
 #include "client/cli/tfgnn/tfgnn_commands.h"
+#include "service/command_line/table.h"
 #include "service/graphs/index_values.h"
 #include "service/tfgnn/number_lists.h"
 

@@ -65,7 +65,7 @@ absl::Status FileSourceGraphStore::Load() {
   if (absl::IsDataLoss(listed.status())) {
     return absl::DataLossError(absl::StrCat(
         listed.status().message(),
-        "; packhouse store repair --accept-missing writes it anew, of the graphs that are there"));
+        "; packhoused store repair --accept-missing writes it anew, of the graphs that are there"));
   }
   PH_RETURN_IF_ERROR(listed.status());
   // Those that are missing are damaged.

@@ -151,7 +151,7 @@ absl::StatusOr<GraphList> CheckList(const std::string& folder, const DamageVisit
   const auto list = ReadGraphList(folder);
   if (absl::IsDataLoss(list.status())) {
     found({absl::StrCat(folder, "/", kGraphListFile), "", std::string(list.status().message()),
-           "nothing that is there: packhouse store repair --accept-missing writes it anew"});
+           "nothing that is there: packhoused store repair --accept-missing writes it anew"});
     return GraphList();
   }
   PH_RETURN_IF_ERROR(list.status());

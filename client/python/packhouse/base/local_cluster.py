@@ -77,7 +77,7 @@ class LocalCluster:
 
     @property
     def store(self) -> str:
-        """What `--store` says, for `packhouse store` and for more servers."""
+        """What `--store` says, for `packhoused store` and for more servers."""
         return f"s3://{_BUCKET}/data"
 
     @property

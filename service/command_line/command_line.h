@@ -1,13 +1,13 @@
 // Turns the words of a command line into the exit code of a program.
-#ifndef PACKHOUSE_CLIENT_CLI_COMMAND_LINE_H_
-#define PACKHOUSE_CLIENT_CLI_COMMAND_LINE_H_
+#ifndef PACKHOUSE_SERVICE_COMMAND_LINE_COMMAND_LINE_H_
+#define PACKHOUSE_SERVICE_COMMAND_LINE_COMMAND_LINE_H_
 
 #include <string>
 
 #include "CLI/App.hpp"
-#include "client/cli/arguments.h"
+#include "service/command_line/exit_code.h"
 
-namespace packhouse::client {
+namespace packhouse {
 
 // Refuses negative numbers, and those beyond 64 bits, for all options of `app` and its commands
 // that take a number without a sign: those whose type is called UINT, N, COUNT, NUMBER or SEED.
@@ -30,6 +30,6 @@ ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& co
 // added, or swapped with the next.
 std::string MistypedName(const CLI::App& app);
 
-}  // namespace packhouse::client
+}  // namespace packhouse
 
-#endif  // PACKHOUSE_CLIENT_CLI_COMMAND_LINE_H_
+#endif  // PACKHOUSE_SERVICE_COMMAND_LINE_COMMAND_LINE_H_

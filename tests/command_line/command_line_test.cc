@@ -1,4 +1,4 @@
-#include "client/cli/command_line.h"
+#include "service/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "service/base/command_words.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 // What is said of these words, to a program with the commands plan, histogram, pack, hidden, and
@@ -144,4 +144,4 @@ TEST(CheckNumbersTest, TheLargestNumberIsNotTakenForOthers) {
 }
 
 }  // namespace
-}  // namespace packhouse::client
+}  // namespace packhouse

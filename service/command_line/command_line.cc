@@ -1,15 +1,10 @@
-#include "client/cli/command_line.h"
-
-#include <fcntl.h>
-#include <unistd.h>
+#include "service/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
+#include <iostream>
 #include <limits>
 #include <set>
 #include <vector>
@@ -23,8 +18,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "service/base/command_words.h"
+#include "service/base/standard_files.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 // The least number of letters to change, add, remove, or swap with the next, to turn `a` into `b`.
@@ -92,22 +88,11 @@ std::string NumberError(const std::string& text) {
                       std::numeric_limits<uint64_t>::max());
 }
 
-// Closed ones become /dev/null: the next file that is opened would have their numbers, and what is
-// printed would be written into it.
-void OpenStandardFiles() {
-  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(file, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDWR);
-  }
-}
-
 // A failure, and a message, if stdout did not take all that was printed, as on a full disk.
 ExitCode IfWritten(ExitCode code) {
-  const bool has_failed = std::ferror(stdout) != 0;
-  errno = 0;
-  if (std::fflush(stdout) == 0 && !has_failed) return code;
-  // What failed earlier did not keep its reason; most often it is this one.
-  const int error = errno != 0 ? errno : ENOSPC;
-  std::fprintf(stderr, "cannot write all of stdout: %s\n", std::strerror(error));
+  const absl::Status written = FlushStandardOutput();
+  if (written.ok()) return code;
+  std::cerr << written.message() << '\n';
   return code == kExitOk ? kExitFailure : code;
 }
 
@@ -182,4 +167,4 @@ ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& co
   return IfWritten(ParseAndRun(app, argc, argv, code));
 }
 
-}  // namespace packhouse::client
+}  // namespace packhouse

@@ -1,4 +1,4 @@
-#include "client/cli/policy/policy_command.h"
+#include "service/program/commands/policy_command.h"
 
 #include <iostream>
 #include <memory>
@@ -13,7 +13,7 @@
 #include "service/security/policy_file.h"
 #include "service/security/small_file.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 struct PolicyArguments {
@@ -68,4 +68,4 @@ void AddPolicyCommand(CLI::App& app, ExitCode& code) {
   check->callback([arguments, &code] { code = Check(*arguments); });
 }
 
-}  // namespace packhouse::client
+}  // namespace packhouse

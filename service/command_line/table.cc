@@ -1,4 +1,4 @@
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 constexpr std::size_t kGap = 2;
@@ -118,4 +118,4 @@ std::string Grouped(uint64_t value) {
   return digits;
 }
 
-}  // namespace packhouse::client
+}  // namespace packhouse

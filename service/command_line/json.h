@@ -1,11 +1,11 @@
 // The output of `--json`.
-#ifndef PACKHOUSE_CLIENT_CLI_JSON_H_
-#define PACKHOUSE_CLIENT_CLI_JSON_H_
+#ifndef PACKHOUSE_SERVICE_COMMAND_LINE_JSON_H_
+#define PACKHOUSE_SERVICE_COMMAND_LINE_JSON_H_
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace packhouse::client {
+namespace packhouse {
 
 // Members keep the order in which they were added.
 using Json = nlohmann::ordered_json;
@@ -14,6 +14,6 @@ using Json = nlohmann::ordered_json;
 // that is not finite becomes null, since JSON has none. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonText(const Json& value);
 
-}  // namespace packhouse::client
+}  // namespace packhouse
 
-#endif  // PACKHOUSE_CLIENT_CLI_JSON_H_
+#endif  // PACKHOUSE_SERVICE_COMMAND_LINE_JSON_H_

@@ -1,4 +1,4 @@
-#include "client/cli/store/store_command.h"
+#include "service/program/commands/store_command.h"
 
 #include <unistd.h>
 
@@ -14,14 +14,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/json.h"
-#include "client/cli/reports/table.h"
-#include "client/cli/store/copy_command.h"
 #include "service/base/stored_damage.h"
+#include "service/command_line/json.h"
+#include "service/command_line/table.h"
 #include "service/data_folder/maintenance.h"
 #include "service/data_folder/snapshot.h"
+#include "service/program/commands/copy_command.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 struct StoreArguments {
@@ -229,4 +229,4 @@ void AddStoreCommand(CLI::App& app, ExitCode& code) {
   AddFolder(arguments, *upgrade, data_dir);
 }
 
-}  // namespace packhouse::client
+}  // namespace packhouse

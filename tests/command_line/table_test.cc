@@ -1,10 +1,10 @@
-#include "client/cli/reports/table.h"
+#include "service/command_line/table.h"
 
 #include <vector>
 
 #include "gtest/gtest.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 TEST(TextTableTest, TheFirstColumnIsFlushLeftTheOthersRight) {
@@ -65,4 +65,4 @@ TEST(GroupedTest, GroupsThreeDigits) {
 }
 
 }  // namespace
-}  // namespace packhouse::client
+}  // namespace packhouse

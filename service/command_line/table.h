@@ -1,13 +1,13 @@
 // Text tables with aligned columns, for terminals.
-#ifndef PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_
-#define PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_
+#ifndef PACKHOUSE_SERVICE_COMMAND_LINE_TABLE_H_
+#define PACKHOUSE_SERVICE_COMMAND_LINE_TABLE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace packhouse::client {
+namespace packhouse {
 
 // Columns are as wide as their widest cell and two spaces apart; the first is flush left, the
 // others flush right. Neighbouring columns with the same, non-empty group share a heading above
@@ -55,6 +55,6 @@ std::string SmallPercent(double ratio);
 // A whole number in groups of three digits, for prose and pictures: 32901 gives "32,901".
 std::string Grouped(uint64_t value);
 
-}  // namespace packhouse::client
+}  // namespace packhouse
 
-#endif  // PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_
+#endif  // PACKHOUSE_SERVICE_COMMAND_LINE_TABLE_H_

@@ -1,11 +1,11 @@
-#include "client/cli/json.h"
+#include "service/command_line/json.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "gtest/gtest.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 TEST(JsonTextTest, MembersKeepTheOrder) {
@@ -30,4 +30,4 @@ TEST(JsonTextTest, RealsComeBackAndOthersAreNull) {
 }
 
 }  // namespace
-}  // namespace packhouse::client
+}  // namespace packhouse

@@ -1,4 +1,4 @@
-#include "client/cli/store/copy_command.h"
+#include "service/program/commands/copy_command.h"
 
 #include <unistd.h>
 
@@ -14,14 +14,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/reports/table.h"
 #include "service/base/clock.h"
+#include "service/command_line/table.h"
 #include "service/datasets/dataset_copy.h"
 #include "service/shared_datasets/store_uri.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/source_graphs/stored/sealed_graph_store.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 struct CopyArguments {
@@ -214,4 +214,4 @@ void AddCopyCommand(CLI::App& store, ExitCode& code) {
   copy->callback([arguments, &code] { code = RunCopy(*arguments); });
 }
 
-}  // namespace packhouse::client
+}  // namespace packhouse

@@ -1,4 +1,4 @@
-#include "client/cli/readable.h"
+#include "service/command_line/readable.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "service/base/text_characters.h"
 
-namespace packhouse::client {
+namespace packhouse {
 
 std::string Readable(absl::string_view text) {
   std::string shown;
@@ -27,4 +27,4 @@ std::string Readable(absl::string_view text) {
   return shown;
 }
 
-}  // namespace packhouse::client
+}  // namespace packhouse
