@@ -100,7 +100,7 @@ class NoObserver final : public RpcObserver {
 };
 
 // Sends as packhoused does, and does nothing else.
-client::ExitCode Serve(const std::string& congestion) {
+ExitCode Serve(const std::string& congestion) {
   const absl::StatusOr<SizeSchema> sizes = SizeSchema::Create({"nodes"});
   if (!sizes.ok()) return client::Fail(sizes.status());
   const absl::StatusOr<GraphSchema> schema = GraphSchema::Create(
@@ -143,7 +143,7 @@ client::ExitCode Serve(const std::string& congestion) {
               port);
   std::fflush(stdout);
   server->Wait();
-  return client::kExitOk;
+  return kExitOk;
 }
 
 struct Settings {
@@ -209,7 +209,7 @@ absl::Status MeasureRow(const Settings& settings, const std::string& self, uint6
   return absl::OkStatus();
 }
 
-client::ExitCode Measure(const Settings& settings) {
+ExitCode Measure(const Settings& settings) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   absl::PrintF(
       "   KiB  streams   opaque  prebuilt   share           client / server CPU s/GB: opaque, "
@@ -220,7 +220,7 @@ client::ExitCode Measure(const Settings& settings) {
       if (!status.ok()) return client::Fail(status);
     }
   }
-  return client::kExitOk;
+  return kExitOk;
 }
 
 }  // namespace
@@ -235,7 +235,7 @@ int main(int argc, char** argv) {
   app.add_option("--kibibytes", settings.kibibytes, "of a batch")->capture_default_str();
   app.add_option("--streams", settings.streams, "at once")->capture_default_str();
   app.add_option("--tcp-congestion", settings.congestion, "of all sockets; empty: the system's");
-  packhouse::client::ExitCode code = packhouse::client::kExitOk;
+  packhouse::ExitCode code = packhouse::kExitOk;
   packhouse::client::AddBenchCeilingCommand(app, code);
   std::string congestion;
   CLI::App* const serve = app.add_subcommand(packhouse::kServeCommand)->group("");
