@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/server_process.h"
+#include "client/graph/server_process.h"
 #include "grpcpp/channel.h"
 
 namespace packhouse::client {

@@ -15,7 +15,7 @@
 #include "client/bench/bench_ceiling.h"
 #include "client/bench/bench_window.h"
 #include "client/cli/ingest.h"
-#include "client/cli/local_server.h"
+#include "client/graph/local_server.h"
 
 namespace packhouse::client {
 namespace {

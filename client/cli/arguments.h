@@ -2,9 +2,7 @@
 #ifndef PACKHOUSE_CLIENT_CLI_ARGUMENTS_H_
 #define PACKHOUSE_CLIENT_CLI_ARGUMENTS_H_
 
-#include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,44 +11,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/local_server.h"
-#include "client/cpp/credentials.h"
-#include "client/cpp/servers.h"
-#include "grpcpp/channel.h"
+#include "client/graph/server_connection.h"
 #include "packhouse/v1/batch.pb.h"
 #include "service/command_line/exit_code.h"
 
 namespace packhouse::client {
 
-// As Fail() of service/command_line, and what a server's message leaves open.
-ExitCode Fail(const absl::Status& status);
-
-// A channel, and the server behind it if it is the command's own.
-struct ServerConnection {
-  std::unique_ptr<LocalServer> local;
-  // The first that answered, for streams; and all that were named, for calls that go on at the
-  // next one while one is away.
-  std::shared_ptr<grpc::Channel> channel;
-  Servers servers;
-};
-
-// What the options of AddServerOption() give. Of the whole command: it has one server.
-Credentials& CredentialsOfCommand();
-
-// These, and what they leave open as the environment has it (client/cpp/credentials.h).
-absl::StatusOr<Credentials> CredentialsToUse();
-
-// Connects to `address`, or if it is empty starts a server that ends with the connection.
-absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address);
-
-// The deadline of every call, so that a hanging server causes an error.
-std::chrono::system_clock::time_point CallDeadline();
-
 // Adds `--sizes FILE`, required, to a subcommand.
 void AddSizesOption(std::string& path, CLI::App& command);
-
-// Adds `--server ADDRESS` to a subcommand, and the options of its certificates and tokens.
-void AddServerOption(std::string& address, CLI::App& command);
 
 // Adds `--limit COMPONENT=ROWS`, which may be repeated.
 void AddLimitOption(std::vector<std::string>& limits, CLI::App& command);

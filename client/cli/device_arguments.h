@@ -9,6 +9,7 @@
 #include "CLI/App.hpp"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/graph/byte_words.h"
 #include "packhouse/v1/planning.pb.h"
 
 namespace packhouse::client {
@@ -35,13 +36,6 @@ void AddDeviceOptions(DeviceArguments& arguments, CLI::App& command);
 // component without `--max`. Other checks are left to the server.
 absl::StatusOr<v1::DeviceProfile> ParseDevice(const DeviceArguments& arguments,
                                               const std::vector<std::string>& components);
-
-// `400`, `64KiB`, `16GiB`, `16GB`: a whole number of bytes, with the units of 1024 (KiB to TiB) or
-// of 1000 (kB to TB). False if it is malformed or above 2^64 - 1.
-bool ParseBytes(absl::string_view text, uint64_t& bytes);
-
-// `16.0 GiB`; whole below 1 KiB.
-std::string BytesText(uint64_t bytes);
 
 }  // namespace packhouse::client
 

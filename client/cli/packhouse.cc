@@ -14,11 +14,11 @@
 #include "client/cli/commands/plan_command.h"
 #include "client/cli/commands/sample_command.h"
 #include "client/cli/commands/tune_command.h"
-#include "client/cli/partition/partition_commands.h"
+#include "client/cli/partition/server_partition.h"
 #include "client/cli/source_graphs/graph_command.h"
 #include "client/cli/tfgnn/export_command.h"
-#include "client/cli/tfgnn/tfgnn_commands.h"
 #include "client/cpp/process_tuning.h"
+#include "client/graph/tfgnn/tfgnn_commands.h"
 #include "service/command_line/command_line.h"
 
 namespace packhouse::client {
@@ -42,7 +42,7 @@ int RunPackhouse(int argc, char** argv) {
   AddFeedbackCommand(app, code);
   AddSampleCommand(app, code);
   AddGraphCommand(app, code);
-  AddPartitionCommand(app, code);
+  AddPartitionCommands(app, code);
   AddTfgnnCommand(app, code);
   AddAdminCommand(app, code);
   return RunCommandLine(app, argc, argv, code);

@@ -8,7 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/files/sizes_file.h"
+#include "client/graph/files/sizes_file.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/histogram.pb.h"
 

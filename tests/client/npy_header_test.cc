@@ -1,4 +1,4 @@
-#include "client/cli/files/npy_header.h"
+#include "client/graph/files/npy_header.h"
 
 #include <string>
 #include <vector>

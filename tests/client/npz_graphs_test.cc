@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/files/npz_archive.h"
 #include "client/cli/reports/dataset_report.h"
 #include "client/cpp/little_endian.h"
+#include "client/graph/files/npz_archive.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/npz_writer.h"

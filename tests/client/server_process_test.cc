@@ -1,4 +1,4 @@
-#include "client/cli/server_process.h"
+#include "client/graph/server_process.h"
 
 #include <csignal>
 #include <memory>

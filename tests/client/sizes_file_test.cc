@@ -1,4 +1,4 @@
-#include "client/cli/files/sizes_file.h"
+#include "client/graph/files/sizes_file.h"
 
 #include <zlib.h>
 

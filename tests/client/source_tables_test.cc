@@ -1,5 +1,5 @@
 // Large graphs as files have them: what is written is read, and bad rows are named.
-#include "client/cli/source_graphs/source_tables.h"
+#include "client/graph/source_graphs/source_tables.h"
 
 #include <cstdint>
 #include <cstring>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/source_graphs/mag_tables.h"
-#include "client/cli/source_graphs/ogb_tables.h"
-#include "client/cli/source_graphs/table_writers.h"
+#include "client/graph/source_graphs/mag_tables.h"
+#include "client/graph/source_graphs/ogb_tables.h"
+#include "client/graph/source_graphs/table_writers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/shared_data.h"

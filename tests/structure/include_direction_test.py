@@ -81,15 +81,20 @@ SEEN_BY = {
 # which would otherwise have decoders of their own, and those that partition files without a server.
 # What every command line needs, each program with one sees.
 SEEN_BY_COMMANDS = {
-    "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "command_line", "base"),
-    "client/cli/partition/": (
+    "client/graph/tfgnn/": ("tfgnn", "graphs", "sizes", "command_line", "base"),
+    "client/graph/partition/": (
         "partition_jobs", "partition_files", "partitioning", "partitioning/engines",
         "source_graphs", "graphs", "sizes", "command_line", "base",
     ),
-    "client/cli/source_graphs/": (
+    "client/graph/source_graphs/": (
         "graph_files", "partition_files", "source_graphs", "tfgnn", "graphs", "sizes",
         "command_line", "base",
     ),
+    "client/graph/": ("command_line",),
+    # Until it goes.
+    "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "command_line", "base"),
+    "client/cli/partition/": ("partition_jobs", "base"),
+    "client/cli/source_graphs/": ("graph_files", "graphs", "command_line", "base"),
     "client/cli/": ("command_line",),
     "client/bench/": ("command_line",),
 }
@@ -179,13 +184,13 @@ def check_itself() -> list[str]:
         ("service/http/a.cc", "service/admission/event_log.h"),
         ("service/rpc/a.cc", "spdlog/spdlog.h"),
         ("client/cpp/a.cc", "service/sizes/size_table.h"),
-        ("client/cli/tfgnn/a.cc", "service/planning/limits.h"),
-        ("client/cli/tfgnn/a.cc", "service/graph_files/csv_reader.h"),
-        ("client/cli/source_graphs/a.cc", "service/datasets/dataset_store.h"),
+        ("client/graph/tfgnn/a.cc", "service/planning/limits.h"),
+        ("client/graph/tfgnn/a.cc", "service/graph_files/csv_reader.h"),
+        ("client/graph/source_graphs/a.cc", "service/datasets/dataset_store.h"),
         ("service/source_graphs/a.cc", "service/graph_files/csv_reader.h"),
-        ("client/cli/commands/a.cc", "service/tfgnn/graph_sets.h"),
-        ("client/cli/commands/a.cc", "service/partition_jobs/restore.h"),
-        ("client/cli/partition/a.cc", "service/delivery/loader.h"),
+        ("client/bench/a.cc", "service/tfgnn/graph_sets.h"),
+        ("client/graph/files/a.cc", "service/partition_jobs/restore.h"),
+        ("client/graph/partition/a.cc", "service/delivery/loader.h"),
         ("client/cpp/a.cc", "tensorflow/core/example/example.pb.h"),
         ("service/wire/a.cc", "tensorflow_gnn/proto/graph_schema.pb.h"),
         ("service/graphs/a.cc", "service/tfgnn/graph_sets.h"),

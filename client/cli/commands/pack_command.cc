@@ -15,11 +15,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/files/device_file.h"
-#include "client/cli/files/sizes_file.h"
 #include "client/cli/next_fit.h"
 #include "client/cli/reports/pack_report.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/pack_stream.h"
+#include "client/graph/files/sizes_file.h"
 
 namespace packhouse::client {
 namespace {

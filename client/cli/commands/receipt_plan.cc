@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/files/plan_file.h"
-#include "client/cli/files/sizes_file.h"
 #include "client/cli/reports/plan_report.h"
 #include "client/cpp/receipt_client.h"
+#include "client/graph/files/sizes_file.h"
 #include "service/command_line/json.h"
 #include "service/command_line/table.h"
 

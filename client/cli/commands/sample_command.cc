@@ -10,11 +10,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/files/input_file.h"
 #include "client/cli/reports/histogram_summary.h"
 #include "client/cli/source_graphs/seeds_file.h"
 #include "client/cpp/sampling_client.h"
 #include "client/cpp/source_graph_client.h"
+#include "client/graph/files/input_file.h"
 
 namespace packhouse::client {
 namespace {

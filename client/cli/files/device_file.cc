@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/files/input_file.h"
+#include "client/graph/files/input_file.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace packhouse::client {

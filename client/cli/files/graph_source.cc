@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
-#include "client/cli/files/npz_archive.h"
 #include "client/cli/files/npz_graphs.h"
 #include "client/cpp/little_endian.h"
+#include "client/graph/files/npz_archive.h"
 
 namespace packhouse::client {
 namespace {
@@ -93,24 +93,5 @@ absl::StatusOr<std::unique_ptr<GraphSource>> OpenGraphSource(const std::string& 
   }
   return source;
 }
-
-void Fingerprint::AddBytes(absl::string_view bytes) {
-  for (const char byte : bytes) {
-    hash_ = (hash_ ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  }
-}
-
-void Fingerprint::Add(absl::string_view text) {
-  Add(uint64_t{text.size()});
-  AddBytes(text);
-}
-
-void Fingerprint::Add(uint64_t number) {
-  char bytes[sizeof(number)];
-  StoreLittleEndian(number, bytes);
-  AddBytes(absl::string_view(bytes, sizeof(bytes)));
-}
-
-std::string Fingerprint::Hex() const { return absl::StrFormat("%016x", hash_); }
 
 }  // namespace packhouse::client

@@ -10,7 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/files/sizes_file.h"
+#include "client/graph/files/fingerprint.h"
+#include "client/graph/files/sizes_file.h"
 #include "packhouse/v1/graphs.pb.h"
 
 namespace packhouse::client {
@@ -63,19 +64,6 @@ absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes);
 // groups, and naming the program that reads it for Parquet, Arrow and PyG's .pt.
 absl::StatusOr<std::unique_ptr<GraphSource>> OpenGraphSource(const std::string& path,
                                                              const std::string& groups);
-
-// FNV-1a, 64 bits, over texts and numbers, which are kept distinct. Not safe against adversaries.
-class Fingerprint {
- public:
-  void Add(absl::string_view text);
-  void Add(uint64_t number);
-  std::string Hex() const;
-
- private:
-  void AddBytes(absl::string_view bytes);
-
-  uint64_t hash_ = 0xcbf29ce484222325;
-};
 
 }  // namespace packhouse::client
 

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "client/cli/files/npz_numbers.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/schema_layout.h"
+#include "client/graph/files/npz_numbers.h"
 
 namespace packhouse::client {
 namespace {

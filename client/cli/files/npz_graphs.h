@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/files/graph_source.h"
-#include "client/cli/files/npz_archive.h"
 #include "client/cli/files/npz_layout.h"
+#include "client/graph/files/npz_archive.h"
 
 namespace packhouse::client {
 

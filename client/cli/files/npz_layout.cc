@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "client/cli/files/npz_numbers.h"
 #include "client/cpp/schema_layout.h"
+#include "client/graph/files/npz_numbers.h"
 
 namespace packhouse::client {
 namespace {

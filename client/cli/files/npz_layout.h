@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/files/npz_archive.h"
+#include "client/graph/files/npz_archive.h"
 #include "packhouse/v1/graphs.pb.h"
 
 namespace packhouse::client {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <iostream>
 #include <optional>
@@ -11,9 +12,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/partition/partition_table.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/partition_client.h"
+#include "client/graph/partition/partition_commands.h"
+#include "client/graph/partition/partition_table.h"
 #include "service/partition_jobs/original_ids.h"
 
 namespace packhouse::client {
@@ -239,6 +241,36 @@ ExitCode RunServerPartition(const PartitionArguments& arguments) {
     std::cout << PartitionTable(report) << '\n' << PartitionPicture(report);
   }
   return kExitOk;
+}
+
+void AddPartitionCommands(CLI::App& app, ExitCode& code) {
+  const std::shared_ptr<PartitionArguments> arguments = AddPartitionCommand(app, code);
+  CLI::App& command = *app.get_subcommand("partition");
+  AddServerOption(arguments->server, command);
+  CLI::Option* const server =
+      command.get_option("--server")
+          ->description(
+              "GRAPH is a source graph of this server, which cuts it and keeps the result");
+  command
+      .add_option("--dataset", arguments->dataset,
+                  "Make the parts a data set of the server, for epochs that join parts")
+      ->type_name("NAME")
+      ->needs(server);
+  command
+      .add_flag("--dataset-halo", arguments->dataset_halo,
+                "Parts of the data set have copies of the nodes at which their edges begin")
+      ->needs("--dataset");
+  command
+      .add_flag("--without-files", arguments->without_files,
+                "No files of parts: for --dataset with a fine partition")
+      ->needs(server);
+  command.add_flag("--detach", arguments->detach, "Begin, and do not wait for the end")
+      ->needs(server);
+  command.callback([arguments, &command, &code] {
+    if (!command.get_subcommands().empty()) return;
+    code =
+        arguments->server.empty() ? RunLocalPartition(*arguments) : RunServerPartition(*arguments);
+  });
 }
 
 }  // namespace packhouse::client

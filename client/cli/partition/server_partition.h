@@ -3,7 +3,7 @@
 #define PACKHOUSE_CLIENT_CLI_PARTITION_SERVER_PARTITION_H_
 
 #include "client/cli/arguments.h"
-#include "client/cli/partition/partition_arguments.h"
+#include "client/graph/partition/partition_arguments.h"
 
 namespace packhouse::client {
 
@@ -11,6 +11,9 @@ namespace packhouse::client {
 // data set of --dataset, and prints table and picture. With --detach it only begins it. SIGINT
 // cancels the partition on the server.
 ExitCode RunServerPartition(const PartitionArguments& arguments);
+
+// `partition` of files and of a server.
+void AddPartitionCommands(CLI::App& app, ExitCode& code);
 
 }  // namespace packhouse::client
 

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/files/sizes_file.h"
 #include "client/cli/plots/gnuplot.h"
+#include "client/graph/files/sizes_file.h"
 
 namespace packhouse::client {
 

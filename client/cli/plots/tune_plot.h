@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/files/sizes_file.h"
 #include "client/cli/plots/histogram_plot.h"
 #include "client/cli/tune_stream.h"
+#include "client/graph/files/sizes_file.h"
 #include "packhouse/v1/planning.pb.h"
 
 namespace packhouse::client {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/graph/byte_words.h"
 #include "service/command_line/table.h"
 
 namespace packhouse::client {
@@ -57,10 +58,6 @@ std::string ClockText(absl::Duration duration) {
   const int64_t minutes = seconds / 60;
   if (minutes < 60) return absl::StrFormat("%d:%02d", minutes, seconds % 60);
   return absl::StrFormat("%d:%02d:%02d", minutes / 60, minutes % 60, seconds % 60);
-}
-
-std::string RateText(double bytes_per_second) {
-  return absl::StrFormat("%.1f MB/s", bytes_per_second / 1e6);
 }
 
 }  // namespace packhouse::client

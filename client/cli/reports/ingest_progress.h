@@ -47,9 +47,6 @@ class IngestProgress {
 // `0:07`, `12:30`, `3:05:09`; rounded up to seconds.
 std::string ClockText(absl::Duration duration);
 
-// `31.5 MB/s`.
-std::string RateText(double bytes_per_second);
-
 }  // namespace packhouse::client
 
 #endif  // PACKHOUSE_CLIENT_CLI_REPORTS_INGEST_PROGRESS_H_

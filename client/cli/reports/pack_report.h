@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/files/sizes_file.h"
+#include "client/graph/files/sizes_file.h"
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"

@@ -1,8 +1,8 @@
 #include "client/cli/source_graphs/graph_command.h"
 
-#include "client/cli/source_graphs/graph_generate_command.h"
-#include "client/cli/source_graphs/graph_import_command.h"
 #include "client/cli/source_graphs/stored_graphs_command.h"
+#include "client/graph/source_graphs/graph_generate_command.h"
+#include "client/graph/source_graphs/graph_import_command.h"
 
 namespace packhouse::client {
 

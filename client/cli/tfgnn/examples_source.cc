@@ -6,7 +6,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/files/input_file.h"
 #include "client/cpp/little_endian.h"
 #include "service/base/in_file.h"
 #include "service/base/status_macros.h"
@@ -25,13 +24,6 @@ v1::DataType WireDtype(DType dtype) {
 }
 
 }  // namespace
-
-absl::StatusOr<tfgnn::GraphSets> ReadGraphSets(const std::string& path) {
-  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(path));
-  absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromTfgnnFile(bytes);
-  if (!sets.ok()) return InFile(path, sets.status());
-  return sets;
-}
 
 v1::GraphSchema WireSchema(const GraphSchema& schema) {
   v1::GraphSchema wire;

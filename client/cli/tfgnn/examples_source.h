@@ -13,7 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/files/graph_source.h"
-#include "client/cli/tfgnn/tfrecord_files.h"
+#include "client/graph/tfgnn/example_graphs.h"
+#include "client/graph/tfgnn/tfrecord_files.h"
 #include "packhouse/v1/graphs.pb.h"
 #include "service/tfgnn/example_decoder.h"
 #include "service/tfgnn/graph_sets.h"
@@ -22,11 +23,7 @@
 
 namespace packhouse::client {
 
-// The sets of the schema in a file, text or binary. NOT_FOUND, or the errors of
-// GraphSets::FromTfgnnFile, naming the file.
-absl::StatusOr<tfgnn::GraphSets> ReadGraphSets(const std::string& path);
-
-// The same schema as the contract's message.
+// The schema as the contract's message.
 v1::GraphSchema WireSchema(const GraphSchema& schema);
 
 struct ExamplesOptions {

@@ -17,8 +17,8 @@
 #include "client/cli/device_arguments.h"
 #include "client/cli/reports/dataset_report.h"
 #include "client/cli/reports/ingest_progress.h"
-#include "client/cli/tfgnn/tfrecord_files.h"
 #include "client/cpp/dataset_client.h"
+#include "client/graph/tfgnn/tfrecord_files.h"
 #include "service/command_line/table.h"
 
 namespace packhouse::client {
