@@ -1,4 +1,4 @@
-# The image of packhoused, with the packhouse command beside it:
+# The image of packhoused, with the programs for large graphs beside it:
 #   docker build --tag packhouse:0.1.0 --build-arg COMMIT=$(git rev-parse HEAD) .
 # or, without a daemon and without a registry, `make image`, which also looks at what it has made.
 # --build-arg CMAKE_BUILD_PARALLEL_LEVEL=N bounds the compilers that run at once.
@@ -15,9 +15,9 @@ ARG CMAKE_BUILD_PARALLEL_LEVEL
 # Of the sources, for packhouse_build_info: there is no repository here.
 ARG COMMIT=unknown
 RUN cmake --preset release -DPACKHOUSE_TESTS=OFF -DPACKHOUSE_COMMIT="$COMMIT" \
-    && cmake --build --preset release --target packhoused packhouse packhouse-metis \
+    && cmake --build --preset release --target packhoused packhouse-graph packhouse-metis \
     && strip build/release/service/packhoused build/release/service/packhouse-metis \
-             build/release/client/cli/packhouse
+             build/release/service/packhouse-graph
 
 # Only what the programs need, and a shell: no perl, no apt, nothing that installs.
 FROM debian:bookworm-slim AS root
@@ -27,7 +27,7 @@ RUN deploy/install-packages.sh runtime \
     && deploy/image/make-root.sh /image $(deploy/install-packages.sh --list runtime image)
 COPY --from=build /src/build/release/service/packhoused \
                   /src/build/release/service/packhouse-metis \
-                  /src/build/release/client/cli/packhouse /image/usr/local/bin/
+                  /src/build/release/service/packhouse-graph /image/usr/local/bin/
 ARG COMMIT=unknown
 # For --data-dir=/data: an empty named volume that is mounted here gets this owner. There is no VOLUME
 # instruction, since it would put data sets into an anonymous volume that is removed with the container.

@@ -22,26 +22,26 @@ help:  ## This list
 packages:
 	@$(INSTALL) build partition command demo test
 
-build: packages  ## Build server, command line, Python package and tests in build/release
+build: packages  ## Build the servers, programs, the Python package with the command line, and tests in build/release
 	cmake --preset $(PRESET)
 	cmake --build --preset $(PRESET)
 
-# The server, the command line and the Python package alone: a fresh machine has them sooner.
+# The server and the Python package with the command line alone: a fresh machine has them sooner.
 demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.npz or sizes.csv for yours
 	@$(INSTALL) build command demo
 	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
-	cmake --build --preset release --target packhoused packhouse packhouse_python
+	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo \
-	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \
+	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \
 	  $(if $(DATASET),--dataset '$(DATASET)') $(DEMO_FLAGS)
 
 SCALE ?= 1
 demo-sampling:  ## A sub-graph around each paper of a graph in OGBN-MAG's shape, to a trainer; SCALE=0.01 for a small one
 	@$(INSTALL) build command demo
 	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
-	cmake --build --preset release --target packhoused packhouse packhouse_python
+	cmake --build --preset release --target packhoused packhouse-graph packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo.sampling \
-	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \
+	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \
 	  --scale $(SCALE) $(DEMO_FLAGS)
 
 # Where CTest writes what tests printed, to tell which were skipped, and why.
@@ -72,10 +72,10 @@ check: packages  ## The quick tests alone: no sanitizer, no programs from outsid
 conformance: packages  ## Python beside the real frameworks, and wheels on every Python, of pinned packages (gigabytes the first time)
 	@$(INSTALL) go
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhoused packhouse packhouse-metis packhouse-partition packhouse_python sampling_draw_cases
+	cmake --build --preset release --target packhoused packhouse-graph packhouse-metis packhouse-partition packhouse_python sampling_draw_cases
 	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  PACKHOUSE_DRAW_CASES=build/release/tests/sampling/sampling_draw_cases \
-	  PACKHOUSE_CLI=build/release/client/cli/packhouse \
+	  PACKHOUSE_CLI=build/release/bin/packhouse \
 	  PACKHOUSE_PARTITION=build/release/service/packhouse-partition \
 	  $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
 	  $(wildcard tests/conformance/test_$(environment)*.py) tests/conformance/test_examples.py \
@@ -137,10 +137,10 @@ bench-rows: packages  ## Rows of tensors in memory, beside an index loop and tor
 
 bench-sampling: packages  ## Draws alone; a graph of OGBN-MAG's shape imported, and its epoch delivered, beside goals; samplers of TF-GNN, DGL and PyG (15 min); SAMPLING_FLAGS=--help, PAGE=...
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhoused packhouse packhouse_python packhouse_sampling_benchmarks
+	cmake --build --preset release --target packhoused packhouse-graph packhouse_python packhouse_sampling_benchmarks
 	build/release/tests/benchmarks/packhouse_sampling_benchmarks
 	PYTHONPATH=build/release/python $(call page,make bench-sampling) $(PYTHON) -B tests/benchmarks/sampling_epoch.py \
-	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse $(SAMPLING_FLAGS)
+	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse $(SAMPLING_FLAGS)
 	for framework in tfgnn dgl pyg; do \
 	  PYTHONPATH=build/release/python $(PYTHON) -B tests/conformance/environments.py \
 	    --program tests/benchmarks/sampling_peers.py $$framework -- \
@@ -166,16 +166,16 @@ bench-frameworks: packages  ## Epochs beside PyG, torch, jraph, DGL and TF-GNN, 
 
 bench-partitioning: packages  ## Cuts beside gpmetis and recorded ones of Mt-KaHyPar, growth to 10^6 edges, and a graph like ogbn-products beside DGL, of pinned packages; PAGE=...
 	cmake --preset release
-	cmake --build --preset release --target packhouse packhouse-metis
-	PACKHOUSE_CLI=build/release/client/cli/packhouse \
+	cmake --build --preset release --target packhouse-graph packhouse-metis packhouse_python
+	PACKHOUSE_CLI=build/release/bin/packhouse \
 	  $(call page,partition_quality.py) $(PYTHON) -B tests/benchmarks/partition_quality.py --best
-	PACKHOUSE_CLI=build/release/client/cli/packhouse $(call page,partition_growth.py) $(PYTHON) -B tests/benchmarks/partition_growth.py --edges 1e5 1e6
-	PACKHOUSE_CLI=build/release/client/cli/packhouse $(call page,partitioning.py) \
+	PACKHOUSE_CLI=build/release/bin/packhouse $(call page,partition_growth.py) $(PYTHON) -B tests/benchmarks/partition_growth.py --edges 1e5 1e6
+	PACKHOUSE_CLI=build/release/bin/packhouse $(call page,partitioning.py) \
 	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/partitioning.py dgl --
 
 bench-tfgnn: packages  ## tf.Examples: storing TFRecord files, and the decoder beside TF-GNN's own, of pinned packages
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhouse_benchmarks packhoused packhouse packhouse_python
+	cmake --build --preset release --target packhouse_benchmarks packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/tfgnn_ingest.py
 	$(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/tfgnn_parse.py tfgnn -- \
 	  --benchmarks build/release/tests/benchmarks/packhouse_benchmarks
@@ -198,9 +198,9 @@ bench-training: packages  ## The GIN of train_pyg.py by each feed and seed (an h
 
 gallery: packages  ## The plots of docs/gallery, drawn anew
 	cmake --preset release
-	cmake --build --preset release --target packhoused packhouse packhouse_python
+	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/gallery.py \
-	  --packhoused build/release/service/packhoused --packhouse build/release/client/cli/packhouse \
+	  --packhoused build/release/service/packhoused --packhouse build/release/bin/packhouse \
 	  --histogram $(SHARED_DATA)/hist/molhiv_train.csv
 
 bench-sequences: packages  ## Plans of token sequences beside TRL's and other packers, of pinned packages; SEQUENCES_FLAGS=--help
@@ -222,7 +222,7 @@ image:  ## The image of the Dockerfile, by buildah (root; half an hour the first
 # For `pip install packhouse[server]`: build/wheels. The environment's packages are fetched the first time.
 wheel: packages  ## Wheels of the Python package and of the server for Linux, with the libraries it needs, in build/wheels
 	cmake --preset release
-	cmake --build --preset release --target packhoused-wheel packhouse-metis
+	cmake --build --preset release --target packhoused-wheel packhouse-graph-wheel packhouse-metis
 	$(PYTHON) -B tests/conformance/environments.py --program deploy/wheel/build_wheels.py wheel -- \
 	  --programs build/release/deploy/wheel --metis build/release/service/packhouse-metis --output build/wheels
 

@@ -14,7 +14,7 @@ import re
 import sys
 import xml.etree.ElementTree
 
-# pytest -rs: SKIPPED [3] tests/client/cli_test.py:30: gnuplot is not installed
+# pytest -rs: SKIPPED [3] tests/client/cli_test.py:30: etcd is not installed
 PYTEST = re.compile(r"^SKIPPED \[(\d+)\] \S+?: (.+)$", re.MULTILINE)
 # GoogleTest: FILE:LINE: Skipped, then the reason on the next line.
 GTEST = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.MULTILINE)

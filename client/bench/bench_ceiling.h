@@ -12,8 +12,8 @@
 #include <string>
 
 #include "CLI/App.hpp"
-#include "client/cli/arguments.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "service/command_line/exit_code.h"
 
 namespace packhouse::client {
 

@@ -19,8 +19,8 @@
 #include "client/bench/measures/observe.h"
 #include "client/bench/measures/plan.h"
 #include "client/bench/measures/tcp.h"
-#include "client/cli/device_arguments.h"
-#include "client/cli/reports/dataset_report.h"
+#include "client/graph/byte_words.h"
+#include "service/command_line/json.h"
 
 namespace packhouse::client {
 namespace {

@@ -7,9 +7,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/bench/npz_graphs.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/schema_layout.h"
+#include "client/graph/files/fingerprint.h"
 #include "packhouse/v1/packing.pb.h"
 
 namespace packhouse::client {
@@ -122,11 +124,7 @@ absl::Status AddRequests(const std::string& path, uint64_t chunk_bytes, BenchGra
   std::vector<grpc::ByteBuffer> requests;
   uint64_t num_bytes = 0;
   for (uint64_t begin = 0; begin < graphs.num_graphs;) {
-    uint64_t end = begin;
-    uint64_t bytes = 0;
-    do {
-      bytes += (*source)->GraphBytes(end++);
-    } while (end < graphs.num_graphs && bytes + (*source)->GraphBytes(end) <= chunk_bytes);
+    const uint64_t end = EndOfChunk(**source, begin, chunk_bytes);
     absl::StatusOr<SourceChunk> chunk = (*source)->Next(end - begin);
     if (!chunk.ok()) return chunk.status();
     if (graphs.requests.empty()) graphs.sizes += chunk->graphs.sizes().counts();
@@ -148,12 +146,21 @@ absl::Status AddRequests(const std::string& path, uint64_t chunk_bytes, BenchGra
 
 absl::StatusOr<std::unique_ptr<GraphSource>> OpenBenchGraphs(const std::string& path) {
   if (path.empty()) return std::make_unique<MadeMolecules>();
-  absl::StatusOr<std::unique_ptr<GraphSource>> source = OpenGraphSource(path, "");
+  absl::StatusOr<std::unique_ptr<GraphSource>> source = NpzGraphs::Open(path, "");
   if (!source.ok()) return source;
   if ((*source)->num_graphs() == 0 || (*source)->schema().tensors().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has no graphs with tensors"));
   }
   return source;
+}
+
+uint64_t EndOfChunk(const GraphSource& source, uint64_t begin, uint64_t chunk_bytes) {
+  uint64_t end = begin;
+  uint64_t bytes = 0;
+  do {
+    bytes += source.GraphBytes(end++);
+  } while (end < source.num_graphs() && bytes + source.GraphBytes(end) <= chunk_bytes);
+  return end;
 }
 
 std::size_t ChunkSizeFor(uint64_t payload_bytes) {

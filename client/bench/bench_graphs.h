@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/files/graph_source.h"
+#include "client/bench/graph_source.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/sizes.pb.h"
@@ -19,8 +19,12 @@ namespace packhouse::client {
 // the schema of ogbg-molhiv and similar sizes (25 nodes and 55 edges in the mean, a thin tail up to
 // some 200).
 //
-// Errors: as OpenGraphSource; INVALID_ARGUMENT if there are no graphs, or none has a tensor.
+// Errors: as NpzGraphs::Open; INVALID_ARGUMENT if there are no graphs, or none has a tensor.
 absl::StatusOr<std::unique_ptr<GraphSource>> OpenBenchGraphs(const std::string& path);
+
+// The end of a chunk that begins with graph `begin`: as many graphs as fit into `chunk_bytes`, at
+// least one.
+uint64_t EndOfChunk(const GraphSource& source, uint64_t begin, uint64_t chunk_bytes);
 
 // The properties of a set of graphs.
 struct BenchGraphs {

@@ -14,14 +14,18 @@
 #include "absl/strings/str_cat.h"
 #include "client/bench/bench_ceiling.h"
 #include "client/bench/bench_window.h"
-#include "client/cli/ingest.h"
+#include "client/cpp/dataset_appender.h"
+#include "client/cpp/dataset_client.h"
 #include "client/graph/local_server.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse::client {
 namespace {
 
 // Bytes of the data set if a run lasts a second; fewer if it is shorter.
 constexpr double kDatasetBytes = 256 << 20;
+// Of the chunks in which it is stored.
+constexpr uint64_t kStoredChunkBytes = uint64_t{1} << 20;
 
 }  // namespace
 
@@ -88,17 +92,28 @@ absl::Status BenchSetup::FillDataset() {
   const double wanted = kDatasetBytes * std::min(1.0, absl::ToDoubleSeconds(settings_.seconds));
   const int copies =
       std::max(1, static_cast<int>(std::lround(wanted / static_cast<double>(graphs_.num_bytes))));
+  const DatasetClient client((*server)->channel(0));
+  v1::CreateDatasetRequest wanted;
+  wanted.set_name(kDataset);
+  *wanted.mutable_schema() = graphs_.schema;
+  PH_RETURN_IF_ERROR(client.Create(wanted).status());
+  DatasetAppenderOptions options;
+  options.dataset = kDataset;
+  options.producer = "bench";
+  DatasetAppender appender((*server)->channel(0), options);
+  uint64_t sequence = 0;
   for (int copy = 0; copy < copies; ++copy) {
-    absl::StatusOr<std::unique_ptr<GraphSource>> source = OpenBenchGraphs(settings_.data);
-    if (!source.ok()) return source.status();
-    IngestOptions options;
-    options.dataset = kDataset;
-    options.producer = absl::StrCat("copy-", copy);
-    options.seal = copy == copies - 1;
-    const absl::StatusOr<IngestResult> result = Ingest(options, (*server)->channel(0), **source);
-    if (!result.ok()) return result.status();
-    dataset_graphs_ = result->dataset.num_graphs();
+    PH_ASSIGN_OR_RETURN(const std::unique_ptr<GraphSource> source, OpenBenchGraphs(settings_.data));
+    for (uint64_t begin = 0; begin < source->num_graphs();) {
+      const uint64_t end = EndOfChunk(*source, begin, kStoredChunkBytes);
+      PH_ASSIGN_OR_RETURN(SourceChunk chunk, source->Next(end - begin));
+      PH_RETURN_IF_ERROR(appender.Append(++sequence, std::move(chunk.graphs)));
+      begin = end;
+    }
   }
+  PH_RETURN_IF_ERROR(appender.Finish());
+  PH_ASSIGN_OR_RETURN(const v1::Dataset sealed, client.Seal(kDataset));
+  dataset_graphs_ = sealed.num_graphs();
   return absl::OkStatus();
 }
 

@@ -46,9 +46,9 @@ if [ -n "${PROGRAMS:-}" ]; then
   context=$place/context
   dockerfile=$place/context/Dockerfile
   rm -rf "$context"
-  mkdir -p "$context/deploy" "$context/programs/service" "$context/programs/client/cli"
+  mkdir -p "$context/deploy" "$context/programs/service"
   cp -r deploy/debian-packages.txt deploy/install-packages.sh deploy/image "$context/deploy/"
-  for program in service/packhoused service/packhouse-metis client/cli/packhouse; do
+  for program in service/packhoused service/packhouse-metis service/packhouse-graph; do
     strip -o "$context/programs/$program" "$PROGRAMS/$program"
   done
   { printf 'FROM scratch AS build\nCOPY programs /src/build/release\n\n'

@@ -138,7 +138,7 @@ OrderedJson JsonOfFeatures(const std::vector<ChunkedTable>& tables) {
 
 absl::Status ParquetIsNotRead() {
   return absl::UnimplementedError(
-      "Parquet is not read here: `python3 -m packhouse convert-chunked FOLDER --output DIR` makes "
+      "Parquet is not read here: `packhouse convert-chunked FOLDER --output DIR` makes "
       "numpy files of it");
 }
 

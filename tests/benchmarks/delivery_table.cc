@@ -22,7 +22,6 @@
 #include "client/bench/bench_sockets.h"
 #include "client/bench/bench_stream.h"
 #include "client/bench/bench_window.h"
-#include "client/cli/arguments.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/process_tuning.h"
 #include "grpcpp/server.h"
@@ -102,10 +101,10 @@ class NoObserver final : public RpcObserver {
 // Sends as packhoused does, and does nothing else.
 ExitCode Serve(const std::string& congestion) {
   const absl::StatusOr<SizeSchema> sizes = SizeSchema::Create({"nodes"});
-  if (!sizes.ok()) return client::Fail(sizes.status());
+  if (!sizes.ok()) return Fail(sizes.status());
   const absl::StatusOr<GraphSchema> schema = GraphSchema::Create(
       *sizes, {{"x", DType::kUint8, {static_cast<uint32_t>(kRowBytes)}, 0, {}, ""}});
-  if (!schema.ok()) return client::Fail(schema.status());
+  if (!schema.ok()) return Fail(schema.status());
   SystemClock clock;
   WorkerPool stream_pool(&clock, 2);
   WorkerPool call_pool(&clock, 1);
@@ -132,10 +131,10 @@ ExitCode Serve(const std::string& congestion) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr) return client::Fail(absl::UnavailableError("cannot listen"));
+  if (server == nullptr) return Fail(absl::UnavailableError("cannot listen"));
   if (!congestion.empty()) {
     if (absl::Status status = client::SetCongestionControl(port, congestion); !status.ok()) {
-      return client::Fail(status);
+      return Fail(status);
     }
   }
   std::printf(R"({"event":"listening","grpc":"127.0.0.1:%d"})"
@@ -217,7 +216,7 @@ ExitCode Measure(const Settings& settings) {
   for (const uint64_t streams : settings.streams) {
     for (const uint64_t kibibytes : settings.kibibytes) {
       const absl::Status status = MeasureRow(settings, self, kibibytes << 10, streams);
-      if (!status.ok()) return client::Fail(status);
+      if (!status.ok()) return Fail(status);
     }
   }
   return kExitOk;

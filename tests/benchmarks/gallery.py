@@ -2,7 +2,7 @@
 
     PYTHONPATH=build/release/python python3 tests/benchmarks/gallery.py \
         --packhoused build/release/service/packhoused \
-        --packhouse build/release/client/cli/packhouse \
+        --packhouse build/release/bin/packhouse \
         --histogram molhiv_train.csv [--output docs/gallery] [--only planners]
 
 Needs gnuplot. A histogram is a CSV of num_nodes, num_edges and count. All but the epoch is the same

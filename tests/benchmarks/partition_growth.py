@@ -1,6 +1,6 @@
 """How `packhouse partition` grows: graphs of 10^5 to 10^8 edges, each into 16 parts.
 
-    PACKHOUSE_CLI=build/release/client/cli/packhouse tests/benchmarks/partition_growth.py
+    PACKHOUSE_CLI=build/release/bin/packhouse tests/benchmarks/partition_growth.py
     PACKHOUSE_CLI=... tests/benchmarks/partition_growth.py --edges 1e5 1e6 1e7 --method streaming
     PACKHOUSE_PARTITION=build/release/service/packhouse-partition \
       tests/benchmarks/partition_growth.py --edges 1e5 1e6 1e7 --method 1-rank 2-ranks 4-ranks

@@ -1,6 +1,6 @@
 """The cuts of `packhouse partition` beside gpmetis's, and streaming beside METIS, in one run.
 
-    PACKHOUSE_CLI=build/release/client/cli/packhouse tests/benchmarks/partition_quality.py
+    PACKHOUSE_CLI=build/release/bin/packhouse tests/benchmarks/partition_quality.py
 
 Three graphs: the dependencies of Debian's packages (a real one; PACKHOUSE_SHARED_DATA names its folder,
 without it it is left out), clusters of 500 nodes, and R-MAT, a graph of hubs. Each is exported as METIS's

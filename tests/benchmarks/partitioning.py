@@ -1,6 +1,6 @@
 """A graph in the size of ogbn-products into 16 parts: packhouse beside DGL's partition_graph.
 
-    PACKHOUSE_CLI=build/release/client/cli/packhouse \\
+    PACKHOUSE_CLI=build/release/bin/packhouse \\
       python3 tests/conformance/environments.py dgl -- tests/benchmarks/partitioning.py
 
 Both start from arrays and end with a directory that DGL's trainers load; reading the arrays counts.

@@ -10,7 +10,7 @@ The goals are for scale 1, all seeds and two cores that have nothing else to do.
 times are shown beside the same share of the goals. `--busy N` keeps N other processes at work.
 
     PYTHONPATH=build/release/python python3 tests/benchmarks/sampling_epoch.py \\
-        --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse
+        --packhoused build/release/service/packhoused --cli build/release/bin/packhouse
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Ingest:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cli", type=pathlib.Path, default="build/release/client/cli/packhouse")
+    parser.add_argument("--cli", type=pathlib.Path, default="build/release/bin/packhouse")
     parser.add_argument("--server", default="build/release/service/packhoused")
     parser.add_argument("--folder", help="where the files and the data sets are, on a disk")
     parser.add_argument("--megabytes", type=int, default=1000)

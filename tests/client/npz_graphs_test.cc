@@ -1,4 +1,4 @@
-#include "client/cli/files/npz_graphs.h"
+#include "client/bench/npz_graphs.h"
 
 #include <filesystem>
 #include <fstream>
@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/reports/dataset_report.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/cpp/little_endian.h"
 #include "client/graph/files/npz_archive.h"
 #include "gmock/gmock.h"
@@ -18,6 +21,19 @@
 
 namespace packhouse::client {
 namespace {
+
+// `x: int16 [9] of nodes`, `senders: int32 of edges, into nodes`.
+std::string TensorText(const v1::TensorSpec& spec) {
+  const std::string type = v1::DataType_Name(spec.dtype());
+  std::string text =
+      absl::StrCat(spec.name(), ": ", absl::AsciiStrToLower(absl::StripPrefix(type, "DATA_TYPE_")));
+  if (spec.row_shape_size() > 0) {
+    absl::StrAppend(&text, " [", absl::StrJoin(spec.row_shape(), ", "), "]");
+  }
+  absl::StrAppend(&text, " of ", spec.component());
+  if (!spec.index_into().empty()) absl::StrAppend(&text, ", into ", spec.index_into());
+  return text;
+}
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -138,7 +138,7 @@ def check_run(container: Container) -> None:
     root, inside, said = container.root, container.run, container.said
     version = json.loads((root / SBOM).read_text(encoding="utf-8"))["packages"][0]["versionInfo"]
     assert said("packhoused", "--version").strip() == version
-    assert "Usage" in said("packhouse", "--help")
+    assert "Usage" in said("packhouse-graph", "--help")
     server = inside(
         *(word.replace("0.0.0.0:50051", "127.0.0.1:0") for word in container.entry),
         *("--http-listen=127.0.0.1:0", "--insecure", "--lame-duck=0s", "--data-dir=/data"),
@@ -157,17 +157,16 @@ def check_run(container: Container) -> None:
         for health in ("/healthz", "/readyz"):
             script = f"exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET {health} HTTP/1.0\\r\\n\\r\\n' >&3"
             said("bash", "-c", script + ' && read -r _ status _ <&3 && [ "$status" = 200 ]')
-        # A real call through it, by the command that is in the image.
-        address = ready["grpc"]
-        (root / "tmp/sizes.csv").write_text("num_nodes,num_edges,count\n3,4,6\n7,2,5\n")
-        plan = json.loads(said(
-            *("packhouse", "plan", "--server", address, "--sizes", "/tmp/sizes.csv"),
-            *("--limit", "nodes=10", "--limit", "edges=30", "--compare", "none", "--json"),
-        ))
-        # Five pairs of a small and a large graph, and a small one that is left.
-        assert plan["best"]["packs"] == 6 and plan["best"]["optimal"], plan["best"]
+        # A real call through it, by a program that is in the image.
+        said(
+            *("packhouse-graph", "generate", "mag", "--scale=0.001", "--server", ready["grpc"]),
+            *("--graph=mag", "--seal", "--quiet"),
+        )
         server.terminate()
         assert server.wait(20) == 0
+        # A command that works on the disk, behind the flags of the image's entry.
+        checked = json.loads(said(*container.entry, "store", "check", "--json", "/data"))
+        assert checked["source_graphs"] == 1 and not checked["damages"], checked
     finally:
         server.kill()
     print(f"ran as {container.uid}:{container.gid}: {build[1]}")
@@ -260,10 +259,9 @@ def check_cluster(container: Container) -> None:
                 line = server.stdout.readline()
                 assert line, server.stderr.read()
                 address = json.loads(line)["grpc"]
-                (root / "tmp/graphs.csv").write_text("num_nodes,num_edges\n3,4\n7,2\n")
                 container.said(
-                    *("packhouse", "ingest", "/tmp/graphs.csv", "--server", address),
-                    *("--dataset", "graphs", "--seal", "--quiet"),
+                    *("packhouse-graph", "generate", "mag", "--scale=0.001", "--server", address),
+                    *("--graph=mag", "--seal", "--quiet"),
                 )
                 objects = [one for one in (scratch / "buckets").rglob("*") if one.is_file()]
                 assert objects, "nothing is in the bucket"

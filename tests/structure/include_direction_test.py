@@ -90,13 +90,8 @@ SEEN_BY_COMMANDS = {
         "graph_files", "partition_files", "source_graphs", "tfgnn", "graphs", "sizes",
         "command_line", "base",
     ),
-    "client/graph/": ("command_line",),
-    # Until it goes.
-    "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "command_line", "base"),
-    "client/cli/partition/": ("partition_jobs", "base"),
-    "client/cli/source_graphs/": ("graph_files", "graphs", "command_line", "base"),
-    "client/cli/": ("command_line",),
-    "client/bench/": ("command_line",),
+    "client/graph/": ("command_line", "base"),
+    "client/bench/": ("command_line", "base"),
 }
 # A generated message of reflection, which is no part of the library gRPC.
 MESSAGES = re.compile(r"grpc/reflection/[^/]+/[^/]+\.pb\.h$")

@@ -39,12 +39,6 @@ struct PartitionArguments {
   std::string memory;
   std::string time_limit;
   bool json = false;
-  // With --server.
-  std::string server;
-  std::string dataset;
-  bool dataset_halo = false;
-  bool without_files = false;
-  bool detach = false;
 };
 
 // --method with the words that MethodOf() knows.

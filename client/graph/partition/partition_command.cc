@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -35,17 +34,7 @@ RunWatch ShowProgress() {
   return watch;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<AssignmentEngine>> FindMetis() {
-  const std::string here = MetisProgramHere();
-  absl::StatusOr<std::unique_ptr<AssignmentEngine>> engine = MakeMetisEngine(here);
-  if (engine.ok()) return engine;
-  const std::filesystem::path folder = std::filesystem::path(here).parent_path();
-  return MakeMetisEngine((folder / "../../service/packhouse-metis").lexically_normal().string());
-}
-
-ExitCode RunLocalPartition(const PartitionArguments& arguments) {
+ExitCode RunPartitionCommand(const PartitionArguments& arguments) {
   if (arguments.graph.empty() || arguments.output.empty()) {
     return Misuse(absl::InvalidArgumentError("GRAPH and --output DIR are required"));
   }
@@ -87,7 +76,13 @@ ExitCode RunLocalPartition(const PartitionArguments& arguments) {
   return kExitOk;
 }
 
-std::shared_ptr<PartitionArguments> AddPartitionCommand(CLI::App& app, ExitCode& code) {
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AssignmentEngine>> FindMetis() {
+  return MakeMetisEngine(MetisProgramHere());
+}
+
+void AddPartitionCommand(CLI::App& app, ExitCode& code) {
   CLI::App* const command =
       app.add_subcommand("partition", "Cut a large graph into parts for DGL's trainers");
   const auto arguments = std::make_shared<PartitionArguments>();
@@ -98,9 +93,8 @@ std::shared_ptr<PartitionArguments> AddPartitionCommand(CLI::App& app, ExitCode&
   AddPartitionDglpart(*command, code);
   AddPartitionOriginalIds(*command, code);
   command->callback([arguments, command, &code] {
-    if (command->get_subcommands().empty()) code = RunLocalPartition(*arguments);
+    if (command->get_subcommands().empty()) code = RunPartitionCommand(*arguments);
   });
-  return arguments;
 }
 
 }  // namespace packhouse::client

@@ -6,7 +6,6 @@
 
 #include "CLI/App.hpp"
 #include "absl/status/statusor.h"
-#include "client/graph/partition/partition_arguments.h"
 #include "service/command_line/exit_code.h"
 #include "service/partitioning/assignment_engine.h"
 
@@ -14,13 +13,9 @@ namespace packhouse::client {
 
 // Adds the subcommand; `code` gets its result when it has been run. Both must outlive `app`'s
 // parsing.
-std::shared_ptr<PartitionArguments> AddPartitionCommand(CLI::App& app, ExitCode& code);
+void AddPartitionCommand(CLI::App& app, ExitCode& code);
 
-// Cuts a graph in files.
-ExitCode RunLocalPartition(const PartitionArguments& arguments);
-
-// The program packhouse-metis as an engine. It is beside this program where both are installed, and
-// in service/ where they are built.
+// The program packhouse-metis as an engine: it is beside this program.
 absl::StatusOr<std::unique_ptr<AssignmentEngine>> FindMetis();
 
 // Its parts, each a subcommand of `partition`; none needs a server.

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/status.h"
-#include "client/graph/files/sizes_file.h"
+#include "client/graph/files/graph_sizes.h"
 #include "client/graph/tfgnn/tfgnn_commands.h"
 #include "grpcpp/client_context.h"
 #include "packhouse/v1/planning.grpc.pb.h"

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/graph/files/sizes_file.h"
+#include "client/graph/files/graph_sizes.h"
 #include "client/graph/tfgnn/tfgnn_commands.h"
 #include "service/command_line/table.h"
 #include "service/graphs/index_values.h"
