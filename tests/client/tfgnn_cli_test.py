@@ -250,13 +250,6 @@ def test_malformed_records_are_named_or_left_out(
     assert "stored 7 graphs" in result.stdout
 
 
-def test_a_file_that_python_reads_is_named_as_such(tmp_path: pathlib.Path, server: str) -> None:
-    (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    result = run("ingest", tmp_path / "x.parquet", "--server", server, "--dataset", "d")
-    assert result.returncode == 1
-    assert f"python3 -m packhouse ingest '{tmp_path / 'x.parquet'}'" in result.stderr
-
-
 def test_damage_names_file_and_offset(
     schema: pathlib.Path, tmp_path: pathlib.Path, server: str
 ) -> None:
