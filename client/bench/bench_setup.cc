@@ -93,10 +93,10 @@ absl::Status BenchSetup::FillDataset() {
   const int copies =
       std::max(1, static_cast<int>(std::lround(wanted / static_cast<double>(graphs_.num_bytes))));
   const DatasetClient client((*server)->channel(0));
-  v1::CreateDatasetRequest wanted;
-  wanted.set_name(kDataset);
-  *wanted.mutable_schema() = graphs_.schema;
-  PH_RETURN_IF_ERROR(client.Create(wanted).status());
+  v1::CreateDatasetRequest request;
+  request.set_name(kDataset);
+  *request.mutable_schema() = graphs_.schema;
+  PH_RETURN_IF_ERROR(client.Create(request).status());
   DatasetAppenderOptions options;
   options.dataset = kDataset;
   options.producer = "bench";
