@@ -62,12 +62,11 @@ def lay_out(folder: pathlib.Path, programs: pathlib.Path, metis: pathlib.Path) -
     (folder / "VERSION").write_text(version() + "\n", encoding="utf-8")
     inside = folder / "packhouse_server" / "bin"
     inside.mkdir()
-    for program in (programs / "packhoused", programs / "packhouse-graph", metis):
+    for program in (programs / "packhoused", metis):
         run("strip", "-o", inside / program.name, program)
         (inside / program.name).chmod(0o755)
-    linked = (file.read_text(encoding="utf-8").split() for file in programs.glob("*.archives"))
-    archives = {pathlib.Path(archive) for file in linked for archive in file}
-    text = notices(shared_libraries(inside.iterdir()), archives)
+    archives = (programs / "packhoused.archives").read_text(encoding="utf-8").split()
+    text = notices(shared_libraries(inside.iterdir()), map(pathlib.Path, archives))
     (folder / "NOTICES").write_text(text, encoding="utf-8")
 
 
@@ -86,7 +85,7 @@ def wheel(sources: pathlib.Path, output: pathlib.Path, target: str, zip_level: i
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--programs", type=pathlib.Path, required=True, help="where packhoused and packhouse-graph are")
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="where packhoused is")
     parser.add_argument("--metis", type=pathlib.Path, required=True, help="packhouse-metis")
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--zip-level", type=int, choices=range(1, 10), default=9)

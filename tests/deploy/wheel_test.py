@@ -98,7 +98,6 @@ def test_programs_can_be_run_and_have_no_symbols(server_wheel: zipfile.ZipFile) 
     entries = server_wheel.infolist()
     programs = [one for one in entries if "/bin/" in one.filename and not one.is_dir()]
     assert sorted(info.filename for info in programs) == [
-        "packhouse_server/bin/packhouse-graph",
         "packhouse_server/bin/packhouse-metis",
         "packhouse_server/bin/packhoused",
     ]

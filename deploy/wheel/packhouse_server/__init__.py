@@ -1,8 +1,7 @@
 """The server of packhouse, as a program inside a Python package.
 
 `packhouse.LocalServer` finds it here; on the command line it is `packhoused`. `packhouse-metis`, which it
-starts to cut graphs, lies beside it, and so does `packhouse-graph`, which the command `packhouse` starts for
-large graphs in files.
+starts to cut graphs, lies beside it.
 """
 
 import os

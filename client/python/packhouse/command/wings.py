@@ -40,8 +40,8 @@ def find_program(what: str) -> str:
         raise Failure(
             "NOT_FOUND",
             f"'{what}' needs the program {_PROGRAM}, which is not beside packhoused and not on PATH: "
-            f"pip install packhouse[server], or build it (docs/getting-started.md); {_VARIABLE} may "
-            "name it",
+            f"build it (make build), or take it from the image (docs/command-line.md); {_VARIABLE} "
+            "may name it",
         )
     return found
 
