@@ -77,7 +77,7 @@ absl::StatusOr<PartitionList> CheckList(const std::string& companion, DamageVisi
   auto list = ReadPartitionList(companion);
   if (!absl::IsDataLoss(list.status())) return list;
   found({absl::StrCat(companion, "/", kPartitionListFile), "", std::string(list.status().message()),
-         "nothing that is there: packhouse store repair --accept-missing writes it anew"});
+         "nothing that is there: packhoused store repair --accept-missing writes it anew"});
   return PartitionsThere(companion);
 }
 

@@ -56,7 +56,7 @@ absl::Status ListIsDamaged(const std::string& graph, const absl::Status& why) {
   if (!absl::IsDataLoss(why)) return why;
   return absl::DataLossError(absl::StrCat("the list of partitions of source graph ", Quoted(graph),
                                           ", its file ", kPartitionListFile, ", ", why.message(),
-                                          "; packhouse store repair --accept-missing writes it "
+                                          "; packhoused store repair --accept-missing writes it "
                                           "anew, of the partitions that are there"));
 }
 

@@ -222,7 +222,7 @@ class PartitionsOnFailingDisk {
 
 class FailingPartitionJobsTest : public testing::TestWithParam<DiskFault> {};
 
-// The law of `packhouse store check`: it says that the partitions are sound, and a server that is
+// The law of `packhoused store check`: it says that the partitions are sound, and a server that is
 // started then has all that were answered and reads them.
 TEST_P(FailingPartitionJobsTest, WhatWasAnsweredIsThereAndSound) {
   const DiskFault fault = GetParam();
