@@ -76,9 +76,9 @@ class World:
                 told["descriptors"] += name in os.readlink(descriptor)
         graphs = self.folder / "source_graphs"
         told["bytes of source graphs"] = 0
-        # Files and folders may go while they are looked at.
+        # Files and folders may go while they are looked at. An empty list of partitions stays.
         for folder, _, names in os.walk(graphs):
-            for name_of_file in set(names) - {"LOCK", "graphs"}:
+            for name_of_file in set(names) - {"LOCK", "graphs", "partition_list"}:
                 with contextlib.suppress(FileNotFoundError):
                     told["bytes of source graphs"] += os.stat(
                         os.path.join(folder, name_of_file)
