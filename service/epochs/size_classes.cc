@@ -3,22 +3,21 @@
 #include <algorithm>
 #include <numeric>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/histograms/tuple_index.h"
 
 namespace packhouse {
 namespace {
 
-// Bytes of a class while classes are found: an entry of the table, of which at least an eighth is
-// free and which exists twice while it grows; the tuple, if it does not fit into the entry; and
-// three numbers, which exist twice too.
 constexpr size_t kLeastClasses = 1024;
-uint64_t BytesOfClass(size_t num_components) {
-  const uint64_t entry = sizeof(std::pair<const SizeTuple, uint32_t>) + 1;
-  const uint64_t outside = num_components > 4 ? 4 * num_components + 16 : 0;
-  return 4 * entry + outside + 3 * 3 * sizeof(uint32_t);
+
+// Bytes while so many classes are found: the index, and three numbers for each, which exist twice
+// while their lists grow.
+uint64_t BytesOfClasses(size_t num_classes, size_t num_components) {
+  return TupleIndex::BytesFor(num_classes, num_components) +
+         3 * 3 * sizeof(uint32_t) * uint64_t{num_classes};
 }
 
 }  // namespace
@@ -41,7 +40,8 @@ absl::StatusOr<SizeClasses> SizeClasses::Create(const ItemSizes& sizes,
       making.Hold(absl::StrCat("sorting ", n, " graphs by size"), sizeof(uint32_t) * n));
   // At first, classes are in order of appearance. There is room for this many.
   size_t room = 0;
-  absl::flat_hash_map<SizeTuple, uint32_t, SizeTupleHash, SizeTupleEq> numbers;
+  const size_t l = sizes.num_components();
+  TupleIndex numbers(l);
   std::vector<uint32_t> first_items;
   std::vector<uint32_t> counts;
   std::vector<uint32_t> class_of(n);
@@ -52,21 +52,20 @@ absl::StatusOr<SizeClasses> SizeClasses::Create(const ItemSizes& sizes,
       return absl::InvalidArgumentError(absl::StrCat(
           "selection: item ", item, ", the data set has ", sizes.num_items(), " items"));
     }
-    const auto tuple = sizes.tuple(item);
-    auto found = numbers.find(tuple);
-    if (found == numbers.end()) {
-      if (counts.size() == room) {
-        const size_t more = std::max(kLeastClasses, room);
-        PH_RETURN_IF_ERROR(making.Grow(absl::StrCat("more than ", room, " sizes of graphs"),
-                                       more * BytesOfClass(sizes.num_components()), sorting));
-        room += more;
-      }
-      found = numbers.emplace(SizeTuple(tuple.begin(), tuple.end()), counts.size()).first;
+    if (counts.size() == room) {
+      const size_t more = std::max(kLeastClasses, room);
+      const uint64_t now = room == 0 ? 0 : BytesOfClasses(room, l);
+      PH_RETURN_IF_ERROR(making.Grow(absl::StrCat("more than ", room, " sizes of graphs"),
+                                     BytesOfClasses(room + more, l) - now, sorting));
+      room += more;
+    }
+    const uint32_t number = numbers.FindOrInsert(sizes.tuple(item));
+    if (number == counts.size()) {
       first_items.push_back(item);
       counts.push_back(0);
     }
-    class_of[i] = found->second;
-    ++counts[found->second];
+    class_of[i] = number;
+    ++counts[number];
   }
 
   std::vector<uint32_t> ascending(counts.size());

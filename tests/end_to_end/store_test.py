@@ -279,8 +279,9 @@ def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.
                 for sequence in range(1, 1000):
                     if stop.is_set():
                         return
-                    appender.append("open", [graphs(sequence, 20)], producer="p",
-                                    first_sequence=sequence)
+                    appender.datasets.append(
+                        "open", [graphs(sequence, 20)], producer="p", first_sequence=sequence
+                    )
                     appended.append(sequence)
 
             def load() -> None:
@@ -289,8 +290,9 @@ def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.
             threads = [threading.Thread(target=append), threading.Thread(target=load)]
             for thread in threads:
                 thread.start()
-            while not appended:
+            while not appended and threads[0].is_alive():
                 pass
+            assert appended
             known = len(appended)
             with Client(socket) as administrator:
                 done = administrator.administration.snapshot(name)
