@@ -58,6 +58,17 @@ absl::Status SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> i
 
 }  // namespace
 
+void EpochBatches::SetItems(absl::FunctionRef<absl::Span<const uint32_t>(size_t)> batch) {
+  const size_t count = num_batches();
+  items_.clear();
+  starts_.resize(1);
+  for (size_t b = 0; b < count; ++b) {
+    const absl::Span<const uint32_t> items = batch(b);
+    items_.insert(items_.end(), items.begin(), items.end());
+    starts_.push_back(static_cast<uint32_t>(items_.size()));
+  }
+}
+
 // Asks `making` at each entry of a pattern, since there may be as many entries as items.
 absl::Status CheckUsesUp(const SizeClasses& classes,
                          absl::Span<const std::vector<Pattern>> patterns_by_rank_group,

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -52,6 +53,10 @@ class EpochBatches {
 
   // Number of the first batch of each rank group; the last entry is num_batches().
   const std::vector<uint64_t>& first_batches() const { return first_batches_; }
+
+  // Gives batch `number` the items `batch(number)`, for each number in turn. They must be the same
+  // items all together, and must lie elsewhere. O(n).
+  void SetItems(absl::FunctionRef<absl::Span<const uint32_t>(size_t)> batch);
 
  private:
   friend absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses&,

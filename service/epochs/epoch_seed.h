@@ -35,6 +35,8 @@ enum class DrawPurpose : uint64_t {
   kParts = 7,
   kSegments = 8,
   kTracks = 9,
+  kOtherDraw = 10,
+  kExchanges = 11,
 };
 
 // Where the sequence of a purpose starts. For a fixed seed and purpose, other epochs have other
