@@ -3,7 +3,8 @@
 // A plan fixes which sizes share a batch. Where most sizes are distinct, that fixes which items do,
 // too: the same graphs meet in every epoch, and only the order of the batches is new. Here the
 // items of two batches at a time are dealt anew (pair_dealing.h), over and over, until items meet
-// as seldom as in a shuffle. There is not one batch more, and each keeps its shape.
+// as seldom as in a shuffle. There is not one batch more, and each keeps its shape. No epoch is
+// drawn so yet.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_FRESH_BATCHES_H_
 #define PACKHOUSE_SERVICE_EPOCHS_FRESH_BATCHES_H_
 
