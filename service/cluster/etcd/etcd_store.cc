@@ -67,7 +67,9 @@ std::string WhyNoConnection(absl::string_view words, bool wants_tls) {
     meaning = ": it speaks plain text, and a CA was given for TLS";
   } else if (absl::StrContains(plain, "socket closed") ||
              absl::StrContains(plain, "connection reset") ||
-             absl::StrContains(plain, "connection closed")) {
+             absl::StrContains(plain, "connection closed") ||
+             // What gRPC may say of a handshake whose peer has gone.
+             absl::StrContains(plain, "fd shutdown")) {
     meaning = wants_tls
                   ? ": it ends connections with TLS: perhaps it speaks plain text"
                   : ": it ends connections in plain text: it may want TLS, for which a CA must be "
