@@ -19,6 +19,8 @@ _MAX_BATCHES: Final = 65536
 _PAUSE: Final = 0.03
 # Seconds between two looks at whether the thread still lives, of those who wait for it.
 _LOOK: Final = 1.0
+# How often a thread that died before it began is started anew, at one time.
+_STARTS: Final = 3
 
 
 class Lease(NamedTuple):
@@ -193,23 +195,36 @@ class Acknowledger:
             told.put(None)
 
     def _start(self) -> None:
-        """Starts the thread, or another one if it has died. With the lock."""
-        if self._thread is None or not self._thread.is_alive():
+        """Starts the thread, or another one if it has died. With the lock.
+
+        Waits until the thread is where no exception ends it without a word: one that is about to
+        die is still alive, and who waits for a batch would not look again.
+        """
+        for _ in range(_STARTS):
+            if self._thread is not None and self._thread.is_alive():
+                return
+            begun: queue.SimpleQueue[None] = queue.SimpleQueue()
             thread = threading.Thread(
-                target=self._run, name="packhouse-acknowledge", daemon=True
+                target=self._run, args=(begun,), name="packhouse-acknowledge", daemon=True
             )
             thread.start()
+            while thread.is_alive():
+                with contextlib.suppress(queue.Empty):
+                    begun.get(timeout=_LOOK)
+                    break
             self._thread = thread
 
-    def _run(self) -> None:
-        ended = False
+    def _run(self, begun: queue.SimpleQueue[None], ended: bool = False) -> None:
         try:
+            begun.put(None)
             while not ended:
                 try:
                     ended = self._turn()
                 except BaseException as error:  # Whatever it is, the trainer gets it.
                     self._fail(error)
         finally:
+            # Before the lock, which the starter has while it waits.
+            begun.put(None)
             if not ended:
                 # Who waits looks again, and starts another thread, though this one still lives.
                 try:
