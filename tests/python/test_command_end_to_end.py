@@ -48,6 +48,60 @@ def test_a_signal_ends_the_own_server_too(
     assert not list(temporary.iterdir())
 
 
+_STUBBORN = """
+import sys, threading
+from packhouse.command import program
+
+def waits():
+    print(flush=True)
+    while True:
+        threading.Event().wait(0.1)
+
+def locked():
+    lock = threading.Lock()
+    try:
+        with lock:
+            waits()
+    finally:
+        with lock, lock:
+            pass
+
+def deaf():
+    try:
+        waits()
+    except KeyboardInterrupt:
+        waits()
+
+def renamed():
+    try:
+        waits()
+    except KeyboardInterrupt:
+        raise RuntimeError("cannot release un-acquired lock") from None
+
+program._SECONDS_TO_END = 0.1
+program._parsed_and_run = lambda arguments: globals()[sys.argv[1]]()
+sys.exit(program.main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", ["locked", "deaf", "renamed"])
+def test_a_signal_ends_it_whatever_a_library_makes_of_the_exception(
+    number: signal.Signals, how: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _STUBBORN, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (-number, "")
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_files_are_not_those_that_are_written(
     closed: str, sizes: pathlib.Path, tmp_path: pathlib.Path

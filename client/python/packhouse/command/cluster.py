@@ -34,8 +34,9 @@ def try_(servers: int, folder: str) -> None:
     All of them, with versitygw as the S3 server, listen on loopback until Ctrl-C. The programs are
     found on PATH, or by the variables PACKHOUSE_ETCD, PACKHOUSE_S3_SERVER and PACKHOUSED.
     """
-    # As Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # The servers may take longer to end than what other commands start.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         _try(servers, folder)
 

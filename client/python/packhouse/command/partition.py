@@ -213,12 +213,13 @@ def _arguments(words: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """In this block the first SIGINT is noted, and does not end the program."""
+    """In this block the first SIGINT is noted, and does not end the program; the second one does."""
     counted: list[int] = []
 
     def count(number: int, _frame: object) -> None:
         if counted:
-            raise KeyboardInterrupt
+            signal.signal(number, before)
+            signal.raise_signal(number)
         counted.append(number)
 
     before = signal.signal(signal.SIGINT, count)

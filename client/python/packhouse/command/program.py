@@ -6,10 +6,12 @@ command is used.
 
 from __future__ import annotations
 
+import _thread
 import importlib
 import os
 import signal
 import sys
+import time
 from typing import Any, Final, Sequence
 
 import click
@@ -91,32 +93,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_whole("packhouse", lambda: _run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
-class _Ended(BaseException):
+# So long a command that a signal ends may take to end what it has started.
+_SECONDS_TO_END: Final = 10.0
+
+
+class _Ended(KeyboardInterrupt):
     """A signal asks the program to end."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
+
+class _Signals:
+    """Ends the program by the first SIGINT, SIGTERM or SIGHUP that comes.
+
+    An exception is raised, so that servers and files of this process go. It comes at any line of
+    any library. Some turn it into another one, drop it, or leave a lock taken for which the clean-up
+    then waits for ever (gRPC's, about once in 600 times). So whatever happens after it, the program
+    ends by the signal, after `_SECONDS_TO_END` at the latest; a second one ends it at once. Servers
+    of this process have guards that end them then (`LocalServer`).
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def take(self) -> None:
+        """Those that are not ignored."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, self._end)
+
+    def _end(self, number: int, _frame: object) -> None:
         self.number = number
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) == self._end:
+                signal.signal(each, signal.SIG_DFL)
+        # A thread without locks of Python's, which the line that was interrupted may hold.
+        _thread.start_new_thread(self._die_later, (number,))
+        raise _Ended
+
+    @staticmethod
+    def _die_later(number: int) -> None:
+        time.sleep(_SECONDS_TO_END)
+        os.kill(os.getpid(), number)
+
+    def die(self) -> None:
+        """As if the signal had not been caught."""
+        signal.signal(self.number, signal.SIG_DFL)
+        os.kill(os.getpid(), self.number)
 
 
 def _run(arguments: list[str]) -> int:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _end)
+    signals = _Signals()
+    signals.take()
     try:
         return _parsed_and_run(arguments)
     except KeyboardInterrupt:
-        number = signal.SIGINT
-    except _Ended as ended:
-        number = signal.Signals(ended.number)
-    # What was started is ended; the rest as if the signal had not been caught.
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+        signals.number = signals.number or signal.SIGINT
+    except Exception as error:
+        if not signals.number:
+            if not _is_told(error):
+                raise
+            print(f"packhouse: {readable(text_of(error))}", file=sys.stderr)
+            return FAILURE
+    signals.die()
     return FAILURE
-
-
-def _end(number: int, _frame: object) -> None:
-    raise _Ended(number)
 
 
 def _parsed_and_run(arguments: list[str]) -> int:
@@ -135,13 +173,6 @@ def _parsed_and_run(arguments: list[str]) -> int:
         print(f"packhouse: {readable(misuse_text(error))}", file=sys.stderr)
         print("Run with --help for the options.", file=sys.stderr)
         return MISUSE
-    except OutputError:
-        raise
-    except Exception as error:
-        if not _is_told(error):
-            raise
-        print(f"packhouse: {readable(text_of(error))}", file=sys.stderr)
-        return FAILURE
 
 
 def _is_told(error: Exception) -> bool:
