@@ -16,7 +16,7 @@ struct Row {
 // the moment of a server's leaving, DEADLINE_EXCEEDED of one that stands still, and INTERNAL or
 // UNKNOWN of a stream that something else than the server has ended. HTTP/2's error 11 is "enhance
 // your calm": gRPC ends any call by it when those that are being received take too much memory. The
-// Python client has the same rows (packhouse/base/away.py); tests/structure/retry_advice_test.py
+// Python client has the same rows (packhouse/base/errors.py); tests/structure/retry_advice_test.py
 // compares them.
 constexpr Row kPasses[] = {
     {"UNAVAILABLE", ""},

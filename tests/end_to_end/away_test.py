@@ -19,8 +19,16 @@ import numpy as np
 import pytest
 from server_process import ServerProcess
 
-from packhouse import Client, GraphSchema, GraphTable, Loader, PackhouseError, PackOptions, TensorSpec
-from packhouse.base.away import passes
+from packhouse import (
+    Client,
+    GraphSchema,
+    GraphTable,
+    Loader,
+    PackhouseError,
+    PackOptions,
+    TensorSpec,
+)
+from packhouse.base.errors import passes
 
 SCHEMA = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
 NUM_GRAPHS = 400

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from packhouse import Client, Loader, LocalServer, PackhouseError
-from packhouse.base.away import meaning_of_end, passes
+from packhouse.base.errors import meaning_of_end, passes
 from packhouse.calls.backoff import Backoff
 from packhouse.calls.own_addresses import is_own, proxy_variable
 

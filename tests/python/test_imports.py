@@ -51,7 +51,7 @@ def ours(modules: set[str]) -> set[str]:
 def test_importing_packhouse_brings_none_of_what_it_works_with() -> None:
     tried = tried_by("import packhouse")
     assert not packages_of(tried) & (HEAVY | FRAMEWORKS)
-    assert ours(tried) == {"packhouse._version", "packhouse.base", "packhouse.base.fork_polling"}
+    assert ours(tried) == {"packhouse._version", "packhouse.base", "packhouse.base.processes"}
 
 
 def test_help_does_not_wait_for_what_commands_work_with() -> None:

@@ -16,7 +16,7 @@ import sys
 RPC = re.compile(r"((?:^ *//.*\n)*)^ *rpc (\w+)\(", re.MULTILINE)
 SERVICE = re.compile(r"^service (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 # The tables of both clients, each with its two tables of pairs.
-TABLES = ("client/cpp/away.cc", "client/python/packhouse/base/away.py")
+TABLES = ("client/cpp/away.cc", "client/python/packhouse/base/errors.py")
 TABLE = re.compile(r"PASSES\b.*?= [({](.*?)^[)}].*?MEANINGS\b.*?= [({](.*?)^[)}]", re.M | re.S | re.I)
 ROW = re.compile(r'[({]\s*"([^"]*)",\s*"([^"]*)"\s*[)}]')
 SAFE = re.compile(r"(?<!not )safe to retry", re.IGNORECASE)

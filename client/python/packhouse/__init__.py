@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from packhouse._version import __version__
-from packhouse.base.fork_polling import keep_forks_apart
+from packhouse.base.processes import keep_forks_apart
 
 # Before gRPC is imported by any of the others.
 keep_forks_apart()
@@ -20,7 +20,7 @@ keep_forks_apart()
 if TYPE_CHECKING:
     from packhouse.base.errors import EpochBegunError, EpochFinishedError, PackhouseError
     from packhouse.base.local_server import LocalServer
-    from packhouse.base.process_tuning import read_messages_whole, tune_process_for_batches
+    from packhouse.base.processes import read_messages_whole, tune_process_for_batches
     from packhouse.base.shared_server import SharedServer
     from packhouse.calls.credentials import Credentials
     from packhouse.client.datasets import Datasets
@@ -110,13 +110,13 @@ if TYPE_CHECKING:
     from packhouse.planning.plans import (
         ComponentEfficiency,
         LowerBoundKind,
+        OpeningRule,
         Pattern,
+        PlacementRule,
         Plan,
         PlanAlgorithm,
         PlanHeuristic,
         PlanSummary,
-        OpeningRule,
-        PlacementRule,
         PriorityKind,
     )
     from packhouse.planning.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
@@ -198,7 +198,7 @@ _MODULES: Final = {
         "PlanSummary OpeningRule PlacementRule PriorityKind"
     ),
     "epochs.prefetching": "prefetch",
-    "base.process_tuning": "read_messages_whole tune_process_for_batches",
+    "base.processes": "read_messages_whole tune_process_for_batches",
     "data.schema": "GRAPHS DType GraphSchema Layout TensorSpec",
     "base.shared_server": "SharedServer",
     "large.source_graph": (

@@ -14,7 +14,7 @@ from typing import Any, Mapping, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
+from packhouse.base.arguments import UINT64_MAX, whole_number
 
 _Key = TypeVar("_Key")
 

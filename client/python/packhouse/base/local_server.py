@@ -11,7 +11,7 @@ import subprocess
 import time
 from typing import IO, Any, Final, Sequence
 
-from packhouse.base.own_session import in_session_of_its_own
+from packhouse.base.processes import in_session_of_its_own
 
 _MOMENT: Final = 0.5
 # Ends a server, $1, if its standard input ends without a line: then the process that started both is

@@ -21,7 +21,7 @@ from typing import Any, Final, Sequence
 from packhouse._version import __version__
 from packhouse.base import server_guard
 from packhouse.base.local_server import find_server
-from packhouse.base.own_session import in_session_of_its_own
+from packhouse.base.processes import in_session_of_its_own
 
 # How long data sets and jobs that nobody uses are kept; and what servers of before have stored.
 _RETENTION: Final = "720h"

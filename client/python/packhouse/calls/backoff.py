@@ -7,8 +7,7 @@ import random
 import time
 from typing import Final
 
-from packhouse.base.away import passes
-from packhouse.base.errors import PackhouseError
+from packhouse.base.errors import PackhouseError, passes
 
 # Seconds of failing in a row after which a server is given up: one that is started anew elsewhere
 # is back by then.

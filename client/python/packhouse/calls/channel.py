@@ -14,7 +14,7 @@ import grpc.experimental
 
 import packhouse.v1
 from packhouse.base.errors import PackhouseError, meaning_of
-from packhouse.base.process_tuning import read_messages_whole
+from packhouse.base.processes import read_messages_whole
 from packhouse.calls.credentials import Credentials
 from packhouse.calls.own_addresses import is_own, proxy_variable
 

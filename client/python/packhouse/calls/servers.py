@@ -8,8 +8,7 @@ from typing import Any, Callable, Final, Sequence
 
 import grpc
 
-from packhouse.base.away import passes
-from packhouse.base.errors import PackhouseError
+from packhouse.base.errors import PackhouseError, passes
 from packhouse.calls.channel import await_server, service_config
 from packhouse.calls.job_owner import owner_named_by
 
@@ -52,8 +51,8 @@ class Servers:
     """As a channel to one server, of which stubs are made; unary calls that are safe to repeat go on
     at the next server while one is away.
 
-    Those are the calls of `service_config()`, and away is what `packhouse.base.away` says. All others,
-    and streams, are made at the first server. May be used from any thread.
+    Those are the calls of `service_config()`, and away is what `passes` says. All others, and
+    streams, are made at the first server. May be used from any thread.
     """
 
     def __init__(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 import grpc
 import numpy.typing as npt
 
+from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.calls.unary import UnaryCalls
 from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
 
 import grpc
 
-from packhouse.base.argument_types import check_each, check_type
+from packhouse.base.arguments import UINT64_MAX, check_each, check_type, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions, make_channel
 from packhouse.calls.credentials import Credentials
 from packhouse.calls.job_owner import JobCalls

@@ -6,8 +6,8 @@ from typing import Any, Final, Iterator, Mapping
 
 import grpc
 
+from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.calls.unary import UnaryCalls
 from packhouse.data.graphs import GraphTable
 from packhouse.large.sub_graphs import (

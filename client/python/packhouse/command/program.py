@@ -17,10 +17,10 @@ from typing import Any, Final, Sequence
 import click
 
 from packhouse._version import __version__
+from packhouse.base.output import OutputError, run_whole
 from packhouse.command.failures import FAILURE, MISUSE, OK, Misuse, text_of
 from packhouse.command.group import Group, nearest
 from packhouse.command.readable import readable
-from packhouse.base.standard_output import OutputError, run_whole
 
 # Of each command, the line of `packhouse --help`; the module of its name has `command`.
 COMMANDS: Final = {

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.aligned import aligned_copies
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.data.graphs import Array, GraphTable, rows_of, shift_of_rows
 from packhouse.data.received_batch import ReceivedBatch, received_by_protobuf
 from packhouse.data.schema import GraphSchema

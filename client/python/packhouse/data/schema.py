@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Mapping, Sequence
 
 import numpy as np
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.v1 import graphs_pb2
 
 # The component of which every graph has exactly one row; never listed in a schema.

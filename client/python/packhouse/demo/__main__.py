@@ -16,8 +16,7 @@ import grpc
 
 from packhouse.base.errors import PackhouseError
 from packhouse.base.local_server import LocalServer
-from packhouse.base.progress import Progress
-from packhouse.base.standard_output import run_whole
+from packhouse.base.output import Progress, run_whole
 from packhouse.client.facade import Client
 from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import GRAPHS

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from packhouse.base.errors import PackhouseError
 from packhouse.base.local_server import LocalServer
-from packhouse.base.progress import Progress
-from packhouse.base.standard_output import run_whole
+from packhouse.base.output import Progress, run_whole
 from packhouse.client.facade import Client
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GRAPHS

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from typing import Final, Mapping
 
-from packhouse.base.progress import Progress
+from packhouse.base.output import Progress
 from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, DerivedTensor, Padding
 from packhouse.data.graphs import GraphTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple, TypedDict
 
-from packhouse.base.whole_numbers import whole_number
+from packhouse.base.arguments import whole_number
 from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT
 from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.calls.credentials import Credentials

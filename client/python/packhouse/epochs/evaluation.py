@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator
 
+from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
 from packhouse.base.asynchronous import Ahead, AsyncItems
 from packhouse.base.errors import PackhouseError
-from packhouse.base.shown_arguments import shows_arguments_of
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.calls.backoff import Backoff
 from packhouse.data.received_batch import ReceivedBatch
 from packhouse.data.schema import GraphSchema

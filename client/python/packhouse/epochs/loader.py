@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, TypeVar
 
 import grpc
 
+from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
 from packhouse.base.asynchronous import AsyncItems
 from packhouse.base.errors import EpochFinishedError, PackhouseError
-from packhouse.base.shown_arguments import shows_arguments_of
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.calls.backoff import Backoff
 from packhouse.data.batch import DerivedTensor, Padding
 from packhouse.data.received_batch import ReceivedBatch

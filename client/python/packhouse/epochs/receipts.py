@@ -11,8 +11,8 @@ from typing import Any, Callable, Iterable, Iterator
 
 import grpc
 
+from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.calls.job_owner import JobCalls
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema

@@ -8,7 +8,7 @@ from typing import Any, Mapping, Sequence, TypedDict, Union
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
+from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.graphs import convert_exactly
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto

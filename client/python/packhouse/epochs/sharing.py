@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Union
 
-from packhouse.base.whole_numbers import whole_number
+from packhouse.base.arguments import whole_number
 from packhouse.epochs.info import EpochInfo
 from packhouse.epochs.request import EpochRequest
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import grpc
 
 from packhouse.base.errors import PackhouseError
-from packhouse.base.own_session import in_session_of_its_own
+from packhouse.base.processes import in_session_of_its_own
 from packhouse.epochs.acknowledging import Lease
 from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.load_connection import LoadConnection

@@ -6,9 +6,8 @@ import os
 import secrets
 from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple, Protocol
 
+from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
 from packhouse.base.shared_server import SharedServer
-from packhouse.base.shown_arguments import shows_arguments_of
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.data.graphs import GraphTable

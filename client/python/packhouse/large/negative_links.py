@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
+from packhouse.base.arguments import UINT64_MAX, whole_number
 
 _MOST_ROUNDS: Final = 100
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Final, Mapping, Sequence
 
 import grpc
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.backoff import Backoff
 from packhouse.stored.dataset import Dataset

@@ -6,7 +6,7 @@ import dataclasses
 import operator
 from typing import Any, Final, Iterable, Mapping, Protocol, Sequence, Union
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.large.source_graph import SourceGraphSchema
 
 _MOST_EDGES: Final = 2**31 - 1

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Any, Final, Mapping, Sequence
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.data.schema import DType
 from packhouse.v1 import graphs_pb2, source_graph_pb2
 

@@ -9,8 +9,8 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.base.whole_numbers import UINT64_MAX, whole_number
 from packhouse.data.graphs import GraphTable, convert_exactly
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema

@@ -24,8 +24,8 @@ from typing import (
 import grpc
 import numpy as np
 
+from packhouse.base.arguments import Choice
 from packhouse.base.asynchronous import AsyncItems
-from packhouse.base.choices import Choice
 from packhouse.base.errors import PackhouseError
 from packhouse.data.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.batch_reader import parse_response

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.v1 import planning_pb2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.planning.tuning import Oversize
 
 

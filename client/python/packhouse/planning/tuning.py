@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 from google.protobuf import json_format
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.planning.plans import ComponentEfficiency, efficiencies_from_proto
 from packhouse.v1 import planning_pb2
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Sequence
 
 import grpc
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.job_owner import JobCalls
 from packhouse.v1 import admin_pb2, admin_pb2_grpc

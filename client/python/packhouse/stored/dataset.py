@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, Iterable
 
-from packhouse.base.choices import Choice
+from packhouse.base.arguments import Choice
 from packhouse.data.examples import SkippedExample
 from packhouse.data.histogram import Histogram
 from packhouse.data.pieces import whole_schema

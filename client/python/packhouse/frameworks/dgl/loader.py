@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any, Mapping
 
-from packhouse.base.shown_arguments import shows_arguments_of
+from packhouse.base.arguments import shows_arguments_of
 from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.frameworks.dgl.batches import tables, to_batch
 from packhouse.frameworks.packed_loader import PackedLoader, length_of

@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any, Iterable, Mapping
 
-from packhouse.base.shown_arguments import shows_arguments_of
+from packhouse.base.arguments import shows_arguments_of
 from packhouse.data.batch import Padding, PaddingLike
 from packhouse.frameworks.jraph.batches import tables, to_graphs_tuple
 from packhouse.frameworks.packed_loader import PackedLoader, length_of

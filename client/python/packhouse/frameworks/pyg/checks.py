@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Collection, NamedTuple
 
-from packhouse.base.whole_numbers import whole_number
+from packhouse.base.arguments import whole_number
 from packhouse.frameworks.pyg.notes import NUM_NODES
 
 

@@ -9,7 +9,7 @@ from typing import Any, Collection, Mapping, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.whole_numbers import whole_number
+from packhouse.base.arguments import whole_number
 from packhouse.data.graphs import Array
 from packhouse.data.schema import GRAPHS, MAX_PLANES, DType, Layout, TensorSpec
 from packhouse.frameworks.layout import EDGES, NODES, check_not_reserved

@@ -9,7 +9,7 @@ from typing import Any, Collection, Final, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.whole_numbers import whole_number
+from packhouse.base.arguments import whole_number
 from packhouse.client.facade import Client
 from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import GraphSchema

@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any, Callable, Collection, Iterable, Mapping
 
-from packhouse.base.shown_arguments import shows_arguments_of
+from packhouse.base.arguments import shows_arguments_of
 from packhouse.data.batch import Padding, PaddingLike
 from packhouse.frameworks.packed_loader import PackedLoader, Step, length_of
 from packhouse.frameworks.pyg.batches import to_batch

@@ -9,14 +9,14 @@ from typing import Any, Final, Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from packhouse.base.shown_arguments import shows_arguments_of
+from packhouse.base.arguments import shows_arguments_of
 from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.data.graphs import Array, GraphTable
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.packed_loader import PackedLoader
 from packhouse.frameworks.tensors import from_torch, to_torch
-from packhouse.frameworks.torch.sequences import sequence_table, to_sequences
 from packhouse.frameworks.torch.packed_loader import TorchPackedLoader
+from packhouse.frameworks.torch.sequences import sequence_table, to_sequences
 from packhouse.planning.tuning import DeviceProfile
 
 _DOCUMENTS_PER_TABLE: Final = 1 << 14
