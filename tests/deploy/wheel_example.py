@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 
 import packhouse
-from packhouse.data.readers import HAS_NATIVE
+from packhouse.data.reading import HAS_NATIVE
 
 SCHEMA = packhouse.GraphSchema(
     components=("nodes", "edges"),

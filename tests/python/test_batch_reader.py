@@ -15,9 +15,15 @@ from random_graphs import molecules, narrowed, random_schema, random_table
 from reference_collation import batch_message
 
 from packhouse import Batch, DerivedTensor, DType, GraphSchema, LoadedBatch, PackhouseError, Padding
-from packhouse.data.batch_reader import BatchReader, parse_response
-from packhouse.data.readers import HAS_NATIVE, NativeReader, Reader, new_reader
-from packhouse.data.received_batch import received_by_protobuf
+from packhouse.data.batch import received_by_protobuf
+from packhouse.data.reading import (
+    HAS_NATIVE,
+    BatchReader,
+    NativeReader,
+    Reader,
+    new_reader,
+    parse_response,
+)
 from packhouse.v1 import batch_pb2, loader_pb2, packing_pb2, sampling_pb2
 
 # Python's own, and the native one where it was built.
@@ -433,7 +439,7 @@ def test_whatever_python_reads_the_native_reader_reads() -> None:
 
 
 def test_the_native_reader_can_be_left_out() -> None:
-    program = "from packhouse.data.readers import new_reader; print(type(new_reader(is_loaded=True)))"
+    program = "from packhouse.data.reading import new_reader; print(type(new_reader(is_loaded=True)))"
     for word, expected in (("0", BatchReader), ("1", KINDS[-1])):
         ran = subprocess.run(
             [sys.executable, "-c", program],

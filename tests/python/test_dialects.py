@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from packhouse import DType, GraphSchema, TensorSpec
-from packhouse.data.readers import HAS_NATIVE, repeated_numbers
+from packhouse.data.reading import HAS_NATIVE, repeated_numbers
 from packhouse.frameworks import batch_sampler
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.layout import Layout
@@ -159,7 +159,7 @@ IS_NATIVE = [False, *([True] if HAS_NATIVE else [])]
 def test_repeated_numbers_are_numpys(
     is_native: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhouse.data.readers._IS_NATIVE", is_native)
+    monkeypatch.setattr("packhouse.data.reading._IS_NATIVE", is_native)
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 5, size=int(rng.integers(0, 40)))
     numbers = repeated_numbers(counts)
@@ -171,14 +171,14 @@ def test_repeated_numbers_are_numpys(
 def test_counts_below_zero_are_refused(
     is_native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhouse.data.readers._IS_NATIVE", is_native)
+    monkeypatch.setattr("packhouse.data.reading._IS_NATIVE", is_native)
     with pytest.raises(ValueError):
         repeated_numbers(np.array([1, -1, 3]))
 
 
 @pytest.mark.skipif(not HAS_NATIVE, reason="the native reader was not built")
 def test_counts_that_no_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packhouse.data.readers._IS_NATIVE", True)
+    monkeypatch.setattr("packhouse.data.reading._IS_NATIVE", True)
     for counts in ([1 << 62], [(1 << 63) - 1, 1], [1 << 58] * 2):
         with pytest.raises((ValueError, MemoryError)):
             repeated_numbers(np.array(counts))

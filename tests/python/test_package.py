@@ -52,7 +52,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def reader_of(folder: pathlib.Path) -> str:
     """Which reader the package in that folder takes."""
     program = (
-        "from packhouse.data.readers import new_reader; print(type(new_reader(is_loaded=True)).__name__)"
+        "from packhouse.data.reading import new_reader; print(type(new_reader(is_loaded=True)).__name__)"
     )
     return run(sys.executable, "-c", program, folder=folder).strip()
 

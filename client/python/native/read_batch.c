@@ -1,4 +1,4 @@
-// packhouse._native: reads a batch where it was received, as packhouse/data/batch_reader.py does.
+// packhouse._native: reads a batch where it was received, as packhouse/data/reading.py does.
 //
 // A response is walked once. Tensors become numpy arrays over its bytes, or over one piece of
 // memory of their own that is aligned for devices. Whatever is not as the server writes it is left
@@ -337,7 +337,7 @@ static PyObject* TensorArray(Place* place, const Tensor* tensor) {
   return Array(place, shape, state.types[tensor->type], tensor->data);
 }
 
-// Whether the tensor may travel in that type; see packhouse/data/wide_tensors.py.
+// Whether the tensor may travel in that type; see packhouse/data/batch.py.
 static int IsNarrow(const Tensor* tensor) {
   return (tensor->type == kUint8Type || tensor->type == kInt16Type || tensor->type == kInt32Type) &&
          tensor->declared >= kFirstInteger && tensor->declared <= kLastInteger &&

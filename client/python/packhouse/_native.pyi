@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 
-from packhouse.data.received_batch import ReceivedBatch
+from packhouse.data.batch import ReceivedBatch
 
 def prepare(
     received_batch: type[ReceivedBatch],

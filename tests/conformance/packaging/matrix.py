@@ -33,7 +33,7 @@ LEFT_OUT: Final = ("test_torch.py", "test_torch_batches.py", "test_package.py")
 
 VERSIONS: Final = """
 import importlib.metadata, sys
-from packhouse.data.readers import HAS_NATIVE
+from packhouse.data.reading import HAS_NATIVE
 names = ("packhouse", "grpcio", "protobuf", "numpy")
 print("Python", sys.version.split()[0], *(f"{n} {importlib.metadata.version(n)}" for n in names),
       "native reader" if HAS_NATIVE else "no compiler")

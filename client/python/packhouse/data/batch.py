@@ -1,19 +1,196 @@
-"""A padded batch as numpy arrays, and the way back to its graphs."""
+"""Batches: as they were received, with tensors in a narrow type, and as padded numpy arrays.
+
+A `ReceivedBatch` is not yet joined with its schema; a `Batch` is, and leads back to its graphs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Final, KeysView, Literal, Mapping, Sequence, TypeVar, Union
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Iterator,
+    KeysView,
+    Literal,
+    Mapping,
+    NamedTuple,
+    Sequence,
+    TypeVar,
+    Union,
+)
 
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.aligned import aligned_copies
+from packhouse.base.aligned import aligned_copies, aligned_empty
 from packhouse.base.arguments import Choice
 from packhouse.data.graphs import Array, GraphTable, rows_of, shift_of_rows
-from packhouse.data.received_batch import ReceivedBatch, received_by_protobuf
-from packhouse.data.schema import GraphSchema
-from packhouse.data.wide_tensors import WideTensors, sources_of
+from packhouse.data.schema import DType, GraphSchema
+
+# In which integers may travel: packhouse.v1.INTEGER_WIDTH_COMPACT.
+_NARROW: Final = (DType.UINT8, DType.INT16, DType.INT32)
+
+def declared_type(name: str, dtype: int, declared: int) -> np.dtype[Any] | None:
+    """The type in which a tensor is to be given, by numbers of `packhouse.v1.DataType`; None if it
+    travels in its own. Raises ValueError if it cannot travel so.
+    """
+    if declared == 0:
+        return None
+    narrow, wide = DType(dtype), DType(declared)
+    if (
+        narrow not in _NARROW
+        or not wide.is_integer
+        or wide.numpy.itemsize <= narrow.numpy.itemsize
+    ):
+        raise ValueError(f"tensor {name!r} of {wide.name.lower()} comes as {narrow.name.lower()}")
+    return wide.numpy
+
+
+class WideTensors(Mapping[str, Array]):
+    """Arrays by name, each made from a narrow one when it is first asked for.
+
+    They are arrays of their own: writable, and at a multiple of 64 bytes. Tensors that travel in
+    their own type are as they came. Not thread-safe.
+    """
+
+    def __init__(self, narrow: Mapping[str, Array], declared: Mapping[str, np.dtype[Any]]) -> None:
+        """`declared` has the types of those that are to be widened."""
+        self._narrow = narrow
+        self._declared = declared
+        self._wide: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        wide = self._wide.get(name)
+        if wide is not None:
+            return wide
+        narrow = self._narrow[name]
+        declared = self._declared.get(name)
+        if declared is None:
+            return narrow
+        wide = aligned_empty(narrow.shape, declared)
+        # The server sends no value that the type lacks; int16 to uint64 is "unsafe" for numpy.
+        np.copyto(wide, narrow, casting="unsafe")
+        self._wide[name] = wide
+        return wide
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._narrow)
+
+    def __len__(self) -> int:
+        return len(self._narrow)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._narrow
+
+    def sources(self) -> Iterator[tuple[str, Array, np.dtype[Any]]]:
+        """Name, an array with the values, and the tensor's own type; nothing is widened."""
+        for name, narrow in self._narrow.items():
+            array = self._wide.get(name, narrow)
+            yield name, array, self._declared.get(name, narrow.dtype)
+
+
+def sources_of(tensors: Mapping[str, Array]) -> list[tuple[str, Array, np.dtype[Any]]]:
+    """Of each tensor its name, an array with its values, and the type in which it is given.
+
+    For those who copy all of them: one copy widens them, too.
+    """
+    if isinstance(tensors, WideTensors):
+        return list(tensors.sources())
+    return [(name, array, array.dtype) for name, array in tensors.items()]
+
+
+GRAPH_IDS: Final = np.dtype("<u8")
+SIZES: Final = np.dtype("<u4")
+
+
+class ReceivedBatch(NamedTuple):
+    """The fields of a `packhouse.v1.Batch` and, of `Load`, of the `LoadedBatch` around it."""
+
+    id: int
+    epoch: int
+    step: int
+    # Read-only views of the response, at any address (ids and sizes may be copies of their own); or
+    # writable and aligned.
+    graph_ids: Array  # uint64 [n]
+    sizes: Array  # uint32 [n * components]
+    real_rows: Sequence[int]
+    rows: Sequence[int]
+    tensors: dict[str, Array]
+    is_padding: bool = False
+    is_redelivered: bool = False
+    graphs_of_step: int = 0
+    shape: int = 0
+    # The id and the level of each.
+    drawn_smaller: Sequence[tuple[int, int]] = ()
+    # The own types of tensors that travel in a narrow one.
+    declared: Mapping[str, np.dtype[Any]] | None = None
+
+    def as_wanted(self, *, widen: bool) -> ReceivedBatch:
+        """Without `widen`, narrow tensors count as tensors of these types."""
+        return self if widen or self.declared is None else self._replace(declared=None)
+
+    def writable(self) -> ReceivedBatch:
+        """With writable arrays of its own, each at a multiple of 64 bytes. Narrow tensors stay so."""
+        graph_ids, sizes, *tensors = aligned_copies(
+            [self.graph_ids, self.sizes, *self.tensors.values()]
+        )
+        return self._replace(
+            graph_ids=graph_ids, sizes=sizes, tensors=dict(zip(self.tensors, tensors))
+        )
+
+
+def received(
+    batch: Any,
+    tensors: dict[str, Array],
+    loaded: Any = None,
+    declared: Mapping[str, np.dtype[Any]] | None = None,
+) -> ReceivedBatch:
+    """Of messages: a `packhouse.v1.Batch`, whose own tensors do not count, and a `LoadedBatch`.
+
+    Raises ValueError if the ids or sizes are cut off.
+    """
+    parts = ReceivedBatch(
+        batch.id,
+        batch.epoch,
+        batch.step,
+        np.frombuffer(batch.graph_ids, GRAPH_IDS),
+        np.frombuffer(batch.sizes, SIZES),
+        batch.real_rows[:],
+        batch.rows[:],
+        tensors,
+        declared=declared or None,
+    )
+    if loaded is None:
+        return parts
+    return parts._replace(
+        is_padding=loaded.is_padding,
+        is_redelivered=loaded.is_redelivered,
+        graphs_of_step=loaded.graphs_of_step,
+        shape=loaded.shape,
+        drawn_smaller=tuple((each.graph_id, each.level) for each in loaded.drawn_smaller),
+    )
+
+
+def received_by_protobuf(batch: Any, loaded: Any = None) -> ReceivedBatch:
+    """Of messages with their tensors, which are copied. Raises ValueError if a tensor contradicts
+    itself.
+    """
+    tensors = {}
+    declared = {}
+    for tensor in batch.tensors:
+        dtype = declared_type(tensor.name, tensor.dtype, tensor.declared_dtype)
+        if dtype is not None:
+            declared[tensor.name] = dtype
+        # Each access of a bytes field copies it: read it once, then view that copy.
+        data = tensor.data
+        array = np.frombuffer(data, DType(tensor.dtype).numpy)
+        try:
+            tensors[tensor.name] = array.reshape(tuple(tensor.shape))
+        except OverflowError as error:
+            raise ValueError(f"tensor {tensor.name!r}: shape {list(tensor.shape)}") from error
+    return received(batch, tensors, loaded, declared)
+
 
 # Of the tensors that a repr names.
 _MAX_SHOWN: Final = 8

@@ -9,7 +9,7 @@ from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_numbe
 from packhouse.base.asynchronous import Ahead, AsyncItems
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.backoff import Backoff
-from packhouse.data.received_batch import ReceivedBatch
+from packhouse.data.batch import ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.connecting import LoadArguments, split
 from packhouse.epochs.info import EpochInfo, check_not_empty

@@ -16,9 +16,8 @@ from packhouse.calls.channel import HEALTH_CHECK, make_channel
 from packhouse.calls.job_owner import owner_named_by
 from packhouse.calls.replicas import Replicas
 from packhouse.calls.silence import SilenceWatch
-from packhouse.data.batch_reader import parse_response
-from packhouse.data.readers import new_reader
-from packhouse.data.received_batch import received_by_protobuf
+from packhouse.data.batch import received_by_protobuf
+from packhouse.data.reading import new_reader, parse_response
 from packhouse.epochs.acknowledging import Acknowledger
 from packhouse.epochs.connecting import Connecting
 from packhouse.v1 import loader_pb2, loader_pb2_grpc

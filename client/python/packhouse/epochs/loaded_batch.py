@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Mapping
 
-from packhouse.data.batch import Batch, fields_of
-from packhouse.data.received_batch import ReceivedBatch, received_by_protobuf
+from packhouse.data.batch import Batch, ReceivedBatch, fields_of, received_by_protobuf
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.acknowledging import Lease
 

@@ -19,8 +19,7 @@ from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_numbe
 from packhouse.base.asynchronous import AsyncItems
 from packhouse.base.errors import EpochFinishedError, PackhouseError
 from packhouse.calls.backoff import Backoff
-from packhouse.data.batch import DerivedTensor, Padding
-from packhouse.data.received_batch import ReceivedBatch
+from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.connecting import LoadArguments, split
 from packhouse.epochs.existing_epochs import (

@@ -28,9 +28,8 @@ import numpy.typing as npt
 
 from packhouse.data.batch import Batch
 from packhouse.data.graphs import Array
-from packhouse.data.readers import repeated_numbers
-from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
-from packhouse.data.schema import Layout as TensorLayout
+from packhouse.data.reading import repeated_numbers
+from packhouse.data.schema import GRAPHS, DType, GraphSchema, Layout as TensorLayout, TensorSpec
 
 NODES: Final = "nodes"
 EDGES: Final = "edges"

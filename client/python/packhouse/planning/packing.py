@@ -27,12 +27,17 @@ import numpy as np
 from packhouse.base.arguments import Choice
 from packhouse.base.asynchronous import AsyncItems
 from packhouse.base.errors import PackhouseError
-from packhouse.data.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingLike
-from packhouse.data.batch_reader import parse_response
+from packhouse.data.batch import (
+    Batch,
+    DerivedLike,
+    DerivedTensor,
+    Padding,
+    PaddingLike,
+    received_by_protobuf,
+)
 from packhouse.data.examples import TfgnnSchema
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
-from packhouse.data.readers import new_reader
-from packhouse.data.received_batch import received_by_protobuf
+from packhouse.data.reading import new_reader, parse_response
 from packhouse.data.schema import GraphSchema
 from packhouse.planning.drift import DriftWatch, PackDrifted
 from packhouse.planning.stream_tuning import PackTuned

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 
 from packhouse.base.aligned import ALIGNMENT
-from packhouse.data.batch import Batch
+from packhouse.data.batch import Batch, sources_of
 from packhouse.data.graphs import Array
 from packhouse.data.schema import DType
-from packhouse.data.wide_tensors import sources_of
 
 # The types that replace those which torch lacks or cannot compute with.
 _WIDER: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
