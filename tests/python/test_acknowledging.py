@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from packhouse import PackhouseError
-from packhouse.calls.backoff import Backoff
+from packhouse.calls.retrying import Backoff
 from packhouse.epochs.acknowledging import Acknowledger, Lease
 from packhouse.v1 import loader_pb2
 
@@ -225,7 +225,7 @@ def test_closing_sends_what_waits_but_does_not_wait_for_a_server() -> None:
 
 def test_delays_grow_until_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("packhouse.calls.backoff.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("packhouse.calls.retrying.time.monotonic", lambda: now[0])
     backoff = Backoff(10)
     bounds = [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
     for bound in bounds:

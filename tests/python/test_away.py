@@ -9,8 +9,8 @@ import pytest
 
 from packhouse import Client, Loader, LocalServer, PackhouseError
 from packhouse.base.errors import meaning_of_end, passes
-from packhouse.calls.backoff import Backoff
-from packhouse.calls.own_addresses import is_own, proxy_variable
+from packhouse.calls.channel import is_own, proxy_variable
+from packhouse.calls.retrying import Backoff
 
 _ALWAYS = {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"}
 
@@ -40,7 +40,7 @@ def test_a_failing_that_lasts_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("packhouse.calls.backoff.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("packhouse.calls.retrying.time.monotonic", lambda: now[0])
     backoff = Backoff(10, call="Load at host:1")
     away = PackhouseError(grpc.StatusCode.UNAVAILABLE, "away")
     with caplog.at_level(logging.WARNING, logger="packhouse"):

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from packhouse.calls.replicas import Replicas
-from packhouse.calls.silence import SilenceWatch
+from packhouse.calls.retrying import SilenceWatch
+from packhouse.calls.servers import Replicas
 from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.load_connection import LoadConnection
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.calls.unary import UnaryCalls
+from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff, UnaryCalls
 from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.data.histogram import Histogram

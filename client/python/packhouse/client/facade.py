@@ -11,10 +11,8 @@ from packhouse.base.arguments import UINT64_MAX, check_each, check_type, whole_n
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions, make_channel
 from packhouse.calls.credentials import Credentials
-from packhouse.calls.job_owner import JobCalls
-from packhouse.calls.replicas import addresses_of
-from packhouse.calls.servers import Servers, first_that_answers
-from packhouse.calls.unary import UnaryCalls
+from packhouse.calls.retrying import UnaryCalls
+from packhouse.calls.servers import JobCalls, Servers, addresses_of, first_that_answers
 from packhouse.data.batch import Padding, PaddingLike
 from packhouse.data.examples import TfgnnSchema, messages_of
 from packhouse.data.graphs import GraphTable, Sizes, tables_of_sizes

@@ -9,8 +9,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 import grpc
 
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT
-from packhouse.calls.unary import UnaryCalls
+from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, UnaryCalls
 from packhouse.data.graphs import Sizes, tables_of_sizes
 from packhouse.data.histogram import Histogram
 from packhouse.stored.observing import DEFAULT_GATHER_BYTES, ReliableObserve, observe_requests

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterator
 
-from packhouse.calls.job_owner import JobCalls
-from packhouse.calls.unary import UnaryCalls
+from packhouse.calls.retrying import UnaryCalls
+from packhouse.calls.servers import JobCalls
 from packhouse.stored.job import Job
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 

@@ -8,7 +8,7 @@ import grpc
 
 from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.unary import UnaryCalls
+from packhouse.calls.retrying import UnaryCalls
 from packhouse.data.graphs import GraphTable
 from packhouse.large.sub_graphs import (
     OnSampleProgress,

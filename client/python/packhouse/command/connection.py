@@ -114,8 +114,7 @@ def connected(server: Server) -> Iterator[Connection]:
         address = server.address or stack.enter_context(_own_server())
         credentials = server.credentials()
         from packhouse.calls.channel import make_channel
-        from packhouse.calls.replicas import addresses_of
-        from packhouse.calls.servers import Servers, first_that_answers
+        from packhouse.calls.servers import Servers, addresses_of, first_that_answers
 
         def connect(to: str) -> grpc.Channel:
             return make_channel(to, credentials=credentials)

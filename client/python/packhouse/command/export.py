@@ -120,8 +120,8 @@ class _Exported:
 
     def examples(self, first_graph: int, num_graphs: int) -> Iterator[bytes]:
         """Raises PackhouseError."""
-        from packhouse.calls.backoff import Backoff
         from packhouse.base.errors import PackhouseError
+        from packhouse.calls.retrying import Backoff
 
         backoff = Backoff(_RETRY_SECONDS, call=f"an export of '{self._dataset}'")
         while True:

@@ -332,7 +332,7 @@ class _Ingest:
     def _again(self, call: Callable[[], Dataset]) -> Dataset:
         """The call, tried again while the server is away."""
         from packhouse.base.errors import PackhouseError
-        from packhouse.calls.backoff import Backoff
+        from packhouse.calls.retrying import Backoff
 
         backoff = Backoff(_RETRY_SECONDS, call=f"a call at {self._address}")
         while True:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Mapping, NamedTuple, TypedDict
 
 from packhouse.base.arguments import whole_number
-from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT
 from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.calls.credentials import Credentials
+from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT
 from packhouse.epochs.request import EpochArguments
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator
 from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
 from packhouse.base.asynchronous import Ahead, AsyncItems
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.backoff import Backoff
+from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.connecting import LoadArguments, split

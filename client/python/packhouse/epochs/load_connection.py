@@ -11,11 +11,9 @@ from typing import Any, Callable, Final
 import grpc
 
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.backoff import Backoff
 from packhouse.calls.channel import HEALTH_CHECK, make_channel
-from packhouse.calls.job_owner import owner_named_by
-from packhouse.calls.replicas import Replicas
-from packhouse.calls.silence import SilenceWatch
+from packhouse.calls.retrying import Backoff, SilenceWatch
+from packhouse.calls.servers import Replicas, owner_named_by
 from packhouse.data.batch import received_by_protobuf
 from packhouse.data.reading import new_reader, parse_response
 from packhouse.epochs.acknowledging import Acknowledger

@@ -18,7 +18,7 @@ import grpc
 from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
 from packhouse.base.asynchronous import AsyncItems
 from packhouse.base.errors import EpochFinishedError, PackhouseError
-from packhouse.calls.backoff import Backoff
+from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.connecting import LoadArguments, split

@@ -13,7 +13,7 @@ import grpc
 
 from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.job_owner import JobCalls
+from packhouse.calls.servers import JobCalls
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.loaded_batch import LoadedBatch

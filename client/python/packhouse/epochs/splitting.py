@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from packhouse.calls.channel import await_server, make_channel
-from packhouse.calls.replicas import Replicas
+from packhouse.calls.servers import Replicas
 from packhouse.data.batch import Batch, DerivedTensor, Padding
 from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.loaded_batch import LoadedBatch

@@ -12,9 +12,9 @@ from typing import Any, Final, Iterable, Iterator
 import grpc
 
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.calls.channel import make_channel
 from packhouse.calls.credentials import Credentials
+from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.files.graph_tables import DEFAULT_REQUEST_BYTES, GraphFiles
 from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
 

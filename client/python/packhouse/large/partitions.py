@@ -13,7 +13,7 @@ import grpc
 
 from packhouse.base.arguments import Choice
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.backoff import Backoff
+from packhouse.calls.retrying import Backoff
 from packhouse.stored.dataset import Dataset
 from packhouse.v1 import partitioning_pb2, partitioning_pb2_grpc
 

@@ -12,7 +12,7 @@ import grpc
 
 from packhouse.base.arguments import Choice
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.job_owner import JobCalls
+from packhouse.calls.servers import JobCalls
 from packhouse.v1 import admin_pb2, admin_pb2_grpc
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.backoff import Backoff
+from packhouse.calls.retrying import Backoff
 from packhouse.data.examples import SkippedExample
 from packhouse.data.graphs import GraphTable, check_table, convert_exactly
 from packhouse.data.schema import GraphSchema
