@@ -46,8 +46,11 @@ bool IsAllowed(absl::Span<const uint64_t> capacities, const DeviceProfile& profi
 class MostThatFits {
  public:
   MostThatFits(const std::vector<SizeTuple>& tuples, std::vector<absl::uint128> weights,
-               const DeviceProfile& profile)
-      : profile_(profile), weights_(std::move(weights)), width_(profile.components.size()) {
+               const DeviceProfile& profile, WorkBudget& budget)
+      : profile_(profile),
+        budget_(budget),
+        weights_(std::move(weights)),
+        width_(profile.components.size()) {
     std::vector<std::vector<uint64_t>> needed;
     needed.reserve(tuples.size());
     for (const SizeTuple& tuple : tuples) needed.push_back(LeastCapacities(tuple, profile));
@@ -68,7 +71,7 @@ class MostThatFits {
     }
   }
 
-  // Whether each size is taken.
+  // Whether each size is taken. Empty if the caller has given up.
   std::vector<bool> Find() {
     KeepGreedily([this](uint32_t a, uint32_t b) { return bytes_[a] < bytes_[b]; });
     KeepGreedily([this](uint32_t a, uint32_t b) { return weights_[a] > weights_[b]; });
@@ -80,6 +83,7 @@ class MostThatFits {
     }
     all.end = order_.size();
     Search(std::move(all));
+    if (budget_.cancelled()) return {};
     std::vector<bool> taken;
     for (uint32_t i = 0; i < order_.size(); ++i) taken.push_back(Fits(i, best_));
     return taken;
@@ -127,6 +131,7 @@ class MostThatFits {
     std::stable_sort(order_.begin(), order_.end(), before);
     Levels levels(width_);
     for (const uint32_t i : order_) {
+      if (!budget_.Pass(width_)) return;
       Levels with_next = levels;
       for (size_t k = 0; k < width_; ++k) {
         with_next[k] = std::max(with_next[k], level_of_[i * width_ + k]);
@@ -156,7 +161,7 @@ class MostThatFits {
       }
       box.high[k] = low;
     }
-    looks_ += box.end - box.begin;
+    Look(box);
     Levels largest = box.low;
     box.open = 0;
     size_t end = box.begin;
@@ -185,7 +190,7 @@ class MostThatFits {
       Offer(box.open == 0 ? box.low : box.high, box.sure + box.open);
       return;
     }
-    if (looks_ >= kMostLooks) return;
+    if (looks_ >= kMostLooks || budget_.cancelled()) return;
     size_t axis = 0;
     for (size_t k = 1; k < width_; ++k) {
       if (box.high[k] - box.low[k] > box.high[axis] - box.low[axis]) axis = k;
@@ -206,7 +211,7 @@ class MostThatFits {
   }
   // Of what fits `high`; of what does not, the weight is at most the rest.
   absl::uint128 WeightUpTo(const Box& box) {
-    looks_ += box.end - box.begin;
+    Look(box);
     absl::uint128 weight = box.sure;
     for (size_t at = box.begin; at < box.end; ++at) {
       if (Fits(order_[at], box.high)) weight += weights_[order_[at]];
@@ -214,7 +219,14 @@ class MostThatFits {
     return weight;
   }
 
+  // At what is open in a box, once.
+  void Look(const Box& box) {
+    looks_ += box.end - box.begin;
+    budget_.Pass(box.end - box.begin);
+  }
+
   const DeviceProfile& profile_;
+  WorkBudget& budget_;
   const std::vector<absl::uint128> weights_;
   // Components, `graphs` included.
   const size_t width_;
@@ -272,8 +284,9 @@ uint64_t BytesToFindOversize(const SizeHistogram& histogram, const DeviceProfile
   return histogram.num_distinct() * each;
 }
 
-LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile,
-                          KeptMost kept) {
+absl::StatusOr<LeftOutSizes> FindOversize(const SizeHistogram& histogram,
+                                          const DeviceProfile& profile, KeptMost kept,
+                                          WorkBudget& budget) {
   LeftOutSizes left_out;
   SizeTuple largest(histogram.num_components(), 0);
   for (const uint32_t row : histogram.SortedRows()) {
@@ -298,7 +311,8 @@ LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& p
   for (const SizeTuple& tuple : fitting) {
     weights.push_back(WeightOf(tuple, histogram.CountOf(tuple), profile, kept));
   }
-  const std::vector<bool> taken = MostThatFits(fitting, std::move(weights), profile).Find();
+  const std::vector<bool> taken = MostThatFits(fitting, std::move(weights), profile, budget).Find();
+  if (budget.cancelled()) return budget.Refusal();
   for (size_t i = 0; i < fitting.size(); ++i) {
     if (!taken[i]) left_out.apart.push_back(std::move(fitting[i]));
   }

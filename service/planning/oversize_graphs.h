@@ -7,9 +7,11 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "service/histograms/size_histogram.h"
 #include "service/planning/device_profile.h"
+#include "service/planning/work_budget.h"
 
 namespace packhouse {
 
@@ -78,8 +80,11 @@ struct LeftOutSizes {
 // size; then it is the most that was found, and never less than the greedy choices by bytes and by
 // weight give. Equal histograms, equal results. O(d * (l + log d)) if some limits take all sizes
 // that fit alone; otherwise a fraction of a second more. Memory O(d * l). Thread-safe.
-LeftOutSizes FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile,
-                          KeptMost kept);
+//
+// Uses no steps of `budget`, but asks it whether the caller gave up: then CANCELLED.
+absl::StatusOr<LeftOutSizes> FindOversize(const SizeHistogram& histogram,
+                                          const DeviceProfile& profile, KeptMost kept,
+                                          WorkBudget& budget);
 // At least the memory that FindOversize() takes while it runs, besides what it returns.
 uint64_t BytesToFindOversize(const SizeHistogram& histogram, const DeviceProfile& profile);
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "service/base/status_macros.h"
+
 namespace packhouse {
 namespace {
 
@@ -32,10 +34,10 @@ Capacities Joined(const Capacities& a, const Capacities& b) {
 // by none. What no more than the best choice so far can come of is passed over.
 class BoxSearch {
  public:
-  // `sizes` and `profile` must outlive it.
+  // All but the number must outlive it.
   BoxSearch(const std::vector<const FittingSize*>& sizes, const DeviceProfile& profile,
-            size_t most_boxes)
-      : sizes_(sizes), profile_(profile), most_boxes_(most_boxes) {}
+            size_t most_boxes, WorkBudget& budget)
+      : sizes_(sizes), profile_(profile), most_boxes_(most_boxes), budget_(budget) {}
 
   // The boxes that leave out the fewest graphs; nullopt if no fewer than `bound` were found.
   std::optional<std::vector<Capacities>> Find(uint64_t bound) {
@@ -49,7 +51,7 @@ class BoxSearch {
   static constexpr uint64_t kMostLooks = uint64_t{1} << 21;
 
   bool IsTaken(const FittingSize& size, const std::vector<Capacities>& boxes) {
-    looks_ += boxes.size() + 1;
+    Look(boxes.size() + 1);
     for (const Capacities& box : boxes) {
       if (ShapeTakes(box, size.needed)) return true;
     }
@@ -57,7 +59,7 @@ class BoxSearch {
   }
 
   void Search(size_t at, uint64_t lost, std::vector<Capacities>& boxes) {
-    if (lost >= least_lost_ || looks_ >= kMostLooks) return;
+    if (lost >= least_lost_ || looks_ >= kMostLooks || budget_.cancelled()) return;
     while (at < sizes_.size() && IsTaken(*sizes_[at], boxes)) ++at;
     if (at == sizes_.size()) {
       best_ = boxes;
@@ -67,7 +69,7 @@ class BoxSearch {
     const FittingSize& size = *sizes_[at];
     for (size_t i = 0; i < boxes.size(); ++i) {
       Capacities joined = Joined(boxes[i], size.needed);
-      looks_ += 4;
+      Look(4);
       if (!FitsMemory(profile_, joined)) continue;
       std::swap(boxes[i], joined);
       Search(at + 1, lost, boxes);
@@ -81,9 +83,15 @@ class BoxSearch {
     Search(at + 1, lost + std::min(size.count, least_lost_ - lost), boxes);
   }
 
+  void Look(uint64_t looks) {
+    looks_ += looks;
+    budget_.Pass(looks);
+  }
+
   const std::vector<const FittingSize*>& sizes_;
   const DeviceProfile& profile_;
   const size_t most_boxes_;
+  WorkBudget& budget_;
   uint64_t looks_ = 0;
   uint64_t least_lost_ = 0;
   std::optional<std::vector<Capacities>> best_;
@@ -91,15 +99,17 @@ class BoxSearch {
 
 class Grouping {
  public:
-  Grouping(const SizeHistogram& histogram, const DeviceProfile& profile, size_t most_groups)
-      : histogram_(histogram), profile_(profile), most_groups_(most_groups) {}
+  Grouping(const SizeHistogram& histogram, const DeviceProfile& profile, size_t most_groups,
+           WorkBudget& budget)
+      : histogram_(histogram), profile_(profile), most_groups_(most_groups), budget_(budget) {}
 
-  SizeGroups Find() {
+  absl::StatusOr<SizeGroups> Find() {
     SizeGroups found;
-    found.left_out = FindOversize(histogram_, profile_, KeptMost::kNumGraphs);
+    PH_ASSIGN_OR_RETURN(found.left_out,
+                        FindOversize(histogram_, profile_, KeptMost::kNumGraphs, budget_));
     ListSizes(found.left_out);
     if (!found.left_out.apart.empty() && most_groups_ > 1) {
-      FindGreedily(found.left_out);
+      PH_RETURN_IF_ERROR(FindGreedily(found.left_out));
       FindFewer();
       if (NumLost() != 0) FindMore();
     } else {
@@ -110,6 +120,7 @@ class Grouping {
     }
     found.left_out.apart.clear();
     Share(found);
+    if (budget_.cancelled()) return budget_.Refusal();
     return found;
   }
 
@@ -143,14 +154,15 @@ class Grouping {
     return std::any_of(boxes_.begin(), boxes_.end(),
                        [&](const Capacities& box) { return ShapeTakes(box, size.needed); });
   }
-  uint64_t NumLost() const {
+  uint64_t NumLost() {
+    budget_.Pass(sizes_.size() * boxes_.size());
     uint64_t lost = 0;
     for (const FittingSize& size : sizes_) lost += IsTaken(size) ? 0 : size.count;
     return lost;
   }
 
   // The shape that takes the most, then the one that takes the most of the rest, and so on.
-  void FindGreedily(const LeftOutSizes& first) {
+  absl::Status FindGreedily(const LeftOutSizes& first) {
     std::vector<SizeTuple> apart = first.apart;
     std::vector<SizeTuple> before;
     for (const FittingSize& size : sizes_) before.push_back(size.tuple);
@@ -159,20 +171,22 @@ class Grouping {
         return std::binary_search(before.begin(), before.end(), size.tuple) &&
                !std::binary_search(apart.begin(), apart.end(), size.tuple);
       }));
-      if (boxes_.size() == most_groups_ || apart.empty()) return;
+      if (boxes_.size() == most_groups_ || apart.empty()) return absl::OkStatus();
       SizeHistogram rest(histogram_.num_components());
       for (const SizeTuple& tuple : apart) {
         // Part of a histogram is within its bounds.
-        if (!rest.Add(tuple, histogram_.CountOf(tuple)).ok()) return;
+        if (!rest.Add(tuple, histogram_.CountOf(tuple)).ok()) return absl::OkStatus();
       }
       before = std::move(apart);
-      apart = FindOversize(rest, profile_, KeptMost::kNumGraphs).apart;
+      PH_ASSIGN_OR_RETURN(LeftOutSizes left_out,
+                          FindOversize(rest, profile_, KeptMost::kNumGraphs, budget_));
+      apart = std::move(left_out.apart);
     }
   }
 
   // The sizes that no other size takes: boxes that take these take all. In lexicographic order from
   // the largest on, so that no size is taken by a later one. Empty if there are many.
-  std::vector<const FittingSize*> LargestSizes() const {
+  std::vector<const FittingSize*> LargestSizes() {
     std::vector<const FittingSize*> largest;
     uint64_t looks = 0;
     for (size_t i = sizes_.size(); i-- != 0;) {
@@ -184,6 +198,7 @@ class Grouping {
         }
       }
       looks += largest.size();
+      if (!budget_.Pass(largest.size())) return {};
       if (!is_taken) largest.push_back(&sizes_[i]);
       if (largest.size() > kMostSearched || looks > kMostLooks) return {};
     }
@@ -196,7 +211,7 @@ class Grouping {
     if (largest.empty()) return;
     const size_t most = NumLost() == 0 ? boxes_.size() - 1 : most_groups_;
     for (size_t n = 2; n <= most; ++n) {
-      if (auto boxes = BoxSearch(largest, profile_, n).Find(/*bound=*/1)) {
+      if (auto boxes = BoxSearch(largest, profile_, n, budget_).Find(/*bound=*/1)) {
         boxes_ = *std::move(boxes);
         return;
       }
@@ -208,7 +223,7 @@ class Grouping {
     if (sizes_.size() > kMostSearched) return;
     std::vector<const FittingSize*> all;
     for (size_t i = sizes_.size(); i-- != 0;) all.push_back(&sizes_[i]);
-    if (auto boxes = BoxSearch(all, profile_, most_groups_).Find(NumLost())) {
+    if (auto boxes = BoxSearch(all, profile_, most_groups_, budget_).Find(NumLost())) {
       boxes_ = *std::move(boxes);
     }
   }
@@ -218,6 +233,7 @@ class Grouping {
   void Share(SizeGroups& found) {
     std::vector<bool> is_shared(sizes_.size(), false);
     for (size_t turn = 0; turn < boxes_.size(); ++turn) {
+      if (!budget_.Pass(boxes_.size() * sizes_.size())) return;
       size_t best = 0;
       uint64_t most = 0;
       for (size_t i = 0; i < boxes_.size(); ++i) {
@@ -245,6 +261,7 @@ class Grouping {
   const SizeHistogram& histogram_;
   const DeviceProfile& profile_;
   const size_t most_groups_;
+  WorkBudget& budget_;
   // In lexicographic order.
   std::vector<FittingSize> sizes_;
   std::vector<Capacities> boxes_;
@@ -252,9 +269,9 @@ class Grouping {
 
 }  // namespace
 
-SizeGroups FindGroups(const SizeHistogram& histogram, const DeviceProfile& profile,
-                      size_t most_groups) {
-  return Grouping(histogram, profile, most_groups).Find();
+absl::StatusOr<SizeGroups> FindGroups(const SizeHistogram& histogram, const DeviceProfile& profile,
+                                      size_t most_groups, WorkBudget& budget) {
+  return Grouping(histogram, profile, most_groups, budget).Find();
 }
 
 uint64_t BytesToFindGroups(const SizeHistogram& histogram, const DeviceProfile& profile) {

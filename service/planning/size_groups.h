@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "service/histograms/size_histogram.h"
 #include "service/planning/device_profile.h"
 #include "service/planning/oversize_graphs.h"
+#include "service/planning/work_budget.h"
 
 namespace packhouse {
 
@@ -36,8 +38,10 @@ struct SizeGroups {
 // leaving out, again and again, what does not fit the shape that takes the most. Equal arguments,
 // equal results. Requires a checked profile with the histogram's components, and 1 <= most_groups.
 // Memory O(d * l). Thread-safe.
-SizeGroups FindGroups(const SizeHistogram& histogram, const DeviceProfile& profile,
-                      size_t most_groups);
+//
+// Uses no steps of `budget`, but asks it whether the caller gave up: then CANCELLED.
+absl::StatusOr<SizeGroups> FindGroups(const SizeHistogram& histogram, const DeviceProfile& profile,
+                                      size_t most_groups, WorkBudget& budget);
 // At least the memory that FindGroups() takes while it runs, besides what it returns.
 uint64_t BytesToFindGroups(const SizeHistogram& histogram, const DeviceProfile& profile);
 

@@ -11,6 +11,7 @@
 #include "service/planning/size_groups.h"
 #include "service/planning/tuning/limit_tuner.h"
 #include "service/planning/tuning/tuning_reasons.h"
+#include "service/planning/work_budget.h"
 #include "service/streams/pack_rehearsal.h"
 #include "service/streams/shape_reasons.h"
 #include "service/streams/stream_profile.h"
@@ -82,7 +83,7 @@ class ShapeChooser {
     } else {
       PH_RETURN_IF_ERROR(MakeRoom(graphs, profile_, tuned));
     }
-    result_.oversize = OversizeOf(tuned);
+    PH_ASSIGN_OR_RETURN(result_.oversize, OversizeOf(tuned));
     tuned_ = std::move(tuned.shapes[0]);
     largest_ = Usable(tuned_.capacities);
     LeaveGraphsOpen();
@@ -112,10 +113,12 @@ class ShapeChooser {
   }
 
   // Of the graphs that came, since the tuner was given others.
-  std::optional<OversizeGraphs> OversizeOf(const TuneResult& tuned) const {
+  absl::StatusOr<std::optional<OversizeGraphs>> OversizeOf(const TuneResult& tuned) const {
     if (!tuned.oversize) return std::nullopt;
-    return DescribeOversize(FindOversize(histogram_, profile_, KeptMost::kNumGraphs), histogram_,
-                            profile_);
+    WorkBudget budget(search_.steps, search_.given_up);
+    PH_ASSIGN_OR_RETURN(const LeftOutSizes left_out,
+                        FindOversize(histogram_, profile_, KeptMost::kNumGraphs, budget));
+    return DescribeOversize(left_out, histogram_, profile_);
   }
 
   UsableCapacities Usable(const std::vector<uint64_t>& laid_out) const {
@@ -296,7 +299,8 @@ class GroupChooser {
     if (search_.memory != nullptr && !search_.memory->HoldMore(bytes)) {
       return absl::CancelledError("shapes: no memory for groups of sizes");
     }
-    return FindGroups(histogram_, profile, profile.max_distinct_shapes);
+    WorkBudget budget(search_.steps, search_.given_up);
+    return FindGroups(histogram_, profile, profile.max_distinct_shapes, budget);
   }
 
   absl::StatusOr<StreamShapes> ChooseForEach(const SizeGroups& found, bool within_server) {

@@ -28,6 +28,11 @@ uint64_t WeightOf(const ScarceWorld& world, size_t row, KeptMost kept) {
   return rows * world.histogram.count(row);
 }
 
+LeftOutSizes Oversize(const SizeHistogram& histogram, const DeviceProfile& profile, KeptMost kept) {
+  WorkBudget budget;
+  return FindOversize(histogram, profile, kept, budget).value();
+}
+
 // What is kept is the most that any one shape takes; what is left out alone fits none, what is left
 // out apart fits some.
 TEST(FindOversizeTest, KeepsTheMostThatAnyOneShapeTakes) {
@@ -39,7 +44,7 @@ TEST(FindOversizeTest, KeepsTheMostThatAnyOneShapeTakes) {
     const auto allowed = AllowedCapacities(world.profile);
     if (allowed.empty()) continue;
     for (const KeptMost kept : {KeptMost::kNumGraphs, KeptMost::kCostedRows}) {
-      const LeftOutSizes left_out = FindOversize(world.histogram, world.profile, kept);
+      const LeftOutSizes left_out = Oversize(world.histogram, world.profile, kept);
       apart += left_out.apart.empty() ? 0 : 1;
       const auto fits_some = [&](const SizeTuple& tuple) {
         return std::any_of(allowed.begin(), allowed.end(),
@@ -95,7 +100,7 @@ TEST(FindOversizeTest, ARareGraphDoesNotPutTheManyOut) {
   ASSERT_THAT(histogram.Add({1000, 10}, 1'000'000), IsOk());
   ASSERT_THAT(histogram.Add({10, 999}, 1), IsOk());
   const DeviceProfile profile = TwoComponents(2048, 1500);
-  const LeftOutSizes left_out = FindOversize(histogram, profile, KeptMost::kNumGraphs);
+  const LeftOutSizes left_out = Oversize(histogram, profile, KeptMost::kNumGraphs);
   EXPECT_THAT(left_out.alone, IsEmpty());
   EXPECT_THAT(left_out.apart, ElementsAre(SizeTuple{10, 999}));
   const OversizeGraphs oversize = DescribeOversize(left_out, histogram, profile);
@@ -110,9 +115,9 @@ TEST(FindOversizeTest, RowsCountForTheMean) {
   ASSERT_THAT(histogram.Add({1000, 10}, 5), IsOk());
   ASSERT_THAT(histogram.Add({10, 600}, 7), IsOk());
   const DeviceProfile profile = TwoComponents(2048, 1500);
-  EXPECT_THAT(FindOversize(histogram, profile, KeptMost::kNumGraphs).apart,
+  EXPECT_THAT(Oversize(histogram, profile, KeptMost::kNumGraphs).apart,
               ElementsAre(SizeTuple{1000, 10}));
-  EXPECT_THAT(FindOversize(histogram, profile, KeptMost::kCostedRows).apart,
+  EXPECT_THAT(Oversize(histogram, profile, KeptMost::kCostedRows).apart,
               ElementsAre(SizeTuple{10, 600}));
 }
 
@@ -122,7 +127,7 @@ TEST(FindOversizeTest, ManySizes) {
   constexpr uint32_t kSizes = 20'000;
   SizeHistogram line(2);
   for (uint32_t i = 1; i < kSizes; ++i) ASSERT_THAT(line.Add({i, kSizes - i}, 1 + i % 3), IsOk());
-  EXPECT_EQ(FindOversize(line, TwoComponents(kSizes, kSizes), KeptMost::kNumGraphs).apart.size(),
+  EXPECT_EQ(Oversize(line, TwoComponents(kSizes, kSizes), KeptMost::kNumGraphs).apart.size(),
             kSizes - 2);
 
   SizeHistogram square(2);
@@ -132,8 +137,7 @@ TEST(FindOversizeTest, ManySizes) {
     const auto b = static_cast<uint32_t>(random.Below(1000));
     ASSERT_THAT(square.Add({a, b}), IsOk());
   }
-  const LeftOutSizes left_out =
-      FindOversize(square, TwoComponents(1000, 1200), KeptMost::kNumGraphs);
+  const LeftOutSizes left_out = Oversize(square, TwoComponents(1000, 1200), KeptMost::kNumGraphs);
   // Half of 1200 each takes 0.36 of the square.
   const uint64_t kept = square.num_distinct() - left_out.size();
   EXPECT_GT(kept, square.num_distinct() * 35 / 100);

@@ -17,8 +17,15 @@ namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+SizeGroups Groups(const SizeHistogram& histogram, const DeviceProfile& profile,
+                  size_t most_groups) {
+  WorkBudget budget;
+  return FindGroups(histogram, profile, most_groups, budget).value();
+}
 
 uint64_t CountOf(const SizeHistogram& histogram, const std::vector<SizeTuple>& tuples) {
   uint64_t count = 0;
@@ -81,7 +88,7 @@ TEST(FindGroupsTest, KeepsTheMostThatSoManyShapesTake) {
     const auto allowed = AllowedCapacities(world.profile);
     if (allowed.empty()) continue;
     const size_t most_groups = random.Between(1, 4);
-    const SizeGroups found = FindGroups(world.histogram, world.profile, most_groups);
+    const SizeGroups found = Groups(world.histogram, world.profile, most_groups);
     grouped += found.groups.size() > 1 ? 1 : 0;
     left_out += most_groups > 1 && !found.left_out.apart.empty() ? 1 : 0;
 
@@ -116,8 +123,10 @@ TEST(FindGroupsTest, KeepsTheMostThatSoManyShapesTake) {
       EXPECT_LT(MostTaken(world.histogram, by_shape, found.groups.size() - 1), kept);
     }
     // One shape: as without groups.
-    const LeftOutSizes of_one = FindOversize(world.histogram, world.profile, KeptMost::kNumGraphs);
-    const SizeGroups one = FindGroups(world.histogram, world.profile, 1);
+    WorkBudget budget;
+    PH_ASSERT_OK_AND_ASSIGN(const LeftOutSizes of_one, FindOversize(world.histogram, world.profile,
+                                                                    KeptMost::kNumGraphs, budget));
+    const SizeGroups one = Groups(world.histogram, world.profile, 1);
     EXPECT_EQ(one.left_out.apart, of_one.apart);
     EXPECT_EQ(one.left_out.alone, of_one.alone);
     EXPECT_LE(one.groups.size(), 1);
@@ -139,7 +148,7 @@ TEST(FindGroupsTest, TheCommonOnesComeFirst) {
   ASSERT_THAT(histogram.Add({10, 999}, 1), IsOk());
   ASSERT_THAT(histogram.Add({1000, 10}, 1'000'000), IsOk());
   ASSERT_THAT(histogram.Add({10, 10}, 7), IsOk());
-  const SizeGroups found = FindGroups(histogram, TwoComponents(2048, 1500), 8);
+  const SizeGroups found = Groups(histogram, TwoComponents(2048, 1500), 8);
   EXPECT_THAT(found.groups, ElementsAre(ElementsAre(SizeTuple{10, 10}, SizeTuple{1000, 10}),
                                         ElementsAre(SizeTuple{10, 999})));
   EXPECT_EQ(found.left_out.size(), 0);
@@ -153,19 +162,60 @@ TEST(FindGroupsTest, GreedDoesNotCostAShape) {
   ASSERT_THAT(histogram.Add({70, 40}, 5), IsOk());
   ASSERT_THAT(histogram.Add({40, 70}, 5), IsOk());
   ASSERT_THAT(histogram.Add({10, 100}, 3), IsOk());
-  const SizeGroups found = FindGroups(histogram, TwoComponents(2048, 140), 8);
+  const SizeGroups found = Groups(histogram, TwoComponents(2048, 140), 8);
   EXPECT_THAT(found.groups, SizeIs(2));
-  EXPECT_EQ(FindGroups(histogram, TwoComponents(2048, 140), 2).left_out.size(), 0);
+  EXPECT_EQ(Groups(histogram, TwoComponents(2048, 140), 2).left_out.size(), 0);
+}
+
+constexpr uint32_t kSizes = 20'000;
+
+// Of which no two fit together in `kSizes` bytes.
+SizeHistogram Line() {
+  SizeHistogram line(2);
+  for (uint32_t i = 1; i < kSizes; ++i) line.Add({i, kSizes - i}, 1 + i % 3).IgnoreError();
+  return line;
 }
 
 // With many sizes the search ends, whatever it meets.
 TEST(FindGroupsTest, ManySizes) {
-  constexpr uint32_t kSizes = 20'000;
-  SizeHistogram line(2);
-  for (uint32_t i = 1; i < kSizes; ++i) ASSERT_THAT(line.Add({i, kSizes - i}, 1 + i % 3), IsOk());
-  const SizeGroups found = FindGroups(line, TwoComponents(kSizes, kSizes), 8);
+  const SizeHistogram line = Line();
+  const SizeGroups found = Groups(line, TwoComponents(kSizes, kSizes), 8);
   EXPECT_THAT(found.groups, SizeIs(8));
   EXPECT_EQ(found.left_out.apart.size(), kSizes - 1 - 8);
+}
+
+// The caller may give up at any time: it is asked all along, and what it says is heeded then.
+TEST(FindGroupsTest, GivenUpAtAnyStep) {
+  // What takes long: one shape for many sizes; several; fewer that take all; and more graphs, of
+  // few sizes of which no three fit together.
+  SizeHistogram few(2);
+  for (uint32_t i = 1; i < 60; ++i) ASSERT_THAT(few.Add({i, 60 - i}, 1 + i % 3), IsOk());
+  struct Case {
+    SizeHistogram histogram;
+    DeviceProfile profile;
+    size_t most_groups;
+    int least_asked;
+  };
+  const std::vector<Case> cases = {{Line(), TwoComponents(kSizes, kSizes), 1, 10},
+                                   {Line(), TwoComponents(kSizes, kSizes), 8, 100},
+                                   {few, TwoComponents(60, 62), 8, 30}};
+  for (const auto& [histogram, profile, most_groups, least_asked] : cases) {
+    SCOPED_TRACE(testing::Message() << histogram.num_distinct() << " sizes, " << most_groups);
+    int asked = 0;
+    WorkBudget patient(0, [&] { return ++asked < 0; });
+    ASSERT_THAT(FindGroups(histogram, profile, most_groups, patient), IsOk())
+        << "steps are not counted";
+    const int all = asked;
+    EXPECT_GT(all, least_asked);
+    for (int patience = 0; patience < all; patience += 1 + all / 6) {
+      SCOPED_TRACE(testing::Message() << "patience=" << patience);
+      asked = 0;
+      WorkBudget impatient(0, [&] { return ++asked > patience; });
+      EXPECT_THAT(FindGroups(histogram, profile, most_groups, impatient),
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+      EXPECT_LE(asked, patience + 4) << "it ends at once";
+    }
+  }
 }
 
 TEST(LeadingShapesTest, NoEarlierShapeTakesThem) {

@@ -79,8 +79,10 @@ class LimitTuner {
     PH_RETURN_IF_ERROR(CheckArguments());
     if (profile_.max_distinct_shapes > 1) {
       if (!budget_.HoldMore(BytesToFindGroups(graphs_, profile_))) return Cancelled();
-      const SizeGroups found = FindGroups(graphs_, profile_, profile_.max_distinct_shapes);
-      if (found.groups.size() > 1) return TuneGroups(found);
+      const absl::StatusOr<SizeGroups> found =
+          FindGroups(graphs_, profile_, profile_.max_distinct_shapes, budget_);
+      if (!found.ok()) return Cancelled();
+      if (found->groups.size() > 1) return TuneGroups(*found);
     }
     PH_RETURN_IF_ERROR(LeaveOutOversize());
     demand_ = DemandOf(graphs_);
@@ -143,10 +145,13 @@ class LimitTuner {
 
   absl::Status LeaveOutOversize() {
     if (!budget_.HoldMore(BytesToFindOversize(graphs_, profile_))) return Cancelled();
-    const LeftOutSizes left_out =
+    const absl::StatusOr<LeftOutSizes> found =
         FindOversize(graphs_, profile_,
                      options_.objective == TuneObjective::kHarmonicMean ? KeptMost::kCostedRows
-                                                                        : KeptMost::kNumGraphs);
+                                                                        : KeptMost::kNumGraphs,
+                     budget_);
+    if (!found.ok()) return Cancelled();
+    const LeftOutSizes& left_out = *found;
     if (left_out.size() == graphs_.num_distinct()) {
       if (left_out.size() == 0) {
         return absl::FailedPreconditionError("tune: the histogram is empty");

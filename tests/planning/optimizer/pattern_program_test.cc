@@ -198,6 +198,52 @@ TEST(PatternProgramTest, ABudgetStopsIt) {
   EXPECT_GT(stopped, 50);
 }
 
+// Of seven items one is wanted, so nearly all pivots change no packs. By the most negative reduced
+// cost alone, the method comes back to the same basis again and again, in both of these.
+TEST(PatternProgramTest, IsLedOutOfACircle) {
+  const std::vector<ProgramWorld> worlds = {
+      {{0, 0, 0, 1, 0, 0, 0},
+       {2, 6, 9, 2, 11, 8, 12},
+       {{{3, 2}, {4, 1}, {6, 3}},
+        {{0, 1}, {5, 2}},
+        {{0, 1}, {1, 1}, {2, 8}, {3, 2}},
+        {{6, 4}},
+        {{0, 2}, {3, 2}},
+        {{1, 3}, {3, 1}},
+        {{2, 5}, {3, 1}, {4, 11}, {5, 8}},
+        {{0, 2}, {6, 2}},
+        {{6, 7}},
+        {{1, 5}, {4, 7}, {5, 3}, {6, 5}},
+        {{0, 2}, {2, 1}, {3, 1}}}},
+      {{0, 0, 1, 0, 0, 0, 0},
+       {12, 6, 10, 10, 11, 8, 9},
+       {{{5, 2}, {6, 4}},
+        {{1, 4}, {4, 3}, {6, 4}},
+        {{0, 2}, {1, 6}, {3, 10}, {4, 8}, {5, 4}, {6, 6}},
+        {{1, 6}, {2, 9}, {3, 7}, {6, 3}},
+        {{2, 5}},
+        {{0, 5}, {2, 9}, {3, 2}, {6, 1}},
+        {{0, 4}, {1, 3}, {4, 5}, {6, 9}},
+        {{0, 5}, {1, 2}, {2, 2}, {3, 3}, {4, 11}, {5, 6}, {6, 6}},
+        {{0, 3}, {2, 3}, {3, 1}, {4, 5}, {5, 5}, {6, 6}},
+        {{3, 10}},
+        {{0, 9}, {1, 3}, {2, 8}, {4, 9}, {5, 6}},
+        {{1, 3}, {2, 3}},
+        {{0, 11}, {1, 5}, {4, 7}, {5, 4}},
+        {{3, 8}, {5, 2}},
+        {{4, 10}, {5, 8}, {6, 5}},
+        {{1, 6}, {3, 4}, {4, 11}, {5, 8}, {6, 1}},
+        {{1, 5}, {5, 8}}}}};
+  for (const ProgramWorld& world : worlds) {
+    PatternProgram program = ProgramOf(world);
+    WorkBudget budget;
+    ASSERT_TRUE(program.SolvePrimal(budget));
+    ExpectOptimal(program, world.demand);
+    // Nothing of the packs that were added is left.
+    EXPECT_NEAR(program.Value(), world.demand[3] == 1 ? 0.5 : 0.1, 1e-9);
+  }
+}
+
 // Rolls of 10 cut into 30 of 6, 20 of 4 and 9 of 3, by hand: 20 of (6, 4), 10 of (6, 3).
 TEST(PatternProgramTest, ByHand) {
   PatternProgram program({20, 30, 9}, {2, 1, 3}, BestVectorLevel());  // 4, 6, 3.
