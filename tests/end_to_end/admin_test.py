@@ -16,7 +16,7 @@ from certificates import hash_of, replace
 from server_process import ServerProcess
 
 from packhouse import Client, GraphSchema, GraphTable, Loader, PackhouseError, PackOptions
-from packhouse.planning.packing import limits_to_proto
+from packhouse.planning.pack_options import limits_to_proto
 from packhouse.stored.administration import LogLevel
 from packhouse.v1 import (
     admin_pb2,

@@ -91,25 +91,27 @@ if TYPE_CHECKING:
         SizeEstimate,
         SubGraphs,
     )
-    from packhouse.planning.drift import (
+    from packhouse.planning.pack_options import (
+        CapacityTerm,
         DriftedComponent,
         DriftWatch,
-        PackDrifted,
-        SizesDriftedWarning,
-    )
-    from packhouse.planning.next_fit import NextFit, next_fit
-    from packhouse.planning.packing import (
         OversizePolicy,
         OversizeWarning,
+        PackDrifted,
         PackFlushed,
         PackOpened,
         PackOptions,
-        PackStream,
+        PackShape,
+        PackTuned,
         Rejection,
+        SizesDriftedWarning,
+        TunedComponent,
     )
+    from packhouse.planning.packing import PackStream
     from packhouse.planning.plans import (
         ComponentEfficiency,
         LowerBoundKind,
+        NextFit,
         OpeningRule,
         Pattern,
         PlacementRule,
@@ -118,8 +120,8 @@ if TYPE_CHECKING:
         PlanHeuristic,
         PlanSummary,
         PriorityKind,
+        next_fit,
     )
-    from packhouse.planning.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
     from packhouse.planning.tuning import (
         ComponentProfile,
         DeviceProfile,
@@ -162,7 +164,11 @@ _MODULES: Final = {
         "AppendTotals DamagedRecord Dataset DatasetDrift DatasetState Verification "
         "VerifyProgress"
     ),
-    "planning.drift": "DriftedComponent DriftWatch PackDrifted SizesDriftedWarning",
+    "planning.pack_options": (
+        "DriftedComponent DriftWatch PackDrifted SizesDriftedWarning CapacityTerm PackShape "
+        "PackTuned TunedComponent OversizePolicy OversizeWarning PackOptions PackOpened "
+        "Rejection PackFlushed"
+    ),
     "epochs.info": "EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape JoinedParts",
     "epochs.request": "Draw EpochArguments RankGroup Segments",
     "epochs.epoch_readers": "EpochReaders",
@@ -182,21 +188,17 @@ _MODULES: Final = {
     "epochs.loader": "Loader",
     "epochs.loader_settings": "LoaderState",
     "base.local_server": "LocalServer",
-    "planning.next_fit": "NextFit next_fit",
-    "planning.packing": (
-        "OversizePolicy OversizeWarning PackFlushed PackOpened PackOptions PackStream "
-        "Rejection"
+    "planning.plans": (
+        "NextFit next_fit ComponentEfficiency LowerBoundKind Pattern Plan PlanAlgorithm "
+        "PlanHeuristic PlanSummary OpeningRule PlacementRule PriorityKind"
     ),
+    "planning.packing": "PackStream",
     "large.partitions": (
         "Partition PartitionBalance PartitionFormat PartitionHalo PartitionMethod "
         "PartitionObjective PartitionPart PartitionReport Partitions PartitionState "
         "PartsProgress"
     ),
     "data.pieces": "join_pieces",
-    "planning.plans": (
-        "ComponentEfficiency LowerBoundKind Pattern Plan PlanAlgorithm PlanHeuristic "
-        "PlanSummary OpeningRule PlacementRule PriorityKind"
-    ),
     "epochs.prefetching": "prefetch",
     "base.processes": "read_messages_whole tune_process_for_batches",
     "data.schema": "GRAPHS DType GraphSchema Layout TensorSpec",
@@ -210,7 +212,6 @@ _MODULES: Final = {
         "FoundNodes ReadEdges SourceAppendTotals SourceGraphs SourceGraphVerification"
     ),
     "epochs.splitting": "MicroBatch",
-    "planning.stream_tuning": "CapacityTerm PackShape PackTuned TunedComponent",
     "large.sub_graphs": "SampleProgress Samples SampleStream Seeds SizeEstimate SubGraphs",
     "planning.tuning": (
         "ComponentProfile DeviceProfile Oversize TuneCell TunedShape TuneObjective "

@@ -16,7 +16,7 @@ from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.request import EpochArguments, EpochRequest
-from packhouse.planning.packing import OversizePolicy
+from packhouse.planning.pack_options import OversizePolicy
 from packhouse.stored.appending import ReliableAppend, append_call, chunks_with_groups
 from packhouse.stored.dataset import (
     AppendTotals,

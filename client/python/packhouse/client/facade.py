@@ -18,13 +18,11 @@ from packhouse.data.examples import TfgnnSchema, messages_of
 from packhouse.data.graphs import GraphTable, Sizes, tables_of_sizes
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
+from packhouse.planning.pack_options import OnRejected, PackOptions, limits_to_proto
 from packhouse.planning.packing import (
     ExampleRequests,
-    OnRejected,
-    PackOptions,
     PackStream,
     RequestQueue,
-    limits_to_proto,
     pack_method,
     pack_of_schema,
     pack_tables,

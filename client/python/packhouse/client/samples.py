@@ -23,7 +23,7 @@ from packhouse.large.sub_graphs import (
     read_graphs,
     seeds_to_proto,
 )
-from packhouse.planning.packing import OnRejected, PackOptions, limits_to_proto
+from packhouse.planning.pack_options import OnRejected, PackOptions, limits_to_proto
 from packhouse.planning.tuning import DeviceProfile
 from packhouse.stored.dataset import Dataset
 from packhouse.v1 import sampling_pb2, sampling_pb2_grpc

@@ -12,7 +12,7 @@ from packhouse.command.arguments import limits_text, without_limit
 from packhouse.command.readable import counted, percent
 from packhouse.command.sizes import name_of_file
 from packhouse.command.tables import Column, TextTable
-from packhouse.planning.next_fit import next_fit
+from packhouse.planning.plans import next_fit
 
 if TYPE_CHECKING:
     from packhouse.files.size_files import SizeTable

@@ -17,7 +17,7 @@ from packhouse.client.facade import Client
 from packhouse.data.batch import Padding
 from packhouse.data.graphs import GraphTable
 from packhouse.epochs.loader import Loader
-from packhouse.planning.packing import OversizePolicy
+from packhouse.planning.pack_options import OversizePolicy
 
 DATASET: Final = "demo"
 JOB: Final = "demo"

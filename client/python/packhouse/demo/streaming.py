@@ -11,7 +11,7 @@ from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, DerivedTensor, Padding
 from packhouse.data.graphs import GraphTable
 from packhouse.demo.verification import Verifier
-from packhouse.planning.packing import OversizePolicy, PackOpened, PackOptions, Rejection
+from packhouse.planning.pack_options import OversizePolicy, PackOpened, PackOptions, Rejection
 
 # Received batches wait in memory up to this size and are then checked with the stopwatch halted.
 # Meanwhile the stream stands still; only the few messages that are under way move, far less than

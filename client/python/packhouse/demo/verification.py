@@ -9,7 +9,7 @@ import numpy as np
 from packhouse.data.batch import Batch
 from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import GRAPHS
-from packhouse.planning.packing import Rejection
+from packhouse.planning.pack_options import Rejection
 
 
 class Verifier:

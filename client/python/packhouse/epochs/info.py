@@ -9,7 +9,7 @@ import grpc
 
 from packhouse.base.errors import PackhouseError
 from packhouse.epochs.request import RankGroup
-from packhouse.planning.packing import Rejection, warn_of_oversize
+from packhouse.planning.pack_options import Rejection, warn_of_oversize
 from packhouse.planning.plans import ComponentEfficiency, efficiencies_from_proto
 
 

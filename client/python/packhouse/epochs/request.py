@@ -12,7 +12,7 @@ from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.graphs import convert_exactly
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
-from packhouse.planning.packing import OversizePolicy, check_limits, limits_to_proto
+from packhouse.planning.pack_options import OversizePolicy, check_limits, limits_to_proto
 from packhouse.planning.tuning import DeviceProfile
 from packhouse.v1 import loader_pb2
 

@@ -13,7 +13,8 @@ from packhouse.calls.servers import Replicas
 from packhouse.data.batch import Batch, DerivedTensor, Padding
 from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.loaded_batch import LoadedBatch
-from packhouse.planning.packing import PackOptions, pack_method, pack_tables
+from packhouse.planning.pack_options import PackOptions
+from packhouse.planning.packing import pack_method, pack_tables
 
 # For a server to take the connection.
 _CONNECT_SECONDS: Final = 10.0

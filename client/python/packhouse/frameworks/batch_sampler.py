@@ -16,7 +16,7 @@ from packhouse.base.errors import PackhouseError
 from packhouse.data.batch import Padding
 from packhouse.data.graphs import GraphTable, as_sizes
 from packhouse.data.schema import GraphSchema
-from packhouse.planning.packing import OversizePolicy, PackOptions, Rejection, warn_of_oversize
+from packhouse.planning.pack_options import OversizePolicy, PackOptions, Rejection, warn_of_oversize
 
 _PROGRAM: Final = """
 import sys

@@ -17,7 +17,8 @@ from packhouse.data.schema import GraphSchema
 from packhouse.large.sampling_spec import SamplingSpec
 from packhouse.large.source_graph import SourceColumn
 from packhouse.large.source_graph_rows import column_bytes, ids_to_proto
-from packhouse.planning.packing import OnRejected, PackOptions, PackStream, TableRequests
+from packhouse.planning.pack_options import OnRejected, PackOptions
+from packhouse.planning.packing import PackStream, TableRequests
 from packhouse.v1 import packing_pb2, sampling_pb2
 
 # A `packhouse.sampling.SamplingSpec`; or TF-GNN's: its text, its bytes, or a message of that type.

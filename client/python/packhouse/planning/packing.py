@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import itertools
 import threading
-import warnings
 from collections import deque
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    AsyncIterator,
-    Callable,
-    Final,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    TypeVar,
-)
+from typing import Any, AsyncIterator, Callable, Final, Iterable, Iterator, TypeVar
 
 import grpc
-import numpy as np
 
-from packhouse.base.arguments import Choice
 from packhouse.base.asynchronous import AsyncItems
 from packhouse.base.errors import PackhouseError
-from packhouse.data.batch import (
-    Batch,
-    DerivedLike,
-    DerivedTensor,
-    Padding,
-    PaddingLike,
-    received_by_protobuf,
-)
-from packhouse.data.examples import TfgnnSchema
-from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
+from packhouse.data.batch import Batch, received_by_protobuf
+from packhouse.data.graphs import GraphTable, check_table
 from packhouse.data.reading import new_reader, parse_response
 from packhouse.data.schema import GraphSchema
-from packhouse.planning.drift import DriftWatch, PackDrifted
-from packhouse.planning.stream_tuning import PackTuned
-from packhouse.planning.tuning import DeviceProfile
-from packhouse.v1 import batch_pb2, packing_pb2
+from packhouse.planning.pack_options import (
+    OnRejected,
+    OversizePolicy,
+    PackDrifted,
+    PackFlushed,
+    PackOpened,
+    PackOptions,
+    PackTuned,
+    Rejection,
+    warn_of_oversize,
+)
+from packhouse.v1 import packing_pb2
 
 _Item = TypeVar("_Item")
 
@@ -50,253 +34,6 @@ _PACK_METHOD: Final = "/packhouse.v1.PackingService/Pack"
 
 # The most messages that wait for the connection when `PackStream.send` runs ahead of it.
 _MAX_WAITING_REQUESTS: Final = 2
-
-
-class OversizePolicy(Choice):
-    """What happens to a graph beyond the limits; "error", "reject" and "partition" do as well.
-
-    ERROR, the default of this package: OUT_OF_RANGE naming the graph, the component, its rows and
-    how many would fit, which is less than the limit where padding keeps rows free. REJECT: it is
-    left out and listed, and an OversizeWarning says how many there were. PARTITION: it is cut into
-    few pieces that fit, each a graph with its id; batches then have the tensors that `join_pieces`
-    puts them together by (`#piece`, `nodes.#row`, `nodes.#inner` and so on). A graph that cannot be
-    cut is left out as with REJECT. Only for whole graphs, and for limits that are given.
-    """
-
-    REJECT = 1
-    ERROR = 2
-    PARTITION = 3
-
-
-class OversizeWarning(UserWarning):
-    """Graphs were left out because they exceed the limits (OversizePolicy.REJECT)."""
-
-
-def warn_of_oversize(what: str, num_rejected: int, first: Rejection | None, level: int) -> None:
-    """Warns once for a stream or an epoch; `level` as warnings.warn's `stacklevel`."""
-    example = "" if first is None else f"; the first: {first.describe()}"
-    warnings.warn(
-        f"{what}: {num_rejected} graphs (or groups) do not fit the limits and are left out{example}",
-        OversizeWarning,
-        stacklevel=level + 1,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class PackOptions:
-    """How a stream is packed: `limits` or `device` is needed, not both.
-
-    - `limits` maps components (and `graphs`) to rows per batch, padding included; absent or 0: no
-      limit.
-    - `device`: the hardware. The server chooses shapes with which it is used best, up to its
-      `max_distinct_shapes`; each batch has the last that takes it: see `PackStream.tuned`. A
-      graph that is too large for the shapes is `oversize`; `ComponentProfile.min_rows` keeps them
-      from becoming smaller than the graphs that are to come.
-    - `calibration_graphs`: from how many graphs the shapes are chosen (0: 2,000). The first of the
-      stream are held until there are so many, or until a flush or the end of the stream.
-    - `calibration_histogram`: the name of a histogram whose graphs count as well. If it has
-      enough, shapes are chosen at once. Give the same name as `histogram`, and the next stream
-      has its shapes from the graphs of this one.
-    - `padding`: see Padding; one that fills batches up needs a limit for every component.
-    - `look_ahead`: how many graphs wait at the server for others that fit well with them (0: the
-      server's default).
-    - `max_age`: a graph leaves at the latest when this many graphs came after it (0: the server's
-      default).
-    - `max_delay`: a graph leaves at the latest after this time (None: no such bound).
-    - `derived`: see DerivedTensor.
-    - `compact`: integers travel in the narrowest of uint8, int16 and int32 that holds them, and
-      become what the schema says when they are asked for; `widen=False`: they stay as they come.
-      Upgrade all servers before you ask for it.
-    - `oversize`: see OversizePolicy.
-    - `histogram`: the name of a histogram that counts the stream's sizes ("": none).
-    - `chunk_bytes` bounds one message sent.
-    - `writable`: batches have arrays of their own, aligned to 64 bytes, that may be written to:
-      see `Batch.writable`.
-    - `drift`: the stream warns when the sizes of its graphs change so that other limits would waste
-      less (`PackStream.drift`); batches do not depend on it. Not with `min_rows`.
-    - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
-      `min_nodes_per_component`); only with Padding.TFGNN. A smaller graph counts as one beyond the
-      limits.
-
-    Raises ValueError naming the field.
-    """
-
-    limits: Mapping[str, int] | None = None
-    padding: Padding = Padding.NONE
-    look_ahead: int = 0
-    max_age: int = 0
-    max_delay: datetime.timedelta | None = None
-    derived: Sequence[DerivedTensor] = ()
-    oversize: OversizePolicy = OversizePolicy.ERROR
-    histogram: str = ""
-    chunk_bytes: int = DEFAULT_CHUNK_BYTES
-    writable: bool = False
-    min_rows: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    device: DeviceProfile | None = None
-    calibration_graphs: int = 0
-    calibration_histogram: str = ""
-    drift: DriftWatch | None = None
-    compact: bool = False
-    widen: bool = True
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            limits: Mapping[str, int] | None = None,
-            padding: PaddingLike = Padding.NONE,
-            look_ahead: int = 0,
-            max_age: int = 0,
-            max_delay: datetime.timedelta | None = None,
-            derived: DerivedLike = (),
-            oversize: OversizePolicy | str = OversizePolicy.ERROR,
-            histogram: str = "",
-            chunk_bytes: int = DEFAULT_CHUNK_BYTES,
-            writable: bool = False,
-            min_rows: Mapping[str, int] = ...,
-            device: DeviceProfile | None = None,
-            calibration_graphs: int = 0,
-            calibration_histogram: str = "",
-            drift: DriftWatch | None = None,
-            compact: bool = False,
-            widen: bool = True,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        if self.device is None:
-            if self.calibration_graphs or self.calibration_histogram:
-                raise ValueError("calibration: it chooses limits for a device, and there is none")
-            check_limits(self.limits, "limits")
-        elif self.limits is not None:
-            raise ValueError("limits: given beside device, for which the server chooses them")
-        elif not isinstance(self.device, DeviceProfile):
-            raise ValueError(f"device: {self.device!r} is no DeviceProfile")
-        check_limits(self.min_rows, "min_rows")
-        object.__setattr__(self, "padding", Padding.of(self.padding, "padding"))
-        object.__setattr__(self, "derived", DerivedTensor.each_of(self.derived, "derived"))
-        object.__setattr__(self, "oversize", OversizePolicy.of(self.oversize, "oversize"))
-
-    def to_proto(self, schema: GraphSchema | TfgnnSchema) -> Any:
-        """The `packhouse.v1.PackOpen` for a stream of graphs of this schema."""
-        message = packing_pb2.PackOpen(
-            limits=None if self.limits is None else limits_to_proto(self.limits),
-            device_profile=None if self.device is None else self.device.to_proto(),
-            padding=int(self.padding),
-            look_ahead=self.look_ahead,
-            max_age=self.max_age,
-            oversize_policy=int(self.oversize),
-            derived=[int(derived) for derived in self.derived],
-            histogram=self.histogram,
-            min_rows=limits_to_proto(self.min_rows, "min_rows").capacities,
-            integer_width="INTEGER_WIDTH_COMPACT" if self.compact else None,
-        )
-        if isinstance(schema, TfgnnSchema):
-            message.tfgnn_schema.CopyFrom(schema.to_proto())
-            message.payload = packing_pb2.PAYLOAD_GRAPHS
-        else:
-            message.schema.CopyFrom(schema.to_proto())
-            has_rows = bool(schema.tensors)
-            message.payload = packing_pb2.PAYLOAD_GRAPHS if has_rows else packing_pb2.PAYLOAD_SIZES
-        if self.max_delay is not None:
-            message.max_delay.FromTimedelta(self.max_delay)
-        if self.calibration_graphs or self.calibration_histogram:
-            message.calibration.num_graphs = self.calibration_graphs
-            message.calibration.histogram = self.calibration_histogram
-        if self.drift is not None:
-            message.drift.SetInParent()
-            message.drift.num_graphs = self.drift.num_graphs
-            message.drift.min_loss = self.drift.min_loss
-        return message
-
-    @staticmethod
-    def for_device(options: PackOptions | None, device: DeviceProfile | None) -> PackOptions:
-        """`options` with this device, if there is one. Raises ValueError without either."""
-        if options is None:
-            return PackOptions(device=device)
-        return options if device is None else dataclasses.replace(options, device=device)
-
-
-@dataclasses.dataclass(frozen=True)
-class PackOpened:
-    """The options as the server resolved them. `limits` is the padded shape, `usable` the most real
-    rows. Both are empty in a stream with a `device`: see `PackStream.tuned`.
-    """
-
-    schema: GraphSchema
-    limits: dict[str, int]
-    usable: dict[str, int]
-    look_ahead: int
-    max_age: int
-    padding: Padding
-    batch_bytes: int
-
-    @staticmethod
-    def from_proto(message: Any) -> PackOpened:
-        """Reads a `packhouse.v1.PackOpened`."""
-        return PackOpened(
-            schema=GraphSchema.from_proto(message.schema),
-            limits={capacity.component: capacity.rows for capacity in message.limits.capacities},
-            usable={capacity.component: capacity.rows for capacity in message.usable.capacities},
-            look_ahead=message.look_ahead,
-            max_age=message.max_age,
-            padding=Padding(message.padding),
-            batch_bytes=message.batch_bytes,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Rejection:
-    """A graph that will be in no batch: it has `value` rows of `component`, of which `bound` are
-    usable.
-
-    For the reasons REJECTION_REASON_TOO_MANY_BYTES and REJECTION_REASON_TOO_MUCH_MEMORY (of a
-    `device`) `component` is empty, and both are bytes. For REJECTION_REASON_MALFORMED, an example
-    that was left out, only `message` says what is wrong.
-    """
-
-    graph_id: int
-    reason: str  # Name of a packhouse.v1.RejectionReason.
-    component: str
-    value: int
-    bound: int
-    message: str = ""
-
-    def describe(self) -> str:
-        """In words."""
-        if self.reason == "REJECTION_REASON_MALFORMED":
-            return f"graph {self.graph_id} is malformed: {self.message}"
-        if self.reason == "REJECTION_REASON_TOO_SMALL":
-            return (
-                f"graph {self.graph_id}: {self.value} rows of {self.component!r}, at least "
-                f"{self.bound} are needed"
-            )
-        what = f"rows of '{self.component}'" if self.component else "bytes"
-        return f"graph {self.graph_id}: {self.value} {what}, at most {self.bound} fit a batch"
-
-    @staticmethod
-    def from_proto(message: Any) -> Rejection:
-        """Reads a `packhouse.v1.Rejection`."""
-        return Rejection(
-            graph_id=message.graph_id,
-            reason=packing_pb2.RejectionReason.Name(message.reason),
-            component=message.component,
-            value=message.value,
-            bound=message.bound,
-            message=message.message,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class PackFlushed:
-    """Answers a flush: totals since the stream was opened."""
-
-    token: int
-    num_graphs: int
-    num_batches: int
-    num_rejected: int
-
-
-OnRejected = Callable[[Sequence[Rejection]], None]
 
 
 class PackStream(Iterator[Batch]):
@@ -757,26 +494,3 @@ def requests_of(table: GraphTable, chunk_bytes: int) -> Iterator[Any]:
     else:
         for sizes in table.to_size_tables(chunk_bytes):
             yield packing_pb2.PackRequest(sizes=sizes)
-
-
-def check_limits(limits: Any, argument: str) -> None:
-    """Raises ValueError naming the argument unless `limits` maps names to numbers of rows."""
-    if not isinstance(limits, Mapping):
-        raise ValueError(
-            f'{argument}: {limits!r} is no mapping such as {{"nodes": 512, "graphs": 32}}'
-        )
-    for component, rows in limits.items():
-        is_number = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
-        if not is_number or not 0 <= rows < 1 << 64:
-            raise ValueError(f"{argument}: {rows!r} is no number of rows of {component!r}")
-
-
-def limits_to_proto(limits: Mapping[str, int], argument: str = "limits") -> Any:
-    """The `packhouse.v1.Limits` for capacities by component. Raises ValueError."""
-    check_limits(limits, argument)
-    return batch_pb2.Limits(
-        capacities=[
-            batch_pb2.Capacity(component=component, rows=int(rows))
-            for component, rows in limits.items()
-        ]
-    )
