@@ -45,7 +45,7 @@ from packhouse import (
     SourceNodeSet,
     SubGraphs,
 )
-from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.source_graph import EdgeRows, NodeRows
 
 PAPERS: Final = 736_389
 REFERENCES: Final = 5_416_271

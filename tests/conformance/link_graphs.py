@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from packhouse import Client, Seeds, SourceColumn, SourceEdgeSet, SourceGraphSchema, SourceNodeSet
-from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.source_graph import EdgeRows, NodeRows
 from packhouse.large.sub_graphs import SubGraphs
 from packhouse.sampling import SamplingSpecBuilder
 

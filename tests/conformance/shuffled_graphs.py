@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from packhouse import Client, SourceColumn, SourceEdgeSet, SourceGraphSchema, SourceNodeSet
-from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.source_graph import EdgeRows, NodeRows
 
 NODES, EDGES = 40, 300
 

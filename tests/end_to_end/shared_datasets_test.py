@@ -43,7 +43,7 @@ from packhouse import (
     SubGraphs,
     TensorSpec,
 )
-from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.source_graph import EdgeRows, NodeRows
 
 _SCHEMA: Final = GraphSchema(tensors=(TensorSpec("x", DType.FLOAT32, "nodes", (16,)),))
 _LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}

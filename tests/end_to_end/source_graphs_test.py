@@ -28,14 +28,9 @@ from packhouse import (
     SourceNodeSet,
 )
 from packhouse.demo.sampling import guide_spec
-from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.source_graph import EdgeRows, NodeRows
 from packhouse.sampling import SamplingSpecBuilder
-from packhouse.v1 import (
-    histogram_pb2,
-    histogram_pb2_grpc,
-    source_graph_pb2,
-    source_graph_pb2_grpc,
-)
+from packhouse.v1 import histogram_pb2, histogram_pb2_grpc, source_graph_pb2, source_graph_pb2_grpc
 
 # Small requests, each on the disk before the next is answered: time to be killed in between.
 SLOWLY = ("--chunk-bytes", "4KiB")

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from packhouse import PackhouseError
-from packhouse.stored.observing import ReliableObserve
+from packhouse.stored.histograms import ReliableObserve
 from packhouse.v1 import histogram_pb2
 
 _FIRST_REMEMBERED = 5

@@ -12,12 +12,20 @@ import click
 import numpy as np
 import pytest
 
-from packhouse.command import admin, batch, feedback, graph, partition, program, wings
-from packhouse.command import dataset_report as datasets
-from packhouse.command import job_report as jobs
-from packhouse.command import partition_report as partitions
-from packhouse.command import seeds
-from packhouse.command import source_graph_report as graphs
+from packhouse.command import (
+    admin,
+    batch,
+    dataset_report as datasets,
+    feedback,
+    graph,
+    job_report as jobs,
+    partition,
+    partition_report as partitions,
+    program,
+    seeds,
+    source_graph_report as graphs,
+    wings,
+)
 from packhouse.command.failures import Failure
 from packhouse.data.histogram import Histogram
 from packhouse.large.partitions import (
@@ -26,13 +34,11 @@ from packhouse.large.partitions import (
     PartitionPart,
     PartitionReport,
 )
-from packhouse.large.source_graph import SourceGraph
-from packhouse.large.source_graph_rows import column_bytes
+from packhouse.large.source_graph import SourceGraph, column_bytes
 from packhouse.large.source_graphs import SourceGraphVerification
-from packhouse.stored.dataset import Dataset, DatasetDrift, Verification
-from packhouse.stored.dataset import DamagedRecord
+from packhouse.stored.dataset import DamagedRecord, Dataset, DatasetDrift, Verification
 from packhouse.stored.feedback import DeviceModel, MeasuredShape
-from packhouse.stored.job import Job, JobEpoch
+from packhouse.stored.jobs import Job, JobEpoch
 from packhouse.v1 import admin_pb2, dataset_pb2, graphs_pb2, loader_pb2, source_graph_pb2
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.timezone.utc)

@@ -27,7 +27,7 @@ from packhouse import (
     SourceNodeSet,
     SubGraphs,
 )
-from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.source_graph import EdgeRows, NodeRows
 from packhouse.sampling import SamplingSpecBuilder, negative_links
 
 NODES = 700

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from packhouse.calls.credentials import Credentials
     from packhouse.client.datasets import Datasets
     from packhouse.client.facade import Client
-    from packhouse.client.histograms import Histograms, ObserveTotals
-    from packhouse.client.jobs import Jobs
     from packhouse.client.samples import Sampling
     from packhouse.data.batch import Batch, DerivedTensor, Padding
     from packhouse.data.examples import ExampleStream, SkippedExample, TfgnnSchema
@@ -68,6 +66,8 @@ if TYPE_CHECKING:
     )
     from packhouse.large.source_graph import (
         DuplicateNodes,
+        EdgeRows,
+        NodeRows,
         SourceColumn,
         SourceEdgeSet,
         SourceGraph,
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
         SourceGraphState,
         SourceNodeSet,
     )
-    from packhouse.large.source_graph_rows import EdgeRows, NodeRows
     from packhouse.large.source_graphs import (
         FoundNodes,
         ReadEdges,
@@ -150,14 +149,15 @@ if TYPE_CHECKING:
         Meter,
         ProcessMemory,
     )
-    from packhouse.stored.job import Job, JobEpoch
+    from packhouse.stored.histograms import Histograms, ObserveTotals
+    from packhouse.stored.jobs import Job, JobEpoch, Jobs
 
 _MODULES: Final = {
     "data.batch": "Batch DerivedTensor Padding",
     "client.datasets": "Datasets",
     "client.facade": "Client",
-    "client.histograms": "Histograms ObserveTotals",
-    "client.jobs": "Jobs",
+    "stored.histograms": "Histograms ObserveTotals",
+    "stored.jobs": "Jobs Job JobEpoch",
     "client.samples": "Sampling",
     "epochs.connecting": "ConnectionArguments",
     "stored.dataset": (
@@ -183,7 +183,6 @@ _MODULES: Final = {
     ),
     "data.graphs": "GraphTable",
     "data.histogram": "Histogram",
-    "stored.job": "Job JobEpoch",
     "epochs.loaded_batch": "LoadedBatch",
     "epochs.loader": "Loader",
     "epochs.loader_settings": "LoaderState",
@@ -205,9 +204,8 @@ _MODULES: Final = {
     "base.shared_server": "SharedServer",
     "large.source_graph": (
         "DuplicateNodes SourceColumn SourceEdgeSet SourceGraph SourceGraphSchema "
-        "SourceGraphState SourceNodeSet"
+        "SourceGraphState SourceNodeSet EdgeRows NodeRows"
     ),
-    "large.source_graph_rows": "EdgeRows NodeRows",
     "large.source_graphs": (
         "FoundNodes ReadEdges SourceAppendTotals SourceGraphs SourceGraphVerification"
     ),

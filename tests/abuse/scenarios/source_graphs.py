@@ -15,7 +15,7 @@ from abuse import Abuse, Row, law, scenario
 from hostile import Forwarder, MemorySampler, own_channel, raw_unary
 from packhouse import Client, SourceColumn, SourceEdgeSet, SourceGraphSchema, SourceNodeSet
 from packhouse.base.errors import passes
-from packhouse.large.source_graph_rows import EdgeRows, NodeRows
+from packhouse.large.source_graph import EdgeRows, NodeRows
 from packhouse.v1 import histogram_pb2, sampling_pb2, sampling_pb2_grpc, source_graph_pb2
 
 _MIB: Final = 1 << 20

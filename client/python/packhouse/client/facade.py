@@ -34,14 +34,14 @@ from packhouse.v1 import planning_pb2, planning_pb2_grpc
 # A noun's module is imported when the noun is used first.
 if TYPE_CHECKING:
     from packhouse.client.datasets import Datasets
-    from packhouse.client.histograms import Histograms
-    from packhouse.client.jobs import Jobs
     from packhouse.client.samples import Sampling
     from packhouse.epochs.receipts import Receipts
     from packhouse.large.partitions import Partitions
     from packhouse.large.source_graphs import SourceGraphs
     from packhouse.stored.administration import Administration
     from packhouse.stored.feedback import Feedback
+    from packhouse.stored.histograms import Histograms
+    from packhouse.stored.jobs import Jobs
 
 
 class Client:
@@ -120,14 +120,14 @@ class Client:
     @functools.cached_property
     def histograms(self) -> Histograms:
         """Histograms of sizes that the server keeps by name."""
-        from packhouse.client.histograms import Histograms
+        from packhouse.stored.histograms import Histograms
 
         return Histograms(self._servers, self._call)
 
     @functools.cached_property
     def jobs(self) -> Jobs:
         """Jobs of loaders, with the epochs that they have begun."""
-        from packhouse.client.jobs import Jobs
+        from packhouse.stored.jobs import Jobs
 
         return Jobs(self._servers, self._call, self._job_calls)
 

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from packhouse.command.readable import grouped, small_percent
 from packhouse.command.tables import TextTable
-from packhouse.stored.job import Job, JobEpoch
+from packhouse.stored.jobs import Job, JobEpoch
 
 _FOR_PEOPLE = "%Y-%m-%d %H:%M UTC"
 _FOR_PROGRAMS = "%Y-%m-%dT%H:%M:%SZ"

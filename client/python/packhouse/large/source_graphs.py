@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.errors import PackhouseError
-from packhouse.large.source_graph import DuplicateNodes, SourceGraph, SourceGraphSchema
-from packhouse.large.source_graph_rows import (
+from packhouse.large.source_graph import (
+    DuplicateNodes,
     EdgeRows,
     NodeRows,
+    SourceGraph,
+    SourceGraphSchema,
     Texts,
     columns_of,
     exact_array,

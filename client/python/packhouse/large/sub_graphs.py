@@ -15,8 +15,7 @@ from packhouse.data.graphs import GraphTable, convert_exactly
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.large.sampling_spec import SamplingSpec
-from packhouse.large.source_graph import SourceColumn
-from packhouse.large.source_graph_rows import column_bytes, ids_to_proto
+from packhouse.large.source_graph import SourceColumn, column_bytes, ids_to_proto
 from packhouse.planning.pack_options import OnRejected, PackOptions
 from packhouse.planning.packing import PackStream, TableRequests
 from packhouse.v1 import packing_pb2, sampling_pb2
