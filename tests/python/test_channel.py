@@ -19,8 +19,8 @@ from random_graphs import molecules
 
 from packhouse import Client, Evaluation, Histogram, Loader, LocalServer, PackhouseError
 from packhouse.calls.channel import make_channel, service_config
-from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.load_connection import LoadConnection
+from packhouse.epochs.request import Connecting
 from packhouse.v1 import batch_pb2, dataset_pb2, graphs_pb2, loader_pb2
 
 Code = grpc.StatusCode

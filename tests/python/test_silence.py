@@ -9,8 +9,8 @@ import pytest
 
 from packhouse.calls.retrying import SilenceWatch
 from packhouse.calls.servers import Replicas
-from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.load_connection import LoadConnection
+from packhouse.epochs.request import Connecting
 
 _PERIOD = 0.002
 

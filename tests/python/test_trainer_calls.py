@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from packhouse.epochs.connecting import Connecting
+from packhouse.epochs.request import Connecting
 from packhouse.epochs.trainer_calls import TrainerCalls
 from packhouse.v1 import loader_pb2
 

@@ -106,7 +106,7 @@ def check_itself() -> list[str]:
     refused = [
         ("packhouse.base.errors", "packhouse.calls.channel"),
         ("packhouse.data.graphs", "packhouse.frameworks.tfgnn.schemas"),
-        ("packhouse.epochs.splitting", "packhouse.client.facade"),
+        ("packhouse.epochs.batches", "packhouse.client.facade"),
         ("packhouse.stored.dataset", "packhouse.pyg"),
         ("packhouse.files.reading", "packhouse.command.ingest"),
         ("packhouse.atoms", "packhouse.__main__"),

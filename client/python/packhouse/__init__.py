@@ -32,11 +32,9 @@ if TYPE_CHECKING:
     from packhouse.data.histogram import Histogram
     from packhouse.data.pieces import join_pieces
     from packhouse.data.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
-    from packhouse.epochs.connecting import ConnectionArguments
+    from packhouse.epochs.batches import LoadedBatch, MicroBatch
     from packhouse.epochs.epoch_readers import EpochReaders
-    from packhouse.epochs.evaluation import Evaluation
-    from packhouse.epochs.evaluation_readers import EvaluationReaders
-    from packhouse.epochs.existing_epochs import EpochBegunWarning
+    from packhouse.epochs.evaluation import Evaluation, EvaluationReaders
     from packhouse.epochs.info import (
         EpochInfo,
         EpochRankGroup,
@@ -45,12 +43,16 @@ if TYPE_CHECKING:
         EpochShape,
         JoinedParts,
     )
-    from packhouse.epochs.loaded_batch import LoadedBatch
     from packhouse.epochs.loader import Loader
-    from packhouse.epochs.loader_settings import LoaderState
     from packhouse.epochs.prefetching import prefetch
-    from packhouse.epochs.request import Draw, EpochArguments, RankGroup, Segments
-    from packhouse.epochs.splitting import MicroBatch
+    from packhouse.epochs.request import (
+        ConnectionArguments,
+        Draw,
+        EpochArguments,
+        RankGroup,
+        Segments,
+    )
+    from packhouse.epochs.settings import EpochBegunWarning, LoaderState
     from packhouse.large.partitions import (
         Partition,
         PartitionBalance,
@@ -159,7 +161,7 @@ _MODULES: Final = {
     "stored.histograms": "Histograms ObserveTotals",
     "stored.jobs": "Jobs Job JobEpoch",
     "client.samples": "Sampling",
-    "epochs.connecting": "ConnectionArguments",
+    "epochs.request": "ConnectionArguments Draw EpochArguments RankGroup Segments",
     "stored.dataset": (
         "AppendTotals DamagedRecord Dataset DatasetDrift DatasetState Verification "
         "VerifyProgress"
@@ -170,22 +172,19 @@ _MODULES: Final = {
         "Rejection PackFlushed"
     ),
     "epochs.info": "EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape JoinedParts",
-    "epochs.request": "Draw EpochArguments RankGroup Segments",
     "epochs.epoch_readers": "EpochReaders",
-    "epochs.existing_epochs": "EpochBegunWarning",
+    "epochs.settings": "EpochBegunWarning LoaderState",
     "calls.credentials": "Credentials",
     "base.errors": "EpochBegunError EpochFinishedError PackhouseError",
     "data.examples": "ExampleStream SkippedExample TfgnnSchema",
-    "epochs.evaluation": "Evaluation",
-    "epochs.evaluation_readers": "EvaluationReaders",
+    "epochs.evaluation": "Evaluation EvaluationReaders",
     "stored.feedback": (
         "BatchFeedback DeviceModel Feedback JaxMemory MeasuredShape Meter ProcessMemory"
     ),
     "data.graphs": "GraphTable",
     "data.histogram": "Histogram",
-    "epochs.loaded_batch": "LoadedBatch",
+    "epochs.batches": "LoadedBatch MicroBatch",
     "epochs.loader": "Loader",
-    "epochs.loader_settings": "LoaderState",
     "base.local_server": "LocalServer",
     "planning.plans": (
         "NextFit next_fit ComponentEfficiency LowerBoundKind Pattern Plan PlanAlgorithm "
@@ -209,7 +208,6 @@ _MODULES: Final = {
     "large.source_graphs": (
         "FoundNodes ReadEdges SourceAppendTotals SourceGraphs SourceGraphVerification"
     ),
-    "epochs.splitting": "MicroBatch",
     "large.sub_graphs": "SampleProgress Samples SampleStream Seeds SizeEstimate SubGraphs",
     "planning.tuning": (
         "ComponentProfile DeviceProfile Oversize TuneCell TunedShape TuneObjective "

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Mapping, cast
 
 from torch.utils.data import DataLoader
 
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import Leased
-from packhouse.epochs.loaded_batch import LoadedBatch
 from packhouse.epochs.loader import Loader
 from packhouse.frameworks.torch.batch import to_torch
 from packhouse.frameworks.torch.common_attempt import common_attempt

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from torch.utils.data import DataLoader
 
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.evaluation import Evaluation
-from packhouse.epochs.loaded_batch import LoadedBatch
 from packhouse.epochs.loader import Loader
 from packhouse.frameworks.graph_transform import GraphTransform
 from packhouse.frameworks.torch.common_attempt import common_attempt

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Iterator
 
 from torch.utils.data import DataLoader
 
-from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.loader import Loader
-from packhouse.epochs.sharing import Ranked
+from packhouse.epochs.settings import Ranked
 from packhouse.frameworks.torch.common_attempt import common_attempt
 from packhouse.frameworks.torch.epoch_dataset import EpochDataset
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import packhouse.pyg
-from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.batches import LoadedBatch
 
 # Mean seeds in a batch.
 SEEDS: Final = 64

@@ -12,15 +12,20 @@ from collections import deque
 from typing import Any, Callable, Final, Iterable, Iterator, NamedTuple, TypeVar, cast
 
 from packhouse.base.errors import PackhouseError
-from packhouse.base.worker_processes import Orders, OrdersFile, worker_process
 from packhouse.epochs.acknowledging import Lease
-from packhouse.epochs.existing_epochs import nobody_else_loads, restarts, warn_of_begun
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.info import EpochInfo, check_not_empty
-from packhouse.epochs.loaded_batch import LoadedBatch
 from packhouse.epochs.loader import Loader
-from packhouse.epochs.loader_settings import LoaderSettings, LoaderState
-from packhouse.epochs.reader_pass import ReaderPass
-from packhouse.epochs.sharing import Dynamic, Ranked
+from packhouse.epochs.reader_pass import Orders, OrdersFile, ReaderPass, worker_process
+from packhouse.epochs.settings import (
+    Dynamic,
+    LoaderSettings,
+    LoaderState,
+    Ranked,
+    nobody_else_loads,
+    restarts,
+    warn_of_begun,
+)
 from packhouse.epochs.trainer_calls import TrainerCalls
 from packhouse.v1 import loader_pb2
 

@@ -17,7 +17,7 @@ from packhouse.calls.servers import Replicas, owner_named_by
 from packhouse.data.batch import received_by_protobuf
 from packhouse.data.reading import new_reader, parse_response
 from packhouse.epochs.acknowledging import Acknowledger
-from packhouse.epochs.connecting import Connecting
+from packhouse.epochs.request import Connecting
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 _LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"

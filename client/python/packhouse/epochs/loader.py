@@ -21,28 +21,28 @@ from packhouse.base.errors import EpochFinishedError, PackhouseError
 from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch
 from packhouse.data.schema import GraphSchema
-from packhouse.epochs.connecting import LoadArguments, split
-from packhouse.epochs.existing_epochs import (
+from packhouse.epochs.batches import GivenBatches, LoadedBatch, MicroBatch, split_batch
+from packhouse.epochs.info import EpochInfo, check_not_empty
+from packhouse.epochs.load_connection import LoadConnection, is_foreign
+from packhouse.epochs.request import EpochRequest, LoadArguments, split_arguments
+from packhouse.epochs.settings import (
+    Dynamic,
+    LoaderSettings,
+    LoaderStart,
+    LoaderState,
     OnExisting,
+    Ranked,
     check_on_existing,
     nobody_else_loads,
     restarts,
+    sharing_of,
     warn_of_begun,
     words_for_finished,
 )
-from packhouse.epochs.given_batches import GivenBatches
-from packhouse.epochs.info import EpochInfo, check_not_empty
-from packhouse.epochs.load_connection import LoadConnection, is_foreign
-from packhouse.epochs.loaded_batch import LoadedBatch
-from packhouse.epochs.loader_settings import LoaderSettings, LoaderStart, LoaderState
-from packhouse.epochs.request import EpochRequest
-from packhouse.epochs.sharing import Dynamic, Ranked, sharing_of
 from packhouse.v1 import loader_pb2
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from packhouse.epochs.splitting import MicroBatch
 
 _Item = TypeVar("_Item")
 
@@ -174,7 +174,7 @@ class Loader(Iterator[LoadedBatch]):
         for that, and so do several ranks of which each may come at any time. A loaded state goes on
         from where it was, whatever this says.
         """
-        connecting, writable, rest = split(arguments, address, job, max_in_flight)
+        connecting, writable, rest = split_arguments(arguments, address, job, max_in_flight)
         request = EpochRequest(rest, job)
         sharing = sharing_of(request, rank, num_ranks, drop_last, worker, rank_group)
         if acknowledge not in ("automatic", "manual"):
@@ -461,7 +461,7 @@ class Loader(Iterator[LoadedBatch]):
             # The server waits for it, to say that this is the end.
             connection.acknowledger.hurry()
 
-    def split(self, batch: LoadedBatch, parts: int = 2) -> list[MicroBatch]:
+    def split_arguments(self, batch: LoadedBatch, parts: int = 2) -> list[MicroBatch]:
         """The batch again, as two or more micro-batches of about 1/`parts` of its rows.
 
         For a batch that did not fit the device: each of its graphs is in exactly one micro-batch,
@@ -472,8 +472,6 @@ class Loader(Iterator[LoadedBatch]):
         server, and limits that are chosen later are below. Raises ValueError if the batch cannot be
         split: it has one graph, or one that needs nearly all of its rows, or parts that are joined.
         """
-        from packhouse.epochs.splitting import split_batch
-
         spec = self._settings.request.of_epoch(0)
         if spec.join_parts:
             raise ValueError("split: the parts of a batch are joined, and have no graphs")

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Iterator
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.evaluation import Evaluation
 from packhouse.epochs.loader import Loader
-from packhouse.epochs.sharing import Dynamic
+from packhouse.epochs.settings import Dynamic
 from packhouse.planning.packing import PackStream
 
 

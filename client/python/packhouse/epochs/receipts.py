@@ -16,7 +16,7 @@ from packhouse.base.errors import PackhouseError
 from packhouse.calls.servers import JobCalls
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
-from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.request import EpochArguments, EpochRequest
 from packhouse.planning.plans import Plan
 from packhouse.v1 import receipts_pb2, receipts_pb2_grpc

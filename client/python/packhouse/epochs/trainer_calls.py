@@ -22,8 +22,8 @@ import grpc
 from packhouse.base.errors import PackhouseError
 from packhouse.base.processes import in_session_of_its_own
 from packhouse.epochs.acknowledging import Lease
-from packhouse.epochs.connecting import Connecting
 from packhouse.epochs.load_connection import LoadConnection
+from packhouse.epochs.request import Connecting
 from packhouse.v1 import loader_pb2
 
 _PROGRAM: Final = """

@@ -12,10 +12,10 @@ from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import GRAPHS
-from packhouse.epochs.connecting import LoadArguments
 from packhouse.epochs.evaluation import Evaluation
 from packhouse.epochs.loader import Loader
 from packhouse.epochs.prefetching import prefetch
+from packhouse.epochs.request import LoadArguments
 from packhouse.frameworks.local_batches import FixedSteps, LocalBatches, Positions
 from packhouse.frameworks.reading_ahead import ReadAhead
 from packhouse.frameworks.stored_once import MakeTables, Stored, store_once

@@ -10,7 +10,7 @@ import numpy as np
 
 from packhouse.data.batch import Batch
 from packhouse.data.schema import GRAPHS, GraphSchema, TensorSpec
-from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.frameworks.layout import (
     EDGE_COUNTS,
     EDGES,

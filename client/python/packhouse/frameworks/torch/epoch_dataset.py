@@ -11,14 +11,12 @@ from typing import Any, Callable, Iterable, Iterator
 import torch
 from torch.utils.data import IterableDataset
 
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import SHARDED_TWICE, EpochReaders, Leased
-from packhouse.epochs.evaluation import Evaluation
-from packhouse.epochs.evaluation_readers import EvaluationReaders
+from packhouse.epochs.evaluation import Evaluation, EvaluationReaders
 from packhouse.epochs.info import EpochInfo
-from packhouse.epochs.loaded_batch import LoadedBatch
 from packhouse.epochs.loader import Loader
-from packhouse.epochs.loader_settings import LoaderSettings
-from packhouse.epochs.sharing import Ranked
+from packhouse.epochs.settings import LoaderSettings, Ranked
 from packhouse.frameworks.graph_transform import GraphTransform, transform_graphs
 from packhouse.frameworks.torch.batch import to_torch
 

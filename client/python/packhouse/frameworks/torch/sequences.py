@@ -12,7 +12,7 @@ from packhouse.data.batch import Batch
 from packhouse.data.graphs import Array, GraphTable
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.epochs.acknowledging import Lease
-from packhouse.epochs.loaded_batch import LoadedBatch
+from packhouse.epochs.batches import LoadedBatch
 from packhouse.frameworks.layout import Extents
 from packhouse.frameworks.tensors import of_array, to_torch as tensor_of
 
