@@ -49,8 +49,8 @@ def test_a_signal_ends_the_own_server_too(
 
 
 _STUBBORN = """
-import sys, threading
-from packhouse.command import program
+import contextlib, sys, threading
+from packhouse.command import program, signals
 
 def waits():
     print(flush=True)
@@ -78,19 +78,24 @@ def renamed():
     except KeyboardInterrupt:
         raise RuntimeError("cannot release un-acquired lock") from None
 
-program._SECONDS_TO_END = 0.1
-program._parsed_and_run = lambda arguments: globals()[sys.argv[1]]()
+def run(arguments):
+    with signals.raised() if sys.argv[2] == "owning" else contextlib.nullcontext():
+        globals()[sys.argv[1]]()
+
+signals.SECONDS_TO_END = 0.1
+program._parsed_and_run = run
 sys.exit(program.main())
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("how", ["locked", "deaf", "renamed"])
+@pytest.mark.parametrize("what", ["owning", "free"])
 def test_a_signal_ends_it_whatever_a_library_makes_of_the_exception(
-    number: signal.Signals, how: str
+    number: signal.Signals, how: str, what: str
 ) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _STUBBORN, how],
+        [sys.executable, "-c", _STUBBORN, how, what],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

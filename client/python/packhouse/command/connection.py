@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Mapping, NamedTuple, TypeVar
 
+from packhouse.command.signals import raised
+
 if TYPE_CHECKING:
     import grpc
 
@@ -132,24 +134,30 @@ def _own_server() -> Iterator[str]:
     """The address of a server that only this user reaches, and that ends with the block."""
     from packhouse.base.local_server import LocalServer
 
+    with raised(), _socket_folder() as folder, tempfile.TemporaryFile() as log:
+        server = LocalServer(
+            listen=f"unix:{folder}/socket", arguments=("--http-listen", ""), log=log
+        )
+        try:
+            server.start()
+        except RuntimeError as error:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_WORDS))
+            words = log.read().decode(errors="replace").strip()
+            raise RuntimeError(f"{error}{': ' if words else ''}{words}") from None
+        try:
+            yield server.address
+        finally:
+            server.kill()
+
+
+@contextlib.contextmanager
+def _socket_folder() -> Iterator[str]:
+    """A folder that goes with the block, whose path is short enough for a socket."""
     folder = tempfile.mkdtemp(prefix="packhouse-")
     if len(os.fsencode(folder)) + len("/socket") > _LONGEST_SOCKET:
         os.rmdir(folder)
         folder = tempfile.mkdtemp(prefix="packhouse-", dir="/tmp")
     try:
-        with tempfile.TemporaryFile() as log:
-            server = LocalServer(
-                listen=f"unix:{folder}/socket", arguments=("--http-listen", ""), log=log
-            )
-            try:
-                server.start()
-            except RuntimeError as error:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_WORDS))
-                words = log.read().decode(errors="replace").strip()
-                raise RuntimeError(f"{error}{': ' if words else ''}{words}") from None
-            try:
-                yield server.address
-            finally:
-                server.kill()
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,6 +12,7 @@ from packhouse.command.connection import Server
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.printing import note
 from packhouse.command.readable import bytes_text, grouped
+from packhouse.command.signals import raised
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
@@ -387,6 +388,8 @@ class _Shown:
         self._quiet = quiet
         self._begin = time.monotonic()
         self._due = self._begin + self._SECONDS
+        # While there is a bar, whose cursor is hidden.
+        self._raised = raised()
         self._bar: Any = None
         self._task: Any = None
 
@@ -404,6 +407,7 @@ class _Shown:
                 console=Console(stderr=True),
                 transient=True,
             )
+            self._raised.__enter__()
             self._bar.start()
             self._task = self._bar.add_task("", total=self._source.num_bytes or None, told="")
         return self
@@ -411,6 +415,7 @@ class _Shown:
     def __exit__(self, *exc_info: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+            self._raised.__exit__(None, None, None)
 
     def show(self, graphs: int, num_bytes: int) -> None:
         """So many graphs and bytes are stored."""

@@ -6,12 +6,9 @@ command is used.
 
 from __future__ import annotations
 
-import _thread
 import importlib
 import os
-import signal
 import sys
-import time
 from typing import Any, Final, Sequence
 
 import click
@@ -21,6 +18,7 @@ from packhouse.base.output import OutputError, run_whole
 from packhouse.command.failures import FAILURE, MISUSE, OK, Misuse, text_of
 from packhouse.command.group import Group, nearest
 from packhouse.command.readable import readable
+from packhouse.command.signals import die_of_signal, end_at_once
 
 # Of each command, the line of `packhouse --help`; the module of its name has `command`.
 COMMANDS: Final = {
@@ -93,68 +91,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_whole("packhouse", lambda: _run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
-# So long a command that a signal ends may take to end what it has started.
-_SECONDS_TO_END: Final = 10.0
-
-
-class _Ended(KeyboardInterrupt):
-    """A signal asks the program to end."""
-
-
-class _Signals:
-    """Ends the program by the first SIGINT, SIGTERM or SIGHUP that comes.
-
-    An exception is raised, so that servers and files of this process go. It comes at any line of
-    any library. Some turn it into another one, drop it, or leave a lock taken for which the clean-up
-    then waits for ever (gRPC's, about once in 600 times). So whatever happens after it, the program
-    ends by the signal, after `_SECONDS_TO_END` at the latest; a second one ends it at once. Servers
-    of this process have guards that end them then (`LocalServer`).
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
-
-    def take(self) -> None:
-        """Those that are not ignored."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-                signal.signal(number, self._end)
-
-    def _end(self, number: int, _frame: object) -> None:
-        self.number = number
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(each) == self._end:
-                signal.signal(each, signal.SIG_DFL)
-        # A thread without locks of Python's, which the line that was interrupted may hold.
-        _thread.start_new_thread(self._die_later, (number,))
-        raise _Ended
-
-    @staticmethod
-    def _die_later(number: int) -> None:
-        time.sleep(_SECONDS_TO_END)
-        os.kill(os.getpid(), number)
-
-    def die(self) -> None:
-        """As if the signal had not been caught."""
-        signal.signal(self.number, signal.SIG_DFL)
-        os.kill(os.getpid(), self.number)
-
-
 def _run(arguments: list[str]) -> int:
-    signals = _Signals()
-    signals.take()
+    end_at_once()
     try:
         return _parsed_and_run(arguments)
     except KeyboardInterrupt:
-        signals.number = signals.number or signal.SIGINT
+        die_of_signal()
+        raise
     except Exception as error:
-        if not signals.number:
-            if not _is_told(error):
-                raise
-            print(f"packhouse: {readable(text_of(error))}", file=sys.stderr)
-            return FAILURE
-    signals.die()
-    return FAILURE
+        die_of_signal()
+        if not _is_told(error):
+            raise
+        print(f"packhouse: {readable(text_of(error))}", file=sys.stderr)
+        return FAILURE
 
 
 def _parsed_and_run(arguments: list[str]) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Iterator, Sequence
 
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.readable import grouped
+from packhouse.command.signals import raised
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,18 +81,19 @@ def picture(path: str, title: str, width: float, height: float) -> Iterator[Figu
         figure = Figure(figsize=(width, height))
         figure.suptitle(plain(title), fontsize=13)
         yield figure
-        try:
-            # Without the date, equal pictures are equal files.
-            metadata = {"Date": None} if path.endswith(".svg") else None
-            if path.endswith(".pdf"):
-                metadata = {"CreationDate": None}
-            figure.savefig(
-                path, dpi=_DOTS_PER_INCH, metadata=metadata, bbox_inches="tight", pad_inches=0.15
-            )
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            raise
+        with raised():
+            try:
+                # Without the date, equal pictures are equal files.
+                metadata = {"Date": None} if path.endswith(".svg") else None
+                if path.endswith(".pdf"):
+                    metadata = {"CreationDate": None}
+                figure.savefig(
+                    path, dpi=_DOTS_PER_INCH, metadata=metadata, bbox_inches="tight", pad_inches=0.15
+                )
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                raise
 
 
 def plain(text: str) -> str:
