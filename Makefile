@@ -227,7 +227,7 @@ image:  ## The image of the Dockerfile, by buildah (root; half an hour the first
 # For `pip install packhouse[server]`: build/wheels. The environment's packages are fetched the first time.
 wheel: packages  ## Wheels of the Python package and of the server for Linux, with the libraries it needs, in build/wheels
 	cmake --preset release
-	cmake --build --preset release --target packhoused-wheel packhouse-metis
+	cmake --build --preset release --target packhoused-wheel packhouse-graph-wheel packhouse-metis
 	$(PYTHON) -B tests/conformance/environments.py --program deploy/wheel/build_wheels.py wheel -- \
 	  --programs build/release/deploy/wheel --metis build/release/service/packhouse-metis --output build/wheels
 

@@ -28,6 +28,8 @@ REPOSITORY: Final = HERE.parents[1]
 CLIENT: Final = REPOSITORY / "client" / "python"
 # Debian 12's glibc.
 PLATFORM: Final = "manylinux_2_36"
+# By link_archives.py.
+LINKED: Final = ("packhoused", "packhouse-graph")
 
 
 def run(*command: Any, folder: pathlib.Path = HERE) -> None:
@@ -62,11 +64,13 @@ def lay_out(folder: pathlib.Path, programs: pathlib.Path, metis: pathlib.Path) -
     (folder / "VERSION").write_text(version() + "\n", encoding="utf-8")
     inside = folder / "packhouse_server" / "bin"
     inside.mkdir()
-    for program in (programs / "packhoused", metis):
+    linked = [programs / name for name in LINKED]
+    for program in (*linked, metis):
         run("strip", "-o", inside / program.name, program)
         (inside / program.name).chmod(0o755)
-    archives = (programs / "packhoused.archives").read_text(encoding="utf-8").split()
-    text = notices(shared_libraries(inside.iterdir()), map(pathlib.Path, archives))
+    lists = (path.with_name(f"{path.name}.archives").read_text(encoding="utf-8") for path in linked)
+    archives = {pathlib.Path(line) for told in lists for line in told.split()}
+    text = notices(shared_libraries(inside.iterdir()), archives)
     (folder / "NOTICES").write_text(text, encoding="utf-8")
 
 
@@ -85,7 +89,7 @@ def wheel(sources: pathlib.Path, output: pathlib.Path, target: str, zip_level: i
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--programs", type=pathlib.Path, required=True, help="where packhoused is")
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="where packhoused and packhouse-graph are")
     parser.add_argument("--metis", type=pathlib.Path, required=True, help="packhouse-metis")
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--zip-level", type=int, choices=range(1, 10), default=9)

@@ -31,6 +31,17 @@ def ring(nodes: int) -> dict[str, np.ndarray]:
     }
 
 
+def cut_in_files(command: pathlib.Path) -> None:
+    """By the wheel's packhouse-graph, which starts packhouse-metis: a ring of 16 nodes in two parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = pathlib.Path(folder, "ring.graph")
+        ends = [f"{(node - 1) % 16 + 1} {(node + 1) % 16 + 1}\n" for node in range(16)]
+        graph.write_text("16 16\n" + "".join(ends), encoding="ascii")
+        words = ("partition", graph, "--parts", "2", "--method", "metis", "--output", f"{folder}/parts")
+        done = subprocess.run([command, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "in 2 parts by metis" in done.stdout, done
+
+
 def main() -> None:
     packages = pathlib.Path(packhouse.__file__).parents[1]
     assert pathlib.Path(sys.prefix) in packages.parents, f"{packages} is not in {sys.prefix}"
@@ -52,6 +63,7 @@ def main() -> None:
     # The server starts it, so its libraries are found if it can say what it is.
     metis = subprocess.run([program.with_name("packhouse-metis")], stderr=subprocess.PIPE, text=True)
     assert "packhoused" in metis.stderr, metis
+    cut_in_files(pathlib.Path(sys.prefix, "bin", "packhouse"))
     print(f"python {sys.version.split()[0]}, packhouse {packhouse.__version__}: 1000 graphs, each once")
 
 

@@ -385,7 +385,7 @@ def test_sub_graphs_are_estimated_and_stored(
              "[OUT_OF_RANGE]"),
             (("dataset", *arguments, "--limit", "paper"), "'paper' is not COMPONENT=ROWS"),
             (("dataset", *arguments, "--limit", "papers=1"), "papers"),
-            (("estimate", "--spec", tmp_path / "absent"), "absent: No such file or directory"),
+            (("estimate", "--spec", tmp_path / "absent"), "absent: cannot open: No such file or directory"),
             (("estimate", "--spec", mag / "nodes/paper/year.npy"), "[INVALID_ARGUMENT]"),
         ):
             failed = sample(*map(str, wrong))

@@ -4,16 +4,20 @@ tests/end_to_end say.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import itertools
+import os
 from typing import Any
 
 import click
+import grpc
 import pytest
 
 from packhouse.command import arguments, program
 from packhouse.command.arguments import NUMBER, Option, option, parse_bytes, parse_rows
-from packhouse.command.failures import Misuse
+from packhouse.base.errors import PackhouseError
+from packhouse.command.failures import Failure, Misuse, text_of
 from packhouse.command.group import Group, nearest
 from packhouse.command.readable import bytes_text, grouped, percent, readable, small_percent
 from packhouse.command.tables import Column, TextTable
@@ -188,6 +192,33 @@ def test_numbers_are_shown_as_people_read_them() -> None:
     assert [bytes_text(n) for n in (0, 1023, 1024, 16 << 30, (1 << 64) - 1)] == [
         "0 B", "1023 B", "1.0 KiB", "16.0 GiB", "16.0 EiB"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PackhouseError(grpc.StatusCode.ABORTED, "no"), "no [ABORTED]"),
+        (Failure("CANCELLED", "nothing was done"), "nothing was done [CANCELLED]"),
+        (
+            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "a.csv"),
+            "a.csv: cannot open: No such file or directory [NOT_FOUND]",
+        ),
+        (FileNotFoundError("'a@2': no such file"), "'a@2': no such file [NOT_FOUND]"),
+        (OSError(errno.ENOENT, "--tls-ca: is away", "ca"), "ca: --tls-ca: is away [NOT_FOUND]"),
+        (FileExistsError("out is there already"), "out is there already [ALREADY_EXISTS]"),
+        (OSError(errno.EACCES, "Denied", "a"), "a: Denied [PERMISSION_DENIED]"),
+        (OSError(errno.EISDIR, "Is a directory", "a"), "a: Is a directory [FAILED_PRECONDITION]"),
+        (OSError(errno.ENOSPC, "Full", "a"), "a: Full [RESOURCE_EXHAUSTED]"),
+        (OSError(errno.EIO, "Broken", "a"), "a: Broken [UNKNOWN]"),
+        (MemoryError("too large"), "too large [RESOURCE_EXHAUSTED]"),
+        (ImportError("there is no module"), "there is no module [FAILED_PRECONDITION]"),
+        (ValueError("a.csv:3: is empty"), "a.csv:3: is empty [INVALID_ARGUMENT]"),
+        (RuntimeError("it does not start"), "it does not start [UNAVAILABLE]"),
+        (KeyError("a mistake of ours"), None),
+    ],
+)
+def test_each_failure_ends_in_the_name_of_its_status(error: Exception, told: str | None) -> None:
+    assert text_of(error) == told
 
 
 def test_columns_are_flush() -> None:

@@ -484,7 +484,7 @@ def test_the_program_for_files_is_found_or_named(
         folders.append(tmp_path / name)
         for program in ("packhouse-graph", "packhoused"):
             file = tmp_path / name / program
-            file.write_text("#!/bin/sh\necho \"packhouse: $2 is bad\" >&2\nexit 1\n", encoding="ascii")
+            file.write_text("#!/bin/sh\necho \"packhouse: $2\" >&2\nexit 1\n", encoding="ascii")
             file.chmod(file.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(folders[2]))
     monkeypatch.setenv("PACKHOUSED", str(folders[1] / "packhoused"))
@@ -495,7 +495,10 @@ def test_the_program_for_files_is_found_or_named(
         if variable != "PATH":
             monkeypatch.delenv(variable)
     with pytest.raises(RuntimeError, match="^x is bad$"):
-        wings.run(["partition", "x"], "partition")
+        wings.run(["partition", "x is bad"], "partition")
+    with pytest.raises(Failure, match="^x is away$") as told:
+        wings.run(["partition", "x is away [NOT_FOUND]"], "partition")
+    assert told.value.code == "NOT_FOUND"
     monkeypatch.setenv("PATH", str(tmp_path))
     for named, says in (("", "'graph import' needs the program packhouse-graph"), ("/no", "/no is no")):
         monkeypatch.setenv("PACKHOUSE_GRAPH", named)

@@ -1,7 +1,8 @@
 """The server of packhouse, as a program inside a Python package.
 
 `packhouse.LocalServer` finds it here; on the command line it is `packhoused`. `packhouse-metis`, which it
-starts to cut graphs, lies beside it.
+starts to cut graphs, lies beside it, and `packhouse-graph`, which `packhouse` starts for large graphs in files
+and TF-GNN's files.
 """
 
 import os

@@ -1,6 +1,10 @@
-"""How a command fails: one line, and an exit status."""
+"""How a command fails: one line that ends in the name of a status code, and an exit status."""
 
 from __future__ import annotations
+
+import errno
+import os
+from typing import Final
 
 import click
 
@@ -8,6 +12,21 @@ import click
 OK = 0
 FAILURE = 1
 MISUSE = 2
+
+# Of errors that no server told; the first kind counts.
+_CODES: Final = (
+    (FileNotFoundError, "NOT_FOUND"),
+    (FileExistsError, "ALREADY_EXISTS"),
+    (PermissionError, "PERMISSION_DENIED"),
+    ((IsADirectoryError, NotADirectoryError), "FAILED_PRECONDITION"),
+    (OSError, "UNKNOWN"),
+    (MemoryError, "RESOURCE_EXHAUSTED"),
+    (ImportError, "FAILED_PRECONDITION"),
+    (ValueError, "INVALID_ARGUMENT"),
+    # A program that was started does not start, or has ended.
+    (RuntimeError, "UNAVAILABLE"),
+)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
 
 
 class Failure(Exception):
@@ -22,21 +41,27 @@ class Misuse(click.UsageError):
     """Ends the command with status 2: the command line makes no sense."""
 
 
-def text_of(error: Exception) -> str:
-    """What is printed of an error that ends a command, without the program's name."""
+def text_of(error: Exception) -> str | None:
+    """What is printed of an error that ends a command, without the program's name; None if its
+    message does not say all, as that of a mistake of this program.
+    """
     from packhouse.base.errors import PackhouseError
 
+    message = str(error)
     if isinstance(error, PackhouseError):
-        text = f"{error.message} [{error.code.name}]"
-        if error.message.startswith("--memory-budget"):
+        code, message = error.code.name, error.message
+        if message.startswith("--memory-budget"):
             # A server's words, which name a flag that no command has.
-            text = (
-                f"{error.message}; --memory-budget is a flag of packhoused: start one with more, and "
-                f"name it with --server [{error.code.name}]"
-            )
-        return text
-    if isinstance(error, Failure):
-        return f"{error} [{error.code}]"
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+            message += "; --memory-budget is a flag of packhoused: start one with more, and name it "
+            message += "with --server"
+    elif isinstance(error, Failure):
+        code = error.code
+    else:
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), "")
+    if isinstance(error, OSError):
+        code = "RESOURCE_EXHAUSTED" if error.errno in _FULL else code
+        if error.filename is not None and error.strerror:
+            # Unless it is told in words that say more.
+            is_plain = code == "NOT_FOUND" and error.strerror == os.strerror(errno.ENOENT)
+            message = f"{error.filename}: {'cannot open: ' * is_plain}{error.strerror}"
+    return f"{message} [{code}]" if code else None

@@ -149,10 +149,7 @@ def command(server: Server, **given: Any) -> None:
     if given["graph_schema"]:
         source = ingest_sources.Records(given)
     else:
-        try:
-            source = ingest_sources.open_files(given)
-        except FileNotFoundError as error:
-            raise Failure("NOT_FOUND", f"{error.filename}: cannot open: {error.strerror}") from None
+        source = ingest_sources.open_files(given)
     wanted = {
         "max_bytes": max_bytes,
         "max_rows": limits_of(given["max_rows"], source.schema.components, "--max-rows"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import errno
 import hashlib
 import os
 import re
@@ -11,7 +12,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
-from packhouse.command.failures import Failure, Misuse
+from packhouse.command.failures import Misuse
 from packhouse.command.printing import note
 from packhouse.data.examples import TfgnnSchema
 from packhouse.data.graphs import GraphTable
@@ -133,7 +134,7 @@ def open_files(given: Mapping[str, Any]) -> Source:
     names = list(given["source"])
     for name in names:
         if name != "-" and not os.path.exists(name):
-            raise Failure("NOT_FOUND", f"{name}: cannot open: there is no such file")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     neighbours = _neighbours(given)
     plain = not (neighbours or given["exclude"] or given["skip_malformed"])
     if len(names) == 1 and plain:

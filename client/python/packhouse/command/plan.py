@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Final, Mapping, Sequence
 
@@ -304,18 +305,13 @@ def _save(path: str, response: Any) -> None:
 
 
 def _read_plan(path: str, components: Sequence[str]) -> Any:
-    """The plan that `_save` wrote. Raises Failure."""
+    """The plan that `_save` wrote. Raises Failure, OSError."""
     from packhouse.base.messages import parse_whole
     from packhouse.v1 import planning_pb2
 
     response = planning_pb2.PlanResponse()
-    try:
-        with open(path, "rb") as file:
-            parse_whole(response, file.read())
-    except OSError as error:
-        raise Failure("NOT_FOUND", f"{path}: cannot open: {error.strerror}") from None
-    except ValueError:
-        pass
+    with open(path, "rb") as file, contextlib.suppress(ValueError):
+        parse_whole(response, file.read())
     if not response.HasField("plan"):
         raise Failure(
             "INVALID_ARGUMENT", f"{path}: is no plan that `packhouse plan --save-plan` wrote"

@@ -14,7 +14,7 @@ from typing import Any, Final, Sequence
 import click
 
 from packhouse._version import __version__
-from packhouse.base.output import OutputError, run_whole
+from packhouse.base.output import run_whole
 from packhouse.command.failures import FAILURE, MISUSE, OK, Misuse, text_of
 from packhouse.command.group import Group, nearest
 from packhouse.command.readable import readable
@@ -100,9 +100,10 @@ def _run(arguments: list[str]) -> int:
         raise
     except Exception as error:
         die_of_signal()
-        if not _is_told(error):
+        told = text_of(error)
+        if told is None:
             raise
-        print(f"packhouse: {readable(text_of(error))}", file=sys.stderr)
+        print(f"packhouse: {readable(told)}", file=sys.stderr)
         return FAILURE
 
 
@@ -122,16 +123,6 @@ def _parsed_and_run(arguments: list[str]) -> int:
         print(f"packhouse: {readable(misuse_text(error))}", file=sys.stderr)
         print("Run with --help for the options.", file=sys.stderr)
         return MISUSE
-
-
-def _is_told(error: Exception) -> bool:
-    """Whether its message says all; other errors are mistakes of this program."""
-    from packhouse.command.failures import Failure
-    from packhouse.base.errors import PackhouseError
-
-    return isinstance(
-        error, (OSError, ImportError, RuntimeError, ValueError, MemoryError, Failure, PackhouseError)
-    )
 
 
 def misuse_text(error: click.UsageError) -> str:

@@ -41,7 +41,7 @@ class SizeSource(NamedTuple):
     def read(self, server: Server) -> Histogram:
         """The sizes, counted: tuples are distinct and ascending.
 
-        Raises Failure or ValueError of a file, PackhouseError with NOT_FOUND of a server.
+        Raises Failure, OSError or ValueError of a file, PackhouseError with NOT_FOUND of a server.
         """
         if self.file:
             return counted(read_sizes(self.file))
@@ -52,15 +52,12 @@ class SizeSource(NamedTuple):
 def read_sizes(path: str) -> SizeTable:
     """The sizes of a list of sizes, or of the graphs of a file of any kind that has no pickles.
 
-    Raises Failure if it cannot be opened, ValueError naming file and place.
+    Raises OSError, or ValueError naming file and place.
     """
     from packhouse.files import size_files
 
-    try:
-        is_list = path.endswith((".csv", ".csv.gz")) or not _has_graphs(path)
-        return size_files.read(path) if is_list else _sizes_of_graphs(path)
-    except FileNotFoundError as error:
-        raise Failure("NOT_FOUND", f"{path}: cannot open: {error.strerror}") from None
+    is_list = path.endswith((".csv", ".csv.gz")) or not _has_graphs(path)
+    return size_files.read(path) if is_list else _sizes_of_graphs(path)
 
 
 def _has_graphs(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -40,8 +41,8 @@ def find_program(what: str) -> str:
         raise Failure(
             "NOT_FOUND",
             f"'{what}' needs the program {_PROGRAM}, which is not beside packhoused and not on PATH: "
-            f"build it (make build), or take it from the image (docs/command-line.md); {_VARIABLE} "
-            "may name it",
+            f"pip install packhouse[server] brings it, and so do make build and the image; {_VARIABLE} may "
+            "name it (docs/command-line.md)",
         )
     return found
 
@@ -60,7 +61,9 @@ def become(name: str, words: Sequence[str], what: str) -> NoReturn:
 
 
 def run(words: Sequence[str], what: str) -> None:
-    """Runs the program to its end. Raises Failure as `find_program`, and RuntimeError with its words."""
+    """Runs the program to its end. Raises Failure as `find_program`, and with the program's own words;
+    RuntimeError if these name no status.
+    """
     done = subprocess.run(
         ["packhouse", *words],
         executable=find_program(what),
@@ -70,6 +73,9 @@ def run(words: Sequence[str], what: str) -> None:
     )
     if done.returncode != 0:
         told = done.stderr.decode(errors="replace").strip().removeprefix("packhouse: ")
+        said = re.fullmatch(r"(.*) \[([A-Z_]+)\]", told, re.DOTALL)
+        if said is not None:
+            raise Failure(said[2], said[1])
         raise RuntimeError(told or f"{_PROGRAM} ended with status {done.returncode}")
 
 
