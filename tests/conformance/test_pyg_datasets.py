@@ -32,7 +32,7 @@ from packhouse import (
 )
 from packhouse.files import pyg_files
 from packhouse.frameworks.batch_sampler import BatchSampler
-from packhouse.frameworks.pyg import checks
+from packhouse.frameworks.pyg import joining
 
 
 class InMemory(InMemoryDataset):
@@ -231,7 +231,7 @@ def test_graphs_that_are_as_the_first_need_no_other_look(
     exclude_keys = ("note", "weight")[: int(random.integers(3))]
 
     def looked_at() -> tuple[Any, ...]:
-        look = checks.GraphChecks(exclude_keys)
+        look = joining.GraphChecks(exclude_keys)
         look.rows = {} if seed % 3 else None
         try:
             for graph in graphs:
@@ -241,15 +241,15 @@ def test_graphs_that_are_as_the_first_need_no_other_look(
         return look.rows, look.rules, look.num_nodes
 
     quick = looked_at()
-    monkeypatch.setattr(checks._Likeness, "of", staticmethod(lambda *arguments: None))
+    monkeypatch.setattr(joining._Likeness, "of", staticmethod(lambda *arguments: None))
     assert quick == looked_at()
 
 
 def test_a_quick_look_suffices_for_graphs_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the first batch of a data set that is stored already would wait for the slow one."""
     looked_at = []
-    slow = checks._type_of
-    monkeypatch.setattr(checks, "_type_of", lambda *what: looked_at.append(what) or slow(*what))
+    slow = joining._type_of
+    monkeypatch.setattr(joining, "_type_of", lambda *what: looked_at.append(what) or slow(*what))
     graphs = [data_of(graph) for graph in random_plain(1, 50)]
     packhouse.pyg.table(graphs)
     assert len(looked_at) == len(graphs[0].keys())

@@ -12,7 +12,7 @@ import pytest
 from packhouse import Client, GraphTable, LocalServer
 from packhouse.command.program import main
 from packhouse.files import npz, tfrecords
-from packhouse.frameworks.tfgnn.messages import ExampleMessage
+from packhouse.frameworks.tfgnn.schemas import ExampleMessage
 
 ARRAYS: dict[str, Any] = {
     "node_offsets": np.array([0, 2, 5, 9]),

@@ -18,7 +18,7 @@ from packhouse.data.reading import HAS_NATIVE, repeated_numbers
 from packhouse.frameworks import batch_sampler
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.layout import Layout
-from packhouse.frameworks.pyg.notes import LazyDict
+from packhouse.frameworks.pyg.joining import LazyDict
 from packhouse.frameworks.tfgnn import datasets as tfgnn_datasets
 
 

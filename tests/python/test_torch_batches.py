@@ -24,7 +24,7 @@ from packhouse import (
     TensorSpec,
     prefetch,
 )
-from packhouse.frameworks.graph_transform import transform_graphs
+from packhouse.frameworks.torch.epoch_dataset import transform_graphs
 
 torch = pytest.importorskip("torch")
 
@@ -278,7 +278,7 @@ def test_an_epoch_that_could_not_be_read_ahead_is_read_again(
     def fail(ahead: Any) -> None:
         ahead._failed = True
 
-    monkeypatch.setattr("packhouse.frameworks.torch.row_epochs._NextEpoch._run", fail)
+    monkeypatch.setattr("packhouse.frameworks.torch.tensor_loader._NextEpoch._run", fail)
     with TensorLoader(torch.arange(1000), address=server.address) as loader:
         for _ in range(3):
             assert sorted(row for batch in rows_of(loader) for row in batch) == list(range(1000))

@@ -39,6 +39,12 @@ def package_of(module: str) -> str:
     return parts[1] if len(parts) > 2 or parts[1] in FLOORS else ""
 
 
+def part_of_frameworks(module: str) -> str:
+    """The framework, or torch, of a module of frameworks; "" if it is of them all."""
+    part = module.split(".")[2] if module.count(".") > 1 else ""
+    return part if module.count(".") > 2 or any(part in floor for floor in FRAMEWORKS) else ""
+
+
 def wrong_import(module: str, imported: str) -> str | None:
     """Why `module` must not import the module `imported`; None if it may."""
     if module == "packhouse" or imported in ANYWHERE or imported.startswith("packhouse.v1."):
@@ -49,9 +55,7 @@ def wrong_import(module: str, imported: str) -> str | None:
     if FLOORS.index(other) > FLOORS.index(own):
         return f"{other or 'what users import'} is not below {own or 'what users import'}"
     if own == other == "frameworks":
-        one, another = (
-            name.split(".")[2] if name.count(".") > 2 else "" for name in (module, imported)
-        )
+        one, another = map(part_of_frameworks, (module, imported))
         floors = [
             next((n for n, names in enumerate(FRAMEWORKS) if part in names), None)
             for part in (one, another)
@@ -111,8 +115,8 @@ def check_itself() -> list[str]:
         ("packhouse.files.reading", "packhouse.command.ingest"),
         ("packhouse.atoms", "packhouse.__main__"),
         ("packhouse.frameworks.layout", "packhouse.frameworks.torch.batch"),
-        ("packhouse.frameworks.dgl.loader", "packhouse.frameworks.pyg.loader"),
-        ("packhouse.frameworks.dgl.loader", "packhouse.frameworks.keras.loader"),
+        ("packhouse.frameworks.dgl", "packhouse.frameworks.pyg.loader"),
+        ("packhouse.frameworks.dgl", "packhouse.frameworks.keras.loader"),
         ("packhouse.data.graphs", "packhouse.cellar.graphs"),
     ]
     problems = [

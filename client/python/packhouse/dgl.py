@@ -32,16 +32,16 @@ from __future__ import annotations
 from typing import Any
 
 from packhouse.frameworks.batch_sampler import BatchSampler
-from packhouse.frameworks.dgl.batches import (
+from packhouse.frameworks.dgl import (
     GraphBatch,
+    GraphDataLoader,
     batch_sampler,
     ingest,
     table,
     tables,
     to_batch,
 )
-from packhouse.frameworks.dgl.loader import GraphDataLoader
-from packhouse.frameworks.masked_mean import masked_mean
+from packhouse.frameworks.tensors import masked_mean
 
 __all__ = [
     "BatchSampler",

@@ -23,8 +23,7 @@ from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.loader import Loader
 from packhouse.frameworks.torch.batch import to_torch
-from packhouse.frameworks.torch.common_attempt import common_attempt
-from packhouse.frameworks.torch.epoch_dataset import EpochDataset
+from packhouse.frameworks.torch.epoch_dataset import EpochDataset, common_attempt
 
 if TYPE_CHECKING:
     _Trainer = object

@@ -25,9 +25,11 @@ work inside `jit`, and `masks(batch)` gives the same outside. flax's `BatchNorm`
 from __future__ import annotations
 
 from packhouse.frameworks.batch_sampler import BatchSampler
-from packhouse.frameworks.jraph.batches import (
+from packhouse.frameworks.jraph import (
+    Batches,
     Masks,
     batch_sampler,
+    batches,
     ingest,
     masked_mean_and_variance,
     masks,
@@ -35,7 +37,6 @@ from packhouse.frameworks.jraph.batches import (
     tables,
     to_graphs_tuple,
 )
-from packhouse.frameworks.jraph.loader import Batches, batches
 
 __all__ = [
     "BatchSampler",

@@ -19,9 +19,7 @@ from torch.utils.data import DataLoader
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.evaluation import Evaluation
 from packhouse.epochs.loader import Loader
-from packhouse.frameworks.graph_transform import GraphTransform
-from packhouse.frameworks.torch.common_attempt import common_attempt
-from packhouse.frameworks.torch.epoch_dataset import EpochDataset
+from packhouse.frameworks.torch.epoch_dataset import EpochDataset, GraphTransform, common_attempt
 
 if TYPE_CHECKING:
     _DataModule = object

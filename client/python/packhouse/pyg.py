@@ -33,10 +33,10 @@ from __future__ import annotations
 from typing import Any
 
 from packhouse.frameworks.batch_sampler import BatchSampler
-from packhouse.frameworks.masked_mean import masked_mean
 from packhouse.frameworks.pyg.batches import to_batch
 from packhouse.frameworks.pyg.datasets import batch_sampler, ingest, table, tables
 from packhouse.frameworks.pyg.loader import DataLoader
+from packhouse.frameworks.tensors import masked_mean
 
 __all__ = [
     "BatchSampler",

@@ -30,8 +30,7 @@ from torch.utils.data import DataLoader
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.loader import Loader
 from packhouse.epochs.settings import Ranked
-from packhouse.frameworks.torch.common_attempt import common_attempt
-from packhouse.frameworks.torch.epoch_dataset import EpochDataset
+from packhouse.frameworks.torch.epoch_dataset import EpochDataset, common_attempt
 
 if TYPE_CHECKING:
 

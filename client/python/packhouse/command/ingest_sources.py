@@ -393,7 +393,7 @@ class Records:
 
 
 def _with_readout(schema: TfgnnSchema, key: str, nodes: str) -> TfgnnSchema:
-    from packhouse.frameworks.tfgnn.messages import parse_graph_schema
+    from packhouse.frameworks.tfgnn.schemas import parse_graph_schema
 
     message = parse_graph_schema(schema.data)
     message.node_sets["_readout"].SetInParent()
@@ -406,7 +406,7 @@ def _without_prefix(record: bytes, prefix: str) -> bytes:
     """The features whose keys begin so, under the rest of their keys."""
     from google.protobuf.message import DecodeError
 
-    from packhouse.frameworks.tfgnn.messages import ExampleMessage
+    from packhouse.frameworks.tfgnn.schemas import ExampleMessage
 
     message = ExampleMessage()
     try:

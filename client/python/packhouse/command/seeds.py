@@ -141,7 +141,7 @@ def _array(values: list[Any], column: SourceColumn) -> Any:
     import numpy as np
 
     from packhouse.data.schema import DType
-    from packhouse.frameworks.tfgnn.example_values import converted
+    from packhouse.frameworks.tfgnn.examples_at_once import converted
 
     if column.element is DType.BFLOAT16:
         return converted(np.array(values, "<f4"), column.element)

@@ -1,9 +1,17 @@
-"""Stores a framework's data set under a name, in one call that may be repeated."""
+"""Stores a framework's data set, in one call that may be repeated; a terminal shows how far it is.
+
+Under a name that is given, or once under one that is made of what it has.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
 import itertools
-from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Protocol
+import sys
+import time
+from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple, Protocol
 
 import grpc
 import numpy as np
@@ -223,3 +231,155 @@ def _told(spec: TensorSpec) -> str:
     if spec.padding_value != 0:
         told += f" with padding value {spec.padding_value!r}"
     return told
+
+
+# Seconds before it is shown, and between two looks of it.
+_DELAY: Final = 0.5
+_PERIOD: Final = 0.1
+_WIDTH: Final = 30
+
+
+class Progress:
+    """Shows how many graphs of how many have been counted, on stderr if that is a terminal."""
+
+    def __init__(
+        self,
+        what: str,
+        total: int | None,
+        is_shown: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what = what
+        self._total = total
+        self._is_shown = is_shown and sys.stderr.isatty()
+        self._clock = clock
+        self._next = clock() + _DELAY
+        self._count = 0
+        self._has_shown = False
+
+    def counted(self, tables: Iterable[GraphTable]) -> Iterator[GraphTable]:
+        """The tables; when they have been taken the line is gone."""
+        try:
+            for table in tables:
+                yield table
+                self._add(len(table))
+        finally:
+            if self._has_shown:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+
+    def _add(self, count: int) -> None:
+        self._count += count
+        if not self._is_shown or self._clock() < self._next:
+            return
+        self._next = self._clock() + _PERIOD
+        self._has_shown = True
+        sys.stderr.write(f"\r\x1b[K{self.line()}")
+        sys.stderr.flush()
+
+    def line(self) -> str:
+        """What is shown now."""
+        if not self._total:
+            return f"packhouse: {self._what} {self._count:,} graphs"
+        done = min(1.0, self._count / self._total)
+        bar = "█" * round(_WIDTH * done)
+        return (
+            f"packhouse: {self._what} {bar:░<{_WIDTH}} {self._count:,} of {self._total:,} graphs"
+        )
+
+
+# Tables that together have more are made a second time to be sent, so that they need not be held.
+_MOST_HELD_BYTES: Final = 1 << 30
+
+MakeTables = Callable[[], Iterable[GraphTable]]
+
+
+class Stored(NamedTuple):
+    """A sealed data set of a server's."""
+
+    name: str
+    num_graphs: int
+
+
+def store_once(
+    client: Client,
+    make_tables: MakeTables,
+    *,
+    name: str | None = None,
+    num_graphs: int | None = None,
+    padding_values: PaddingValues | None = None,
+    progress: bool = True,
+) -> Stored:
+    """Stores the tables unless equal ones are there, and says under which name.
+
+    The name is `name`, which is then trusted to have these graphs if it has as many, or made of a
+    hash of all that would be stored. `num_graphs` is for the progress bar, and for that trust.
+    Processes of one machine that come at the same time store it once. Raises ValueError as
+    `ingest_tables`.
+    """
+    tables = make_tables()
+    if name is None:
+        count = Progress("reading", num_graphs, progress)
+        name, held = _named_by_content(count.counted(tables), padding_values or {})
+        tables = make_tables() if held is None else held
+    else:
+        dataset = _sealed(client, name)
+        if dataset is not None and num_graphs is not None:
+            if dataset.num_graphs != num_graphs:
+                raise ValueError(
+                    f"data set {name!r} is stored with {dataset.num_graphs} graphs; these are "
+                    f"{num_graphs}: give another name, or none"
+                )
+            return Stored(name, num_graphs)
+    dataset = _sealed(client, name)
+    if dataset is not None:
+        return Stored(name, dataset.num_graphs)
+    with _alone(name):
+        count = Progress("storing", num_graphs, progress)
+        dataset = ingest_tables(client, name, count.counted(tables), padding_values=padding_values)
+    return Stored(name, dataset.num_graphs)
+
+
+def _sealed(client: Client, name: str) -> Any:
+    """The data set if it is there and sealed."""
+    try:
+        dataset = client.datasets.get(name)
+    except PackhouseError as error:
+        if error.code is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return None
+    return dataset if dataset.state is DatasetState.SEALED else None
+
+
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One process of this user and machine at a time."""
+    from packhouse.base.shared_server import cache_folder
+
+    path = cache_folder() / f"store-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+    with open(path, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _named_by_content(
+    tables: Iterable[GraphTable], padding_values: PaddingValues
+) -> tuple[str, list[GraphTable] | None]:
+    """The name, and the tables if they are few bytes."""
+    # Which processors have instructions for.
+    digest = hashlib.sha256()
+    held: list[GraphTable] | None = []
+    num_bytes = 0
+    for number, table in enumerate(tables):
+        if number == 0:
+            digest.update(table.schema.to_proto().SerializeToString(deterministic=True))
+            digest.update(repr(sorted(padding_values.items())).encode())
+        digest.update(len(table).to_bytes(8, "little"))
+        for array in (table.sizes, *table.tensors.values()):
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        num_bytes += table.nbytes
+        if held is not None:
+            held.append(table)
+            if num_bytes > _MOST_HELD_BYTES:
+                held = None
+    return f"by-content/{digest.hexdigest()[:32]}", held

@@ -1,4 +1,8 @@
-"""Columns of a batch as tensors of torch, and back. Imports torch when it is used."""
+"""Columns of a batch as tensors of torch and back, and means over real rows alone.
+
+Torch is imported when it is used. Means are by the tensors' own methods, so that compiled code
+finds them where they are.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +65,22 @@ def from_torch(tensor: Any) -> tuple[Array, DType]:
         return tensor.contiguous().view(torch.int16).numpy().view("<u2"), DType.BFLOAT16
     array = tensor.numpy()
     return array, DType.of(array.dtype)
+
+
+def masked_mean(values: Any, mask: Any) -> Any:
+    """The mean of `values` [rows, ...] over the rows where `mask` [rows] is True; 0 if none is.
+
+        loss = masked_mean(losses, data.graph_mask)
+
+    What other rows hold does not matter, and they get a gradient of 0, also where they are infinite
+    or NaN. `values[mask].mean()` is the same number, but has a shape of its own for each batch, so
+    that compiled code is compiled anew, and is NaN if no row is real.
+    """
+    mask = over_rows(mask, values)
+    total = values.masked_fill(~mask, 0).sum()
+    return total / mask.expand(values.shape).sum().clamp(min=1)
+
+
+def over_rows(mask: Any, values: Any) -> Any:
+    """The mask [rows] in as many dimensions as `values` has, all but the first of extent 1."""
+    return mask.reshape(mask.shape[0], *[1] * (values.dim() - 1))

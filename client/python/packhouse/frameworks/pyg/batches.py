@@ -22,8 +22,7 @@ from packhouse.frameworks.layout import (
     named_as_rows,
     put_mask,
 )
-from packhouse.frameworks.pyg.checks import tells_num_nodes
-from packhouse.frameworks.pyg.notes import NUM_NODES, Item, Notes
+from packhouse.frameworks.pyg.joining import NUM_NODES, Item, Notes, tells_num_nodes
 from packhouse.frameworks.tensors import of_array, to_torch
 
 

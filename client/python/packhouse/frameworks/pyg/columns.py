@@ -13,7 +13,7 @@ from packhouse.base.arguments import whole_number
 from packhouse.data.graphs import Array
 from packhouse.data.schema import GRAPHS, MAX_PLANES, DType, Layout, TensorSpec
 from packhouse.frameworks.layout import EDGES, NODES, check_not_reserved
-from packhouse.frameworks.pyg.notes import NUM_NODES
+from packhouse.frameworks.pyg.joining import NUM_NODES
 from packhouse.frameworks.tensors import from_torch
 
 Counts = npt.NDArray[np.int64]

@@ -17,7 +17,6 @@ from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.ingest import PaddingValues, ingest_tables
 from packhouse.frameworks.layout import EDGES, NODES
 from packhouse.frameworks.pyg.batches import places_of
-from packhouse.frameworks.pyg.checks import GraphChecks, has_own_rules, tells_num_nodes
 from packhouse.frameworks.pyg.columns import (
     Collated,
     Components,
@@ -26,7 +25,7 @@ from packhouse.frameworks.pyg.columns import (
     counts_of,
     decide,
 )
-from packhouse.frameworks.pyg.notes import NUM_NODES
+from packhouse.frameworks.pyg.joining import NUM_NODES, GraphChecks, has_own_rules, tells_num_nodes
 from packhouse.stored.dataset import Dataset
 
 DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 16

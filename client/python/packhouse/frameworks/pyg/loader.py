@@ -8,10 +8,10 @@ from typing import Any, Callable, Collection, Iterable, Mapping
 
 from packhouse.base.arguments import shows_arguments_of
 from packhouse.data.batch import Padding, PaddingLike
+from packhouse.frameworks.ingest import MakeTables
 from packhouse.frameworks.packed_loader import PackedLoader, Step, length_of
 from packhouse.frameworks.pyg.batches import to_batch
 from packhouse.frameworks.pyg.datasets import tables
-from packhouse.frameworks.stored_once import MakeTables
 from packhouse.frameworks.torch.packed_loader import TorchPackedLoader
 from packhouse.planning.tuning import DeviceProfile
 

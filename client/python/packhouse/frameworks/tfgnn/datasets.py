@@ -13,7 +13,7 @@ from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.ingest import PaddingValues, ingest_tables, joined_tables, sizes_by_name
 from packhouse.frameworks.layout import NODES, Layout, RowSet
-from packhouse.frameworks.tfgnn.ragged import BYTES, ragged_of
+from packhouse.frameworks.tfgnn.schemas import BYTES, ragged_of
 from packhouse.stored.dataset import Dataset
 
 DEFAULT_TENSORS_PER_TABLE: Final = 1 << 10

@@ -13,18 +13,23 @@ from packhouse.data.examples import TfgnnSchema, check_examples
 from packhouse.data.graphs import Array, GraphTable
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.layout import Layout, RowSet
-from packhouse.frameworks.tfgnn.example_values import (
+from packhouse.frameworks.tfgnn.examples_at_once import (
     MAX_COUNT,
     MAX_GRAPH_BYTES,
     MAX_LENGTH,
+    Records,
+    Unusual,
     converted,
     is_float,
     range_of,
 )
-from packhouse.frameworks.tfgnn.examples_at_once import Records, Unusual
-from packhouse.frameworks.tfgnn.messages import ExampleMessage
-from packhouse.frameworks.tfgnn.ragged import Ragged, check_all_told, ragged_of
-from packhouse.frameworks.tfgnn.schemas import graph_schema
+from packhouse.frameworks.tfgnn.schemas import (
+    ExampleMessage,
+    Ragged,
+    check_all_told,
+    graph_schema,
+    ragged_of,
+)
 
 _KINDS: Final = {"bytes_list": "bytes", "float_list": "floats", "int64_list": "int64s"}
 # Records are read at once, so many at first, and then about so many bytes.

@@ -1,4 +1,4 @@
-"""Epochs as PyTorch has data sets."""
+"""Epochs as PyTorch has data sets, with a user's change of single graphs, and a name of a start."""
 
 from __future__ import annotations
 
@@ -6,19 +6,94 @@ import dataclasses
 import functools
 import sys
 import types
-from typing import Any, Callable, Iterable, Iterator
+import uuid
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import distributed
 from torch.utils.data import IterableDataset
 
+from packhouse.data.batch import Batch
+from packhouse.data.graphs import Array, row_offsets, rows_of, shift_of_rows
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import SHARDED_TWICE, EpochReaders, Leased
 from packhouse.epochs.evaluation import Evaluation, EvaluationReaders
 from packhouse.epochs.info import EpochInfo
 from packhouse.epochs.loader import Loader
 from packhouse.epochs.settings import LoaderSettings, Ranked
-from packhouse.frameworks.graph_transform import GraphTransform, transform_graphs
 from packhouse.frameworks.torch.batch import to_torch
+
+# Takes a graph's tensors; may change them, or return those that take their place.
+GraphTransform = Callable[[dict[str, Array]], Optional[Mapping[str, npt.ArrayLike]]]
+
+_AnyBatch = TypeVar("_AnyBatch", bound=Batch)
+
+
+def transform_graphs(batch: _AnyBatch, transform: GraphTransform) -> _AnyBatch:
+    """The batch with each real graph as `transform` leaves it; its arrays must be writable.
+
+    `transform` gets a graph's tensors by name, as they were stored: index tensors number the
+    graph's own rows. It may write to them, or return a mapping of tensors that replace them. These
+    must have the same shape: a graph cannot grow, because its batch is packed. Derived tensors and
+    padding stay as they are. Raises ValueError naming the graph and the tensor. Cost: some
+    microseconds a graph and tensor.
+    """
+    schema, sizes = batch.schema, batch.sizes
+    offsets = {name: row_offsets(schema, sizes, name) for name in schema.all_components}
+    shifts = {
+        spec.name: shift_of_rows(schema, sizes, spec).astype(spec.dtype.numpy)
+        for spec in schema.tensors
+        if spec.index_into is not None
+    }
+    rows = {
+        spec.name: rows_of(batch[spec.name], spec, 0, int(offsets[spec.component][-1]))
+        for spec in schema.tensors
+    }
+    for name, shift in shifts.items():
+        rows[name] -= shift
+    for position, graph_id in enumerate(batch.graph_ids):
+        graph = {
+            spec.name: rows_of(
+                rows[spec.name],
+                spec,
+                int(offsets[spec.component][position]),
+                int(offsets[spec.component][position + 1]),
+            )
+            for spec in schema.tensors
+        }
+        given = dict(graph)
+        returned = transform(given)
+        for name, tensor in (given if returned is None else returned).items():
+            if name not in graph:
+                raise ValueError(f"graph {graph_id}: tensor {name!r} is not in the schema")
+            if tensor is graph[name]:
+                continue
+            if np.shape(tensor) != graph[name].shape:
+                raise ValueError(
+                    f"graph {graph_id}: {name!r} has shape {np.shape(tensor)} after the transform, "
+                    f"{graph[name].shape} before: a packed graph keeps its size"
+                )
+            graph[name][...] = tensor
+    for name, shift in shifts.items():
+        rows[name] += shift
+    return batch
+
+
+def common_attempt() -> str | None:
+    """A new name, the same on all ranks of torch.distributed, all of which must call this; None
+    where there is one rank, which needs none.
+
+    Ranks that load a state know each other by it: see `Loader`.
+    """
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    if distributed.get_world_size() == 1:
+        return None
+    drawn = [uuid.uuid4().hex]
+    distributed.broadcast_object_list(drawn)
+    return drawn[0]
 
 
 class EpochDataset(IterableDataset):
@@ -34,7 +109,7 @@ class EpochDataset(IterableDataset):
     Batches come whole, hence `batch_size=None`. Worker processes share the batches by themselves,
     and so do the ranks of torch.distributed if the loader has no `rank` and no `worker`. Each is a
     TorchBatch, or what `transform` makes of packhouse's own batch, in the worker process.
-    `graph_transform` is applied before, to each graph: see `packhouse.frameworks.graph_transform`.
+    `graph_transform` is applied before, to each graph: see `transform_graphs`.
 
     `trained` acknowledges a batch when the next one is asked for, and gives out what a transform
     made. Trainers that count `len` steps ask for no more after the last one: it is acknowledged by

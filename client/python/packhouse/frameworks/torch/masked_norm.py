@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from packhouse.frameworks.masked_mean import over_rows
+from packhouse.frameworks.tensors import over_rows
 
 
 class MaskedBatchNorm(torch.nn.BatchNorm1d):

@@ -1,15 +1,21 @@
-"""Batches as DGL's graphs, and graphs of DGL as tables. See `packhouse.dgl`."""
+"""Batches as DGL's graphs, graphs of DGL as tables, and a loader in the place of DGL's own.
+
+See `packhouse.dgl`.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.base.arguments import shows_arguments_of
 from packhouse.client.facade import Client
-from packhouse.data.batch import Batch
+from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.data.graphs import Array, GraphTable
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.batch_sampler import BatchSampler
@@ -24,7 +30,10 @@ from packhouse.frameworks.layout import (
     named_as_rows,
     put_mask,
 )
+from packhouse.frameworks.packed_loader import PackedLoader, length_of
 from packhouse.frameworks.tensors import from_torch, of_array, to_torch
+from packhouse.frameworks.torch.packed_loader import TorchPackedLoader
+from packhouse.planning.tuning import DeviceProfile
 from packhouse.stored.dataset import Dataset
 
 DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 14
@@ -394,3 +403,69 @@ def _starts(
 ) -> npt.NDArray[np.int64]:
     """int64 [edges]: the first node of the graph each edge is in."""
     return np.repeat(np.cumsum(num_nodes) - num_nodes, num_edges)
+
+
+class GraphDataLoader(TorchPackedLoader):
+    """In the place of `dgl.dataloading.GraphDataLoader`: batches are joined graphs of DGL's.
+
+        loader = packhouse.dgl.GraphDataLoader(dataset, shuffle=True, limits={"nodes": 1024})
+        for graph, labels in loader:
+            train(graph, labels)
+
+    All else is as with `packhouse.pyg.DataLoader`.
+    """
+
+    @shows_arguments_of(TorchPackedLoader.__init__, PackedLoader.__init__)
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        *,
+        limits: Mapping[str, int] | None = None,
+        device: DeviceProfile | str | os.PathLike[str] | None = None,
+        padding: PaddingLike = Padding.NONE,
+        **options: Any,
+    ) -> None:
+        """`dataset` has graphs, or pairs of a graph and its label; or is, with an `address`, the name
+        of a data set that the server has.
+
+        A batch is what DGL's own is: a joined graph, or that and the labels, as one tensor or by
+        name. With padding, or of a name, it is a `packhouse.dgl.GraphBatch`. Other options: see
+        `packhouse.pyg.DataLoader`.
+        """
+        self.dataset = dataset
+        is_padded = Padding.of(padding, "padding") is not Padding.NONE
+        first = None
+        source: Any = dataset
+        if not isinstance(dataset, str):
+            if length_of(dataset) == 0:
+                raise ValueError("dataset: there is no graph")
+            if type(dataset).__name__ == "DGLGraph":
+                raise TypeError("dataset: it is one graph, not a data set: give a list, as [graph]")
+            source = functools.partial(tables, dataset)
+            first = dataset[0] if hasattr(dataset, "__getitem__") else None
+        make = functools.partial(_joined, padding=is_padded, form=_form_of(first, is_padded))
+        super().__init__(
+            source, make, batch_size=batch_size, shuffle=shuffle, limits=limits, device=device,
+            padding=padding, num_graphs=length_of(dataset), **options,
+        )  # fmt: skip
+
+
+def _form_of(item: Any, is_padded: bool) -> str:
+    """What DGL makes of such items: a `graph`, a `pair`, or a pair with labels by `name`."""
+    if item is None or is_padded:
+        return ""
+    if not isinstance(item, (tuple, list)):
+        return "graph"
+    return "name" if isinstance(item[1], Mapping) else "pair"
+
+
+def _joined(batch: Batch, padding: bool, form: str) -> Any:
+    made = to_batch(batch, padding=padding)
+    if form == "graph":
+        return made.graph
+    if form == "pair":
+        (label,) = made.data.values()
+        return made.graph, label
+    return (made.graph, made.data) if form else made

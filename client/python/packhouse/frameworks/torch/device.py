@@ -1,4 +1,4 @@
-"""Batches that are on their way to a device before they are asked for."""
+"""A CUDA device: its memory, for `Client.feedback`, and batches on their way to it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,31 @@ from packhouse.data.batch import Batch
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.prefetching import prefetch
 from packhouse.frameworks.torch.batch import to_torch
+from packhouse.stored.feedback import ProcessMemory
+
+
+class TorchMemory:
+    """The most bytes that torch's allocator had in use on a device; on the CPU, the process's."""
+
+    def __init__(self, device: Any = None) -> None:
+        """`device`: as torch names it; None: the current CUDA device, or the CPU without one."""
+        if device is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._device = torch.device(device)
+        self._process = ProcessMemory() if self._device.type != "cuda" else None
+
+    def reset(self) -> None:
+        """Before a step."""
+        if self._process is not None:
+            self._process.reset()
+        else:
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def peak_bytes(self) -> int:
+        """After it."""
+        if self._process is not None:
+            return self._process.peak_bytes()
+        return int(torch.cuda.max_memory_allocated(self._device))
 
 
 def prefetch_to(batches: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:

@@ -1,1 +1,0 @@
-"""DGL. See `packhouse.dgl`."""

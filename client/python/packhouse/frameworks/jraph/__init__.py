@@ -1,1 +1,0 @@
-"""jraph. See `packhouse.jraph`."""
