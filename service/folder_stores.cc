@@ -105,13 +105,4 @@ std::string FolderStores::why_not_healthy() const {
   return ledger.store == nullptr ? "" : std::string(ledger.store->failure().message());
 }
 
-absl::Status UpgradeStores(const Options& options) {
-  PH_ASSIGN_OR_RETURN(const auto stores, UpgradeDataFolder(options.data_dir));
-  for (const UpgradedStore& store : stores) {
-    std::printf("%s: %s\n", store.folder.c_str(),
-                store.is_converted ? "converted" : "nothing to convert");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace packhouse

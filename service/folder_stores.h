@@ -59,10 +59,6 @@ struct FolderStores {
   std::string why_not_healthy() const;
 };
 
-// Converts what an earlier release has stored, and prints on stdout what became of each store.
-// After an error or a crash, another run converts the rest.
-absl::Status UpgradeStores(const Options& options);
-
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_FOLDER_STORES_H_

@@ -392,10 +392,6 @@ int main(int argc, char** argv) {
   packhouse::TuneAllocator();
   // Debian's abseil checks lock order at every lock, in release builds too.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  if (options.upgrade_store) {
-    const absl::Status upgraded = packhouse::UpgradeStores(options);
-    return upgraded.ok() ? 0 : packhouse::Fail("cannot convert", upgraded, 1);
-  }
   // These outlive the libraries' threads.
   packhouse::SystemClock clock;
   packhouse::Logs logs(options.log_level, clock);

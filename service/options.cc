@@ -228,9 +228,6 @@ absl::Status CheckMembership(const Options& options) {
   if (!options.snapshot_dir.empty()) {
     return absl::InvalidArgumentError("--snapshot-dir: not with --ledger: the jobs are in etcd");
   }
-  if (options.upgrade_store) {
-    return absl::InvalidArgumentError("--upgrade-store: not with --ledger");
-  }
   return absl::OkStatus();
 }
 
@@ -376,9 +373,6 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--snapshot-dir", options.snapshot_dir,
                  "folder below which clients with the right to may have snapshots of --data-dir "
                  "written, each in a folder of its name; \"\": none");
-  app.add_flag(
-      "--upgrade-store", options.upgrade_store,
-      "converts what an earlier release has stored in --data-dir, and ends; serves nothing");
   AddStoreOptions(options.store, app);
   AddMembershipOptions(options.membership, app);
   std::string ledger_lease = "10s";
@@ -556,9 +550,6 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       .memory_budget = server.memory_budget};
   if (const absl::Status status = ResolveStore(options.store, context); !status.ok()) {
     return status;
-  }
-  if (options.upgrade_store && options.data_dir.empty()) {
-    return absl::InvalidArgumentError("--upgrade-store: needs --data-dir");
   }
   if (!options.snapshot_dir.empty() && options.data_dir.empty()) {
     return absl::InvalidArgumentError("--snapshot-dir: needs --data-dir");

@@ -34,8 +34,6 @@ struct Options {
   Retention model_retention;
   // Below which snapshots of it are written. Empty: clients can take none.
   std::string snapshot_dir;
-  // Converts what an earlier release has stored there, and serves nothing.
-  bool upgrade_store = false;
   StoreOptions store;
   uint64_t max_store_bytes = uint64_t{64} << 30;
   // Shares the jobs with other servers, if its `ledger` is set.

@@ -19,7 +19,6 @@
 #include "service/datasets/lmdb/lmdb_store_check.h"
 #include "service/feedback/stored_feedback.h"
 #include "service/histograms/histogram_file.h"
-#include "service/ledger/format_1_events.h"
 #include "service/ledger/ledger_repair.h"
 #include "service/ledger/lmdb/lmdb_log_repair.h"
 #include "service/ledger/lmdb/lmdb_record_log.h"
@@ -227,25 +226,6 @@ absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string&
     PH_ASSIGN_OR_RETURN(const CompactedFile file, CompactLmdbFolder(folder));
     stores.push_back({folder, file.bytes_before, file.bytes_after});
   }
-  return stores;
-}
-
-absl::StatusOr<std::vector<UpgradedStore>> UpgradeDataFolder(const std::string& data_dir) {
-  PH_RETURN_IF_ERROR(CheckIsWhole(data_dir));
-  std::vector<UpgradedStore> stores;
-  LmdbDatasetStore::Options datasets;
-  datasets.folder = DatasetsFolder(data_dir);
-  // Room for what is there: of a large store, more than is usual.
-  std::error_code error;
-  if (const auto bytes = std::filesystem::file_size(datasets.folder + "/data.mdb", error); !error) {
-    datasets.max_bytes = std::max<uint64_t>(datasets.max_bytes, bytes);
-  }
-  PH_ASSIGN_OR_RETURN(const bool of_datasets, LmdbDatasetStore::Upgrade(datasets));
-  stores.push_back({datasets.folder, of_datasets});
-  LmdbRecordLog::Options ledger;
-  ledger.folder = DeliveryFolder(data_dir);
-  PH_ASSIGN_OR_RETURN(const bool of_ledger, LmdbRecordLog::Upgrade(ledger, EventFromFormat1));
-  stores.push_back({ledger.folder, of_ledger});
   return stores;
 }
 

@@ -67,14 +67,6 @@ struct CompactedStore {
 // any moment leaves each store as it was or compact.
 absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string& data_dir);
 
-struct UpgradedStore {
-  std::string folder;
-  bool is_converted = false;
-};
-
-// Converts stores of earlier formats, each as a whole or not at all (docs/storage-format.md).
-absl::StatusOr<std::vector<UpgradedStore>> UpgradeDataFolder(const std::string& data_dir);
-
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_DATA_FOLDER_MAINTENANCE_H_

@@ -10,7 +10,6 @@
 #include "packhouse/internal/stored.pb.h"
 #include "service/base/checksum.h"
 #include "service/base/status_macros.h"
-#include "service/ledger/format_1_events.h"
 #include "service/ledger/stored_epoch.h"
 
 namespace packhouse {
@@ -65,23 +64,6 @@ absl::StatusOr<Cursor> DecodeBytes(absl::string_view bytes) {
   return cursor;
 }
 
-// Reads a cursor of a server before format 2.
-absl::StatusOr<Cursor> DecodeFormat1(absl::string_view bytes) {
-  auto reader = Format1Reader::Open(bytes);
-  if (!reader.ok()) return Malformed(reader.status().message());
-  if (reader->kind() != Format1Kind::kCursor) {
-    return Malformed(absl::StrCat("is a record of kind ", static_cast<int>(reader->kind())));
-  }
-  Cursor cursor;
-  cursor.identity = reader->Identity();
-  cursor.generation = reader->Number();
-  cursor.done = reader->Batches();
-  if (const absl::Status status = reader->Finish(); !status.ok()) {
-    return Malformed(status.message());
-  }
-  return cursor;
-}
-
 }  // namespace
 
 std::string EncodeCursor(const Cursor& cursor) {
@@ -97,9 +79,7 @@ absl::StatusOr<Cursor> DecodeCursor(absl::string_view text) {
   if (!absl::WebSafeBase64Unescape(text, &bytes) || absl::WebSafeBase64Escape(bytes) != text) {
     return Malformed("is not base64url");
   }
-  // No message begins with this byte: it would be a field with number 0.
-  const bool is_format_1 = !bytes.empty() && bytes.front() == kFormat1Version;
-  PH_ASSIGN_OR_RETURN(Cursor cursor, is_format_1 ? DecodeFormat1(bytes) : DecodeBytes(bytes));
+  PH_ASSIGN_OR_RETURN(Cursor cursor, DecodeBytes(bytes));
   if (const absl::Status status = CheckIdentity(cursor.identity); !status.ok()) {
     return Malformed(status.message());
   }

@@ -38,9 +38,9 @@ std::string EncodeCursor(const Cursor& cursor);
 // Longer texts are no cursors: a job has at most 65,536 runs of batches that are done.
 inline constexpr size_t kMaxCursorLength = size_t{2} << 20;
 
-// Reads any text, also cursors of servers before format 2. INVALID_ARGUMENT, saying why, for a text
-// that is not exactly a cursor, or has a batch that its epoch does not have. Time O(length), memory
-// at most 24 times the length, whatever the text claims.
+// Reads any text. INVALID_ARGUMENT, saying why, for one that is not exactly a cursor, or has a
+// batch that its epoch does not have. Time O(length), memory at most 24 times the length, whatever
+// the text claims.
 absl::StatusOr<Cursor> DecodeCursor(absl::string_view text);
 
 }  // namespace packhouse

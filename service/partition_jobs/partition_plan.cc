@@ -128,7 +128,7 @@ std::string PlanText(const PartitionPlan& plan) {
                       {"safetensors", plan.safetensors ? 1 : 0},
                       {"mapping", plan.mapping ? 1 : 0},
                       {"assignment", plan.assignment ? 1 : 0}};
-  // Plans of earlier releases do not have these.
+  // Only where they are set.
   if (plan.without_files) json["without_files"] = 1;
   if (plan.original_ids) json["original_ids"] = 1;
   if (plan.metis_weights) json["metis_weights"] = 1;

@@ -51,11 +51,9 @@ absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
     spec.set_job(key.job);
     spec.set_epoch(key.epoch);
   } else if (opened.words.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("epoch ", opened.identity.key.epoch, " of job ", Quoted(key.job),
-                     ": its words are not kept (an earlier release opened it, or they take more "
-                     "than ",
-                     kMaxWordsBytes, " bytes): give them"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "epoch ", opened.identity.key.epoch, " of job ", Quoted(key.job),
+        ": its words are not kept (they take more than ", kMaxWordsBytes, " bytes): give them"));
   } else {
     PH_ASSIGN_OR_RETURN(spec, SpecOfWords(opened.words, key));
   }

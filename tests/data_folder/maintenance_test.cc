@@ -370,7 +370,6 @@ TEST_F(MaintenanceTest, WhatIsOpenIsRefusedWithItsProcess) {
   EXPECT_THAT(CheckDataFolder(data_dir_, [](const StoredDamage&) {}), refused);
   EXPECT_THAT(RepairDataFolder(data_dir_, {.may_lose_all_jobs = true}), refused);
   EXPECT_THAT(CompactDataFolder(data_dir_), refused);
-  EXPECT_THAT(UpgradeDataFolder(data_dir_), refused);
 }
 
 // What a folder must have is known by what it is, so that an empty store is no store of nothing.
@@ -422,25 +421,6 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
   EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("/contents")));
   ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
   EXPECT_EQ(ReadFile(path), sound);
-}
-
-// A store that the servers before format 2 wrote (tests/support/format_1_store).
-TEST_F(MaintenanceTest, AnEarlierFormatIsConvertedAndSound) {
-  const std::string old = folder_.path() + "/old";
-  std::filesystem::copy(
-      std::filesystem::path(PACKHOUSE_SOURCE_DIR) / "tests/support/format_1_store", old,
-      std::filesystem::copy_options::recursive);
-  EXPECT_THAT(FoundIn(old), Contains(HasSubstr("format version 1")));
-  PH_ASSERT_OK_AND_ASSIGN(const auto converted, UpgradeDataFolder(old));
-  ASSERT_EQ(converted.size(), 2U);
-  EXPECT_TRUE(converted[0].is_converted);
-  EXPECT_TRUE(converted[1].is_converted);
-  EXPECT_THAT(FoundIn(old), IsEmpty());
-  const Contents contents = ReadContents(old);
-  EXPECT_EQ(contents.datasets.size(), 2U);
-  EXPECT_EQ(contents.ledger->num_epochs(), 2U);
-  PH_ASSERT_OK_AND_ASSIGN(const auto again, UpgradeDataFolder(old));
-  EXPECT_FALSE(again[0].is_converted);
 }
 
 }  // namespace

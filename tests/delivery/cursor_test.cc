@@ -70,22 +70,6 @@ TEST(CursorTest, EveryChangeIsNoticed) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("base64url")));
 }
 
-// As a server before format 2 gave it to a trainer.
-TEST(CursorTest, ReadsOlderCursors) {
-  PH_ASSERT_OK_AND_ASSIGN(
-      const Cursor cursor,
-      DecodeCursor(
-          "AQEFdHJhaW4ACW1vbGVjdWxlc7P9waPUq5TS6QEDAQMJDAMABl4oOSwgMTIsIDMpOyBzaHVmZmxlZDsg"
-          "cmFnZ2VkOyB3aG9sZSBncmFwaHM7IHBsYW4gdjEtM2UwNTdmYTIzMzQ0ZTU1ODRiYzVkMWYzNGRlODhi"
-          "ZGY7IHJ1bGVzIHYxAQIAAQEBBHqE5XJ2ifs"));
-  EpochIdentity identity = {{"train", 0}, "molecules", 16835670768039788211U, 3, {}, {}};
-  identity.rank_groups = {{{9, 12, 3}, 0, 6}};
-  identity.options =
-      "(9, 12, 3); shuffled; ragged; whole graphs; plan v1-3e057fa23344e5584bc5d1f34de88bdf; "
-      "rules v1";
-  EXPECT_EQ(cursor, (Cursor{identity, 1, BatchSet::Of({0, 2})}));
-}
-
 // Trainers keep cursors over upgrades: the present format is this text, until there is a next one.
 TEST(CursorTest, WritesThisText) {
   EpochIdentity identity = {{"train", 3}, "molecules", 16835670768039788211U, 3, {}, {}};

@@ -99,43 +99,6 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathli
     assert status == 1
     assert f"--data-dir: {tmp_path}/file: " in words
 
-def test_what_an_earlier_release_stored_is_converted_once(tmp_path: pathlib.Path) -> None:
-    old = pathlib.Path(__file__).parents[1] / "support" / "format_1_store"
-    folder = str(shutil.copytree(old, tmp_path / "data"))
-    status, words = refused("--data-dir", folder)
-    assert status == 1
-    assert f"store '{folder}/datasets': format version 1" in words
-    assert "packhoused --upgrade-store" in words
-    # A restore that was stopped is not converted either.
-    mark = pathlib.Path(folder) / "RESTORING"
-    mark.touch()
-    status, words = refused("--data-dir", folder, "--upgrade-store")
-    assert status == 1
-    assert "run packhoused store restore again" in words
-    mark.unlink()
-    for told in ("converted", "nothing to convert"):
-        status, words = refused("--data-dir", folder, "--upgrade-store")
-        assert (status, words) == (0, f"{folder}/datasets: {told}\n{folder}/delivery: {told}\n")
-    with ServerProcess("--data-dir", folder, "--epoch-retention", "0s") as server:
-        with grpc.insecure_channel(server.address) as channel:
-            datasets = dataset_pb2_grpc.DatasetServiceStub(channel)
-            listed = datasets.ListDatasets(dataset_pb2.ListDatasetsRequest()).datasets
-            job = loader_pb2_grpc.LoaderServiceStub(channel).GetJob(
-                loader_pb2.GetJobRequest(job="train")
-            )
-        assert [(each.name, each.num_graphs) for each in listed] == [
-            ("molecules", 18),
-            ("open/more", 1),
-        ]
-        assert [(each.num_done, each.num_batches) for each in job.epochs] == [(2, 6)]
-
-
-def test_converting_needs_a_folder() -> None:
-    status, words = refused("--upgrade-store")
-    assert status == 2
-    assert "--upgrade-store: needs --data-dir" in words
-
-
 @pytest.mark.parametrize(
     ("flag", "value"),
     [

@@ -575,7 +575,6 @@ _CLUSTER: Final = (
                 ("--histogram-retention=team=1h", "not with --ledger"),
                 ("--histogram-retention=1h", "not with --ledger"),
                 ("--snapshot-dir=s", "needs --data-dir"),
-                ("--upgrade-store", "needs --data-dir"),
             )
         ),
         (

@@ -196,7 +196,7 @@ def test_space_of_deleted_data_goes_back_to_the_disk(tmp_path: pathlib.Path) -> 
 
 
 def test_errors_name_what_is_wrong(tmp_path: pathlib.Path) -> None:
-    for action in ("check", "repair", "compact", "upgrade"):
+    for action in ("check", "repair", "compact"):
         result = run(action, tmp_path / "missing")
         assert result.returncode == 1
         assert f"there is no data folder '{tmp_path}/missing'" in result.stderr
@@ -213,7 +213,6 @@ def test_what_0_1_0_wrote_stays_readable(tmp_path: pathlib.Path, kept: str) -> N
         succeed("restore", FORMAT_2 / kept, data)
     else:
         shutil.copytree(FORMAT_2 / kept, data)
-        succeed("upgrade", data)
     assert json.loads(succeed("check", "--json", data)) == {
         "datasets": 2, "ledger_records": 22, "source_graphs": 2, "histograms": 0, "damages": []
     }

@@ -1,6 +1,6 @@
-// Any text as a cursor. As the first byte says, what follows is made a cursor's message, or its
-// fields of before format 2, with the checksum and in base64. Whatever comes in: no crash, nothing
-// larger than the text, and what is accepted is written as a text that reads the same.
+// Any text as a cursor. If the first byte is odd, what follows is made a cursor's message with the
+// checksum, in base64. Whatever comes in: no crash, nothing larger than the text, and what is
+// accepted is written as a text that reads the same.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -13,8 +13,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  if (data[0] % 3 == 1) text = absl::WebSafeBase64Escape(packhouse::Sealed(text));
-  if (data[0] % 3 == 2) text = absl::WebSafeBase64Escape(packhouse::SealedAsFormat1(text));
+  if (data[0] % 2 == 1) text = absl::WebSafeBase64Escape(packhouse::Sealed(text));
   const auto cursor = packhouse::DecodeCursor(text);
   if (!cursor.ok()) {
     if (cursor.status().code() != absl::StatusCode::kInvalidArgument) std::abort();

@@ -1,6 +1,5 @@
-// Any records as a ledger's log. If the first byte is odd, they are records of before format 2,
-// get the checksums that fit, and are converted. Whatever comes in: no crash, memory by what is
-// there, and a ledger that its snapshot gives again.
+// Any records, after a first byte without meaning, as a ledger's log. Whatever comes in: no crash,
+// memory by what is there, and a ledger that its snapshot gives again.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -10,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "service/ledger/event_codec.h"
-#include "service/ledger/format_1_events.h"
 #include "service/ledger/job_ledger.h"
 #include "service/ledger/kept_plan.h"
 #include "tests/fuzz/message_stream.h"
@@ -36,15 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::string> records;
   std::vector<std::string> accepted;
   while (auto record = messages.Next()) {
-    if ((data[0] & 1) != 0) {
-      auto converted = packhouse::EventFromFormat1(packhouse::SealedAsFormat1(*std::move(record)));
-      if (!converted.ok()) {
-        Require(converted.status().code() == absl::StatusCode::kInvalidArgument);
-        continue;
-      }
-      *record = *std::move(converted);
-      Require(packhouse::DecodeEvent(*record).ok());
-    }
     records.push_back(*record);
     const auto event = packhouse::DecodeEvent(*record);
     if (!event.ok()) {

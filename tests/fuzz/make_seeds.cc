@@ -121,13 +121,6 @@ std::string Ledger(const std::vector<packhouse::LedgerEvent>& events) {
   return std::string(1, '\0') + Stream(records);
 }
 
-// An epoch of a server before format 2, forgotten: "epoch opened" and "epoch forgotten", without
-// checksums.
-std::string OldLedger() {
-  return '\1' + Stream({std::string("\1\2\3job\7\1d\3\13\1\3\n\24\5\0\36\7shuffle", 26),
-                        std::string("\1\6\3job\7", 7)});
-}
-
 packhouse::PlannerResult Plan() {
   packhouse::PlannerResult plan;
   plan.receipt = "v1-0";
@@ -332,8 +325,6 @@ int main(int argc, char** argv) {
                     "seeds { seeds { numbers: '\\1\\0\\0\\0\\2\\0\\0\\0' readout { name: 'y' "
                     "data: 'ab' } } }"),
                 Bytes<v1::SampleRequest>("flush {}")}));
-  Write(folder + "cursor_fuzz-corpus/seed_format_1",
-        '\2' + std::string("\1\1\3job\7\1d\3\13\1\3\n\24\5\0\36\7shuffle\2\1\0\5", 30));
   const packhouse::EpochKey key = Epoch(7).key;
   const auto plan = packhouse::KeepPlan(Plan());
   const std::vector<packhouse::LedgerEvent> events = {
@@ -349,7 +340,6 @@ int main(int argc, char** argv) {
       packhouse::EpochForgotten{key},
       packhouse::GenerationsUsed{"job", 9}};
   Write(folder + "ledger_fuzz-corpus/seed", Ledger(events));
-  Write(folder + "ledger_fuzz-corpus/seed_format_1", OldLedger());
   const std::string append = Bytes<v1::AppendRequest>(
       "dataset: 'd' producer_sequence { producer: 'p' sequence: 1 } graphs { sizes {" + sizes +
       R"(} tensors { name: 'x' data: "abcdef" } tensors { name: 'e' data: "\0\1" }

@@ -23,16 +23,6 @@ inline std::string Unsealed(const std::string& bytes) {
   return bytes.substr(0, bytes.size() - kSealBytes);
 }
 
-// The same of a server before format 2 (format_1_events.h).
-inline std::string SealedAsFormat1(std::string content) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : content) {
-    hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  }
-  for (size_t i = 0; i < 8; ++i) content.push_back(static_cast<char>(hash >> (8 * i)));
-  return content;
-}
-
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_TESTS_FUZZ_SEALED_RECORD_H_

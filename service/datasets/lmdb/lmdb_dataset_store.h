@@ -52,12 +52,6 @@ class LmdbDatasetStore final : public DatasetStore {
   // from the disk (docs/storage-format.md).
   static absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> Open(const Options& options);
 
-  // Converts a folder that a server before format 2 wrote, in one transaction: a crash at any
-  // moment leaves the folder either as it was or converted. Does not touch records; damaged values
-  // stay as they are. False if there was nothing to convert. Errors as Open(), except that an older
-  // format is no error. O(small values); until it ends, each is on the disk twice.
-  static absl::StatusOr<bool> Upgrade(const Options& options);
-
   // Waits for a commit that erases. Readers may go on; the folder is closed with the last reader.
   ~LmdbDatasetStore() override;
 

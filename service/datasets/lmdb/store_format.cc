@@ -18,16 +18,6 @@ absl::Status Named(const LmdbEnvironment& environment, const absl::Status& statu
                       absl::StrCat("store '", environment.folder(), "': ", status.message()));
 }
 
-absl::Status AnotherVersion(uint64_t found, uint32_t version) {
-  const std::string both =
-      absl::StrCat("format version ", found, ", this packhoused reads version ", version);
-  if (found > version) return absl::FailedPreconditionError(both);
-  return absl::FailedPreconditionError(
-      absl::StrCat(both,
-                   "; to convert it, run packhoused --upgrade-store once with the same "
-                   "--data-dir"));
-}
-
 constexpr size_t kNumberBytes = sizeof(uint64_t);
 
 }  // namespace
@@ -85,22 +75,9 @@ absl::StatusOr<bool> CheckFormat(const LmdbEnvironment& environment, absl::strin
   PH_ASSIGN_OR_RETURN(const std::optional<StoreFormat> found, ReadFormat(environment, key));
   if (!found) return false;
   if (found->version == version) return true;
-  return Named(environment, AnotherVersion(found->version, version));
-}
-
-absl::StatusOr<bool> ConvertFormat(
-    const LmdbEnvironment& environment, absl::string_view key, uint32_t version,
-    absl::FunctionRef<absl::Status(LmdbTransaction& transaction)> convert) {
-  PH_ASSIGN_OR_RETURN(const std::optional<StoreFormat> found, ReadFormat(environment, key));
-  if (!found || found->version == version) return false;
-  if (found->version > version) return Named(environment, AnotherVersion(found->version, version));
-  if (environment.is_read_only()) return environment.StatusOf(EROFS, "cannot convert it");
-  PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
-                      LmdbTransaction::Begin(environment, LmdbTransaction::Kind::kWrite));
-  PH_RETURN_IF_ERROR(convert(transaction));
-  PH_RETURN_IF_ERROR(transaction.Put(key, NewFormat(version)));
-  PH_RETURN_IF_ERROR(transaction.Commit());
-  return true;
+  return Named(environment, absl::FailedPreconditionError(
+                                absl::StrCat("format version ", found->version,
+                                             ", this packhoused reads version ", version)));
 }
 
 }  // namespace packhouse

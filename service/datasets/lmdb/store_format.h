@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -16,8 +15,7 @@
 
 namespace packhouse {
 
-// Versions before 2 had other values (format_1_values.h; format_1_events.h in ledger).
-// LmdbDatasetStore::Upgrade() and LmdbRecordLog::Upgrade() convert them.
+// Of the data sets, and of the log. No release has written version 1.
 inline constexpr uint32_t kStoreFormatVersion = 2;
 inline constexpr uint32_t kLogFormatVersion = 2;
 
@@ -44,17 +42,9 @@ absl::StatusOr<std::optional<StoreFormat>> ReadFormat(const LmdbEnvironment& env
 uint64_t ReadStoreIdentity(const std::string& folder, absl::string_view key);
 
 // Whether the environment has content, with this version. FAILED_PRECONDITION for another version,
-// naming both; for an older one also the flag with which packhoused converts it.
+// naming both.
 absl::StatusOr<bool> CheckFormat(const LmdbEnvironment& environment, absl::string_view key,
                                  uint32_t version);
-
-// Converts an environment in one transaction: after a crash it is either unchanged or converted.
-// `convert` writes everything except the version. False if there was nothing to do: the environment
-// is empty, or already has `version`. FAILED_PRECONDITION for a newer version, UNAVAILABLE for an
-// older one that can only be read; errors of `convert`.
-absl::StatusOr<bool> ConvertFormat(
-    const LmdbEnvironment& environment, absl::string_view key, uint32_t version,
-    absl::FunctionRef<absl::Status(LmdbTransaction& transaction)> convert);
 
 }  // namespace packhouse
 

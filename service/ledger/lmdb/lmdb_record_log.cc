@@ -72,36 +72,6 @@ absl::StatusOr<std::unique_ptr<LmdbRecordLog>> LmdbRecordLog::Open(const Options
   return log;
 }
 
-absl::StatusOr<bool> LmdbRecordLog::Upgrade(
-    const Options& options,
-    absl::FunctionRef<absl::StatusOr<std::string>(absl::string_view record)> convert) {
-  PH_ASSIGN_OR_RETURN(const std::unique_ptr<LmdbEnvironment> environment,
-                      LmdbEnvironment::Open(options.folder, MapBytes(options.max_bytes)));
-  const std::string& folder = environment->folder();
-  return ConvertFormat(
-      *environment, LogFormatKey(), kLogFormatVersion,
-      [&](LmdbTransaction& transaction) -> absl::Status {
-        PH_ASSIGN_OR_RETURN(uint64_t sequence, ReadBegin(transaction, folder));
-        // All are there before the first is written.
-        PH_ASSIGN_OR_RETURN(const uint64_t end,
-                            ForEachRecord(transaction, folder, [](auto...) -> absl::Status {
-                              return absl::OkStatus();
-                            }));
-        for (; sequence != end; ++sequence) {
-          const std::string key = LogRecordKey(sequence);
-          const auto record = transaction.Get(key);
-          PH_RETURN_IF_ERROR(environment->failure());
-          const auto converted = record.ok() && *record ? convert(**record) : record.status();
-          if (!converted.ok()) {
-            return Lost(folder,
-                        absl::StrCat("record ", sequence, ": ", converted.status().message()));
-          }
-          PH_RETURN_IF_ERROR(transaction.Put(key, *converted));
-        }
-        return absl::OkStatus();
-      });
-}
-
 absl::Status LmdbRecordLog::Load() {
   PH_ASSIGN_OR_RETURN(const bool has_format,
                       CheckFormat(*environment_, LogFormatKey(), kLogFormatVersion));

@@ -53,19 +53,11 @@ class LmdbRecordLog final : public RecordLog {
   // contents.
   //
   // FAILED_PRECONDITION if it is open already, naming the process, or has another format, naming
-  // both versions, and for an older one the flag that converts it; DATA_LOSS if its page structure
+  // both versions; DATA_LOSS if its page structure
   // is damaged, or a record is missing; RESOURCE_EXHAUSTED; UNAVAILABLE if the file system is
   // read-only and has no log. A log on a read-only file system is opened for reading, and every
   // change is UNAVAILABLE.
   static absl::StatusOr<std::unique_ptr<LmdbRecordLog>> Open(const Options& options);
-
-  // Converts a folder that a server before format 2 wrote, each record by `convert`, in one
-  // transaction: a crash at any moment leaves the folder either as it was or converted. False if
-  // there was nothing to convert. DATA_LOSS naming a record that cannot be read or that `convert`
-  // refuses. Other errors as Open(), except that an older format is no error. O(bytes).
-  static absl::StatusOr<bool> Upgrade(
-      const Options& options,
-      absl::FunctionRef<absl::StatusOr<std::string>(absl::string_view record)> convert);
 
   // INVALID_ARGUMENT for a record above kMaxRecordBytes. O(bytes).
   absl::Status Append(absl::Span<const std::string> records) override;

@@ -118,16 +118,6 @@ ExitCode RunCompact(const StoreArguments& arguments) {
   return kExitOk;
 }
 
-ExitCode RunUpgrade(const StoreArguments& arguments) {
-  const auto stores = UpgradeDataFolder(arguments.folder);
-  if (!stores.ok()) return Fail(stores.status());
-  for (const UpgradedStore& store : *stores) {
-    std::cout << store.folder << ": " << (store.is_converted ? "converted" : "nothing to convert")
-              << '\n';
-  }
-  return kExitOk;
-}
-
 ExitCode RunSnapshot(const StoreArguments& arguments) {
   // A line that is written over, where somebody looks at it.
   const bool is_watched = ::isatty(STDERR_FILENO) != 0;
@@ -222,11 +212,6 @@ void AddStoreCommand(CLI::App& app, ExitCode& code) {
       AddStoreAction(*command, arguments, code, "compact",
                      "Give space of deleted data back to the disk", RunCompact);
   AddFolder(arguments, *compact, data_dir);
-
-  CLI::App* const upgrade =
-      AddStoreAction(*command, arguments, code, "upgrade",
-                     "Convert stores that an earlier release has written", RunUpgrade);
-  AddFolder(arguments, *upgrade, data_dir);
 }
 
 }  // namespace packhouse
