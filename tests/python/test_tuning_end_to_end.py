@@ -206,7 +206,7 @@ DEVICE = profile()
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [
-        (lambda c: c.plan(SIZES, LARGEST), TypeError, "source: a ndarray is neither a Histogram"),
+        (lambda c: c.plan(SIZES, LARGEST), TypeError, "source: a ndarray is no Histogram or str"),
         (lambda c: c.tune(SIZES, DEVICE), TypeError, r"Histogram.from_sizes\(sizes, components\)"),
         (lambda c: c.tune(HISTOGRAM, {}), TypeError, "profile: a dict is no DeviceProfile"),
         (lambda c: c.plan(HISTOGRAM, [3, 4]), ValueError, "limits: .* is no mapping"),
@@ -219,7 +219,7 @@ DEVICE = profile()
         (
             lambda c: c.plan(HISTOGRAM, LARGEST, heuristics=7),
             TypeError,
-            "heuristics: a int is no sequence",
+            "heuristics: a int is no Iterable",
         ),
         (
             lambda c: c.plan(HISTOGRAM, LARGEST, warm_start="plan.pb"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 import grpc
 import numpy.typing as npt
 
-from packhouse.base.arguments import UINT64_MAX, whole_number
+from packhouse.base.arguments import names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff, UnaryCalls
 from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of
@@ -16,7 +16,7 @@ from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.request import EpochArguments, EpochRequest
-from packhouse.planning.pack_options import OversizePolicy
+from packhouse.planning.pack_options import OversizePolicy, limits_to_proto
 from packhouse.stored.appending import ReliableAppend, append_call, chunks_with_groups
 from packhouse.stored.dataset import (
     AppendTotals,
@@ -25,12 +25,13 @@ from packhouse.stored.dataset import (
     OnVerifyProgress,
     Verification,
 )
-from packhouse.v1 import batch_pb2, dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
+from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+@names_arguments
 class Datasets:
     """A server's data sets: graphs that are stored durably, and loaded epoch by epoch.
 
@@ -71,10 +72,7 @@ class Datasets:
             schema=schema.to_proto() if isinstance(schema, GraphSchema) else None,
             tfgnn_schema=schema.to_proto() if isinstance(schema, TfgnnSchema) else None,
             max_bytes=max_bytes,
-            max_rows=[
-                batch_pb2.Capacity(component=component, rows=rows)
-                for component, rows in (max_rows or {}).items()
-            ],
+            max_rows=limits_to_proto(max_rows or {}, "max_rows").capacities,
             grouped=grouped,
             # The server's own default is an error, too.
             oversize_policy=0 if policy is OversizePolicy.ERROR else int(policy),
@@ -203,7 +201,7 @@ class Datasets:
         part = {"first_graph": first_graph, "num_graphs": num_graphs}
         if epoch is not None:
             request = EpochRequest({"dataset": name, **arguments}, job="")
-            spec = request.of_epoch(whole_number(epoch, "epoch", UINT64_MAX))
+            spec = request.of_epoch(epoch)
             call = self._loader.ExportEpoch(loader_pb2.ExportEpochRequest(epoch=spec, **part))
         elif arguments:
             first = next(iter(arguments))
@@ -233,7 +231,7 @@ class Datasets:
         """All data sets by name, asked for in pages (0: of the server's choice) as you iterate."""
         token = ""
         while True:
-            request = dataset_pb2.ListDatasetsRequest(page_size=page_size, page_token=token)
+            request = dataset_pb2.ListDatasetsRequest(page_size=whole_number(page_size, "page_size"), page_token=token)
             response = self._call(self._stub.ListDatasets, request)
             yield from map(Dataset.from_proto, response.datasets)
             token = response.next_page_token

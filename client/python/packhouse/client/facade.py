@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
 
 import grpc
 
-from packhouse.base.arguments import UINT64_MAX, check_each, check_type, whole_number
+from packhouse.base.arguments import check_each, names_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions, make_channel
 from packhouse.calls.credentials import Credentials
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from packhouse.stored.jobs import Jobs
 
 
+@names_arguments
 class Client:
     """A connection to one server, of its own; use it as a context manager.
 
@@ -292,7 +293,6 @@ class Client:
         planning would take too much memory, or the answer is too large (ask for `summaries_only`).
         """
         check_each(heuristics, "heuristics", PlanHeuristic)
-        check_type(warm_start, "warm_start", Plan, "which an earlier `plan` gave", optional=True)
         request = planning_pb2.PlanRequest(
             limits=limits_to_proto(limits),
             heuristics=[heuristic.to_proto() for heuristic in heuristics],
@@ -300,8 +300,8 @@ class Client:
             include_baselines=include_baselines,
             include_notebook=include_notebook,
             include_tuple_packing=include_tuple_packing,
-            budget_steps=whole_number(budget_steps, "budget_steps", UINT64_MAX),
-            seed=whole_number(seed, "seed", UINT64_MAX),
+            budget_steps=budget_steps,
+            seed=seed,
             warm_start=None if warm_start is None else warm_start.to_proto(),
         )
         _set_padding(request, padding, index_targets, ragged_components)
@@ -334,14 +334,11 @@ class Client:
         RESOURCE_EXHAUSTED if the search would take too much memory; DEADLINE_EXCEEDED after the
         client's `timeout`.
         """
-        check_type(
-            profile, "profile", DeviceProfile, "such as DeviceProfile.load(path) reads from a file"
-        )
         request = planning_pb2.TuneRequest(
             profile=profile.to_proto(),
             objective=int(TuneObjective.of(objective, "objective")),
-            budget_steps=whole_number(budget_steps, "budget_steps", UINT64_MAX),
-            seed=whole_number(seed, "seed", UINT64_MAX),
+            budget_steps=budget_steps,
+            seed=seed,
             include_grid=include_grid,
         )
         _set_padding(request, padding, index_targets, ragged_components)
@@ -361,29 +358,20 @@ def _set_padding(
     index_targets: Sequence[str],
     ragged_components: Sequence[str],
 ) -> None:
-    """Raises TypeError or ValueError naming the argument."""
+    """Raises ValueError naming the argument."""
     if padding is not None:
         request.padding = int(Padding.of(padding, "padding"))
     for argument, names in (
         ("index_targets", index_targets),
         ("ragged_components", ragged_components),
     ):
-        if isinstance(names, str):
-            raise TypeError(f"{argument}: {names!r} is one name; a sequence of names is needed")
-        check_each(names, argument, str)
         if names and padding is None:
             raise ValueError(f"{argument}: {tuple(names)!r} without `padding`, which it belongs to")
         getattr(request, argument).extend(names)
 
 
 def _set_histogram(request: Any, source: Histogram | str) -> None:
-    """Raises TypeError for anything else."""
     if isinstance(source, str):
         request.histogram_name = source
-    elif isinstance(source, Histogram):
-        request.histogram.CopyFrom(source.to_proto())
     else:
-        raise TypeError(
-            f"source: a {type(source).__name__} is neither a Histogram nor the name of one; for a "
-            "table of sizes: Histogram.from_sizes(sizes, components)"
-        )
+        request.histogram.CopyFrom(source.to_proto())

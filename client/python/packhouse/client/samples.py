@@ -6,7 +6,7 @@ from typing import Any, Final, Iterator, Mapping
 
 import grpc
 
-from packhouse.base.arguments import UINT64_MAX, whole_number
+from packhouse.base.arguments import names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import UnaryCalls
 from packhouse.data.graphs import GraphTable
@@ -31,6 +31,7 @@ from packhouse.v1 import sampling_pb2, sampling_pb2_grpc
 _SAMPLE_METHOD: Final = "/packhouse.v1.SamplingService/Sample"
 
 
+@names_arguments
 class Sampling:
     """Sub-graphs around seeds of a source graph: packed, as tables, as a data set.
 
@@ -111,8 +112,8 @@ class Sampling:
         """
         request = sampling_pb2.EstimateSizesRequest(
             sub_graphs=sub_graphs.to_proto(),
-            seed=whole_number(seed, "seed", UINT64_MAX),
-            epoch=whole_number(epoch, "epoch", UINT64_MAX),
+            seed=seed,
+            epoch=epoch,
             seeds=seeds_to_proto(seeds, sub_graphs),
             num_graphs=whole_number(num_graphs, "num_graphs"),
             histogram=histogram,
@@ -141,11 +142,11 @@ class Sampling:
         """
         request = sampling_pb2.SampleDatasetRequest(
             sub_graphs=sub_graphs.to_proto(),
-            seed=whole_number(seed, "seed", UINT64_MAX),
-            epoch=whole_number(epoch, "epoch", UINT64_MAX),
+            seed=seed,
+            epoch=epoch,
             seeds=seeds_to_proto(seeds, sub_graphs),
             dataset=dataset,
-            max_bytes=whole_number(max_bytes, "max_bytes", UINT64_MAX),
+            max_bytes=max_bytes,
             max_rows=limits_to_proto(max_rows or {}, "max_rows").capacities,
             beyond_limits=beyond_limits(draw_smaller),
         )

@@ -19,6 +19,8 @@ class Histogram:
     `revision`: of a named histogram that several servers share, grows with each change. Otherwise 0.
     """
 
+    _hint = "for a table of sizes: Histogram.from_sizes(sizes, components)"
+
     components: tuple[str, ...]
     tuples: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.uint64]

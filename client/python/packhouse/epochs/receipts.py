@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Iterator
 
 import grpc
 
-from packhouse.base.arguments import UINT64_MAX, whole_number
+from packhouse.base.arguments import UINT64_MAX, names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.servers import JobCalls
 from packhouse.data.histogram import Histogram
@@ -22,6 +22,7 @@ from packhouse.planning.plans import Plan
 from packhouse.v1 import receipts_pb2, receipts_pb2_grpc
 
 
+@names_arguments
 class Receipts:
     """Get it from `Client.receipts`. May be used from any thread."""
 
@@ -102,7 +103,7 @@ class Receipts:
         """
         request = receipts_pb2.RebuildBatchesRequest(
             job=job,
-            epoch=whole_number(epoch, "epoch", UINT64_MAX),
+            epoch=epoch,
             numbers=[whole_number(number, "numbers", UINT64_MAX) for number in numbers],
         )
         if words is not None:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Final, Mapping, Sequence
 
 import grpc
 
-from packhouse.base.arguments import Choice
+from packhouse.base.arguments import Choice, names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import Backoff
 from packhouse.stored.dataset import Dataset
@@ -183,6 +183,7 @@ class PartsProgress:
     num_parts_total: int
 
 
+@names_arguments
 class Partitions:
     """A server's partitions of source graphs into parts, as DGL's trainers load them.
 
@@ -232,14 +233,14 @@ class Partitions:
         request = partitioning_pb2.PartitionRequest(
             graph=graph,
             name=name,
-            num_parts=num_parts,
+            num_parts=whole_number(num_parts, "num_parts"),
             method=int(PartitionMethod.of(method, "method")),
             recursive=recursive,
             objective=int(PartitionObjective.of(objective, "objective")),
             best_quality=best_quality,
-            num_hops=num_hops,
+            num_hops=whole_number(num_hops, "num_hops"),
             halo=int(PartitionHalo.of(halo, "halo")),
-            trainers_per_machine=trainers_per_machine,
+            trainers_per_machine=whole_number(trainers_per_machine, "trainers_per_machine"),
             balance_node_sets=[
                 partitioning_pb2.PartitionClasses(node_set=node_set, columns=columns)
                 for node_set, columns in (balance_node_sets or {}).items()

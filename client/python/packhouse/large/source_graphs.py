@@ -9,6 +9,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.base.arguments import names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.large.source_graph import (
     DuplicateNodes,
@@ -133,6 +134,7 @@ class _ReliableRows(ReliableRequests):
         self._total_edges = answer.total_edges
 
 
+@names_arguments
 class SourceGraphs:
     """The source graphs of a server. Get it from `Client.source_graphs`.
 
@@ -246,7 +248,7 @@ class SourceGraphs:
         token = ""
         while True:
             request = source_graph_pb2.ListSourceGraphsRequest(
-                page_size=page_size, page_token=token
+                page_size=whole_number(page_size, "page_size"), page_token=token
             )
             response = self._unary(self._stub.ListSourceGraphs, request)
             yield from map(SourceGraph.from_proto, response.graphs)

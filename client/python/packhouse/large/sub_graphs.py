@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import UINT64_MAX, whole_number
+from packhouse.base.arguments import UINT64_MAX, check_type, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.data.graphs import GraphTable, convert_exactly
 from packhouse.data.histogram import Histogram
@@ -236,6 +236,7 @@ class Seeds:
         """`seeds` itself, or numbers of nodes, or a mask over rows."""
         if isinstance(seeds, Seeds):
             return seeds
+        check_type(seeds, "seeds", Iterable)
         return Seeds(rows=seeds) if _is_mask(seeds) else Seeds(numbers=seeds)
 
 
@@ -342,6 +343,8 @@ class SeedRequests(TableRequests):
 
     def __init__(self, opening: Any, sub_graphs: SubGraphs, seeds: SeedsLike) -> None:
         super().__init__(None, (), GraphSchema(()), 1)
+        if not isinstance(seeds, Seeds):
+            check_type(seeds, "seeds", Iterable)
         self._requests = self._seed_requests(opening, sub_graphs, seeds)
 
     @staticmethod

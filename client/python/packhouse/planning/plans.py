@@ -206,6 +206,8 @@ class Plan:
     `patterns` and `tuples` (uint32 [d, l]) are empty if only summaries were asked for.
     """
 
+    _hint = "an earlier `plan` gave one"
+
     best: PlanSummary
     tuples: npt.NDArray[np.uint32]
     patterns: tuple[Pattern, ...]

@@ -55,6 +55,8 @@ class DeviceProfile:
     device (`Client.feedback`) instead of the figures here, which hold until there are measurements.
     """
 
+    _hint = "DeviceProfile.load(path) reads one from a file"
+
     components: Mapping[str, ComponentProfile]
     memory_bytes: int = 0
     fixed_bytes: int = 0

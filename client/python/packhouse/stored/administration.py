@@ -10,7 +10,7 @@ from typing import Any, Callable, Sequence
 
 import grpc
 
-from packhouse.base.arguments import Choice
+from packhouse.base.arguments import Choice, names_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.servers import JobCalls
 from packhouse.v1 import admin_pb2, admin_pb2_grpc
@@ -132,6 +132,7 @@ class Snapshot:
     total_bytes: int
 
 
+@names_arguments
 class Administration:
     """Calls of AdminService. Errors, as PackhouseError: PERMISSION_DENIED.
 

@@ -19,10 +19,11 @@ import statistics
 import threading
 import time
 import warnings
-from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Protocol, Sequence
+from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Protocol, Sequence, runtime_checkable
 
 import grpc
 
+from packhouse.base.arguments import check_each, names_arguments, whole_number
 from packhouse.data.batch import Batch
 from packhouse.v1 import feedback_pb2, feedback_pb2_grpc
 
@@ -136,6 +137,7 @@ class DeviceModel:
         )
 
 
+@runtime_checkable
 class MemoryMeter(Protocol):
     """Reads the most memory that a step had in use."""
 
@@ -364,6 +366,7 @@ def _warn(error: BaseException) -> None:
     )
 
 
+@names_arguments
 class Feedback:
     """Get it from `Client.feedback`. May be used from any thread."""
 
@@ -387,13 +390,14 @@ class Feedback:
         INVALID_ARGUMENT; FAILED_PRECONDITION if the model has other components;
         RESOURCE_EXHAUSTED if the server keeps no more models.
         """
+        check_each(batches, "batches", BatchFeedback)
         model, device = _named(measured_as)
         request = feedback_pb2.ReportRequest(
             model=model,
             device=device,
             batches=[each.to_proto() for each in batches],
             job=job,
-            rank_group=rank_group,
+            rank_group=whole_number(rank_group, "rank_group"),
         )
         return int(self._unary(self._stub.Report, request).num_reports)
 
@@ -414,6 +418,7 @@ class Feedback:
         step's time is that of the loop, which is the same in the long run.
         """
         _named(measured_as)
+        whole_number(rank_group, "rank_group")
 
         def report(batches: Sequence[BatchFeedback]) -> None:
             if batches:
@@ -442,5 +447,5 @@ class Feedback:
 def _named(measured_as: str) -> tuple[str, str]:
     model, slash, device = measured_as.rpartition("/")
     if not slash or not model or not device:
-        raise ValueError(f"measured_as {measured_as!r} is not MODEL/DEVICE")
+        raise ValueError(f"measured_as: {measured_as!r} is not MODEL/DEVICE")
     return model, device

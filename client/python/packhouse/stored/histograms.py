@@ -9,6 +9,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, NamedTuple, Sequenc
 import grpc
 import numpy.typing as npt
 
+from packhouse.base.arguments import names_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, UnaryCalls
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, Sizes, as_sizes, tables_of_sizes
@@ -126,6 +127,7 @@ class ObserveTotals(NamedTuple):
     num_graphs: int
 
 
+@names_arguments
 class Histograms:
     """A server's named histograms. Get it by `Client.histograms`. Thread-safe."""
 

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 from typing import Any, Iterator
 
+from packhouse.base.arguments import names_arguments, whole_number
 from packhouse.calls.retrying import UnaryCalls
 from packhouse.calls.servers import JobCalls
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
@@ -87,6 +88,7 @@ class Job:
         )
 
 
+@names_arguments
 class Jobs:
     """A server's jobs, each with the epochs that it has begun (see `Loader`).
 
@@ -105,7 +107,7 @@ class Jobs:
         """All jobs by name, asked for in pages (0: of the server's choice) as you iterate."""
         token = ""
         while True:
-            request = loader_pb2.ListJobsRequest(page_size=page_size, page_token=token)
+            request = loader_pb2.ListJobsRequest(page_size=whole_number(page_size, "page_size"), page_token=token)
             response = self._call(self._stub.ListJobs, request)
             yield from map(Job.from_proto, response.jobs)
             token = response.next_page_token
