@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import UINT64_MAX, check_type, whole_number
+from packhouse.base.arguments import UINT64_MAX, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.data.graphs import GraphTable, convert_exactly
 from packhouse.data.histogram import Histogram
@@ -236,7 +236,7 @@ class Seeds:
         """`seeds` itself, or numbers of nodes, or a mask over rows."""
         if isinstance(seeds, Seeds):
             return seeds
-        check_type(seeds, "seeds", Iterable)
+        _check_seeds(seeds)
         return Seeds(rows=seeds) if _is_mask(seeds) else Seeds(numbers=seeds)
 
 
@@ -343,8 +343,7 @@ class SeedRequests(TableRequests):
 
     def __init__(self, opening: Any, sub_graphs: SubGraphs, seeds: SeedsLike) -> None:
         super().__init__(None, (), GraphSchema(()), 1)
-        if not isinstance(seeds, Seeds):
-            check_type(seeds, "seeds", Iterable)
+        _check_seeds(seeds)
         self._requests = self._seed_requests(opening, sub_graphs, seeds)
 
     @staticmethod
@@ -375,12 +374,15 @@ def _one_axis(values: Any, dtype: str, name: str) -> npt.NDArray[Any]:
     return convert_exactly(array, np.dtype(dtype), name)
 
 
+def _check_seeds(seeds: Any) -> None:
+    if isinstance(seeds, (str, bytes)) or not isinstance(seeds, (Seeds, Iterable)):
+        raise TypeError(f"seeds: {seeds!r} is neither Seeds nor numbers of nodes")
+
+
 def _lists_of(seeds: SeedsLike) -> Iterator[Seeds]:
     if isinstance(seeds, Seeds):
         yield seeds
         return
-    if isinstance(seeds, (str, bytes)) or not hasattr(seeds, "__iter__"):
-        raise TypeError(f"seeds: {seeds!r} is neither Seeds nor numbers of nodes")
     arrays: Iterable[Any] = (seeds,)
     if _is_mask(seeds):
         arrays = (Seeds.of(seeds),)
