@@ -461,7 +461,7 @@ class Loader(Iterator[LoadedBatch]):
             # The server waits for it, to say that this is the end.
             connection.acknowledger.hurry()
 
-    def split_arguments(self, batch: LoadedBatch, parts: int = 2) -> list[MicroBatch]:
+    def split(self, batch: LoadedBatch, parts: int = 2) -> list[MicroBatch]:
         """The batch again, as two or more micro-batches of about 1/`parts` of its rows.
 
         For a batch that did not fit the device: each of its graphs is in exactly one micro-batch,
