@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from packhouse import PackhouseError
-from packhouse.files import graph_tables
+from packhouse.files import graph_import
 from packhouse.files.graph_import import import_graph
 from packhouse.v1 import graphs_pb2, source_graph_pb2
 
@@ -45,7 +45,7 @@ GRAPH = {
 
 
 def test_the_schema_follows_from_the_files(tmp_path: pathlib.Path) -> None:
-    schema = graph_tables.open_files(write(tmp_path, GRAPH)).schema
+    schema = graph_import.open_files(write(tmp_path, GRAPH)).schema
     assert [each.name for each in schema.node_sets] == ["paper", "author"]
     paper, author = schema.node_sets
     assert paper.id_kind == source_graph_pb2.NODE_ID_KIND_TEXT
@@ -63,7 +63,7 @@ def test_the_schema_follows_from_the_files(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("request_bytes", [1, 1 << 20])
 def test_requests_have_every_row_once_in_order(tmp_path: pathlib.Path, request_bytes: int) -> None:
-    files = graph_tables.open_files(write(tmp_path, GRAPH))
+    files = graph_import.open_files(write(tmp_path, GRAPH))
     data: dict[str, bytes] = {}
     lengths: dict[str, bytes] = {}
     ids = b""
@@ -91,28 +91,28 @@ def test_requests_have_every_row_once_in_order(tmp_path: pathlib.Path, request_b
 
 def test_what_cannot_be_sent_is_named(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="has neither nodes/ nor edges/"):
-        graph_tables.open_files(tmp_path)
+        graph_import.open_files(tmp_path)
     write(tmp_path, {"nodes/a.parquet": {"key": [1]}})
     with pytest.raises(ValueError, match=r"a.parquet: has no column 'id'"):
-        graph_tables.open_files(tmp_path)
+        graph_import.open_files(tmp_path)
     write(tmp_path, {"nodes/a.parquet": {"id": [1, 2], "x": [None, 1.0]}})
-    files = graph_tables.open_files(tmp_path)
+    files = graph_import.open_files(tmp_path)
     with pytest.raises(ValueError, match=r"a.parquet: rows 0 to 1: column 'x' has a null"):
         list(files.requests())
     write(tmp_path, {"nodes/a.parquet": {"id": [1.5]}})
     with pytest.raises(ValueError, match=r"column 'id' has type double; ids are int64, or text"):
-        list(graph_tables.open_files(tmp_path).requests())
+        list(graph_import.open_files(tmp_path).requests())
     write(tmp_path, {"nodes/a.parquet": {"id": [1], "x": [{"y": 1}]}})
     with pytest.raises(ValueError, match=r"column 'x' has type struct<y: int64>, which cannot"):
-        graph_tables.open_files(tmp_path)
+        graph_import.open_files(tmp_path)
     write(tmp_path, {"nodes/a.parquet": {"id": [1]},
                      "edges/a.e.a.parquet": {"source": ["x"], "target": ["y"]}})
     with pytest.raises(ValueError, match=r"column 'source' has ids of another kind"):
-        graph_tables.open_files(tmp_path)
+        graph_import.open_files(tmp_path)
 
 
 def test_a_graph_is_stored_once_however_often_it_is_sent(tmp_path: pathlib.Path) -> None:
-    files = graph_tables.open_files(write(tmp_path, GRAPH))
+    files = graph_import.open_files(write(tmp_path, GRAPH))
     with Serving() as server:
         server.stub.break_after = 3
         import_graph(server.address, "g", files, request_bytes=1)
@@ -121,7 +121,7 @@ def test_a_graph_is_stored_once_however_often_it_is_sent(tmp_path: pathlib.Path)
         assert server.stub.num_requests == 8
         assert server.stub.rows["g", "paper"] == ["p0", "p1", "p2"]
         assert server.stub.rows["g", "writes"] == [(7, "p0"), (7, "p1"), (8, "p1")]
-        other = graph_tables.open_files(write(tmp_path / "other", {"nodes/a.parquet": {"id": [1]}}))
+        other = graph_import.open_files(write(tmp_path / "other", {"nodes/a.parquet": {"id": [1]}}))
         with pytest.raises(PackhouseError, match="has the sets"):
             import_graph(server.address, "g", other)
     assert list(graph.num_nodes) == [3, 2]
@@ -129,7 +129,7 @@ def test_a_graph_is_stored_once_however_often_it_is_sent(tmp_path: pathlib.Path)
 
 
 def test_rows_of_refused_files_are_told(tmp_path: pathlib.Path) -> None:
-    files = graph_tables.open_files(write(tmp_path, {
+    files = graph_import.open_files(write(tmp_path, {
         "nodes/paper.parquet": {"id": [1, 2], "year": [2001, 2002]},
         "edges/paper.cites.paper.parquet": {"source": [1, None], "target": [2, 1]}}))
     with Serving() as server:
@@ -139,7 +139,7 @@ def test_rows_of_refused_files_are_told(tmp_path: pathlib.Path) -> None:
 
 def test_nodes_without_rows_are_told(tmp_path: pathlib.Path) -> None:
     """pandas writes a column of whole numbers that had a gap as floats: as text other ids."""
-    files = graph_tables.open_files(write(tmp_path, {
+    files = graph_import.open_files(write(tmp_path, {
         "nodes/paper.parquet": {"id": ["1", "2", "1"], "year": [2001, 2002, 2001]},
         "edges/paper.cites.paper.parquet": {"source": ["1.0", "2"], "target": ["2.0", "1"]}}))
     with Serving() as server:

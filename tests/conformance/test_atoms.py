@@ -21,7 +21,7 @@ from ase.constraints import FixAtoms
 import packhouse.atoms
 import packhouse.pyg
 from packhouse import Client, GraphTable, Loader, LocalServer
-from packhouse.files import neighbours
+from packhouse.files import atoms_files
 
 
 def structures(number: int = 12) -> list[ase.Atoms]:
@@ -272,11 +272,11 @@ def test_neighbours_are_those_of_a_search_of_all_images(seed: int) -> None:
     positions, cell, pbc, cutoff = random_structure(seed)
     expected = all_images(positions, cell, pbc, cutoff)
     table = table_of(positions, cell, pbc)
-    for find in (neighbours.finder(), neighbours.by_ase):
+    for find in (atoms_files.finder(), atoms_files.by_ase):
         i, j, distances, shifts = find(positions, cell, pbc, cutoff)
         found = sorted(zip(i.tolist(), j.tolist(), map(tuple, shifts.tolist())))
         assert found == sorted((one[1], one[2], tuple(one[3])) for one in expected)
-    assert neighbours.finder() is not neighbours.by_ase
+    assert atoms_files.finder() is not atoms_files.by_ase
     counted = packhouse.atoms.with_neighbours(table, cutoff)
     assert counted.sizes.tolist() == [[len(positions), len(expected)]]
     assert counted.tensors.keys() == table.tensors.keys()

@@ -30,7 +30,7 @@ from packhouse import (
     PackOptions,
     TensorSpec,
 )
-from packhouse.files import pyg_files
+from packhouse.files import pickles
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.pyg import joining
 
@@ -381,21 +381,21 @@ def test_saved_files_are_read_if_they_are_trusted(tmp_path: pathlib.Path) -> Non
     ):
         torch.save(saved, tmp_path / f"{number}.pt")
     for path in sorted(tmp_path.iterdir()):
-        (read,) = pyg_files.tables(path, trust_pickle=True)
+        (read,) = pickles.tables(path, trust_pickle=True)
         assert read.equals(table), path
         with pytest.raises(PermissionError, match="is a pickle"):
-            pyg_files.tables(path)
+            pickles.tables(path)
     hetero = [hetero_data_of(graph) for graph in random_typed(6, 20)]
     InMemory.save(hetero, str(tmp_path / "hetero.pt"))
-    (read,) = pyg_files.tables(tmp_path / "hetero.pt", trust_pickle=True)
+    (read,) = pickles.tables(tmp_path / "hetero.pt", trust_pickle=True)
     assert read.equals(packhouse.pyg.table(hetero))
     # A batch has the graphs that it was made of.
     for whole in (Batch.from_data_list(graphs), InMemory(graphs)):
         torch.save(whole, tmp_path / "whole.pt")
-        (read,) = pyg_files.tables(tmp_path / "whole.pt", trust_pickle=True)
+        (read,) = pickles.tables(tmp_path / "whole.pt", trust_pickle=True)
         assert read.equals(table)
     torch.save(graphs[0], tmp_path / "one.pt")
-    (read,) = pyg_files.tables(tmp_path / "one.pt", trust_pickle=True)
+    (read,) = pickles.tables(tmp_path / "one.pt", trust_pickle=True)
     assert read.equals(packhouse.pyg.table(graphs[:1]))
 
 
@@ -403,10 +403,10 @@ def test_saved_files_are_read_if_they_are_trusted(tmp_path: pathlib.Path) -> Non
 def test_other_saved_things_are_refused_by_name(tmp_path: pathlib.Path, saved: Any) -> None:
     torch.save(saved, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="model.pt: no data set of PyG's"):
-        list(pyg_files.tables(tmp_path / "model.pt", trust_pickle=True))
+        list(pickles.tables(tmp_path / "model.pt", trust_pickle=True))
     (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04broken")
     with pytest.raises(ValueError, match="broken.pt: torch cannot read it"):
-        list(pyg_files.tables(tmp_path / "broken.pt", trust_pickle=True))
+        list(pickles.tables(tmp_path / "broken.pt", trust_pickle=True))
 
 
 def test_what_pyg_refuses_is_one_line_with_the_file(

@@ -18,7 +18,7 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import packhouse.pyg
 from packhouse import Client, GraphTable, LocalServer, Padding
-from packhouse.files import pyg_files
+from packhouse.files import pickles
 
 DTYPES: Final = (
     torch.float32,
@@ -601,7 +601,7 @@ def batches(client: Client, server: LocalServer, made: Set, padding: Padding) ->
         if made.given_as.endswith("saved"):
             with tempfile.TemporaryDirectory() as folder:
                 path = saved(made, pathlib.Path(folder) / "data.pt")
-                return list(pyg_files.tables(path, trust_pickle=True, **made.options))
+                return list(pickles.tables(path, trust_pickle=True, **made.options))
         return list(packhouse.pyg.tables(source, graphs_per_table=made.per_table, **made.options))
 
     return random_sets.batches(client, server, give, padding, stored={"padding": padding})

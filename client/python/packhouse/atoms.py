@@ -22,9 +22,9 @@ from typing import Any, Collection, Iterable, Iterator, Sequence
 
 from packhouse.client.facade import Client
 from packhouse.data.graphs import GraphTable
-from packhouse.files import atoms_files, reading as files, frames
+from packhouse.files import atoms_files, frames, reading as files
+from packhouse.files.atoms_files import Neighbours
 from packhouse.files.frames import OnMalformed
-from packhouse.files.neighbours import Neighbours
 from packhouse.frameworks.ingest import ingest_tables
 from packhouse.stored.dataset import Dataset
 

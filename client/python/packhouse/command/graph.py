@@ -73,10 +73,10 @@ def _import_tables(source: str, server: Server, graph: str, seal: bool, appended
     edges/SOURCE.NAME.TARGET.parquet with source and target; or .arrow, .feather, .ipc. After a crash,
     run the same command again. It goes on and stores nothing twice
     """
-    from packhouse.files import graph_tables
+    from packhouse.files import graph_import
     from packhouse.files.graph_import import import_graph
 
-    opened = graph_tables.open_files(source)
+    opened = graph_import.open_files(source)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         made = import_graph(

@@ -237,7 +237,7 @@ def _neighbours(given: Mapping[str, Any]) -> Any:
         if given["keep_edges"] or given["max_neighbours"]:
             raise ValueError("--keep-edges and --max-neighbours need --cutoff")
         return None
-    from packhouse.files.neighbours import Neighbours
+    from packhouse.files.atoms_files import Neighbours
 
     return Neighbours(given["cutoff"], given["max_neighbours"], given["keep_edges"])
 

@@ -1,8 +1,23 @@
-"""Stores one large graph's files in a server as a source graph. See `packhouse`."""
+"""One large graph from Parquet and Arrow files, stored in a server as a source graph. Needs pyarrow.
+
+- `nodes/SET.parquet` has a row for each node: `id`, whole numbers or text, and columns.
+- `edges/SOURCE.NAME.TARGET.parquet` has a row for each edge: `source` and `target`, the ids of both
+  ends in the node sets SOURCE and TARGET, and columns. The edge set is called NAME if no other has
+  that name, otherwise SOURCE.NAME.TARGET. With one node set `edges/NAME.parquet` will do.
+
+A set may be a folder of such files, `nodes/SET/*.parquet`, read in the order of their names. A
+column holds numbers, text or bytes, lists of numbers of one length, or of different lengths. A node
+set of which only edges tell has the nodes at their ends. Files may also end in `.arrow`,
+`.feather` or `.ipc`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
+import os
+import pathlib
 import queue
 import time
 import warnings
@@ -10,13 +25,278 @@ from collections import deque
 from typing import Any, Final, Iterable, Iterator
 
 import grpc
+import numpy as np
+import numpy.typing as npt
 
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.channel import make_channel
 from packhouse.calls.credentials import Credentials
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.files.graph_tables import DEFAULT_REQUEST_BYTES, GraphFiles
-from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
+from packhouse.files import arrow
+from packhouse.v1 import graphs_pb2, source_graph_pb2, source_graph_pb2_grpc
+
+# Rows of a request are of about so many bytes.
+DEFAULT_REQUEST_BYTES: Final = 4 << 20
+_ROWS_READ: Final = 1 << 16
+
+_DTYPES: Final = {
+    "bool": graphs_pb2.DATA_TYPE_BOOL,
+    "int8": graphs_pb2.DATA_TYPE_INT8,
+    "int16": graphs_pb2.DATA_TYPE_INT16,
+    "int32": graphs_pb2.DATA_TYPE_INT32,
+    "int64": graphs_pb2.DATA_TYPE_INT64,
+    "uint8": graphs_pb2.DATA_TYPE_UINT8,
+    "uint16": graphs_pb2.DATA_TYPE_UINT16,
+    "uint32": graphs_pb2.DATA_TYPE_UINT32,
+    "uint64": graphs_pb2.DATA_TYPE_UINT64,
+    "float16": graphs_pb2.DATA_TYPE_FLOAT16,
+    "float32": graphs_pb2.DATA_TYPE_FLOAT32,
+    "float64": graphs_pb2.DATA_TYPE_FLOAT64,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SetFiles:
+    """The files of one set; `source` and `target` are node sets, empty for nodes."""
+
+    name: str
+    paths: tuple[str, ...]
+    source: str = ""
+    target: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphFiles:
+    """A graph's files, and the `packhouse.v1.SourceGraphSchema` that follows from the first rows.
+
+    `fingerprint` tells them from others by names, lengths and times of modification.
+    """
+
+    schema: Any
+    sets: tuple[SetFiles, ...]
+    fingerprint: str
+
+    def requests(self, request_bytes: int = DEFAULT_REQUEST_BYTES) -> Iterator[Any]:
+        """All rows as `packhouse.v1.AppendSourceGraphRequest`s of about so many bytes.
+
+        The same files and `request_bytes` give the same requests. Raises ValueError naming file,
+        column and rows for what differs from the schema, and for nulls.
+        """
+        for files in self.sets:
+            for path in files.paths:
+                first = 0
+                for batch in arrow._batches(path, _ROWS_READ):
+                    rows = batch.num_rows
+                    step = max(1, rows * request_bytes // max(1, batch.nbytes))
+                    for start in range(0, rows, step):
+                        part = batch.slice(start, step)
+                        try:
+                            yield _request(self.schema, files, part)
+                        except ValueError as error:
+                            last = first + start + part.num_rows
+                            raise ValueError(
+                                f"{path}: rows {first + start} to {last - 1}: {error}"
+                            ) from error
+                    first += rows
+
+
+def open_files(folder: str | os.PathLike[str]) -> GraphFiles:
+    """Finds the files of a graph, and reads the first rows of each set.
+
+    Raises OSError, ImportError without pyarrow, and ValueError naming the file.
+    """
+    root = pathlib.Path(folder)
+    nodes = _sets_in(root / "nodes")
+    edges = _sets_in(root / "edges")
+    if not nodes and not edges:
+        raise ValueError(f"{root}: has neither nodes/ nor edges/ with Parquet or Arrow files")
+    sets = [SetFiles(name, paths) for name, paths in nodes.items()]
+    ends = {name: _ends(root, name, tuple(nodes)) for name in edges}
+    uses = [relation for _, relation, _ in ends.values()]
+    for name, paths in edges.items():
+        source, relation, target = ends[name]
+        known = relation if uses.count(relation) == 1 else name
+        sets.append(SetFiles(known, paths, source, target))
+    digest = hashlib.sha256()
+    for path in (path for files in sets for path in files.paths):
+        status = os.stat(path)
+        digest.update(repr((os.path.basename(path), status.st_size, status.st_mtime_ns)).encode())
+    return GraphFiles(_schema(sets), tuple(sets), digest.hexdigest()[:16])
+
+
+def _sets_in(folder: pathlib.Path) -> dict[str, tuple[str, ...]]:
+    sets: dict[str, tuple[str, ...]] = {}
+    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if entry.is_dir():
+            inside = sorted(path for path in entry.iterdir() if path.suffix in arrow.ENDINGS)
+            if inside:
+                sets[entry.name] = tuple(map(str, inside))
+        elif entry.suffix in arrow.ENDINGS:
+            if entry.stem in sets:
+                raise ValueError(f"{entry}: the set {entry.stem!r} has other files too")
+            sets[entry.stem] = (str(entry),)
+    return sets
+
+
+def _ends(root: pathlib.Path, name: str, nodes: tuple[str, ...]) -> tuple[str, str, str]:
+    parts = name.split(".")
+    if len(parts) == 3:
+        return parts[0], parts[1], parts[2]
+    if len(nodes) == 1:
+        return nodes[0], name, nodes[0]
+    raise ValueError(
+        f"{root / 'edges' / name}: must be called SOURCE.NAME.TARGET, unless there is one node "
+        f"set; there are {len(nodes)}"
+    )
+
+
+def _schema(sets: list[SetFiles]) -> Any:
+    schema = source_graph_pb2.SourceGraphSchema()
+    kinds: dict[str, int] = {}
+    for files in sets:
+        first = next(arrow._batches(files.paths[0], _ROWS_READ), None)
+        if first is None:
+            raise ValueError(f"{files.paths[0]}: has no rows")
+        id_columns = ("source", "target") if files.source else ("id",)
+        for column, node_set in zip(id_columns, (files.source or files.name, files.target)):
+            if column not in first.schema.names:
+                raise ValueError(f"{files.paths[0]}: has no column {column!r}")
+            kind = _id_kind(first.column(column))
+            if kinds.setdefault(node_set, kind) != kind:
+                raise ValueError(
+                    f"{files.paths[0]}: column {column!r} has ids of another kind than the node "
+                    f"set {node_set!r} elsewhere: all are whole numbers, or all are text"
+                )
+        added = schema.edge_sets.add() if files.source else schema.node_sets.add()
+        added.name = files.name
+        for name, column in zip(first.schema.names, first.columns):
+            if name in id_columns:
+                continue
+            try:
+                added.columns.append(_column_spec(name, column))
+            except ValueError as error:
+                raise ValueError(f"{files.paths[0]}: column {name!r} {error}") from error
+        if files.source:
+            added.source, added.target = files.source, files.target
+    for name in kinds:
+        if all(each.name != name for each in schema.node_sets):
+            schema.node_sets.add(name=name)
+    for each in schema.node_sets:
+        each.id_kind = kinds[each.name]
+    return schema
+
+
+def _is_text(column: Any) -> bool:
+    import pyarrow
+
+    kind = column.type
+    return bool(
+        pyarrow.types.is_string(kind)
+        or pyarrow.types.is_large_string(kind)
+        or pyarrow.types.is_binary(kind)
+        or pyarrow.types.is_large_binary(kind)
+    )
+
+
+def _id_kind(column: Any) -> int:
+    return int(
+        source_graph_pb2.NODE_ID_KIND_TEXT
+        if _is_text(column)
+        else source_graph_pb2.NODE_ID_KIND_INTEGER
+    )
+
+
+def _column_spec(name: str, column: Any) -> Any:
+    import pyarrow
+
+    spec = source_graph_pb2.SourceColumn(name=name)
+    if _is_text(column):
+        spec.dtype, spec.ragged, spec.text = graphs_pb2.DATA_TYPE_UINT8, True, True
+        return spec
+    kind = column.type
+    depth = 0
+    while pyarrow.types.is_fixed_size_list(kind):
+        spec.row_shape.append(kind.list_size)
+        kind = kind.value_type
+        depth += 1
+    if depth == 0 and (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)):
+        spec.ragged = True
+        kind = kind.value_type
+        while pyarrow.types.is_fixed_size_list(kind):
+            spec.row_shape.append(kind.list_size)
+            kind = kind.value_type
+    dtype = _DTYPES.get(str(kind).replace("halffloat", "float16").replace("double", "float64"))
+    if dtype is None and str(kind) == "float":
+        dtype = graphs_pb2.DATA_TYPE_FLOAT32
+    if dtype is None:
+        raise ValueError(f"has type {column.type}, which cannot be sent: leave it out")
+    spec.dtype = dtype
+    return spec
+
+
+def _request(schema: Any, files: SetFiles, batch: Any) -> Any:
+    request = source_graph_pb2.AppendSourceGraphRequest()
+    if files.source:
+        rows = request.edges.add(edge_set=files.name)
+        specs = next(s for s in schema.edge_sets if s.name == files.name).columns
+        _set_ids(rows.sources, "source", batch)
+        _set_ids(rows.targets, "target", batch)
+    else:
+        rows = request.nodes.add(node_set=files.name)
+        specs = next(s for s in schema.node_sets if s.name == files.name).columns
+        _set_ids(rows.ids, "id", batch)
+    for spec in specs:
+        if spec.name not in batch.schema.names:
+            raise ValueError(f"column {spec.name!r} is missing")
+        column = batch.column(spec.name)
+        if column.null_count:
+            raise ValueError(f"column {spec.name!r} has a null: fill it, or leave the column out")
+        found = _column_spec(spec.name, column)
+        if found != spec:
+            raise ValueError(f"column {spec.name!r} has type {column.type}, other rows another")
+        added = rows.columns.add(name=spec.name)
+        added.data, added.lengths = _column_bytes(column)
+    return request
+
+
+def _set_ids(ids: Any, name: str, batch: Any) -> None:
+    column = batch.column(name)
+    if column.null_count:
+        raise ValueError(f"column {name!r} has a null; every id must be there")
+    if _is_text(column):
+        ids.text.data, ids.text.lengths = _column_bytes(column)
+        return
+    values = column.to_numpy(zero_copy_only=False)
+    exact = values.astype("<i8")
+    if values.dtype.kind not in "iu" or not np.array_equal(exact, values):
+        raise ValueError(f"column {name!r} has type {column.type}; ids are int64, or text")
+    ids.integers = exact.tobytes()
+
+
+def _column_bytes(column: Any) -> tuple[bytes, bytes]:
+    """The rows' bytes, and the lengths of ragged rows."""
+    import pyarrow
+
+    lengths: npt.NDArray[Any] | None = None
+    if _is_text(column):
+        column = column.cast(pyarrow.large_binary())
+        offsets = np.frombuffer(column.buffers()[1], np.int64)[
+            column.offset : column.offset + len(column) + 1
+        ]
+        data = column.buffers()[2]
+        whole = memoryview(data if data is not None else b"")[offsets[0] : offsets[-1]]
+        return bytes(whole), np.diff(offsets).astype("<u4").tobytes()
+    kind = column.type
+    if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind):
+        lengths = np.diff(np.asarray(column.offsets, np.int64)).astype("<u4")
+        column = column.flatten()
+    while pyarrow.types.is_fixed_size_list(column.type):
+        column = column.flatten()
+    if column.null_count:
+        raise ValueError("a list has a null: fill it, or leave the column out")
+    values = column.to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(values).tobytes(), b"" if lengths is None else lengths.tobytes()
+
 
 # Requests that are sent and not answered: enough to keep the server busy while answers travel.
 _WINDOW: Final = 8

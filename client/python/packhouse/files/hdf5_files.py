@@ -1,6 +1,6 @@
 """Graphs from HDF5 files with named arrays. Needs h5py.
 
-A group with arrays is a graph (see `packhouse.files.samples` for what its arrays are), its
+A group with arrays is a graph (see `packhouse.files.frames` for what its arrays are), its
 sub-groups' arrays included; groups above it are gone through in the order of their names, numbers as
 numbers. If the positions have three axes, [conformations, atoms, 3], each conformation is a graph:
 arrays whose first axis is as long have a part for each, the others are the same in all of them. So
@@ -15,10 +15,9 @@ from typing import Any, Final, Iterator, Union
 
 import numpy as np
 
-from packhouse.files import samples
+from packhouse.files import frames
 from packhouse.files.atoms_files import needed
-from packhouse.files.frames import Item, Malformed
-from packhouse.files.samples import Sample, renamed
+from packhouse.files.frames import Item, Malformed, Sample, renamed
 
 ENDINGS: Final = (".h5", ".hdf5", ".hdf")
 
@@ -32,7 +31,7 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 def items(name: str) -> Iterator[Item]:
     """The graphs of a file. Raises OSError, ImportError, and ValueError if it is no such file."""
-    return samples.items(_samples(name))
+    return frames.of_samples(_samples(name))
 
 
 def _samples(name: str) -> Iterator[Union[Sample, Malformed]]:

@@ -1,7 +1,7 @@
 """Graphs from LMDB files of pickled objects, as fairchem's before ASE's databases. Needs lmdb.
 
 Each value is a pickle of a `Data` of PyG's or of a dict of arrays; keys are numbers in text, and
-`length` may say how many there are. See `packhouse.files.samples` for what the arrays are.
+`length` may say how many there are. See `packhouse.files.frames` for what the arrays are.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from typing import Any, Final, Iterable, Iterator, Union
 
-from packhouse.files import pickled_graphs, samples, whole_lmdb
+from packhouse.files import atoms_files, frames, pickles
 from packhouse.files.atoms_files import needed
-from packhouse.files.frames import Item, Malformed
-from packhouse.files.samples import Sample
+from packhouse.files.frames import Item, Malformed, Sample
 
 ENDINGS: Final = (".lmdb",)
 
@@ -24,14 +23,14 @@ def items(name: str, trust_pickle: bool) -> Iterator[Item]:
 
     Raises PermissionError unless `trust_pickle`, OSError, ImportError, ValueError.
     """
-    pickled_graphs.check_trusted(name, trust_pickle)
-    return samples.items(_samples(name))
+    pickles.check_trusted(name, trust_pickle)
+    return frames.of_samples(_samples(name))
 
 
 def _samples(name: str) -> Iterator[Union[Sample, Malformed]]:
     os.stat(name)
     with needed("lmdb", name):
-        environment = whole_lmdb.opened(name)
+        environment = atoms_files.opened_lmdb(name)
     with environment, environment.begin(buffers=True) as transaction:
         for key in _keys(transaction):
             where = f"key {key.decode(errors='replace')}"
@@ -40,7 +39,7 @@ def _samples(name: str) -> Iterator[Union[Sample, Malformed]]:
                 yield Malformed(where, "is missing")
                 continue
             try:
-                yield Sample(where, pickled_graphs.arrays_of(bytes(value)))
+                yield Sample(where, pickles.arrays_of(bytes(value)))
             # A pickle raises whatever it likes.
             except Exception as error:  # pylint: disable=broad-except
                 if isinstance(error, ImportError):

@@ -1,6 +1,6 @@
 """Graphs from MDS shards of MosaicML's streaming: `.mds` files, or a folder with their index.json.
 
-Each sample is a graph, and its columns are the arrays (see `packhouse.files.samples`): `ndarray`,
+Each sample is a graph, and its columns are the arrays (see `packhouse.files.frames`): `ndarray`,
 whole numbers, floating-point numbers, `json`; text, bytes and images have to be left out by name,
 and `pkl` needs `--trust-pickle`. The format is read here, since MosaicML's package brings the clients of
 every cloud; shards that are compressed are read with gzip, or with zstandard if it is there.
@@ -19,9 +19,8 @@ from typing import Any, BinaryIO, Final, Iterator, NamedTuple, Union
 
 import numpy as np
 
-from packhouse.files import pickled_graphs, samples
-from packhouse.files.frames import Item, Malformed
-from packhouse.files.samples import Sample
+from packhouse.files import frames, pickles
+from packhouse.files.frames import Item, Malformed, Sample
 
 ENDINGS: Final = (".mds", ".mds.gz", ".mds.zstd", "index.json")
 
@@ -44,7 +43,7 @@ def is_folder(name: str) -> bool:
 def items(name: str, trust_pickle: bool) -> Iterator[Item]:
     """The graphs of a shard or a folder. Raises OSError, ValueError naming the file, and
     PermissionError for a column of pickles unless `trust_pickle`."""
-    return samples.items(_samples(name, trust_pickle))
+    return frames.of_samples(_samples(name, trust_pickle))
 
 
 def _samples(name: str, trust_pickle: bool) -> Iterator[Union[Sample, Malformed]]:
@@ -96,7 +95,7 @@ def _of_shard(name: str, before: str, trust_pickle: bool) -> Iterator[Union[Samp
     with _opened(name) as file:
         ends, columns = _header(name, file)
         if "pkl" in columns.encodings:
-            pickled_graphs.check_trusted(name, trust_pickle)
+            pickles.check_trusted(name, trust_pickle)
         for number, size in enumerate(np.diff(ends).tolist()):
             where = f"{before}sample {number}"
             content = file.read(size)
@@ -134,7 +133,7 @@ def _decoded(content: bytes, columns: _Columns) -> dict[str, Any]:
         part = content[at : at + size]
         at += size
         if encoding == "pkl":
-            arrays.update(pickled_graphs.arrays_of(part))
+            arrays.update(pickles.arrays_of(part))
             continue
         value = _value(part, encoding)
         if isinstance(value, dict):

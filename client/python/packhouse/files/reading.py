@@ -16,12 +16,12 @@ from packhouse.files import (
     lmdb_files,
     mds_files,
     npz,
-    pyg_files,
+    pickles,
     size_files,
     tar_files,
 )
+from packhouse.files.atoms_files import Neighbours
 from packhouse.files.frames import OnMalformed
-from packhouse.files.neighbours import Neighbours
 
 PICKLES: Final = (".pt", ".pth")
 
@@ -37,7 +37,7 @@ def tables(
     """The graphs of some files, one file after the other, ids from 0.
 
     `.parquet`, `.arrow`, `.feather`, `.ipc`: `packhouse.files.arrow`; `.pt`, `.pth`:
-    `packhouse.files.pyg_files`, which are pickles; `.npz`: `packhouse.files.npz`; `.csv`,
+    `packhouse.files.pickles`; `.npz`: `packhouse.files.npz`; `.csv`,
     `.csv.gz`: `packhouse.files.size_files`; `.db`, `.aselmdb`, `.extxyz`, `.xyz`:
     `packhouse.files.atoms_files`; `.h5`, `.hdf5`: `hdf5_files`; `.lmdb`: `lmdb_files`; `.tar`:
     `tar_files`; `.mds`, and a folder with their index.json: `mds_files`. `exclude` names attributes and columns that are left out, of
@@ -84,7 +84,7 @@ def _reader(
     if name.endswith(arrow.ENDINGS):
         return lambda: arrow.tables(name, exclude_columns=exclude)
     if name.endswith(PICKLES):
-        made = pyg_files.tables(name, trust_pickle=trust_pickle, exclude_keys=exclude)
+        made = pickles.tables(name, trust_pickle=trust_pickle, exclude_keys=exclude)
         return lambda: made
     if exclude:
         raise ValueError(f"{name}: nothing can be left out of files of this kind: {list(exclude)}")

@@ -3,7 +3,7 @@
 What follows the dot is the array's name and its format: `0001.edge_index.npy`, `0001.y.json`. `.npy`
 is one array; `.npz` has arrays by name, `.json` numbers, lists or a dict of them; `.cls`, `.index`,
 `.id`, `.count` are whole numbers; `.txt` is text; `.pkl`, `.pickle`, `.pyd`, `.pt`, `.pth` are pickles, a
-dict or a `Data` of PyG's. See `packhouse.files.samples` for what the arrays are. Read once from
+dict or a `Data` of PyG's. See `packhouse.files.frames` for what the arrays are. Read once from
 beginning to end, also from `.tar.gz`.
 """
 
@@ -17,9 +17,8 @@ from typing import Any, Final, Iterator, Union
 
 import numpy as np
 
-from packhouse.files import pickled_graphs, samples
-from packhouse.files.frames import Item, Malformed
-from packhouse.files.samples import Sample
+from packhouse.files import frames, pickles
+from packhouse.files.frames import Item, Malformed, Sample
 
 ENDINGS: Final = (".tar", ".tar.gz", ".tgz")
 
@@ -32,7 +31,7 @@ _PICKLES_OF_TORCH: Final = ("pt", "pth")
 def items(name: str, trust_pickle: bool) -> Iterator[Item]:
     """The graphs of a tar. Raises OSError, ValueError if it is none, and PermissionError at the
     first pickle unless `trust_pickle`."""
-    return samples.items(_samples(name, trust_pickle))
+    return frames.of_samples(_samples(name, trust_pickle))
 
 
 def _samples(name: str, trust_pickle: bool) -> Iterator[Union[Sample, Malformed]]:
@@ -64,7 +63,7 @@ def _of_archive(
             key, arrays, wrong = here, {}, ""
         kind = ending.rpartition(".")[2].lower()
         if kind in _PICKLES + _PICKLES_OF_TORCH:
-            pickled_graphs.check_trusted(f"{name}: {member.name}", trust_pickle)
+            pickles.check_trusted(f"{name}: {member.name}", trust_pickle)
         try:
             arrays.update(_read(ending, archive.extractfile(member).read()))
         # numpy, json and pickles raise errors of all kinds.
@@ -91,7 +90,7 @@ def _read(ending: str, content: bytes) -> dict[str, Any]:
     if kind in _NUMBERS:
         return {own or kind: np.asarray(int(content))}
     if kind in _PICKLES + _PICKLES_OF_TORCH:
-        return _named(own, pickled_graphs.arrays_of(content, kind in _PICKLES_OF_TORCH))
+        return _named(own, pickles.arrays_of(content, kind in _PICKLES_OF_TORCH))
     if kind in _TEXTS:
         return {ending: np.asarray(content.decode())}
     # Of no numbers, to be left out by name.

@@ -1,18 +1,80 @@
-"""Graphs from the `.pt` files that PyTorch Geometric keeps its processed data sets in.
+"""Pickles of graphs: reading one runs whatever program its author put into it.
 
-What `InMemoryDataset.save` writes, in PyG 2 and before: `DATASET/processed/data.pt`, OGB's
+`tables` reads the `.pt` files that PyTorch Geometric keeps its processed data sets in: what
+`InMemoryDataset.save` writes, in PyG 2 and before: `DATASET/processed/data.pt`, OGB's
 `processed/geometric_data_processed.pt`; also a list of `Data` or `HeteroData`, a `Batch`, or a whole
-data set that was saved by `torch.save`. The tables are those of `packhouse.pyg.tables`. Needs torch and torch_geometric.
-
-Such a file is a pickle: reading it runs whatever program its author put into it.
+data set that was saved by `torch.save`. The tables are those of `packhouse.pyg.tables`. It needs
+torch and torch_geometric. `arrays_of` is for one graph, in whatever file its pickle lies.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 from typing import Any, Collection, Iterator
 
+import numpy as np
+
 from packhouse.data.graphs import GraphTable
+
+
+def check_trusted(name: str, is_trusted: bool, what: str = "has pickles: reading one") -> None:
+    """Raises PermissionError unless the user says so."""
+    if not is_trusted:
+        raise PermissionError(
+            f"{name} {what} runs the program that its author put into it. If you trust the author, "
+            "say --trust-pickle (trust_pickle=True)"
+        )
+
+
+def arrays_of(pickled: bytes, is_of_torch: bool = False) -> dict[str, Any]:
+    """The arrays of a `Data` of PyG's, of this or an older version, or of a dict.
+
+    Raises ValueError for what is neither, or has attributes that PyG would join otherwise than along
+    nodes, edges and graphs; and whatever the pickle raises.
+    """
+    made = _load_by_torch(io.BytesIO(pickled)) if is_of_torch else pickle.loads(pickled)
+    if isinstance(made, dict):
+        return {str(name): _array(value) for name, value in made.items() if value is not None}
+    state = dict(getattr(made, "__dict__", {}))
+    if "_global_store" in state or hasattr(made, "node_types"):
+        raise ValueError("has types of nodes: read it in Python, and use packhouse.pyg.ingest")
+    if "_store" in state:
+        values = made.to_dict()
+    elif "edge_index" in state or "x" in state or "pos" in state:
+        # As PyG kept them before its version 2.
+        values = {name: value for name, value in state.items() if not name.startswith("_")}
+    else:
+        raise ValueError(f"a {type(made).__name__} is no graph: a Data of PyG's or a dict is")
+    arrays = {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name != "edge_index" and ("index" in name or name == "face"):
+            raise ValueError(
+                f"{name!r} is shifted when PyG joins graphs: read it in Python, and use "
+                "packhouse.pyg.ingest"
+            )
+        arrays[name] = _array(value)
+    if "num_nodes" not in arrays and getattr(made, "num_nodes", None) is not None:
+        arrays["num_nodes"] = np.asarray(int(made.num_nodes))
+    return arrays
+
+
+def _array(value: Any) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+
+
+def _load_by_torch(file: str | io.BytesIO) -> Any:
+    import inspect
+
+    import torch
+
+    # torch 2.6 reads tensors alone unless it is told otherwise; before 1.13 it knows no such word.
+    knows = "weights_only" in inspect.signature(torch.load).parameters
+    options = {"weights_only": False} if knows else {}
+    return torch.load(file, map_location="cpu", **options)
 
 
 def tables(
@@ -25,11 +87,7 @@ def tables(
     set of PyG's or has an attribute that cannot be sent.
     """
     name = os.fspath(path)
-    if not trust_pickle:
-        raise PermissionError(
-            f"{name} is a pickle: reading it runs the program that its author put into it. If you "
-            "trust the author, say --trust-pickle (trust_pickle=True)"
-        )
+    check_trusted(name, trust_pickle, "is a pickle: reading it")
     # Looked for before torch is imported, which takes seconds.
     os.stat(name)
     return _tables(name, exclude_keys)
@@ -49,15 +107,8 @@ def _tables(name: str, exclude_keys: Collection[str]) -> Iterator[GraphTable]:
 
 
 def _load(name: str) -> Any:
-    import inspect
-    import pickle
-
-    import torch
-
-    # torch 2.6 reads tensors alone unless it is told otherwise; before 1.13 it knows no such word.
-    knows = "weights_only" in inspect.signature(torch.load).parameters
     try:
-        return torch.load(name, map_location="cpu", **({"weights_only": False} if knows else {}))
+        return _load_by_torch(name)
     except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
         raise ValueError(f"torch cannot read it: {error}") from error
 
