@@ -10,8 +10,7 @@ from random_graphs import molecules
 from reference_collation import batch_message
 
 from packhouse import Batch, DerivedTensor, GraphTable, Padding, Rejection
-from packhouse.demo.limits import choose_limits
-from packhouse.demo.verification import Verifier
+from packhouse.demo.streaming import Verifier, choose_limits
 
 SENT = molecules(np.random.default_rng(5), 12)
 LIMITS = {"nodes": 300, "edges": 700, "graphs": 9}

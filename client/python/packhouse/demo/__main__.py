@@ -22,8 +22,7 @@ from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import GRAPHS
 from packhouse.demo import report
 from packhouse.demo.epoch import forget, load_epoch
-from packhouse.demo.limits import EXPLANATION, choose_limits
-from packhouse.demo.streaming import HISTOGRAM, stream
+from packhouse.demo.streaming import EXPLANATION, HISTOGRAM, choose_limits, stream
 from packhouse.files import npz, python_syntax_trees, size_files
 
 _SHOWN_FAULTS: Final = 10
