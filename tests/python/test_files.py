@@ -94,7 +94,7 @@ def test_a_command_stores_a_file_once(
     assert other.returncode == 1
     assert other.stderr == (
         "packhouse: data set 'from-a-file' exists and has another schema: it has a tensor 'senders', "
-        "which the first of these graphs lacks\n"
+        "which the first of these graphs lacks [INVALID_ARGUMENT]\n"
     )
 
 

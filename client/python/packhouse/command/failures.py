@@ -14,7 +14,7 @@ FAILURE = 1
 MISUSE = 2
 
 # Of errors that no server told; the first kind counts.
-_CODES: Final = (
+_CODES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
     (FileNotFoundError, "NOT_FOUND"),
     (FileExistsError, "ALREADY_EXISTS"),
     (PermissionError, "PERMISSION_DENIED"),

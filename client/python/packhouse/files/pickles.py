@@ -12,19 +12,21 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from typing import Any, Collection, Iterator
+from typing import Any, Collection, Final, Iterator
 
 import numpy as np
 
 from packhouse.data.graphs import GraphTable
 
+_IS_PICKLE: Final = "is a pickle: reading it runs the program that its author put into it"
+_HAS_PICKLES: Final = "has pickles: reading one runs the program that its author put into it"
 
-def check_trusted(name: str, is_trusted: bool, what: str = "has pickles: reading one") -> None:
+
+def check_trusted(name: str, is_trusted: bool, danger: str = _HAS_PICKLES) -> None:
     """Raises PermissionError unless the user says so."""
     if not is_trusted:
         raise PermissionError(
-            f"{name} {what} runs the program that its author put into it. If you trust the author, "
-            "say --trust-pickle (trust_pickle=True)"
+            f"{name} {danger}. If you trust the author, say --trust-pickle (trust_pickle=True)"
         )
 
 
@@ -87,7 +89,7 @@ def tables(
     set of PyG's or has an attribute that cannot be sent.
     """
     name = os.fspath(path)
-    check_trusted(name, trust_pickle, "is a pickle: reading it")
+    check_trusted(name, trust_pickle, _IS_PICKLE)
     # Looked for before torch is imported, which takes seconds.
     os.stat(name)
     return _tables(name, exclude_keys)
