@@ -251,3 +251,13 @@ def test_headings_span_a_table_and_characters_have_widths() -> None:
     wide = TextTable(["\u4e2d", "b"])
     wide.add_row("1", "2")
     assert wide.render() == "\u4e2d  b\n1   2\n"
+
+
+@pytest.mark.parametrize("before", ["", "epoch 3 of job 'j': "])
+def test_the_servers_flag_for_more_memory_is_said_to_be_the_servers(before: str) -> None:
+    said = f"{before}--memory-budget: a plan of 8 bytes beside the 0 that are held, at most 4"
+    told = text_of(PackhouseError(grpc.StatusCode.RESOURCE_EXHAUSTED, said))
+    advice = "--memory-budget is a flag of packhoused: start one with more, and name it with --server"
+    assert told == f"{said}; {advice} [RESOURCE_EXHAUSTED]"
+    other = text_of(PackhouseError(grpc.StatusCode.RESOURCE_EXHAUSTED, "the disk is full"))
+    assert other == "the disk is full [RESOURCE_EXHAUSTED]"

@@ -50,7 +50,7 @@ def text_of(error: Exception) -> str | None:
     message = str(error)
     if isinstance(error, PackhouseError):
         code, message = error.code.name, error.message
-        if message.startswith("--memory-budget"):
+        if "--memory-budget: " in message:
             # A server's words, which name a flag that no command has.
             message += "; --memory-budget is a flag of packhoused: start one with more, and name it "
             message += "with --server"
