@@ -1,9 +1,10 @@
-"""Makes programs with one mutation in them, in seconds, out of a build that is there.
+"""Makes programs with many mutations in them, each behind a switch, out of a build that is there.
 
-A mutant costs one object and one link a program. The object is what the build compiles together with the
-changed file (a unity of some files), compiled again by the build's own command, with less optimisation and
-the test programs' compiled headers; it stands before the build's libraries as they are linked, so that the
-same object in a library is not asked for. Nothing of the build is changed.
+All mutants of a room cost one compilation of each object that holds some, and one link a program. An object
+is what the build compiles together with a changed file (a unity of some files), compiled again by the build's
+own command, with less optimisation and the test programs' compiled headers; it stands before the build's
+libraries as they are linked, so that the same object in a library is not asked for. Nothing of the build is
+changed.
 """
 
 from __future__ import annotations
@@ -16,22 +17,28 @@ import shutil
 import subprocess
 from typing import Final
 
+import mutations
+
 # Compiled headers of the service, and those of tests that hold as much and compile faster.
 FASTER: Final = {
     "packhouse_domain_headers": ("tests/CMakeFiles/packhouse_optimised_test_headers.dir", ["-O1"]),
     "packhouse_grpc_headers": ("tests/CMakeFiles/packhouse_grpc_test_headers.dir", ["-O0"]),
 }
 # A header is in many objects. So many see the mutation, those of its own room and tests first.
-MOST_OBJECTS: Final = 8
+MOST_OBJECTS: Final = 3
 _INCLUDE = re.compile(r'#include "([^"]+)"')
 
 
+HERE: Final = pathlib.Path(__file__).resolve().parent
+Numbered = list[tuple[mutations.Mutation, int]]
+
+
 class DoesNotCompile(Exception):
-    """The mutation is none."""
+    """A source does not, whatever is switched."""
 
 
 class MutantBuilds:
-    """One mutant at a time, of the build in `build`, in the folder `work`. For one thread."""
+    """The mutants of one room at a time, of the build in `build`, in the folder `work`. For one thread."""
 
     def __init__(self, root: pathlib.Path, build: pathlib.Path, work: pathlib.Path) -> None:
         self._root = root
@@ -42,6 +49,7 @@ class MutantBuilds:
         self._objects_of: dict[str, list[str]] = {}
         self._links: dict[str, list[str]] = {}
         self._dependants: dict[str, list[str]] | None = None
+        self._module: pathlib.Path | None = None  # The one that is mutated in python_tree.
         for entry in json.loads((build / "compile_commands.json").read_text()):
             command = shlex.split(entry["command"])
             if "-o" not in command or not command[command.index("-o") + 1].endswith(".o"):
@@ -110,34 +118,87 @@ class MutantBuilds:
         return len({word for word in link if "libpackhouse_" in word})
 
     def clear(self) -> None:
-        """Nothing is left of the mutant before."""
+        """Nothing is left of the room before."""
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
+        self._module = None
 
-    def compile(self, path: str, text: str, objects: list[str]) -> None:
-        """The objects with a file as it is in `text`. Raises DoesNotCompile."""
+    def compile(self, numbered: Numbered, tests: str) -> tuple[Numbered, list[str]]:
+        """Compiles the objects that hold mutations of C++: which of them are in, and the objects.
+
+        Those where no switch can stand (what is computed as it is compiled) are left out.
+        """
+        placed: Numbered = []
+        for path in dict.fromkeys(mutation.path for mutation, _ in numbered):
+            placed += self._write(path, [each for each in numbered if each[0].path == path])
+        objects: list[str] = []
+        while True:
+            wanted = {name: path for path in {each.path for each, _ in placed} for name in self.objects_of(path, tests)}
+            todo = [name for name in sorted(wanted) if name not in objects]
+            if not todo:
+                return placed, objects
+            told = self._compile(len(objects), todo[0])
+            if told is None:
+                objects.append(todo[0])
+                continue
+            wrong = self._blamed(told, placed)
+            if not wrong:
+                raise DoesNotCompile(told)
+            placed = [each for each in placed if each[1] not in wrong]
+            for path in {each.path for each, _ in numbered}:
+                self._write(path, [each for each in placed if each[0].path == path])
+
+    def _write(self, path: str, numbered: Numbered) -> Numbered:
         changed = self._work / "changed" / path
-        changed.parent.mkdir(parents=True)
-        changed.write_text(text)
-        for number, name in enumerate(objects):
-            command = list(self._commands[name])
-            source = self._work / f"object_{number}.cc"
-            original = self._compiled[name]
-            if original == str(self._root / path):
-                source = changed
-            else:
-                # Whatever else is compiled with it is where it was.
-                together = pathlib.Path(original).read_text()
-                if "/Unity/unity_" not in original:
-                    together = f'#include "{original}"\n'
-                source.write_text(together.replace(f'"{self._root / path}"', f'"{changed}"'))
-            command[command.index("-o") + 1] = str(self._work / f"object_{number}.o")
-            command[command.index("-c") + 1] = str(source)
-            command = self._faster(command)
-            command[1:1] = ["-I", str(self._work / "changed")]
-            ended = subprocess.run(command, cwd=self._build, capture_output=True, text=True, check=False)
-            if ended.returncode != 0:
-                raise DoesNotCompile(ended.stderr)
+        changed.parent.mkdir(parents=True, exist_ok=True)
+        text, placed = mutations.with_switches((self._root / path).read_text(), numbered)
+        changed.write_text(f'#include "{HERE}/mutant_switch.h"\n#line 1\n{text}')
+        return placed
+
+    def _blamed(self, told: str, placed: Numbered) -> set[int]:
+        """The mutants that a compiler complains of: at their line, else as near as can be."""
+        places = [(found[1], int(found[2])) for found in re.finditer(r"changed/([\w./]+):(\d+)", told)]
+        for wide in (0, 3, 10**9):
+            wrong = {
+                number
+                for mutation, number in placed
+                if any(path == mutation.path and abs(line - mutation.line) <= wide for path, line in places)
+            }
+            if wrong:
+                return wrong
+        return set()
+
+    def _compile(self, number: int, name: str) -> str | None:
+        """Compiles an object; what the compiler says if it does not."""
+        command = list(self._commands[name])
+        original = self._compiled[name]
+        source = self._work / f"object_{number}.cc"
+        # Whatever else is compiled with it is where it was.
+        together = pathlib.Path(original).read_text()
+        if "/Unity/unity_" not in original:
+            together = f'#include "{original}"\n'
+        for path in _INCLUDE.findall(together):
+            changed = self._work / "changed" / path.removeprefix(f"{self._root}/")
+            if path.startswith(f"{self._root}/") and changed.exists():
+                together = together.replace(f'"{path}"', f'"{changed}"')
+        source.write_text(together)
+        command[command.index("-o") + 1] = str(self._work / f"object_{number}.o")
+        command[command.index("-c") + 1] = str(source)
+        command = self._faster(command)
+        command[1:1] = ["-I", str(self._work / "changed")]
+        ended = subprocess.run(command, cwd=self._build, capture_output=True, text=True, check=False)
+        return None if ended.returncode == 0 else ended.stderr
+
+    def _switch_objects(self, has_gtest: bool) -> list[str]:
+        """What is linked into each program: they are kept."""
+        objects = []
+        for name in ["mutant_switch", *(["mutant_listener"] if has_gtest else [])]:
+            source = HERE / f"{name}.cc"
+            made = self._work.parent / f"{name}.o"
+            if not made.exists() or made.stat().st_mtime < max(each.stat().st_mtime for each in HERE.glob("mutant_*.[ch]*")):
+                subprocess.run(["c++", "-std=c++20", "-O1", "-fPIC", "-c", str(source), "-o", str(made)], check=True)
+            objects.append(str(made))
+        return objects
 
     def _faster(self, command: list[str]) -> list[str]:
         # What is mutated may be unused.
@@ -155,7 +216,7 @@ class MutantBuilds:
     def link(self, program: str, objects: list[str]) -> pathlib.Path:
         """A program with the objects that were compiled."""
         linked = self._work / "programs" / program
-        if linked.exists():
+        if linked.exists() and not linked.is_symlink():
             return linked
         linked.parent.mkdir(parents=True, exist_ok=True)
         # Programs find others beside themselves.
@@ -163,6 +224,7 @@ class MutantBuilds:
             there = linked.parent / beside.name
             if beside.is_file() and beside.stat().st_mode & 0o100 and beside.name != linked.name and not there.exists():
                 there.symlink_to(beside)
+        linked.unlink(missing_ok=True)
         link = list(self._link_of(program))
         link[link.index("-o") + 1] = str(linked)
         first: list[str] = []
@@ -173,20 +235,25 @@ class MutantBuilds:
             elif self._library_of(name) in link:
                 first.append(made)
         at = next(i for i, word in enumerate(link) if word.endswith(".o"))
-        link[at:at] = first
+        link[at:at] = first + self._switch_objects(any("libgtest" in word for word in link))
         ended = subprocess.run(link, cwd=self._build, capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             raise DoesNotCompile(ended.stderr)
         return linked
 
     def python_tree(self, path: str = "", text: str = "") -> pathlib.Path:
-        """A copy of the built Python package, with one file of client/python as it is in `text`."""
+        """A copy of the built Python package, with one file of client/python as it is in `text`; all others as built."""
         tree = self._work / "python"
         if not tree.exists():
             shutil.copytree(self._build / "python", tree)
+            shutil.copy(HERE / "sitecustomize.py", tree)
+            (self._work / "bin").mkdir()
+            shutil.copy(self._build / "bin" / "packhouse", self._work / "bin")
+        if self._module is not None:
+            shutil.copy(self._build / "python" / self._module.relative_to(tree), self._module)
+            self._module = None
         if path:
             module = tree / pathlib.Path(path).relative_to("client/python")
-            if not module.exists():
-                raise DoesNotCompile(f"{path} is not in the built package")
             module.write_text(text)
+            self._module = module
         return tree

@@ -18,10 +18,11 @@ import dataclasses
 import fcntl
 import fnmatch
 import json
+import math
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import mutant_builds
@@ -37,7 +38,7 @@ CAUGHT: Final = "caught"  # By a test of the room.
 NEXT_UP: Final = "next up"  # By one that links the room.
 FURTHER_UP: Final = "further up"
 SURVIVED: Final = "survived"
-NOT_COMPILED: Final = "does not compile"
+NO_SWITCH: Final = "no switch"  # What is computed as it is compiled, say.
 NO_TESTS: Final = "no tests"
 OUTCOMES: Final = (CAUGHT, NEXT_UP, FURTHER_UP, SURVIVED)
 
@@ -72,77 +73,135 @@ def sources(root: pathlib.Path) -> list[str]:
     return found
 
 
+Numbered = list[tuple[mutations.Mutation, int]]
+Stages = list[tuple[list[room_tests.Test], str, float]]
+
+
 class MutationTest:
     """Tries mutants against one build. For one thread."""
 
     def __init__(
-        self, root: pathlib.Path, build: pathlib.Path, folder: pathlib.Path, tests: list[room_tests.Test]
+        self,
+        root: pathlib.Path,
+        build: pathlib.Path,
+        folder: pathlib.Path,
+        tests: list[room_tests.Test],
+        further_seconds: float = room_tests.FURTHER_SECONDS,
     ) -> None:
         self._root = root
         self._build = build
         self._builds = mutant_builds.MutantBuilds(root, build, folder / "work")
         self._runs = room_tests.TestRuns(build, folder / "run", folder / "seconds.json")
         self._tests = tests
+        self._further_seconds = further_seconds
+        self._begin = 0.0
         self._further = room_tests.further_tests(FURTHER.read_text())
 
     def is_built(self, path: str) -> bool:
         """Whether the build has that file."""
         return self._builds.is_built(path)
 
-    def tries(self, mutation: mutations.Mutation) -> Result:
-        """Compiles, links and tests one mutant."""
-        begin = time.monotonic()
-        try:
-            outcome, by = self._outcome(mutation)
-        except mutant_builds.DoesNotCompile:
-            outcome, by = NOT_COMPILED, ""
-        return Result(**dataclasses.asdict(mutation), outcome=outcome, by=by, seconds=round(time.monotonic() - begin, 1))
-
-    def _outcome(self, mutation: mutations.Mutation) -> tuple[str, str]:
-        text = mutation.applied_to((self._root / mutation.path).read_text())
-        room = room_tests.room_of(mutation.path)
+    def tries(self, room: str, of_room: list[mutations.Mutation], end: float = math.inf) -> Iterator[Result]:
+        """Builds a room once with all its mutants, and says of each what sees it; what is undecided at the end, nothing."""
+        numbered = list(zip(of_room, range(1, len(of_room) + 1), strict=False))
         self._builds.clear()
-        if mutation.path.endswith(".py"):
-            try:
-                compile(text, mutation.path, "exec")
-            except SyntaxError as error:
-                raise mutant_builds.DoesNotCompile(str(error)) from error
-            tree = self._builds.python_tree(mutation.path, text)
-            own = [each for each in self._tests if each.name == "python_tests"]
-            nearer: list[room_tests.Test] = []
-
-            def replaced(word: str) -> str:
-                return word.replace(f"{self._build}/python", str(tree))
-
+        if room == "client/python":
+            placed, stages = self._python_stages(numbered)
         else:
-            folder = "client" if room.startswith("client/") else room.partition("/")[0]
-            objects = self._builds.objects_of(mutation.path, f"tests/{folder}/")
-            if not objects:
-                return NO_TESTS, ""
-            own, nearer = self._nearest(folder, objects)
-            if not own and not nearer and not room_tests.further_of(self._further, room):
-                return NO_TESTS, ""
-            self._builds.compile(mutation.path, text, objects)
+            placed, stages = self._cpp_stages(room, numbered)
+        self._begin = time.monotonic()
+        for mutation, number in numbered:
+            if (mutation, number) not in placed:
+                yield self._result(mutation, NO_SWITCH)
+        if not any(tests for tests, _, _ in stages):
+            yield from (self._result(mutation, NO_TESTS) for mutation, _ in placed)
+            return
+        for tests, outcome, most_seconds in stages:
+            for test in sorted(tests, key=self._runs.seconds_of):
+                if not placed or self._runs.seconds_of(test) > 2 * most_seconds:
+                    continue
+                reached = self._runs.reaches(test, self._replaced(), most_seconds, self._lines(placed))
+                if reached is None:
+                    continue
+                seen = [each for each in placed if each[1] in reached.names]
+                for mutation, number in sorted(seen, key=lambda each: reached.seconds_of(each[1])):
+                    if time.monotonic() > end:
+                        return
+                    says = self._says(test, reached, mutation, number)
+                    if says != "passed":
+                        placed.remove((mutation, number))
+                        yield self._result(mutation, outcome, f"{test.name} {says}" if says == "hangs" else test.name)
+        for mutation, _ in placed:
+            yield self._result(mutation, SURVIVED)
 
-            def replaced(word: str) -> str:
-                if not word.startswith(f"{self._build}/") or not pathlib.Path(word).is_file():
-                    return word
-                program = word[len(str(self._build)) + 1 :]
-                if self._builds.distance(program, objects) is None:
-                    return word
-                return str(self._builds.link(program, objects))
+    def _result(self, mutation: mutations.Mutation, outcome: str, by: str = "") -> Result:
+        begin, self._begin = self._begin, time.monotonic()
+        return Result(**dataclasses.asdict(mutation), outcome=outcome, by=by, seconds=round(self._begin - begin, 1))
 
-        names = room_tests.further_of(self._further, room)
-        further = [each for name in names for each in self._tests if each.name == name]
-        for tests, outcome, seconds in (
+    def _says(self, test: room_tests.Test, reached: room_tests.Reached, mutation: mutations.Mutation, number: int) -> str:
+        """What a test says of a mutant; what it says without it as well counts for nothing."""
+        if mutation.path.endswith(".py"):
+            self._builds.python_tree(mutation.path, mutation.applied_to((self._root / mutation.path).read_text()))
+        says = self._runs.says(test, self._replaced(), reached, number, number)
+        if mutation.path.endswith(".py"):
+            self._builds.python_tree()
+        if says != "passed" and self._runs.says(test, self._replaced(), reached, number, 0) != "passed":
+            return "passed"
+        return says
+
+    def _python_stages(self, numbered: Numbered) -> tuple[Numbered, Stages]:
+        placed = []
+        tree = self._builds.python_tree()
+        for mutation, number in numbered:
+            try:
+                compile(mutation.applied_to((self._root / mutation.path).read_text()), mutation.path, "exec")
+            except SyntaxError:
+                continue
+            if (tree / pathlib.Path(mutation.path).relative_to("client/python")).exists():
+                placed.append((mutation, number))
+        self._objects: list[str] = []
+        own = [each for each in self._tests if each.name == "python_tests"]
+        return placed, self._stages(own, [], ["client/python"])
+
+    def _cpp_stages(self, room: str, numbered: Numbered) -> tuple[Numbered, Stages]:
+        placed, self._objects = self._builds.compile(numbered, f"tests/{room.partition('/')[0]}/")
+        own, nearer = self._nearest("client" if room.startswith("client/") else room, self._objects)
+        rooms = list(dict.fromkeys(room_tests.room_of(mutation.path) for mutation, _ in placed))
+        return placed, self._stages(own, nearer, rooms)
+
+    def _stages(self, own: list[room_tests.Test], nearer: list[room_tests.Test], rooms: list[str]) -> Stages:
+        names = [name for room in rooms for name in room_tests.further_of(self._further, room)]
+        further = [each for name in dict.fromkeys(names) for each in self._tests if each.name == name]
+        return [
             (own, CAUGHT, 2 * room_tests.FURTHER_SECONDS),
             (nearer, NEXT_UP, room_tests.NEXT_UP_SECONDS),
-            (further, FURTHER_UP, room_tests.FURTHER_SECONDS),
-        ):
-            by = self._first_that_fails(tests, replaced, seconds)
-            if by:
-                return outcome, by
-        return SURVIVED, ""
+            (further, FURTHER_UP, self._further_seconds),
+        ]
+
+    def _lines(self, placed: Numbered) -> str:
+        """Where the mutants of Python are in the copy of the package."""
+        return "".join(
+            f"{self._builds.python_tree() / pathlib.Path(mutation.path).relative_to('client/python')}:{mutation.line} {number}\n"
+            for mutation, number in placed
+            if mutation.path.endswith(".py")
+        )
+
+    def _replaced(self) -> Callable[[str], str]:
+        """What stands for a word of a command: the room's own programs and modules."""
+
+        def replaced(word: str) -> str:
+            if not self._objects:
+                tree = self._builds.python_tree()
+                word = word.replace(f"{self._build}/bin/packhouse", f"{tree.parent}/bin/packhouse")
+                return word.replace(f"{self._build}/python", str(tree))
+            if not word.startswith(f"{self._build}/") or not pathlib.Path(word).is_file():
+                return word
+            program = word[len(str(self._build)) + 1 :]
+            if self._builds.distance(program, self._objects) is None:
+                return word
+            return str(self._builds.link(program, self._objects))
+
+        return replaced
 
     def _nearest(self, folder: str, objects: list[str]) -> tuple[list[room_tests.Test], list[room_tests.Test]]:
         """The room's own tests, and those next up."""
@@ -160,22 +219,6 @@ class MutationTest:
             else:
                 nearer.append((min(told), test.name, test))
         return own, [test for _, _, test in sorted(nearer, key=lambda each: each[:2])][: room_tests.NEXT_UP]
-
-    def _first_that_fails(
-        self, tests: Iterable[room_tests.Test], replaced: Callable[[str], str], most_seconds: float
-    ) -> str:
-        """The name of a test that sees the mutant, the quick ones first; "" if none does."""
-        timed = [(seconds, test) for test in tests if (seconds := self._runs.seconds_of(test)) is not None]
-        for seconds, test in sorted(timed, key=lambda each: each[0]):
-            if seconds > most_seconds:
-                continue
-            says = self._runs.says(test, replaced)
-            # On a busy machine, servers may come late: what they see is seen twice.
-            if says == "failed" and not test.is_one_program and self._runs.says(test, replaced) == "passed":
-                continue
-            if says in ("failed", "hangs"):
-                return f"{test.name} {says}" if says == "hangs" else test.name
-        return ""
 
 
 def table(results: list[Result]) -> str:
@@ -201,6 +244,12 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
+def building_of(path: str) -> str:
+    """What is built at once: the outer room, or a client."""
+    room = room_tests.room_of(path)
+    return room if room.startswith("client/") else room.partition("/")[0]
+
+
 def read_results(path: pathlib.Path) -> list[Result]:
     """What a run has written; a line that was cut off is left out."""
     results = []
@@ -217,7 +266,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="whole and up to date")
     parser.add_argument("--minutes", type=float, default=40, help="no new mutant is begun afterwards")
-    parser.add_argument("--mutants", type=int, default=10**9, help="so many, counted over all runs of this seed")
+    parser.add_argument("--mutants", type=int, default=300, help="so many, counted over all runs of this seed")
+    parser.add_argument(
+        "--further-seconds", type=float, default=room_tests.FURTHER_SECONDS, help="the longest test further up"
+    )
     parser.add_argument("--seed", default="", help="draws lines and mistakes; today's date if there is none")
     parser.add_argument("--paths", default="*", help="only of files whose names match, as in 'service/epochs/*'")
     parser.add_argument("--kind", choices=mutations.KINDS, help="only mistakes of one kind")
@@ -234,32 +286,35 @@ def main() -> int:
         return 0
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        test = MutationTest(ROOT, build, folder, room_tests.all_tests(build))
+        test = MutationTest(ROOT, build, folder, room_tests.all_tests(build), options.further_seconds)
         if options.only:
             path, _, line = options.only.rpartition(":")
             for mutation in mutations.mutations_of_line(ROOT, path, int(line)):
-                result = test.tries(mutation)
-                print(f"{result.outcome:18}{result.by:32}{result.kind}: {result.after.strip()}", flush=True)
+                for result in test.tries(building_of(path), [mutation]):
+                    print(f"{result.outcome:18}{result.by:32}{result.kind}: {result.after.strip()}", flush=True)
             return 0
         end = time.monotonic() + 60 * options.minutes
         results = {each.key(): each for each in read_results(kept)}
         paths = [each for each in sources(ROOT) if fnmatch.fnmatch(each, options.paths) and test.is_built(each)]
         print(f"seed {seed}, of {len(paths)} files; results in {kept}", flush=True)
-        for mutation in mutations.drawn(ROOT, paths, seed):
-            counted = sum(each.outcome in OUTCOMES for each in results.values())
-            if time.monotonic() > end or counted >= options.mutants:
+        drawn = [each for each in mutations.drawn(ROOT, paths, seed) if options.kind in (None, each.kind)]
+        while time.monotonic() < end:
+            wanted = options.mutants - sum(each.outcome in OUTCOMES for each in results.values())
+            todo = [each for each in drawn if (each.path, each.before, each.after, each.nth) not in results][: max(wanted, 0)]
+            if not todo:
                 break
-            key = (mutation.path, mutation.before, mutation.after, mutation.nth)
-            if key in results or options.kind not in (None, mutation.kind):
-                continue
-            result = test.tries(mutation)
-            results[key] = result
-            with kept.open("a") as out:
-                out.write(json.dumps(dataclasses.asdict(result)) + "\n")
-            print(
-                f"{result.outcome:18}{result.seconds:6.1f} s  {result.by:32}{result.path}:{result.line} {result.kind}",
-                flush=True,
-            )
+            for room in dict.fromkeys(building_of(each.path) for each in todo):
+                for result in test.tries(room, [each for each in todo if building_of(each.path) == room], end):
+                    results[result.key()] = result
+                    with kept.open("a") as out:
+                        out.write(json.dumps(dataclasses.asdict(result)) + "\n")
+                    print(
+                        f"{result.outcome:18}{result.seconds:6.1f} s  {result.by:32}"
+                        f"{result.path}:{result.line} {result.kind}",
+                        flush=True,
+                    )
+                if time.monotonic() > end:
+                    break
         print("\n" + table(list(results.values())))
     return 0
 

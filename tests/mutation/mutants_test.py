@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import sys
@@ -107,25 +108,76 @@ def test_every_room_has_tests_further_up() -> None:
         assert names.intersection(further), f"{path}: none of {further} is a test"
 
 
-def tried(tmp_path: pathlib.Path, mutation: mutations.Mutation) -> mutants.Result:
-    """By the room's own tests alone."""
-    tests = [each for each in room_tests.all_tests(BUILD) if each.name == "base_test"]
-    test = mutants.MutationTest(mutants.ROOT, BUILD, tmp_path, tests)
-    return test.tries(mutation)
+SWITCHED = """\
+  PH_RETURN_IF_ERROR(Check(most));
+  if (const absl::Status held = Hold(most); !held.ok()) return held;
+  if (a < b && c &&
+      d) {
+    rows += 2;
+    ++count_;
+  }
+  while (more) return Call(true);
+"""
 
 
-def test_a_mistake_in_a_real_line_is_caught_and_none_survives(tmp_path: pathlib.Path) -> None:
+def switched(line: int, after: str) -> str:
+    """The lines of SWITCHED that change as a mutation stands in them."""
+    text = SWITCHED.split("\n")
+    mutation = mutations.Mutation("sample.cc", line, mutations.SIGN, text[line - 1], after)
+    changed, placed = mutations.with_switches(SWITCHED, [(mutation, 7)])
+    assert len(placed) == 1
+    return "\n".join(new for old, new in itertools.zip_longest(text, changed.split("\n")) if old != new)
+
+
+def test_both_forms_stand_behind_a_switch() -> None:
+    is_on = "packhouse_mutant::Is(7)"
+    hold = "  if (const absl::Status held = Hold(most); {}) return held;"
+    assert switched(1, "  static_cast<void>(Check(most));") == "  PH_MUTANT_RETURN_IF_ERROR(7, Check(most));"
+    assert switched(2, hold.format("false")) == hold.format(f"(!{is_on} && !held.ok())")
+    assert switched(2, "  ;") == f"  {{ if (!{is_on}) {{ {hold.format('!held.ok()').strip()} }} }}"
+    assert switched(3, "  if (a <= b && c &&") == "  if (a < packhouse_mutant::Less<7>() < b && c &&"
+    assert switched(3, "  if (a < b || c &&") == f"  if (({is_on} ? (a < b || c &&       d) : (a < b && c &&\n      d))) {{"
+    assert switched(5, "    rows -= 2;") == f"    {{ if ({is_on}) {{ rows -= 2; }} else {{ rows += 2; }} }}"
+    assert switched(5, "    rows += 3;") == f"    rows += ({is_on} ? 3 : 2);"
+    assert switched(8, "  while (!(more)) return Call(true);") == f"  while ({is_on} != static_cast<bool>(more)) return Call(true);"
+    assert switched(8, "  while (more) return Call(false);") == f"  while (more) return Call(({is_on} ? false : true));"
+
+
+def test_mutations_that_overlap_are_not_both_in() -> None:
+    text = SWITCHED.split("\n")
+    either = mutations.Mutation("sample.cc", 3, mutations.COMPARISON, text[2], "  if (a < b || c &&")
+    further = mutations.Mutation("sample.cc", 3, mutations.COMPARISON, text[2], "  if (a <= b && c &&")
+    assert mutations.with_switches(SWITCHED, [(either, 1), (further, 2)])[1] == [(either, 1)]
+
+
+def tried(tmp_path: pathlib.Path, of_room: list[mutations.Mutation], test: str) -> list[tuple[str, str]]:
+    """What becomes of mutations by one test alone."""
+    tests = [each for each in room_tests.all_tests(BUILD) if each.name == test]
+    run = mutants.MutationTest(mutants.ROOT, BUILD, tmp_path, tests)
+    results = {each.key(): each for each in run.tries(mutants.building_of(of_room[0].path), of_room)}
+    return [(results[key].outcome, results[key].by) for key in [(e.path, e.before, e.after, e.nth) for e in of_room]]
+
+
+def test_of_one_build_each_mutant_is_caught_alone_and_none_survives(tmp_path: pathlib.Path) -> None:
     path = "service/base/file_name.cc"
-    before = '  if (name.empty()) return "%";'
-    line = (mutants.ROOT / path).read_text().split("\n").index(before) + 1
-    dropped = mutations.Mutation(path, line, mutations.RETURN, before, "  ;")
-    assert dropped.after in [each.after for each in mutations.mutations_of_line(mutants.ROOT, path, line)]
-    result = tried(tmp_path, dropped)
-    assert (result.outcome, result.by) == (mutants.CAUGHT, "base_test")
-    nothing = mutations.Mutation(path, line, mutations.RETURN, before, before + " ")
-    assert tried(tmp_path, nothing).outcome == mutants.SURVIVED
-    no_code = mutations.Mutation(path, line, mutations.RETURN, before, "  if (")
-    assert tried(tmp_path, no_code).outcome == mutants.NOT_COMPILED
+    text = (mutants.ROOT / path).read_text().split("\n")
+
+    def mutation(before: str, after: str) -> mutations.Mutation:
+        return mutations.Mutation(path, text.index(before) + 1, mutations.RETURN, before, after)
+
+    empty = '  if (name.empty()) return "%";'
+    dropped = mutation(empty, "  ;")
+    assert dropped.after in [each.after for each in mutations.mutations_of_line(mutants.ROOT, path, dropped.line)]
+    compiled = "constexpr size_t kDigestBytes = 16;"
+    constant = mutation(compiled, compiled.replace("16", "17"))
+    # A valid name begins with a whole character, so this is set before it is read.
+    set_again = "  size_t begin = 0;  // Of what a long name keeps: whole characters and escapes."
+    same = mutation(set_again, set_again.replace("0", "1"))
+    assert tried(tmp_path, [dropped, constant, same], "base_test") == [
+        (mutants.CAUGHT, "base_test"),
+        (mutants.NO_SWITCH, ""),
+        (mutants.SURVIVED, ""),
+    ]
 
 
 def test_a_header_is_compiled_with_its_room_and_its_tests() -> None:
@@ -134,6 +186,13 @@ def test_a_header_is_compiled_with_its_room_and_its_tests() -> None:
     )
     assert "packhouse_base.dir" in objects[0]
     assert objects[1].startswith("tests/base/")
+
+
+def test_programs_of_one_folder_are_each_linked_anew(tmp_path: pathlib.Path) -> None:
+    builds = mutants.mutant_builds.MutantBuilds(mutants.ROOT, BUILD, tmp_path / "work")
+    builds.clear()
+    linked = [builds.link(f"tests/sampling/{name}", []) for name in ("sampling_test", "sampling_distribution_test")]
+    assert not any(each.is_symlink() for each in linked)
 
 
 def test_results_are_kept_and_told(tmp_path: pathlib.Path) -> None:

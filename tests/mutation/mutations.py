@@ -230,6 +230,120 @@ def drawn(root: pathlib.Path, paths: list[str], seed: str) -> list[Mutation]:
     return [mutation for _, mutation in sorted(found, key=lambda each: each[0])]
 
 
+_OPERATORS: Final = {
+    " < ": "Less",
+    " <= ": "LessOrEqual",
+    " > ": "Greater",
+    " >= ": "GreaterOrEqual",
+    " == ": "Equal",
+    " != ": "NotEqual",
+    " + ": "Plus",
+    " - ": "Minus",
+    " * ": "Times",
+    " / ": "Over",
+    " % ": "Modulo",
+}
+_STOPS_BEFORE: Final = re.compile(r"(?: = |\breturn |[,;?{] ?| : )$")
+
+
+def _around(masked: str, at: int) -> tuple[int, int] | None:
+    """Begin and end of the whole expression that an operator of the lowest rank is in."""
+    depth = 0
+    begin = at
+    while True:
+        if begin == 0:
+            return None
+        each = masked[begin - 1]
+        depth += (each in ")]}") - (each in "([{")
+        if depth < 0 or depth == 0 and _STOPS_BEFORE.search(masked[max(0, begin - 8) : begin]):
+            break
+        begin -= 1
+    depth = 0
+    end = at
+    while end < len(masked):
+        each = masked[end]
+        depth += (each in "([{") - (each in ")]}")
+        if depth < 0 or depth == 0 and (each in ",;?" or masked[end : end + 3] == " : "):
+            return begin, end
+        end += 1
+    return None
+
+
+def _with_switch(text: str, begin: int, mutation: Mutation, number: int) -> tuple[int, int, str] | None:
+    """What to put where in a C++ text, so that the mutation can be switched on. `begin` is that of its line."""
+    before, after = mutation.before, mutation.after
+    end = begin + len(before)
+    is_on = f"packhouse_mutant::Is({number})"
+    if after.strip() == ";":
+        indent = before[: len(before) - len(before.lstrip())]
+        code = _without_strings(before).rstrip()
+        return begin, end, f"{indent}{{ if (!{is_on}) {{ {before[len(indent) : len(code)]} }} }}"
+    if "PH_RETURN_IF_ERROR(" in before and "static_cast<void>(" in after:
+        return begin, end, before.replace("PH_RETURN_IF_ERROR(", f"PH_MUTANT_RETURN_IF_ERROR({number}, ", 1)
+    masked = _without_strings(before)
+    for found in _NOT_OK.finditer(masked):
+        if after == before[: found.start()] + "false" + before[found.end() :]:
+            return begin + found.start(), begin + found.end(), f"(!{is_on} && {found[0]})"
+    for found in _NUMBER.finditer(masked):
+        if after == before[: found.start()] + str(int(found[0]) + 1) + before[found.end() :]:
+            return begin + found.start(), begin + found.end(), f"({is_on} ? {int(found[0]) + 1} : {found[0]})"
+    for pattern, other, _ in _SWAPS + _CPP_SWAPS:
+        for found in pattern.finditer(masked):
+            if after != before[: found.start()] + other + before[found.end() :]:
+                continue
+            old = found[0]
+            if old in ("true", "false"):
+                return begin + found.start(), begin + found.end(), f"({is_on} ? {other} : {old})"
+            if old in _OPERATORS:
+                switch = f"{old}packhouse_mutant::{_OPERATORS[old]}<{number}>(){old}"
+                return begin + found.start(), begin + found.end(), switch
+            if old in (" += ", " -= "):
+                indent = before[: len(before) - len(before.lstrip())]
+                return begin, end, f"{indent}{{ if ({is_on}) {{ {after.strip()} }} else {{ {before.strip()} }} }}"
+            whole = "\n".join(_without_strings(each) for each in text.split("\n"))
+            around = _around(whole, begin + found.start())
+            if around is None:
+                return None
+            first, last = around
+            old_form = text[first:last]
+            new_form = text[first : begin + found.start()] + other + text[begin + found.end() : last]
+            # One line as before, so that numbers of lines stay.
+            one_line = " ".join(_uncommented(each) for each in new_form.split("\n"))
+            return first, last, f"({is_on} ? ({one_line}) : ({old_form}))"
+    condition = _CONDITION.match(masked.rstrip())
+    if condition is not None:
+        inner = before[condition.start(2) : condition.end(2)]
+        if after == f"{condition[1]}!({inner}){before[condition.end(2) :]}":
+            return begin + condition.start(2), begin + condition.end(2), f"{is_on} != static_cast<bool>({inner})"
+    return None
+
+
+def _uncommented(line: str) -> str:
+    return line[: len(_without_strings(line).rstrip())]
+
+
+def with_switches(text: str, numbered: list[tuple[Mutation, int]]) -> tuple[str, list[tuple[Mutation, int]]]:
+    """A C++ text with all mutations of the list in it, each switched on by its number, and which of them are in it.
+
+    Lines keep their numbers. Not in it are those of which no form can be switched, or that another one overlaps.
+    """
+    begins = [0]
+    for line in text.split("\n"):
+        begins.append(begins[-1] + len(line) + 1)
+    edits: list[tuple[int, int, str]] = []
+    placed = []
+    for mutation, number in numbered:
+        mutation.applied_to(text)  # The line is there.
+        edit = _with_switch(text, begins[mutation.line - 1], mutation, number)
+        if edit is None or any(edit[0] < end and begin < edit[1] for begin, end, _ in edits):
+            continue
+        edits.append(edit)
+        placed.append((mutation, number))
+    for begin, end, switch in sorted(edits, reverse=True):
+        text = text[:begin] + switch + text[end:]
+    return text, placed
+
+
 def mutations_of_line(root: pathlib.Path, path: str, number: int) -> list[Mutation]:
     """Every mutation of one line."""
     return [

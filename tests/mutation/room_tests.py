@@ -20,12 +20,14 @@ from collections.abc import Callable
 from typing import Final
 
 # A mutant that waits for ever, or takes all memory, is seen too.
-SLOWER: Final = 10
-SECONDS: Final = 40
+SLOWER: Final = 4
+SECONDS: Final = 20
 MEMORY_BYTES: Final = 6 << 30
 NEXT_UP: Final = 5
 NEXT_UP_SECONDS: Final = 30
 FURTHER_SECONDS: Final = 120
+# Of an environment variable; a longer one is left out.
+LONGEST_FILTER: Final = 100_000
 _SUBREAPER: Final = 36
 
 
@@ -102,6 +104,20 @@ def further_of(table: dict[str, list[str]], room: str) -> list[str]:
     return []
 
 
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """What a test does with no mutant switched on."""
+
+    seconds: float
+    names: dict[int, frozenset[str]]  # Of each mutant that it reaches, the tests in it that do.
+    outside: frozenset[int]  # What is reached outside of tests too: as modules are read, or by fixtures.
+    took: dict[str, float]  # Seconds of each test in it.
+
+    def seconds_of(self, mutant: int) -> float:
+        """Of those tests in it that reach a mutant; of all where it is reached outside of them."""
+        return sum(self.took.get(name, 0) for name in self.names[mutant]) + self.seconds * (mutant in self.outside)
+
+
 class TestRuns:
     """Runs tests with programs in the place of others. For one thread."""
 
@@ -116,37 +132,80 @@ class TestRuns:
         can = subprocess.run([*in_memory, "true"], capture_output=True, check=False).returncode == 0
         self._before = in_memory if can else []
 
-    def seconds_of(self, test: Test) -> float | None:
-        """How long it takes as it is; None if it fails or is skipped, whatever the mutant."""
-        stamp = max((os.stat(self._build / each).st_mtime_ns for each in test.programs(self._build)), default=0)
-        key = f"{test.name} {stamp}"
-        if key not in self._seconds:
-            begin = time.monotonic()
-            ended = self._run(test, lambda word: word, 900)
-            self._seconds[key] = time.monotonic() - begin if ended == "passed" else -1
-            self._kept.write_text(json.dumps(self._seconds, indent=0))
-        return None if self._seconds[key] < 0 else self._seconds[key]
+    def seconds_of(self, test: Test) -> float:
+        """How long it took when it ran last; 0 if it never did."""
+        return self._seconds.get(test.name, 0)
 
-    def says(self, test: Test, replaced: Callable[[str], str]) -> str:
-        """`passed`, `failed` or `hangs`, with the words of its command and environment as `replaced` has them."""
-        return self._run(test, replaced, SECONDS + SLOWER * (self.seconds_of(test) or 0))
+    def reaches(self, test: Test, replaced: Callable[[str], str], most_seconds: float, lines: str = "") -> Reached | None:
+        """Which mutants a test reaches, with none switched on. None if it fails, is skipped or takes too long.
 
-    def _run(self, test: Test, replaced: Callable[[str], str], seconds: float) -> str:
+        `lines` is where each mutant of Python is, as in sitecustomize.py.
+        """
+        self._work.mkdir(parents=True, exist_ok=True)
+        (self._work / "lines").write_text(lines)
+        told = self._work / "reached"
+        told.write_text("")
+        pathlib.Path(f"{told}.test").write_bytes(bytes(4))
+        variables = {"PACKHOUSE_MUTANT_REACHED": str(told)}
+        if lines:
+            variables["PACKHOUSE_MUTANT_LINES"] = str(self._work / "lines")
+        begin = time.monotonic()
+        says = self._run(test, replaced, 3 * most_seconds, variables)
+        seconds = time.monotonic() - begin
+        self._seconds[test.name] = seconds
+        self._kept.write_text(json.dumps(self._seconds, indent=0))
+        return Reached(seconds, *_read_reached(told.read_text())) if says == "passed" else None
+
+    def says(self, test: Test, replaced: Callable[[str], str], reached: Reached, mutant: int, switched: int) -> str:
+        """`passed`, `failed` or `hangs`: what the tests say that reach a mutant, with `switched` on."""
+        seconds = SECONDS + SLOWER * reached.seconds_of(mutant)
+        variables = {"PACKHOUSE_MUTANT": str(switched)}
+        says = "passed"
+        if reached.names[mutant]:
+            says = self._run(test, replaced, seconds, variables, reached.names[mutant])
+        if says == "passed" and mutant in reached.outside:
+            says = self._run(test, replaced, seconds, variables)
+        return says
+
+    def _run(
+        self,
+        test: Test,
+        replaced: Callable[[str], str],
+        seconds: float,
+        variables: dict[str, str],
+        names: frozenset[str] = frozenset(),
+    ) -> str:
         temporary = self._work / "temporary"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         environment = {**os.environ, "GTEST_FAIL_FAST": "1", "PYTEST_ADDOPTS": "-x", "TMPDIR": str(temporary)}
         environment.update({name: replaced(value) for name, value in test.environment})
+        environment.update(variables)
+        command = list(map(replaced, test.command))
+        if "pytest" in command:
+            # Which a test would find beside the server.
+            environment.setdefault("PACKHOUSE_GRAPH", replaced(f"{self._build}/service/packhouse-graph"))
+            environment["PYTEST_ADDOPTS"] = "-x -p mutant_plugin"
+            environment["PYTHONPATH"] = f"{environment.get('PYTHONPATH', '')}:{pathlib.Path(__file__).parent}"
+        if names and "pytest" in command:
+            (self._work / "names").write_text("\n".join(names))
+            environment["PACKHOUSE_MUTANT_TESTS"] = str(self._work / "names")
+            files = {name.partition("::")[0].rpartition("/")[2] for name in names}
+            command = [each for each in command if not each.endswith(".py") or pathlib.Path(each).name in files]
+        elif test.is_one_program and 0 < len(":".join(names)) < LONGEST_FILTER:
+            environment["GTEST_FILTER"] = ":".join(sorted(names))
+            for name in ("GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"):
+                environment.pop(name, None)
         with (self._work / "output").open("w") as output:
             process = subprocess.Popen(
-                [*self._before, *map(replaced, test.command)],
+                [*self._before, *command],
                 cwd=test.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_limit_memory,
+                preexec_fn=lambda: _limit(seconds),
             )
             try:
                 status = process.wait(seconds)
@@ -159,7 +218,24 @@ class TestRuns:
         return says
 
 
-def _limit_memory() -> None:
+def _read_reached(text: str) -> tuple[dict[int, frozenset[str]], frozenset[int], dict[str, float]]:
+    tests: dict[int, str] = {}
+    took: dict[str, float] = {}
+    found: dict[int, set[int]] = {}
+    for line in text.splitlines():
+        what, number, rest = line.split(" ", 2)
+        if what == "test":
+            tests[int(number)] = rest
+        elif what == "took":
+            took[tests[int(number)]] = int(rest) / 1000
+        else:
+            found.setdefault(int(rest), set()).add(int(number))
+    names = {mutant: frozenset(tests[each] for each in of if each in tests) for mutant, of in found.items()}
+    return names, frozenset(mutant for mutant, of in found.items() if not of <= tests.keys()), took
+
+
+def _limit(seconds: float) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
 
 
