@@ -431,7 +431,7 @@ def test_any_server_samples_a_source_graph(
             graph = client.source_graphs.get("team/g")
             assert graph.state is SourceGraphState.SEALED
             assert graph.num_nodes == {"n": _NODES}
-            assert client.source_graphs.verify("team/g").ok
+            assert client.source_graphs.verify("team/g").is_sound
             assert client.source_graphs.lookup_nodes("team/g", "n", ids=[17]).numbers[0] == 17
             drawn = client.samples.tables(_SAMPLES.sub_graphs, np.arange(100), seed=1)
             tables.append([table.tensors["n.x"].tobytes() for table in drawn])

@@ -19,8 +19,9 @@ from packhouse.command.arguments import NUMBER, Option, option, parse_bytes, par
 from packhouse.base.errors import PackhouseError
 from packhouse.command.failures import Failure, Misuse, text_of
 from packhouse.command.group import Group, nearest
-from packhouse.command.readable import bytes_text, grouped, percent, readable, small_percent
-from packhouse.command.tables import Column, TextTable
+from packhouse.command.output import (
+    bytes_text, Column, grouped, percent, readable, small_percent, TextTable
+)  # fmt: skip
 
 
 @click.group(cls=Group)

@@ -11,8 +11,8 @@ import pytest
 from packhouse.command import pack_report, plan, plan_comparison, plan_report, tune_report
 from packhouse.command.device import profile_of
 from packhouse.command.failures import Failure, Misuse
-from packhouse.command.sizes import counted, read_sizes
-from packhouse.files.size_files import SizeTable
+from packhouse.command.sizes import read_sizes
+from packhouse.data.histogram import Histogram
 from packhouse.planning.plans import PlanAlgorithm
 from packhouse.v1 import packing_pb2, planning_pb2
 
@@ -446,16 +446,15 @@ def test_a_rejection_is_told_with_its_bound() -> None:
 def test_sizes_are_counted_in_ascending_order() -> None:
     generator = np.random.default_rng(1)
     sizes = generator.integers(0, 5, (500, 2)).astype(np.uint32)
-    of_rows = counted(SizeTable(("nodes", "edges"), sizes, None))
+    of_rows = Histogram.from_sizes(sizes)
     expected, counts = np.unique(sizes, axis=0, return_counts=True)
     assert of_rows.tuples.tolist() == expected.tolist()
     assert of_rows.counts.tolist() == counts.tolist()
-    again = counted(SizeTable(("nodes", "edges"), of_rows.tuples[::-1], of_rows.counts[::-1]))
+    again = Histogram.from_sizes(of_rows.tuples[::-1], counts=of_rows.counts[::-1])
     assert again.tuples.tolist() == expected.tolist() and again.counts.tolist() == counts.tolist()
-    with pytest.raises(Failure, match="more than 2\\^64 graphs"):
-        counted(
-            SizeTable(("nodes",), np.array([[1], [2]], np.uint32), np.array([MANY, 1], np.uint64))
-        )
+    assert len(Histogram.from_sizes(np.zeros((0, 2), np.uint32)).counts) == 0
+    with pytest.raises(OverflowError, match="more than 2\\^64 graphs"):
+        Histogram.from_sizes([[1], [2]], ("nodes",), np.array([MANY, 1], np.uint64))
 
 
 def test_sizes_of_a_file_of_graphs_are_read_by_its_content(tmp_path: pathlib.Path) -> None:

@@ -15,15 +15,13 @@ import pytest
 from packhouse.command import (
     admin,
     batch,
-    dataset_report as datasets,
+    datasets,
     feedback,
     graph,
-    job_report as jobs,
+    jobs,
     partition,
-    partition_report as partitions,
     program,
     seeds,
-    source_graph_report as graphs,
     wings,
 )
 from packhouse.command.failures import Failure
@@ -339,7 +337,7 @@ def shop() -> SourceGraph:
 
 
 def test_a_source_graph_tells_its_sets() -> None:
-    text = graphs.text(shop())
+    text = graph.text(shop())
     assert text.startswith("shop: open, 1,500 nodes, 7 edges, 2.0 KiB\nThese are rows: ")
     for line in (
         "version  none until the graph is sealed",
@@ -351,17 +349,17 @@ def test_a_source_graph_tells_its_sets() -> None:
         "bought: 7 from item to user, the reverse of buys",
     ):
         assert f"\n{line}\n" in text
-    told = graphs.json(shop())
+    told = graph.json(shop())
     assert (told["version"], told["edges"]) == ("", 7)
     assert told["edge_sets"][0]["lookup"] == "source"
     assert told["edge_sets"][1] == {
         "name": "bought", "edges": 7, "source": "item", "target": "user", "reverse_of": "buys",
     }  # fmt: skip
     damaged = SourceGraph.from_proto(source_graph_pb2.SourceGraph(name="torn", state=4))
-    assert graphs.json(damaged) == {"name": "torn", "state": "damaged"}
-    assert graphs.table([damaged]).splitlines()[1].split() == ["torn", "damaged"]
+    assert graph.json(damaged) == {"name": "torn", "state": "damaged"}
+    assert graph.table([damaged]).splitlines()[1].split() == ["torn", "damaged"]
     found = SourceGraphVerification(2048, 3, ("x: bytes 0 to 9: checksum",))
-    assert graphs.verify_text("g", found) == (
+    assert graph.verify_text("g", found) == (
         "x: bytes 0 to 9: checksum\nand 2 more damaged pieces\ng: 2.0 KiB read: 3 damaged pieces\n"
     )
 
@@ -384,19 +382,19 @@ def a_partition(parts: int) -> PartitionReport:
 
 
 def test_a_partition_is_a_table_and_a_picture() -> None:
-    table = partitions.report_table(a_partition(2))
+    table = partition.report_table(a_partition(2))
     assert table.startswith(
         "200 nodes and 2,000 edges in 2 parts by metis: it fits\ncut: 100 edges, 5.00 %; volume: 7\n\n"
     )
     assert "nodes     1.030    1.200  missed\n" in table and table.endswith("note: a note\n")
     row = next(line for line in table.splitlines() if line.startswith("1  "))
     assert row.split() == ["1", "100", "1,001", "100", "5", "49.95", "1.000", "1.001", "2.5"]
-    picture = partitions.report_picture(a_partition(2)).splitlines()
+    picture = partition.report_picture(a_partition(2)).splitlines()
     assert picture[1] == "    0  " + "#" * 16 + "." * 16 + "  " + "=" * 16 + "x" * 16
     # Of very many, those with most and with fewest edges.
-    shown = partitions.report_picture(a_partition(100)).splitlines()[1:]
+    shown = partition.report_picture(a_partition(100)).splitlines()[1:]
     assert [int(line.split()[0]) for line in shown] == [*range(32), *range(68, 100)]
-    told = partitions.report_json(a_partition(2))
+    told = partition.report_json(a_partition(2))
     assert told["balance"][0]["met"] == 0 and told["edges_of_part"] == [1000, 1001]
     assert list(told["parts"][0]) == [
         "inner_nodes", "halo_nodes", "inner_edges", "halo_edges", "cut_edges", "bytes",

@@ -86,7 +86,7 @@ def test_rows_in_numbers_out(client: Client) -> None:
     assert (written.sources.tolist(), written.targets.tolist()) == ([0], [1])
     assert written.columns["when"].tolist() == [300]
 
-    assert graphs.verify("graphs/a").ok
+    assert graphs.verify("graphs/a").is_sound
     assert "graphs/a" in [each.name for each in graphs.list(page_size=1)]
     graphs.delete("graphs/a")
     with expect(grpc.StatusCode.NOT_FOUND, "graphs/a"):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Sequence
 
 import click
 
-from packhouse.command.arguments import json_option, option, server_options, yes_option
-from packhouse.command.confirm import confirm
-from packhouse.command.connection import Connection, Server, connected
+from packhouse.command.arguments import json_option, server_options, value, yes_option
+from packhouse.command.connection import Server, connected
 from packhouse.command.failures import FAILURE, OK
-from packhouse.command.printing import print_json
 from packhouse.command.group import Group
-from packhouse.command.readable import grouped, percent
-from packhouse.command.tables import TextTable
+from packhouse.command.output import confirm, grouped, percent, tell, TextTable
 
 _LEVELS = ("trace", "debug", "info", "warning", "error", "off")
 
@@ -23,12 +21,13 @@ def command() -> None:
     """Run a server: what it does, its log, its files, its end (docs/security.md)"""
 
 
-def _ask(connection: Connection, method: str, request: Any) -> Any:
+def _ask(server: Server, method: str) -> Any:
     """The answer as the protocol has it: what --json prints."""
-    from packhouse.v1 import admin_pb2_grpc
+    from packhouse.v1 import admin_pb2, admin_pb2_grpc
 
-    stub = connection.stub(admin_pb2_grpc.AdminServiceStub)
-    return connection.call(getattr(stub, method), request)
+    with connected(server) as connection:
+        stub = connection.stub(admin_pb2_grpc.AdminServiceStub)
+        return connection.call(getattr(stub, method), getattr(admin_pb2, f"{method}Request")())
 
 
 @command.command("status")
@@ -36,11 +35,8 @@ def _ask(connection: Connection, method: str, request: Any) -> Any:
 @json_option()
 def status(server: Server, as_json: bool) -> None:
     """Version, memory, files, quotas, servers, jobs"""
-    from packhouse.v1 import admin_pb2
-
-    with connected(server) as connection:
-        answer = _ask(connection, "GetServer", admin_pb2.GetServerRequest())
-    _print(answer, as_json, status_text)
+    answer = _ask(server, "GetServer")
+    tell(as_json, message_json(answer), status_text(answer))
 
 
 @command.command("clients")
@@ -48,11 +44,8 @@ def status(server: Server, as_json: bool) -> None:
 @json_option()
 def clients(server: Server, as_json: bool) -> None:
     """Who is connected: calls, streams and leases by principal"""
-    from packhouse.v1 import admin_pb2
-
-    with connected(server) as connection:
-        answer = _ask(connection, "ListClients", admin_pb2.ListClientsRequest())
-    _print(answer, as_json, clients_text)
+    answer = _ask(server, "ListClients")
+    tell(as_json, message_json(answer), clients_text(answer))
 
 
 @command.command("log-level")
@@ -70,14 +63,8 @@ def log_level(level: str, server: Server) -> None:
 @json_option()
 def reload(server: Server, as_json: bool) -> int:
     """Read certificates, tokens and the policy again"""
-    from packhouse.v1 import admin_pb2
-
-    with connected(server) as connection:
-        files = _ask(connection, "Reload", admin_pb2.ReloadRequest()).files
-    if as_json:
-        print_json([message_json(file) for file in files])
-    else:
-        print(files_text(files), end="")
+    files = _ask(server, "Reload").files
+    tell(as_json, list(map(message_json, files)), files_text(files))
     # What is broken is not in use; whoever reloads wants to know.
     return FAILURE if any(file.failure for file in files) else OK
 
@@ -95,12 +82,7 @@ def drain(server: Server, yes: bool) -> None:
 
 @command.command("move-job")
 @click.argument("job", metavar="JOB")
-@option(
-    "--to",
-    required=True,
-    metavar="HOST:PORT",
-    help="The server's --advertise, as `status` lists it",
-)
+@value("--to", "HOST:PORT", "The server's --advertise, as `status` lists it", required=True)
 @server_options(required=True)
 def move_job(job: str, to: str, server: Server) -> None:
     """Move a job to another server of the cluster; its workers go on there"""
@@ -120,28 +102,20 @@ def snapshot(name: str, server: Server, as_json: bool) -> None:
     with connected(server) as connection:
         taken = connection.client.administration.snapshot(name)
     answer = admin_pb2.TakeSnapshotResponse(is_done=True, **vars(taken))
-    _print(answer, as_json, snapshot_text)
-
-
-def _print(answer: Any, as_json: bool, text: Any) -> None:
-    if as_json:
-        print_json(message_json(answer))
-    else:
-        print(text(answer), end="")
+    tell(as_json, message_json(answer), snapshot_text(answer))
 
 
 def message_json(message: Any) -> Any:
     """A message as protobuf writes it in JSON, with the names of its proto; unset fields too."""
     from google.protobuf import json_format
 
+    named = functools.partial(
+        json_format.MessageToDict, message, preserving_proto_field_name=True
+    )
     try:
-        return json_format.MessageToDict(
-            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )
+        return named(always_print_fields_with_no_presence=True)
     except TypeError:  # Before protobuf 5.26.
-        return json_format.MessageToDict(
-            message, preserving_proto_field_name=True, including_default_value_fields=True
-        )
+        return named(including_default_value_fields=True)
 
 
 def status_text(answer: Any) -> str:
@@ -184,30 +158,20 @@ def clients_text(answer: Any) -> str:
     table = TextTable(["client", "streams", "calls", "workers", "leases", "from"])
     for each in answer.clients:
         others = len(each.peers) - 1
-        peers = f"{each.peers[0]}{f' and {others} others' if others else ''}" if each.peers else "-"
+        peers = (each.peers[0] if each.peers else "-") + (f" and {others} others" if others > 0 else "")
         counts = (each.num_streams, each.num_calls, each.num_sessions, each.num_leases)
         table.add_row(each.client, *map(grouped, counts), peers)
     calls = TextTable(["method", "client", "on", "since", "request id"])
     for call in answer.calls:
-        calls.add_row(
-            call.method,
-            call.client,
-            call.resource or "-",
-            _time(call.started),
-            call.request_id or "-",
-        )
+        on, asked = call.resource or "-", call.request_id or "-"
+        calls.add_row(call.method, call.client, on, _time(call.started), asked)
     text = f"{table.render()}\n{calls.render()}"
     if not answer.workers:
         return text
     workers = TextTable(["job", "epoch", "rank", "client", "leases"])
     for worker in answer.workers:
-        workers.add_row(
-            worker.job,
-            worker.epoch,
-            worker.worker or worker.lane,
-            worker.client or "-",
-            grouped(worker.num_leases),
-        )
+        rank, client = worker.worker or worker.lane, worker.client or "-"
+        workers.add_row(worker.job, worker.epoch, rank, client, grouped(worker.num_leases))
     return f"{text}\n{workers.render()}"
 
 
@@ -217,12 +181,9 @@ def files_text(files: Sequence[Any]) -> str:
         return "no files are read while the server runs\n"
     table = TextTable(["file", "reloads", "expires", "in use"])
     for file in files:
-        table.add_row(
-            file.name,
-            grouped(file.num_reloads),
-            _time(file.expires) if file.HasField("expires") else "-",
-            "an earlier content" if file.failure else "yes",
-        )
+        expires = _time(file.expires) if file.HasField("expires") else "-"
+        used = "an earlier content" if file.failure else "yes"
+        table.add_row(file.name, grouped(file.num_reloads), expires, used)
     failures = [f"{file.name}: not in use: {file.failure}\n" for file in files if file.failure]
     return table.render() + "".join(failures)
 

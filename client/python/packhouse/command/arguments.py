@@ -7,7 +7,7 @@ gRPC or numpy.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Final, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Final, Iterable, Mapping, Sequence, TypeVar
 
 import click
 
@@ -15,7 +15,7 @@ from packhouse.command.connection import Server
 from packhouse.command.failures import Misuse
 
 _MOST: Final = (1 << 64) - 1
-_SECURITY: Final = ("tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "token_file")
+_SECURITY_NAMES: Final = ("tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "token_file")
 _UNITS: Final = {
     "": 1, "B": 1,
     "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
@@ -72,11 +72,42 @@ def option(*declarations: str, **attributes: Any) -> Decorator[Any]:
     """An option of a command. `metavar`, `help`, `multiple`, `required`, `type`, `is_flag` as
     Click has them; without a type, a text, "" by default.
     """
-    has_none = {"default", "is_flag", "multiple", "required", "type"} & attributes.keys()
-    if not has_none and not any("/" in name for name in declarations):
-        attributes["default"] = ""
-        attributes.setdefault("show_default", False)
+    is_other = any(attributes.get(name) for name in ("is_flag", "multiple", "required", "type"))
+    if not is_other and not any("/" in name for name in declarations):
+        attributes.setdefault("default", "")
     return click.option(*declarations, cls=Option, **attributes)
+
+
+def value(name: str, metavar: str | None, told: str, **attributes: Any) -> Decorator[Any]:
+    """An option with a value, a text without a `type`."""
+    return option(name, metavar=metavar, help=told, **attributes)
+
+
+def values(name: str, metavar: str, told: str, **attributes: Any) -> Decorator[Any]:
+    """An option that may be repeated."""
+    return value(name, metavar, told, multiple=True, **attributes)
+
+
+def flag(name: str, told: str) -> Decorator[Any]:
+    """An option without a value."""
+    return option(name, is_flag=True, help=told)
+
+
+def choice(name: str, words: Iterable[str], told: str, **attributes: Any) -> Decorator[Any]:
+    """An option that is one of the words; None by default."""
+    metavar = attributes.pop("metavar", "NAME")
+    return value(name, metavar, told, type=click.Choice(list(words)), **attributes)
+
+
+def all_of(*options: Decorator[Any]) -> Decorator[Any]:
+    """Several options at once, in their order."""
+
+    def decorate(function: Function) -> Function:
+        for each in reversed(options):
+            function = each(function)
+        return function
+
+    return decorate
 
 
 class WholeNumber(click.ParamType):
@@ -133,13 +164,43 @@ def parse_bytes(text: str) -> int | None:
     return number if number <= _MOST else None
 
 
+def bytes_of(name: str, text: str, form: str = BYTES_FORM) -> int:
+    """That of an option, 0 for "". Raises Misuse naming it."""
+    number = parse_bytes(text) if text else 0
+    if number is None:
+        raise Misuse(f"{name} '{text}': must be {form}")
+    return number
+
+
 def parse_rows(text: str) -> int | None:
     """A whole number of at least 1, without sign, exponent or spaces; else None."""
     is_number = text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= 20
     return int(text) if is_number and 0 < int(text) <= _MOST else None
 
 
+def number(name: str, told: str, default: int | None = 0, **attributes: Any) -> Decorator[Any]:
+    """An option that is a whole number, of 64 bits without a `type`."""
+    attributes = {"metavar": "N", "type": NUMBER, "default": default, **attributes}
+    return option(name, help=told, **attributes)
+
+
 # The server.
+
+
+# fmt: off
+_SERVER: Final = ("HOST:PORT or unix:PATH of a packhoused, or several of a cluster with commas "
+                  "between them")
+_SECURITY: Final = all_of(
+    flag("--tls", "TLS with the system's CAs. The environment may say all this too: PACKHOUSE_TLS_CA "
+         "..."),
+    value("--tls-ca", "FILE", "PEM file of the CAs of the server's certificate"),
+    value("--tls-cert", "FILE", "PEM file of the client's certificate"),
+    value("--tls-key", "FILE", "PEM file of its key"),
+    value("--tls-server-name", "NAME", "the name in the server's certificate, if it is not the "
+          "address's"),
+    value("--token-file", "FILE", "file with a bearer token"),
+)
+# fmt: on
 
 
 def server_options(required: bool = False) -> Decorator[Any]:
@@ -150,34 +211,15 @@ def server_options(required: bool = False) -> Decorator[Any]:
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def with_server(*arguments: Any, **options: Any) -> Any:
-            security = {name: options.pop(name) for name in _SECURITY}
+            security = {name: options.pop(name) for name in _SECURITY_NAMES}
             given = {name: value for name, value in security.items() if value}
             server = Server(options.pop("server") or "", given)
             return function(*arguments, server=server, **options)
 
-        of_server = "HOST:PORT or unix:PATH of a packhoused, or several of a cluster with commas between them"
-        if not required:
-            of_server += "; without it one is started for this command alone"
-        added = [
-            option("--server", required=required, metavar="ADDRESS", help=of_server)
-            if required
-            else option("--server", metavar="ADDRESS", help=of_server),
-            option(
-                "--tls",
-                is_flag=True,
-                help="TLS with the system's CAs. The environment may say all this too: "
-                "PACKHOUSE_TLS_CA ...",
-            ),
-        ]
-        for name, metavar, told in (
-            ("--tls-ca", "FILE", "PEM file of the CAs of the server's certificate"),
-            ("--tls-cert", "FILE", "PEM file of the client's certificate"),
-            ("--tls-key", "FILE", "PEM file of its key"),
-            ("--tls-server-name", "NAME", "the name in the server's certificate, if it is not the address's"),
-            ("--token-file", "FILE", "file with a bearer token"),
-        ):
-            added.append(option(name, metavar=metavar, help=told))
-        return _all(added, with_server)
+        otherwise = "" if required else "; without it one is started for this command alone"
+        named = value("--server", "ADDRESS", _SERVER + otherwise, required=required)
+        added: Function = all_of(named, _SECURITY)(with_server)
+        return added
 
     return decorate
 
@@ -189,100 +231,65 @@ def json_option(told: str = "Print JSON") -> Decorator[Any]:
 
 def yes_option() -> Decorator[Any]:
     """Adds `--yes`: see `confirm`."""
-    return option("--yes", is_flag=True, help="Do it without asking")
+    return flag("--yes", "Do it without asking")
 
 
 # Sizes, limits, padding, search.
 
 
+# fmt: off
 def sizes_option(required: bool = True) -> Decorator[Any]:
     """Adds `--sizes FILE`."""
-    told = (
-        "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or with a column `count`, .gz is "
-        "fine; or a file of graphs (.npz, .parquet, .arrow, .extxyz and so on)"
-    )
-    if required:
-        return option("--sizes", required=True, metavar="FILE", help=told)
-    return option("--sizes", metavar="FILE", help=told)
+    return value("--sizes", "FILE", "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or "
+                 "with a column `count`, .gz is fine; or a file of graphs (.npz, .parquet, .arrow, "
+                 ".extxyz and so on)", required=required)
 
 
-def size_source_options(function: Function) -> Function:
-    """Adds `--sizes`, `--dataset` and `--histogram`, of which one is needed: see `sizes.SizeSource`."""
-    return _all(
-        [
-            sizes_option(required=False),
-            option("--dataset", metavar="NAME", help="The sizes of a data set of the server"),
-            option("--histogram", metavar="NAME", help="The sizes of a histogram of the server"),
-        ],
-        function,
-    )
+# Of which one is needed: see `sizes.SizeSource`.
+size_source_options: Final = all_of(
+    sizes_option(required=False),
+    value("--dataset", "NAME", "The sizes of a data set of the server"),
+    value("--histogram", "NAME", "The sizes of a histogram of the server"),
+)
 
 
 def limit_option(required: bool = False) -> Decorator[Any]:
     """Adds `--limit COMPONENT=ROWS`; the command gets `limit`, the texts, for `limits_of`."""
-    return option(
-        "--limit",
-        multiple=True,
-        required=required,
-        metavar="COMPONENT=ROWS",
-        help="Most rows of a component in a batch, as in nodes=222; repeat it per component, `graphs` "
-        "is one",
-    )
+    return values("--limit", "COMPONENT=ROWS", "Most rows of a component in a batch, as in nodes=222; "
+                  "repeat it per component, `graphs` is one", required=required)
 
 
 def budget_options(told: str) -> Decorator[Any]:
     """Adds `--budget-steps N`, which are for what is told, and `--seed N`."""
-    of_seed = (
-        "Seed of the search. It changes the result only if the budget ends before the best is proved"
-    )
-    return lambda function: _all(
-        [
-            option("--budget-steps", type=NUMBER, default=0, metavar="N", help=told),
-            option("--seed", type=NUMBER, default=0, metavar="N", help=of_seed),
-        ],
-        function,
+    return all_of(
+        number("--budget-steps", told),
+        number("--seed", "Seed of the search. It changes the result only if the budget ends before the "
+               "best is proved"),
     )
 
 
 def axes_option(otherwise: str) -> Decorator[Any]:
     """Adds `--axes A[,B]`; the command gets `axes`, a list; `otherwise` says what is drawn without."""
-    return option(
-        "--axes",
-        metavar="A[,B]",
-        help=f"The one or two components to draw, as in nodes,edges; {otherwise}",
-        callback=lambda _context, _option, value: value.split(",") if value else [],
-    )
+    return value("--axes", "A[,B]", f"The one or two components to draw, as in nodes,edges; {otherwise}",
+                 callback=lambda _context, _option, text: text.split(",") if text else [])
 
 
-def padding_option(function: Function) -> Function:
-    """Adds `--padding`, `--index-into` and `--ragged`; for `Padding.of`, as `**padding`."""
-    return _all(
-        [
-            option(
-                "--padding",
-                type=click.Choice(PADDINGS),
-                metavar="NAME",
-                help="The padding that batches will be loaded with: none, masked, graph or tfgnn "
-                "(which keep one graph, and one row of what indices point into, free); limits are "
-                "then those that a load takes",
-            ),
-            option(
-                "--index-into",
-                multiple=True,
-                metavar="COMPONENT",
-                help="For --padding graph or tfgnn: a component that index tensors point into; may be "
-                "repeated; else the first component, or with tfgnn none",
-            ),
-            option(
-                "--ragged",
-                multiple=True,
-                metavar="COMPONENT",
-                help="For --padding tfgnn: the component of a ragged feature, which needs no limit; "
-                "may be repeated",
-            ),
-        ],
-        function,
-    )
+def padding_choice(told: str = "The padding of its batches", **attributes: Any) -> Decorator[Any]:
+    """Adds `--padding` alone."""
+    return choice("--padding", PADDINGS, told, **attributes)
+
+
+# For `set_padding`.
+padding_option: Final = all_of(
+    padding_choice("The padding that batches will be loaded with: none, masked, graph or tfgnn (which "
+                   "keep one graph, and one row of what indices point into, free); limits are then "
+                   "those that a load takes"),
+    values("--index-into", "COMPONENT", "For --padding graph or tfgnn: a component that index tensors "
+           "point into; may be repeated; else the first component, or with tfgnn none"),
+    values("--ragged", "COMPONENT", "For --padding tfgnn: the component of a ragged feature, which "
+           "needs no limit; may be repeated"),
+)
+# fmt: on
 
 
 def padding_text(padding: str | None) -> str:
@@ -290,26 +297,31 @@ def padding_text(padding: str | None) -> str:
     return f", padding {padding}" if padding else ""
 
 
-def set_padding(
-    request: Any,
-    padding: str | None,
-    index_into: Sequence[str],
-    ragged: Sequence[str],
-    components: Sequence[str],
-) -> None:
-    """Fills in a PlanRequest or a TuneRequest. Raises Misuse naming the value; other checks are the
-    server's.
+def check_plot(plot: str, axes: Sequence[str]) -> None:
+    """Of `--plot` and `--axes`, before anything is read. Raises Misuse."""
+    if axes and not plot:
+        raise Misuse("--axes chooses what is drawn: it needs --plot")
+    if plot:
+        from packhouse.command.plots import figure
+
+        figure.check_name(plot)
+
+
+def set_padding(request: Any, given: Mapping[str, Any], components: Sequence[str]) -> None:
+    """Fills in a PlanRequest or a TuneRequest from the values of `padding_option`. Raises Misuse
+    naming the value; other checks are the server's.
     """
+    padding, index_into, ragged = given["padding"], given["index_into"], given["ragged"]
     if index_into and padding not in ("graph", "tfgnn"):
         raise Misuse(
             "--index-into says what padding keeps free: it needs --padding graph or tfgnn"
         )
     if ragged and padding != "tfgnn":
         raise Misuse("--ragged says what padding leaves as it is: it needs --padding tfgnn")
-    for name, values in (("--index-into", index_into), ("--ragged", ragged)):
-        for value in values:
-            if value not in components:
-                raise Misuse(f"{name} '{value}': there is only {', '.join(components)}")
+    for name, named in (("--index-into", index_into), ("--ragged", ragged)):
+        for each in named:
+            if each not in components:
+                raise Misuse(f"{name} '{each}': there is only {', '.join(components)}")
     if padding:
         request.padding = padding_number(padding)
     request.index_targets.extend(index_into)
@@ -368,8 +380,3 @@ def without_limit(components: Sequence[str], limited: Sequence[str] | Mapping[st
     free = [name for name in components if name not in limited]
     return f"; {', '.join(free)} without a limit" if free else ""
 
-
-def _all(options: Sequence[Decorator[Any]], function: Function) -> Function:
-    for each in reversed(options):
-        function = each(function)
-    return function

@@ -7,33 +7,23 @@ from typing import Any
 
 import click
 
-from packhouse.command.arguments import NUMBER, json_option, option, server_options
+from packhouse.command.arguments import json_option, number, server_options, value
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure
-from packhouse.command.printing import print_json
-from packhouse.command.readable import grouped
-from packhouse.command.tables import TextTable
+from packhouse.command.output import fields, grouped, print_json, TextTable
 
 
 @click.command("batch")
-@option("--job", required=True, metavar="JOB", help="The job")
-@option("--epoch", type=NUMBER, required=True, metavar="N", help="The epoch's number")
-@option(
-    "--number",
-    type=NUMBER,
-    multiple=True,
-    required=True,
-    metavar="N",
-    help="The batch's number in the epoch (Batch.id); may be repeated",
-)
-@option(
-    "--save",
-    metavar="FOLDER",
-    help="Write each batch to FOLDER/batch-NUMBER.pb (a serialized packhouse.v1.Batch); the folder "
-    "is made if it is not there",
-)
+# fmt: off
+@value("--job", "JOB", "The job", required=True)
+@number("--epoch", "The epoch's number", None, required=True)
+@number("--number", "The batch's number in the epoch (Batch.id); may be repeated", None, multiple=True,
+        required=True)
+@value("--save", "FOLDER", "Write each batch to FOLDER/batch-NUMBER.pb (a serialized "
+       "packhouse.v1.Batch); the folder is made if it is not there")
 @json_option("Print JSON, without the tensors' data")
 @server_options(required=True)
+# fmt: on
 def command(
     job: str, epoch: int, number: tuple[int, ...], save: str, as_json: bool, server: Server
 ) -> None:
@@ -67,14 +57,8 @@ def command(
 
 
 def _head(job: str, epoch: int, response: Any) -> dict[str, Any]:
-    of = response.opened.epoch
-    head = {
-        "job": job,
-        "epoch": epoch,
-        "dataset": of.dataset,
-        "dataset_version": of.dataset_version,
-        "receipt": of.receipt,
-    }
+    head = {"job": job, "epoch": epoch}
+    head |= fields(response.opened.epoch, "dataset dataset_version receipt")
     if response.HasField("words_of_epoch"):
         head["words_of_epoch"] = response.words_of_epoch
     return head
@@ -123,24 +107,14 @@ def batch_json(loaded: Any) -> dict[str, Any]:
     batch = loaded.batch
     tensors = []
     for tensor in batch.tensors:
-        tensors.append(
-            {
-                "name": tensor.name,
-                "dtype": _dtype(tensor.dtype),
-                "shape": list(tensor.shape),
-                "bytes": len(tensor.data),
-            }
-        )
+        of = {"name": tensor.name, "dtype": _dtype(tensor.dtype)}
+        of |= {"shape": list(tensor.shape), "bytes": len(tensor.data)}
         if tensor.declared_dtype:
-            tensors[-1]["declared_dtype"] = _dtype(tensor.declared_dtype)
-    return {
-        "number": batch.id,
-        "graph_ids": _ids(batch),
-        "real_rows": list(batch.real_rows),
-        "rows": list(batch.rows),
-        "shape": loaded.shape,
-        "tensors": tensors,
-    }
+            of["declared_dtype"] = _dtype(tensor.declared_dtype)
+        tensors.append(of)
+    rows = {"real_rows": list(batch.real_rows), "rows": list(batch.rows)}
+    told = {"number": batch.id, "graph_ids": _ids(batch), **rows}
+    return told | {"shape": loaded.shape, "tensors": tensors}
 
 
 def _ids(batch: Any) -> list[int]:

@@ -60,14 +60,9 @@ class Connection:
 
     def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
         """The answer of a unary method. Raises PackhouseError."""
-        import grpc
+        from packhouse.calls.retrying import UnaryCalls
 
-        from packhouse.base.errors import PackhouseError
-
-        try:
-            return method(request, timeout=seconds, wait_for_ready=True)
-        except grpc.RpcError as error:
-            raise PackhouseError.of(error) from None
+        return UnaryCalls(self.address, seconds)(method, request)
 
     def stream(self, method: Any, request: Any) -> Iterator[Any]:
         """The answers of a method that streams. Raises PackhouseError."""

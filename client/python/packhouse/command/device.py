@@ -8,15 +8,9 @@ from typing import Any, Callable, Final, Mapping, Sequence
 import click
 
 from packhouse.command.arguments import (
-    BYTES_FORM,
-    NUMBER_32,
-    ROWS_FORM,
-    Decorator,
-    each_component,
-    option,
-    parse_bytes,
-    parse_rows,
-)
+    BYTES_FORM, NUMBER_32, ROWS_FORM, all_of, bytes_of, each_component, number, parse_bytes, parse_rows,
+    value, values,
+)  # fmt: skip
 from packhouse.command.failures import Misuse
 
 
@@ -37,59 +31,27 @@ _PARTS: Final[Sequence[tuple[str, str, str, Callable[[str], Any]]]] = (
 )
 
 
-def device_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--max`, `--min`, `--multiple-of`, `--cost`, `--fixed-cost`, `--bytes-per`, `--memory`,
-    `--fixed-bytes` and `--shapes`: see `profile_of`.
-    """
-
-    def many(name: str, metavar: str, told: str, required: bool = False) -> Decorator[Any]:
-        return option(name, multiple=True, metavar=metavar, required=required, help=told)
-
-    added = [
-        many(
-            "--max",
-            "COMPONENT=ROWS",
-            "Most rows of a component that a batch may have, as in nodes=512; repeat it per component, "
-            "`graphs` is one",
-            required=True,
-        ),
-        many("--min", "COMPONENT=ROWS", "Fewest rows to consider; 1 by default"),
-        many(
-            "--multiple-of",
-            "COMPONENT=ROWS",
-            "Consider only multiples of this number, which the hardware prefers; 1 by default",
-        ),
-        many(
-            "--cost",
-            "COMPONENT=COST",
-            "Cost of a row, padding included, in any unit; 1 by default, and 0 for graphs",
-        ),
-        option(
-            "--fixed-cost",
-            type=click.FloatRange(0, 1e200),
-            default=0.0,
-            metavar="COST",
-            help="Cost of a batch besides its rows, in the unit of --cost: what a step costs the device "
-            "however small its batch is; 0 by default. docs/devices has figures",
-        ),
-        many("--bytes-per", "COMPONENT=BYTES", "Memory of a row of a batch, as in nodes=400 or edges=2KiB"),
-        option("--memory", metavar="BYTES", help="Most memory of a batch, as in 16GiB"),
-        option(
-            "--fixed-bytes",
-            metavar="BYTES",
-            help="The part of --memory that is used with any batch",
-        ),
-        option(
-            "--shapes",
-            type=NUMBER_32,
-            default=0,
-            metavar="N",
-            help="Most shapes that the client compiles for. What is left over may use a smaller one",
-        ),
-    ]
-    for each in reversed(added):
-        function = each(function)
-    return function
+# fmt: off
+# For `profile_of`.
+device_options: Final = all_of(
+    values("--max", "COMPONENT=ROWS", "Most rows of a component that a batch may have, as in nodes=512; "
+           "repeat it per component, `graphs` is one", required=True),
+    values("--min", "COMPONENT=ROWS", "Fewest rows to consider; 1 by default"),
+    values("--multiple-of", "COMPONENT=ROWS", "Consider only multiples of this number, which the "
+           "hardware prefers; 1 by default"),
+    values("--cost", "COMPONENT=COST", "Cost of a row, padding included, in any unit; 1 by default, and "
+           "0 for graphs"),
+    value("--fixed-cost", "COST", "Cost of a batch besides its rows, in the unit of --cost: what a step "
+          "costs the device however small its batch is; 0 by default. docs/devices has figures",
+          type=click.FloatRange(0, 1e200), default=0.0),
+    values("--bytes-per", "COMPONENT=BYTES", "Memory of a row of a batch, as in nodes=400 or "
+           "edges=2KiB"),
+    value("--memory", "BYTES", "Most memory of a batch, as in 16GiB"),
+    value("--fixed-bytes", "BYTES", "The part of --memory that is used with any batch"),
+    number("--shapes", "Most shapes that the client compiles for. What is left over may use a smaller "
+           "one", type=NUMBER_32),
+)
+# fmt: on
 
 
 def profile_of(given: Mapping[str, Any], components: Sequence[str]) -> Any:
@@ -102,17 +64,17 @@ def profile_of(given: Mapping[str, Any], components: Sequence[str]) -> Any:
     most = each_component("--max", ROWS_FORM, given["max"], components, parse_rows)
     fields: dict[str, dict[str, Any]] = {name: {"max_rows": rows} for name, rows in most.items()}
     for name, field, form, read in _PARTS:
-        values = given[name.removeprefix("--").replace("-", "_")]
-        for component, value in each_component(name, form, values, components, read).items():
+        named = given[name.removeprefix("--").replace("-", "_")]
+        for component, number_ in each_component(name, form, named, components, read).items():
             # Without a capacity to choose it would be ignored.
             if component not in fields:
                 raise Misuse(
                     f"{name} of '{component}': it has no --max, and so no capacity to choose"
                 )
-            fields[component][field] = value
+            fields[component][field] = number_
     profile = planning_pb2.DeviceProfile(
-        memory_bytes=_bytes("--memory", given["memory"]),
-        fixed_bytes=_bytes("--fixed-bytes", given["fixed_bytes"]),
+        memory_bytes=bytes_of("--memory", given["memory"]),
+        fixed_bytes=bytes_of("--fixed-bytes", given["fixed_bytes"]),
         fixed_cost=given["fixed_cost"],
         max_distinct_shapes=given["shapes"],
     )
@@ -123,9 +85,3 @@ def profile_of(given: Mapping[str, Any], components: Sequence[str]) -> Any:
         raise Misuse("--memory '0': no batch fits into it")
     return profile
 
-
-def _bytes(name: str, text: str) -> int:
-    number = parse_bytes(text) if text else 0
-    if number is None:
-        raise Misuse(f"{name} '{text}': must be {BYTES_FORM}")
-    return number

@@ -7,51 +7,32 @@ from typing import Any
 import click
 
 from packhouse.command.arguments import (
-    NUMBER,
-    NUMBER_32,
-    PADDINGS,
-    json_option,
-    limit_option,
-    limits_of,
-    limits_text,
-    option,
-    server_options,
-)
+    NUMBER_32, json_option, limit_option, limits_of, limits_text, number, padding_choice, server_options
+)  # fmt: skip
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Misuse
-from packhouse.command.printing import print_json
-from packhouse.command.readable import grouped, percent, small_percent
+from packhouse.command.output import fields, grouped, percent, small_percent, tell
 
 # Counting the segments of 10^10 graphs takes minutes.
 _SECONDS = 3600.0
 
 
+# fmt: off
 @click.command("epoch")
 @click.argument("dataset", metavar="NAME")
 @server_options(required=True)
 @limit_option(required=True)
-@option("--padding", type=click.Choice(PADDINGS), metavar="NAME", help="The padding of its batches")
-@option("--seed", type=NUMBER, default=0, metavar="SEED", help="That of the job")
-@option(
-    "--segments",
-    type=NUMBER,
-    default=None,
-    metavar="N",
-    help="Plan it in segments of about so many graphs, for a data set that is larger than memory; "
-    "0: 2^20",
-)
-@option("--tracks", type=NUMBER_32, default=0, metavar="N", help="Tracks of segments, at most 64; 0: 1")
+@padding_choice()
+@number("--seed", "That of the job", metavar="SEED")
+@number("--segments", "Plan it in segments of about so many graphs, for a data set that is larger than "
+        "memory; 0: 2^20", None)
+@number("--tracks", "Tracks of segments, at most 64; 0: 1", type=NUMBER_32)
 @json_option()
+# fmt: on
 def command(
-    dataset: str,
-    server: Server,
-    limit: tuple[str, ...],
-    padding: str | None,
-    seed: int,
-    segments: int | None,
-    tracks: int,
-    as_json: bool,
-) -> None:
+    dataset: str, server: Server, limit: tuple[str, ...], padding: str | None, seed: int,
+    segments: int | None, tracks: int, as_json: bool,
+) -> None:  # fmt: skip
     """Show what an epoch of the data set NAME, which must be sealed, would be: batches, efficiency,
     segments
     """
@@ -76,10 +57,7 @@ def command(
         stub = connection.stub(loader_pb2_grpc.LoaderServiceStub)
         answer = connection.call(stub.GetEpoch, loader_pb2.GetEpochRequest(epoch=spec), _SECONDS)
     epoch = EpochInfo.from_proto(answer)
-    if as_json:
-        print_json(epoch_json(epoch))
-    else:
-        print(epoch_text(epoch), end="")
+    tell(as_json, epoch_json(epoch), epoch_text(epoch))
 
 
 def epoch_text(epoch: Any) -> str:
@@ -117,10 +95,7 @@ def epoch_json(epoch: Any) -> dict[str, Any]:
     """
     of = epoch.segments
     return {
-        "dataset": epoch.dataset,
-        "graphs": epoch.num_graphs,
-        "left_out": epoch.num_rejected,
-        "batches": epoch.num_batches,
+        **fields(epoch, "dataset graphs=num_graphs left_out=num_rejected batches=num_batches"),
         "lower_bound": epoch.lower_bound or None,
         "shapes": [
             {
@@ -133,13 +108,6 @@ def epoch_json(epoch: Any) -> dict[str, Any]:
             for group in epoch.rank_groups
             for shape in group.shapes
         ],
-        "segments": None
-        if of is None
-        else {
-            "segments": of.num_segments,
-            "tracks": of.num_tracks,
-            "max_graphs": of.max_graphs,
-            "loss": of.loss,
-        },
+        "segments": of and fields(of, "segments=num_segments tracks=num_tracks max_graphs loss"),
         "receipt": epoch.receipt,
     }

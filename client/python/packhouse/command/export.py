@@ -8,72 +8,42 @@ from typing import Any, Iterator
 import click
 
 from packhouse.command.arguments import (
-    NUMBER,
-    PADDINGS,
-    limit_option,
-    limits_of,
-    option,
-    server_options,
-)
+    flag, limit_option, limits_of, number, padding_choice, server_options, value
+)  # fmt: skip
 from packhouse.command.connection import Connection, Server, connected
 from packhouse.command.failures import Misuse
-from packhouse.command.readable import bytes_text, grouped
+from packhouse.command.output import bytes_text, grouped
 
 _RETRY_SECONDS = 300.0
 
 
+# fmt: off
 @click.command("export")
 @click.argument("dataset", metavar="NAME")
 @server_options(required=True)
-@option(
-    "--tfrecord",
-    required=True,
-    metavar="FILE",
-    help="FILE, or FILE@N for N shards; .gz is compressed",
-)
-@option(
-    "--graph-schema", metavar="FILE", help="Also write TF-GNN's schema of the records, as text"
-)
-@option(
-    "--epoch",
-    type=NUMBER,
-    default=None,
-    metavar="NUMBER",
-    help="Write the graphs in the order in which this epoch's batches have them; by default in the "
-    "data set's",
-)
-@option("--seed", type=NUMBER, default=None, metavar="NUMBER", help="The seed of the epochs")
+@value("--tfrecord", "FILE", "FILE, or FILE@N for N shards; .gz is compressed", required=True)
+@value("--graph-schema", "FILE", "Also write TF-GNN's schema of the records, as text")
+@number("--epoch", "Write the graphs in the order in which this epoch's batches have them; by default "
+        "in the data set's", None, metavar="NUMBER")
+@number("--seed", "The seed of the epochs", None, metavar="NUMBER")
 @limit_option()
-@option(
-    "--padding",
-    type=click.Choice(PADDINGS),
-    metavar="KIND",
-    help="The padding that the epoch is loaded with: none, masked, graph or tfgnn",
-)
-@option("--grouped", "is_grouped", is_flag=True, help="The epoch keeps groups together")
-@option("--first-graph", type=NUMBER, default=0, metavar="NUMBER", help="The place of the first graph")
-@option("--num-graphs", type=NUMBER, default=0, metavar="COUNT", help="At most so many; 0: all")
-@option("--quiet", is_flag=True, help="Print errors only")
+@padding_choice("The padding that the epoch is loaded with: none, masked, graph or tfgnn",
+                metavar="KIND")
+@flag("--grouped", "The epoch keeps groups together")
+@number("--first-graph", "The place of the first graph", metavar="NUMBER")
+@number("--num-graphs", "At most so many; 0: all", metavar="COUNT")
+@flag("--quiet", "Print errors only")
+# fmt: on
 def command(
-    dataset: str,
-    server: Server,
-    tfrecord: str,
-    graph_schema: str,
-    epoch: int | None,
-    seed: int | None,
-    limit: tuple[str, ...],
-    padding: str | None,
-    is_grouped: bool,
-    first_graph: int,
-    num_graphs: int,
-    quiet: bool,
-) -> None:
+    dataset: str, server: Server, tfrecord: str, graph_schema: str, first_graph: int, num_graphs: int,
+    quiet: bool, **of_epoch: Any,
+) -> None:  # fmt: skip
     """Write the data set NAME as tf.Examples, which TF-GNN reads"""
-    of_epoch = {"--seed": seed, "--limit": limit or None, "--padding": padding}
-    of_epoch["--grouped"] = is_grouped or None
-    for name, value in of_epoch.items():
-        if epoch is None and value is not None:
-            raise Misuse(f"{name} requires --epoch")
+    epoch, limit = of_epoch["epoch"], of_epoch["limit"]
+    for name in ("seed", "limit", "padding", "grouped"):
+        is_given = of_epoch[name] is not None and of_epoch[name] is not False and of_epoch[name] != ()
+        if epoch is None and is_given:
+            raise Misuse(f"--{name} requires --epoch")
     if epoch is not None and not limit:
         raise Misuse("--epoch requires --limit")
     from packhouse.files import tfrecords
@@ -88,8 +58,9 @@ def command(
                 limits = limits_of(limit, components)
             except Misuse as error:  # What the data set has is the server's word.
                 raise ValueError(error.message) from None
-            arguments = {"epoch": epoch, "seed": seed or 0, "limits": limits}
-            arguments |= {"padding": padding or "none", "grouped": is_grouped, "oversize": "reject"}
+            arguments = {"epoch": epoch, "seed": of_epoch["seed"] or 0, "limits": limits}
+            arguments |= {"padding": of_epoch["padding"] or "none", "grouped": of_epoch["grouped"]}
+            arguments["oversize"] = "reject"
         exported = _Exported(connection, dataset, arguments)
         with tfrecords.Writer(paths) as writer:
             for example in exported.examples(first_graph, num_graphs):

@@ -14,15 +14,17 @@ FAILURE = 1
 MISUSE = 2
 
 # Of errors that no server told; the first kind counts.
-_CODES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
+_CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (FileNotFoundError, "NOT_FOUND"),
     (FileExistsError, "ALREADY_EXISTS"),
     (PermissionError, "PERMISSION_DENIED"),
-    ((IsADirectoryError, NotADirectoryError), "FAILED_PRECONDITION"),
+    (IsADirectoryError, "FAILED_PRECONDITION"),
+    (NotADirectoryError, "FAILED_PRECONDITION"),
     (OSError, "UNKNOWN"),
     (MemoryError, "RESOURCE_EXHAUSTED"),
     (ImportError, "FAILED_PRECONDITION"),
     (ValueError, "INVALID_ARGUMENT"),
+    (OverflowError, "OUT_OF_RANGE"),
     # A program that was started does not start, or has ended.
     (RuntimeError, "UNAVAILABLE"),
 )

@@ -8,7 +8,7 @@ import click
 
 from packhouse.command.failures import Misuse
 from packhouse.command.group import Group
-from packhouse.command.readable import grouped
+from packhouse.command.output import fields, grouped
 from packhouse.command.stored import Stored, add_commands
 
 if TYPE_CHECKING:
@@ -97,34 +97,19 @@ def text(model: DeviceModel) -> str:
 
 def json(model: DeviceModel) -> dict[str, Any]:
     """The same as an object."""
-    return {
-        "model": model.model,
-        "device": model.device,
-        "num_reports": model.num_reports,
-        "num_out_of_memory": model.num_out_of_memory,
-        "last_report_seconds": 0 if model.last_report is None else int(model.last_report.timestamp()),
-        "fixed_seconds": model.fixed_seconds,
-        "least_seconds": model.least_seconds,
-        "spread": model.spread,
-        "fixed_bytes": model.fixed_bytes,
-        "most_bytes": model.most_bytes,
+    last = model.last_report
+    return fields(model, "model device num_reports num_out_of_memory") | {
+        "last_report_seconds": 0 if last is None else int(last.timestamp()),
+        **fields(model, "fixed_seconds least_seconds spread fixed_bytes most_bytes"),
         "components": [
-            {
-                "component": name,
-                "seconds_per_row": seconds,
-                "bytes_per_row": model.bytes_per_row[name],
-            }
-            for name, seconds in model.seconds_per_row.items()
+            {"component": name, "seconds_per_row": cost, "bytes_per_row": model.bytes_per_row[name]}
+            for name, cost in model.seconds_per_row.items()
         ],
         "shapes": [
-            {
-                "capacities": shape.rows,
-                "num_batches": shape.num_batches,
-                "seconds": shape.seconds,
-                "expected_seconds": shape.expected_seconds,
-                "peak_bytes": shape.peak_bytes,
-                "num_out_of_memory": shape.num_out_of_memory,
-            }
+            fields(
+                shape,
+                "capacities=rows num_batches seconds expected_seconds peak_bytes num_out_of_memory",
+            )
             for shape in model.shapes
         ],
     }

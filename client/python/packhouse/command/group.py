@@ -41,30 +41,10 @@ class Group(click.Group):
 
 
 def nearest(word: str, names: Sequence[str]) -> str:
-    """The name that was probably meant: one that begins with the word, or of which at most a third of
-    the letters are changed, missing, added, or swapped with the next; "" if none is near.
+    """The name that was probably meant: one that begins with the word, or that is much like it; "" if
+    none is.
     """
-    least = max(1, len(word) // 3) + 1
-    found = ""
-    for name in names:
-        is_prefix = len(word) > 1 and name.startswith(word)
-        distance = 1 if is_prefix else _distance(word, name)
-        if distance < least:
-            least, found = distance, name
-    return found
+    from difflib import get_close_matches
 
-
-def _distance(a: str, b: str) -> int:
-    """The least number of letters to change, add, remove, or swap with the next, to turn `a` into
-    `b`.
-    """
-    rows = [list(range(len(b) + 1))]
-    for i, of_a in enumerate(a, 1):
-        row = [i]
-        for j, of_b in enumerate(b, 1):
-            cost = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (of_a != of_b))
-            if i > 1 and j > 1 and of_a == b[j - 2] and a[i - 2] == of_b:
-                cost = min(cost, rows[-2][j - 2] + 1)
-            row.append(cost)
-        rows.append(row)
-    return rows[-1][-1]
+    begun = [name for name in names if len(word) > 1 and name.startswith(word)]
+    return next(iter(begun or get_close_matches(word, names, 1)), "")

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Sequence
 import click
 
 from packhouse.command.arguments import (
-    axes_option,
-    limit_option,
-    limits_of,
-    option,
-    server_options,
-    sizes_option,
-)
+    axes_option, check_plot, limit_option, limits_of, server_options, sizes_option, value
+)  # fmt: skip
 from packhouse.command.connection import Server
 from packhouse.command.failures import Misuse
 
@@ -21,43 +16,34 @@ if TYPE_CHECKING:
     from packhouse.data.histogram import Histogram
 
 
+# fmt: off
 @click.command()
 @sizes_option(required=False)
-@option("--name", metavar="NAME", help="Use a histogram of the server instead")
-@option("--dataset", metavar="NAME", help="Use the sizes of a data set of the server")
-@option("--csv", metavar="FILE", help="Write num_nodes,num_edges,...,count")
-@option("--plot", metavar="FILE", help="Draw it: FILE.svg, FILE.pdf or FILE.png")
+@value("--name", "NAME", "Use a histogram of the server instead")
+@value("--dataset", "NAME", "Use the sizes of a data set of the server")
+@value("--csv", "FILE", "Write num_nodes,num_edges,...,count")
+@value("--plot", "FILE", "Draw it: FILE.svg, FILE.pdf or FILE.png")
 @axes_option("else all")
 @limit_option()
 @server_options()
+# fmt: on
 def command(
-    sizes: str,
-    name: str,
-    dataset: str,
-    csv: str,
-    plot: str,
-    axes: list[str],
-    limit: Sequence[str],
+    sizes: str, name: str, dataset: str, csv: str, plot: str, axes: list[str], limit: Sequence[str],
     server: Server,
-) -> None:
+) -> None:  # fmt: skip
     """Sum up the sizes of graphs, write or draw their histogram."""
     if sum(map(bool, (sizes, name, dataset))) != 1:
         raise Misuse("one of --sizes, --name and --dataset is needed")
-    for flag, value, what in (("--name", name, "histograms"), ("--dataset", dataset, "data sets")):
-        if value and not server.address:
+    for flag, named, what in (("--name", name, "histograms"), ("--dataset", dataset, "data sets")):
+        if named and not server.address:
             raise Misuse(
-                f"{flag} '{value}' needs --server: a server that is started for this command has no "
+                f"{flag} '{named}' needs --server: a server that is started for this command has no "
                 f"{what}"
             )
     if limit and not plot:
         raise Misuse("--limit draws lines: it needs --plot")
-    if axes and not plot:
-        raise Misuse("--axes chooses what is drawn: it needs --plot")
-    if plot:
-        from packhouse.command.plots import figure
-
-        figure.check_name(plot)
-    from packhouse.command.dataset_report import histogram_summary
+    check_plot(plot, axes)
+    from packhouse.command.datasets import histogram_summary
     from packhouse.command.sizes import SizeSource
 
     source = SizeSource(sizes, dataset, name)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Mapping
 
 import click
 
-from packhouse.command.arguments import limits_of, option, parse_bytes, server_options
+from packhouse.command.arguments import (
+    bytes_of, choice, flag, limits_of, number, server_options, value, values
+)  # fmt: skip
 from packhouse.command.connection import Server
 from packhouse.command.failures import Failure, Misuse
-from packhouse.command.printing import note
-from packhouse.command.readable import bytes_text, grouped
+from packhouse.command.output import bytes_text, grouped, note
 from packhouse.command.signals import raised
 
 if TYPE_CHECKING:
@@ -32,96 +33,41 @@ _RETRY_SECONDS: Final = 300.0
 _PIECES: Final = "#piece"
 
 
+# fmt: off
 @click.command()
 @click.argument("source", nargs=-1, required=True)
 @server_options()
-@option(
-    "--dataset",
-    required=True,
-    metavar="NAME",
-    help="The data set. It is created if the server does not have it",
-)
-@option("--seal", is_flag=True, help="Take no more graphs afterwards, so that epochs can be loaded")
-@option(
-    "--exclude",
-    multiple=True,
-    metavar="NAME",
-    help="An attribute or a column that is left out, as one with text; may be repeated",
-)
-@option(
-    "--trust-pickle",
-    is_flag=True,
-    help="Read .pt and .lmdb files and what else has pickles: they can run any program when they are "
-    "read",
-)
-@option(
-    "--skip-malformed",
-    is_flag=True,
-    help="Leave out graphs that cannot be read or differ from the others, and name them; otherwise the "
-    "first of them ends it. For files that have graphs one by one, as of atoms and records",
-)
-@option(
-    "--groups",
-    metavar="ARRAY",
-    help="Array of an .npz file with the group id of each graph, for groups that stay together",
-)
-@option(
-    "--graph-schema",
-    metavar="SCHEMA",
-    help="SOURCE is TFRecord files of tf.Examples: FILE, a glob, or FILE@N. TF-GNN's schema of them, as "
-    "text or binary",
-)
-@option("--key-prefix", metavar="TEXT", help="Comes before every key of the records")
-@option(
-    "--readout",
-    metavar="KEY=NODE_SET",
-    help="Give each graph of tf.Examples a read-out from the first node of a set",
-)
-@option(
-    "--cutoff",
-    type=float,
-    default=None,
-    metavar="LENGTH",
-    help="Of graphs with pos: count the pairs of atoms within this distance as edges, in the unit of "
-    "pos: limits bound them, and nothing of them is stored",
-)
-@option(
-    "--max-neighbours", type=int, default=0, metavar="N", help="Of each atom the nearest; 0: all"
-)
-@option("--keep-edges", is_flag=True, help="Store edge_index and cell_offsets too")
-@option(
-    "--max-bytes",
-    metavar="BYTES",
-    help="Most bytes the data set may take on the server's disk, as in 10GiB",
-)
-@option(
-    "--max-rows",
-    multiple=True,
-    metavar="COMPONENT=ROWS",
-    help="Most rows of a component in one graph, as in nodes=4000; repeat it per component. A larger "
-    "graph ends the ingest, unless --oversize says otherwise",
-)
-@option(
-    "--oversize",
-    type=click.Choice(("error", "partition")),
-    default="error",
-    metavar="POLICY",
-    help="Graphs beyond --max-rows: error, or partition: they are cut into pieces that fit, and the "
-    "pieces are stored",
-)
-@option(
-    "--chunk-bytes",
-    metavar="BYTES",
-    help="Bytes that are stored at once, 1MiB by default. An ingest that was interrupted goes on only "
-    "with the same value",
-)
-@option(
-    "--producer",
-    metavar="NAME",
-    help="The name under which the server remembers how far this source is; made from its content by "
-    "default, and remembered for a week",
-)
-@option("--quiet", is_flag=True, help="Print errors only")
+@value("--dataset", "NAME", "The data set. It is created if the server does not have it", required=True)
+@flag("--seal", "Take no more graphs afterwards, so that epochs can be loaded")
+@values("--exclude", "NAME", "An attribute or a column that is left out, as one with text; may be "
+        "repeated")
+@flag("--trust-pickle", "Read .pt and .lmdb files and what else has pickles: they can run any program "
+      "when they are read")
+@flag("--skip-malformed", "Leave out graphs that cannot be read or differ from the others, and name "
+      "them; otherwise the first of them ends it. For files that have graphs one by one, as of atoms "
+      "and records")
+@value("--groups", "ARRAY", "Array of an .npz file with the group id of each graph, for groups that "
+       "stay together")
+@value("--graph-schema", "SCHEMA", "SOURCE is TFRecord files of tf.Examples: FILE, a glob, or FILE@N. "
+       "TF-GNN's schema of them, as text or binary")
+@value("--key-prefix", "TEXT", "Comes before every key of the records")
+@value("--readout", "KEY=NODE_SET", "Give each graph of tf.Examples a read-out from the first node of "
+       "a set")
+@value("--cutoff", "LENGTH", "Of graphs with pos: count the pairs of atoms within this distance as "
+       "edges, in the unit of pos: limits bound them, and nothing of them is stored", type=float)
+@number("--max-neighbours", "Of each atom the nearest; 0: all", type=int)
+@flag("--keep-edges", "Store edge_index and cell_offsets too")
+@value("--max-bytes", "BYTES", "Most bytes the data set may take on the server's disk, as in 10GiB")
+@values("--max-rows", "COMPONENT=ROWS", "Most rows of a component in one graph, as in nodes=4000; "
+        "repeat it per component. A larger graph ends the ingest, unless --oversize says otherwise")
+@choice("--oversize", ("error", "partition"), "Graphs beyond --max-rows: error, or partition: they are "
+        "cut into pieces that fit, and the pieces are stored", default="error", metavar="POLICY")
+@value("--chunk-bytes", "BYTES", "Bytes that are stored at once, 1MiB by default. An ingest that was "
+       "interrupted goes on only with the same value")
+@value("--producer", "NAME", "The name under which the server remembers how far this source is; made "
+       "from its content by default, and remembered for a week")
+@flag("--quiet", "Print errors only")
+# fmt: on
 def command(server: Server, **given: Any) -> None:
     """Store graphs in a data set.
 
@@ -134,22 +80,19 @@ def command(server: Server, **given: Any) -> None:
 
     After a crash, run the same command again. It goes on and stores nothing twice.
     """
-    max_bytes = _bytes("--max-bytes", given["max_bytes"], "a number of bytes, as in 10GiB")
+    max_bytes = bytes_of("--max-bytes", given["max_bytes"], "a number of bytes, as in 10GiB")
     chunk_bytes = _CHUNK
     if given["chunk_bytes"]:
         form = f"a number of bytes from {bytes_text(_LEAST_CHUNK)} to {bytes_text(_MOST_CHUNK)}"
-        chunk_bytes = _bytes("--chunk-bytes", given["chunk_bytes"], form)
+        chunk_bytes = bytes_of("--chunk-bytes", given["chunk_bytes"], form)
         if not _LEAST_CHUNK <= chunk_bytes <= _MOST_CHUNK:
             raise Misuse(f"--chunk-bytes '{given['chunk_bytes']}': must be {form}")
     if given["oversize"] == "partition" and not given["max_rows"]:
         raise Misuse("--oversize needs --max-rows")
     from packhouse.command import ingest_sources
 
-    source: Source
-    if given["graph_schema"]:
-        source = ingest_sources.Records(given)
-    else:
-        source = ingest_sources.open_files(given)
+    opened = ingest_sources.Records if given["graph_schema"] else ingest_sources.open_files
+    source = opened(given)
     wanted = {
         "max_bytes": max_bytes,
         "max_rows": limits_of(given["max_rows"], source.schema.components, "--max-rows"),
@@ -163,13 +106,6 @@ def command(server: Server, **given: Any) -> None:
         ingest = _Ingest(client, named.address, given["dataset"], source, given["quiet"])
         ingest.run(wanted, given["producer"], chunk_bytes, given["seal"])
     source.done()
-
-
-def _bytes(name: str, text: str, form: str) -> int:
-    number = parse_bytes(text) if text else 0
-    if number is None:
-        raise Misuse(f"{name} '{text}': must be {form}")
-    return number
 
 
 class _Ingest:
@@ -260,11 +196,9 @@ class _Ingest:
             self._stored += chunk.num_graphs - answer.num_skipped
             self._pieces += chunk.num_graphs if answer.is_repetition else answer.num_appended
         self._bytes += chunk.num_bytes
-        skipped = getattr(self._source, "skipped", None)
-        if skipped is not None:
-            for number in range(answer.num_skipped):
-                told = answer.skipped[number] if number < len(answer.skipped) else None
-                skipped(told.graph_id if told else 0, told.message if told else "")
+        for number in range(answer.num_skipped):
+            told = answer.skipped[number] if number < len(answer.skipped) else None
+            self._source.skipped(told.graph_id if told else 0, told.message if told else "")
 
     def _give_up(self, error: Exception) -> None:
         """A data set that this run made goes with graphs that cannot be stored; what is refused is
@@ -283,8 +217,11 @@ class _Ingest:
     def _get_or_create(self, wanted: dict[str, Any]) -> Dataset:
         from packhouse.base.errors import PackhouseError
 
-        try:
+        def get() -> Dataset:
             return self._checked(self._again(lambda: self._client.datasets.get(self._name)), wanted)
+
+        try:
+            return get()
         except PackhouseError as error:
             if error.code.name != "NOT_FOUND":
                 raise
@@ -296,7 +233,7 @@ class _Ingest:
             if error.code.name != "ALREADY_EXISTS":
                 raise
         # Created by another client just now, or by a first try whose answer was lost.
-        return self._checked(self._again(lambda: self._client.datasets.get(self._name)), wanted)
+        return get()
 
     def _checked(self, dataset: Dataset, wanted: Mapping[str, Any]) -> Dataset:
         """Raises ValueError for one that this run would have made otherwise."""
@@ -340,12 +277,10 @@ class _Ingest:
                 time.sleep(backoff.delay_after(error))
 
     def _report(self, dataset: Dataset, seconds: float) -> None:
-        print(
-            f"{dataset.name}: {grouped(dataset.num_graphs)} graphs, {grouped(dataset.num_bytes)} bytes; "
-            f"{dataset.state.name.lower()}"
-        )
         rate = self._bytes / seconds / 1e6 if seconds else 0.0
         print(
+            f"{dataset.name}: {grouped(dataset.num_graphs)} graphs, {grouped(dataset.num_bytes)} bytes; "
+            f"{dataset.state.name.lower()}\n"
             f"  stored {grouped(self._stored)} graphs, {grouped(self._present)} had been there; "
             f"{bytes_text(self._bytes)} in {seconds:.2f} s, {rate:.1f} MB/s"
         )
@@ -381,50 +316,39 @@ class _Shown:
     _SECONDS: Final = 10.0
 
     def __init__(self, source: Source, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
         self._source = source
         self._quiet = quiet
         self._begin = time.monotonic()
         self._due = self._begin + self._SECONDS
-        # While there is a bar, whose cursor is hidden.
-        self._raised = raised()
-        self._bar: Any = None
-        self._task: Any = None
+        columns = [BarColumn(), TextColumn("{task.percentage:>5.1f} %  {task.fields[told]}")]
+        console = Console(stderr=True)
+        self._bar = Progress(
+            *columns,
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=source.num_bytes or None, told="")
 
     def __enter__(self) -> _Shown:
-        import sys
-
-        if not self._quiet and sys.stderr is not None and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                BarColumn(),
-                TextColumn("{task.percentage:>5.1f} %  {task.fields[told]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._raised.__enter__()
-            self._bar.start()
-            self._task = self._bar.add_task("", total=self._source.num_bytes or None, told="")
+        self._bar.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._raised.__exit__(None, None, None)
+        self._bar.stop()
 
     def show(self, graphs: int, num_bytes: int) -> None:
         """So many graphs and bytes are stored."""
-        if self._quiet:
-            return
         of = f" of {grouped(self._source.num_graphs)}" if self._source.num_graphs else ""
         now = time.monotonic()
         rate = num_bytes / max(now - self._begin, 1e-9) / 1e6
         told = f"{grouped(graphs)}{of} graphs, {rate:.1f} MB/s"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=num_bytes, told=told)
-        elif now >= self._due:
+        self._bar.update(self._task, completed=num_bytes, told=told)
+        if self._bar.disable and not self._quiet and now >= self._due:
             self._due = now + self._SECONDS
             note(told)
 

@@ -8,12 +8,12 @@ import hashlib
 import os
 import re
 import sys
-from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple, Protocol, Sequence
+from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
 from packhouse.command.failures import Misuse
-from packhouse.command.printing import note
+from packhouse.command.output import note
 from packhouse.data.examples import TfgnnSchema
 from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import DType, GraphSchema, TensorSpec
@@ -37,31 +37,48 @@ class Chunk(NamedTuple):
     group_ids: bytes = b""
 
 
-class Source(Protocol):
+class Source:
     """Graphs, read once in order. The number of graphs and bytes is 0 where it is not known."""
 
     schema: GraphSchema
-    is_grouped: bool
-    num_graphs: int
-    num_bytes: int
+    is_grouped = False
+    num_graphs = 0
+    num_bytes = 0
     # The same for the same graphs wherever they lie.
     fingerprint: str
+    _noun = "graphs"
+
+    def __init__(self) -> None:
+        self._num_left_out = 0
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """All graphs. Raises OSError or ValueError naming file and place."""
+        raise NotImplementedError
 
     def explained(self, message: str) -> str:
         """What the server says of a refused chunk, with the place in the files if it is known."""
+        return message
+
+    def skipped(self, graph_id: int, message: str) -> None:
+        """A graph that the server left out."""
+
+    def leave_out(self, told: str) -> None:
+        """Names the first that are left out, and counts all."""
+        self._num_left_out += 1
+        if told and self._num_left_out <= _MOST_NAMED:
+            note(f"left out: {told}")
 
     def done(self) -> None:
-        """Tells on stderr what was left out."""
+        """Tells on stderr how many were left out."""
+        if self._num_left_out:
+            note(f"left out {self._num_left_out:,} malformed {self._noun}")
 
 
 def _fingerprint(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-class Tables:
+class Tables(Source):
     """Graphs in tables."""
 
     def __init__(
@@ -74,23 +91,24 @@ class Tables:
         num_bytes: int = 0,
         group_ids: Any = None,
         constant: bool = False,
-        left_out: LeftOut | None = None,
     ) -> None:
-        """`group_ids` are those of all graphs; `constant`: see EncodedChunk."""
+        """`group_ids` are those of all graphs; `constant`: see EncodedChunk. `schema` and `tables` may be
+        set later.
+        """
+        super().__init__()
         self.schema = schema
         self.is_grouped = group_ids is not None
         self.num_graphs = num_graphs
         self.num_bytes = num_bytes
         self.fingerprint = fingerprint
-        self._tables = tables
+        self.tables = tables
         self._group_ids = group_ids
         self._constant = constant
-        self._left_out = left_out
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """As Source has it."""
         begin = 0
-        for table in self._tables:
+        for table in self.tables:
             for part in table.parts(chunk_bytes):
                 end = begin + len(part)
                 groups = b""
@@ -99,34 +117,6 @@ class Tables:
                 chunk = EncodedChunk(part, constant=self._constant)
                 yield Chunk(chunk, len(part), chunk.num_bytes, groups)
                 begin = end
-
-    def explained(self, message: str) -> str:
-        """As Source has it: the server names the graph."""
-        return message
-
-    def done(self) -> None:
-        """As Source has it."""
-        if self._left_out is not None:
-            self._left_out.done()
-
-
-class LeftOut:
-    """Names the first graphs that are left out, and tells how many they are."""
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def add(self, told: str) -> None:
-        """One more."""
-        self._number += 1
-        if self._number <= _MOST_NAMED:
-            note(f"left out: {told}")
-
-    def done(self) -> None:
-        """Tells how many."""
-        if self._number:
-            what = "graph was" if self._number == 1 else "graphs were"
-            note(f"{self._number:,} {what} left out")
 
 
 def open_files(given: Mapping[str, Any]) -> Source:
@@ -138,36 +128,36 @@ def open_files(given: Mapping[str, Any]) -> Source:
     neighbours = _neighbours(given)
     plain = not (neighbours or given["exclude"] or given["skip_malformed"])
     if len(names) == 1 and plain:
-        if _is_npz(names[0]):
-            return _of_npz(names[0], given["groups"])
-        if names[0] == "-" or names[0].endswith((".csv", ".csv.gz")):
-            _refuse_groups(given, names[0])
-            return _of_sizes(names[0])
-        if not reading.is_known(names[0]) and file_kinds.kind_of(names[0]) is None:
-            _refuse_groups(given, names[0])
+        name = names[0]
+        if _is_npz(name):
+            return _of_npz(name, given["groups"])
+        is_list = name == "-" or name.endswith((".csv", ".csv.gz"))
+        if is_list or not reading.is_known(name) and file_kinds.kind_of(name) is None:
+            _refuse_groups(given, name)
             try:
-                return _of_sizes(names[0])
+                return _of_sizes(name)
             except ValueError as error:
-                unknown = reading.unknown(names[0])
-                raise ValueError(f"{unknown}; as a list of sizes: {error}") from None
+                told = "" if is_list else f"{reading.unknown(name)}; as a list of sizes: "
+                raise ValueError(f"{told}{error}") from None
     if "-" in names:
         raise Misuse("- reads one list of sizes from stdin: it stands alone")
     _refuse_groups(given, names[0])
-    left_out = LeftOut() if given["skip_malformed"] else None
+    options = [str(given[name]) for name in ("exclude", "cutoff", "max_neighbours", "keep_edges")]
+    fingerprint = _fingerprint(options, [_sample(name) for name in names])
+    source = Tables(GraphSchema(()), (), fingerprint)
     tables = reading.tables(
         names,
         trust_pickle=given["trust_pickle"],
         exclude=given["exclude"],
-        on_malformed=left_out.add if left_out else None,
+        on_malformed=source.leave_out if given["skip_malformed"] else None,
         neighbours=neighbours,
     )
     first = next(tables, None)
     if first is None:
         raise ValueError(f"{names[0]}: there is no graph")
-    options = [str(given[name]) for name in ("exclude", "cutoff", "max_neighbours", "keep_edges")]
-    fingerprint = _fingerprint(options, [_sample(name) for name in names])
-    joined = _chained(first, tables)
-    return Tables(first.schema, joined, fingerprint, left_out=left_out)
+    source.schema = first.schema
+    source.tables = _chained(first, tables)
+    return source
 
 
 def _chained(first: GraphTable, rest: Iterator[GraphTable]) -> Iterator[GraphTable]:
@@ -242,15 +232,16 @@ def _neighbours(given: Mapping[str, Any]) -> Any:
     return Neighbours(given["cutoff"], given["max_neighbours"], given["keep_edges"])
 
 
-class Records:
+class Records(Source):
     """TFRecord files of tf.Examples. The server decodes them, unless keys have a prefix or a read-out
     is added. All records are read once before any is sent.
     """
 
-    is_grouped = False
+    _noun = "records"
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         """Raises OSError or ValueError naming file and place."""
+        super().__init__()
         from packhouse.frameworks.tfgnn.schemas import graph_schema
 
         if given["groups"]:
@@ -277,7 +268,6 @@ class Records:
         self._first_records: list[int] = []
         self._files: list[str] = []
         digest = hashlib.sha256(repr((self.schema.to_proto().SerializeToString(), self._skips)).encode())
-        self.num_graphs = self.num_bytes = 0
         for record in tfrecords.read(self._paths):
             if record.number == 0:
                 self._first_records.append(self.num_graphs)
@@ -286,8 +276,6 @@ class Records:
             self.num_graphs += 1
             self.num_bytes += len(record.data)
         self.fingerprint = digest.hexdigest()[:16]
-        self._num_skipped = 0
-        self._skipped: list[str] = []
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """As Source has it."""
@@ -311,17 +299,9 @@ class Records:
         return self._place(int(found[1]), message[found.end() :]) if found else message
 
     def skipped(self, graph_id: int, message: str) -> None:
-        """One that the server left out."""
-        self._num_skipped += 1
-        if message and len(self._skipped) < _MOST_NAMED:
-            self._skipped.append(self._place(graph_id, message.partition(": ")[2] or message))
-
-    def done(self) -> None:
         """As Source has it."""
-        if self._num_skipped:
-            note(f"left out {self._num_skipped:,} malformed records")
-            for told in self._skipped:
-                note(f"  {told}")
+        told = message.partition(": ")[2] or message
+        self.leave_out(self._place(graph_id, told) if message else "")
 
     def _place(self, number: int, told: str) -> str:
         file = bisect.bisect_right(self._first_records, number) - 1
@@ -357,9 +337,7 @@ class Records:
                 told = self._place(ids[number], str(error)[found.end() :])
                 if not self._skips:
                     raise ValueError(told) from None
-                self._num_skipped += 1
-                if len(self._skipped) < _MOST_NAMED:
-                    self._skipped.append(told)
+                self.leave_out(told)
                 del records[number], ids[number]
         return self._with_readout(table) if self._readout else table
 

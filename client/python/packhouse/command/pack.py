@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Iterator, Mapping
 import click
 
 from packhouse.command.arguments import (
-    NUMBER,
-    NUMBER_32,
-    PADDINGS,
-    limit_option,
-    limits_of,
-    option,
-    padding_number,
-    server_options,
-    sizes_option,
-)
+    NUMBER_32, flag, limit_option, limits_of, number, padding_choice, padding_number, server_options,
+    sizes_option, value,
+)  # fmt: skip
 from packhouse.command.connection import Connection, Server, connected
 from packhouse.command.failures import Failure, Misuse
 
@@ -34,59 +27,26 @@ _MOST_GRAPHS: Final = 1 << 28
 _GRAPHS_PER_CHUNK: Final = 8192
 
 
+# fmt: off
 @click.command()
 @sizes_option()
 @limit_option()
-@option(
-    "--device",
-    metavar="FILE.json",
-    help="Instead of --limit: a device profile, for which the server chooses the limits; JSON with the "
-    "fields of packhouse.v1.DeviceProfile",
-)
-@option(
-    "--calibration-graphs",
-    type=NUMBER_32,
-    default=0,
-    metavar="N",
-    help="With --device: from how many of the first graphs; 0: 2,000",
-)
-@option(
-    "--look-ahead",
-    type=NUMBER_32,
-    default=0,
-    metavar="N",
-    help="Graphs the packer may choose from; 0 is the server's default",
-)
-@option(
-    "--max-age",
-    type=NUMBER_32,
-    default=0,
-    metavar="N",
-    help="Graphs after which a graph is in the next pack; 0: four look-aheads",
-)
-@option(
-    "--padding",
-    type=click.Choice(PADDINGS),
-    default="none",
-    metavar="KIND",
-    help="none, masked, graph (keeps a graph and its first row free), or tfgnn (keeps a graph free)",
-)
-@option(
-    "--shuffle",
-    type=NUMBER,
-    default=None,
-    metavar="SEED",
-    help="Send the graphs in a random order made from this seed. A histogram has them sorted, and no "
-    "stream is sorted",
-)
-@option(
-    "--drift",
-    is_flag=True,
-    help="Tell when the sizes change so that other limits would waste less. In an order by kind they "
-    "change with each kind: see --shuffle",
-)
-@option("--output", metavar="FILE.csv", help="Write graph_id,batch_id (row numbers from 0)")
+@value("--device", "FILE.json", "Instead of --limit: a device profile, for which the server chooses the "
+       "limits; JSON with the fields of packhouse.v1.DeviceProfile")
+@number("--calibration-graphs", "With --device: from how many of the first graphs; 0: 2,000",
+        type=NUMBER_32)
+@number("--look-ahead", "Graphs the packer may choose from; 0 is the server's default", type=NUMBER_32)
+@number("--max-age", "Graphs after which a graph is in the next pack; 0: four look-aheads",
+        type=NUMBER_32)
+@padding_choice("none, masked, graph (keeps a graph and its first row free), or tfgnn (keeps a graph "
+                "free)", default="none", metavar="KIND")
+@number("--shuffle", "Send the graphs in a random order made from this seed. A histogram has them "
+        "sorted, and no stream is sorted", None, metavar="SEED")
+@flag("--drift", "Tell when the sizes change so that other limits would waste less. In an order by kind "
+      "they change with each kind: see --shuffle")
+@value("--output", "FILE.csv", "Write graph_id,batch_id (row numbers from 0)")
 @server_options()
+# fmt: on
 def command(server: Server, **given: Any) -> None:
     """Stream graph sizes and see how full the batches are."""
     from packhouse.command.sizes import read_sizes

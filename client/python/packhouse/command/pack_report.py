@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.command.arguments import limits_text, without_limit
-from packhouse.command.readable import counted, percent
+from packhouse.command.output import Column, counted, percent, TextTable
 from packhouse.command.sizes import name_of_file
-from packhouse.command.tables import Column, TextTable
 from packhouse.planning.plans import next_fit
 
 if TYPE_CHECKING:

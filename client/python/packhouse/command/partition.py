@@ -7,6 +7,7 @@ packhouse-graph, which is started for them.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import signal
 import sys
@@ -15,22 +16,16 @@ from typing import TYPE_CHECKING, Any, Iterator, Sequence
 import click
 
 from packhouse.command.arguments import (
-    NUMBER,
-    Decorator,
-    WholeNumber,
-    json_option,
-    option,
-    server_options,
-)
+    WholeNumber, choice, flag, json_option, number, server_options, value, values
+)  # fmt: skip
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure, Misuse
-from packhouse.command.printing import print_json
-from packhouse.command.progress import Progress
+from packhouse.command.output import Column, fields, grouped, percent, Progress, tell, TextTable
 from packhouse.command.wings import NESTED, Unparsed, become, run
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
-    from packhouse.large.partitions import Partition
+    from packhouse.large.partitions import Partition, PartitionReport
 
 _OF_FILES = ("restore", "convert", "export", "dglpart")
 _HELP = ("-h", "--help")
@@ -49,13 +44,6 @@ def command(words: tuple[str, ...]) -> None:
 _PARTS = WholeNumber(1, 65536)
 
 
-def _choice(name: str, words: Sequence[str], told: str, multiple: bool = False) -> Decorator[Any]:
-    """An option that is the first of the words by default."""
-    default: dict[str, Any] = {} if multiple else {"default": words[0]}
-    kind = click.Choice(words)
-    return option(name, type=kind, multiple=multiple, metavar="NAME", help=told, **default)
-
-
 @click.command(
     "partition",
     context_settings=NESTED,
@@ -67,40 +55,35 @@ def _choice(name: str, words: Sequence[str], told: str, multiple: bool = False) 
 @click.argument("graph", metavar="GRAPH", default="")
 @server_options(required=True)
 # fmt: off
-@option("--output", metavar="DIR", help="Download the partition into this new folder")
-@option("--parts", type=_PARTS, default=None, metavar="N", help="How many parts")
-@option("--name", default="graph", metavar="NAME",
-        help="The name in DIR/NAME.json: letters, underscores")
-@_choice("--method", ("automatic", "metis", "random", "streaming"),
-         "metis, random, streaming, or automatic: METIS where it can take the graph")
-@_choice("--scheme", ("k-way", "recursive"), "METIS: k-way, or recursive, by halves")
-@_choice("--objtype", ("cut", "vol"), "cut or vol: few cut edges, or few copies of nodes")
-@_choice("--quality", ("default", "best"), "best: several seeds, joined and refined")
-@option("--hops", type=WholeNumber(1, 16), default=1, metavar="N", help="Depth of the halo")
-@_choice("--halo", ("all", "in-edges"),
-         "all: as DGL's partition_graph; in-edges: as its converter of ParMETIS's output")
-@option("--trainers", type=_PARTS, default=1, metavar="N", help="Trainers on each machine")
-@option("--balance-ntypes", multiple=True, metavar="SET:COLUMN[,COLUMN...]",
-        help="Spread the classes in a column evenly, or what several masks say; may be repeated")
-@option("--balance-edges", is_flag=True, help="Balance in-degrees too")
-@option("--imbalance", type=float, default=1.03, metavar="RATIO", help="The largest part over the mean")
-@option("--seed", type=NUMBER, default=1, metavar="N", help="Seed")
-@_choice("--format", ("dgl", "npy", "safetensors"), "Also write npy or safetensors; may be repeated",
-         multiple=True)
-@_choice("--graph-formats", ("coo", "csr", "csc"),
-         "Forms of the edges in graph.dgl: coo, csr, csc; may be repeated", multiple=True)
-@option("--mapping", is_flag=True, help="Also write new to original ids, as .npy")
-@option("--orig-ids", is_flag=True, help="Also write part<p>/orig_nids.dgl and orig_eids.dgl: the "
-        "original ids of inner nodes and edges, by type")
-@option("--write-assignment", is_flag=True,
-        help="Also write the part of each node, as the chunked layout has it")
-@option("--dataset", metavar="NAME",
-        help="Make the parts a data set of the server, for epochs that join parts")
-@option("--dataset-halo", is_flag=True,
-        help="Parts of the data set have copies of the nodes at which their edges begin")
-@option("--without-files", is_flag=True,
-        help="No files of parts: for --dataset with a fine partition")
-@option("--detach", is_flag=True, help="Begin, and do not wait for the end")
+@value("--output", "DIR", "Download the partition into this new folder")
+@number("--parts", "How many parts", None, type=_PARTS)
+@value("--name", "NAME", "The name in DIR/NAME.json: letters, underscores", default="graph")
+@choice("--method", ("automatic", "metis", "random", "streaming"), "metis, random, streaming, or "
+        "automatic: METIS where it can take the graph", default="automatic")
+@choice("--scheme", ("k-way", "recursive"), "METIS: k-way, or recursive, by halves", default="k-way")
+@choice("--objtype", ("cut", "vol"), "cut or vol: few cut edges, or few copies of nodes", default="cut")
+@choice("--quality", ("default", "best"), "best: several seeds, joined and refined", default="default")
+@number("--hops", "Depth of the halo", 1, type=WholeNumber(1, 16))
+@choice("--halo", ("all", "in-edges"), "all: as DGL's partition_graph; in-edges: as its converter of "
+        "ParMETIS's output", default="all")
+@number("--trainers", "Trainers on each machine", 1, type=_PARTS)
+@values("--balance-ntypes", "SET:COLUMN[,COLUMN...]", "Spread the classes in a column evenly, or what "
+        "several masks say; may be repeated")
+@flag("--balance-edges", "Balance in-degrees too")
+@value("--imbalance", "RATIO", "The largest part over the mean", type=float, default=1.03)
+@number("--seed", "Seed", 1)
+@choice("--format", ("dgl", "npy", "safetensors"), "Also write npy or safetensors; may be repeated",
+        multiple=True)
+@choice("--graph-formats", ("coo", "csr", "csc"), "Forms of the edges in graph.dgl: coo, csr, csc; may "
+        "be repeated", multiple=True)
+@flag("--mapping", "Also write new to original ids, as .npy")
+@flag("--orig-ids", "Also write part<p>/orig_nids.dgl and orig_eids.dgl: the original ids of inner nodes "
+      "and edges, by type")
+@flag("--write-assignment", "Also write the part of each node, as the chunked layout has it")
+@value("--dataset", "NAME", "Make the parts a data set of the server, for epochs that join parts")
+@flag("--dataset-halo", "Parts of the data set have copies of the nodes at which their edges begin")
+@flag("--without-files", "No files of parts: for --dataset with a fine partition")
+@flag("--detach", "Begin, and do not wait for the end")
 # fmt: on
 @click.option("--assignment", hidden=True, default="")
 @click.option("--memory", hidden=True, default="")
@@ -141,44 +124,30 @@ def _on_server(server: Server, as_json: bool, **words: Any) -> None:
                         f"{done.num_parts} of {done.num_parts_total} parts in the data set"
                     ),
                 )
-    from packhouse.command import partition_report as report
-
     assert job.report is not None
-    if as_json:
-        print_json(report.report_json(job.report))
-    else:
-        print(f"{report.report_table(job.report)}\n{report.report_picture(job.report)}", end="")
+    told = f"{report_table(job.report)}\n{report_picture(job.report)}"
+    tell(as_json, report_json(job.report), told)
 
 
 def _check(words: dict[str, Any]) -> None:
-    if not words["graph"]:
-        raise Misuse("GRAPH, the name of a source graph, is required")
-    if words["parts"] is None:
-        raise Misuse("--parts N is required")
-    if words["assignment"]:
-        raise Misuse(
-            "--assignment: not with --server, which takes no files; `packhouse partition` without it "
-            "partitions graphs in files"
-        )
-    if words["memory"]:
-        raise Misuse(
-            "--memory: not with --server, whose --memory-budget bounds what its partitions take"
-        )
-    if words["time_limit"]:
-        raise Misuse(
-            "--time-limit: not with --server, where METIS works as long as it needs; Ctrl-C cancels "
-            "the partition"
-        )
-    if words["orig_ids"] and not words["output"]:
-        raise Misuse(
-            "--orig-ids: with --server they are made of the files that --output DIR downloads"
-        )
-    if words["dataset_halo"] and not words["dataset"]:
-        raise Misuse("--dataset-halo requires --dataset")
-    if words["without_files"] and words["output"]:
-        raise Misuse("--output: not with --without-files")
-    if words["detach"] and (words["output"] or words["dataset"]):
-        raise Misuse("--detach: not with --output or --dataset")
+    output, dataset = words["output"], words["dataset"]
+    for is_wrong, told in (
+        (not words["graph"], "GRAPH, the name of a source graph, is required"),
+        (words["parts"] is None, "--parts N is required"),
+        (words["assignment"], "--assignment: not with --server, which takes no files; `packhouse "
+         "partition` without it partitions graphs in files"),
+        (words["memory"], "--memory: not with --server, whose --memory-budget bounds what its "
+         "partitions take"),
+        (words["time_limit"], "--time-limit: not with --server, where METIS works as long as it needs; "
+         "Ctrl-C cancels the partition"),
+        (words["orig_ids"] and not output, "--orig-ids: with --server they are made of the files that "
+         "--output DIR downloads"),
+        (words["dataset_halo"] and not dataset, "--dataset-halo requires --dataset"),
+        (words["without_files"] and output, "--output: not with --without-files"),
+        (words["detach"] and (output or dataset), "--detach: not with --output or --dataset"),
+    ):  # fmt: skip
+        if is_wrong:
+            raise Misuse(told)
 
 
 def _arguments(words: dict[str, Any]) -> dict[str, Any]:
@@ -191,21 +160,16 @@ def _arguments(words: dict[str, Any]) -> dict[str, Any]:
                 f"--balance-ntypes {given}: the graph has several node sets: give SET:{given}"
             )
         node_sets[node_set] = columns.split(",")
-    return {
-        "method": words["method"],
+    same = ("method", "halo", "balance_edges", "imbalance", "seed", "mapping")
+    return {name: words[name] for name in same} | {
         "recursive": words["scheme"] == "recursive",
         "objective": "volume" if words["objtype"] == "vol" else "cut",
         "best_quality": words["quality"] == "best",
         "num_hops": words["hops"],
-        "halo": words["halo"],
         "trainers_per_machine": words["trainers"],
         "balance_node_sets": node_sets,
-        "balance_edges": words["balance_edges"],
-        "imbalance": words["imbalance"],
-        "seed": words["seed"],
         "formats": [each for each in dict.fromkeys(words["format"]) if each != "dgl"],
         "graph_forms": list(dict.fromkeys(words["graph_formats"])),
-        "mapping": words["mapping"],
         "assignment": words["write_assignment"],
         "files": not words["without_files"],
     }
@@ -269,3 +233,102 @@ def _download(client: Client, words: dict[str, Any]) -> None:
 
     finish = add_original_ids if words["orig_ids"] else None
     client.partitions.download(words["graph"], words["name"], words["output"], finish)
+
+
+# What a partition came to. Texts end in a line feed.
+
+_MOST_PARTS = 64
+_BAR = 32
+
+
+def report_table(report: PartitionReport) -> str:
+    """Why this method; a row for each part with its sizes, its cut and how its nodes and edges compare
+    with the mean; the balance that was asked for and reached; notes. Of more than 64 parts, the table
+    has the 32 with most and the 32 with fewest inner edges.
+    """
+    reason = f": {report.reason}" if report.reason else ""
+    text = (
+        f"{grouped(report.num_nodes)} nodes and {grouped(report.num_edges)} edges in "
+        f"{grouped(len(report.parts))} parts by {report.method.name.lower()}{reason}\n"
+        f"cut: {grouped(report.num_cut_edges)} edges, "
+        f"{percent(_share(report.num_cut_edges, report.num_edges))} %; volume: "
+        f"{grouped(report.volume)}\n\n"
+    )
+    columns = [("part", ""), ("nodes", "inner"), ("edges", "inner"), ("nodes", "halo")]
+    columns += [("edges", "halo"), ("cut %", ""), ("nodes", "over the mean")]
+    columns += [("edges", "over the mean"), ("MB", "")]
+    table = TextTable([Column(*each) for each in columns])
+    count = len(report.parts)
+    for number in _shown_parts(report):
+        part = report.parts[number]
+        table.add_row(
+            number,
+            grouped(part.num_inner_nodes),
+            grouped(part.num_inner_edges),
+            grouped(part.num_halo_nodes),
+            grouped(part.num_halo_edges),
+            percent(_share(part.num_cut_edges, part.num_inner_edges)),
+            f"{_share(part.num_inner_nodes, report.num_nodes) * count:.3f}",
+            f"{_share(part.num_inner_edges, report.num_edges) * count:.3f}",
+            f"{part.num_bytes / 1e6:.1f}",
+        )
+    text += table.render()
+    if report.balance:
+        balance = TextTable(["balanced", "asked", "reached", ""])
+        for of in report.balance:
+            outcome = f"given up: {of.dropped}" if of.dropped else "met" if of.met else "missed"
+            balance.add_row(of.name, f"{of.asked:.3f}", f"{of.achieved:.3f}", outcome)
+        text += f"\n{balance.render()}"
+    return text + "".join(f"note: {note}\n" for note in report.notes)
+
+
+def report_picture(report: PartitionReport) -> str:
+    """A bar for each part (of the same ones): inner nodes `#`, halo nodes `.`, to one scale; and one
+    of its in-edges: inside `=`, from other parts `x`.
+    """
+    most_nodes = max([1, *(part.num_inner_nodes + part.num_halo_nodes for part in report.parts)])
+    most_edges = max([1, *(part.num_inner_edges for part in report.parts)])
+    lines = [f"{'part':>5}  {'nodes: # inner, . halo':{_BAR}}  in-edges: = inside, x cut"]
+    for number in _shown_parts(report):
+        part = report.parts[number]
+        inside = part.num_inner_edges - min(part.num_cut_edges, part.num_inner_edges)
+        nodes = _bar(part.num_inner_nodes, part.num_halo_nodes, most_nodes, "#.")
+        edges = _bar(inside, part.num_cut_edges, most_edges, "=x")
+        lines.append(f"{number:5}  {nodes:{_BAR}}  {edges}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def report_json(report: PartitionReport) -> dict[str, Any]:
+    """As the file report.json of a partition has it."""
+    return {
+        "method": report.method.name.lower(),
+        "notes": list(report.notes),
+        "num_parts": len(report.parts),
+        **fields(report, "reason num_nodes num_edges cut_edges=num_cut_edges volume"),
+        "nodes_of_part": [part.num_inner_nodes for part in report.parts],
+        "edges_of_part": [part.num_inner_edges for part in report.parts],
+        "balance": [{**dataclasses.asdict(of), "met": int(of.met)} for of in report.balance],
+        "parts": [
+            {name.replace("num_", "", 1): number for name, number in vars(part).items()}
+            for part in report.parts
+        ],
+    }
+
+
+def _shown_parts(report: PartitionReport) -> list[int]:
+    """Numbers of parts, in ascending order."""
+    parts = list(range(len(report.parts)))
+    if len(parts) <= _MOST_PARTS:
+        return parts
+    parts.sort(key=lambda number: -report.parts[number].num_inner_edges)
+    return sorted(parts[: _MOST_PARTS // 2] + parts[-_MOST_PARTS // 2 :])
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _bar(a: int, b: int, most: int, letters: str) -> str:
+    """Of `_BAR` letters in all, if `most` is all of them: the first letter of `a`, the second of `b`."""
+    first, both = (int(_share(value, most) * _BAR + 0.5) for value in (a, a + b))
+    return letters[0] * first + letters[1] * max(0, both - first)

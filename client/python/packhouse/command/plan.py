@@ -9,26 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Mapping, Sequence
 import click
 
 from packhouse.command.arguments import (
-    NUMBER,
-    NUMBER_32,
-    axes_option,
-    budget_options,
-    json_option,
-    limit_option,
-    limits_of,
-    limits_text,
-    option,
-    padding_option,
-    padding_text,
-    server_options,
-    set_padding,
-    size_source_options,
-    without_limit,
-)
+    NUMBER_32, axes_option, budget_options, check_plot, choice, flag, json_option, limit_option, limits_of,
+    limits_text, number, padding_option, padding_text, server_options, set_padding, size_source_options,
+    value, values, without_limit,
+)  # fmt: skip
 from packhouse.command.connection import Connection, Server, connected
 from packhouse.command.failures import Failure, Misuse
-from packhouse.command.printing import print_json
-from packhouse.command.readable import grouped
+from packhouse.command.output import grouped, print_json
 
 if TYPE_CHECKING:
     from packhouse.command.sizes import SizeSource
@@ -41,72 +28,33 @@ _FORM: Final = (
 )
 
 
+# fmt: off
 @click.command()
 @size_source_options
 @limit_option()
-@option(
-    "--receipt",
-    metavar="RECEIPT",
-    help="Make the plan of this receipt again, of the sizes of --sizes, --dataset or --histogram; "
-    "without these, give that of an epoch which the server remembers",
-)
+@value("--receipt", "RECEIPT", "Make the plan of this receipt again, of the sizes of --sizes, --dataset "
+       "or --histogram; without these, give that of an epoch which the server remembers")
 @padding_option
 @budget_options("Work for the optimized plan. 10^9 steps take about a second; 0 means 10^8")
-@option(
-    "--heuristic",
-    multiple=True,
-    metavar="HEURISTIC",
-    help="Try only this heuristic: optimized; first-fit-decreasing; best-fit:P, first-fit:P, "
-    "filling-best-fit:P, filling-first-fit:P or notebook:P with P product, sum, max, min or a "
-    "component; no-packing; single-component:COMPONENT; may be repeated",
-)
-@option(
-    "--compare",
-    type=click.Choice(("quick", "all", "none")),
-    default="quick",
-    show_default=True,
-    help="How long the plan, which is printed at once, is compared with those of other planners: "
-    "quick: for --compare-seconds; all: until the last has ended; none: not at all",
-)
-@option(
-    "--compare-seconds",
-    type=click.FloatRange(0, 86400),
-    default=2.0,
-    show_default=True,
-    help="With --compare quick: what has not ended by then is named as unfinished",
-)
-@option(
-    "--no-tuple-packing",
-    is_flag=True,
-    help="Leave out first-fit decreasing and the paper's heuristics",
-)
-@option("--no-baselines", is_flag=True, help="Leave out the paper's baselines")
-@option("--no-notebook", is_flag=True, help="Leave out the companion notebook's variant")
-@option(
-    "--patterns",
-    type=NUMBER_32,
-    default=0,
-    metavar="N",
-    help="Print the first N patterns of the plan",
-)
-@option(
-    "--save-plan",
-    metavar="FILE",
-    help="Write the plan (a serialized packhouse.v1.PlanResponse)",
-)
-@option(
-    "--warm-start",
-    metavar="FILE",
-    help="Start from a plan that --save-plan wrote for similar sizes",
-)
-@option(
-    "--plot",
-    metavar="FILE",
-    help="Draw the histogram and the fill of the packs: FILE.svg, FILE.pdf or FILE.png",
-)
+@values("--heuristic", "HEURISTIC", "Try only this heuristic: optimized; first-fit-decreasing; "
+        "best-fit:P, first-fit:P, filling-best-fit:P, filling-first-fit:P or notebook:P with P product, "
+        "sum, max, min or a component; no-packing; single-component:COMPONENT; may be repeated")
+@choice("--compare", ("quick", "all", "none"), "How long the plan, which is printed at once, is "
+        "compared with those of other planners: quick: for --compare-seconds; all: until the last has "
+        "ended; none: not at all", default="quick", show_default=True, metavar=None)
+@value("--compare-seconds", None, "With --compare quick: what has not ended by then is named as "
+       "unfinished", type=click.FloatRange(0, 86400), default=2.0, show_default=True)
+@flag("--no-tuple-packing", "Leave out first-fit decreasing and the paper's heuristics")
+@flag("--no-baselines", "Leave out the paper's baselines")
+@flag("--no-notebook", "Leave out the companion notebook's variant")
+@number("--patterns", "Print the first N patterns of the plan", type=NUMBER_32)
+@value("--save-plan", "FILE", "Write the plan (a serialized packhouse.v1.PlanResponse)")
+@value("--warm-start", "FILE", "Start from a plan that --save-plan wrote for similar sizes")
+@value("--plot", "FILE", "Draw the histogram and the fill of the packs: FILE.svg, FILE.pdf or FILE.png")
 @axes_option("else the first two that have a limit")
 @json_option("Print JSON: ratios in [0, 1], times in seconds")
 @server_options()
+# fmt: on
 def command(**given: Any) -> None:
     """Plan as few packs as possible for a whole histogram, with a proof and a comparison."""
     from packhouse.command.sizes import SizeSource
@@ -125,12 +73,7 @@ def command(**given: Any) -> None:
 
 def _check(given: Mapping[str, Any]) -> None:
     """Finds contradictions before anything is read."""
-    if given["axes"] and not given["plot"]:
-        raise Misuse("--axes chooses what is drawn: it needs --plot")
-    if given["plot"]:
-        from packhouse.command.plots import figure
-
-        figure.check_name(given["plot"])
+    check_plot(given["plot"], given["axes"])
     if given["heuristic"] and "optimized" not in given["heuristic"]:
         for name in ("budget_steps", "seed", "warm_start"):
             if given[name]:
@@ -193,9 +136,7 @@ def _request(given: Mapping[str, Any], histogram: Histogram, limits: Mapping[str
     )
     for name, rows in limits.items():
         request.limits.capacities.add(component=name, rows=rows)
-    set_padding(
-        request, given["padding"], given["index_into"], given["ragged"], histogram.components
-    )
+    set_padding(request, given, histogram.components)
     for text in given["heuristic"]:
         request.heuristics.add().CopyFrom(_heuristic(text, histogram.components))
     if given["warm_start"]:

@@ -9,8 +9,7 @@ from typing import Any, Final, Sequence
 
 import numpy as np
 
-from packhouse.command.readable import grouped, percent, small_percent
-from packhouse.command.tables import Column, TextTable
+from packhouse.command.output import Column, fields, grouped, percent, small_percent, TextTable
 from packhouse.planning.plans import PlanAlgorithm
 
 # The sections of the report in order: of each its name in JSON, and its heading.
@@ -161,16 +160,8 @@ def plan_json(response: Any, components: Sequence[str], count: int) -> dict[str,
 
 def efficiencies_json(components: Any) -> list[dict[str, Any]]:
     """The efficiencies of a plan or shape."""
-    return [
-        {
-            "component": part.component,
-            "capacity": part.capacity,
-            "efficiency": part.efficiency,
-            "fullest_pack": part.fullest_pack,
-            "efficiency_of_fullest": part.efficiency_of_fullest,
-        }
-        for part in components
-    ]
+    names = "component capacity efficiency fullest_pack efficiency_of_fullest"
+    return [fields(part, names) for part in components]
 
 
 def _tuples(response: Any, components: Sequence[str]) -> list[list[int]]:
@@ -210,24 +201,12 @@ def _cells(summary: Any, *, is_best: bool) -> list[str]:
 
 
 def _summary_json(summary: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "name": summary.name,
-        "section": _section(summary),
-        "unfinished": summary.unfinished,
-    }
+    told = fields(summary, "name unfinished") | {"section": _section(summary)}
     if summary.unfinished:
         return told
-    told |= {
-        "packs": summary.packs,
-        "lower_bound": summary.lower_bound,
-        "lower_bound_name": summary.lower_bound_name,
-        "gap": summary.gap,
-        "optimal": summary.optimal,
-        "keeps_limits": summary.keeps_limits,
-        "num_patterns": summary.num_patterns,
-        "elapsed_seconds": _seconds(summary),
-    }
+    told |= fields(summary, "packs lower_bound lower_bound_name gap optimal keeps_limits num_patterns")
+    told["elapsed_seconds"] = _seconds(summary)
     if summary.heuristic.algorithm == PlanAlgorithm.OPTIMIZED:
-        told |= {"winner": summary.winner, "steps": summary.steps, "receipt": summary.receipt}
+        told |= fields(summary, "winner steps receipt")
     told["components"] = efficiencies_json(summary.components)
     return told

@@ -16,8 +16,8 @@ import click
 from packhouse._version import __version__
 from packhouse.base.output import run_whole
 from packhouse.command.failures import FAILURE, MISUSE, OK, Misuse, text_of
-from packhouse.command.group import Group, nearest
-from packhouse.command.readable import readable
+from packhouse.command.group import Group
+from packhouse.command.output import readable
 from packhouse.command.signals import die_of_signal, end_at_once
 
 # Of each command, the line of `packhouse --help`; the module of its name has `command`.
@@ -127,11 +127,9 @@ def _parsed_and_run(arguments: list[str]) -> int:
 
 def misuse_text(error: click.UsageError) -> str:
     """What is printed of words that make no sense."""
-    context = error.ctx
     if isinstance(error, click.NoSuchOption):
-        name = error.option_name
-        near = nearest(name, _options_of(context)) if context is not None else ""
-        return f"there is no option '{name}'" + (f"; did you mean '{near}'?" if near else "")
+        near = f"; did you mean '{error.possibilities[0]}'?" if error.possibilities else ""
+        return f"there is no option '{error.option_name}'{near}"
     if isinstance(error, click.MissingParameter):
         return f"{_name_of(error.param)} is required"
     if isinstance(error, click.BadParameter):
@@ -147,11 +145,6 @@ def _name_of(parameter: click.Parameter | None) -> str:
     if isinstance(parameter, click.Option):
         return max(parameter.opts, key=len)
     return (parameter.metavar or parameter.name or "").upper()
-
-
-def _options_of(context: click.Context) -> list[str]:
-    names = [name for one in context.command.get_params(context) for name in one.opts]
-    return [name for name in names if name.startswith("--")]
 
 
 def _open_standard_files() -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from packhouse.command.arguments import (
-    BYTES,
-    NUMBER,
-    NUMBER_32,
-    Decorator,
-    limit_option,
-    option,
-    parse_rows,
-    server_options,
-)
+    BYTES, NUMBER_32, all_of, choice, flag, limit_option, number, parse_rows, server_options, value, values
+)  # fmt: skip
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.group import Group
@@ -35,88 +29,63 @@ _MOST_NEGATIVES = 10**6
 _EXCLUDE = {"self": "self", "reverse-types": "reverse_types"}
 
 
-def _text(name: str, metavar: str, told: str, **attributes: Any) -> Decorator[Any]:
-    return option(name, metavar=metavar, help=told, **attributes)
-
-
-def _choice(name: str, words: Iterable[str], told: str) -> Decorator[Any]:
-    return option(name, type=click.Choice(list(words)), metavar="KIND", help=told)
-
-
-def _number(name: str, told: str, default: int = 0, kind: Any = NUMBER) -> Decorator[Any]:
-    return option(name, type=kind, default=default, metavar="N", help=told)
-
-
-def _flag(name: str, told: str) -> Decorator[Any]:
-    return option(name, is_flag=True, help=told)
-
-
 # fmt: off
-_OPTIONS = (
+_draw_options = all_of(
     server_options(required=True),
-    _text("--graph", "NAME", "The source graph, which must be sealed", required=True),
-    _text("--spec", "FILE", "File with a TF-GNN SamplingSpec, text or binary", required=True),
-    _number("--seed", "The number that decides the draw"),
-    _number("--epoch", "Another epoch, another draw"),
-    _number("--seeds-per-graph", "Seeds that share a sub-graph; by default 1", 1, NUMBER_32),
-    _flag("--ids-only", "Rows, numbers and ids of nodes and edges instead of features"),
-    _text("--seeds", "FILE", "CSV with a header: a column 'id' ('row', 'number') of nodes, or 'source' "
+    value("--graph", "NAME", "The source graph, which must be sealed", required=True),
+    value("--spec", "FILE", "File with a TF-GNN SamplingSpec, text or binary", required=True),
+    number("--seed", "The number that decides the draw"),
+    number("--epoch", "Another epoch, another draw"),
+    number("--seeds-per-graph", "Seeds that share a sub-graph; by default 1", 1, type=NUMBER_32),
+    flag("--ids-only", "Rows, numbers and ids of nodes and edges instead of features"),
+    value("--seeds", "FILE", "CSV with a header: a column 'id' ('row', 'number') of nodes, or 'source' "
           "and 'target' of links; 'time'; readout columns. By default all nodes of the seeds' set"),
-    _choice("--seeds-by", ("id", "row", "number"),
-            "What --seeds calls nodes by: id, row or number; by default id"),
-    _choice("--negatives", ("binary", "triplet"), "Draws links that are not in --seeds: 'binary', both "
-            "ends, or 'triplet', the targets; their feature 'label' is 0, that of the others 1"),
-    _text("--negatives-per-link", "NUMBER", "By default 1", type=float, default=None),
-    _text("--avoid", "FILE", "CSV of links, as --seeds, that a negative one must not be; by default it "
+    choice("--seeds-by", ("id", "row", "number"), "What --seeds calls nodes by: id, row or number; by "
+           "default id", metavar="KIND"),
+    choice("--negatives", ("binary", "triplet"), "Draws links that are not in --seeds: 'binary', both "
+           "ends, or 'triplet', the targets; their feature 'label' is 0, that of the others 1",
+           metavar="KIND"),
+    value("--negatives-per-link", "NUMBER", "By default 1", type=float, default=None),
+    value("--avoid", "FILE", "CSV of links, as --seeds, that a negative one must not be; by default it "
           "may be any, as with PyG"),
-    _flag("--readout", "A node set '_readout' with a row for each seed; links have it always"),
-    _text("--readout-column", "NAME=DTYPE", "A feature of '_readout' from the column NAME of --seeds; "
-          "may be repeated", multiple=True),
-    _text("--link-edge-set", "NAME", "The edge set whose edges the links are or would be"),
-    _text("--link-node-set", "NAME", "Instead of it: the node set of both ends of links"),
-    _choice("--exclude", _EXCLUDE, "'self': the edges that a sub-graph's own links are are not drawn; "
-            "'reverse-types': nor those back"),
-    _text("--reverse-edge-set", "NAME", "For --exclude reverse-types: one more set of edges back; may be "
-          "repeated", multiple=True),
-    _text("--node-time-column", "NAME", "Temporal: an edge is as late as the node that it leads to"),
-    _text("--edge-time-column", "NAME", "Temporal: no edge later than the sub-graph's time ('time' in "
+    flag("--readout", "A node set '_readout' with a row for each seed; links have it always"),
+    values("--readout-column", "NAME=DTYPE", "A feature of '_readout' from the column NAME of --seeds; "
+           "may be repeated"),
+    value("--link-edge-set", "NAME", "The edge set whose edges the links are or would be"),
+    value("--link-node-set", "NAME", "Instead of it: the node set of both ends of links"),
+    choice("--exclude", _EXCLUDE, "'self': the edges that a sub-graph's own links are are not drawn; "
+           "'reverse-types': nor those back", metavar="KIND"),
+    values("--reverse-edge-set", "NAME", "For --exclude reverse-types: one more set of edges back; may "
+           "be repeated"),
+    value("--node-time-column", "NAME", "Temporal: an edge is as late as the node that it leads to"),
+    value("--edge-time-column", "NAME", "Temporal: no edge later than the sub-graph's time ('time' in "
           "--seeds)"),
-    _text("--untimed-set", "NAME", "A set without the time column, which is never late; may be repeated",
-          multiple=True),
-    _number("--time-window", "No edge that is more than this earlier than the sub-graph's time"),
-    _flag("--latest", "The latest edges instead of random ones"),
-    _text("--weight-column", "NAME", "Of TOP_K and RANDOM_WEIGHTED; by default #weight, or else weight"),
-    _flag("--induced", "All edges between nodes that were drawn"),
-    _text("--induced-edge-set", "NAME", "Of this edge set only; may be repeated", multiple=True),
-    _flag("--merge-parallel", "Of parallel edges that are drawn one is there, as in TF-GNN"),
+    values("--untimed-set", "NAME", "A set without the time column, which is never late; may be "
+           "repeated"),
+    number("--time-window", "No edge that is more than this earlier than the sub-graph's time"),
+    flag("--latest", "The latest edges instead of random ones"),
+    value("--weight-column", "NAME", "Of TOP_K and RANDOM_WEIGHTED; by default #weight, or else weight"),
+    flag("--induced", "All edges between nodes that were drawn"),
+    values("--induced-edge-set", "NAME", "Of this edge set only; may be repeated"),
+    flag("--merge-parallel", "Of parallel edges that are drawn one is there, as in TF-GNN"),
 )
 # fmt: on
 
 
-def _draw_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for each in reversed(_OPTIONS):
-        function = each(function)
-    return function
-
-
 @command.command("estimate")
 @_draw_options
-@_number("--graphs", "How many are drawn; by default 2000", kind=NUMBER_32)
-@_text("--histogram", "NAME", "Counts the sizes in the histogram of this name, for plan and tune")
+@number("--graphs", "How many are drawn; by default 2000", type=NUMBER_32)
+@value("--histogram", "NAME", "Counts the sizes in the histogram of this name, for plan and tune")
 def estimate(server: Server, graphs: int, histogram: str, **draw: Any) -> None:
     """Draws some, and shows their sizes"""
     _check(draw)
     with connected(server) as connection:
         sub_graphs, seeds = _what_is_drawn(connection.client, draw)
+        which = {"num_graphs": graphs, "seed": draw["seed"], "epoch": draw["epoch"]}
         found = connection.client.samples.estimate_sizes(
-            sub_graphs,
-            seeds,
-            num_graphs=graphs,
-            seed=draw["seed"],
-            epoch=draw["epoch"],
-            histogram=histogram,
+            sub_graphs, seeds, histogram=histogram, **which
         )
-    from packhouse.command.dataset_report import histogram_summary
+    from packhouse.command.datasets import histogram_summary
 
     print(
         f"{found.histogram.num_graphs} of {found.num_graphs} sub-graphs around {found.num_seeds} "
@@ -127,24 +96,19 @@ def estimate(server: Server, graphs: int, histogram: str, **draw: Any) -> None:
 
 @command.command("dataset")
 @_draw_options
-@_text("--dataset", "NAME", "The name of the data set", required=True)
-@_text("--max-bytes", "BYTES", "The most bytes that it may take on disk", type=BYTES, default=0)
+@value("--dataset", "NAME", "The name of the data set", required=True)
+@value("--max-bytes", "BYTES", "The most bytes that it may take on disk", type=BYTES, default=0)
 @limit_option()
-@_flag("--refuse", "A sub-graph beyond a limit is an error, instead of being drawn smaller")
+@flag("--refuse", "A sub-graph beyond a limit is an error, instead of being drawn smaller")
 def dataset(
-    server: Server,
-    dataset: str,
-    max_bytes: int,
-    limit: tuple[str, ...],
-    refuse: bool,
-    **draw: Any,
+    server: Server, dataset: str, max_bytes: int, limit: tuple[str, ...], refuse: bool, **draw: Any
 ) -> None:
     """Draws one around every seed into a data set; goes on where an earlier call ended"""
     _check(draw)
     max_rows = {}
     for text in limit:
-        name, equals, value = text.rpartition("=")
-        rows = parse_rows(value) if equals else None
+        name, equals, most = text.rpartition("=")
+        rows = parse_rows(most) if equals else None
         if rows is None:
             raise Failure("INVALID_ARGUMENT", f"--limit: '{text}' is not COMPONENT=ROWS")
         max_rows[name] = rows
@@ -156,22 +120,20 @@ def dataset(
         told = f"\r{done.num_graphs} of {done.num_graphs_total} sub-graphs"
         print(told, end="", flush=True, file=sys.stderr)
 
-    with connected(server) as connection:
+    with connected(server) as connection, contextlib.ExitStack() as stack:
         sub_graphs, seeds = _what_is_drawn(connection.client, draw)
-        try:
-            made = connection.client.samples.make_dataset(
-                sub_graphs,
-                dataset,
-                seeds,
-                seed=draw["seed"],
-                epoch=draw["epoch"],
-                max_bytes=max_bytes,
-                max_rows=max_rows,
-                draw_smaller=not refuse,
-                on_progress=on_progress,
-            )
-        finally:
-            print(file=sys.stderr)
+        stack.callback(print, file=sys.stderr)
+        made = connection.client.samples.make_dataset(
+            sub_graphs,
+            dataset,
+            seeds,
+            seed=draw["seed"],
+            epoch=draw["epoch"],
+            max_bytes=max_bytes,
+            max_rows=max_rows,
+            draw_smaller=not refuse,
+            on_progress=on_progress,
+        )
     print(
         f"data set '{made.name}': {made.num_graphs} sub-graphs, {made.num_bytes} bytes; {smaller} "
         "drawn smaller by this call"
@@ -230,11 +192,7 @@ def _what_is_drawn(client: Client, draw: dict[str, Any]) -> tuple[SubGraphs, See
         return sub_graphs, None
     amount = draw["negatives_per_link"]
     file_ = seeds.SeedsFile(
-        path=draw["seeds"],
-        by=draw["seeds_by"] or "id",
-        negatives=draw["negatives"] or "",
-        amount=1.0 if amount is None else amount,
-        seed=draw["seed"],
-        avoid=draw["avoid"],
-    )
+        draw["seeds"], draw["seeds_by"] or "id", draw["negatives"] or "",
+        1.0 if amount is None else amount, draw["seed"], draw["avoid"],
+    )  # fmt: skip
     return sub_graphs, seeds.read_seeds(file_, sub_graphs, client)

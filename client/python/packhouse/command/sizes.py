@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from packhouse.command.connection import Connection, Server, connected
-from packhouse.command.failures import Failure, Misuse
+from packhouse.command.connection import Server, connected
+from packhouse.command.failures import Misuse
 
 if TYPE_CHECKING:
     from packhouse.files.size_files import SizeTable
@@ -41,12 +40,23 @@ class SizeSource(NamedTuple):
     def read(self, server: Server) -> Histogram:
         """The sizes, counted: tuples are distinct and ascending.
 
-        Raises Failure, OSError or ValueError of a file, PackhouseError with NOT_FOUND of a server.
+        Raises OSError, ValueError or OverflowError of a file, PackhouseError with NOT_FOUND of a
+        server.
         """
+        from packhouse.data.histogram import Histogram
+
         if self.file:
-            return counted(read_sizes(self.file))
+            table = read_sizes(self.file)
+            return Histogram.from_sizes(table.sizes, table.components, table.counts)
         with connected(server) as connection:
-            return histogram_of(stored_sizes(connection, self.dataset, self.histogram))
+            client = connection.client
+            if self.histogram:
+                kept = client.histograms.get(self.histogram)
+            else:
+                found = client.datasets.get(self.dataset, include_histogram=True).histogram
+                assert found is not None
+                kept = found
+            return Histogram.from_sizes(kept.tuples, kept.components, kept.counts)
 
 
 def read_sizes(path: str) -> SizeTable:
@@ -86,50 +96,6 @@ def _sizes_of_graphs(path: str) -> SizeTable:
     return SizeTable(
         tuple(tables[0][0]), np.concatenate([sizes for _, sizes in tables]), None
     )
-
-
-def counted(table: SizeTable) -> Histogram:
-    """Equal rows as one; tuples are ascending."""
-    import numpy as np
-
-    from packhouse.data.histogram import Histogram
-
-    order = np.lexsort(table.sizes.T[::-1])
-    sizes = table.sizes[order]
-    is_first = np.ones(len(sizes), bool)
-    is_first[1:] = (sizes[1:] != sizes[:-1]).any(axis=1)
-    firsts = np.flatnonzero(is_first)
-    if table.counts is None:
-        counts = np.diff(np.append(firsts, len(sizes)))
-    else:
-        if table.num_graphs >= 1 << 64:
-            raise Failure("OUT_OF_RANGE", "the counts add up to more than 2^64 graphs")
-        counts = np.add.reduceat(table.counts[order], firsts)
-    return Histogram(table.components, sizes[firsts], counts.astype("<u8"))
-
-
-def stored_sizes(connection: Connection, dataset: str, histogram: str) -> Any:
-    """The `packhouse.v1.Histogram` of a data set, or of a histogram. Raises PackhouseError."""
-    from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, histogram_pb2, histogram_pb2_grpc
-
-    if dataset:
-        datasets = connection.stub(dataset_pb2_grpc.DatasetServiceStub)
-        request = dataset_pb2.GetDatasetRequest(name=dataset, include_histogram=True)
-        return connection.call(datasets.GetDataset, request).histogram
-    histograms = connection.stub(histogram_pb2_grpc.HistogramServiceStub)
-    wanted = histogram_pb2.GetHistogramRequest(histogram=histogram)
-    return connection.call(histograms.GetHistogram, wanted).histogram
-
-
-def histogram_of(message: Any) -> Histogram:
-    """A `packhouse.v1.Histogram`, tuples ascending. Raises ValueError if it is malformed."""
-    import numpy as np
-
-    from packhouse.data.histogram import Histogram
-
-    read = Histogram.from_proto(message)
-    order = np.lexsort(read.tuples.T[::-1])
-    return dataclasses.replace(read, tuples=read.tuples[order], counts=read.counts[order])
 
 
 def name_of_file(path: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from typing import Any, Callable, NamedTuple
 
 import click
 
 from packhouse.command.arguments import json_option, server_options, yes_option
-from packhouse.command.confirm import confirm
 from packhouse.command.connection import Server, connected
-from packhouse.command.printing import print_json
+from packhouse.command.failures import FAILURE, OK
+from packhouse.command.output import confirm, Progress, tell
 
 
 class Stored(NamedTuple):
@@ -40,10 +41,7 @@ def add_commands(group: click.Group, kind: Stored) -> None:
         report = _report(kind)
         with connected(server) as connection:
             things = list(kind.all(connection.client))
-        if as_json:
-            print_json([report.json(thing) for thing in things])
-        else:
-            print(report.table(things), end="")
+        tell(as_json, list(map(report.json, things)), report.table(things))
 
     @group.command("show", help=kind.of_show)
     @argument
@@ -52,7 +50,7 @@ def add_commands(group: click.Group, kind: Stored) -> None:
     def show(name: str, server: Server, as_json: bool) -> None:
         with connected(server) as connection:
             thing = kind.get(connection.client, name)
-        show_one(_report(kind), thing, as_json)
+        tell(as_json, _report(kind).json(thing), _report(kind).text(thing))
 
     @group.command("delete", help=kind.of_delete)
     @argument
@@ -67,12 +65,27 @@ def add_commands(group: click.Group, kind: Stored) -> None:
         print(f"{name}: deleted")
 
 
-def show_one(report: Any, thing: Any, as_json: bool) -> None:
-    """Prints all that is known of it."""
-    if as_json:
-        print_json(report.json(thing))
-    else:
-        print(report.text(thing), end="")
+def add_verify(
+    group: click.Group, kind: Stored, told: str, read: Callable[[Any, str, Progress], Any]
+) -> None:
+    """`verify`, and `fsck`, as some look for it. What `read` gives of a client has `is_sound`; the
+    report has `verify_text(name, found)` and `verify_json(name, found)`.
+    """
+
+    @group.command("verify", help=told)
+    @click.argument("name", metavar=kind.metavar)
+    @server_options(required=True)
+    @json_option()
+    def verify(name: str, server: Server, as_json: bool) -> int:
+        with connected(server) as connection, Progress() as line:
+            found = read(connection.client, name, line)
+        report = _report(kind)
+        tell(as_json, report.verify_json(name, found), report.verify_text(name, found))
+        return OK if found.is_sound else FAILURE
+
+    hidden = copy.copy(verify)
+    hidden.hidden = True
+    group.add_command(hidden, "fsck")
 
 
 def _report(kind: Stored) -> Any:

@@ -7,57 +7,36 @@ from typing import Any, Callable, Sequence
 import click
 
 from packhouse.command.arguments import (
-    axes_option,
-    budget_options,
-    json_option,
-    option,
-    padding_option,
-    padding_text,
-    server_options,
-    set_padding,
-    size_source_options,
-    without_limit,
-)
+    axes_option, budget_options, check_plot, choice, json_option, padding_option, padding_text,
+    server_options, set_padding, size_source_options, value, without_limit,
+)  # fmt: skip
 from packhouse.command.connection import Connection, connected
 from packhouse.command.device import device_options, profile_of
-from packhouse.command.failures import Failure, Misuse
-from packhouse.command.printing import print_json
-from packhouse.command.readable import bytes_text, grouped
+from packhouse.command.failures import Failure
+from packhouse.command.output import Progress, bytes_text, grouped, tell
 
 
+# fmt: off
 @click.command()
 @size_source_options
 @device_options
 @padding_option
-@option(
-    "--objective",
-    type=click.Choice(("epoch-cost", "harmonic-mean")),
-    default="epoch-cost",
-    metavar="NAME",
-    help="epoch-cost (the default), or harmonic-mean of the efficiencies as in the paper",
-)
+@choice("--objective", ("epoch-cost", "harmonic-mean"), "epoch-cost (the default), or harmonic-mean of "
+        "the efficiencies as in the paper", default="epoch-cost")
 @budget_options("Work for the whole search. 10^9 steps take about a second; 0 means 2 * 10^9")
-@option(
-    "--plot",
-    metavar="FILE",
-    help="Draw the histogram with the limits, efficiency over the grid of limits, and the frontier: "
-    "FILE.svg, FILE.pdf or FILE.png",
-)
+@value("--plot", "FILE", "Draw the histogram with the limits, efficiency over the grid of limits, and "
+       "the frontier: FILE.svg, FILE.pdf or FILE.png")
 @axes_option("else the first two that have a --max")
 @json_option("Print JSON: ratios in [0, 1]")
 @server_options()
+# fmt: on
 def command(**given: Any) -> None:
     """Choose the limits under which an epoch costs a device the least."""
     from packhouse.command.sizes import SizeSource
 
     source = SizeSource(given["sizes"], given["dataset"], given["histogram"])
     source.check(given["server"])
-    if given["axes"] and not given["plot"]:
-        raise Misuse("--axes chooses what is drawn: it needs --plot")
-    if given["plot"]:
-        from packhouse.command.plots import figure
-
-        figure.check_name(given["plot"])
+    check_plot(given["plot"], given["axes"])
     histogram = source.read(given["server"])
     components = histogram.components
     profile = profile_of(given, components)
@@ -71,7 +50,7 @@ def command(**given: Any) -> None:
         budget_steps=given["budget_steps"],
         seed=given["seed"],
     )
-    set_padding(request, given["padding"], given["index_into"], given["ragged"], components)
+    set_padding(request, given, components)
     axes = given["axes"] or _axes(profile, components)
     if given["plot"]:
         from packhouse.command.plots import histogram_plot
@@ -79,7 +58,6 @@ def command(**given: Any) -> None:
         # Checked before a long search: whether the picture can be drawn.
         histogram_plot.view_of(histogram, axes, [])
     from packhouse.command import tune_report
-    from packhouse.command.progress import Progress
 
     cells = []
     with connected(given["server"]) as connection, Progress() as shown:
@@ -93,27 +71,25 @@ def command(**given: Any) -> None:
 
             grid = tune_plot.grid_request(request, histogram, axes, outcome.recommendation.shapes[0])
             cells = _tune(connection, grid, show).cells if grid is not None else []
-    if given["as_json"]:
-        print_json(tune_report.tune_json(outcome, components))
-    else:
-        limited = [part.component for part in profile.components]
-        print(
-            f"{grouped(histogram.num_graphs)} graphs of {grouped(len(histogram.counts))} sizes in "
-            f"{source.name}; {_profile_text(profile)}{without_limit(components, limited)}"
-            f"{padding_text(given['padding'])}\n\n"
-            f"{tune_report.recommendation_text(outcome, profile, components)}\n"
-            f"{tune_report.frontier_table(outcome)}",
-            end="",
-        )
+    limited = [part.component for part in profile.components]
+    told = (
+        f"{grouped(histogram.num_graphs)} graphs of {grouped(len(histogram.counts))} sizes in "
+        f"{source.name}; {_profile_text(profile)}{without_limit(components, limited)}"
+        f"{padding_text(given['padding'])}\n\n"
+        f"{tune_report.recommendation_text(outcome, profile, components)}\n"
+        f"{tune_report.frontier_table(outcome)}"
+    )
+    tell(given["as_json"], tune_report.tune_json(outcome, components), told)
     if given["plot"]:
         title = f"{source.name}, {_profile_text(profile)}"
         tune_plot.draw(given["plot"], title, histogram, axes, profile, outcome, cells)
 
 
 def _tune(connection: Connection, request: Any, show: Callable[[Any], None]) -> Any:
-    """The `tune_report.Outcome` of a call. Raises PackhouseError."""
-    from packhouse.command.tune_report import Outcome
+    """The outcome of a call. Raises PackhouseError."""
     from packhouse.v1 import planning_pb2, planning_pb2_grpc
+
+    from packhouse.command.tune_report import Outcome
 
     outcome = Outcome(planning_pb2.TuneProgress(), None)
     stub = connection.stub(planning_pb2_grpc.PlanningServiceStub)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, Sequence
 
+from packhouse.command.output import (
+    Column, TextTable, bytes_text, counted, fields, grouped, percent, small_percent
+)  # fmt: skip
 from packhouse.command.plan_report import efficiencies_json
-from packhouse.command.readable import bytes_text, counted, grouped, percent, small_percent
-from packhouse.command.tables import Column, TextTable
 
 # Rows of the frontier's table.
 _MOST_STEPS: Final = 12
@@ -154,15 +155,10 @@ def frontier_table(outcome: Outcome) -> str:
 def tune_json(outcome: Outcome, components: Sequence[str]) -> dict[str, Any]:
     """Everything except the cells; ratios are in [0, 1]."""
     told = outcome.recommendation
-    result = {
+    result: dict[str, Any] = {
         "shapes": [_shape_json(shape) for shape in told.shapes],
-        "epoch_cost": told.epoch_cost,
-        "least_cost": told.least_cost,
-        "harmonic_mean": told.harmonic_mean,
-        "exact": told.exact,
-        "candidates": outcome.progress.candidates,
-        "planned": outcome.progress.planned,
-        "excluded": outcome.progress.excluded,
+        **fields(told, "epoch_cost least_cost harmonic_mean exact"),
+        **fields(outcome.progress, "candidates planned excluded"),
         "reasons": list(told.reasons),
         "group_graphs": list(told.group_graphs),
     }
@@ -172,13 +168,9 @@ def tune_json(outcome: Outcome, components: Sequence[str]) -> dict[str, Any]:
     if told.HasField("oversize"):
         over = told.oversize
         needed = zip(components, over.needed_rows)
-        result["oversize"] = {
-            "num_graphs": over.num_graphs,
+        result["oversize"] = fields(over, "num_graphs num_apart needed_bytes num_shapes") | {
             "largest": dict(zip(components, over.largest)),
-            "num_apart": over.num_apart,
             "needed_rows": {name: rows for name, rows in needed if rows},
-            "needed_bytes": over.needed_bytes,
-            "num_shapes": over.num_shapes,
         }
     result["frontier"] = [_shape_json(shape) for shape in outcome.frontier]
     return result
@@ -262,10 +254,6 @@ def _search(outcome: Outcome) -> str:
 def _shape_json(shape: Any) -> dict[str, Any]:
     return {
         "capacities": {part.component: part.capacity for part in _limited(shape)},
-        "packs": shape.packs,
-        "lower_bound": shape.lower_bound,
-        "epoch_cost": shape.epoch_cost,
-        "harmonic_mean": shape.harmonic_mean,
-        "batch_bytes": shape.batch_bytes,
+        **fields(shape, "packs lower_bound epoch_cost harmonic_mean batch_bytes"),
         "components": efficiencies_json(shape.components),
     }

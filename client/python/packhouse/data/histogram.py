@@ -28,13 +28,27 @@ class Histogram:
 
     @staticmethod
     def from_sizes(
-        sizes: npt.ArrayLike, components: Sequence[str] = ("nodes", "edges")
+        sizes: npt.ArrayLike,
+        components: Sequence[str] = ("nodes", "edges"),
+        counts: npt.NDArray[np.uint64] | None = None,
     ) -> Histogram:
-        """Counts the rows of an [n, l] table of sizes. Cost: O(n log n)."""
+        """Counts the rows of an [n, l] table of sizes, each once or as often as `counts` says; tuples
+        are ascending. Raises OverflowError for more than 2^64 - 1 graphs. Cost: O(n log n).
+        """
         table = convert_exactly(sizes, np.dtype("<u4"), "sizes")
         table = table.reshape(len(table), len(components))
-        tuples, counts = np.unique(table, axis=0, return_counts=True)
-        return Histogram(tuple(components), tuples, counts.astype("<u8"))
+        order = np.lexsort(table.T[::-1])
+        table = table[order]
+        is_first = np.ones(len(table), bool)
+        is_first[1:] = (table[1:] != table[:-1]).any(axis=1)
+        firsts = np.flatnonzero(is_first)
+        if counts is None:
+            summed = np.diff(np.append(firsts, len(table)))
+        else:
+            if sum(counts.tolist()) >= 1 << 64:
+                raise OverflowError("the counts add up to more than 2^64 graphs")
+            summed = np.add.reduceat(counts[order], firsts) if len(firsts) else counts
+        return Histogram(tuple(components), table[firsts], summed.astype("<u8"))
 
     @property
     def num_graphs(self) -> int:

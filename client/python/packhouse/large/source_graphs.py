@@ -56,7 +56,7 @@ class SourceGraphVerification:
     """The first thousand: the array or record, its bytes, and what is wrong."""
 
     @property
-    def ok(self) -> bool:
+    def is_sound(self) -> bool:
         """Whether nothing is damaged."""
         return self.num_damaged == 0
 

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, Iterator, Sequence
 
 from packhouse.command.failures import Failure, Misuse
-from packhouse.command.readable import grouped
+from packhouse.command.output import grouped
 from packhouse.command.signals import raised
 
 if TYPE_CHECKING:

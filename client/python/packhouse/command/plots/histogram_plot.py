@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.command.failures import Misuse
+from packhouse.command.output import grouped
 from packhouse.command.plots import figure as figures
-from packhouse.command.readable import grouped
 from packhouse.data.histogram import Histogram
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.command.failures import Failure
+from packhouse.command.output import grouped, percent
 from packhouse.command.plots import figure as figures
 from packhouse.command.plots.histogram_plot import View, draw_panel
-from packhouse.command.readable import grouped, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

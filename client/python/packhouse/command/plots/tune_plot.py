@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.command.output import small_percent
 from packhouse.command.plots import figure as figures
 from packhouse.command.plots.histogram_plot import draw_panel, view_of
-from packhouse.command.readable import small_percent
 from packhouse.command.tune_report import Outcome, padding_overhead, shape_text
 from packhouse.data.histogram import Histogram
 
