@@ -26,6 +26,7 @@ from packhouse.command import (
 )
 from packhouse.command.failures import Failure
 from packhouse.data.histogram import Histogram
+from packhouse.files.seed_rows import SeedRows, feature_array
 from packhouse.large.partitions import (
     PartitionBalance,
     PartitionMethod,
@@ -424,14 +425,14 @@ def test_a_bad_file_of_seeds_is_named(tmp_path: pathlib.Path, text: str, says: s
     path.write_text(text, encoding="utf-8")
     columns = seeds.readout_columns(["label=uint8", "is=bool", "price=float32"])
     with pytest.raises(ValueError) as told:
-        seeds._Rows(str(path), "id", columns)
+        SeedRows(str(path), "id", columns, "--seeds-by")
     assert str(told.value).startswith(f"{path}: ") and says in str(told.value)
 
 
 def test_a_file_of_seeds_has_times_and_features(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "seeds.csv"
     path.write_text('id,is,time,price\r\n"a,b",True,-5,1e3\r\n\xe9,0,7,-0.5\r\n', encoding="utf-8")
-    rows = seeds._Rows(str(path), "id", seeds.readout_columns(["is=bool", "price=float32", "x"]))
+    rows = SeedRows(str(path), "id", seeds.readout_columns(["is=bool", "price=float32", "x"]))
     assert not rows.are_links and len(rows) == 2
     assert (rows.nodes, rows.times) == ([["a,b", "\xe9"]], [-5, 7])
     assert rows.features == {"is": [True, False], "price": [1000.0, -0.5]}
@@ -448,7 +449,7 @@ def test_features_of_seeds_have_the_types_that_were_said() -> None:
     }
     for dtype, (given, data) in values.items():
         (column,) = seeds.readout_columns([f"x={dtype}"])
-        assert column_bytes(seeds._array(list(given), column), column, "x") == data, dtype
+        assert column_bytes(feature_array(list(given), column), column, "x") == data, dtype
 
 
 def test_words_for_the_program_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

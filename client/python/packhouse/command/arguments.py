@@ -7,7 +7,7 @@ gRPC or numpy.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Final, Iterable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Container, Final, Iterable, Mapping, Sequence, TypeVar
 
 import click
 
@@ -110,48 +110,34 @@ def all_of(*options: Decorator[Any]) -> Decorator[Any]:
     return decorate
 
 
-class WholeNumber(click.ParamType):
+class Parsed(click.ParamType):
+    """What `read` makes of a text, None if that is not of the `form`."""
+
+    def __init__(self, name: str, form: str, read: Callable[[str], int | None]) -> None:
+        self.name = name
+        self._form = form
+        self._read = read
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> int:
+        """Raises BadParameter."""
+        taken = self._read(value) if isinstance(value, str) else value
+        if taken is None:
+            self.fail(f"'{value}' must be {self._form}", param, ctx)
+        return int(taken)
+
+
+def whole_number(least: int = 0, most: int = _MOST) -> Parsed:
     """A whole number from `least` to `most`."""
 
-    name = "number"
+    def read(text: str) -> int | None:
+        number = int(text) if text.isascii() and text.isdecimal() and len(text) < 30 else -1
+        return number if least <= number <= most else None
 
-    def __init__(self, least: int = 0, most: int = _MOST) -> None:
-        self._least = least
-        self._most = most
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> int:
-        """Raises BadParameter."""
-        if isinstance(value, int):
-            return value
-        number = int(value) if value.isascii() and value.isdecimal() and len(value) < 30 else -1
-        if not self._least <= number <= self._most:
-            self.fail(
-                f"'{value}' must be a whole number from {self._least} to {self._most}", param, ctx
-            )
-        return number
+    return Parsed("number", f"a whole number from {least} to {most}", read)
 
 
-NUMBER: Final = WholeNumber()
-NUMBER_32: Final = WholeNumber(most=(1 << 32) - 1)
-
-
-class Amount(click.ParamType):
-    """A number of bytes, with a unit if one is given."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> int:
-        """Raises BadParameter."""
-        if isinstance(value, int):
-            return value
-        number = parse_bytes(value)
-        if number is None:
-            # With the option's name, as other options' errors.
-            self.fail(f"'{value}' must be {BYTES_FORM}", param, ctx)
-        return number
-
-
-BYTES: Final = Amount()
+NUMBER: Final = whole_number()
+NUMBER_32: Final = whole_number(most=(1 << 32) - 1)
 
 
 def parse_bytes(text: str) -> int | None:
@@ -162,6 +148,10 @@ def parse_bytes(text: str) -> int | None:
         return None
     number = int(text[:digits]) * factor
     return number if number <= _MOST else None
+
+
+# A number of bytes, with a unit if one is given.
+BYTES: Final = Parsed("bytes", BYTES_FORM, parse_bytes)
 
 
 def bytes_of(name: str, text: str, form: str = BYTES_FORM) -> int:
@@ -272,6 +262,12 @@ def axes_option(otherwise: str) -> Decorator[Any]:
     """Adds `--axes A[,B]`; the command gets `axes`, a list; `otherwise` says what is drawn without."""
     return value("--axes", "A[,B]", f"The one or two components to draw, as in nodes,edges; {otherwise}",
                  callback=lambda _context, _option, text: text.split(",") if text else [])
+
+
+def axes_of(given: Mapping[str, Any], components: Sequence[str], limited: Container[str]) -> list[str]:
+    """Of a picture: as `--axes` names them, otherwise the first two with a limit."""
+    # Only `graphs` may have one.
+    return given["axes"] or [name for name in components if name in limited][:2] or [components[0]]
 
 
 def padding_choice(told: str = "The padding of its batches", **attributes: Any) -> Decorator[Any]:

@@ -9,7 +9,7 @@ import time
 
 import click
 
-from packhouse.command.arguments import WholeNumber, option
+from packhouse.command.arguments import option, whole_number
 from packhouse.command.group import Group
 
 
@@ -21,7 +21,7 @@ def command() -> None:
 @command.command("try")
 @option(
     "--servers",
-    type=WholeNumber(1, 16),
+    type=whole_number(1, 16),
     default=2,
     show_default=True,
     metavar="N",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping
 
@@ -332,14 +333,18 @@ class _Shown:
             transient=True,
             disable=quiet or not console.is_terminal,
         )
+        self._shown = contextlib.ExitStack()
         self._task = self._bar.add_task("", total=source.num_bytes or None, told="")
 
     def __enter__(self) -> _Shown:
-        self._bar.start()
+        if not self._bar.disable:
+            # It hides the cursor.
+            self._shown.enter_context(raised())
+        self._shown.enter_context(self._bar)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._bar.stop()
+        self._shown.close()
 
     def show(self, graphs: int, num_bytes: int) -> None:
         """So many graphs and bytes are stored."""

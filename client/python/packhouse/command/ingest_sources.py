@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 import sys
-from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from packhouse.command.failures import Misuse
 from packhouse.command.output import note
 from packhouse.data.examples import TfgnnSchema
 from packhouse.data.graphs import GraphTable
-from packhouse.data.schema import DType, GraphSchema, TensorSpec
+from packhouse.data.schema import GraphSchema
 from packhouse.files import file_kinds, npz, reading, size_files, tfrecords
 from packhouse.stored.appending import EncodedChunk
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Iterator, Mapping
 import click
 
 from packhouse.command.arguments import (
-    NUMBER_32, flag, limit_option, limits_of, number, padding_choice, padding_number, server_options,
+    NUMBER_32, flag, limit_option, limits_of, number, padding_choice, server_options,
     sizes_option, value,
 )  # fmt: skip
 from packhouse.command.connection import Connection, Server, connected
@@ -87,30 +87,24 @@ def _opening(given: Mapping[str, Any], components: tuple[str, ...]) -> Any:
     if given["calibration_graphs"] and not given["device"]:
         raise Misuse("--calibration-graphs chooses limits: it needs --device")
     limits = limits_of(given["limit"], components)
-    from packhouse.v1 import packing_pb2
+    from packhouse.data.schema import GraphSchema
+    from packhouse.planning.pack_options import DriftWatch, PackOptions
+    from packhouse.planning.tuning import DeviceProfile
 
-    opening = packing_pb2.PackOpen(
-        padding=padding_number(given["padding"]),
-        look_ahead=given["look_ahead"],
-        max_age=given["max_age"],
-        payload=packing_pb2.PAYLOAD_SIZES,
+    try:
+        device = DeviceProfile.load(given["device"]) if given["device"] else None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise Misuse(f"{given['device']}: {why}" if why else str(error)) from None
+    same = ("padding", "look_ahead", "max_age", "calibration_graphs")
+    options = PackOptions(
+        limits=limits or None,
+        device=device,
+        oversize="reject",
+        drift=DriftWatch() if given["drift"] else None,
+        **{name: given[name] for name in same},
     )
-    opening.schema.components.extend(components)
-    if given["drift"]:
-        opening.drift.SetInParent()
-    for name, rows in limits.items():
-        opening.limits.capacities.add(component=name, rows=rows)
-    if given["device"]:
-        from packhouse.planning.tuning import DeviceProfile
-
-        try:
-            profile = DeviceProfile.load(given["device"])
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else None
-            raise Misuse(f"{given['device']}: {why}" if why else str(error)) from None
-        opening.device_profile.CopyFrom(profile.to_proto())
-        opening.calibration.num_graphs = given["calibration_graphs"]
-    return opening
+    return options.to_proto(GraphSchema(components))
 
 
 def _expanded(path: str, table: SizeTable) -> SizeTable:

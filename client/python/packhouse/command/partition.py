@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Sequence
 import click
 
 from packhouse.command.arguments import (
-    WholeNumber, choice, flag, json_option, number, server_options, value, values
+    choice, flag, json_option, number, server_options, value, values, whole_number
 )  # fmt: skip
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure, Misuse
@@ -41,7 +41,7 @@ def command(words: tuple[str, ...]) -> None:
     _on_server.main([*words], prog_name="packhouse partition", standalone_mode=False)
 
 
-_PARTS = WholeNumber(1, 65536)
+_PARTS = whole_number(1, 65536)
 
 
 @click.command(
@@ -63,7 +63,7 @@ _PARTS = WholeNumber(1, 65536)
 @choice("--scheme", ("k-way", "recursive"), "METIS: k-way, or recursive, by halves", default="k-way")
 @choice("--objtype", ("cut", "vol"), "cut or vol: few cut edges, or few copies of nodes", default="cut")
 @choice("--quality", ("default", "best"), "best: several seeds, joined and refined", default="default")
-@number("--hops", "Depth of the halo", 1, type=WholeNumber(1, 16))
+@number("--hops", "Depth of the halo", 1, type=whole_number(1, 16))
 @choice("--halo", ("all", "in-edges"), "all: as DGL's partition_graph; in-edges: as its converter of "
         "ParMETIS's output", default="all")
 @number("--trainers", "Trainers on each machine", 1, type=_PARTS)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Mapping, Sequence
 import click
 
 from packhouse.command.arguments import (
-    NUMBER_32, axes_option, budget_options, check_plot, choice, flag, json_option, limit_option, limits_of,
-    limits_text, number, padding_option, padding_text, server_options, set_padding, size_source_options,
+    NUMBER_32, axes_of, axes_option, budget_options, check_plot, choice, flag, json_option, limit_option,
+    limits_of, limits_text, number, padding_option, padding_text, server_options, set_padding, size_source_options,
     value, values, without_limit,
 )  # fmt: skip
-from packhouse.command.connection import Connection, Server, connected
+from packhouse.command.connection import Connection, connected
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.output import grouped, print_json
 
@@ -93,7 +93,7 @@ def _plan(given: Mapping[str, Any], source: SizeSource) -> None:
         from packhouse.command.plots import histogram_plot
 
         # Checked before a long plan: whether the picture can be drawn.
-        view = histogram_plot.view_of(histogram, given["axes"] or _axes(components, limits), [limits])
+        view = histogram_plot.view_of(histogram, axes_of(given, components, limits), [limits])
     with connected(given["server"]) as connection:
         from packhouse.v1 import planning_pb2_grpc
 
@@ -143,13 +143,6 @@ def _request(given: Mapping[str, Any], histogram: Histogram, limits: Mapping[str
         request.warm_start.CopyFrom(_read_plan(given["warm_start"], histogram.components))
     request.summaries_only = not (given["patterns"] or given["plot"] or given["save_plan"])
     return request
-
-
-def _axes(components: Sequence[str], limits: Mapping[str, int]) -> list[str]:
-    """Of a picture, unless they were named: the first two with a limit."""
-    limited = [name for name in components if name in limits]
-    # Only `graphs` may have a limit.
-    return limited[:2] or [components[0]]
 
 
 def _compare(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any, Final, Sequence
+from typing import Final, Sequence
 
 import click
 

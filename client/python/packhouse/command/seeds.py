@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import dataclasses
-import gzip
-import io
-import math
-import zlib
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from packhouse.command.failures import Failure
+from packhouse.files.seed_rows import SeedRows, feature_array, int_of, quoted
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
@@ -22,8 +17,6 @@ if TYPE_CHECKING:
 LABEL = "label"
 _IDS_OF_REQUEST = 1 << 16
 _NO_NODE = (1 << 32) - 1
-_MOST_DIGITS = 20
-_LARGEST_FLOAT32 = float.fromhex("0x1.fffffefffffffp+127")  # What is rounded to it, and not to infinity.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,114 +37,6 @@ class SeedsFile:
     avoid: str = ""
 
 
-class _Rows:
-    """What a file says, unchecked by the graph."""
-
-    def __init__(self, path: str, by: str, columns: Sequence[SourceColumn]) -> None:
-        """`columns`: the features that are read, and `time` with them."""
-        self.path = path
-        self._line = 0
-        records = self._records()
-        header = next(records, None)
-        if header is None:
-            raise ValueError(f"{path}: is empty")
-        ends = [name for name in ("source", "target") if name in header]
-        if len(ends) == 2 and by not in header:
-            self.are_links, places = True, [header.index(name) for name in ends]
-        elif not ends and by in header:
-            self.are_links, places = False, [header.index(by)]
-        else:
-            raise ValueError(
-                f"{path}: has the columns {', '.join(header)}; needs either {_quoted(by)} (--seeds-by) "
-                "or 'source' and 'target'"
-            )
-        # Of nodes, or of the sources and the targets of links.
-        self.nodes: list[list[str]] = [[] for _ in places]
-        self.times: list[int] | None = [] if "time" in header else None
-        self.features: dict[str, list[Any]] = {
-            column.name: [] for column in columns if column.name in header
-        }
-        taken = [column for column in columns if column.name in header]
-        for record in records:
-            if len(record) != len(header):
-                raise self._bad(f"has {len(record)} fields, the header has {len(header)}")
-            for texts, place in zip(self.nodes, places):
-                if not record[place]:
-                    raise self._bad(f"column {_quoted(header[place])}: is empty")
-                texts.append(record[place])
-            if self.times is not None:
-                self.times.append(self._element("time", record[header.index("time")], "int64"))
-            for column in taken:
-                text = record[header.index(column.name)]
-                dtype = column.element.name.lower()
-                self.features[column.name].append(self._element(column.name, text, dtype))
-
-    def __len__(self) -> int:
-        return len(self.nodes[0])
-
-    def _records(self) -> Iterator[list[str]]:
-        try:
-            with open(self.path, "rb") as plain:
-                is_gzip = plain.read(2) == b"\x1f\x8b"
-                plain.seek(0)
-                file: Any = gzip.open(plain) if is_gzip else plain
-                with io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
-                    reader = csv.reader(text, strict=True)
-                    for record in reader:
-                        self._line = reader.line_num
-                        if record:
-                            yield record
-        except (csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{self.path}: {error}") from None
-
-    def _bad(self, text: str) -> ValueError:
-        return ValueError(f"{self.path}: line {self._line}: {text}")
-
-    def _element(self, name: str, text: str, dtype: str) -> Any:
-        """A value of the type. Raises ValueError naming line, column and value."""
-        value: Any = None
-        if dtype == "bool":
-            value = {"0": False, "false": False, "1": True, "true": True}.get(text.lower())
-        elif "float" in dtype:
-            with contextlib.suppress(ValueError):
-                # Python's own also takes blanks and underscores.
-                value = float(text) if not set(text) & set("_ \t\r\n\f\v") else None
-            if value is not None and dtype != "float64" and math.isfinite(value):
-                value = value if abs(value) <= _LARGEST_FLOAT32 else None
-        else:
-            bits = int(dtype.lstrip("uint"))
-            least = 0 if dtype[0] == "u" else -(1 << bits - 1)
-            number = _int(text)
-            if number is not None and least <= number < least + (1 << bits):
-                value = number
-        if value is None:
-            raise self._bad(f"column {_quoted(name)}: {_quoted(text)} is no {dtype}")
-        return value
-
-
-def _int(text: str) -> int | None:
-    """A whole number, with a minus sign or none; else None."""
-    digits = text[1:] if text[:1] == "-" else text
-    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
-    return int(text) if is_number else None
-
-
-def _array(values: list[Any], column: SourceColumn) -> Any:
-    """The values of a feature, which have its type."""
-    import numpy as np
-
-    from packhouse.data.schema import DType
-    from packhouse.frameworks.tfgnn.examples_at_once import converted
-
-    if column.element is DType.BFLOAT16:
-        return converted(np.array(values, "<f4"), column.element)
-    return np.array(values, column.element.numpy)
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if len(text) <= 128 else f"'{text[:128]}... ({len(text)} characters)'"
-
-
 def readout_columns(names: Sequence[str]) -> list[SourceColumn]:
     """Of `NAME`, int64, or `NAME=DTYPE`. Raises ValueError naming the value."""
     from packhouse.data.schema import DType
@@ -164,7 +49,7 @@ def readout_columns(names: Sequence[str]) -> list[SourceColumn]:
             name, dtype = said, "int64"
         if dtype.upper() not in DType.__members__:
             raise ValueError(
-                f"--readout-column: {_quoted(said)} is not NAME=DTYPE, such as label=int64"
+                f"--readout-column: {quoted(said)} is not NAME=DTYPE, such as label=int64"
             )
         columns.append(SourceColumn(name, dtype))
     return columns
@@ -178,7 +63,7 @@ def read_seeds(file: SeedsFile, sub_graphs: SubGraphs, client: Client) -> Seeds:
     """
     from packhouse.large.sub_graphs import Seeds
 
-    rows = _Rows(file.path, file.by, sub_graphs.readout_columns)
+    rows = SeedRows(file.path, file.by, sub_graphs.readout_columns, "--seeds-by")
     if rows.times is not None and sub_graphs.seeds_per_graph > 1:
         raise ValueError(
             f"{file.path}: has a column 'time' for each seed, and --seeds-per-graph is "
@@ -212,19 +97,19 @@ def read_seeds(file: SeedsFile, sub_graphs: SubGraphs, client: Client) -> Seeds:
             continue
         if file.negatives:
             raise ValueError(
-                f"--readout-column: {_quoted(column.name)} has no value of a negative link; only "
+                f"--readout-column: {quoted(column.name)} has no value of a negative link; only "
                 f"'{LABEL}' is known of it"
             )
         if len(rows):
             raise ValueError(
-                f"--readout-column: {file.path} has no column {_quoted(column.name)}"
+                f"--readout-column: {file.path} has no column {quoted(column.name)}"
             )
     columns = {column.name: column for column in sub_graphs.readout_columns}
-    readout = {name: _array(values, columns[name]) for name, values in rows.features.items()}
+    readout = {name: feature_array(values, columns[name]) for name, values in rows.features.items()}
     return Seeds(**nodes, times=times, readout=readout)
 
 
-def _nodes(rows: _Rows, by: str, graph: SourceGraph) -> Any:
+def _nodes(rows: SeedRows, by: str, graph: SourceGraph) -> Any:
     """Of seeds that are nodes: what they are called by."""
     texts = rows.nodes[0]
     if by != "id":
@@ -244,9 +129,9 @@ def _ids(path: str, texts: Sequence[str], are_texts: bool) -> Any:
     if are_texts:
         return [text.encode("utf-8", "surrogateescape") for text in texts]
     for text in texts:
-        number = _int(text)
+        number = int_of(text)
         if number is None or not -(1 << 63) <= number < 1 << 63:
-            raise ValueError(f"{path}: {_quoted(text)} is no int64, as the graph's ids are")
+            raise ValueError(f"{path}: {quoted(text)} is no int64, as the graph's ids are")
     return np.array([int(text) for text in texts], np.int64)
 
 
@@ -255,10 +140,10 @@ def _whole(path: str, by: str, texts: Sequence[str]) -> Any:
 
     most = (1 << 64 if by == "row" else 1 << 32) - 1
     for text in texts:
-        number = _int(text)
+        number = int_of(text)
         if number is None or text[:1] == "-" or number > most:
             raise ValueError(
-                f"{path}: {_quoted(text)} is no {by} of a node, a whole number from 0"
+                f"{path}: {quoted(text)} is no {by} of a node, a whole number from 0"
             )
     return np.array([int(text) for text in texts], np.uint64 if by == "row" else np.uint32)
 
@@ -276,7 +161,7 @@ class _Links:
                 names = (edges.source, edges.target)
         if not names[0]:
             raise ValueError(
-                f"--link-edge-set: there is no edge set {_quoted(sub_graphs.link_edge_set)}"
+                f"--link-edge-set: there is no edge set {quoted(sub_graphs.link_edge_set)}"
                 if sub_graphs.link_edge_set
                 else "which nodes the links are between is not known: give --link-edge-set or "
                 "--link-node-set"
@@ -284,10 +169,10 @@ class _Links:
         known = {each.name: each for each in graph.schema.node_sets}
         for name in names:
             if name not in known:
-                raise ValueError(f"--link-node-set: there is no node set {_quoted(name)}")
+                raise ValueError(f"--link-node-set: there is no node set {quoted(name)}")
         self._sets = [known[name] for name in names]
 
-    def of(self, rows: _Rows, by: str) -> Any:
+    def of(self, rows: SeedRows, by: str) -> Any:
         """Numbers of sources and of targets, [2, links]."""
         import numpy as np
 
@@ -308,8 +193,8 @@ class _Links:
                 if len(missing):
                     raise Failure(
                         "NOT_FOUND",
-                        f"{rows.path}: no node of {_quoted(node_set.name)} has the {by} "
-                        f"{_quoted(piece[missing[0]])}",
+                        f"{rows.path}: no node of {quoted(node_set.name)} has the {by} "
+                        f"{quoted(piece[missing[0]])}",
                     )
                 numbers.append(found.astype(np.int64))
             ends.append(np.concatenate(numbers))
@@ -321,7 +206,7 @@ class _Links:
 
         avoid = None
         if file.avoid:
-            known = _Rows(file.avoid, file.by, ())
+            known = SeedRows(file.avoid, file.by, ())
             if not known.are_links:
                 raise ValueError(f"--avoid: {file.avoid}: has no columns 'source' and 'target'")
             avoid = self.of(known, file.by)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 import click
 
 from packhouse.command.arguments import (
-    axes_option, budget_options, check_plot, choice, json_option, padding_option, padding_text,
+    axes_of, axes_option, budget_options, check_plot, choice, json_option, padding_option, padding_text,
     server_options, set_padding, size_source_options, value, without_limit,
 )  # fmt: skip
 from packhouse.command.connection import Connection, connected
@@ -51,7 +51,7 @@ def command(**given: Any) -> None:
         seed=given["seed"],
     )
     set_padding(request, given, components)
-    axes = given["axes"] or _axes(profile, components)
+    axes = axes_of(given, components, [part.component for part in profile.components])
     if given["plot"]:
         from packhouse.command.plots import histogram_plot
 
@@ -107,12 +107,6 @@ def _tune(connection: Connection, request: Any, show: Callable[[Any], None]) -> 
     if outcome.recommendation is None or not outcome.recommendation.shapes:
         raise Failure("INTERNAL", "the server's answer ended without a recommendation")
     return outcome
-
-
-def _axes(profile: Any, components: Sequence[str]) -> list[str]:
-    """Of a picture, unless they were named: the first two with a `--max`."""
-    named = [part.component for part in profile.components if part.component != "graphs"]
-    return named[:2] or [components[0]]
 
 
 def _profile_text(profile: Any) -> str:
