@@ -23,11 +23,10 @@ def command() -> None:
 
 def _ask(server: Server, method: str) -> Any:
     """The answer as the protocol has it: what --json prints."""
-    from packhouse.v1 import admin_pb2, admin_pb2_grpc
+    from packhouse.v1 import admin_pb2
 
     with connected(server) as connection:
-        stub = connection.stub(admin_pb2_grpc.AdminServiceStub)
-        return connection.call(getattr(stub, method), getattr(admin_pb2, f"{method}Request")())
+        return connection.call(f"admin.Admin.{method}", getattr(admin_pb2, f"{method}Request")())
 
 
 @command.command("status")
@@ -128,10 +127,10 @@ def status_text(answer: Any) -> str:
         f"{', drains' if answer.is_draining else ''}\nlog level: {level}\n"
         f"connections: {grouped(answer.num_connections)}\n\n"
     )
-    memory = TextTable(["memory", "held bytes", "at most"])
-    for share in answer.memory:
-        memory.add_row(share.name, grouped(share.held_bytes), grouped(share.bound_bytes))
-    text += memory.render()
+    memory = [
+        (share.name, grouped(share.held_bytes), grouped(share.bound_bytes)) for share in answer.memory
+    ]
+    text += TextTable(["memory", "held bytes", "at most"], memory).render()
     if answer.files:
         text += "\n" + files_text(answer.files)
     if answer.quotas:
@@ -145,11 +144,9 @@ def status_text(answer: Any) -> str:
             quotas.add_row(quota.namespace, quota.quota, used, limit)
         text += "\n" + quotas.render()
     if answer.members:
-        members = TextTable(["server", "owns"])
-        for member in answer.members:
-            jobs = ", ".join(answer.owned_jobs) or "no job"
-            members.add_row(member.address, jobs if member.is_this else "ask it")
-        text += "\n" + members.render()
+        jobs = ", ".join(answer.owned_jobs) or "no job"
+        rows = [(one.address, jobs if one.is_this else "ask it") for one in answer.members]
+        text += "\n" + TextTable(["server", "owns"], rows).render()
     return text
 
 

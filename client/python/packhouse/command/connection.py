@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Mapping, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Iterator, Mapping, NamedTuple
 
 from packhouse.command.signals import raised
 
@@ -24,8 +25,6 @@ CONNECT_SECONDS: Final = 10.0
 # A socket's path has at most 107 bytes.
 _LONGEST_SOCKET: Final = 107
 _LAST_WORDS: Final = 2000
-
-Stub = TypeVar("Stub")
 
 
 class Server(NamedTuple):
@@ -52,31 +51,32 @@ class Connection:
         self._server = server
         self._closing = contextlib.ExitStack()
 
-    def stub(self, kind: Callable[[Any], Stub]) -> Stub:
-        """A stub for `call`, and for streams: unary calls that are safe to repeat go on at the next
-        server while one is away.
+    def call(self, method: str, request: Any, seconds: float = CALL_SECONDS) -> Any:
+        """The answer of a unary method, as in `planning.Planning.Plan`. Calls that are safe to repeat
+        go on at the next server while one is away. Raises PackhouseError.
         """
-        return kind(self._servers)
-
-    def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
-        """The answer of a unary method. Raises PackhouseError."""
         from packhouse.calls.retrying import UnaryCalls
 
-        return UnaryCalls(self.address, seconds)(method, request)
+        return UnaryCalls(self.address, seconds)(self._method(method), request)
 
-    def stream(self, method: Any, request: Any) -> Iterator[Any]:
+    def stream(self, method: str, request: Any) -> Iterator[Any]:
         """The answers of a method that streams. Raises PackhouseError."""
         import grpc
 
         from packhouse.base.errors import PackhouseError
 
-        call = method(request, timeout=CALL_SECONDS, wait_for_ready=True)
+        call = self._method(method)(request, timeout=CALL_SECONDS, wait_for_ready=True)
         try:
             yield from call
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None
         finally:
             call.cancel()
+
+    def _method(self, name: str) -> Any:
+        file, service, method = name.split(".")
+        module = importlib.import_module(f"packhouse.v1.{file}_pb2_grpc")
+        return getattr(getattr(module, f"{service}ServiceStub")(self._servers), method)
 
     @functools.cached_property
     def client(self) -> Client:

@@ -22,14 +22,13 @@ def command() -> None:
 
 
 _DATASETS = Stored(
+    "datasets",
     "NAME",
     "datasets",
     "All data sets",
     "Schema, bounds and sizes of a data set",
     "Delete a data set and its graphs",
-    all=lambda client: client.datasets.list(),
-    get=lambda client, name: client.datasets.get(name, include_histogram=True),
-    delete=lambda client, name: client.datasets.delete(name),
+    {"include_histogram": True},
 )
 add_commands(command, _DATASETS)
 

@@ -40,7 +40,7 @@ def command(
         raise Misuse("--tracks are of segments: it needs --segments")
     from packhouse.epochs.info import EpochInfo
     from packhouse.epochs.request import EpochRequest, Segments
-    from packhouse.v1 import loader_pb2, loader_pb2_grpc
+    from packhouse.v1 import loader_pb2
 
     with connected(server) as connection:
         components = connection.client.datasets.get(dataset).schema.components
@@ -54,8 +54,8 @@ def command(
             "oversize": "reject",
         }
         spec = EpochRequest(arguments, job="").of_epoch(0)
-        stub = connection.stub(loader_pb2_grpc.LoaderServiceStub)
-        answer = connection.call(stub.GetEpoch, loader_pb2.GetEpochRequest(epoch=spec), _SECONDS)
+        request = loader_pb2.GetEpochRequest(epoch=spec)
+        answer = connection.call("loader.Loader.GetEpoch", request, _SECONDS)
     epoch = EpochInfo.from_proto(answer)
     tell(as_json, epoch_json(epoch), epoch_text(epoch))
 

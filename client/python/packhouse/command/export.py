@@ -85,8 +85,7 @@ class _Exported:
         self._client = connection.client
         self._dataset = dataset
         self._arguments = arguments
-        self.num_graphs = 0
-        self.num_bytes = 0
+        self.num_graphs = self.num_bytes = 0
         self.schema = ""
 
     def examples(self, first_graph: int, num_graphs: int) -> Iterator[bytes]:

@@ -20,21 +20,19 @@ def command() -> None:
     """List, show or delete what batches cost on devices, as trainers measured it"""
 
 
-def _checked(name: str) -> str:
+def _check(name: str) -> None:
     if "/" not in name:
         raise Misuse(f"'{name}' is not MODEL/DEVICE")
-    return name
 
 
 _MODELS = Stored(
+    "feedback",
     "MODEL/DEVICE",
     "feedback",
     "All models and devices",
     "What a batch and a row cost, and the shapes that were seen",
     "Forget what was measured",
-    all=lambda client: client.feedback.list(),
-    get=lambda client, name: client.feedback.get(_checked(name)),
-    delete=lambda client, name: client.feedback.delete(_checked(name)),
+    check=_check,
 )
 add_commands(command, _MODELS)
 

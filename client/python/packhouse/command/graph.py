@@ -102,14 +102,12 @@ command.add_command(
 
 
 _GRAPHS = Stored(
+    "source_graphs",
     "NAME",
     "graph",
     "All source graphs of a server",
     "Sets, columns, bounds and sizes of a graph",
     "Delete a graph and all its rows",
-    all=lambda client: client.source_graphs.list(),
-    get=lambda client, name: client.source_graphs.get(name),
-    delete=lambda client, name: client.source_graphs.delete(name),
 )
 add_commands(command, _GRAPHS)
 

@@ -24,14 +24,12 @@ def command() -> None:
 
 
 _JOBS = Stored(
+    "jobs",
     "JOB",
     "jobs",
     "All jobs that have epochs",
     "The epochs of a job, their progress and their loads",
     "Forget the epochs of a job and their progress. Its loads end",
-    all=lambda client: client.jobs.list(),
-    get=lambda client, name: client.jobs.get(name),
-    delete=lambda client, name: client.jobs.delete(name),
 )
 add_commands(command, _JOBS)
 

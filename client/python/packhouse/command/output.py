@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from typing import Any, Final, NamedTuple, Sequence
+from typing import Any, Final, Iterable, NamedTuple, Sequence
 
 from packhouse.command.failures import Failure, Misuse
 
@@ -93,10 +93,14 @@ class TextTable:
     others flush right.
     """
 
-    def __init__(self, columns: Sequence[Column | str]) -> None:
+    def __init__(
+        self, columns: Sequence[Column | str], rows: Iterable[Sequence[object]] = ()
+    ) -> None:
         self._columns = [Column(one) if isinstance(one, str) else one for one in columns]
         # A row of cells, or a heading.
         self._rows: list[list[str] | str] = []
+        for row in rows:
+            self.add_row(*row)
 
     def add_row(self, *cells: object) -> None:
         """Missing cells at the end are empty."""

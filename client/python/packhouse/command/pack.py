@@ -145,13 +145,11 @@ def _pack(
     import numpy as np
 
     from packhouse.command.pack_report import Packed, Totals
-    from packhouse.v1 import packing_pb2_grpc
 
     width = len(table.components) + 1
     packed = Packed(Totals(np.zeros(width, np.int64)), np.full(len(table.sizes), -1, np.int64))
-    stub = connection.stub(packing_pb2_grpc.PackingServiceStub)
     begin = time.monotonic()
-    for response in connection.stream(stub.Pack, _requests(opening, table, ids)):
+    for response in connection.stream("packing.Packing.Pack", _requests(opening, table, ids)):
         kind = response.WhichOneof("message")
         if kind == "batch":
             _take(response.batch, packed)

@@ -95,10 +95,7 @@ def _plan(given: Mapping[str, Any], source: SizeSource) -> None:
         # Checked before a long plan: whether the picture can be drawn.
         view = histogram_plot.view_of(histogram, axes_of(given, components, limits), [limits])
     with connected(given["server"]) as connection:
-        from packhouse.v1 import planning_pb2_grpc
-
-        stub = connection.stub(planning_pb2_grpc.PlanningServiceStub)
-        response = connection.call(stub.Plan, request)
+        response = connection.call("planning.Planning.Plan", request)
         from packhouse.command import plan_report
 
         if not given["as_json"]:
@@ -280,7 +277,7 @@ def _plan_again(given: Mapping[str, Any], source: SizeSource) -> None:
             "--server: needed with --receipt, unless --sizes says what the plan is made of"
         )
     from packhouse.command import plan_report
-    from packhouse.v1 import planning_pb2, receipts_pb2, receipts_pb2_grpc
+    from packhouse.v1 import planning_pb2, receipts_pb2
 
     request = receipts_pb2.ReplanRequest(
         receipt=given["receipt"], summaries_only=not (given["patterns"] or given["save_plan"])
@@ -295,8 +292,7 @@ def _plan_again(given: Mapping[str, Any], source: SizeSource) -> None:
     elif source.histogram:
         request.histogram_name = source.histogram
     with connected(given["server"]) as connection:
-        stub = connection.stub(receipts_pb2_grpc.ReceiptServiceStub)
-        response = connection.call(stub.Replan, request)
+        response = connection.call("receipts.Receipt.Replan", request)
     plan: planning_pb2.PlanResponse = response.plan
     components = [part.component for part in plan.best.components][:-1]
     if given["as_json"]:

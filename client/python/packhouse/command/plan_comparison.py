@@ -16,7 +16,7 @@ from packhouse.planning.plans import (
     PlanHeuristic,
     PriorityKind,
 )
-from packhouse.v1 import planning_pb2, planning_pb2_grpc
+from packhouse.v1 import planning_pb2
 
 _KINDS = (PriorityKind.PRODUCT, PriorityKind.SUM, PriorityKind.MAX, PriorityKind.MIN)
 
@@ -119,7 +119,6 @@ def fill(
     asked.CopyFrom(request)
     asked.ClearField("warm_start")
     asked.summaries_only = True
-    stub = connection.stub(planning_pb2_grpc.PlanningServiceStub)
     for summary in summaries:
         left = end - time.monotonic()
         if left <= 0:
@@ -130,7 +129,7 @@ def fill(
             asked.heuristics.add(algorithm=int(PlanAlgorithm.NO_PACKING))
         asked.heuristics.add().CopyFrom(summary.heuristic)
         try:
-            response = connection.call(stub.Plan, asked, min(left, CALL_SECONDS))
+            response = connection.call("planning.Planning.Plan", asked, min(left, CALL_SECONDS))
         except PackhouseError as error:
             if error.code.name not in ("DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"):
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 import click
 
@@ -19,15 +19,26 @@ class Stored(NamedTuple):
     and `deed(name, thing)`, which says what is deleted; None for one that cannot be described.
     """
 
+    # Of the client, with `list`, `get` and `delete`.
+    noun: str
     metavar: str
     report: str
     of_list: str
     of_show: str
     of_delete: str
-    # All get the client first.
-    all: Callable[[Any], Any]
-    get: Callable[[Any, str], Any]
-    delete: Callable[[Any, str], Any]
+    # For `get`.
+    arguments: Mapping[str, Any] = {}
+    # Raises Misuse for a name that none can have.
+    check: Callable[[str], None] = lambda _name: None
+
+    def of(self, client: Any) -> Any:
+        """The noun of this client."""
+        return getattr(client, self.noun)
+
+    def get(self, client: Any, name: str) -> Any:
+        """One of them."""
+        self.check(name)
+        return self.of(client).get(name, **self.arguments)
 
 
 def add_commands(group: click.Group, kind: Stored) -> None:
@@ -40,7 +51,7 @@ def add_commands(group: click.Group, kind: Stored) -> None:
     def show_all(server: Server, as_json: bool) -> None:
         report = _report(kind)
         with connected(server) as connection:
-            things = list(kind.all(connection.client))
+            things = list(kind.of(connection.client).list())
         tell(as_json, list(map(report.json, things)), report.table(things))
 
     @group.command("show", help=kind.of_show)
@@ -57,11 +68,12 @@ def add_commands(group: click.Group, kind: Stored) -> None:
     @server_options(required=True)
     @yes_option()
     def delete(name: str, server: Server, yes: bool) -> None:
+        kind.check(name)
         with connected(server) as connection:
             if not yes:
                 thing = _described(kind, connection.client, name)
                 confirm(_report(kind).deed(name, thing), yes)
-            kind.delete(connection.client, name)
+            kind.of(connection.client).delete(name)
         print(f"{name}: deleted")
 
 

@@ -87,13 +87,12 @@ def command(**given: Any) -> None:
 
 def _tune(connection: Connection, request: Any, show: Callable[[Any], None]) -> Any:
     """The outcome of a call. Raises PackhouseError."""
-    from packhouse.v1 import planning_pb2, planning_pb2_grpc
+    from packhouse.v1 import planning_pb2
 
     from packhouse.command.tune_report import Outcome
 
     outcome = Outcome(planning_pb2.TuneProgress(), None)
-    stub = connection.stub(planning_pb2_grpc.PlanningServiceStub)
-    for response in connection.stream(stub.Tune, request):
+    for response in connection.stream("planning.Planning.Tune", request):
         event = response.WhichOneof("event")
         if event == "progress":
             outcome.progress = response.progress
