@@ -340,7 +340,7 @@ class _Shown:
         if not self._bar.disable:
             # It hides the cursor.
             self._shown.enter_context(raised())
-        self._shown.enter_context(self._bar)
+            self._shown.enter_context(self._bar)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
