@@ -31,12 +31,18 @@ class Interruption:
 
     Counts the lines of threads whose name is `thread`, of which there may be several one after the
     other; None: of the thread that enters it. Counts nothing in a process that is forked. `lines`
-    are those that were passed.
+    are those that were passed. `before` is called before it is raised.
     """
 
-    def __init__(self, at: int | None = None, thread: str | None = None) -> None:
+    def __init__(
+        self,
+        at: int | None = None,
+        thread: str | None = None,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
         self.at = at
         self.thread = thread
+        self.before = before
         self.lines: list[tuple[str, int]] = []
         self.has_raised = False
         self._before: Any = None
@@ -71,6 +77,7 @@ class Interruption:
             self.lines.append((frame.f_code.co_filename[len(PACKAGE) :], frame.f_lineno))
             if len(self.lines) - 1 == self.at:
                 self.has_raised = True
+                self.before()
                 raise Stop(f"at {self.lines[-1]}")
         return self._line
 

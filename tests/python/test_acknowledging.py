@@ -76,28 +76,6 @@ def test_what_gathers_during_a_call_goes_with_the_next_one() -> None:
         acknowledger.add(Lease(0, 1, 5, 1))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_dies_before_it_begins_is_started_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nobody else would: the trainer goes to wait for a batch, and nothing wakes it."""
-    ledger = Ledger()
-    run, dying = Acknowledger._run, threading.Semaphore(1)
-
-    def die_once(self: Acknowledger, *arguments: Any) -> None:
-        if dying.acquire(blocking=False):
-            raise RuntimeError("at its first line")
-        run(self, *arguments)
-
-    monkeypatch.setattr(Acknowledger, "_run", die_once)
-    acknowledger = ledger.acknowledger()
-    acknowledger.add(Lease(0, 1, 5, 100))
-    assert ledger.arrived.acquire(timeout=60)
-    ledger.answer.release()
-    acknowledger.close()
-    assert ledger.calls == [(0, 1, 5, [100])]
-
-
 def test_each_batch_is_sent_under_its_own_session() -> None:
     """As for a trainer whose batches several worker processes have read, in turn."""
     ledger = Ledger()

@@ -22,7 +22,7 @@ class _Server:
         self.lives = True
         self.asked = threading.Semaphore(0)
         self.silent = threading.Event()
-        self.watch = SilenceWatch(self._ask, self.silent.set, _PERIOD)
+        self.watch = SilenceWatch(self._ask, self.silent.set, lambda: None, _PERIOD)
 
     def _ask(self) -> bool:
         self.asked.release()
@@ -51,18 +51,20 @@ def test_silence_is_told_while_it_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("failure", [OSError, ValueError, MemoryError, KeyboardInterrupt])
-def test_what_nobody_expected_is_told_and_the_watch_goes_on(failure: type[BaseException]) -> None:
+def test_what_nobody_expected_ends_the_wait_and_the_next_one_is_watched(
+    failure: type[BaseException],
+) -> None:
     """Whatever asking raises: who waits tries again, and is watched as before."""
-    told: queue.SimpleQueue[None] = queue.SimpleQueue()
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def ask() -> bool:
         raise failure
 
-    watch = SilenceWatch(ask, lambda: told.put(None), _PERIOD)
+    watch = SilenceWatch(ask, lambda: told.put("silent"), lambda: told.put("ended"), _PERIOD)
     watch.waiting = 1
-    watch.start()
     for _ in range(3):
-        told.get(timeout=60)
+        watch.start()
+        assert [told.get(timeout=60) for _ in range(2)] == ["silent", "ended"]
     watch.close()
 
 
@@ -77,7 +79,7 @@ def test_what_came_meanwhile_is_no_silence() -> None:
         asked.set()
         return False
 
-    watch = SilenceWatch(ask, silent.set, _PERIOD)
+    watch = SilenceWatch(ask, silent.set, lambda: None, _PERIOD)
     watch.waiting = 1
     watch.start()
     assert asked.wait(60)

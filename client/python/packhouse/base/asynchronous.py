@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import queue
 import threading
 import weakref
+from collections import deque
 from typing import Any, AsyncIterator, Callable, Generic, Iterator, Protocol, TypeVar
+
+from packhouse.base.helper_threads import HelperThread
 
 _Item = TypeVar("_Item", covariant=True)
 _Own = TypeVar("_Own")
@@ -52,48 +56,70 @@ class AsyncItems(AsyncIterator[_Own], Generic[_Own]):
             raise StopAsyncIteration from None
 
 
+class _Wait:
+    """One that was asked for."""
+
+    def __init__(self, told: asyncio.Future[None]) -> None:
+        self._told = told
+        self.is_over = False
+
+    def end(self, failure: BaseException | None) -> None:
+        """Lets the event loop know. May be called again."""
+        self.is_over = True
+        # The loop may be closed by now.
+        with contextlib.suppress(RuntimeError):
+            self._told.get_loop().call_soon_threadsafe(_tell, self._told, failure)
+
+
 class _Waits:
     """The thread that waits; it does not know the AsyncItems, which ends it."""
 
     def __init__(self, source: LooksAhead[Any]) -> None:
         self._source = source
-        self._wanted: queue.SimpleQueue[asyncio.Future[None] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        # Waits that were asked for, by the event loop, and those that are over, by the thread.
-        self._num_begun = 0
-        self._num_ended = 0
+        # Put in by the event loop, taken out once they have ended.
+        self._waits: deque[_Wait] = deque()
+        self._has_ended = False
+        # Each item lets the thread look again.
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._waiter = HelperThread("packhouse-batches", self._work, self._fail)
 
     def begin(self, told: asyncio.Future[None]) -> None:
         """`told` is done when an item, or the end, is there."""
-        if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._run, name="packhouse-batches", daemon=True)
-            thread.start()
-            self._thread = thread
-        self._num_begun += 1
-        self._wanted.put(told)
+        self._waits.append(_Wait(told))
+        self._waiter.start()
+        self._wakes.put(None)
 
     def end(self, leave: Callable[[], None] | None) -> None:
         """Ends the thread."""
-        self._wanted.put(None)
-        if self._num_begun != self._num_ended and leave is not None:
+        self._has_ended = True
+        self._wakes.put(None)
+        if leave is not None and not all(wait.is_over for wait in tuple(self._waits)):
             leave()
 
-    def _run(self) -> None:
-        while True:
-            told = self._wanted.get()
-            if told is None:
-                return
-            failure: BaseException | None = None
-            try:
-                self._source.peek()
-            except BaseException as error:  # Whatever it is, who waits gets it.
-                failure = error
-            finally:
-                self._num_ended += 1
-            # The loop may be closed by now.
-            with contextlib.suppress(RuntimeError):
-                told.get_loop().call_soon_threadsafe(_tell, told, failure)
-            del told, failure
+    def _work(self) -> None:
+        while not self._has_ended:
+            if self._waits:
+                self._serve(self._waits[0])
+            else:
+                self._wakes.get()
+
+    def _serve(self, wait: _Wait) -> None:
+        failure: BaseException | None = None
+        try:
+            self._source.peek()
+        except BaseException as error:  # Whatever it is, who waits gets it.
+            failure = error
+        self._end(wait, failure)
+
+    def _fail(self, failure: BaseException) -> None:
+        for wait in tuple(self._waits):
+            self._end(wait, failure)
+
+    def _end(self, wait: _Wait, failure: BaseException | None) -> None:
+        wait.end(failure)
+        # Another thread may be told of the same one.
+        with contextlib.suppress(ValueError):
+            self._waits.remove(wait)
 
 
 def _tell(told: asyncio.Future[None], failure: BaseException | None) -> None:
@@ -120,9 +146,8 @@ class Ahead(Iterator[_Own]):
         """Waits for the next item; False: there is none."""
         with self._lock:
             if not self._next:
-                for item in self._items:
-                    self._next.append(item)
-                    break
+                # In one call: an exception between two would lose the item.
+                self._next.extend(itertools.islice(self._items, 1))
             return bool(self._next)
 
     def __next__(self) -> _Own:

@@ -11,6 +11,7 @@ from typing import Any, Callable, Final
 import grpc
 
 from packhouse.base.errors import PackhouseError, passes
+from packhouse.base.helper_threads import HelperThread
 
 # Seconds of failing in a row after which a server is given up: one that is started anew elsewhere
 # is back by then.
@@ -130,40 +131,39 @@ class SilenceWatch:
         self,
         lives: Callable[[], bool],
         on_silence: Callable[[], None],
+        on_failure: Callable[[], None],
         period: float = _PERIOD,
     ) -> None:
         """`lives` asks, and may take some seconds; `on_silence` is called when it says no, or
-        fails: then who waits tries again, and meets what the failure was.
+        fails. After any failure, which ends the thread, `on_failure` is called, too: it ends the
+        wait, and who waited tries again, calls `start`, and meets what the failure was.
 
-        Both are called on the watching thread.
+        All are called on the watching thread.
         """
         self._period = period
         self._lives = lives
         self._on_silence = on_silence
+        self._on_failure = on_failure
         # The number of the present wait, and 0 between two: of the one thread that waits.
         self.waiting = 0
         self._end = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._watcher = HelperThread("packhouse-silence", self._watch, self._fail)
 
     def start(self) -> None:
-        """Watches from now on. To be called by the thread that waits. Idempotent."""
-        if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._run, name="packhouse-silence", daemon=True)
-            thread.start()
-            self._thread = thread
+        """Watches from now on. To be called before each wait. Idempotent."""
+        self._watcher.start()
 
     def close(self) -> None:
         """Ends watching. Idempotent."""
         self._end.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._watcher.join()
 
-    def _run(self) -> None:
-        while not self._end.is_set():
-            try:
-                self._watch()
-            except BaseException:  # Whatever it is, it comes again where the trainer waits.
-                self._on_silence()
+    def _fail(self, _: BaseException) -> None:
+        # Whatever it is, it comes again where the trainer waits.
+        try:
+            self._on_silence()
+        finally:
+            self._on_failure()
 
     def _watch(self) -> None:
         seen = 0

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any, Callable, Final, NamedTuple
 
 from packhouse.base.errors import PackhouseError
+from packhouse.base.helper_threads import HelperThread
 from packhouse.calls.retrying import Backoff
 from packhouse.v1 import loader_pb2
 
@@ -17,10 +18,6 @@ from packhouse.v1 import loader_pb2
 _MAX_BATCHES: Final = 65536
 # Seconds from one call to the next, for others to gather: a call costs as much as ten batches.
 _PAUSE: Final = 0.03
-# Seconds between two looks at whether the thread still lives, of those who wait for it.
-_LOOK: Final = 1.0
-# How often a thread that died before it began is started anew, at one time.
-_STARTS: Final = 3
 
 
 class Lease(NamedTuple):
@@ -66,13 +63,14 @@ class Acknowledger:
         self._job = job
         self._retry_timeout = retry_timeout
         self._gather = gather
+        # Its thread is started with _lock.
+        self._sender = HelperThread("packhouse-acknowledge", self._work, self._fail)
         # No threading.Condition: its methods are Python's own, and a signal handler that raises in
         # the midst of one may leave the lock held. A lock and a queue are of C.
         self._lock = threading.RLock()
         # Each item lets the thread look again.
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
-        # Below: guarded by _lock. The thread that sends; of two that were started, the first one.
-        self._thread: threading.Thread | None = None
+        # Below: guarded by _lock.
         # Of those who wait until all is sent, or sending has failed.
         self._flushing: list[queue.SimpleQueue[None]] = []
         self._waiting: deque[Lease] = deque()
@@ -115,7 +113,7 @@ class Acknowledger:
             if self._closed:
                 raise ValueError("the loader is closed")
             self._waiting.append(lease)
-            self._start()
+            self._sender.start()
             if self._is_idle or len(self._waiting) == self._gather:
                 self._wakes.put(None)
 
@@ -131,7 +129,7 @@ class Acknowledger:
             with self._lock:
                 self._check()
                 if (self._waiting or self._sending) and not self._closed:
-                    self._start()
+                    self._sender.start()
 
     def flush(self) -> None:
         """Waits until all that was added is durable. Raises what sending has failed with."""
@@ -147,9 +145,8 @@ class Acknowledger:
                     if told not in self._flushing:
                         self._flushing.append(told)
                     self._hurry()
-                    self._start()
-                with contextlib.suppress(queue.Empty):
-                    told.get(timeout=_LOOK)
+                    self._sender.start()
+                told.get()
         finally:
             with self._lock:
                 self._flushing = [each for each in self._flushing if each is not told]
@@ -158,6 +155,7 @@ class Acknowledger:
         """Forgets what has not been sent, and that sending has failed."""
         with self._lock:
             self._waiting.clear()
+            self._sending = []
             self._is_hurried = False
             self._failure = None
             self._round += 1
@@ -169,13 +167,13 @@ class Acknowledger:
         False if the thread has not ended within `timeout` seconds (None: however long it takes).
         """
         with self._lock:
+            if not self._closed and self._failure is None and (self._waiting or self._sending):
+                # Of a thread that died. As the interpreter ends, there are no more threads.
+                with contextlib.suppress(RuntimeError):
+                    self._sender.start()
             self._closed = True
             self._tell()
-            thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return True
-        thread.join(timeout)
-        return not thread.is_alive()
+        return self._sender.join(timeout)
 
     def _check(self) -> None:
         failure, self._failure = self._failure, None
@@ -194,58 +192,17 @@ class Acknowledger:
         for told in self._flushing:
             told.put(None)
 
-    def _start(self) -> None:
-        """Starts the thread, or another one if it has died. With the lock.
-
-        Waits until the thread is where no exception ends it without a word: one that is about to
-        die is still alive, and who waits for a batch would not look again.
-        """
-        for _ in range(_STARTS):
-            if self._thread is not None and self._thread.is_alive():
-                return
-            begun: queue.SimpleQueue[None] = queue.SimpleQueue()
-            thread = threading.Thread(
-                target=self._run, args=(begun,), name="packhouse-acknowledge", daemon=True
-            )
-            thread.start()
-            while thread.is_alive():
-                with contextlib.suppress(queue.Empty):
-                    begun.get(timeout=_LOOK)
-                    break
-            self._thread = thread
-
-    def _run(self, begun: queue.SimpleQueue[None], ended: bool = False) -> None:
-        try:
-            begun.put(None)
-            while not ended:
-                try:
-                    ended = self._turn()
-                except BaseException as error:  # Whatever it is, the trainer gets it.
-                    self._fail(error)
-        finally:
-            # Before the lock, which the starter has while it waits.
-            begun.put(None)
-            if not ended:
-                # Who waits looks again, and starts another thread, though this one still lives.
-                try:
-                    with self._lock:
-                        if self._thread is threading.current_thread():
-                            self._thread = None
-                finally:
-                    self._on_failure()
+    def _work(self) -> None:
+        while self._turn():
+            pass
 
     def _turn(self) -> bool:
-        """Waits for something to send, and sends it. True: the thread is to end."""
-        present = threading.current_thread()
+        """Waits for something to send, and sends it. False: the thread is to end."""
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = present
-            if self._thread is not present:
-                return True
             # Of a thread that died, or of a turn that failed.
             self._put_back()
         if not self._await_leases():
-            return True
+            return False
         with self._lock:
             requests = self._take()
             started_in = self._round
@@ -255,17 +212,12 @@ class Acknowledger:
             if failure is not None or self._round != started_in:
                 break
         self._paused_until = time.monotonic() + _PAUSE
-        with self._lock:
-            if self._round != started_in:
-                self._sending = []
-                failure = None
         if failure is not None:
-            self._fail(failure)
+            self._fail(failure, started_in)
         else:
             with self._lock:
-                self._put_back()
                 self._tell_if_idle()
-        return False
+        return True
 
     def _await_leases(self) -> bool:
         """Waits until there is something to send; False: nothing will come."""
@@ -286,10 +238,13 @@ class Acknowledger:
         with contextlib.suppress(queue.Empty):
             self._wakes.get(timeout=timeout)
 
-    def _fail(self, failure: BaseException) -> None:
-        """Sending stops until this is raised."""
+    def _fail(self, failure: BaseException, started_in: int | None = None) -> None:
+        """Sending stops until this is raised, unless it is of an earlier round. Another thread may
+        be sending already.
+        """
         with self._lock:
-            self._put_back()
+            if started_in not in (None, self._round):
+                return
             self._failure = failure
             self._is_idle = True
             for told in self._flushing:
@@ -302,7 +257,7 @@ class Acknowledger:
         self._sending = []
 
     def _tell_if_idle(self) -> None:
-        if not self._waiting:
+        if not self._waiting and not self._sending:
             for told in self._flushing:
                 told.put(None)
 

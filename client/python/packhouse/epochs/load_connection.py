@@ -86,7 +86,7 @@ class LoadConnection:
         self._silent_load: Any = None
         # The call for which the server is asked whether it lives: of the watching thread.
         self._asked_load: Any = None
-        self._silence = SilenceWatch(self._lives, self._end_silent_load)
+        self._silence = SilenceWatch(self._lives, self._end_silent_load, self.interrupt)
         self._num_waits = 0
 
     @property

@@ -11,7 +11,7 @@ import time
 import uuid
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Literal, TypeVar
 
 import grpc
 
@@ -336,7 +336,8 @@ class Loader(Iterator[LoadedBatch]):
         """As iterating, but waits on another thread. Leaving early, or a wait that is cancelled,
         loses nothing: go on with any loop.
         """
-        return AsyncItems(iter(self), self.interrupt)
+        waiting = _AsyncWaits(iter(self))
+        return AsyncItems(waiting, waiting.leave)
 
     def __next__(self) -> LoadedBatch:
         batch = self.peek()
@@ -353,12 +354,16 @@ class Loader(Iterator[LoadedBatch]):
         whatever happens, it is still ahead. With an index above 0 it does not wait for the end of
         the epoch, but counts its batches. Errors: as iterating.
         """
+        return self._peek(index, lambda: False)
+
+    def _peek(self, index: int, is_left: Callable[[], bool]) -> LoadedBatch | None:
+        """The same, until the wait `is_left`."""
         if not self._settings.manual:
             self.acknowledge_in_hand()
         place = self._place
         place.settle()
         if len(place.ahead) <= index and not place.is_over:
-            self._read_until(place, index + 1)
+            self._read_until(place, index + 1, is_left)
         return place.ahead[index] if index < len(place.ahead) else None
 
     def hand_over(self, batch: LoadedBatch, item: _Item) -> _Item:
@@ -385,6 +390,10 @@ class Loader(Iterator[LoadedBatch]):
     def interrupt(self) -> None:
         """Ends a wait that another thread is in, with PackhouseError (CANCELLED)."""
         self._num_interrupts += 1
+        self._look_why()
+
+    def _look_why(self) -> None:
+        """Whoever waits for a batch looks whether its wait has been left, or goes on."""
         if self._connection is not None:
             self._connection.interrupt()
 
@@ -411,9 +420,13 @@ class Loader(Iterator[LoadedBatch]):
         if not self._settings.manual and self.has_given_all:
             self.acknowledge_in_hand()
 
-    def _read_until(self, place: _Place, count: int) -> None:
-        """Waits until so many batches are ahead, or the epoch has no more."""
+    def _read_until(self, place: _Place, count: int, is_left: Callable[[], bool]) -> None:
+        """Waits until so many batches are ahead, or the epoch has no more, or the wait is left."""
         interrupts = self._num_interrupts
+
+        def is_over() -> bool:
+            return self._num_interrupts != interrupts or is_left()
+
         with self._reading:
             connection = self._connect()
             try:
@@ -422,7 +435,7 @@ class Loader(Iterator[LoadedBatch]):
                         break
                     # Else a worker that was rolled back might wait for ever.
                     connection.check()
-                    received = self._receive(connection, interrupts)
+                    received = self._receive(connection, is_over)
                     if isinstance(received, ReceivedBatch):
                         if not place.knows(received.id):
                             batch = LoadedBatch.of_loaded_parts(
@@ -626,17 +639,17 @@ class Loader(Iterator[LoadedBatch]):
                 connection = self._connect()
                 try:
                     while place.first_opened is None:
-                        self._receive(connection, interrupts)
+                        self._receive(connection, lambda: self._num_interrupts != interrupts)
                 except BaseException as failure:
                     connection.abandon(is_interrupted=is_foreign(failure))
                     raise
         return place.first_opened
 
-    def _receive(self, connection: LoadConnection, interrupts: int) -> Any:
+    def _receive(self, connection: LoadConnection, is_left: Callable[[], bool]) -> Any:
         """A batch, or another `packhouse.v1.LoadResponse`, of the present stream or a new one."""
         backoff: Backoff | None = None
         while True:
-            if self._num_interrupts != interrupts:
+            if is_left():
                 raise PackhouseError(grpc.StatusCode.CANCELLED, "the wait for a batch was left")
             try:
                 received = connection.receive(self._load_request)
@@ -651,14 +664,14 @@ class Loader(Iterator[LoadedBatch]):
                         connection.describe("Load"),
                     )
                 delay = backoff.delay_after(error)
-            if self._num_interrupts == interrupts:
+            if not is_left():
                 time.sleep(delay)
         if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
             opened = received.opened
             place = self._place
             if place.first_opened is None and not self._accept(opened):
                 connection.leave()
-                return self._receive(connection, interrupts)
+                return self._receive(connection, is_left)
             place.session = opened.session
             connection.acknowledger.renew(self.epoch, opened.generation, opened.session)
             if place.first_opened is None:
@@ -733,7 +746,7 @@ class Loader(Iterator[LoadedBatch]):
             return self._connect().call("GetJob", request)
 
         if nobody_else_loads(epoch, get_job, num_own=1):
-            warn_of_begun(epoch, "loader", 8)
+            warn_of_begun(epoch, "loader", 9)
 
     def _needs_no_end(self, place: _Place) -> bool:
         """Whether all has come, and waiting for the server's word would be waiting for the caller,
@@ -755,3 +768,24 @@ class Loader(Iterator[LoadedBatch]):
             connection.leave()
         finally:
             self._reading.release()
+
+
+class _AsyncWaits:
+    """The waits of one `async for`, which end when that is gone: those of others go on, also if it
+    goes late, as an exception that is still handled has it.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._is_left = False
+
+    def peek(self) -> LoadedBatch | None:
+        return self._loader._peek(0, lambda: self._is_left)
+
+    def __next__(self) -> LoadedBatch:
+        return next(self._loader)
+
+    def leave(self) -> None:
+        """Ends a wait that another thread is in."""
+        self._is_left = True
+        self._loader._look_why()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
+from packhouse.base.helper_threads import HelperThread
 from packhouse.base.shared_server import SharedServer
 from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, Padding, PaddingLike
@@ -142,13 +143,9 @@ class ReadAhead(Iterator[Any]):
         self._queue: queue.Queue[Any] = queue.Queue(depth)
         self._stopped = threading.Event()
         self._has_ended = False
-        thread = threading.Thread(
-            target=_fill,
-            args=(items, self._queue, self._stopped),
-            name="packhouse-ahead",
-            daemon=True,
-        )
-        thread.start()
+        # Neither knows this object, which ends the thread.
+        filling = _Filling(items, self._queue, self._stopped)
+        HelperThread("packhouse-ahead", filling.fill, filling.fail).start()
 
     def __next__(self) -> Any:
         if self._has_ended:
@@ -156,10 +153,15 @@ class ReadAhead(Iterator[Any]):
         kind, item = self._queue.get()
         if kind is None:
             return item
-        self._has_ended = True
+        # A failed one may have been followed by another thread.
+        self.close()
         if kind is _END:
             raise StopIteration
-        raise kind
+        try:
+            raise kind
+        finally:
+            # Else the exception would keep itself alive, and this object.
+            del kind
 
     def close(self) -> None:
         """Idempotent."""
@@ -174,21 +176,33 @@ class ReadAhead(Iterator[Any]):
         self.close()
 
 
-def _fill(items: Iterator[Any], into: queue.Queue[Any], stopped: threading.Event) -> None:
-    try:
-        for item in items:
-            if stopped.is_set():
-                return
-            into.put((None, item))
-            if stopped.is_set():
-                return
-        into.put((_END, None))
-    except BaseException as error:  # Whatever it is, it is raised where it is asked for.
-        into.put((error, None))
-    finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            close()
+class _Filling:
+    """What the thread does."""
+
+    def __init__(
+        self, items: Iterator[Any], into: queue.Queue[Any], stopped: threading.Event
+    ) -> None:
+        self._items = items
+        self._into = into
+        self._stopped = stopped
+
+    def fill(self) -> None:
+        try:
+            for item in self._items:
+                if self._stopped.is_set():
+                    return
+                self._into.put((None, item))
+                if self._stopped.is_set():
+                    return
+            self._into.put((_END, None))
+        finally:
+            close = getattr(self._items, "close", None)
+            if close is not None:
+                close()
+
+    def fail(self, error: BaseException) -> None:
+        """Whatever it is, it is raised where it is asked for."""
+        self._into.put((error, None))
 
 
 # Batches of one worker that are made in advance, as torch has it.

@@ -5,6 +5,7 @@ The tensors stay where they are.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 import threading
@@ -84,27 +85,27 @@ class _NextEpoch:
         self._is_wanted = True
         # Below: the thread's until it has ended.
         self._messages: list[Indices] = []
-        self._failed = False
+        self._has_all = False
         self._thread = threading.Thread(target=self._run, name="packhouse-rows", daemon=True)
         self._thread.start()
 
     def wait(self) -> list[Indices] | None:
         """All messages; None if reading failed, which reading again will explain."""
         self._thread.join()
-        return None if self._failed else self._messages
+        return self._messages if self._has_all else None
 
     def drop(self) -> None:
         """Ends it soon."""
         self._is_wanted = False
 
     def _run(self) -> None:
-        try:
+        # Whatever is raised comes again when the epoch is asked for.
+        with contextlib.suppress(BaseException):
             for message in self._evaluation:
                 if not self._is_wanted:
-                    break
+                    return
                 self._messages.append(message.graph_ids.view(np.int64))
-        except BaseException:  # Whatever it is, it comes again when the epoch is asked for.
-            self._failed = True
+            self._has_all = True
 
 
 class RowEpochs:
