@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import threading
+import types
 from typing import Any, Iterator
 
 import numpy as np
 import pytest
+from interrupting import Interruption
 from random_graphs import molecules, narrowed, random_schema, random_table
 from reference_collation import batch_message
 
@@ -28,6 +30,7 @@ from packhouse.frameworks.torch.epoch_dataset import transform_graphs
 
 torch = pytest.importorskip("torch")
 
+from packhouse.frameworks.torch.tensor_loader import _NextEpoch  # noqa: E402
 from packhouse.torch import (  # noqa: E402
     Leased,
     MaskedBatchNorm,
@@ -275,13 +278,29 @@ def test_the_epoch_that_is_read_ahead_is_the_one_that_is_asked_for(server: Local
 def test_an_epoch_that_could_not_be_read_ahead_is_read_again(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(ahead: Any) -> None:
-        ahead._failed = True
+    def fail(_: Any) -> None:
+        """Ends without all messages."""
 
     monkeypatch.setattr("packhouse.frameworks.torch.tensor_loader._NextEpoch._run", fail)
     with TensorLoader(torch.arange(1000), address=server.address) as loader:
         for _ in range(3):
             assert sorted(row for batch in rows_of(loader) for row in batch) == list(range(1000))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_epoch_read_ahead_is_whole_or_none() -> None:
+    """Whatever is raised at any line of the thread that reads it."""
+    messages: Any = [types.SimpleNamespace(graph_ids=np.arange(3, dtype=np.uint64))] * 3
+
+    def read(interruption: Interruption) -> list[Any] | None:
+        with interruption:
+            return _NextEpoch(1, messages).wait()
+
+    passing = Interruption(thread="packhouse-rows")
+    assert len(read(passing) or ()) == len(messages)
+    for at in range(len(passing.lines)):
+        epoch = read(Interruption(at, "packhouse-rows"))
+        assert epoch is None or len(epoch) == len(messages), passing.lines[at]
 
 
 def test_rows_of_all_tensors_stay_together(server: LocalServer) -> None:
