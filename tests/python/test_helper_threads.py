@@ -37,7 +37,7 @@ STALLED = 60.0
 
 # Where a thread waits for another one: lines of the package, and functions of Python's library.
 _WAITS = ("with self._lock", "return begun.get(", "told.get(")
-_WAITING = ("select", "wait", "_wait_for_tstate_lock")
+_WAITING = ("select", "wait", "join", "_wait_for_tstate_lock")
 
 
 def until_it_waits(thread: int) -> Callable[[], None]:
