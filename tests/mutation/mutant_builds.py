@@ -9,12 +9,14 @@ changed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from typing import Final
 
 import mutations
@@ -49,7 +51,6 @@ class MutantBuilds:
         self._objects_of: dict[str, list[str]] = {}
         self._links: dict[str, list[str]] = {}
         self._dependants: dict[str, list[str]] | None = None
-        self._module: pathlib.Path | None = None  # The one that is mutated in python_tree.
         for entry in json.loads((build / "compile_commands.json").read_text()):
             command = shlex.split(entry["command"])
             if "-o" not in command or not command[command.index("-o") + 1].endswith(".o"):
@@ -121,7 +122,6 @@ class MutantBuilds:
         """Nothing is left of the room before."""
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
-        self._module = None
 
     def compile(self, numbered: Numbered, tests: str) -> tuple[Numbered, list[str]]:
         """Compiles the objects that hold mutations of C++: which of them are in, and the objects.
@@ -241,19 +241,23 @@ class MutantBuilds:
             raise DoesNotCompile(ended.stderr)
         return linked
 
-    def python_tree(self, path: str = "", text: str = "") -> pathlib.Path:
-        """A copy of the built Python package, with one file of client/python as it is in `text`; all others as built."""
+    def python_tree(self) -> pathlib.Path:
+        """A copy of the built Python package."""
         tree = self._work / "python"
         if not tree.exists():
             shutil.copytree(self._build / "python", tree)
             shutil.copy(HERE / "sitecustomize.py", tree)
             (self._work / "bin").mkdir()
             shutil.copy(self._build / "bin" / "packhouse", self._work / "bin")
-        if self._module is not None:
-            shutil.copy(self._build / "python" / self._module.relative_to(tree), self._module)
-            self._module = None
-        if path:
-            module = tree / pathlib.Path(path).relative_to("client/python")
-            module.write_text(text)
-            self._module = module
         return tree
+
+    @contextlib.contextmanager
+    def changed_module(self, path: str, text: str) -> Iterator[None]:
+        """While it lasts, a file of client/python is in that copy as it is in `text`."""
+        module = self.python_tree() / pathlib.Path(path).relative_to("client/python")
+        built = module.read_text()
+        module.write_text(text)
+        try:
+            yield
+        finally:
+            module.write_text(built)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import fcntl
 import fnmatch
@@ -140,11 +141,10 @@ class MutationTest:
 
     def _says(self, test: room_tests.Test, reached: room_tests.Reached, mutation: mutations.Mutation, number: int) -> str:
         """What a test says of a mutant; what it says without it as well counts for nothing."""
-        if mutation.path.endswith(".py"):
-            self._builds.python_tree(mutation.path, mutation.applied_to((self._root / mutation.path).read_text()))
-        says = self._runs.says(test, self._replaced(), reached, number, number)
-        if mutation.path.endswith(".py"):
-            self._builds.python_tree()
+        text = mutation.applied_to((self._root / mutation.path).read_text())
+        is_python = mutation.path.endswith(".py")
+        with self._builds.changed_module(mutation.path, text) if is_python else contextlib.nullcontext():
+            says = self._runs.says(test, self._replaced(), reached, number, number)
         if says != "passed" and self._runs.says(test, self._replaced(), reached, number, 0) != "passed":
             return "passed"
         return says

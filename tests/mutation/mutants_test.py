@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -150,9 +151,15 @@ def test_mutations_that_overlap_are_not_both_in() -> None:
     assert mutations.with_switches(SWITCHED, [(either, 1), (further, 2)])[1] == [(either, 1)]
 
 
-def tried(tmp_path: pathlib.Path, of_room: list[mutations.Mutation], test: str) -> list[tuple[str, str]]:
-    """What becomes of mutations by one test alone."""
-    tests = [each for each in room_tests.all_tests(BUILD) if each.name == test]
+def tried(
+    tmp_path: pathlib.Path, of_room: list[mutations.Mutation], test: str, files: str = ""
+) -> list[tuple[str, str]]:
+    """What becomes of mutations by one test alone, and of its files in Python by those of a name."""
+    tests = [
+        dataclasses.replace(each, command=tuple(word for word in each.command if not word.endswith(".py") or files in word))
+        for each in room_tests.all_tests(BUILD)
+        if each.name == test
+    ]
     run = mutants.MutationTest(mutants.ROOT, BUILD, tmp_path, tests)
     results = {each.key(): each for each in run.tries(mutants.building_of(of_room[0].path), of_room)}
     return [(results[key].outcome, results[key].by) for key in [(e.path, e.before, e.after, e.nth) for e in of_room]]
@@ -176,6 +183,23 @@ def test_of_one_build_each_mutant_is_caught_alone_and_none_survives(tmp_path: pa
     assert tried(tmp_path, [dropped, constant, same], "base_test") == [
         (mutants.CAUGHT, "base_test"),
         (mutants.NO_SWITCH, ""),
+        (mutants.SURVIVED, ""),
+    ]
+
+
+def test_a_mistake_in_a_module_of_python_is_caught(tmp_path: pathlib.Path) -> None:
+    path = "client/python/packhouse/base/choices.py"
+    text = (mutants.ROOT / path).read_text().split("\n")
+
+    def mutation(before: str, after: str) -> mutations.Mutation:
+        return mutations.Mutation(path, text.index(before) + 1, mutations.COMPARISON, before, after)
+
+    given = "            if member is not None:"
+    swapped = mutation(given, given.replace("is not", "is"))
+    listed = "        names = "
+    same = next(mutation(line, line + "  # The same.") for line in text if line.startswith(listed))
+    assert tried(tmp_path, [swapped, same], "python_tests", "test_choices") == [
+        (mutants.CAUGHT, "python_tests"),
         (mutants.SURVIVED, ""),
     ]
 
