@@ -9,6 +9,7 @@
 #include "client/cpp/channel.h"
 #include "client/cpp/dataset_retry.h"
 #include "client/cpp/job_client.h"
+#include "client/cpp/job_servers.h"
 #include "client/cpp/servers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
@@ -149,6 +150,37 @@ TEST(ServersTest, QuestionsOfJobsGoOnAtTheNextServer) {
   const Servers none({MakeChannel("127.0.0.1:1", options), MakeChannel("127.0.0.1:1", options)});
   EXPECT_THAT(JobClient(none).Get("j").status(),
               StatusIs(absl::StatusCode::kUnavailable, testing::_));
+}
+
+// Calls of a loader beside its stream: whoever does not answer is not asked again before the
+// others.
+TEST(JobServersTest, AServerThatDoesNotAnswerIsLeft) {
+  int port = 0;
+  Jobs jobs(&port);
+  ChannelOptions options;
+  options.retries = false;
+  const auto connect = [&](const std::string& /*address*/) {
+    return MakeChannel(absl::StrCat("127.0.0.1:", port), options);
+  };
+  JobServers servers(MakeChannel("127.0.0.1:1", options), connect, {"other"});
+  const auto get = [&servers](const std::string& job) {
+    grpc::ClientContext context;
+    return servers
+        .Call(context,
+              [&job](v1::LoaderService::Stub& stub, grpc::ClientContext& of_call) {
+                v1::GetJobRequest request;
+                request.set_job(job);
+                v1::Job response;
+                return stub.GetJob(&of_call, request, &response);
+              })
+        .error_code();
+  };
+  EXPECT_EQ(get("j"), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(servers.current()->address, "other");
+  // An error is an answer.
+  EXPECT_EQ(get("none"), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(servers.current()->address, "other");
+  EXPECT_EQ(get("j"), grpc::StatusCode::OK);
 }
 
 TEST(ServersTest, AListBeginsWithTheFirstThatAnswers) {

@@ -478,6 +478,21 @@ TEST_F(SourceTablesTest, EdgesOfChunksMayBeArrays) {
   EXPECT_EQ(ReadError(path), absl::StrCat(path, ": edge type 'u:/a/r:u' has 3 edges, its files 4"));
 }
 
+TEST_F(SourceTablesTest, EdgesOfChunksAreBetweenTheSetsOfTheirName) {
+  const std::string path = Write("metadata.json", R"({"node_type": ["u", "v", "w"],
+      "num_nodes_per_type": [1, 2, 3], "edge_type": ["w:r:v"], "num_edges_per_type": [2],
+      "edges": {"w:r:v": {"format": {"name": "csv", "delimiter": " "}, "data": ["e"]}}})");
+  const std::string edges = Write("e", "2 1\n0 0\n");
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(path);
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  const SourceEdgeSetSpec& spec = tables->schema.edge_sets()[0];
+  EXPECT_EQ(tables->schema.node_sets()[spec.source].name, "w");
+  EXPECT_EQ(tables->schema.node_sets()[spec.target].name, "v");
+  EXPECT_EQ(ReadError(path), "");
+  Write("e", "0 0\n3 0\n");
+  EXPECT_THAT(ReadError(path), HasSubstr(absl::StrCat(edges, ": line 2: ")));
+}
+
 TEST_F(SourceTablesTest, ChunksThatDisagreeAreNamed) {
   const auto metadata = [](const std::string& nodes) {
     return absl::StrCat(

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "service/epochs/seed_counter.h"
 #include "service/wire/wire_sizes.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
@@ -114,6 +115,25 @@ TEST_F(SampleHandlerTest, EverySubGraphLeavesInOneBatch) {
   EXPECT_THAT(ids, SizeIs(kNodes));
   EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kNodes);
   EXPECT_EQ(sampled_.seeds, kNodes);
+  handler_.reset();
+  EXPECT_EQ(memory_.held(), 0);
+}
+
+// What is known of seeds that came before grows with seeds that come again, and is held as it is.
+TEST_F(SampleHandlerTest, WhatIsHeldOfSeedsIsWhatIsKnownOfThem) {
+  ASSERT_THAT(Accept(Open("")), IsOk());
+  TakeAll();
+  SeedCounter known(kNodes, 1);
+  const uint64_t others = memory_.held() - known.num_bytes();
+  for (const uint32_t size : {8u, 30u, 100u, kNodes, kNodes}) {
+    std::vector<uint32_t> nodes = AllNodes();
+    nodes.resize(size);
+    known.Count(nodes);
+    ASSERT_THAT(AcceptSeeds(nodes), IsOk());
+    TakeAll();
+    EXPECT_EQ(memory_.held() - others, known.num_bytes()) << size;
+  }
+  EXPECT_GT(known.num_bytes(), 2 * SeedCounter(kNodes, 1).num_bytes());
   handler_.reset();
   EXPECT_EQ(memory_.held(), 0);
 }

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/epochs/prepared_epoch.h"
+#include "service/wire/stream_tuning.h"
 #include "service/wire/wire_admin.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_feedback.h"
@@ -21,6 +23,7 @@
 #include "service/wire/wire_sizes.h"
 #include "service/wire/wire_source_graphs.h"
 #include "service/wire/wire_tuning.h"
+#include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -28,6 +31,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAreArray;
 
 TEST(ToldFieldsTest, NamesWhatIsNotTold) {
   v1::ListClientsResponse message;
@@ -333,6 +337,77 @@ TEST(ToldFieldsTest, OfATuning) {
   };
   EXPECT_THAT(DeviceProfileFromWire(profile, schema), IsOk());
   EXPECT_THAT(UnreadFields(profile, describe), IsEmpty());
+}
+
+TEST(ToldFieldsTest, OfAStreamsTunedShapes) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt64, {}, 0, {}, {}}})
+          .value();
+  BatchShapeOptions options;
+  options.padding = Padding::kTfgnn;
+  FoundShapes found;
+  found.num_graphs = 91;
+  StreamShapes& shapes = found.shapes;
+  PH_ASSERT_OK_AND_ASSIGN(BatchShape shape, BatchShape::Resolve(schema, {51, 52, 53}, options));
+  shapes.shapes.push_back({std::move(shape), {51, 52, 53}, 54});
+  shapes.shares = {0.55};
+  shapes.memory_bytes = {56};
+  shapes.efficiencies = {0.57, 0.58, 0.59};
+  shapes.terms = {CapacityTerm::kMaxRows, CapacityTerm::kMemory, CapacityTerm::kServer};
+  shapes.overhead = 0.625;
+  OversizeGraphs& oversize = shapes.oversize.emplace();
+  oversize.num_graphs = 71;
+  oversize.num_apart = 72;
+  oversize.num_shapes = 73;
+  oversize.largest = {74, 75};
+  oversize.needed_rows = {76, 77, 78};
+  oversize.needed_bytes = 79;
+  shapes.reasons = {"reason"};
+  v1::PackTuned wire;
+  TunedToWire(found, schema.sizes(), wire);
+  // Bytes of batches are told by streams of whole graphs.
+  EXPECT_THAT(UntoldFields(wire), ElementsAre("shapes.batch_bytes"));
+  EXPECT_EQ(wire.shapes(0).capacities(2).rows(), 53);
+  EXPECT_EQ(wire.shapes(0).capacities(2).usable_rows(), 52);
+  EXPECT_EQ(wire.components(1).term(), v1::CAPACITY_TERM_MEMORY_BYTES);
+}
+
+TEST(ToldFieldsTest, OfAPlannedEpoch) {
+  DatasetWorld world(61);
+  world.Seal();
+  const auto reader = world.store().OpenReader("graphs").value();
+  EpochProgress progress;
+  progress.generation = 17;
+  progress.num_done = 5;
+  for (const bool cuts : {false, true}) {
+    EpochRequest request = DatasetWorld::Request({8, 12, 3}, /*epoch=*/1007);
+    request.cuts_oversize = cuts;
+    PH_ASSERT_OK_AND_ASSIGN(const auto plan, EpochPlan::Make(reader, request, EpochBounds()));
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PreparedEpoch::Prepare(plan, request, EpochBounds()));
+    v1::Epoch wire;
+    EpochToWire(*epoch, progress, wire);
+    // Of other kinds of epochs; and either graphs are left out or they are cut. This plan is as
+    // good as its bound.
+    const std::string bound =
+        absl::StrCat("lower_bound: ", plan->lower_bound(), ", as num_batches");
+    std::vector<std::string> untold = {bound, "samples", "joined_parts", "segments"};
+    for (const char* const each : {"num_rejected", "rejections"}) {
+      if (cuts) untold.push_back(each);
+    }
+    for (const char* const each : {"rejections.message", "num_cut_graphs", "num_pieces"}) {
+      if (!cuts) untold.push_back(each);
+    }
+    EXPECT_THAT(UntoldFields(wire), UnorderedElementsAreArray(untold));
+    EXPECT_EQ(wire.job(), "job");
+    EXPECT_EQ(wire.epoch(), 1007);
+    EXPECT_EQ(wire.dataset(), "graphs");
+    EXPECT_EQ(wire.generation(), 17);
+    EXPECT_EQ(wire.num_done(), 5);
+    EXPECT_EQ(wire.num_graphs(), plan->num_graphs());
+    EXPECT_EQ(wire.num_cut_graphs(), plan->num_cut_graphs());
+    EXPECT_EQ(wire.num_pieces(), plan->num_pieces());
+    EXPECT_EQ(wire.receipt(), plan->receipt());
+  }
 }
 
 TEST(ToldFieldsTest, OfAHistogramAndItsProducers) {
