@@ -40,7 +40,7 @@ absl::StatusOr<Credentials> CredentialsToUse() {
 
 ExitCode Fail(const absl::Status& status) {
   // A server's words, which name a flag that no command has.
-  if (!absl::StartsWith(status.message(), "--memory-budget")) return packhouse::Fail(status);
+  if (!absl::StrContains(status.message(), "--memory-budget: ")) return packhouse::Fail(status);
   return packhouse::Fail(absl::Status(
       status.code(), absl::StrCat(status.message(),
                                   "; --memory-budget is a flag of packhoused: start one with more, "
