@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/cpp/little_endian.h"
+#include "client/graph/files/input_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temporary_folder.h"
@@ -26,6 +27,18 @@ std::vector<T> ListOf(const std::string& bytes) {
 GraphSizes Histogram(const std::vector<uint32_t>& values, const std::vector<uint64_t>& counts) {
   const std::size_t rows = counts.size();
   return {.components = {"nodes"}, .values = values, .counts = counts, .num_rows = rows};
+}
+
+TEST(ReadInputFileTest, AFileThatCannotBeReadToItsEndIsAnError) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  std::ofstream(path) << "all of it";
+  EXPECT_EQ(ReadInputFile(path).value(), "all of it");
+  EXPECT_EQ(ReadInputFile(path + "2").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadInputFile(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  // It can be opened, and nothing is mapped at its begin.
+  EXPECT_EQ(ReadInputFile("/proc/self/mem").status(),
+            absl::UnavailableError("/proc/self/mem: cannot be read"));
 }
 
 TEST(MakeHistogramTest, CountsEqualRowsInAscendingOrder) {

@@ -2,14 +2,13 @@
 #ifndef PACKHOUSE_CLIENT_GRAPH_FILES_INPUT_FILE_H_
 #define PACKHOUSE_CLIENT_GRAPH_FILES_INPUT_FILE_H_
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,12 +25,15 @@ inline absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  if (file.bad() || bytes.bad()) {
-    return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
-  }
-  return std::move(bytes).str();
+  // A stream that copies the file's buffer takes a failing read for the file's end.
+  std::string bytes;
+  std::array<char, 1 << 16> block;
+  do {
+    file.read(block.data(), block.size());
+    bytes.append(block.data(), static_cast<size_t>(file.gcount()));
+  } while (file);
+  if (file.bad()) return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
+  return bytes;
 }
 
 }  // namespace packhouse::client
