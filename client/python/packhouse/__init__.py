@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from packhouse.calls.credentials import Credentials
     from packhouse.client.datasets import Datasets
     from packhouse.client.facade import Client
-    from packhouse.client.samples import Sampling
     from packhouse.data.batch import Batch, DerivedTensor, Padding
     from packhouse.data.examples import ExampleStream, SkippedExample, TfgnnSchema
     from packhouse.data.graphs import GraphTable
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
         SampleProgress,
         Samples,
         SampleStream,
+        Sampling,
         Seeds,
         SizeEstimate,
         SubGraphs,
@@ -160,7 +160,7 @@ _MODULES: Final = {
     "client.facade": "Client",
     "stored.histograms": "Histograms ObserveTotals",
     "stored.jobs": "Jobs Job JobEpoch",
-    "client.samples": "Sampling",
+    "large.sub_graphs": "Sampling SampleProgress Samples SampleStream Seeds SizeEstimate SubGraphs",
     "epochs.request": "ConnectionArguments Draw EpochArguments RankGroup Segments",
     "stored.dataset": (
         "AppendTotals DamagedRecord Dataset DatasetDrift DatasetState Verification "
@@ -208,7 +208,6 @@ _MODULES: Final = {
     "large.source_graphs": (
         "FoundNodes ReadEdges SourceAppendTotals SourceGraphs SourceGraphVerification"
     ),
-    "large.sub_graphs": "SampleProgress Samples SampleStream Seeds SizeEstimate SubGraphs",
     "planning.tuning": (
         "ComponentProfile DeviceProfile Oversize TuneCell TunedShape TuneObjective "
         "TuneProgress Tuning"

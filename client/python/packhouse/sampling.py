@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-from packhouse.large.negative_links import LinkSeeds, negative_links
-from packhouse.large.sampling_spec import (
+from packhouse.large.sampling import (
     EdgeEnds,
+    LinkSeeds,
     SamplingOp,
     SamplingSpec,
     SamplingSpecBuilder,
@@ -21,6 +21,7 @@ from packhouse.large.sampling_spec import (
     SamplingStrategy,
     SourceSets,
     make_sampling_spec_tree,
+    negative_links,
 )
 
 __all__ = [

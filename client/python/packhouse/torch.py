@@ -15,12 +15,15 @@ shifted by up to 1.3 standard deviations. Either compute statistics over real ro
 
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.frameworks.tensors import masked_mean
-from packhouse.frameworks.torch.batch import TorchBatch, to_torch
-from packhouse.frameworks.torch.data_loader import DataLoader
-from packhouse.frameworks.torch.device import TorchMemory, prefetch_to
+from packhouse.frameworks.torch.batch import TorchBatch, TorchMemory, prefetch_to, to_torch
+from packhouse.frameworks.torch.data_loader import (
+    DataLoader,
+    SequenceBatch,
+    sequence_table,
+    to_sequences,
+)
 from packhouse.frameworks.torch.epoch_dataset import EpochDataset
 from packhouse.frameworks.torch.masked_norm import MaskedBatchNorm
-from packhouse.frameworks.torch.sequences import SequenceBatch, sequence_table, to_sequences
 from packhouse.frameworks.torch.tensor_loader import TensorLoader
 
 __all__ = [

@@ -34,10 +34,10 @@ from packhouse.v1 import planning_pb2, planning_pb2_grpc
 # A noun's module is imported when the noun is used first.
 if TYPE_CHECKING:
     from packhouse.client.datasets import Datasets
-    from packhouse.client.samples import Sampling
     from packhouse.epochs.receipts import Receipts
     from packhouse.large.partitions import Partitions
     from packhouse.large.source_graphs import SourceGraphs
+    from packhouse.large.sub_graphs import Sampling
     from packhouse.stored.administration import Administration
     from packhouse.stored.feedback import Feedback
     from packhouse.stored.histograms import Histograms
@@ -142,7 +142,7 @@ class Client:
     @functools.cached_property
     def samples(self) -> Sampling:
         """Sub-graphs around seeds of a source graph: packed, as tables, as a data set."""
-        from packhouse.client.samples import Sampling
+        from packhouse.large.sub_graphs import Sampling
 
         return Sampling(self._channel, self._servers, self._call)
 
