@@ -21,7 +21,7 @@ from typing import Final
 
 # A mutant that waits for ever, or takes all memory, is seen too.
 SLOWER: Final = 4
-SECONDS: Final = 20
+SECONDS: Final = 40
 MEMORY_BYTES: Final = 6 << 30
 NEXT_UP: Final = 5
 NEXT_UP_SECONDS: Final = 30
@@ -114,8 +114,10 @@ class Reached:
     took: dict[str, float]  # Seconds of each test in it.
 
     def seconds_of(self, mutant: int) -> float:
-        """Of those tests in it that reach a mutant; of all where it is reached outside of them."""
-        return sum(self.took.get(name, 0) for name in self.names[mutant]) + self.seconds * (mutant in self.outside)
+        """Of its begin and of those tests in it that reach a mutant; of all where it is reached outside of them."""
+        begin = max(0, self.seconds - sum(self.took.values()))
+        of_tests = sum(self.took.get(name, 0) for name in self.names[mutant])
+        return begin + of_tests + self.seconds * (mutant in self.outside)
 
 
 class TestRuns:
