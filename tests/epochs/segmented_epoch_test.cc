@@ -285,8 +285,8 @@ TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
   }
 }
 
-// What is done for several shapes must not touch epochs that take one only: these are their bytes as
-// of kPlannerVersion 8. Who raises that changes them, on purpose; nobody else does.
+// What is done for several shapes must not touch epochs that take one only: these are their bytes
+// as of kPlannerVersion 8. Who raises that changes them, on purpose; nobody else does.
 TEST(OneShapeTest, BatchesKeepTheirBytes) {
   EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
   const auto checksum = [](const LoadableEpoch& epoch) {
