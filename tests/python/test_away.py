@@ -28,6 +28,12 @@ def test_what_passes_is_the_tables_and_nothing_else(code: str) -> None:
     assert passes(code, "Received RST_STREAM with error code 11") is calm
 
 
+def test_an_error_says_its_code_and_its_words() -> None:
+    error = PackhouseError(grpc.StatusCode.NOT_FOUND, "data set 'd' is not there")
+    assert str(error) == "NOT_FOUND: data set 'd' is not there"
+    assert (error.code, error.message) == (grpc.StatusCode.NOT_FOUND, "data set 'd' is not there")
+
+
 def test_what_a_proxy_did_is_said() -> None:
     assert "a proxy has ended" in meaning_of_end("Received RST_STREAM with error code 2")
     assert "--memory-budget" in meaning_of_end("Received RST_STREAM with error code 11")
