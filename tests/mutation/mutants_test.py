@@ -190,7 +190,7 @@ def test_of_one_build_each_mutant_is_caught_alone_and_none_survives(tmp_path: pa
 
 
 def test_a_mistake_in_a_module_of_python_is_caught(tmp_path: pathlib.Path) -> None:
-    path = "client/python/packhouse/base/choices.py"
+    path = "client/python/packhouse/base/arguments.py"
     text = (mutants.ROOT / path).read_text().split("\n")
 
     def mutation(before: str, after: str) -> mutations.Mutation:

@@ -473,7 +473,7 @@ class Sampling:
 
     def __init__(self, channel: grpc.Channel, servers: Any, call: UnaryCalls) -> None:
         """Streams go over `channel`, calls over `servers`, which may be of several."""
-        # Responses are bytes: see batch_reader.py.
+        # Responses are bytes: see reading.py.
         self._sample = channel.stream_stream(
             _SAMPLE_METHOD, request_serializer=sampling_pb2.SampleRequest.SerializeToString
         )

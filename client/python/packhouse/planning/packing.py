@@ -338,7 +338,7 @@ def _is_of_grpc(traceback: Any) -> bool:
 
 
 def pack_method(channel: grpc.Channel) -> Any:
-    """What starts a `Pack`; its responses are bytes: see batch_reader.py."""
+    """What starts a `Pack`; its responses are bytes: see reading.py."""
     return channel.stream_stream(
         _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
     )
