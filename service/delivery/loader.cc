@@ -7,6 +7,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/delivery/held_plan.h"
+#include "service/epochs/mixing.h"
 #include "service/epochs/segmented_epoch.h"
 #include "service/ledger/event_codec.h"
 #include "service/ledger/kept_plan.h"
@@ -277,6 +278,7 @@ std::optional<KeptPlannerResult> Loader::Adopt(const std::optional<Cursor>& curs
   const auto job = Find(request.key.job);
   if (job != nullptr) opened = job->OpenedAs(request.key.epoch);
   if (!opened && cursor) opened = Job::Opened{cursor->identity, nullptr, "", {}};
+  if (opened) KeepMixing(opened->identity, request);
   // Epochs in segments have the same numbers of batches, which take long to count.
   const bool is_other = request.segments && (!opened || opened->plan == nullptr);
   if (is_other && job != nullptr) opened = job->OpenedNear(request.key.epoch);
@@ -544,6 +546,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochReques
     }
     KeepLimits(opened.identity, plan.get(), request);
   }
+  KeepMixing(opened.identity, request);
   std::optional<KeptPlannerResult> kept = Adopt(opened, request);
   // A plan of an epoch that draws its graphs is for that epoch alone.
   if (request.draw && !is_remembered) kept = std::nullopt;

@@ -5,12 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/graph_selection.h"
+#include "service/epochs/mixing.h"
 #include "service/epochs/pattern_planning.h"
 #include "service/epochs/request_check.h"
 #include "service/planning/limits.h"
 
 namespace packhouse {
 namespace {
+
+// Batches of so many epochs are found as long as somebody has them.
+constexpr size_t kMostRemembered = 16;
 
 absl::StatusOr<EpochShapes> GivenShapes(const PlannerResult& given, const EpochRequest& request,
                                         const GraphSchema& schema,
@@ -83,6 +87,9 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
                                          SizesOfGraphs(*reader), selection.positions(), making));
   auto plan = std::shared_ptr<EpochPlan>(
       new EpochPlan(std::move(reader), std::move(piece_schema), std::move(shapes)));
+  plan->mixing_ = MixingFor(request, plan->shapes_, bounds.max_batch_bytes);
+  plan->is_of_one_epoch_ = request.draw.has_value();
+  if (request.whole_graphs) plan->max_batch_bytes_ = bounds.max_batch_bytes;
   PH_RETURN_IF_ERROR(plan->PackSizes(request.min_rows, making));
   EpochItems items;
   if (request.cuts_oversize) {
@@ -102,8 +109,7 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
     PH_RETURN_IF_ERROR(plan->PlanItems(std::move(items), request, bounds.planner_steps, making));
   }
   plan->planned_bytes_ = plan->planned_->Bytes();
-  PH_RETURN_IF_ERROR(plan->Summarize(
-      request.whole_graphs ? std::optional(bounds.max_batch_bytes) : std::nullopt, making));
+  PH_RETURN_IF_ERROR(plan->Summarize(making));
   return plan;
 }
 
@@ -153,8 +159,7 @@ absl::Status EpochPlan::PlanItems(EpochItems taken, const EpochRequest& request,
   PH_ASSIGN_OR_RETURN(classes_, SizeClasses::Create(items(), taken.numbers, making));
   // Freed here, since planners need the room.
   taken = EpochItems();
-  ShapeLimits limits = shapes_.Packed();
-  if (groups_) limits = {{groups_->limits()}};
+  const ShapeLimits limits = LimitsOfItems();
   if (planned_ != nullptr) return CheckGiven(*planned_, *classes_, limits, making);
   std::vector<uint32_t> num_ranks;
   for (const RankGroupRequest& rank_group : request.rank_groups) {
@@ -166,13 +171,23 @@ absl::Status EpochPlan::PlanItems(EpochItems taken, const EpochRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status EpochPlan::Summarize(std::optional<uint64_t> max_batch_bytes, const Making& making) {
+ShapeLimits EpochPlan::LimitsOfItems() const {
+  return groups_ ? ShapeLimits{{groups_->limits()}} : shapes_.Packed();
+}
+
+absl::Status EpochPlan::Summarize(const Making& making) {
   PH_ASSIGN_OR_RETURN(
       figures_, in_order_ != nullptr
-                    ? FiguresOfBatches(shapes_, items(), *in_order_, max_batch_bytes, making)
+                    ? FiguresOfBatches(shapes_, items(), *in_order_, max_batch_bytes_, making)
                     : FiguresOfPatterns(shapes_, classes_->tuples(), classes_->num_components(),
-                                        planned_->patterns, max_batch_bytes, making));
+                                        planned_->patterns, max_batch_bytes_, making));
   return absl::OkStatus();
+}
+
+absl::StatusOr<EpochFigures> EpochPlan::FiguresOf(const EpochBatches& batches,
+                                                  const Making& making) const {
+  if (!mixing_) return figures_;
+  return FiguresOfBatches(shapes_, items(), batches, max_batch_bytes_, making);
 }
 
 uint64_t EpochPlan::bytes() const {
@@ -192,11 +207,44 @@ uint64_t EpochPlan::num_batches(size_t rank_group) const {
 absl::StatusOr<std::shared_ptr<const EpochBatches>> EpochPlan::BatchesOf(
     const EpochSeed& seed, const Making& making) const {
   if (in_order_ != nullptr) return in_order_;
+  if (auto found = FindDrawn(seed)) return found;
   std::optional<absl::Span<const uint64_t>> group_ids;
   if (groups_) group_ids = groups_->group_ids();
   PH_ASSIGN_OR_RETURN(EpochBatches drawn,
-                      DrawEpoch(*classes_, planned_->patterns, seed, group_ids, making));
-  return std::make_shared<const EpochBatches>(std::move(drawn));
+                      mixing_ ? DrawFreshEpoch(*classes_, planned_->patterns, items(),
+                                               LimitsOfItems(), seed, group_ids, making, *mixing_)
+                              : DrawEpoch(*classes_, planned_->patterns, seed, group_ids, making));
+  auto batches = std::make_shared<const EpochBatches>(std::move(drawn));
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(drawn_, [](const auto& entry) { return entry.second.expired(); });
+  if (drawn_.size() == kMostRemembered) drawn_.erase(drawn_.begin());
+  drawn_.emplace_back(seed, batches);
+  return batches;
+}
+
+std::shared_ptr<const EpochBatches> EpochPlan::FindDrawn(const EpochSeed& seed) const {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [of, batches] : drawn_) {
+    if (of == seed) {
+      if (auto found = batches.lock()) return found;
+    }
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::optional<Company>> EpochPlan::CompanyAt(const EpochSeed& seed,
+                                                            const EpochBatches& batches,
+                                                            const Making& making) const {
+  if (is_of_one_epoch_) return std::nullopt;
+  const EpochSeed neighbour = {seed.seed, seed.epoch == 0 ? 1 : seed.epoch - 1};
+  const auto measure = [&]() -> absl::StatusOr<std::optional<Company>> {
+    PH_ASSIGN_OR_RETURN(const auto other, BatchesOf(neighbour, making));
+    PH_ASSIGN_OR_RETURN(const Company company, MeasureCompany(batches, *other, making));
+    return company;
+  };
+  auto measured = measure();
+  if (absl::IsResourceExhausted(measured.status())) return std::nullopt;
+  return measured;
 }
 
 }  // namespace packhouse

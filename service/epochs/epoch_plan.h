@@ -16,8 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "service/admission/memory_budget.h"
 #include "service/collation/batch_shape.h"
@@ -28,9 +30,11 @@
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/epoch_seed.h"
 #include "service/epochs/epoch_shapes.h"
+#include "service/epochs/fresh_batches.h"
 #include "service/epochs/group_items.h"
 #include "service/epochs/item_sizes.h"
 #include "service/epochs/making.h"
+#include "service/epochs/pattern_planning.h"
 #include "service/epochs/planner_result.h"
 #include "service/epochs/shape_summary.h"
 #include "service/epochs/size_classes.h"
@@ -110,10 +114,19 @@ class EpochPlan {
   const std::optional<GroupItems>& groups() const { return groups_; }
   // Set if graphs that exceed the limits are cut; otherwise null.
   const EpochPieces* pieces() const { return pieces_.get(); }
-  // The batches of one epoch, as numbers of items(). Errors and cost as DrawEpoch(). In order, they
-  // exist already, and are the same for all epochs.
+  // The batches of one epoch, as numbers of items(). Errors and cost as DrawFreshEpoch(), or as
+  // DrawEpoch() for an epoch that is not mixed; those that somebody still has are given at once. In
+  // order, they exist already, and are the same for all epochs.
   absl::StatusOr<std::shared_ptr<const EpochBatches>> BatchesOf(const EpochSeed& seed,
                                                                 const Making& making) const;
+  // Of these batches of an epoch beside the epoch before, or epoch 1 beside epoch 0. Draws that
+  // one unless somebody still has it. nullopt for a plan that draws its graphs, which is for one
+  // epoch; and without memory for it, since it is a figure for people. CANCELLED as `making`.
+  absl::StatusOr<std::optional<Company>> CompanyAt(const EpochSeed& seed,
+                                                   const EpochBatches& batches,
+                                                   const Making& making) const;
+  // The figures of an epoch's batches: as summaries(), unless items were exchanged between batches.
+  absl::StatusOr<EpochFigures> FiguresOf(const EpochBatches& batches, const Making& making) const;
 
  private:
   EpochPlan(std::shared_ptr<const DatasetReader> reader,
@@ -130,8 +143,11 @@ class EpochPlan {
                          std::optional<uint64_t> steps, const Making& making);
   // The planners' result, without patterns.
   PlannerResult Resolved() const;
-  // `max_batch_bytes` is for batches with tensors.
-  absl::Status Summarize(std::optional<uint64_t> max_batch_bytes, const Making& making);
+  absl::Status Summarize(const Making& making);
+  // Of the planned items, by rank group and shape.
+  ShapeLimits LimitsOfItems() const;
+  // The batches of that epoch that somebody still has; null if nobody has.
+  std::shared_ptr<const EpochBatches> FindDrawn(const EpochSeed& seed) const;
 
   const std::shared_ptr<const DatasetReader> reader_;
   // Null unless graphs are cut.
@@ -153,6 +169,17 @@ class EpochPlan {
   std::shared_ptr<const EpochBatches> in_order_;
   Oversize oversize_;
   EpochFigures figures_;
+  // Of batches with tensors.
+  std::optional<uint64_t> max_batch_bytes_;
+  // Unset: epochs are as they are drawn.
+  std::optional<FreshBatchesOptions> mixing_;
+  // Graphs are drawn by weights: the plan is for one epoch.
+  bool is_of_one_epoch_ = false;
+
+  // The epochs that were drawn last.
+  mutable absl::Mutex mutex_;
+  mutable std::vector<std::pair<EpochSeed, std::weak_ptr<const EpochBatches>>> drawn_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "service/base/digest.h"
+#include "service/epochs/mixing.h"
 #include "service/partitioning/graph_cutting.h"
 #include "service/planning/limits.h"
 
@@ -110,6 +111,11 @@ std::string DerivedWords(const DerivedTensors& derived) {
 
 }  // namespace
 
+std::optional<double> EpochRequest::MostCompany() const {
+  if (mixing.is_off || in_order || join_parts) return std::nullopt;
+  return mixing.most_company.value_or(MixingRequest::kMostCompany);
+}
+
 std::string EpochRequest::Words() const {
   std::vector<std::string> words;
   for (const RankGroupRequest& rank_group : rank_groups)
@@ -135,6 +141,7 @@ std::string EpochRequest::Words() const {
                                                    : "padded as by TF-GNN");
   words.emplace_back(whole_graphs ? absl::StrCat("whole graphs", DerivedWords(derived)) : "sizes");
   if (integer_width == IntegerWidth::kCompact) words.emplace_back("compact integers");
+  if (const auto most_company = MostCompany()) words.push_back(MixingWords(*most_company));
   return absl::StrJoin(words, "; ");
 }
 

@@ -79,6 +79,17 @@ struct SegmentsRequest {
   uint32_t tracks = 1;
 };
 
+// How fresh the batches of an epoch are (fresh_batches.h). Unset: mixed to kMostCompany, unless the
+// batches are in order, or of joined parts; and an epoch that was begun without goes on without.
+struct MixingRequest {
+  static constexpr double kMostCompany = 1.1;
+
+  // Graphs meet again about so many times as often as in a shuffle; at least 1.
+  std::optional<double> most_company = std::nullopt;
+  // As the plan draws them. Not with `most_company`.
+  bool is_off = false;
+};
+
 struct EpochRequest {
   std::string dataset;
   EpochKey key;
@@ -106,6 +117,10 @@ struct EpochRequest {
   std::optional<SegmentsRequest> segments;
   // Limits may move from epoch to epoch, by what is measured. Without it `present` shapes stay.
   bool adaptive = false;
+  MixingRequest mixing;
+
+  // To how much company the epoch is mixed; nullopt: it is not.
+  std::optional<double> MostCompany() const;
 
   // What decides the batches besides data set, seed, epoch and limits, as a text for people. It is
   // the same for two requests if and only if they mean the same. Subsets and weights are in it as

@@ -124,6 +124,19 @@ absl::StatusOr<Shapes> TuneShapes(const DeviceProfile& device, const Shapes& pre
 
 }  // namespace
 
+std::vector<uint64_t> RealRowsOf(const BatchShape& shape, absl::Span<const uint64_t> packed) {
+  const MinRows& min_rows = shape.layout.min_rows();
+  std::vector<uint64_t> rows(packed.begin(), packed.end());
+  for (size_t k = 0; k < rows.size(); ++k) {
+    rows[k] = min_rows.RealRows(k, packed[k], packed.back());
+  }
+  return rows;
+}
+
+uint64_t BatchBytesOf(const BatchShape& shape, absl::Span<const uint64_t> rows) {
+  return shape.layout.BatchBytes(shape.layout.RowsFor(rows)).value_or(UINT64_MAX);
+}
+
 absl::Status EpochShapes::AddRankGroup(const GraphSchema& schema,
                                        const std::vector<std::vector<uint64_t>>& shapes,
                                        const BatchShapeOptions& options) {

@@ -21,6 +21,11 @@
 
 namespace packhouse {
 
+// The real rows of a batch of the shape whose packed sizes have these sums (`graphs` last).
+std::vector<uint64_t> RealRowsOf(const BatchShape& shape, absl::Span<const uint64_t> packed);
+// The bytes of the tensors of a batch with this many real rows; 2^64 - 1 if they are no fewer.
+uint64_t BatchBytesOf(const BatchShape& shape, absl::Span<const uint64_t> rows);
+
 // One shape or more for each rank group. None takes all that an earlier one takes, so where one
 // takes everything, it is the first; there may be several of which none takes all that another
 // takes (planning/size_groups.h). Immutable once all rank groups are added, and then thread-safe.

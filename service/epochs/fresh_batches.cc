@@ -18,20 +18,31 @@ namespace {
 constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
 // At most so many rounds, whatever they deal.
 constexpr int kMostRounds = 128;
+// Whether somebody still waits is asked each time that so many items were dealt: about every
+// millisecond.
+constexpr uint64_t kDealtBetweenAsking = uint64_t{1} << 12;
 
 // Exact to 10^-16, and the same on every machine.
 double Number(uint64_t count) { return static_cast<double>(count); }
 
 uint64_t PairsOf(uint64_t items) { return items * (items - 1) / 2; }
 
-// In which batch an item is, by its number.
-std::vector<uint32_t> BatchOfItem(const EpochBatches& epoch) {
-  uint32_t largest = 0;
+// The largest item number and one more; 0 without items.
+absl::StatusOr<size_t> EndOfItems(const EpochBatches& epoch, const Making& making) {
+  size_t end = 0;
   for (size_t b = 0; b < epoch.num_batches(); ++b) {
-    for (const uint32_t item : epoch.batch(b)) largest = std::max(largest, item);
+    PH_RETURN_IF_ERROR(making.StillWantedAt(b));
+    for (const uint32_t item : epoch.batch(b)) end = std::max(end, size_t{item} + 1);
   }
-  std::vector<uint32_t> batch_of(epoch.num_items() == 0 ? 0 : size_t{largest} + 1, kNowhere);
+  return end;
+}
+
+// In which batch an item is, by its number, which is below `end`.
+absl::StatusOr<std::vector<uint32_t>> BatchOfItem(const EpochBatches& epoch, size_t end,
+                                                  const Making& making) {
+  std::vector<uint32_t> batch_of(end, kNowhere);
   for (size_t b = 0; b < epoch.num_batches(); ++b) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(b));
     for (const uint32_t item : epoch.batch(b)) batch_of[item] = static_cast<uint32_t>(b);
   }
   return batch_of;
@@ -132,7 +143,8 @@ class Exchange {
  public:
   Exchange(const ItemSizes& sizes, const ShapeLimits& limits,
            absl::Span<const uint64_t> first_batches, std::vector<uint32_t> batch_of,
-           ChangingBatches& batches, SeededRandom random, const Making& making)
+           ChangingBatches& batches, SeededRandom random, const FreshBatchesOptions& options,
+           const Making& making)
       : sizes_(sizes),
         limits_(limits),
         first_batches_(first_batches),
@@ -141,6 +153,7 @@ class Exchange {
         batches_(batches),
         dealing_(sizes),
         random_(random),
+        options_(options),
         making_(making) {
     for (size_t b = 0; b < batches_.size(); ++b) {
       num_items_ += batches_[b].size();
@@ -148,14 +161,14 @@ class Exchange {
     }
   }
 
-  absl::Status Run(const FreshBatchesOptions& options) {
+  absl::Status Run() {
     if (batches_.size() < 2 || num_pairs_ == 0) return absl::OkStatus();
     const double pairs = Number(num_pairs_);
     const double of_shuffle = pairs / Number(PairsOf(num_items_));
     PH_ASSIGN_OR_RETURN(Staleness now, Measure(0, 0));
     // What chance makes of so many pairs is within its deviation.
     const double expected = pairs * of_shuffle;
-    if (Number(now.together) - 2 * std::sqrt(expected) <= options.most_company * expected) {
+    if (Number(now.together) - 2 * std::sqrt(expected) <= options_.most_company * expected) {
       return absl::OkStatus();
     }
     // An exchange halves what two draws have together beyond chance. This epoch and the next are
@@ -163,8 +176,8 @@ class Exchange {
     // is about the square of what is left here, over what it was. Half of it is aimed at, since
     // some pairs are harder to part than others.
     const double before = Number(now.together) / pairs - of_shuffle;
-    const double enough = std::sqrt((options.most_company - 1) / 2 * of_shuffle * before);
-    const double most_deals = Number(options.most_deals) * Number(num_items_);
+    const double enough = std::sqrt((options_.most_company - 1) / 2 * of_shuffle * before);
+    const double most_deals = Number(options_.most_deals) * Number(num_items_);
     for (int round = 0; round < kMostRounds && Number(dealing_.num_dealt()) < most_deals; ++round) {
       const double excess = Number(now.together) / pairs - of_shuffle;
       if (round > 0 && excess <= enough) break;
@@ -246,9 +259,14 @@ class Exchange {
   }
 
   absl::Status Deal(uint32_t first, uint32_t second) {
-    PH_RETURN_IF_ERROR(making_.StillWantedAt(num_deals_++));
-    const std::vector<Limits>& first_shapes = ShapesOf(first);
-    const std::vector<Limits>& second_shapes = ShapesOf(second);
+    if (dealing_.num_dealt() >= asked_at_) {
+      PH_RETURN_IF_ERROR(making_.StillWanted());
+      asked_at_ = dealing_.num_dealt() + kDealtBetweenAsking;
+    }
+    const size_t first_group = RankGroupOf(first);
+    const size_t second_group = RankGroupOf(second);
+    const std::vector<Limits>& first_shapes = limits_[first_group];
+    const std::vector<Limits>& second_shapes = limits_[second_group];
     const size_t first_shape = ShapeOf(first_shapes, batches_[first]);
     const size_t second_shape = ShapeOf(second_shapes, batches_[second]);
     pair_.items.assign(batches_[first].begin(), batches_[first].end());
@@ -258,27 +276,39 @@ class Exchange {
       return absl::OkStatus();
     }
     const auto items = absl::MakeConstSpan(pair_.items);
-    if (ShapeOf(first_shapes, items.first(pair_.num_first)) == first_shape &&
-        ShapeOf(second_shapes, items.subspan(pair_.num_first)) == second_shape) {
+    if (Keeps(first_group, first_shape, items.first(pair_.num_first)) &&
+        Keeps(second_group, second_shape, items.subspan(pair_.num_first))) {
       batches_.Set(first, second, pair_);
     }
     return absl::OkStatus();
   }
 
-  const std::vector<Limits>& ShapesOf(uint32_t batch) const {
+  size_t RankGroupOf(uint32_t batch) const {
     size_t rank_group = 0;
     while (batch >= first_batches_[rank_group + 1]) ++rank_group;
-    return limits_[rank_group];
+    return rank_group;
+  }
+
+  // Whether a batch of the shape may have these items, which fit its limits.
+  bool Keeps(size_t rank_group, size_t shape, absl::Span<const uint32_t> items) {
+    if (ShapeOf(limits_[rank_group], items) != shape) return false;
+    if (!options_.takes) return true;
+    AddUp(items);
+    return options_.takes(rank_group, shape, rows_);
   }
 
   // The last shape that takes the items.
   size_t ShapeOf(const std::vector<Limits>& shapes, absl::Span<const uint32_t> items) {
     if (shapes.size() == 1) return 0;
-    rows_.assign(shapes[0].capacities().size(), 0);
-    for (const uint32_t item : items) AddRows(sizes_.tuple(item), 1, absl::MakeSpan(rows_));
+    AddUp(items);
     size_t shape = shapes.size() - 1;
     while (shape > 0 && !Takes(shapes[shape])) --shape;
     return shape;
+  }
+
+  void AddUp(absl::Span<const uint32_t> items) {
+    rows_.assign(limits_[0][0].capacities().size(), 0);
+    for (const uint32_t item : items) AddRows(sizes_.tuple(item), 1, absl::MakeSpan(rows_));
   }
 
   bool Takes(const Limits& limits) const {
@@ -296,10 +326,11 @@ class Exchange {
   ChangingBatches& batches_;
   PairDealing dealing_;
   SeededRandom random_;
+  const FreshBatchesOptions& options_;
   const Making& making_;
   uint64_t num_items_ = 0;
   uint64_t num_pairs_ = 0;
-  size_t num_deals_ = 0;
+  uint64_t asked_at_ = 0;
   DealtPair pair_;
   std::vector<uint64_t> rows_;
   std::vector<uint32_t> order_;
@@ -308,17 +339,28 @@ class Exchange {
 
 }  // namespace
 
-Company CompanyOf(const EpochBatches& one, const EpochBatches& other) {
-  const std::vector<uint32_t> batch_of = BatchOfItem(other);
+absl::StatusOr<Company> MeasureCompany(const EpochBatches& one, const EpochBatches& other,
+                                       const Making& making) {
+  PH_ASSIGN_OR_RETURN(const size_t end, EndOfItems(other, making));
+  PH_ASSIGN_OR_RETURN(const MemoryHold memory,
+                      making.Hold(absl::StrCat("company of ", one.num_items(), " graphs"),
+                                  sizeof(uint32_t) * (end + other.num_batches())));
+  PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> batch_of, BatchOfItem(other, end, making));
   PairCounter counter(batch_of, other.num_batches());
   uint64_t together = 0;
   uint64_t pairs = 0;
   for (size_t b = 0; b < one.num_batches(); ++b) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(b));
     together += counter.Together(one.batch(b));
     pairs += PairsOf(one.batch(b).size());
   }
-  if (pairs == 0) return {};
-  return {Number(together) / Number(pairs), Number(pairs) / Number(PairsOf(one.num_items()))};
+  if (pairs == 0) return Company();
+  return Company{Number(together) / Number(pairs),
+                 Number(pairs) / Number(PairsOf(one.num_items()))};
+}
+
+Company CompanyOf(const EpochBatches& one, const EpochBatches& other) {
+  return MeasureCompany(one, other, Making()).value();
 }
 
 absl::StatusOr<EpochBatches> DrawFreshEpoch(
@@ -337,7 +379,8 @@ absl::StatusOr<EpochBatches> DrawFreshEpoch(
     const EpochSeed other = {SequenceStart(seed, DrawPurpose::kOtherDraw), seed.epoch};
     PH_ASSIGN_OR_RETURN(const EpochBatches beside,
                         DrawEpoch(classes, patterns_by_rank_group, other, group_ids, making));
-    batch_of = BatchOfItem(beside);
+    PH_ASSIGN_OR_RETURN(const size_t end, EndOfItems(beside, making));
+    PH_ASSIGN_OR_RETURN(batch_of, BatchOfItem(beside, end, making));
   }
   PH_RETURN_IF_ERROR(making.Grow(what,
                                  ChangingBatches::BytesFor(drawn.num_items(), drawn.num_batches()) +
@@ -345,8 +388,8 @@ absl::StatusOr<EpochBatches> DrawFreshEpoch(
                                  memory));
   ChangingBatches batches(drawn);
   Exchange exchange(sizes, limits, drawn.first_batches(), std::move(batch_of), batches,
-                    SeededRandom(SequenceStart(seed, DrawPurpose::kExchanges)), making);
-  PH_RETURN_IF_ERROR(exchange.Run(options));
+                    SeededRandom(SequenceStart(seed, DrawPurpose::kExchanges)), options, making);
+  PH_RETURN_IF_ERROR(exchange.Run());
   drawn.SetItems([&](size_t b) { return batches[b]; });
   return drawn;
 }

@@ -3,12 +3,14 @@
 // A plan fixes which sizes share a batch. Where most sizes are distinct, that fixes which items do,
 // too: the same graphs meet in every epoch, and only the order of the batches is new. Here the
 // items of two batches at a time are dealt anew (pair_dealing.h), over and over, until items meet
-// as seldom as in a shuffle. There is not one batch more, and each keeps its shape. No epoch is
-// drawn so yet.
+// as seldom as in a shuffle. There is not one batch more, and each keeps its shape. mixing.h says
+// which epochs are drawn so.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_FRESH_BATCHES_H_
 #define PACKHOUSE_SERVICE_EPOCHS_FRESH_BATCHES_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -36,8 +38,11 @@ struct Company {
 };
 
 // Of `one` beside `other`, an epoch of the same items. O(items); 4 bytes for each item number up to
-// the largest and for each batch, which the caller has reserved. Not symmetric, unless both have
-// batches of the same numbers of items.
+// the largest and for each batch. Not symmetric, unless both have batches of the same numbers of
+// items. RESOURCE_EXHAUSTED and CANCELLED as `making`.
+absl::StatusOr<Company> MeasureCompany(const EpochBatches& one, const EpochBatches& other,
+                                       const Making& making);
+// The same without a bound of memory, until the end.
 Company CompanyOf(const EpochBatches& one, const EpochBatches& other);
 
 struct FreshBatchesOptions {
@@ -47,6 +52,11 @@ struct FreshBatchesOptions {
   // An item is dealt at most so often in the mean, counting attempts that come to nothing; 0:
   // never.
   uint32_t most_deals = 40;
+  // Whether a batch of a rank group's shape may have these sums of packed sizes (`graphs` last),
+  // which keep its limits; empty: it may. For a bound that is no limit: of bytes. All batches of
+  // the patterns keep it.
+  std::function<bool(size_t rank_group, size_t shape, absl::Span<const uint64_t> packed)> takes =
+      nullptr;
 };
 
 // As DrawEpoch(), and then exchanges. `limits` are those of the plan, by rank group and shape, the

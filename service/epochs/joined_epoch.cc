@@ -10,6 +10,7 @@
 #include "service/collation/collate.h"
 #include "service/epochs/epoch_seed.h"
 #include "service/epochs/item_sizes.h"
+#include "service/epochs/mixing.h"
 #include "service/epochs/padding_batch.h"
 #include "service/epochs/part_joiner.h"
 
@@ -35,6 +36,7 @@ absl::Status CheckJoined(const EpochRequest& request, const DatasetInfo& info) {
   if (request.subset) return refuse("subset");
   if (request.draw) return refuse("draw");
   if (!request.min_rows.empty()) return refuse("min_rows");
+  PH_RETURN_IF_ERROR(CheckMixing(request));
   if (request.cuts_oversize) return refuse("OVERSIZE_POLICY_PARTITION: make a finer partition");
   if (!request.whole_graphs) return refuse("a payload of sizes");
   if (request.rank_groups.size() != 1 || request.rank_groups[0].device ||

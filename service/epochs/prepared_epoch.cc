@@ -24,9 +24,15 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-    const Making& making, std::shared_ptr<GatheredRows> gathered) {
+    const Making& making, std::shared_ptr<GatheredRows> gathered, bool tells_company) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const EpochBatches> batches,
                       plan->BatchesOf({request.seed, request.key.epoch}, making));
+  PH_ASSIGN_OR_RETURN(EpochFigures figures, plan->FiguresOf(*batches, making));
+  std::optional<Company> company;
+  if (tells_company) {
+    PH_ASSIGN_OR_RETURN(company,
+                        plan->CompanyAt({request.seed, request.key.epoch}, *batches, making));
+  }
   EpochIdentity identity = {
       request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
   for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
@@ -39,8 +45,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   // Pieces of graphs are no graphs of the data set.
   if (!request.whole_graphs || plan->pieces() != nullptr) gathered = nullptr;
   return std::shared_ptr<const PreparedEpoch>(
-      new PreparedEpoch(std::move(plan), std::move(batches), std::move(identity), bounds,
-                        request.whole_graphs, std::move(gathered)));
+      new PreparedEpoch(std::move(plan), std::move(batches), std::move(figures), company,
+                        std::move(identity), bounds, request.whole_graphs, std::move(gathered)));
 }
 
 uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + batches_->bytes(); }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,9 +19,11 @@
 #include "service/epochs/epoch_identity.h"
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
+#include "service/epochs/fresh_batches.h"
 #include "service/epochs/gathered_rows.h"
 #include "service/epochs/loadable_epoch.h"
 #include "service/epochs/making.h"
+#include "service/epochs/shape_summary.h"
 
 namespace packhouse {
 
@@ -33,13 +36,15 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 class PreparedEpoch final : public LoadableEpoch {
  public:
   // The plan must have been made for `request`. Same request, same batches. RESOURCE_EXHAUSTED and
-  // CANCELLED as `making`. O(graphs).
+  // CANCELLED as `making`. As EpochPlan::BatchesOf() and CompanyAt().
   //
   // `gathered`, unless null, is for the plan's reader. Batches are then made from its copy, and as
-  // long as there is none, each goes on with the copying.
+  // long as there is none, each goes on with the copying. Without `tells_company` it is not
+  // measured.
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr);
+      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr,
+      bool tells_company = true);
 
   // Its bytes, with those of its plan.
   uint64_t bytes() const;
@@ -50,6 +55,13 @@ class PreparedEpoch final : public LoadableEpoch {
   absl::Span<const BatchShape> shapes(size_t rank_group) const override {
     return plan_->shapes(rank_group);
   }
+
+  // As EpochPlan::summaries(), of the batches of this epoch.
+  absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
+    return figures_.shapes[rank_group];
+  }
+  // EpochPlan::CompanyAt() of this epoch, if it was measured.
+  const std::optional<Company>& company() const { return company_; }
 
   // For batch `number` < identity().num_batches().
   uint64_t NumGraphs(uint64_t number) const override;
@@ -65,10 +77,13 @@ class PreparedEpoch final : public LoadableEpoch {
 
  private:
   PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
-                EpochIdentity identity, const EpochBounds& bounds, bool whole_graphs,
+                EpochFigures figures, std::optional<Company> company, EpochIdentity identity,
+                const EpochBounds& bounds, bool whole_graphs,
                 std::shared_ptr<GatheredRows> gathered)
       : plan_(std::move(plan)),
         batches_(std::move(batches)),
+        figures_(std::move(figures)),
+        company_(company),
         identity_(std::move(identity)),
         bounds_(bounds),
         whole_graphs_(whole_graphs),
@@ -84,6 +99,8 @@ class PreparedEpoch final : public LoadableEpoch {
 
   const std::shared_ptr<const EpochPlan> plan_;
   const std::shared_ptr<const EpochBatches> batches_;
+  const EpochFigures figures_;
+  const std::optional<Company> company_;
   const EpochIdentity identity_;
   const EpochBounds bounds_;
   const bool whole_graphs_;

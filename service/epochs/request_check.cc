@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/item_sizes.h"
+#include "service/epochs/mixing.h"
 #include "service/epochs/round_plan.h"
 
 namespace packhouse {
@@ -80,6 +81,7 @@ absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& datase
     PH_RETURN_IF_ERROR(Exclude(request.rank_groups[0].device.has_value(), kCut,
                                "a device profile: name the limits"));
   }
+  PH_RETURN_IF_ERROR(CheckMixing(request));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && several_shapes, "in_order", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.grouped && several_shapes, "grouped", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && request.grouped, "in_order", "grouped"));

@@ -18,7 +18,8 @@ uint32_t SampleWindow::LevelOf(uint32_t item) const {
 
 absl::StatusOr<SampleWindow> PlanWindow(
     size_t num_items, const SizeSchema& components, const Limits& limits, const EpochSeed& seed,
-    const Making& making, absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw) {
+    const std::optional<FreshBatchesOptions>& mixing, const Making& making,
+    absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw) {
   const size_t num_components = components.num_components();
   PH_ASSIGN_OR_RETURN(MemoryHold memory,
                       making.Hold(absl::StrCat("a window of ", num_items, " sub-graphs"),
@@ -47,7 +48,9 @@ absl::StatusOr<SampleWindow> PlanWindow(
   PH_ASSIGN_OR_RETURN(const MemoryHold planned,
                       PlanPatterns(classes, shapes, {1}, std::nullopt, making, result));
   PH_ASSIGN_OR_RETURN(EpochBatches batches,
-                      DrawEpoch(classes, result.patterns, seed, std::nullopt, making));
+                      mixing ? DrawFreshEpoch(classes, result.patterns, sizes, shapes, seed,
+                                              std::nullopt, making, *mixing)
+                             : DrawEpoch(classes, result.patterns, seed, std::nullopt, making));
   levels.shrink_to_fit();
   memory.ShrinkTo(levels.capacity() * sizeof(levels[0]));
   return SampleWindow{std::move(memory), std::move(batches), std::move(levels)};

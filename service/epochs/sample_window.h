@@ -14,6 +14,7 @@
 #include "service/admission/memory_budget.h"
 #include "service/epochs/epoch_batches.h"
 #include "service/epochs/epoch_seed.h"
+#include "service/epochs/fresh_batches.h"
 #include "service/epochs/making.h"
 #include "service/planning/limits.h"
 #include "service/sizes/size_schema.h"
@@ -40,15 +41,17 @@ struct SampleWindow {
 };
 
 // Packs `num_items` sub-graphs, at least one, of `components`. `draw` gives the size of each, in
-// order; it is valid until the next one. Depends on the sizes, the limits and the seed
-// alone; `seed` is the window's own.
+// order; it is valid until the next one. Depends on the sizes, the limits, the seed and
+// `mixing` alone; `seed` is the window's own. `mixing` says how sub-graphs are exchanged between
+// batches; unset: they are not.
 //
 // OUT_OF_RANGE naming the component and the limit that an item exceeds; errors of `draw`;
 // RESOURCE_EXHAUSTED and CANCELLED as `making`. Cost: the draws, and the planner's budget
 // (plan_optimizer.h).
 absl::StatusOr<SampleWindow> PlanWindow(
     size_t num_items, const SizeSchema& components, const Limits& limits, const EpochSeed& seed,
-    const Making& making, absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw);
+    const std::optional<FreshBatchesOptions>& mixing, const Making& making,
+    absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw);
 
 }  // namespace packhouse
 

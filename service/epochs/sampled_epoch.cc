@@ -9,6 +9,7 @@
 #include "service/base/status_macros.h"
 #include "service/collation/collate.h"
 #include "service/epochs/epoch_batches.h"
+#include "service/epochs/mixing.h"
 #include "service/epochs/padding_batch.h"
 #include "service/planning/optimizer/plan_optimizer.h"
 
@@ -95,6 +96,7 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
       bounds.max_batch_bytes, request.min_rows, request.integer_width};
   PH_RETURN_IF_ERROR(epoch->shapes_.AddRankGroup(epoch->source_->schema(),
                                                  request.rank_groups[0].shapes, options));
+  epoch->mixing_ = MixingFor(request, epoch->shapes_, bounds.max_batch_bytes);
   const BatchShape& shape = epoch->shapes_.rank_group(0)[0];
   if (epoch->draws_smaller_) {
     for (size_t k = 0; k < epoch->schema().num_components(); ++k) {
@@ -213,7 +215,7 @@ absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
   SeedRows rows;
   uint64_t last = first;
   const EpochSeed seed = {SeededRandom(seed_.seed ^ (window + 1)).Next(), seed_.epoch};
-  auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, seed, making,
+  auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, seed, mixing_, making,
                             [&](size_t item) -> absl::StatusOr<DrawnSize> {
                               last = first + item;
                               SubGraphDrawer::Draw draw = DrawOf(last, rows);

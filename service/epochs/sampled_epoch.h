@@ -27,6 +27,7 @@
 #include "service/collation/batch_shape.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/epoch_shapes.h"
+#include "service/epochs/fresh_batches.h"
 #include "service/epochs/loadable_epoch.h"
 #include "service/epochs/making.h"
 #include "service/epochs/sample_window.h"
@@ -121,6 +122,7 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   // Constant after Prepare().
   EpochIdentity identity_;
   EpochShapes shapes_;
+  std::optional<FreshBatchesOptions> mixing_;
   std::vector<uint32_t> limits_;  // Of one sub-graph; empty: none.
   std::vector<uint32_t> order_;   // Rows of the seeds.
   MemoryHold order_memory_;

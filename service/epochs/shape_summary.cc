@@ -30,19 +30,15 @@ class BatchTally {
 
   // A batch of items whose packed sizes have these sums, `repeats` times.
   absl::Status Add(size_t rank_group, absl::Span<const uint64_t> packed, uint64_t repeats) {
-    const MinRows& min_rows = shapes_.rank_group(rank_group)[0].layout.min_rows();
-    std::vector<uint64_t> rows(packed.begin(), packed.end());
-    for (size_t k = 0; k < rows.size(); ++k) {
-      rows[k] = min_rows.RealRows(k, packed[k], packed.back());
-    }
+    const std::vector<uint64_t> rows = RealRowsOf(shapes_.rank_group(rank_group)[0], packed);
     const size_t number = shapes_.ShapeFor(rank_group, rows);
     const BatchShape& shape = shapes_.rank_group(rank_group)[number];
     if (max_batch_bytes_ && !shape.layout.is_fixed()) {
-      const auto bytes = shape.layout.BatchBytes(shape.layout.RowsFor(rows));
-      if (!bytes || *bytes > *max_batch_bytes_) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "limits: a batch would take ", bytes.value_or(UINT64_MAX), " bytes, at most ",
-            *max_batch_bytes_, " are allowed; set limits, or lower them"));
+      const uint64_t bytes = BatchBytesOf(shape, rows);
+      if (bytes > *max_batch_bytes_) {
+        return absl::InvalidArgumentError(absl::StrCat("limits: a batch would take ", bytes,
+                                                       " bytes, at most ", *max_batch_bytes_,
+                                                       " are allowed; set limits, or lower them"));
       }
     }
     ShapeSummary& summary = figures_.shapes[rank_group][number];
@@ -117,13 +113,15 @@ absl::StatusOr<EpochFigures> FiguresOfBatches(const EpochShapes& shapes, const I
   BatchTally tally(shapes, max_batch_bytes);
   size_t num_items = 0;
   std::vector<uint64_t> rows = NoRows(shapes);
+  size_t rank_group = 0;
   for (size_t number = 0; number < batches.num_batches(); ++number) {
+    while (number >= batches.first_batches()[rank_group + 1]) ++rank_group;
     std::fill(rows.begin(), rows.end(), 0);
     for (const uint32_t item : batches.batch(number)) {
       PH_RETURN_IF_ERROR(making.StillWantedAt(num_items++));
       AddRows(sizes.tuple(item), 1, absl::MakeSpan(rows));
     }
-    PH_RETURN_IF_ERROR(tally.Add(0, rows, 1));
+    PH_RETURN_IF_ERROR(tally.Add(rank_group, rows, 1));
   }
   return std::move(tally).Figures();
 }

@@ -1,6 +1,7 @@
 #include "service/wire/wire_loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -79,6 +80,24 @@ absl::StatusOr<WeightedDraw> DrawFromWire(const v1::Draw& wire) {
   draw.num_graphs = wire.num_graphs();
   draw.with_replacement = wire.with_replacement();
   return draw;
+}
+
+absl::StatusOr<MixingRequest> MixingFromWire(const v1::Mixing& wire) {
+  MixingRequest mixing;
+  mixing.is_off = wire.off();
+  const double most = wire.most_company();
+  if (wire.off() && most != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mixing.most_company: ", most, ", must be unset with mixing.off"));
+  }
+  if (wire.off()) return mixing;
+  if (most != 0 && !(most >= 1 && std::isfinite(most))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mixing.most_company: ", most,
+        ", must be a finite number of at least 1, the company of a shuffle; or say mixing.off"));
+  }
+  mixing.most_company = most == 0 ? MixingRequest::kMostCompany : most;
+  return mixing;
 }
 
 absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochRequest& epoch) {
@@ -162,6 +181,9 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
     if (wire.segments().graphs() != 0) segments.graphs = wire.segments().graphs();
     if (wire.segments().tracks() != 0) segments.tracks = wire.segments().tracks();
     request.segments = segments;
+  }
+  if (wire.has_mixing()) {
+    PH_ASSIGN_OR_RETURN(request.mixing, MixingFromWire(wire.mixing()));
   }
   PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
                       CountsFromWire(wire.min_rows(), schema.sizes(), "min_rows"));
@@ -395,7 +417,7 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
     rank_group.set_num_batches(plan.num_batches(i));
     for (size_t j = 0; j < plan.shapes(i).size(); ++j) {
       const BatchShape& shape = plan.shapes(i)[j];
-      const ShapeSummary& summary = plan.summaries(i)[j];
+      const ShapeSummary& summary = epoch.summaries(i)[j];
       v1::EpochShape& out = *rank_group.add_shapes();
       CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
       CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
@@ -403,6 +425,10 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
       EfficienciesToWire(summary.components, schema, *out.mutable_components());
       out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
     }
+  }
+  if (const auto& company = epoch.company()) {
+    wire.mutable_company()->set_chance(company->chance);
+    wire.mutable_company()->set_of_shuffle(company->of_shuffle);
   }
   wire.set_num_cut_graphs(plan.num_cut_graphs());
   wire.set_num_pieces(plan.num_pieces());

@@ -330,6 +330,15 @@ def test_an_epoch_is_shown_before_it_is_loaded(tmp_path: pathlib.Path, rings: pa
         whole = json.loads(epoch("--json").stdout)
         assert whole["segments"] is None
         assert whole["batches"] == whole["lower_bound"] == math.ceil(whole["graphs"] / 8)
+        company = whole["company"]
+        assert company["ratio"] == company["chance"] / company["of_shuffle"]
+        assert re.search(
+            r"company      [\d.]+ % of the pairs of a batch meet again in the next epoch; [\d.]+ times",
+            epoch().stdout,
+        )
+        assert "meet again in the epoch before" in epoch("--epoch", "1").stdout
+        off = json.loads(epoch("--mixing", "off", "--json").stdout)
+        assert off["batches"] == whole["batches"] and off["company"]["ratio"] >= company["ratio"]
         # A data set of few chunks is one segment.
         parts = json.loads(epoch("--segments", "10", "--tracks", "2", "--json").stdout)
         assert parts["segments"] == {
@@ -352,6 +361,7 @@ def test_an_epoch_is_shown_before_it_is_loaded(tmp_path: pathlib.Path, rings: pa
             (("--tracks", "2"), 2, "--tracks are of segments: it needs --segments"),
             (("--segments", "5", "--tracks", "65"), 1, "segments.tracks: 65, must be 1 to 64"),
             (("--limit", "rows=8"), 2, "rows"),
+            (("--mixing", "0.5"), 2, "--mixing: '0.5' is neither off nor a finite number of at least 1"),
         ):
             refused = epoch(*arguments)
             assert refused.returncode == code

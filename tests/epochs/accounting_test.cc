@@ -44,6 +44,8 @@ namespace {
 
 // What the lists of a plan or an epoch are estimated to take beside what is counted: names, shapes.
 constexpr AccountingOptions kEstimated = {.estimate_error = 24 << 10};
+// An epoch does without its company.
+constexpr AccountingOptions kWithCompany = {.may_do_without = true, .estimate_error = 24 << 10};
 
 Making In(MemoryBudget* memory) { return Making(memory, nullptr); }
 
@@ -208,9 +210,16 @@ TEST(EpochAccountingTest, PlansAndEpochs) {
     ExpectAccounted(
         [&](MemoryBudget* memory) -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
           PH_ASSIGN_OR_RETURN(auto plan, EpochPlan::Make(reader, request, bounds, In(memory)));
-          return PreparedEpoch::Prepare(std::move(plan), request, bounds, In(memory));
+          return PreparedEpoch::Prepare(std::move(plan), request, bounds, In(memory),
+                                        /*gathered=*/nullptr, /*tells_company=*/false);
         },
         PointeeBytes<PreparedEpoch>, kEstimated);
+    ExpectAccounted(
+        [&](MemoryBudget* memory) -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
+          PH_ASSIGN_OR_RETURN(auto plan, EpochPlan::Make(reader, request, bounds, In(memory)));
+          return PreparedEpoch::Prepare(std::move(plan), request, bounds, In(memory));
+        },
+        PointeeBytes<PreparedEpoch>, kWithCompany);
     if (HasFailure()) return;
   }
 }
@@ -266,10 +275,12 @@ TEST(EpochAccountingTest, Segments) {
 TEST(EpochAccountingTest, Windows) {
   const std::vector<uint32_t> sizes = FewSizes(300, 1);
   for (const bool has_smaller : {false, true}) {
+    std::optional<FreshBatchesOptions> mixing;
+    if (has_smaller) mixing.emplace();
     ExpectAccounted(
         [&](MemoryBudget* memory) {
           return PlanWindow(
-              300, SizeSchema::NodesAndEdges(), Limits::Create({20, 25, 9}).value(), {3, 1},
+              300, SizeSchema::NodesAndEdges(), Limits::Create({20, 25, 9}).value(), {3, 1}, mixing,
               In(memory), [&](size_t item) -> absl::StatusOr<DrawnSize> {
                 const uint32_t level = has_smaller && item % 7 == 0 ? 2 : 0;
                 return DrawnSize{absl::MakeConstSpan(sizes).subspan(2 * item, 2), level};
@@ -453,7 +464,7 @@ TEST(EpochAccountingTest, PiecesOfABatch) {
         EXPECT_EQ(memory->held(), before);
         return epoch;
       },
-      PointeeBytes<PreparedEpoch>, kEstimated);
+      PointeeBytes<PreparedEpoch>, kWithCompany);
 }
 
 }  // namespace

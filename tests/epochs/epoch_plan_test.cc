@@ -72,7 +72,7 @@ std::vector<std::vector<uint64_t>> CheckedBatches(const DatasetWorld& world,
       all.push_back(batch.graph_ids);
     }
     for (size_t shape = 0; shape < batches_of_shape.size(); ++shape) {
-      const ShapeSummary& summary = plan.summaries(rank_group)[shape];
+      const ShapeSummary& summary = epoch.summaries(rank_group)[shape];
       EXPECT_EQ(summary.num_batches, batches_of_shape[shape]);
       for (size_t k = 0; k < 3 && summary.num_batches != 0; ++k) {
         const uint64_t capacity = plan.shapes(rank_group)[shape].capacities[k];

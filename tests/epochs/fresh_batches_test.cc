@@ -209,6 +209,33 @@ TEST(FreshBatchesTest, ItemsOfOneSizeMeetEachOtherEquallyOften) {
   EXPECT_GT(chi_square, 25);
 }
 
+// A bound that is no limit: here of graphs, as of bytes.
+TEST(FreshBatchesTest, NoBatchIsMadeThatIsNotTaken) {
+  size_t num_beyond = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const World world = MakeWorld(DistinctSizes(400, seed), LimitsOf({1500, 6000, kUnlimited}));
+    const auto most_graphs = [](const EpochBatches& epoch) {
+      size_t most = 0;
+      for (const auto& batch : AllBatches(epoch)) most = std::max(most, batch.size());
+      return most;
+    };
+    const size_t most = most_graphs(
+        DrawEpoch(world.classes, absl::MakeConstSpan(&world.plan.patterns, 1), {seed, 1}).value());
+    FreshBatchesOptions options;
+    options.takes = [&](size_t rank_group, size_t shape, absl::Span<const uint64_t> rows) {
+      EXPECT_EQ(rank_group, 0U);
+      EXPECT_EQ(shape, 0U);
+      EXPECT_EQ(rows.size(), 3U);
+      return rows.back() <= most;
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const EpochBatches batches, world.Draw({seed, 1}, {}, options));
+    EXPECT_LE(most_graphs(batches), most);
+    num_beyond += most_graphs(world.Draw({seed, 1}).value()) > most ? 1 : 0;
+  }
+  // Or the law would say nothing.
+  EXPECT_GT(num_beyond, 0U);
+}
+
 // Of two shapes, each batch keeps its own.
 TEST(FreshBatchesTest, BatchesKeepTheirShapes) {
   std::vector<uint32_t> counts = DistinctSizes(400, 6);

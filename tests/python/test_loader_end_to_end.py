@@ -59,6 +59,8 @@ MOLECULES = molecules(np.random.default_rng(0), 400)
 GROUPS = np.random.default_rng(1).integers(0, 150, 400)
 LIMITS = {"nodes": 128, "edges": 288, "graphs": 12}
 DATASET = "loader/molecules"
+# Nearly all sizes are distinct: where graphs would meet again and again.
+DISTINCT_LIMITS = {"nodes": 1000, "edges": 3000}
 
 _jobs = itertools.count()
 
@@ -76,6 +78,10 @@ Make = Callable[..., Loader]
 def datasets(client: Client) -> None:
     store(client, DATASET, MOLECULES)
     store(client, "loader/groups", MOLECULES, GROUPS)
+    rng = np.random.default_rng(5)
+    nodes = rng.integers(20, 200, 300)
+    rows = np.stack([nodes, nodes + rng.integers(0, 3 * nodes)], axis=1)
+    store(client, "loader/distinct", GraphTable(GraphSchema(), rows))
 
 
 @pytest.fixture
@@ -192,9 +198,13 @@ ALL_WORDS: list[dict[str, Any]] = [
     {"dataset": "loader/groups", "grouped": True, "oversize": OversizePolicy.REJECT},
     {"subset": range(10, 200), "derived": tuple(DerivedTensor)},
 ]
+MIXED_WORDS: list[dict[str, Any]] = [
+    {"dataset": "loader/distinct", "limits": DISTINCT_LIMITS, "mixing": mixing}
+    for mixing in (1.5, False)
+]
 
 
-@pytest.mark.parametrize("words", ALL_WORDS)
+@pytest.mark.parametrize("words", ALL_WORDS + MIXED_WORDS)
 def test_batches_are_made_again_as_they_were(
     client: Client, make: Make, words: dict[str, Any]
 ) -> None:
@@ -414,11 +424,13 @@ def test_epoch_info_tells_what_will_come(make: Make) -> None:
 
 
 def test_the_seed_and_the_epoch_decide_everything(make: Make) -> None:
-    first = make(job="seeds/1", seed=7, padding=Padding.MASKED)
+    # The plan's sizes show in batches as it draws them.
+    words: dict[str, Any] = {"padding": Padding.MASKED, "mixing": False}
+    first = make(job="seeds/1", seed=7, **words)
     batches = list(first)
-    assert same_bytes(batches, list(make(job="seeds/2", seed=7, padding=Padding.MASKED)))
+    assert same_bytes(batches, list(make(job="seeds/2", seed=7, **words)))
 
-    other_seed = list(make(job="seeds/3", seed=8, padding=Padding.MASKED))
+    other_seed = list(make(job="seeds/3", seed=8, **words))
     first.set_epoch(1)
     other_epoch = list(first)
     for other in (other_seed, other_epoch):
@@ -435,6 +447,60 @@ def test_the_seed_and_the_epoch_decide_everything(make: Make) -> None:
         ]
         assert sizes[0] == sizes[1]
         expect_every_graph_once(other)
+
+
+def test_batches_have_new_company_in_each_epoch(make: Make) -> None:
+    def loaded(**words: Any) -> list[list[frozenset[int]]]:
+        loader = make(
+            job=f"mixed-{next(_jobs)}", dataset="loader/distinct", limits=DISTINCT_LIMITS, **words
+        )
+        epochs = []
+        for epoch in range(2):
+            loader.set_epoch(epoch)
+            epochs.append([frozenset(batch.graph_ids.tolist()) for batch in loader])
+            company = loader.epoch_info().company
+            assert company is not None
+            assert (company.ratio < 2) == (words.get("mixing") in (None, True))
+        return epochs
+
+    drawn = loaded(mixing=False)
+    mixed = loaded()
+    assert mixed == loaded(mixing=True)
+    for first, second in (drawn, mixed):
+        assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second)) == list(range(300))
+        assert len(first) == len(second) == len(drawn[0])
+    assert len(set(drawn[0]) & set(drawn[1])) > len(drawn[0]) / 2
+    assert not set(mixed[0]) & set(mixed[1])
+    assert loaded(mixing=30.0) != mixed
+
+
+def test_an_epoch_goes_on_as_it_was_begun(make: Make) -> None:
+    common: dict[str, Any] = {"dataset": "loader/distinct", "limits": DISTINCT_LIMITS}
+    begun = make(**common, mixing=False)
+    first = next(iter(begun))
+    begun.close()
+    rest = list(make(**common))
+    assert {batch.number for batch in rest} == set(range(len(rest)))
+    (again,) = [batch for batch in rest if batch.number == first.number]
+    assert again.graph_ids.tolist() == first.graph_ids.tolist()
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "mixed by v1 to 1.1 times a shuffle"):
+        make(**common, mixing=True).epoch_info()
+    # The next epoch is mixed.
+    later = make(**common)
+    later.set_epoch(1)
+    company = later.epoch_info().company
+    assert company is not None and company.ratio < 2
+
+
+def test_mixing_is_refused_where_it_means_nothing(make: Make) -> None:
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "mixing: not together with in_order"):
+        list(make(in_order=True, mixing=True))
+    assert list(make(job="in-order-drawn", in_order=True, mixing=False))
+    for mixing in (0, 0.5, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="mixing: .* must be a finite number of at least 1"):
+            make(mixing=mixing)
+    with pytest.raises(TypeError, match="mixing: 'fresh' is neither"):
+        make(mixing="fresh")
 
 
 def test_in_order_is_the_data_sets_order_every_epoch(make: Make) -> None:

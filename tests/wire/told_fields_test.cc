@@ -553,7 +553,8 @@ TEST(ReadFieldsTest, OfAnEpoch) {
     const auto read = EpochRequestFromWire(changed, schema);
     if (!read.ok()) return read.status().ToString();
     std::string all = absl::StrCat(read->dataset, " ", read->key.job, " ", read->key.epoch, " ",
-                                   read->seed, " ", read->Words(), " ", read->oversize_is_error);
+                                   read->seed, " ", read->Words(), " ", read->oversize_is_error,
+                                   " ", read->mixing.most_company.value_or(0));
     for (const RankGroupRequest& group : read->rank_groups) {
       absl::StrAppend(&all, " ", group.num_ranks);
     }
@@ -592,11 +593,13 @@ TEST(ReadFieldsTest, OfAnEpoch) {
   one.mutable_draw()->set_with_replacement(true);
   one.mutable_draw()->set_weights(std::string(16, '\x3f'));
   one.set_integer_width(v1::INTEGER_WIDTH_COMPACT);
+  one.mutable_mixing()->set_most_company(13);
   EXPECT_THAT(EpochRequestFromWire(one, schema), IsOk());
   // The profile of a device is read as in ToldFieldsTest.OfATuning; samples by
-  // SampledRequestFromWire(), joined parts where the epoch's source is chosen.
+  // SampledRequestFromWire(), joined parts where the epoch's source is chosen; `off` excludes
+  // `most_company` (EpochWordsTest.MixingIsReadOrRefusedByName).
   EXPECT_THAT(UntoldFields(one),
-              ElementsAre("rank_groups.device_profile", "samples", "join_parts"));
+              ElementsAre("rank_groups.device_profile", "samples", "join_parts", "mixing.off"));
   // As of any data set with tensors.
   EXPECT_THAT(UnreadFields(one, describe), ElementsAre("payload"));
   one.set_payload(v1::PAYLOAD_SIZES);

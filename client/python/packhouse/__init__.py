@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from packhouse.epochs.epoch_readers import EpochReaders
     from packhouse.epochs.evaluation import Evaluation, EvaluationReaders
     from packhouse.epochs.info import (
+        Company,
         EpochInfo,
         EpochRankGroup,
         EpochSamples,
@@ -171,7 +172,9 @@ _MODULES: Final = {
         "PackTuned TunedComponent OversizePolicy OversizeWarning PackOptions PackOpened "
         "Rejection PackFlushed"
     ),
-    "epochs.info": "EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape JoinedParts",
+    "epochs.info": (
+        "Company EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape JoinedParts"
+    ),
     "epochs.epoch_readers": "EpochReaders",
     "epochs.settings": "EpochBegunWarning LoaderState",
     "calls.credentials": "Credentials",
@@ -221,6 +224,7 @@ __all__ = [
     "BatchFeedback",
     "CapacityTerm",
     "Client",
+    "Company",
     "ComponentEfficiency",
     "ComponentProfile",
     "ConnectionArguments",

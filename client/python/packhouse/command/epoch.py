@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
 
 from packhouse.command.arguments import (
-    NUMBER_32, json_option, limit_option, limits_of, limits_text, number, padding_choice, server_options
+    NUMBER_32, json_option, limit_option, limits_of, limits_text, number, option, padding_choice,
+    server_options,
 )  # fmt: skip
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Misuse
@@ -27,11 +29,15 @@ _SECONDS = 3600.0
 @number("--segments", "Plan it in segments of about so many graphs, for a data set that is larger than "
         "memory; 0: 2^20", None)
 @number("--tracks", "Tracks of segments, at most 64; 0: 1", type=NUMBER_32)
+@number("--epoch", "Its number")
+@option("--mixing", metavar="off|RATIO", help="How often graphs that share a batch may be "
+        "together in the next epoch again, beside a shuffle: at least 1, or off for batches as the plan "
+        "draws them; by default 1.1")
 @json_option()
 # fmt: on
 def command(
     dataset: str, server: Server, limit: tuple[str, ...], padding: str | None, seed: int,
-    segments: int | None, tracks: int, as_json: bool,
+    segments: int | None, tracks: int, epoch: int, mixing: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Show what an epoch of the data set NAME, which must be sealed, would be: batches, efficiency,
     segments
@@ -50,14 +56,27 @@ def command(
             "seed": seed,
             "padding": padding or "none",
             "segments": None if segments is None else Segments(segments, tracks),
+            "mixing": _mixing_of(mixing),
             # Graphs beyond the limits are left out, and told.
             "oversize": "reject",
         }
-        spec = EpochRequest(arguments, job="").of_epoch(0)
+        spec = EpochRequest(arguments, job="").of_epoch(epoch)
         request = loader_pb2.GetEpochRequest(epoch=spec)
         answer = connection.call("loader.Loader.GetEpoch", request, _SECONDS)
-    epoch = EpochInfo.from_proto(answer)
-    tell(as_json, epoch_json(epoch), epoch_text(epoch))
+    info = EpochInfo.from_proto(answer)
+    tell(as_json, epoch_json(info), epoch_text(info))
+
+
+def _mixing_of(text: str) -> float | bool | None:
+    if text in ("", "off"):
+        return False if text else None
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = math.nan
+    if not (math.isfinite(ratio) and ratio >= 1):
+        raise Misuse(f"--mixing: {text!r} is neither off nor a finite number of at least 1")
+    return ratio
 
 
 def epoch_text(epoch: Any) -> str:
@@ -86,6 +105,13 @@ def epoch_text(epoch: Any) -> str:
         if epoch.lower_bound:
             text += f"; segmentation loses at most {small_percent(of.loss)} of the batches"
         text += "\n"
+    if epoch.company is not None:
+        of_company = epoch.company
+        text += (
+            f"company      {small_percent(of_company.chance)} of the pairs of a batch meet again in the "
+            f"{'next epoch' if epoch.epoch == 0 else 'epoch before'}; {of_company.ratio:.2f} times as many "
+            "as in a shuffle\n"
+        )
     return text + (f"receipt      {epoch.receipt}\n" if epoch.receipt else "")
 
 
@@ -109,5 +135,6 @@ def epoch_json(epoch: Any) -> dict[str, Any]:
             for shape in group.shapes
         ],
         "segments": of and fields(of, "segments=num_segments tracks=num_tracks max_graphs loss"),
+        "company": epoch.company and fields(epoch.company, "chance of_shuffle ratio"),
         "receipt": epoch.receipt,
     }

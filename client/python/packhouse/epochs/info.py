@@ -94,6 +94,23 @@ class EpochSegments:
 
 
 @dataclasses.dataclass(frozen=True)
+class Company:
+    """How often two graphs that share a batch of one epoch share one of another epoch, too.
+
+    `chance` is the share of the pairs of a batch that are together again, `of_shuffle` what a
+    shuffle into batches of as many graphs would come to.
+    """
+
+    chance: float
+    of_shuffle: float
+
+    @property
+    def ratio(self) -> float:
+        """1 for an epoch as fresh as a shuffle; 0 without pairs."""
+        return self.chance / self.of_shuffle if self.of_shuffle else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochSamples:
     """The seeds and windows of an epoch of sub-graphs.
 
@@ -138,6 +155,10 @@ class EpochInfo:
     """Only with `segments`; graphs that are left out are then counted, but not listed."""
     samples: EpochSamples | None = None
     """Only of sub-graphs."""
+    company: Company | None = None
+    """Beside the epoch before; of epoch 0, beside epoch 1. Not with `segments`, `samples`,
+    `join_parts` or `draw`, nor where the server has no memory to measure it.
+    """
 
     @staticmethod
     def from_proto(message: Any) -> EpochInfo:
@@ -191,6 +212,11 @@ class EpochInfo:
                     message.samples.num_planned_batches,
                 )
                 if message.HasField("samples")
+                else None
+            ),
+            company=(
+                Company(message.company.chance, message.company.of_shuffle)
+                if message.HasField("company")
                 else None
             ),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Mapping, NamedTuple, Sequence, TypedDict, Union
 
 import numpy as np
@@ -120,6 +121,11 @@ class EpochArguments(TypedDict, total=False):
     - `segments`: see `Segments` (None: the epoch is planned as a whole). Needs `limits`; not with
       `samples`, `in_order`, `grouped`, `subset`, `draw`, `join_parts` or `min_rows`, nor for an
       evaluation.
+    - `mixing`: how fresh batches are. Graphs are exchanged between batches until two that share one
+      are together again about as seldom as in a shuffle (`EpochInfo.company`): 1.1 times as often
+      (True), or so many times (a number of at least 1). False: only as the plan draws them. None: an
+      epoch that is begun goes on as it was begun, a new one is mixed. With `in_order` and
+      `join_parts` there is nothing to mix: None or False.
     """
 
     dataset: str
@@ -143,6 +149,7 @@ class EpochArguments(TypedDict, total=False):
     min_rows: Mapping[str, int] | None
     adaptive: bool
     segments: Segments | None
+    mixing: bool | float | None
 
 
 class EpochRequest:
@@ -196,6 +203,7 @@ class EpochRequest:
             join_parts=given("join_parts", False),
             adaptive=given("adaptive", False),
             segments=None if segments is None else segments.to_proto(),
+            mixing=mixing_to_proto(given("mixing")),
         )
 
     @property
@@ -229,6 +237,25 @@ def samples_to_proto(samples: Samples) -> Any:
         exact_steps=samples.exact_steps,
         beyond_limits=beyond_limits(samples.draw_smaller),
     )
+
+
+def mixing_to_proto(mixing: bool | float | None) -> Any:
+    """The `packhouse.v1.Mixing`; None: unset.
+
+    Raises TypeError unless it is a boolean or a number, and ValueError for one below 1.
+    """
+    if mixing is None:
+        return None
+    if isinstance(mixing, (bool, np.bool_)):
+        return loader_pb2.Mixing(off=not mixing)
+    if not isinstance(mixing, (int, float, np.integer, np.floating)):
+        raise TypeError(f"mixing: {mixing!r} is neither a boolean nor a number")
+    if not (math.isfinite(mixing) and mixing >= 1):
+        raise ValueError(
+            f"mixing: {mixing}, must be a finite number of at least 1, the company of a shuffle, or "
+            "False"
+        )
+    return loader_pb2.Mixing(most_company=float(mixing))
 
 
 def subset_to_proto(subset: GraphSubset) -> Any:

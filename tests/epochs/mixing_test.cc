@@ -1,0 +1,333 @@
+// Epochs whose batches have new company: which, within which bounds, and what is told of it.
+#include "service/epochs/mixing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "service/epochs/epoch_catalog.h"
+#include "service/epochs/prepared_epoch.h"
+#include "service/epochs/segmented_epoch.h"
+#include "tests/epochs/dataset_worlds.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Up to 60 nodes and edges: nearly all sizes are distinct.
+DatasetWorld& World() {
+  static DatasetWorld* const world = [] {
+    auto* made = new DatasetWorld(500, 4, 60, 40);
+    made->Seal();
+    return made;
+  }();
+  return *world;
+}
+
+EpochRequest Request(uint64_t epoch = 0) { return DatasetWorld::Request({300, 310, 64}, epoch); }
+
+EpochBounds Bounds() {
+  EpochBounds bounds;
+  bounds.planner_steps = 200'000;
+  return bounds;
+}
+
+std::shared_ptr<const PreparedEpoch> Prepared(const EpochRequest& request,
+                                              const EpochBounds& bounds = Bounds()) {
+  EpochCatalog catalog(&World().store(), bounds);
+  auto epoch = catalog.Prepare(request);
+  EXPECT_THAT(epoch, IsOk());
+  return epoch.ok() ? *epoch : nullptr;
+}
+
+using Batches = std::vector<std::vector<uint32_t>>;
+
+Batches BatchesOf(const PreparedEpoch& epoch) {
+  Batches batches;
+  for (uint64_t b = 0; b < epoch.identity().num_batches(); ++b) {
+    std::vector<uint32_t> graphs = epoch.GraphsOf(b);
+    std::sort(graphs.begin(), graphs.end());
+    batches.push_back(std::move(graphs));
+  }
+  return batches;
+}
+
+// Every way to ask for an epoch that is mixed.
+std::vector<std::pair<std::string, EpochRequest>> MixedRequests() {
+  std::vector<std::pair<std::string, EpochRequest>> requests;
+  const auto add = [&](std::string name) -> EpochRequest& {
+    requests.emplace_back(std::move(name), Request());
+    return requests.back().second;
+  };
+  add("one shape");
+  add("without padding").padding = Padding::kNone;
+  add("several shapes").rank_groups[0].shapes.push_back({200, 310, 64});
+  EpochRequest& ranks = add("rank groups");
+  ranks.rank_groups.push_back({{{150, 160, 64}}, std::nullopt, 2});
+  EpochRequest& groups = add("groups");
+  groups.grouped = true;
+  groups.rank_groups[0].shapes = {{900, 900, 128}};
+  EpochRequest& subset = add("a subset");
+  subset.subset.emplace();
+  subset.subset->ranges.emplace_back(1000, 300);
+  EpochRequest& replaced = add("with replacement");
+  replaced.draw = WeightedDraw{{}, 600, true};
+  EpochRequest& pieces = add("pieces");
+  pieces.padding = Padding::kNone;
+  pieces.cuts_oversize = true;
+  pieces.rank_groups[0].shapes = {{100, 55, 64}};
+  return requests;
+}
+
+std::vector<uint32_t> Sorted(const Batches& batches) {
+  std::vector<uint32_t> all;
+  for (const auto& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// Not one batch more, of no other shape, the same graphs, within the limits, the same each time.
+TEST(MixingTest, MixedEpochsHaveTheSameGraphsInAsManyBatches) {
+  for (const auto& [name, request] : MixedRequests()) {
+    SCOPED_TRACE(name);
+    EpochRequest drawn_request = request;
+    drawn_request.mixing.is_off = true;
+    const auto drawn = Prepared(drawn_request);
+    const auto mixed = Prepared(request);
+    ASSERT_TRUE(drawn != nullptr && mixed != nullptr);
+    EXPECT_NE(drawn->identity(), mixed->identity());
+    EXPECT_EQ(mixed->plan().receipt(), drawn->plan().receipt());
+    EXPECT_EQ(Sorted(BatchesOf(*mixed)), Sorted(BatchesOf(*drawn)));
+    EXPECT_EQ(BatchesOf(*mixed), BatchesOf(*Prepared(request)));
+    EXPECT_NE(BatchesOf(*mixed), BatchesOf(*drawn));
+    ASSERT_EQ(mixed->plan().num_rank_groups(), drawn->plan().num_rank_groups());
+    uint64_t number = 0;
+    for (size_t i = 0; i < mixed->plan().num_rank_groups(); ++i) {
+      ASSERT_EQ(mixed->plan().num_batches(i), drawn->plan().num_batches(i));
+      std::vector<uint64_t> of_shape(mixed->shapes(i).size());
+      std::vector<std::vector<uint64_t>> fullest(of_shape.size(), std::vector<uint64_t>(3));
+      for (uint64_t b = 0; b < mixed->plan().num_batches(i); ++b, ++number) {
+        PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, mixed->Build(number));
+        PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch before, drawn->Build(number));
+        EXPECT_EQ(built.shape, before.shape) << number;
+        EXPECT_TRUE(mixed->shapes(i)[built.shape].Takes(built.batch.real_rows)) << number;
+        ++of_shape[built.shape];
+        for (size_t k = 0; k < 3; ++k) {
+          fullest[built.shape][k] = std::max(fullest[built.shape][k], built.batch.real_rows[k]);
+        }
+      }
+      // What is told is of these batches, not of the plan's.
+      for (size_t s = 0; s < of_shape.size(); ++s) {
+        EXPECT_EQ(mixed->summaries(i)[s].num_batches, of_shape[s]);
+        for (size_t k = 0; k < 3; ++k) {
+          EXPECT_EQ(mixed->summaries(i)[s].components[k].fullest_pack, fullest[s][k]);
+        }
+      }
+    }
+  }
+}
+
+// Bytes are no component: no plan knows them, and batches without padding have a bound of them.
+TEST(MixingTest, BatchesStayWithinTheirBytes) {
+  EpochRequest request = Request();
+  request.padding = Padding::kNone;
+  request.rank_groups[0].shapes = {{300, kUnlimited, 64}};
+  const auto epoch = Prepared(request);
+  ASSERT_NE(epoch, nullptr);
+  uint64_t most = 0;
+  for (uint64_t b = 0; b < epoch->identity().num_batches(); ++b) {
+    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(b));
+    most = std::max(most, BatchBytesOf(epoch->shapes(0)[0], built.batch.real_rows));
+  }
+  EpochShapes shapes;
+  BatchShapeOptions options;
+  ASSERT_THAT(shapes.AddRankGroup(World().schema(), request.rank_groups[0].shapes, options),
+              IsOk());
+  const auto mixing = MixingFor(request, shapes, most);
+  ASSERT_TRUE(mixing.has_value() && mixing->takes != nullptr);
+  for (uint64_t edges = 0; edges < 3000; edges += 7) {
+    const std::vector<uint64_t> rows = {290, edges, 9};
+    EXPECT_EQ(mixing->takes(0, 0, rows), BatchBytesOf(shapes.rank_group(0)[0], rows) <= most);
+  }
+  // Where no batch within the limits can have more bytes, nothing is asked.
+  EpochShapes limited;
+  ASSERT_THAT(limited.AddRankGroup(World().schema(), {{300, 310, 64}}, options), IsOk());
+  EXPECT_TRUE(MixingFor(request, limited, most)->takes == nullptr);
+  EXPECT_FALSE(MixingFor(request, limited, 1000)->takes == nullptr);
+  // Batches of sizes have no bytes of tensors.
+  request.whole_graphs = false;
+  EXPECT_TRUE(MixingFor(request, shapes, most)->takes == nullptr);
+}
+
+TEST(MixingTest, CompanyIsOfTheEpochBefore) {
+  EpochCatalog catalog(&World().store(), Bounds());
+  double mixed_chance = 0;
+  double drawn_chance = 0;
+  double of_shuffle = 0;
+  for (uint64_t number = 0; number < 4; ++number) {
+    EpochRequest request = Request(number);
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.Prepare(request));
+    PH_ASSERT_OK_AND_ASSIGN(const auto other,
+                            catalog.Prepare(Request(number == 0 ? 1 : number - 1)));
+    std::vector<std::set<uint32_t>> sets;
+    for (const auto& batch : BatchesOf(*other)) sets.emplace_back(batch.begin(), batch.end());
+    uint64_t pairs = 0;
+    uint64_t together = 0;
+    for (const auto& batch : BatchesOf(*epoch)) {
+      for (size_t i = 0; i < batch.size(); ++i) {
+        for (size_t j = i + 1; j < batch.size(); ++j) {
+          ++pairs;
+          for (const auto& set : sets) together += set.contains(batch[i]) && set.contains(batch[j]);
+        }
+      }
+    }
+    ASSERT_TRUE(epoch->company().has_value());
+    EXPECT_DOUBLE_EQ(epoch->company()->chance,
+                     static_cast<double>(together) / static_cast<double>(pairs));
+    EXPECT_DOUBLE_EQ(epoch->company()->of_shuffle, static_cast<double>(pairs) / (500 * 499 / 2));
+    mixed_chance += epoch->company()->chance;
+    of_shuffle += epoch->company()->of_shuffle;
+    request.mixing.is_off = true;
+    PH_ASSERT_OK_AND_ASSIGN(const auto drawn, catalog.Prepare(request));
+    ASSERT_TRUE(drawn->company().has_value());
+    drawn_chance += drawn->company()->chance;
+  }
+  EXPECT_LT(mixed_chance, 1.3 * of_shuffle);
+  EXPECT_GT(drawn_chance, 3 * of_shuffle);
+}
+
+// The same on a server that has just begun.
+TEST(MixingTest, CompanyDoesNotDependOnWhatWasThere) {
+  EpochCatalog catalog(&World().store(), Bounds());
+  for (uint64_t number = 0; number < 3; ++number) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.Prepare(Request(number)));
+    const auto alone = Prepared(Request(number));
+    ASSERT_TRUE(alone != nullptr && alone->company() && epoch->company());
+    EXPECT_EQ(alone->company()->chance, epoch->company()->chance);
+  }
+}
+
+TEST(MixingTest, CompanyIsNotToldOfDraws) {
+  EpochRequest request = Request();
+  request.draw = WeightedDraw{{}, 200, false};
+  EXPECT_EQ(Prepared(request)->company(), std::nullopt);
+}
+
+TEST(MixingTest, InOrderTheCompanyStays) {
+  EpochRequest request = Request();
+  request.in_order = true;
+  const auto epoch = Prepared(request);
+  ASSERT_TRUE(epoch->company().has_value());
+  EXPECT_EQ(epoch->company()->chance, 1);
+}
+
+TEST(MixingTest, MoreCompanyMayBeAskedFor) {
+  const auto chance = [&](double most_company) {
+    EpochRequest request = Request(1);
+    request.mixing.most_company = most_company;
+    return Prepared(request)->company()->Ratio();
+  };
+  EpochRequest off = Request(1);
+  off.mixing.is_off = true;
+  // As the plan draws it: fresh enough.
+  EXPECT_EQ(chance(1e6), Prepared(off)->company()->Ratio());
+  EXPECT_LT(chance(1.1), chance(1e6));
+}
+
+TEST(MixingTest, WordsAreThoseOfWhatIsMixed) {
+  EpochRequest request = Request();
+  const std::string by_default = request.Words();
+  EXPECT_THAT(by_default, HasSubstr("; mixed by v1 to 1.1 times a shuffle"));
+  request.mixing.most_company = 1.1;
+  EXPECT_EQ(request.Words(), by_default);
+  request.mixing.most_company = 1.1 + 1e-9;
+  EXPECT_NE(request.Words(), by_default);
+  // As before there was mixing: epochs that were begun then go on.
+  request.mixing = {std::nullopt, true};
+  EXPECT_THAT(request.Words(), Not(HasSubstr("mixed")));
+  request.mixing = {};
+  request.in_order = true;
+  EXPECT_THAT(request.Words(), Not(HasSubstr("mixed")));
+}
+
+TEST(MixingTest, AnEpochGoesOnAsItWasBegun) {
+  EpochRequest off = Request();
+  off.mixing.is_off = true;
+  const EpochIdentity drawn = Prepared(off)->identity();
+  const EpochIdentity mixed = Prepared(Request())->identity();
+  EXPECT_FALSE(IsMixed(drawn));
+  EXPECT_TRUE(IsMixed(mixed));
+  EpochRequest request = Request();
+  KeepMixing(mixed, request);
+  EXPECT_EQ(request.Words(), Request().Words());
+  KeepMixing(drawn, request);
+  EXPECT_EQ(request.Words(), off.Words());
+  // What is asked for by name is not changed: CheckSameEpoch() names the difference.
+  request = Request();
+  request.mixing.most_company = 2;
+  KeepMixing(drawn, request);
+  EXPECT_THAT(request.Words(), HasSubstr("mixed by v1 to 2 times"));
+}
+
+TEST(MixingTest, WhereNothingCanBeMixedItIsRefusedByName) {
+  EpochRequest request = Request();
+  request.in_order = true;
+  EXPECT_THAT(CheckMixing(request), IsOk());
+  request.mixing.is_off = true;
+  EXPECT_THAT(CheckMixing(request), IsOk());
+  request.mixing = {1.1, false};
+  EXPECT_THAT(CheckMixing(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             AllOf(HasSubstr("mixing"), HasSubstr("in_order"))));
+  EpochCatalog catalog(&World().store(), Bounds());
+  EXPECT_THAT(catalog.Prepare(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mixing")));
+  request.in_order = false;
+  request.join_parts = true;
+  EXPECT_THAT(CheckMixing(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             AllOf(HasSubstr("mixing"), HasSubstr("join_parts"))));
+}
+
+// Each segment by itself.
+TEST(MixingTest, SegmentsAreMixed) {
+  const auto batches = [&](uint64_t epoch, bool is_off) {
+    EpochRequest request = Request(epoch);
+    request.segments = SegmentsRequest{250, 1};
+    request.mixing.is_off = is_off;
+    EpochCatalog catalog(&World().store(), Bounds());
+    const auto segmented = catalog.PrepareSegmented(request).value();
+    std::set<std::vector<uint64_t>> all;
+    for (uint64_t b = 0; b < segmented->identity().num_batches(); ++b) {
+      auto built = segmented->Build(b);
+      EXPECT_THAT(built, IsOk());
+      if (!built.ok()) continue;
+      EXPECT_TRUE(segmented->shapes(0)[0].Takes(built->batch.real_rows));
+      std::sort(built->batch.graph_ids.begin(), built->batch.graph_ids.end());
+      all.insert(built->batch.graph_ids);
+    }
+    return all;
+  };
+  const auto num_same = [](const auto& one, const auto& other) {
+    return std::count_if(one.begin(), one.end(),
+                         [&](const auto& batch) { return other.contains(batch); });
+  };
+  EXPECT_GT(num_same(batches(0, true), batches(1, true)), 0);
+  EXPECT_EQ(num_same(batches(0, false), batches(1, false)), 0);
+  EXPECT_EQ(batches(1, false), batches(1, false));
+  EXPECT_EQ(batches(1, false).size(), batches(1, true).size());
+}
+
+}  // namespace
+}  // namespace packhouse
