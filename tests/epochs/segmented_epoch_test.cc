@@ -295,13 +295,16 @@ TEST(OneShapeTest, BatchesKeepTheirBytes) {
     return crc;
   };
   EpochRequest request = DatasetWorld::Request({24, 30, 6}, 1);
+  request.mixing.is_off = true;
   PH_ASSERT_OK_AND_ASSIGN(const auto shuffled, catalog.Prepare(request));
   EXPECT_EQ(checksum(*shuffled), 3264095474U);
   request.in_order = true;
   request.look_ahead = 64;
   PH_ASSERT_OK_AND_ASSIGN(const auto in_order, catalog.Prepare(request));
   EXPECT_EQ(checksum(*in_order), 2199312916U);
-  PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(InSegments(300, 2, 1)));
+  EpochRequest in_segments = InSegments(300, 2, 1);
+  in_segments.mixing.is_off = true;
+  PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(in_segments));
   EXPECT_EQ(checksum(*segmented), 1456409891U);
 }
 
