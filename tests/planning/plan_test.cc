@@ -267,5 +267,22 @@ TEST(MeasurePlanTest, EfficienciesAreRatios) {
   }
 }
 
+// An entry holds 32 bits of copies; a pack of graphs without rows may hold more.
+TEST(AddCopiesTest, MoreThanAnEntryHoldsAreSeveralEntries) {
+  for (const uint64_t copies :
+       {uint64_t{0}, uint64_t{1}, uint64_t{UINT32_MAX}, uint64_t{1} << 32, uint64_t{7} << 32}) {
+    SCOPED_TRACE(testing::Message() << copies);
+    Pattern pattern;
+    AddCopies(3, copies, pattern);
+    uint64_t added = 0;
+    for (const PatternEntry& entry : pattern.entries) {
+      EXPECT_EQ(entry.tuple, 3);
+      EXPECT_GT(entry.copies, 0);
+      added += entry.copies;
+    }
+    EXPECT_EQ(added, copies);
+  }
+}
+
 }  // namespace
 }  // namespace packhouse
