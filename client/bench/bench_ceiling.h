@@ -13,7 +13,7 @@
 
 #include "CLI/App.hpp"
 #include "grpcpp/support/byte_buffer.h"
-#include "service/command_line/exit_code.h"
+#include "service/base/command_line/exit_code.h"
 
 namespace packhouse::client {
 

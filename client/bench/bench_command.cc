@@ -20,7 +20,7 @@
 #include "client/bench/measures/plan.h"
 #include "client/bench/measures/tcp.h"
 #include "client/graph/byte_words.h"
-#include "service/command_line/json.h"
+#include "service/base/command_line/json.h"
 
 namespace packhouse::client {
 namespace {

@@ -5,7 +5,7 @@
 #define PACKHOUSE_CLIENT_BENCH_BENCH_COMMAND_H_
 
 #include "CLI/App.hpp"
-#include "service/command_line/exit_code.h"
+#include "service/base/command_line/exit_code.h"
 
 namespace packhouse::client {
 

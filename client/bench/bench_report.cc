@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "service/command_line/table.h"
+#include "service/base/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

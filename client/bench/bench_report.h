@@ -11,7 +11,7 @@
 #include "client/bench/measures/delivery.h"
 #include "client/bench/measures/observe.h"
 #include "client/bench/measures/plan.h"
-#include "service/command_line/json.h"
+#include "service/base/command_line/json.h"
 
 namespace packhouse::client {
 

@@ -5,7 +5,7 @@
 #include "client/bench/bench_ceiling.h"
 #include "client/bench/bench_command.h"
 #include "client/cpp/process_tuning.h"
-#include "service/command_line/command_line.h"
+#include "service/base/command_line/command_line.h"
 
 namespace packhouse::client {
 

@@ -10,7 +10,7 @@ namespace packhouse::client {
 
 void TuneProcessForBatches() {
   setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", 0);
-  // As packhoused: service/main.cc.
+  // As packhoused: service/program/main.cc.
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -8,7 +8,7 @@
 #include "client/graph/source_graphs/graph_generate_command.h"
 #include "client/graph/source_graphs/graph_import_command.h"
 #include "client/graph/tfgnn/tfgnn_commands.h"
-#include "service/command_line/command_line.h"
+#include "service/base/command_line/command_line.h"
 
 namespace packhouse::client {
 

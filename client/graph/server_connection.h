@@ -13,11 +13,11 @@
 #include "client/cpp/servers.h"
 #include "client/graph/local_server.h"
 #include "grpcpp/channel.h"
-#include "service/command_line/exit_code.h"
+#include "service/base/command_line/exit_code.h"
 
 namespace packhouse::client {
 
-// As Fail() of service/command_line, and what a server's message leaves open.
+// As Fail() of service/base/command_line, and what a server's message leaves open.
 ExitCode Fail(const absl::Status& status);
 
 // A channel, and the server behind it if it is the command's own.

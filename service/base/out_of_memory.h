@@ -1,5 +1,5 @@
 // Failed allocations in work that belongs to no call. (Work for a call goes through
-// wire/allocation_failure.h, where a failure ends that call.)
+// server/calls/allocation_failure.h, where a failure ends that call.)
 #ifndef PACKHOUSE_SERVICE_BASE_OUT_OF_MEMORY_H_
 #define PACKHOUSE_SERVICE_BASE_OUT_OF_MEMORY_H_
 

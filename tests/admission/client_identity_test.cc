@@ -1,4 +1,4 @@
-#include "service/admission/client_identity.h"
+#include "service/access/client_identity.h"
 
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
 // Connections with more calls than they may have are found, once each.
-#include "service/admission/connection_calls.h"
+#include "service/server/calls/connection_calls.h"
 
 #include <memory>
 #include <string>

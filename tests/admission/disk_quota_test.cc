@@ -1,5 +1,5 @@
 // A namespace's bytes on the disk stay under its quota, whatever is under way.
-#include "service/admission/disk_quota.h"
+#include "service/stores/limits/disk_quota.h"
 
 #include <cstdint>
 #include <functional>

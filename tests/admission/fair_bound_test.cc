@@ -1,4 +1,4 @@
-#include "service/admission/fair_bound.h"
+#include "service/access/fair_bound.h"
 
 #include <string>
 #include <utility>

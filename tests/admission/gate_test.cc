@@ -1,4 +1,4 @@
-#include "service/admission/gate.h"
+#include "service/server/calls/gate.h"
 
 #include <memory>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "service/admission/limited_log.h"
+#include "service/base/limited_log.h"
 
 #include <cstdint>
 #include <string>

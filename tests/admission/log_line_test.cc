@@ -1,4 +1,4 @@
-#include "service/admission/log_line.h"
+#include "service/base/log_line.h"
 
 #include <limits>
 #include <string>

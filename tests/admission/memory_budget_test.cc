@@ -1,4 +1,4 @@
-#include "service/admission/memory_budget.h"
+#include "service/base/memory_budget.h"
 
 #include <algorithm>
 #include <cstdint>

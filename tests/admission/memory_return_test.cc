@@ -1,4 +1,4 @@
-#include "service/admission/memory_return.h"
+#include "service/base/memory_return.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "service/admission/memory_shares.h"
+#include "service/base/memory_shares.h"
 
 #include <cstdint>
 

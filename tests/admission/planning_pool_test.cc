@@ -1,5 +1,5 @@
 // Turns of calls that plan: whose they are, and that nobody who waits is forgotten.
-#include "service/admission/planning_pool.h"
+#include "service/access/planning_pool.h"
 
 #include <atomic>
 #include <functional>
@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "service/admission/planning_caller.h"
+#include "service/access/planning_caller.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 

@@ -1,12 +1,12 @@
 // Roles, namespaces, and what a policy gives to whom.
-#include "service/admission/policy.h"
+#include "service/access/policy.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/authorizer.h"
+#include "service/access/authorizer.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

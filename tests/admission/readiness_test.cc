@@ -1,4 +1,4 @@
-#include "service/admission/readiness.h"
+#include "service/server/calls/readiness.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "service/admission/recent_value.h"
+#include "service/base/recent_value.h"
 
 #include <deque>
 #include <functional>

@@ -1,5 +1,5 @@
 // When things were last used, while one of them is being removed.
-#include "service/admission/retention.h"
+#include "service/stores/limits/retention.h"
 
 #include <new>
 #include <optional>

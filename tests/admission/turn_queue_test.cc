@@ -1,5 +1,5 @@
 // Turns go round by client, and nothing is lost.
-#include "service/admission/turn_queue.h"
+#include "service/access/turn_queue.h"
 
 #include <cstdint>
 #include <deque>

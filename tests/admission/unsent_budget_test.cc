@@ -1,4 +1,4 @@
-#include "service/admission/unsent_budget.h"
+#include "service/base/unsent_budget.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/unsent_count.h"
+#include "service/server/calls/unsent_count.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/admission/worker_pool.h"
+#include "service/access/worker_pool.h"
 
 #include <atomic>
 #include <functional>

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/temporary_folder.h"
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/sizes_csv.h"
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "service/collation/batch_layout.h"
-#include "service/collation/collate.h"
-#include "service/collation/gathered_graph.h"
-#include "service/graphs/graph_chunk.h"
+#include "service/algorithms/collation/batch_layout.h"
+#include "service/algorithms/collation/collate.h"
+#include "service/algorithms/collation/gathered_graph.h"
+#include "service/algorithms/graphs/graph_chunk.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/support/random.h"
 

@@ -27,11 +27,11 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "packhouse/v1/loader.grpc.pb.h"
-#include "service/admission/worker_pool.h"
-#include "service/collation/collate.h"
-#include "service/rpc/early_service.h"
-#include "service/rpc/server_streaming_call.h"
-#include "service/wire/batch_reply.h"
+#include "service/access/worker_pool.h"
+#include "service/algorithms/collation/collate.h"
+#include "service/server/calls/batch_reply.h"
+#include "service/server/calls_grpc/early_service.h"
+#include "service/server/calls_grpc/server_streaming_call.h"
 
 namespace packhouse {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "service/histograms/drift_detector.h"
+#include "service/algorithms/histograms/drift_detector.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

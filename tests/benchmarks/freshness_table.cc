@@ -17,8 +17,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
-#include "service/epochs/fresh_batches.h"
-#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
+#include "service/engine/epochs/fresh_batches.h"
 #include "tests/benchmarks/planning_sets.h"
 
 namespace packhouse {

@@ -8,9 +8,9 @@
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
-#include "service/admission/rpc_observer.h"
-#include "service/metrics/event_metrics.h"
-#include "service/metrics/metrics.h"
+#include "service/server/calls/rpc_observer.h"
+#include "service/server/metrics/event_metrics.h"
+#include "service/server/metrics/metrics.h"
 
 namespace packhouse::metrics {
 namespace {

@@ -26,9 +26,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/base/checksum.h"
-#include "service/cluster/etcd/etcd_store.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
-#include "service/ledger/etcd/etcd_record_log.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
+#include "service/wings/cluster/etcd/etcd_store.h"
+#include "service/wings/cluster/jobs/etcd_record_log.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/objects/s3_server.h"

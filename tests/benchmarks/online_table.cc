@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "service/packing/online_packer.h"
+#include "service/algorithms/packing/online_packer.h"
 #include "tests/packing/dense_sizes.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/support/sizes_csv.h"

@@ -8,8 +8,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
-#include "service/planning/baselines/planner.h"
-#include "service/planning/lower_bound.h"
+#include "service/algorithms/planning/baselines/planner.h"
+#include "service/algorithms/planning/lower_bound.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/support/sizes_csv.h"
 

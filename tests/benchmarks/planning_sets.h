@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "service/histograms/size_histogram.h"
-#include "service/planning/limits.h"
-#include "service/sizes/size_schema.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/algorithms/sizes/size_schema.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"
 

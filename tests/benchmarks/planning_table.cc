@@ -30,9 +30,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/algorithms/planning/baselines/planner.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "service/base/vector_level.h"
-#include "service/planning/baselines/planner.h"
-#include "service/planning/optimizer/plan_optimizer.h"
 #include "tests/benchmarks/planning_sets.h"
 #include "tests/packing/next_fit.h"
 

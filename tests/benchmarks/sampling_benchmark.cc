@@ -15,11 +15,11 @@
 #include "absl/status/status.h"
 #include "benchmark/benchmark.h"
 #include "service/base/seeded_random.h"
-#include "service/sampling/sampled_chunk.h"
-#include "service/sampling/sampled_schema.h"
-#include "service/sampling/sampler.h"
-#include "service/source_graphs/memory_source_graph.h"
-#include "service/tfgnn/sampling_spec.h"
+#include "service/wings/graphs/sampling/sampled_chunk.h"
+#include "service/wings/graphs/sampling/sampled_schema.h"
+#include "service/wings/graphs/sampling/sampler.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
+#include "service/wings/tfgnn/sampling_spec.h"
 
 namespace packhouse {
 namespace {

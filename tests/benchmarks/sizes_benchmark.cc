@@ -6,9 +6,9 @@
 
 #include "absl/time/time.h"
 #include "benchmark/benchmark.h"
-#include "service/histograms/decaying_histogram.h"
-#include "service/histograms/size_histogram.h"
-#include "service/sizes/size_table.h"
+#include "service/algorithms/histograms/decaying_histogram.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/sizes/size_table.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/base/seeded_random.h"
-#include "service/tfgnn/example_decoder.h"
-#include "service/tfgnn/example_encoder.h"
-#include "service/tfgnn/record_framing.h"
+#include "service/wings/tfgnn/example_decoder.h"
+#include "service/wings/tfgnn/example_encoder.h"
+#include "service/wings/tfgnn/record_framing.h"
 #include "tensorflow/core/example/example.pb.h"
 
 namespace packhouse::tfgnn {

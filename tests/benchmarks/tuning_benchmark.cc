@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
-#include "service/planning/tuning/limit_tuner.h"
+#include "service/algorithms/planning/tuning/limit_tuner.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"
 

@@ -7,9 +7,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partitioning/graph_pieces.h"
-#include "service/partitioning/piece_schema.h"
-#include "service/wire/wire_graphs.h"
+#include "service/algorithms/pieces/graph_pieces.h"
+#include "service/algorithms/pieces/piece_schema.h"
+#include "service/server/calls/wire_graphs.h"
 #include "tests/partitioning/rich_graphs.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/collation/batch_layout.h"
+#include "service/algorithms/collation/batch_layout.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "service/collation/batch_shape.h"
+#include "service/algorithms/collation/batch_shape.h"
 
 #include <string>
 #include <vector>

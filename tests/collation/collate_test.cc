@@ -1,4 +1,4 @@
-#include "service/collation/collate.h"
+#include "service/algorithms/collation/collate.h"
 
 #include <cstring>
 #include <map>
@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/collation/gathered_graph.h"
-#include "service/collation/uncollate.h"
+#include "service/algorithms/collation/gathered_graph.h"
+#include "service/algorithms/collation/uncollate.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

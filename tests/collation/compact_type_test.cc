@@ -1,4 +1,4 @@
-#include "service/collation/compact_type.h"
+#include "service/algorithms/collation/compact_type.h"
 
 #include <cstring>
 #include <limits>
@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/collation/collate.h"
-#include "service/collation/gathered_graph.h"
-#include "service/collation/uncollate.h"
+#include "service/algorithms/collation/collate.h"
+#include "service/algorithms/collation/gathered_graph.h"
+#include "service/algorithms/collation/uncollate.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"

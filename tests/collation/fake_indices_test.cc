@@ -1,4 +1,4 @@
-#include "service/collation/fake_indices.h"
+#include "service/algorithms/collation/fake_indices.h"
 
 #include <cstring>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "service/graphs/index_values.h"
+#include "service/algorithms/graphs/index_values.h"
 #include "tests/support/shared_data.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/collation/row_kernels.h"
+#include "service/algorithms/collation/row_kernels.h"
 
 #include <cstring>
 #include <string>

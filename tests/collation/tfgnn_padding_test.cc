@@ -7,9 +7,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/collation/collate.h"
+#include "service/algorithms/collation/uncollate.h"
 #include "service/base/status_macros.h"
-#include "service/collation/collate.h"
-#include "service/collation/uncollate.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/command_line/command_line.h"
+#include "service/base/command_line/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

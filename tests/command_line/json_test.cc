@@ -1,4 +1,4 @@
-#include "service/command_line/json.h"
+#include "service/base/command_line/json.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>

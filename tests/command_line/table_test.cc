@@ -1,4 +1,4 @@
-#include "service/command_line/table.h"
+#include "service/base/command_line/table.h"
 
 #include <vector>
 

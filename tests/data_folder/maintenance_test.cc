@@ -1,17 +1,17 @@
 // The laws of maintenance: a check finds damage or there is none that matters, a repair costs the
 // jobs that are damaged and nothing else, compacting and converting change no content.
-#include "service/data_folder/maintenance.h"
+#include "service/program/data_folder/maintenance.h"
 
 #include <filesystem>
 #include <map>
 #include <string>
 
-#include "service/data_folder/folder_contents.h"
-#include "service/datasets/lmdb/checked_value.h"
-#include "service/datasets/lmdb/stored_keys.h"
-#include "service/ledger/lmdb/lmdb_log_repair.h"
-#include "service/source_graphs/stored/file_source_graph_store.h"
-#include "service/source_graphs/stored/source_graph_names.h"
+#include "service/program/data_folder/folder_contents.h"
+#include "service/program/data_folder/lmdb_log_repair.h"
+#include "service/stores/lmdb/checked_value.h"
+#include "service/stores/lmdb/stored_keys.h"
+#include "service/wings/graphs/stored/file_source_graph_store.h"
+#include "service/wings/graphs/stored/source_graph_names.h"
 #include "tests/data_folder/folder_world.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/data_folder/snapshot_manifest.h"
+#include "service/program/data_folder/snapshot_manifest.h"
 
 #include <string>
 

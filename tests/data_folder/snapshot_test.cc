@@ -1,6 +1,6 @@
 // The laws of snapshots: what was there at the moment is there after a restore, whatever went on
 // meanwhile and wherever it was stopped; and nothing that is damaged is restored.
-#include "service/data_folder/snapshot.h"
+#include "service/program/data_folder/snapshot.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -18,12 +18,12 @@
 
 #include "absl/strings/str_split.h"
 #include "service/base/status_macros.h"
-#include "service/data_folder/maintenance.h"
-#include "service/data_folder/snapshot_manifest.h"
-#include "service/data_folder/value_file.h"
-#include "service/partition_jobs/partition_folder.h"
-#include "service/partition_jobs/partition_list.h"
-#include "service/source_graphs/stored/linked_graphs.h"
+#include "service/program/data_folder/maintenance.h"
+#include "service/program/data_folder/snapshot_manifest.h"
+#include "service/program/data_folder/value_file.h"
+#include "service/wings/graphs/stored/linked_graphs.h"
+#include "service/wings/partition/jobs/partition_folder.h"
+#include "service/wings/partition/jobs/partition_list.h"
 #include "tests/data_folder/folder_world.h"
 #include "tests/support/source_graph_world.h"
 

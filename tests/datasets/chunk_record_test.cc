@@ -1,4 +1,4 @@
-#include "service/datasets/chunk_record.h"
+#include "service/stores/datasets/chunk_record.h"
 
 #include <cstring>
 
@@ -7,9 +7,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/checksum.h"
-#include "service/datasets/lmdb/checked_value.h"
-#include "service/datasets/lmdb/stored_keys.h"
-#include "service/datasets/stored_values.h"
+#include "service/stores/datasets/stored_values.h"
+#include "service/stores/lmdb/checked_value.h"
+#include "service/stores/lmdb/stored_keys.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,5 +1,5 @@
 // Copies between stores: whole, the same, and gone on with where they were stopped.
-#include "service/datasets/dataset_copy.h"
+#include "service/stores/datasets/dataset_copy.h"
 
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/support/random_graphs.h"

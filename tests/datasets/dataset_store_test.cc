@@ -1,6 +1,6 @@
 // The laws that every DatasetStore keeps. One harness over all implementations: a new one adds a
 // line at the end.
-#include "service/datasets/dataset_store.h"
+#include "service/stores/datasets/dataset_store.h"
 
 #include <functional>
 #include <map>
@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
-#include "service/datasets/quota_dataset_store.h"
+#include "service/stores/datasets/quota_dataset_store.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"

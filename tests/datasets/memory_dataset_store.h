@@ -18,8 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "service/base/status_macros.h"
-#include "service/datasets/chunk_record.h"
-#include "service/datasets/dataset_store.h"
+#include "service/stores/datasets/chunk_record.h"
+#include "service/stores/datasets/dataset_store.h"
 
 namespace packhouse {
 

@@ -1,5 +1,5 @@
 // What quotas refuse, and that they free again what was deleted.
-#include "service/datasets/quota_dataset_store.h"
+#include "service/stores/datasets/quota_dataset_store.h"
 
 #include <map>
 #include <string>

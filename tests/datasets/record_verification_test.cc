@@ -1,4 +1,4 @@
-#include "service/datasets/record_verification.h"
+#include "service/stores/datasets/record_verification.h"
 
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
 // The laws of retention: what is used stays, what is not used goes in its time and not before, and
 // restarts change neither.
-#include "service/datasets/retained_datasets.h"
+#include "service/stores/datasets/retained_datasets.h"
 
 #include <memory>
 #include <string>

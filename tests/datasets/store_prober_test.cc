@@ -1,4 +1,4 @@
-#include "service/datasets/store_prober.h"
+#include "service/stores/datasets/store_prober.h"
 
 #include <atomic>
 

@@ -1,4 +1,4 @@
-#include "service/datasets/store_watch.h"
+#include "service/stores/datasets/store_watch.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,8 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
-#include "service/ledger/lmdb/lmdb_record_log.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
+#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/support/recorded_log.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"

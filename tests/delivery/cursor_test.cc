@@ -1,4 +1,4 @@
-#include "service/delivery/cursor.h"
+#include "service/engine/jobs/cursor.h"
 
 #include <string>
 #include <vector>

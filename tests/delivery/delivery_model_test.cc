@@ -21,7 +21,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/delivery/loader.h"
+#include "service/engine/jobs/loader.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/random.h"

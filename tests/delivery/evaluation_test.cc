@@ -1,4 +1,4 @@
-#include "service/delivery/evaluation.h"
+#include "service/engine/jobs/evaluation.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/epochs/epoch_catalog.h"
+#include "service/engine/epochs/epoch_catalog.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/delivery/job.h"
+#include "service/engine/jobs/job.h"
 
 #include <memory>
 #include <optional>

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "service/delivery/job.h"
-#include "service/ledger/record_log.h"
+#include "service/engine/jobs/job.h"
+#include "service/stores/logs/record_log.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

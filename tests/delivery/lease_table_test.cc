@@ -1,4 +1,4 @@
-#include "service/delivery/lease_table.h"
+#include "service/engine/jobs/lease_table.h"
 
 #include <map>
 #include <set>

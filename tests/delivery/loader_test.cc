@@ -1,4 +1,4 @@
-#include "service/delivery/loader.h"
+#include "service/engine/jobs/loader.h"
 
 #include <algorithm>
 #include <atomic>
@@ -15,10 +15,10 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/worker_pool.h"
+#include "service/access/worker_pool.h"
 #include "service/base/clock.h"
-#include "service/delivery/segment_makings.h"
-#include "service/epochs/epoch_catalog.h"
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/jobs/segment_makings.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/random.h"

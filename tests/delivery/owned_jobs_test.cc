@@ -1,5 +1,5 @@
 // Jobs of servers that share them: where a loader of a job is, and for how long.
-#include "service/delivery/owned_jobs.h"
+#include "service/engine/jobs/owned_jobs.h"
 
 #include <functional>
 #include <map>
@@ -14,13 +14,13 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
 #include "service/base/caller.h"
-#include "service/cluster/replica_lease.h"
-#include "service/delivery/job_census.h"
-#include "service/ledger/etcd/etcd_job_directory.h"
-#include "service/ledger/etcd/etcd_job_logs.h"
-#include "service/ledger/etcd/job_keys.h"
+#include "service/base/memory_budget.h"
+#include "service/engine/jobs/job_census.h"
+#include "service/stores/keys/replica_lease.h"
+#include "service/wings/cluster/jobs/etcd_job_directory.h"
+#include "service/wings/cluster/jobs/etcd_job_logs.h"
+#include "service/wings/cluster/jobs/job_keys.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/simulated_clock.h"

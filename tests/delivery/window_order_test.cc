@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/delivery/loader.h"
-#include "service/tfgnn/sampling_spec.h"
+#include "service/engine/jobs/loader.h"
+#include "service/wings/tfgnn/sampling_spec.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "service/delivery/window_plans.h"
+#include "service/engine/jobs/window_plans.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -173,7 +173,7 @@ def test_words_of_a_link_command_become_archives(tmp_path: pathlib.Path) -> None
 def test_notices_have_all_scripts_of_the_page(tmp_path: pathlib.Path) -> None:
     meta = tmp_path / "meta.json"
     run(
-        *("esbuild", "service/page/web/main.ts", "--bundle", "--log-level=warning"),
+        *("esbuild", "service/wings/page/web/main.ts", "--bundle", "--log-level=warning"),
         *(f"--outfile={tmp_path}/page.js", f"--metafile={meta}"),
         cwd=REPOSITORY,
         env=os.environ | {"NODE_PATH": "/usr/share/nodejs"},

@@ -1,4 +1,4 @@
-#include "service/epochs/batch_set.h"
+#include "service/engine/epochs/batch_set.h"
 
 #include <set>
 #include <vector>

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "service/epochs/epoch_request.h"
-#include "service/graphs/graph_chunk.h"
-#include "service/graphs/graph_schema.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/graphs/graph_chunk.h"
+#include "service/algorithms/graphs/graph_schema.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/engine/epochs/epoch_request.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"

@@ -1,4 +1,4 @@
-#include "service/epochs/dealing.h"
+#include "service/engine/epochs/dealing.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "service/epochs/epoch_batches.h"
+#include "service/engine/epochs/epoch_batches.h"
 
 #include <map>
 #include <numeric>

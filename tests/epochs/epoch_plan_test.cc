@@ -1,4 +1,4 @@
-#include "service/epochs/epoch_plan.h"
+#include "service/engine/epochs/epoch_plan.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/collation/uncollate.h"
+#include "service/algorithms/planning/oversize_graphs.h"
 #include "service/base/status_macros.h"
-#include "service/collation/uncollate.h"
-#include "service/epochs/epoch_catalog.h"
-#include "service/epochs/prepared_epoch.h"
-#include "service/planning/oversize_graphs.h"
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/prepared_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "service/epochs/epoch_batches.h"
-#include "service/epochs/epoch_identity.h"
-#include "service/epochs/planner_result.h"
-#include "service/epochs/size_classes.h"
-#include "service/planning/limits.h"
-#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
+#include "service/engine/epochs/epoch_batches.h"
+#include "service/engine/epochs/epoch_identity.h"
+#include "service/engine/epochs/planner_result.h"
+#include "service/engine/epochs/size_classes.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/epochs/fresh_batches.h"
+#include "service/engine/epochs/fresh_batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "service/admission/memory_budget.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/base/memory_budget.h"
 #include "tests/epochs/epoch_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

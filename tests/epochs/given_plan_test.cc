@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/epochs/epoch_plan.h"
-#include "service/epochs/prepared_epoch.h"
+#include "service/engine/epochs/epoch_plan.h"
+#include "service/engine/epochs/prepared_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/epochs/group_items.h"
+#include "service/engine/epochs/group_items.h"
 
 #include <algorithm>
 #include <map>

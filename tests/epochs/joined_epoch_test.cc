@@ -1,4 +1,4 @@
-#include "service/epochs/joined_epoch.h"
+#include "service/wings/partition/epochs/joined_epoch.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -15,13 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
+#include "service/base/memory_budget.h"
 #include "service/base/seeded_random.h"
-#include "service/epochs/epoch_catalog.h"
-#include "service/epochs/part_graphs.h"
-#include "service/epochs/part_joiner.h"
-#include "service/epochs/part_links.h"
-#include "service/epochs/parts_schema.h"
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/wings/partition/epochs/part_graphs.h"
+#include "service/wings/partition/epochs/part_joiner.h"
+#include "service/wings/partition/epochs/part_links.h"
+#include "service/wings/partition/epochs/parts_schema.h"
 #include "tests/epochs/parts_worlds.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,5 +1,5 @@
 // Graphs that the server makes, as a data set.
-#include "service/epochs/made_dataset.h"
+#include "service/engine/epochs/made_dataset.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
 // Epochs whose batches have new company: which, within which bounds, and what is told of it.
-#include "service/epochs/mixing.h"
+#include "service/engine/epochs/mixing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "service/epochs/epoch_catalog.h"
-#include "service/epochs/prepared_epoch.h"
-#include "service/epochs/segmented_epoch.h"
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/segmented_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 

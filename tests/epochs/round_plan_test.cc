@@ -1,4 +1,4 @@
-#include "service/epochs/round_plan.h"
+#include "service/engine/epochs/round_plan.h"
 
 #include <vector>
 

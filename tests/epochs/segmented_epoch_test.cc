@@ -1,4 +1,4 @@
-#include "service/epochs/segmented_epoch.h"
+#include "service/engine/epochs/segmented_epoch.h"
 
 #include <algorithm>
 #include <atomic>
@@ -15,12 +15,12 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
 #include "service/base/checksum.h"
+#include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
-#include "service/epochs/epoch_catalog.h"
-#include "service/epochs/reader_bytes.h"
-#include "service/ledger/kept_plan.h"
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/reader_bytes.h"
+#include "service/engine/jobs/kept_plan.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

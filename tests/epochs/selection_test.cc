@@ -1,4 +1,4 @@
-#include "service/epochs/selection.h"
+#include "service/engine/epochs/selection.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "service/epochs/shared_cache.h"
+#include "service/engine/epochs/shared_cache.h"
 
 #include <atomic>
 #include <functional>

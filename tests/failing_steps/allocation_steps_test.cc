@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/failing_steps/epoch_world.h"
 #include "tests/failing_steps/seal_world.h"
 #include "tests/support/failing_allocations.h"

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "service/epochs/epoch_plan.h"
-#include "service/epochs/prepared_epoch.h"
-#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
+#include "service/engine/epochs/epoch_plan.h"
+#include "service/engine/epochs/prepared_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/failing_steps/epoch_world.h"
 #include "tests/support/failing_steps.h"

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/epochs/epoch_plan.h"
-#include "service/epochs/prepared_epoch.h"
+#include "service/engine/epochs/epoch_plan.h"
+#include "service/engine/epochs/prepared_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/failing_steps.h"
 

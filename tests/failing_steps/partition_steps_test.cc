@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "service/partition_jobs/partition_run.h"
+#include "service/wings/partition/jobs/partition_run.h"
 #include "tests/failing_steps/partition_world.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/source_graph_world.h"

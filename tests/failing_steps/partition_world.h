@@ -6,8 +6,8 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "service/partition_jobs/partition_plan.h"
-#include "service/partition_jobs/partition_run.h"
+#include "service/wings/partition/jobs/partition_plan.h"
+#include "service/wings/partition/jobs/partition_run.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/files_below.h"
 #include "tests/support/source_graph_world.h"

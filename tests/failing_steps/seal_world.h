@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
-#include "service/source_graphs/stored/file_source_graph_store.h"
+#include "service/wings/graphs/stored/file_source_graph_store.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/files_below.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "service/data_folder/snapshot.h"
+#include "service/program/data_folder/snapshot.h"
 #include "tests/data_folder/folder_world.h"
 #include "tests/support/failing_disk.h"
 #include "tests/support/failing_steps.h"

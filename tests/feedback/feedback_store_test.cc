@@ -10,8 +10,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/feedback/folder_feedback_store.h"
-#include "service/feedback/stored_feedback.h"
+#include "service/engine/feedback/folder_feedback_store.h"
+#include "service/engine/feedback/stored_feedback.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "service/algorithms/graphs/graph_schema.h"
 #include "service/base/checksum.h"
-#include "service/datasets/chunk_record.h"
-#include "service/graphs/graph_schema.h"
+#include "service/stores/datasets/chunk_record.h"
 
 namespace {
 

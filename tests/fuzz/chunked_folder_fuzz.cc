@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "service/partition_jobs/distributed/chunked_edge_reader.h"
-#include "service/partition_jobs/distributed/chunked_input.h"
-#include "service/partition_jobs/graph_folders.h"
+#include "service/wings/partition/jobs/graph_folders.h"
+#include "service/wings/partition_mpi/runs/chunked_edge_reader.h"
+#include "service/wings/partition_mpi/runs/chunked_input.h"
 #include "tests/support/temporary_folder.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "service/graph_files/csv_reader.h"
+#include "service/wings/graphs/files/csv_reader.h"
 
 namespace {
 

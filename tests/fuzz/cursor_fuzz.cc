@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
-#include "service/delivery/cursor.h"
+#include "service/engine/jobs/cursor.h"
 #include "tests/fuzz/sealed_record.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -10,7 +10,7 @@
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"
-#include "service/wire/wire_footprint.h"
+#include "service/server/calls/wire_footprint.h"
 
 namespace packhouse {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "packhouse/v1/histogram.pb.h"
-#include "service/histograms/histogram_store.h"
-#include "service/wire/observe_handler.h"
-#include "service/wire/wire_sizes.h"
+#include "service/engine/histograms/histogram_store.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/services/observe_handler.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/support/simulated_clock.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "service/ledger/event_codec.h"
-#include "service/ledger/job_ledger.h"
-#include "service/ledger/kept_plan.h"
+#include "service/engine/jobs/event_codec.h"
+#include "service/engine/jobs/job_ledger.h"
+#include "service/engine/jobs/kept_plan.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/fuzz/sealed_record.h"
 

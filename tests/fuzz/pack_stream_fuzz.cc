@@ -9,8 +9,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "packhouse/v1/packing.pb.h"
-#include "service/wire/pack_handler.h"
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/services/pack_handler.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/unwatched_streams.h"

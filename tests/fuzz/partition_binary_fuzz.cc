@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "service/partition_files/chunked_layout.h"
-#include "service/partition_files/dgl_reader.h"
-#include "service/partition_files/dgl_writer.h"
-#include "service/partition_files/npy_file.h"
-#include "service/partition_files/partition_json.h"
-#include "service/partition_files/safetensors_file.h"
+#include "service/wings/partition/files/chunked_layout.h"
+#include "service/wings/partition/files/dgl_reader.h"
+#include "service/wings/partition/files/dgl_writer.h"
+#include "service/wings/partition/files/npy_file.h"
+#include "service/wings/partition/files/partition_json.h"
+#include "service/wings/partition/files/safetensors_file.h"
 
 namespace {
 

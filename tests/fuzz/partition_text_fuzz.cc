@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "service/partition_files/metis_graph_file.h"
-#include "service/partition_files/parmetis_converter.h"
+#include "service/wings/partition/files/metis_graph_file.h"
+#include "service/wings/partition/files/parmetis_converter.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "packhouse/v1/planning.pb.h"
-#include "service/planning/baselines/planner.h"
-#include "service/wire/wire_planning.h"
-#include "service/wire/wire_sizes.h"
+#include "service/algorithms/planning/baselines/planner.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/wire/wire_planning.h"
 
 namespace {
 

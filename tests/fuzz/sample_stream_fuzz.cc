@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "packhouse/v1/sampling.pb.h"
-#include "service/wire/sample_handler.h"
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/wings/graphs/services/sample_handler.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"

@@ -15,9 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/stubs/logging.h"
-#include "service/sampling/sampled_chunk.h"
-#include "service/sampling/sampler.h"
-#include "service/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/sampling/sampled_chunk.h"
+#include "service/wings/graphs/sampling/sampler.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
 #include "tests/sampling/slow_sampler.h"
 
 namespace packhouse {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "service/graph_files/table_rows.h"
+#include "service/wings/graphs/files/table_rows.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "google/protobuf/stubs/logging.h"
-#include "service/tfgnn/example_decoder.h"
-#include "service/tfgnn/example_encoder.h"
+#include "service/wings/tfgnn/example_decoder.h"
+#include "service/wings/tfgnn/example_encoder.h"
 #include "tensorflow/core/example/example.pb.h"
 #include "tests/fuzz/tfgnn_fuzz_schema.h"
 

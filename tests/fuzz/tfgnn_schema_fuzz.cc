@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "google/protobuf/stubs/logging.h"
-#include "service/tfgnn/graph_schema_file.h"
-#include "service/tfgnn/graph_sets.h"
+#include "service/wings/tfgnn/graph_schema_file.h"
+#include "service/wings/tfgnn/graph_sets.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace tfgnn = packhouse::tfgnn;

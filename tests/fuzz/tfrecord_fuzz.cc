@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "service/tfgnn/record_framing.h"
+#include "service/wings/tfgnn/record_framing.h"
 
 namespace {
 

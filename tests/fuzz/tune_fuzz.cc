@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "packhouse/v1/planning.pb.h"
-#include "service/planning/device_profile.h"
-#include "service/planning/tuning/limit_tuner.h"
-#include "service/streams/byte_quota.h"
-#include "service/wire/wire_sizes.h"
-#include "service/wire/wire_tuning.h"
+#include "service/algorithms/planning/device_profile.h"
+#include "service/algorithms/planning/tuning/limit_tuner.h"
+#include "service/engine/streams/byte_quota.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/wire/wire_tuning.h"
 
 namespace {
 

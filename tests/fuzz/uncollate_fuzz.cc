@@ -6,9 +6,9 @@
 
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/graphs.pb.h"
-#include "service/collation/uncollate.h"
-#include "service/wire/wire_graphs.h"
-#include "service/wire/wire_sizes.h"
+#include "service/algorithms/collation/uncollate.h"
+#include "service/server/calls/wire_graphs.h"
+#include "service/server/calls/wire_sizes.h"
 #include "tests/fuzz/message_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "google/protobuf/stubs/logging.h"
-#include "service/graph_files/unigraph.h"
+#include "service/wings/graphs/files/unigraph.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // protobuf logs every name that is no UTF-8.

@@ -1,4 +1,4 @@
-#include "service/graph_files/csv_reader.h"
+#include "service/wings/graphs/files/csv_reader.h"
 
 #include <string>
 #include <utility>

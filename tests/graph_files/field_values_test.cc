@@ -1,4 +1,4 @@
-#include "service/graph_files/field_values.h"
+#include "service/wings/graphs/files/field_values.h"
 
 #include <cstring>
 #include <limits>

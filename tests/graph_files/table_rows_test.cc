@@ -1,4 +1,4 @@
-#include "service/graph_files/table_rows.h"
+#include "service/wings/graphs/files/table_rows.h"
 
 #include <cstring>
 #include <string>

@@ -12,10 +12,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "service/graph_files/csv_reader.h"
-#include "service/graph_files/table_rows.h"
-#include "service/graph_files/unigraph.h"
-#include "service/tfgnn/record_framing.h"
+#include "service/wings/graphs/files/csv_reader.h"
+#include "service/wings/graphs/files/table_rows.h"
+#include "service/wings/graphs/files/unigraph.h"
+#include "service/wings/tfgnn/record_framing.h"
 #include "tests/support/shared_data.h"
 
 namespace packhouse::graph_files {

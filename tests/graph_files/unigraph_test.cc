@@ -1,4 +1,4 @@
-#include "service/graph_files/unigraph.h"
+#include "service/wings/graphs/files/unigraph.h"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "service/graphs/graph_chunk.h"
+#include "service/algorithms/graphs/graph_chunk.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,8 +6,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/graphs/index_check.h"
-#include "service/graphs/index_values.h"
+#include "service/algorithms/graphs/index_check.h"
+#include "service/algorithms/graphs/index_values.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "service/graphs/graph_schema.h"
+#include "service/algorithms/graphs/graph_schema.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/histograms/size_histogram.h"
 #include "service/base/status_macros.h"
-#include "service/histograms/histogram_store.h"
-#include "service/histograms/shared/waiting_counts.h"
-#include "service/histograms/size_histogram.h"
+#include "service/engine/histograms/histogram_store.h"
+#include "service/wings/cluster/histograms/waiting_counts.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

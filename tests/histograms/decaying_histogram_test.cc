@@ -1,4 +1,4 @@
-#include "service/histograms/decaying_histogram.h"
+#include "service/algorithms/histograms/decaying_histogram.h"
 
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "service/histograms/drift_detector.h"
+#include "service/algorithms/histograms/drift_detector.h"
 
 #include <cmath>
 #include <cstdint>

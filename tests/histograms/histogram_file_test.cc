@@ -1,6 +1,6 @@
 // The laws of the file of named histograms: they go on as if the server had not ended, and no
 // damage goes unseen.
-#include "service/histograms/histogram_file.h"
+#include "service/engine/histograms/histogram_file.h"
 
 #include <fstream>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "service/histograms/histogram_store.h"
+#include "service/engine/histograms/histogram_store.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
-#include "service/admission/retention.h"
+#include "service/base/memory_budget.h"
+#include "service/stores/limits/retention.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/histograms/size_histogram.h"
+#include "service/algorithms/histograms/size_histogram.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "service/histograms/tuple_index.h"
+#include "service/algorithms/histograms/tuple_index.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "service/http/http_server.h"
+#include "service/server/http/http_server.h"
 
 #include <algorithm>
 #include <atomic>

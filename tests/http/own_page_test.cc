@@ -1,12 +1,12 @@
 // A browser may ask what the page asks if the page is this server's own.
-#include "service/http/own_page.h"
+#include "service/server/http/own_page.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/http/http_server.h"
+#include "service/server/http/http_server.h"
 #include "tests/http/http_connection.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,5 +1,5 @@
 // What an operator puts in place of a certificate is read once, whether it is good or not.
-#include "service/http/tls_sessions.h"
+#include "service/server/http/tls_sessions.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "service/http/watching_pages.h"
+#include "service/server/http/watching_pages.h"
 
 #include <string>
 #include <utility>

@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/delivery/job.h"
-#include "service/ledger/lmdb/lmdb_record_log.h"
+#include "service/engine/jobs/job.h"
+#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/delivery/job_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
 #include "tests/support/random.h"

@@ -1,4 +1,4 @@
-#include "service/ledger/job_ledger.h"
+#include "service/engine/jobs/job_ledger.h"
 
 #include <string>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/ledger/event_codec.h"
+#include "service/engine/jobs/event_codec.h"
 #include "tests/epochs/epoch_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "service/ledger/job_ledger.h"
+#include "service/engine/jobs/job_ledger.h"
 
 namespace packhouse {
 

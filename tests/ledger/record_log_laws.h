@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "service/ledger/record_log.h"
+#include "service/stores/logs/record_log.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

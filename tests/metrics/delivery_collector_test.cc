@@ -1,4 +1,4 @@
-#include "service/metrics/delivery_collector.h"
+#include "service/server/metrics/delivery_collector.h"
 
 #include <algorithm>
 #include <map>
@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/metrics/metrics.h"
-#include "service/metrics/store_collector.h"
+#include "service/server/metrics/metrics.h"
+#include "service/server/metrics/store_collector.h"
 
 namespace packhouse::metrics {
 namespace {

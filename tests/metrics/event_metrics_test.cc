@@ -1,4 +1,4 @@
-#include "service/metrics/event_metrics.h"
+#include "service/server/metrics/event_metrics.h"
 
 #include <cmath>
 #include <limits>

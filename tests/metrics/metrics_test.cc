@@ -1,4 +1,4 @@
-#include "service/metrics/metrics.h"
+#include "service/server/metrics/metrics.h"
 
 #include <set>
 
@@ -7,8 +7,8 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/metrics/store_collector.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/server/metrics/store_collector.h"
 
 namespace packhouse::metrics {
 namespace {

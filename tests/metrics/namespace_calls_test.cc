@@ -1,11 +1,11 @@
-#include "service/metrics/namespace_calls.h"
+#include "service/server/metrics/namespace_calls.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/metrics/metrics.h"
+#include "service/server/metrics/metrics.h"
 
 namespace packhouse::metrics {
 namespace {

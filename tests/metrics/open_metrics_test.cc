@@ -1,4 +1,4 @@
-#include "service/metrics/open_metrics.h"
+#include "service/server/metrics/open_metrics.h"
 
 #include <limits>
 #include <string>
@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/metrics/families.h"
-#include "service/metrics/metrics.h"
+#include "service/server/metrics/families.h"
+#include "service/server/metrics/metrics.h"
 
 namespace packhouse::metrics {
 namespace {

@@ -1,4 +1,4 @@
-#include "service/metrics/process_collector.h"
+#include "service/server/metrics/process_collector.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/metrics/metrics.h"
+#include "service/server/metrics/metrics.h"
 
 namespace packhouse::metrics {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "packhouse/v1/loader.grpc.pb.h"
-#include "service/metrics/metrics.h"
+#include "service/server/metrics/metrics.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random_graphs.h"
 

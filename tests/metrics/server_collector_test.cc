@@ -1,10 +1,10 @@
-#include "service/metrics/server_collector.h"
+#include "service/server/metrics/server_collector.h"
 
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/metrics/metrics.h"
+#include "service/server/metrics/metrics.h"
 
 namespace packhouse::metrics {
 namespace {

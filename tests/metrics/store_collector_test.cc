@@ -1,4 +1,4 @@
-#include "service/metrics/store_collector.h"
+#include "service/server/metrics/store_collector.h"
 
 #include <map>
 #include <string>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/metrics/metrics.h"
+#include "service/server/metrics/metrics.h"
 
 namespace packhouse::metrics {
 namespace {

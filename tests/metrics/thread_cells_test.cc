@@ -1,4 +1,4 @@
-#include "service/metrics/thread_cells.h"
+#include "service/server/metrics/thread_cells.h"
 
 #include <atomic>
 #include <cstdint>

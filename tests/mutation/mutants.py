@@ -271,7 +271,7 @@ def main() -> int:
         "--further-seconds", type=float, default=room_tests.FURTHER_SECONDS, help="the longest test further up"
     )
     parser.add_argument("--seed", default="", help="draws lines and mistakes; today's date if there is none")
-    parser.add_argument("--paths", default="*", help="only of files whose names match, as in 'service/epochs/*'")
+    parser.add_argument("--paths", default="*", help="only of files whose names match, as in 'service/engine/epochs/*'")
     parser.add_argument("--kind", choices=mutations.KINDS, help="only mistakes of one kind")
     parser.add_argument("--only", metavar="PATH:LINE", help="every mistake of one line; nothing is written down")
     parser.add_argument("--table", action="store_true", help="says what was found so far, and tries nothing")

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "service/base/status_macros.h"
-#include "service/objects/object_store.h"
+#include "service/stores/objects/object_store.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 

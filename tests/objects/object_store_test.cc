@@ -1,5 +1,5 @@
 // The laws that every ObjectStore keeps, and that tries make up for faults.
-#include "service/objects/object_store.h"
+#include "service/stores/objects/object_store.h"
 
 #include <functional>
 #include <map>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/objects/retrying_object_store.h"
+#include "service/stores/objects/retrying_object_store.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/objects/s3_server.h"
 #include "tests/support/leaving_caller.h"

@@ -1,12 +1,12 @@
 // What an S3 store's texts say, and what is said to it.
-#include "service/objects/s3/s3_listing.h"
+#include "service/wings/cluster/s3/s3_listing.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/objects/s3/s3_credentials.h"
+#include "service/wings/cluster/s3/s3_credentials.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

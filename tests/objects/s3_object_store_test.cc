@@ -1,5 +1,5 @@
 // The S3 client beside servers that refuse, hang, break off or say nonsense, and over TLS.
-#include "service/objects/s3/s3_object_store.h"
+#include "service/wings/cluster/s3/s3_object_store.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/clock.h"
-#include "service/objects/retrying_object_store.h"
+#include "service/stores/objects/retrying_object_store.h"
 #include "tests/objects/s3_server.h"
 #include "tests/support/leaving_caller.h"
 #include "tests/support/openssl_command.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "service/objects/s3/s3_object_store.h"
+#include "service/wings/cluster/s3/s3_object_store.h"
 #include "tests/support/temporary_folder.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/packing/companions.h"
+#include "service/algorithms/packing/companions.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "service/packing/pool_scan.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/packing/pool_scan.h"
+#include "service/algorithms/planning/limits.h"
 
 namespace packhouse {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

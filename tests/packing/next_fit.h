@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
 
 namespace packhouse {
 

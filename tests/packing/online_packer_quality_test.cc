@@ -8,8 +8,8 @@
 
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
-#include "service/packing/online_packer.h"
-#include "service/planning/lower_bound.h"
+#include "service/algorithms/packing/online_packer.h"
+#include "service/algorithms/planning/lower_bound.h"
 #include "tests/packing/dense_sizes.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/packing/next_fit.h"

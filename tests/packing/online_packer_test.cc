@@ -1,4 +1,4 @@
-#include "service/packing/online_packer.h"
+#include "service/algorithms/packing/online_packer.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
 #include "tests/packing/next_fit.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

@@ -1,5 +1,5 @@
 // Every level's scans against the obvious ones.
-#include "service/packing/pool_scan.h"
+#include "service/algorithms/packing/pool_scan.h"
 
 #include <algorithm>
 #include <cstdint>

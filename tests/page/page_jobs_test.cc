@@ -1,12 +1,12 @@
 // Questions that take longer: one at a time of each view, and none that nobody waits for.
-#include "service/page/page_jobs.h"
+#include "service/wings/page/page_jobs.h"
 
 #include <optional>
 #include <string>
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
+#include "service/base/memory_budget.h"
 #include "tests/support/simulated_clock.h"
 
 namespace packhouse::page {

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-WEB = HERE.parent.parent / "service" / "page" / "web"
+WEB = HERE.parent.parent / "service" / "wings" / "page" / "web"
 
 
 def run(*words: str | pathlib.Path) -> None:

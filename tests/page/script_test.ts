@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { hasCommand, planCommand, quote, sizesCommand, tuneCommand } from "../../service/page/web/commands";
-import { bytes, duration, percent, rate, shortTime, some } from "../../service/page/web/format";
-import { batchBytes, limitsOf, searchSpace, tooSmall } from "../../service/page/web/limits";
-import { bannerOf, wordOf } from "../../service/page/web/state";
-import { formatRoute, namedNumbers, parseRoute, setNamedNumbers } from "../../service/page/web/route";
+import { hasCommand, planCommand, quote, sizesCommand, tuneCommand } from "../../service/wings/page/web/commands";
+import { bytes, duration, percent, rate, shortTime, some } from "../../service/wings/page/web/format";
+import { batchBytes, limitsOf, searchSpace, tooSmall } from "../../service/wings/page/web/limits";
+import { bannerOf, wordOf } from "../../service/wings/page/web/state";
+import { formatRoute, namedNumbers, parseRoute, setNamedNumbers } from "../../service/wings/page/web/route";
 
 test("an address says what it was made of", () => {
   const values = new URLSearchParams({ source: "dataset/a b&c" });

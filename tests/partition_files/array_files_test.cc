@@ -4,8 +4,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partition_files/npy_file.h"
-#include "service/partition_files/safetensors_file.h"
+#include "service/wings/partition/files/npy_file.h"
+#include "service/wings/partition/files/safetensors_file.h"
 #include "tests/partition_files/random_arrays.h"
 #include "tests/support/status_matchers.h"
 

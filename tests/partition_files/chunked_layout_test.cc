@@ -1,4 +1,4 @@
-#include "service/partition_files/chunked_layout.h"
+#include "service/wings/partition/files/chunked_layout.h"
 
 #include <string>
 

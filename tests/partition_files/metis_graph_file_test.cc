@@ -1,4 +1,4 @@
-#include "service/partition_files/metis_graph_file.h"
+#include "service/wings/partition/files/metis_graph_file.h"
 
 #include <set>
 #include <string>

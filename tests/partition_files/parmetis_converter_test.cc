@@ -1,4 +1,4 @@
-#include "service/partition_files/parmetis_converter.h"
+#include "service/wings/partition/files/parmetis_converter.h"
 
 #include <cstring>
 #include <map>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partition_files/dgl_reader.h"
+#include "service/wings/partition/files/dgl_reader.h"
 #include "tests/partition_files/partition_data.h"
 #include "tests/support/status_matchers.h"
 

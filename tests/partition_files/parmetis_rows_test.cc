@@ -1,4 +1,4 @@
-#include "service/partition_files/parmetis_rows.h"
+#include "service/wings/partition/files/parmetis_rows.h"
 
 #include <string>
 #include <vector>

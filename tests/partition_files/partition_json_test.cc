@@ -1,4 +1,4 @@
-#include "service/partition_files/partition_json.h"
+#include "service/wings/partition/files/partition_json.h"
 
 #include <string>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/partition_files/array.h"
+#include "service/wings/partition/files/array.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -1,6 +1,6 @@
 // Partitions that several ranks make of chunked files, held against those of one process. The ranks
 // are threads; tests/end_to_end has mpirun.
-#include "service/partition_jobs/distributed/distributed_run.h"
+#include "service/wings/partition_mpi/runs/distributed_run.h"
 
 #include <filesystem>
 #include <fstream>
@@ -13,12 +13,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partition_files/chunked_layout.h"
-#include "service/partition_files/npy_file.h"
-#include "service/partition_jobs/distributed/chunked_edge_reader.h"
-#include "service/partition_jobs/durable_files.h"
-#include "service/partition_jobs/graph_folders.h"
-#include "service/partition_jobs/partition_run.h"
+#include "service/wings/partition/files/chunked_layout.h"
+#include "service/wings/partition/files/npy_file.h"
+#include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/graph_folders.h"
+#include "service/wings/partition/jobs/partition_run.h"
+#include "service/wings/partition_mpi/runs/chunked_edge_reader.h"
 #include "tests/partitioning/thread_ranks.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "service/partition_jobs/durable_files.h"
+#include "service/wings/partition/jobs/durable_files.h"
 
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-#include "service/partition_jobs/partition_jobs.h"
+#include "service/wings/partition/jobs/partition_jobs.h"
 
 #include <atomic>
 #include <filesystem>
@@ -12,11 +12,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partition_jobs/partition_check.h"
-#include "service/partition_jobs/partition_list.h"
-#include "service/partition_jobs/partition_needs.h"
-#include "service/partition_jobs/partition_run.h"
-#include "service/partitioning/homogeneous_graph.h"
+#include "service/wings/partition/cutting/homogeneous_graph.h"
+#include "service/wings/partition/jobs/partition_check.h"
+#include "service/wings/partition/jobs/partition_list.h"
+#include "service/wings/partition/jobs/partition_needs.h"
+#include "service/wings/partition/jobs/partition_run.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"

@@ -1,6 +1,6 @@
 // The states of partitions without threads and disks: whatever happens in whichever order, what was
 // asked for is worked at or has an end that is written down.
-#include "service/partition_jobs/partition_states.h"
+#include "service/wings/partition/jobs/partition_states.h"
 
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "service/partition_jobs/restore.h"
+#include "service/wings/partition/jobs/restore.h"
 
 #include <cstring>
 #include <string>
@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partition_files/dgl_reader.h"
-#include "service/partition_files/npy_file.h"
-#include "service/partition_jobs/durable_files.h"
-#include "service/partition_jobs/partition_run.h"
+#include "service/wings/partition/files/dgl_reader.h"
+#include "service/wings/partition/files/npy_file.h"
+#include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/partition_run.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"

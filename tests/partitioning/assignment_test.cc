@@ -1,4 +1,4 @@
-#include "service/partitioning/assignment.h"
+#include "service/wings/partition/cutting/assignment.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partitioning/assignment_engine.h"
-#include "service/partitioning/node_classes.h"
-#include "service/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
+#include "service/wings/partition/cutting/assignment_engine.h"
+#include "service/wings/partition/cutting/node_classes.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 

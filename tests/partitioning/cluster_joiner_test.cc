@@ -1,4 +1,4 @@
-#include "service/partitioning/cluster_joiner.h"
+#include "service/wings/partition/cutting/cluster_joiner.h"
 
 #include <algorithm>
 #include <cstdint>

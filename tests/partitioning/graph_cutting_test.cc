@@ -1,4 +1,4 @@
-#include "service/partitioning/graph_cutting.h"
+#include "service/algorithms/pieces/graph_cutting.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/graphs/graph_schema.h"
+#include "service/algorithms/pieces/graph_pieces.h"
+#include "service/algorithms/pieces/piece_schema.h"
 #include "service/base/seeded_random.h"
-#include "service/graphs/graph_schema.h"
-#include "service/partitioning/graph_pieces.h"
-#include "service/partitioning/piece_schema.h"
 #include "tests/partitioning/rich_graphs.h"
 #include "tests/support/status_matchers.h"
 

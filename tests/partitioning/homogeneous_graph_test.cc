@@ -1,4 +1,4 @@
-#include "service/partitioning/homogeneous_graph.h"
+#include "service/wings/partition/cutting/homogeneous_graph.h"
 
 #include <cstdint>
 #include <memory>
@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partitioning/node_classes.h"
-#include "service/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
+#include "service/wings/partition/cutting/node_classes.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/partitioning/metis_assignment.h"
+#include "service/wings/partition/cutting/metis_assignment.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/partitioning/assignment.h"
-#include "service/partitioning/symmetric_graph.h"
+#include "service/wings/partition/cutting/assignment.h"
+#include "service/wings/partition/cutting/symmetric_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 

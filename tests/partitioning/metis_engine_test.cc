@@ -1,4 +1,4 @@
-#include "service/partitioning/engines/metis_engine.h"
+#include "service/wings/partition/engines/metis_engine.h"
 
 #include <unistd.h>
 
@@ -13,8 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
-#include "service/partitioning/assignment.h"
-#include "service/partitioning/symmetric_graph.h"
+#include "service/wings/partition/cutting/assignment.h"
+#include "service/wings/partition/cutting/symmetric_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/partitioning/part_cutter.h"
+#include "service/wings/partition/cutting/part_cutter.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
-#include "service/partitioning/new_ids.h"
+#include "service/wings/partition/cutting/new_ids.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 

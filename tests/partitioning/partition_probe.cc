@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "service/partitioning/assignment.h"
-#include "service/partitioning/engines/metis_engine.h"
-#include "service/partitioning/new_ids.h"
-#include "service/partitioning/part_cutter.h"
-#include "service/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
+#include "service/wings/partition/cutting/assignment.h"
+#include "service/wings/partition/cutting/new_ids.h"
+#include "service/wings/partition/cutting/part_cutter.h"
+#include "service/wings/partition/engines/metis_engine.h"
 
 namespace packhouse {
 namespace {

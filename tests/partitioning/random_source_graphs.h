@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/base/seeded_random.h"
-#include "service/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
 
 namespace packhouse {
 

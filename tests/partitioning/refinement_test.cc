@@ -1,4 +1,4 @@
-#include "service/partitioning/refinement.h"
+#include "service/wings/partition/cutting/refinement.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
-#include "service/partitioning/best_parts.h"
-#include "service/partitioning/coarsening.h"
-#include "service/partitioning/homogeneous_graph.h"
-#include "service/partitioning/symmetric_graph.h"
+#include "service/wings/partition/cutting/best_parts.h"
+#include "service/wings/partition/cutting/coarsening.h"
+#include "service/wings/partition/cutting/homogeneous_graph.h"
+#include "service/wings/partition/cutting/symmetric_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"
 

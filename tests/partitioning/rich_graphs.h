@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "service/algorithms/graphs/graph_chunk.h"
+#include "service/algorithms/graphs/graph_schema.h"
 #include "service/base/seeded_random.h"
-#include "service/graphs/graph_chunk.h"
-#include "service/graphs/graph_schema.h"
 
 namespace packhouse {
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "service/partitioning/distributed/ranks.h"
+#include "service/wings/partition_mpi/shares/ranks.h"
 
 namespace packhouse {
 

@@ -1,4 +1,4 @@
-#include "service/planning/device_profile.h"
+#include "service/algorithms/planning/device_profile.h"
 
 #include <cstdint>
 #include <limits>

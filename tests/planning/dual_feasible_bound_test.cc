@@ -1,9 +1,9 @@
-#include "service/planning/dual_feasible_bound.h"
+#include "service/algorithms/planning/dual_feasible_bound.h"
 
 #include <cstdint>
 
 #include "gtest/gtest.h"
-#include "service/planning/optimizer/component_program.h"
+#include "service/algorithms/planning/optimizer/component_program.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"

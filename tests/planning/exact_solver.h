@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "service/histograms/size_histogram.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/planning/limits.h"
 
 namespace packhouse {
 

@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/lower_bound.h"
-#include "service/planning/pattern_pricing.h"
+#include "service/algorithms/planning/lower_bound.h"
+#include "service/algorithms/planning/pattern_pricing.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"

@@ -1,4 +1,4 @@
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "service/planning/lower_bound.h"
+#include "service/algorithms/planning/lower_bound.h"
 
 #include <cstdint>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "service/planning/oversize_graphs.h"
+#include "service/algorithms/planning/oversize_graphs.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "service/planning/packing_problem.h"
+#include "service/algorithms/planning/packing_problem.h"
 
 #include <algorithm>
 #include <cstddef>

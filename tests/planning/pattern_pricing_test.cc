@@ -1,4 +1,4 @@
-#include "service/planning/pattern_pricing.h"
+#include "service/algorithms/planning/pattern_pricing.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "service/planning/plan.h"
+#include "service/algorithms/planning/plan.h"
 
 #include <cstdint>
 #include <utility>
@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/baselines/tuple_packing.h"
+#include "service/algorithms/planning/baselines/tuple_packing.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "service/histograms/size_histogram.h"
-#include "service/planning/baselines/priority.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/planning/baselines/priority.h"
+#include "service/algorithms/planning/limits.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "service/histograms/size_histogram.h"
-#include "service/planning/device_profile.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/planning/device_profile.h"
+#include "service/algorithms/planning/limits.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/planning/size_groups.h"
+#include "service/algorithms/planning/size_groups.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
 #include "tests/planning/scarce_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

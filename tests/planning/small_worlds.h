@@ -9,10 +9,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/histograms/size_histogram.h"
-#include "service/planning/limits.h"
-#include "service/planning/packing_problem.h"
-#include "service/planning/plan.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/algorithms/planning/packing_problem.h"
+#include "service/algorithms/planning/plan.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

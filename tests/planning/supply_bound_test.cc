@@ -1,4 +1,4 @@
-#include "service/planning/supply_bound.h"
+#include "service/algorithms/planning/supply_bound.h"
 
 #include <cstddef>
 #include <cstdint>

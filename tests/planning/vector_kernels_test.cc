@@ -1,4 +1,4 @@
-#include "service/planning/vector_kernels.h"
+#include "service/algorithms/planning/vector_kernels.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -50,7 +50,7 @@ class FailingServer(grpc.GenericRpcHandler):  # type: ignore[misc]
         def count(context: Any) -> None:
             self.calls[method] += 1
             if self.owner is not None:
-                # As service/rpc/job_place.cc.
+                # As service/server/services/job_place.cc.
                 context.set_trailing_metadata(
                     (("packhouse-owner", self.owner), ("grpc-retry-pushback-ms", "-1"))
                 )

@@ -2,7 +2,7 @@
 #include <atomic>
 #include <thread>
 
-#include "service/rpc/stream_reactor.h"
+#include "service/server/calls_grpc/stream_reactor.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {

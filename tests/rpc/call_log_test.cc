@@ -1,11 +1,11 @@
-#include "service/admission/call_log.h"
+#include "service/server/calls/call_log.h"
 
 #include <string>
 
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/histogram.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
-#include "service/rpc/library_logs.h"
+#include "service/server/listen/library_logs.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/recorded_log.h"
 

@@ -1,5 +1,5 @@
 // How many connections there may be, of one client and of all, and where the server listens.
-#include "service/rpc/connection_acceptor.h"
+#include "service/server/listen/connection_acceptor.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

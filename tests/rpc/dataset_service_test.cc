@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
-#include "service/wire/wire_graphs.h"
+#include "service/server/calls/wire_graphs.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random_graphs.h"

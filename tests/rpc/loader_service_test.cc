@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/loader.grpc.pb.h"
-#include "service/wire/wire_graphs.h"
+#include "service/server/calls/wire_graphs.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random_graphs.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "google/protobuf/text_format.h"
-#include "service/wire/wire_planning.h"
+#include "service/server/wire/wire_planning.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random.h"
 

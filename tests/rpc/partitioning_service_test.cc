@@ -1,4 +1,4 @@
-#include "service/rpc/partitioning_service.h"
+#include "service/wings/partition/services/partitioning_service.h"
 
 #include <map>
 #include <memory>

@@ -1,9 +1,9 @@
 // Plan over the wire: the certificate, budgets, seeds, warm starts.
-#include "service/planning/plan.h"
+#include "service/algorithms/planning/plan.h"
 
 #include "google/protobuf/text_format.h"
 #include "packhouse/v1/receipts.grpc.pb.h"
-#include "service/wire/wire_planning.h"
+#include "service/server/wire/wire_planning.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "service/rpc/early_service.h"
-#include "service/rpc/stream_reactor.h"
-#include "service/rpc/unary_call.h"
+#include "service/server/calls_grpc/early_service.h"
+#include "service/server/calls_grpc/stream_reactor.h"
+#include "service/server/calls_grpc/unary_call.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {

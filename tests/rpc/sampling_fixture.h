@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "packhouse/v1/sampling.grpc.pb.h"
-#include "service/epochs/sampling_observer.h"
+#include "service/engine/epochs/sampling_observer.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/source_graph_world.h"
 

@@ -1,4 +1,4 @@
-#include "service/rpc/sampling_service.h"
+#include "service/wings/graphs/services/sampling_service.h"
 
 #include <memory>
 #include <set>
@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/histogram.grpc.pb.h"
-#include "service/epochs/sampled_dataset.h"
+#include "service/wings/graphs/epochs/sampled_dataset.h"
 #include "tests/rpc/sampling_fixture.h"
 
 namespace packhouse::rpc {

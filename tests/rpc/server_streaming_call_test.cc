@@ -1,5 +1,5 @@
 // Server-streaming calls, whose work and responses the test holds: order, back-pressure, the end.
-#include "service/rpc/server_streaming_call.h"
+#include "service/server/calls_grpc/server_streaming_call.h"
 
 #include <atomic>
 #include <chrono>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "service/rpc/early_service.h"
+#include "service/server/calls_grpc/early_service.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/source_graph.grpc.pb.h"
-#include "service/source_graphs/stored/file_source_graph_store.h"
+#include "service/wings/graphs/stored/file_source_graph_store.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/source_graph_world.h"
 

@@ -2,8 +2,8 @@
 #include <thread>
 
 #include "google/protobuf/text_format.h"
-#include "service/planning/limits.h"
-#include "service/wire/wire_planning.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/server/wire/wire_planning.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random.h"
 

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "service/sampling/sampler.h"
-#include "service/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/sampling/sampler.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
 
 namespace packhouse {
 namespace {

@@ -1,4 +1,4 @@
-#include "service/sampling/sampled_schema.h"
+#include "service/wings/graphs/sampling/sampled_schema.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/sampling/sampled_chunk.h"
-#include "service/tfgnn/graph_sets.h"
+#include "service/wings/graphs/sampling/sampled_chunk.h"
+#include "service/wings/tfgnn/graph_sets.h"
 #include "tests/sampling/sampling_worlds.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/sampling/sampler.h"
+#include "service/wings/graphs/sampling/sampler.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/sampling/draw_random.h"
+#include "service/wings/graphs/sampling/draw_random.h"
 #include "tests/sampling/sampling_worlds.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/sampling/sampling_plan.h"
+#include "service/wings/graphs/sampling/sampling_plan.h"
 
 #include <cstddef>
 #include <string>

@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
-#include "service/sampling/sampler.h"
-#include "service/sampling/sampling_plan.h"
-#include "service/source_graphs/memory_source_graph.h"
-#include "service/tfgnn/sampling_spec.h"
+#include "service/wings/graphs/sampling/sampler.h"
+#include "service/wings/graphs/sampling/sampling_plan.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
+#include "service/wings/tfgnn/sampling_spec.h"
 
 namespace packhouse {
 

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "service/sampling/column_numbers.h"
-#include "service/sampling/draw_random.h"
-#include "service/sampling/sampler.h"
+#include "service/wings/graphs/sampling/column_numbers.h"
+#include "service/wings/graphs/sampling/draw_random.h"
+#include "service/wings/graphs/sampling/sampler.h"
 
 namespace packhouse {
 

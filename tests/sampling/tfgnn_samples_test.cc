@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/tfgnn/sampling_spec.h"
+#include "service/wings/tfgnn/sampling_spec.h"
 #include "tests/sampling/sampling_worlds.h"
 #include "tests/sampling/slow_sampler.h"
 #include "tests/support/status_matchers.h"

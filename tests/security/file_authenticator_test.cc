@@ -1,5 +1,5 @@
 // Who a call comes from: certificates, tokens, both, neither, and files that change.
-#include "service/security/file_authenticator.h"
+#include "service/access/security/file_authenticator.h"
 
 #include <string>
 

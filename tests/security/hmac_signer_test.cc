@@ -1,5 +1,5 @@
 // Signatures: only what was signed with the same key for the same purpose is good; the key lasts.
-#include "service/security/hmac_signer.h"
+#include "service/access/security/hmac_signer.h"
 
 #include <sys/stat.h>
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "service/security/openssl_pointers.h"
+#include "service/access/security/openssl_pointers.h"
 #include "tests/support/openssl_command.h"
 #include "tests/support/temporary_folder.h"
 

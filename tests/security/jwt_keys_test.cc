@@ -1,6 +1,6 @@
 // Tokens of an issuer, good ones and hostile ones. They are signed here by libjwt, with keys that
 // openssl has made; the key file is written as issuers write it.
-#include "service/security/jwt_keys.h"
+#include "service/access/security/jwt_keys.h"
 
 #include <jwt.h>
 #include <openssl/pem.h>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/security/openssl_pointers.h"
+#include "service/access/security/openssl_pointers.h"
 #include "tests/security/jwt_issuer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"

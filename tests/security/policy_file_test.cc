@@ -1,5 +1,5 @@
 // The policy as a file: what it gives, how it is refused, and that a broken one changes nothing.
-#include "service/security/policy_file.h"
+#include "service/access/security/policy_file.h"
 
 #include <filesystem>
 #include <string>

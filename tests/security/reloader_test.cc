@@ -1,4 +1,4 @@
-#include "service/security/reloader.h"
+#include "service/access/security/reloader.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

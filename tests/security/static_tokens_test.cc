@@ -1,4 +1,4 @@
-#include "service/security/static_tokens.h"
+#include "service/access/security/static_tokens.h"
 
 #include <string>
 

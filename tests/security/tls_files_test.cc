@@ -1,5 +1,5 @@
 // Certificates on the disk: what is taken, what is refused, and what stays when a file breaks.
-#include "service/security/tls_files.h"
+#include "service/access/security/tls_files.h"
 
 #include <filesystem>
 #include <string>
@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/security/small_file.h"
+#include "service/access/security/small_file.h"
 #include "tests/support/openssl_command.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"

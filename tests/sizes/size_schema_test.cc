@@ -1,4 +1,4 @@
-#include "service/sizes/size_schema.h"
+#include "service/algorithms/sizes/size_schema.h"
 
 #include <optional>
 #include <string>

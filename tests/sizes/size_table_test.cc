@@ -1,4 +1,4 @@
-#include "service/sizes/size_table.h"
+#include "service/algorithms/sizes/size_table.h"
 
 #include <cstdint>
 #include <vector>

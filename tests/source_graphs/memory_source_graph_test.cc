@@ -1,4 +1,4 @@
-#include "service/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
 
 #include <cstddef>
 #include <cstdint>

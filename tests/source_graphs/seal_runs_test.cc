@@ -1,5 +1,5 @@
 // Seals that go on when nobody waits for them.
-#include "service/source_graphs/seal_runs.h"
+#include "service/wings/graphs/source_graphs/seal_runs.h"
 
 #include <functional>
 #include <latch>

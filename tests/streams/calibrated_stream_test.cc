@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/collation/uncollate.h"
-#include "service/planning/size_groups.h"
+#include "service/algorithms/collation/uncollate.h"
+#include "service/algorithms/planning/size_groups.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/streams/profile_worlds.h"
 

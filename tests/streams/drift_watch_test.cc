@@ -1,4 +1,4 @@
-#include "service/streams/drift_watch.h"
+#include "service/engine/streams/drift_watch.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "service/streams/drift_judgement.h"
+#include "service/engine/streams/drift_judgement.h"
 #include "tests/streams/profile_worlds.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/streams/live_streams.h"
+#include "service/engine/streams/live_streams.h"
 
 #include <cmath>
 #include <memory>

@@ -1,5 +1,5 @@
 // What waits in the streams of a namespace: its own bound, and that of all.
-#include "service/streams/namespace_bytes.h"
+#include "service/engine/streams/namespace_bytes.h"
 
 #include <map>
 #include <memory>

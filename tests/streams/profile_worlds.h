@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "service/algorithms/collation/batch_shape.h"
+#include "service/algorithms/planning/device_profile.h"
 #include "service/base/status_macros.h"
-#include "service/collation/batch_shape.h"
-#include "service/planning/device_profile.h"
-#include "service/streams/stream_packer.h"
-#include "service/streams/stream_shapes.h"
+#include "service/engine/streams/stream_packer.h"
+#include "service/engine/streams/stream_shapes.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "service/streams/stream_packer.h"
+#include "service/engine/streams/stream_packer.h"
 
 #include <malloc.h>
 
@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/collation/uncollate.h"
+#include "service/algorithms/collation/uncollate.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,4 +1,4 @@
-#include "service/streams/stream_shapes.h"
+#include "service/engine/streams/stream_shapes.h"
 
 #include <limits>
 #include <memory>
@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/size_groups.h"
-#include "service/planning/tuning/limit_tuner.h"
+#include "service/algorithms/planning/size_groups.h"
+#include "service/algorithms/planning/tuning/limit_tuner.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/streams/profile_worlds.h"
 

@@ -16,7 +16,7 @@ SECTION = re.compile(r"^## Reserved memory\n(.*?)^## ", re.MULTILINE | re.DOTALL
 HOLDS = re.compile(r"(?:\.|->)Hold\(")
 TEST = re.compile(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", re.MULTILINE)
 # They are what others reserve with.
-MEANS = {"admission/memory_budget.cc", "admission/memory_budget.h", "epochs/making.h"}
+MEANS = {"base/memory_budget.cc", "base/memory_budget.h", "engine/epochs/making.h"}
 
 
 def problems(page: str, holders: set[str], tests: set[str]) -> list[str]:

@@ -27,8 +27,8 @@ MEANT = {
     "service/base/clock.h",
     "service/base/steady_waits.cc",
     # Told to Prometheus.
-    "service/metrics/process_collector.cc",
-    "service/metrics/call_exemplars.cc",
+    "service/server/metrics/process_collector.cc",
+    "service/server/metrics/call_exemplars.cc",
     # The date of a snapshot.
     "service/program/commands/store_command.cc",
 }

@@ -13,7 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
+#include "service/base/memory_budget.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

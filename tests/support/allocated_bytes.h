@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "service/admission/memory_budget.h"
+#include "service/base/memory_budget.h"
 
 namespace packhouse {
 

@@ -26,8 +26,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
 #include "service/base/caller.h"
+#include "service/base/memory_budget.h"
 #include "service/base/out_of_memory.h"
 
 namespace packhouse {

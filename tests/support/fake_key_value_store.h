@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "service/base/clock.h"
-#include "service/cluster/key_value_store.h"
+#include "service/stores/keys/key_value_store.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

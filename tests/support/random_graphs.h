@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/graphs/graph_chunk.h"
-#include "service/graphs/graph_schema.h"
-#include "service/graphs/index_values.h"
+#include "service/algorithms/graphs/graph_chunk.h"
+#include "service/algorithms/graphs/graph_schema.h"
+#include "service/algorithms/graphs/index_values.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "service/admission/event_log.h"
-#include "service/admission/log_line.h"
+#include "service/base/event_log.h"
+#include "service/base/log_line.h"
 
 namespace packhouse {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "service/histograms/size_histogram.h"
+#include "service/algorithms/histograms/size_histogram.h"
 #include "tests/support/shared_data.h"
 
 namespace packhouse {

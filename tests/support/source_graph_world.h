@@ -18,8 +18,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/base/seeded_random.h"
-#include "service/source_graphs/memory_source_graph.h"
-#include "service/source_graphs/source_graph_store.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
+#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "service/streams/pack_observer.h"
+#include "service/engine/streams/pack_observer.h"
 
 namespace packhouse {
 

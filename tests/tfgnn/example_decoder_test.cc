@@ -1,4 +1,4 @@
-#include "service/tfgnn/example_decoder.h"
+#include "service/wings/tfgnn/example_decoder.h"
 
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/tfgnn/example_encoder.h"
+#include "service/wings/tfgnn/example_encoder.h"
 #include "tensorflow/core/example/example.pb.h"
 #include "tests/support/status_matchers.h"
 

@@ -17,10 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "service/graphs/graph_chunk.h"
-#include "service/graphs/index_values.h"
-#include "service/tfgnn/graph_sets.h"
-#include "service/tfgnn/number_lists.h"
+#include "service/algorithms/graphs/graph_chunk.h"
+#include "service/algorithms/graphs/index_values.h"
+#include "service/wings/tfgnn/graph_sets.h"
+#include "service/wings/tfgnn/number_lists.h"
 #include "tests/support/shared_data.h"
 
 namespace packhouse::tfgnn {

@@ -1,11 +1,11 @@
-#include "service/tfgnn/graph_sets.h"
+#include "service/wings/tfgnn/graph_sets.h"
 
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/tfgnn/graph_schema_file.h"
+#include "service/wings/tfgnn/graph_schema_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/tfgnn/random_schemas.h"
 

@@ -1,4 +1,4 @@
-#include "service/tfgnn/number_lists.h"
+#include "service/wings/tfgnn/number_lists.h"
 
 #include <cmath>
 #include <cstdint>

@@ -1,13 +1,13 @@
-#include "service/tfgnn/readout.h"
+#include "service/wings/tfgnn/readout.h"
 
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/tfgnn/example_decoder.h"
-#include "service/tfgnn/example_encoder.h"
-#include "service/tfgnn/random_graphs.h"
+#include "service/wings/tfgnn/example_decoder.h"
+#include "service/wings/tfgnn/example_encoder.h"
+#include "service/wings/tfgnn/random_graphs.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

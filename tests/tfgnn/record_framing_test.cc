@@ -1,4 +1,4 @@
-#include "service/tfgnn/record_framing.h"
+#include "service/wings/tfgnn/record_framing.h"
 
 #include <string>
 #include <vector>

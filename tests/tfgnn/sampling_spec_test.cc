@@ -1,4 +1,4 @@
-#include "service/tfgnn/sampling_spec.h"
+#include "service/wings/tfgnn/sampling_spec.h"
 
 #include <string>
 #include <vector>

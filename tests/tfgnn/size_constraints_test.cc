@@ -1,4 +1,4 @@
-#include "service/tfgnn/size_constraints.h"
+#include "service/wings/tfgnn/size_constraints.h"
 
 #include <cstdint>
 #include <map>

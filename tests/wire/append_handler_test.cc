@@ -1,4 +1,4 @@
-#include "service/wire/append_handler.h"
+#include "service/server/services/append_handler.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,11 +1,11 @@
-#include "service/wire/batch_reply.h"
+#include "service/server/calls/batch_reply.h"
 
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "service/collation/collate.h"
-#include "service/wire/wire_graphs.h"
+#include "service/algorithms/collation/collate.h"
+#include "service/server/calls/wire_graphs.h"
 #include "tests/support/random_graphs.h"
 
 namespace packhouse {

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "service/admission/call_record.h"
-#include "service/admission/gate.h"
-#include "service/admission/unsent_budget.h"
-#include "service/wire/streaming_call.h"
+#include "service/base/unsent_budget.h"
+#include "service/server/calls/call_record.h"
+#include "service/server/calls/gate.h"
+#include "service/server/calls/streaming_call.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/wire/scripted_call.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "service/admission/worker_pool.h"
-#include "service/wire/streaming_call.h"
+#include "service/access/worker_pool.h"
+#include "service/server/calls/streaming_call.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/wire/scripted_call.h"
 

@@ -1,5 +1,5 @@
 // What calls do by handlers and sources, with all the threads that they have in a server.
-#include "service/wire/call_work.h"
+#include "service/server/calls/call_work.h"
 
 #include <atomic>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/histogram.pb.h"
-#include "service/wire/source_call.h"
+#include "service/server/calls/source_call.h"
 #include "tests/support/status_matchers.h"
 #include "tests/wire/call_stage.h"
 #include "tests/wire/call_threads.h"

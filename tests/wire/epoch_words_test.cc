@@ -1,4 +1,4 @@
-#include "service/wire/epoch_words.h"
+#include "service/server/wire/epoch_words.h"
 
 #include <limits>
 #include <memory>
@@ -10,11 +10,11 @@
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/epochs/epoch_catalog.h"
-#include "service/epochs/prepared_epoch.h"
-#include "service/planning/feedback/measured_model.h"
-#include "service/planning/feedback/measured_shapes.h"
-#include "service/wire/wire_loader.h"
+#include "service/algorithms/planning/feedback/measured_model.h"
+#include "service/algorithms/planning/feedback/measured_shapes.h"
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/prepared_epoch.h"
+#include "service/server/wire/wire_loader.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 #include "tests/wire/told_fields.h"

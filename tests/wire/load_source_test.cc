@@ -1,4 +1,4 @@
-#include "service/wire/load_source.h"
+#include "service/server/services/load_source.h"
 
 #include <memory>
 #include <utility>
@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/epochs/epoch_catalog.h"
+#include "service/engine/epochs/epoch_catalog.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unwatched_streams.h"

@@ -1,4 +1,4 @@
-#include "service/wire/outbox.h"
+#include "service/server/calls/outbox.h"
 
 #include <cstdint>
 #include <deque>

@@ -1,4 +1,4 @@
-#include "service/wire/pace.h"
+#include "service/server/calls/pace.h"
 
 #include "gtest/gtest.h"
 #include "tests/support/simulated_clock.h"

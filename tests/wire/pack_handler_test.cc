@@ -1,4 +1,4 @@
-#include "service/wire/pack_handler.h"
+#include "service/server/services/pack_handler.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,8 +9,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/wire/observe_handler.h"
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/services/observe_handler.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "service/wire/reflection_handler.h"
+#include "service/server/services/reflection_handler.h"
 
 #include <memory>
 #include <set>

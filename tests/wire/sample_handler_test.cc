@@ -1,4 +1,4 @@
-#include "service/wire/sample_handler.h"
+#include "service/wings/graphs/services/sample_handler.h"
 
 #include <map>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/epochs/seed_counter.h"
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/wings/graphs/epochs/seed_counter.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"

@@ -19,11 +19,11 @@
 #include "absl/synchronization/mutex.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "gtest/gtest.h"
-#include "service/admission/job_pool.h"
+#include "service/access/job_pool.h"
 #include "service/base/clock.h"
-#include "service/wire/call_link.h"
-#include "service/wire/call_work.h"
-#include "service/wire/request_bytes.h"
+#include "service/server/calls/call_link.h"
+#include "service/server/calls/call_work.h"
+#include "service/server/calls/request_bytes.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "service/wire/streaming_call.h"
+#include "service/server/calls/streaming_call.h"
 #include "tests/support/random.h"
 #include "tests/wire/call_stage.h"
 #include "tests/wire/scripted_call.h"

@@ -1,5 +1,5 @@
 // Streaming calls, step by step: who makes responses where, what is read when, how a call ends.
-#include "service/wire/streaming_call.h"
+#include "service/server/calls/streaming_call.h"
 
 #include <memory>
 #include <string>

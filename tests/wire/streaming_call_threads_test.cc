@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/wire/streaming_call.h"
+#include "service/server/calls/streaming_call.h"
 #include "tests/support/status_matchers.h"
 #include "tests/wire/call_threads.h"
 #include "tests/wire/scripted_call.h"

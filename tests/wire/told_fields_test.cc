@@ -10,19 +10,19 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/epochs/prepared_epoch.h"
-#include "service/wire/stream_tuning.h"
-#include "service/wire/wire_admin.h"
-#include "service/wire/wire_datasets.h"
-#include "service/wire/wire_feedback.h"
-#include "service/wire/wire_graphs.h"
-#include "service/wire/wire_loader.h"
-#include "service/wire/wire_partitions.h"
-#include "service/wire/wire_planning.h"
-#include "service/wire/wire_sampling.h"
-#include "service/wire/wire_sizes.h"
-#include "service/wire/wire_source_graphs.h"
-#include "service/wire/wire_tuning.h"
+#include "service/engine/epochs/prepared_epoch.h"
+#include "service/server/calls/wire_graphs.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/services/stream_tuning.h"
+#include "service/server/services/wire_admin.h"
+#include "service/server/wire/wire_datasets.h"
+#include "service/server/wire/wire_feedback.h"
+#include "service/server/wire/wire_loader.h"
+#include "service/server/wire/wire_planning.h"
+#include "service/server/wire/wire_tuning.h"
+#include "service/wings/graphs/services/wire_sampling.h"
+#include "service/wings/graphs/services/wire_source_graphs.h"
+#include "service/wings/partition/services/wire_partitions.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
@@ -466,7 +466,7 @@ TEST(ToldFieldsTest, OfABatch) {
   event.built.batch.rows = {14, 15};
   v1::LoadedBatch wire;
   LoadedBatchToWire(event, /*epoch=*/1, wire);
-  // Tensors are sent beside the message (wire/batch_reply.h).
+  // Tensors are sent beside the message (server/calls/batch_reply.h).
   EXPECT_THAT(UntoldFields(wire), ElementsAre("batch.tensors"));
 }
 

@@ -1,4 +1,4 @@
-#include "service/wire/wire_datasets.h"
+#include "service/server/wire/wire_datasets.h"
 
 #include <memory>
 #include <string>
@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

@@ -1,4 +1,4 @@
-#include "service/wire/wire_examples.h"
+#include "service/wings/tfgnn/wire_examples.h"
 
 #include <cstring>
 #include <memory>
@@ -8,13 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/delivery/evaluation.h"
-#include "service/epochs/epoch_catalog.h"
-#include "service/tfgnn/example_encoder.h"
-#include "service/wire/append_handler.h"
-#include "service/wire/export_source.h"
-#include "service/wire/wire_loader.h"
-#include "service/wire/wire_sizes.h"
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/jobs/evaluation.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/services/append_handler.h"
+#include "service/server/wire/wire_loader.h"
+#include "service/wings/tfgnn/example_encoder.h"
+#include "service/wings/tfgnn/export_source.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"

@@ -1,5 +1,5 @@
 // What a message takes is told from its bytes: never less than it takes, and not much more.
-#include "service/wire/wire_footprint.h"
+#include "service/server/calls/wire_footprint.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,11 +1,11 @@
-#include "service/wire/wire_graphs.h"
+#include "service/server/calls/wire_graphs.h"
 
 #include <memory>
 
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

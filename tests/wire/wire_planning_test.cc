@@ -1,4 +1,4 @@
-#include "service/wire/wire_planning.h"
+#include "service/server/wire/wire_planning.h"
 
 #include <string>
 #include <vector>
@@ -6,8 +6,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/wire/wire_heuristics.h"
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/wire/wire_heuristics.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

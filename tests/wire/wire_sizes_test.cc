@@ -1,4 +1,4 @@
-#include "service/wire/wire_sizes.h"
+#include "service/server/calls/wire_sizes.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "service/wire/wire_tuning.h"
+#include "service/server/wire/wire_tuning.h"
 
 #include <limits>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/planning/limits.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

@@ -6,9 +6,9 @@
 
 #include "client/graph/partition/partition_arguments.h"
 #include "client/graph/partition/partition_commands.h"
-#include "service/command_line/table.h"
-#include "service/partition_jobs/parmetis_parts.h"
-#include "service/partition_jobs/partition_report.h"
+#include "service/base/command_line/table.h"
+#include "service/wings/partition/jobs/parmetis_parts.h"
+#include "service/wings/partition/jobs/partition_report.h"
 
 namespace packhouse::client {
 namespace {

@@ -8,13 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "client/graph/partition/partition_arguments.h"
 #include "client/graph/partition/partition_commands.h"
-#include "service/command_line/table.h"
-#include "service/partition_jobs/chunked_folder.h"
-#include "service/partition_jobs/durable_files.h"
-#include "service/partition_jobs/graph_exports.h"
-#include "service/partition_jobs/original_ids.h"
-#include "service/partition_jobs/parmetis_folder.h"
-#include "service/partition_jobs/restore.h"
+#include "service/base/command_line/table.h"
+#include "service/wings/partition/jobs/chunked_folder.h"
+#include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/graph_exports.h"
+#include "service/wings/partition/jobs/original_ids.h"
+#include "service/wings/partition/jobs/parmetis_folder.h"
+#include "service/wings/partition/jobs/restore.h"
 
 namespace packhouse::client {
 namespace {

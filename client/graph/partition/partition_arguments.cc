@@ -10,7 +10,7 @@
 #include "client/graph/byte_words.h"
 #include "client/graph/files/file_kinds.h"
 #include "client/graph/server_connection.h"
-#include "service/partition_jobs/graph_folders.h"
+#include "service/wings/partition/jobs/graph_folders.h"
 
 namespace packhouse::client {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "CLI/App.hpp"
 #include "absl/status/statusor.h"
-#include "service/partition_jobs/partition_plan.h"
-#include "service/source_graphs/source_graph.h"
+#include "service/wings/graphs/source_graphs/source_graph.h"
+#include "service/wings/partition/jobs/partition_plan.h"
 
 namespace packhouse::client {
 

@@ -11,9 +11,9 @@
 #include "client/graph/partition/partition_arguments.h"
 #include "client/graph/partition/partition_commands.h"
 #include "client/graph/partition/partition_table.h"
-#include "service/partition_jobs/graph_folders.h"
-#include "service/partition_jobs/partition_run.h"
-#include "service/partitioning/engines/metis_engine.h"
+#include "service/wings/partition/engines/metis_engine.h"
+#include "service/wings/partition/jobs/graph_folders.h"
+#include "service/wings/partition/jobs/partition_run.h"
 
 namespace packhouse::client {
 namespace {

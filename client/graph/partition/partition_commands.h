@@ -6,8 +6,8 @@
 
 #include "CLI/App.hpp"
 #include "absl/status/statusor.h"
-#include "service/command_line/exit_code.h"
-#include "service/partitioning/assignment_engine.h"
+#include "service/base/command_line/exit_code.h"
+#include "service/wings/partition/cutting/assignment_engine.h"
 
 namespace packhouse::client {
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "service/command_line/table.h"
+#include "service/base/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

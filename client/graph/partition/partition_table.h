@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "service/partition_jobs/partition_report.h"
+#include "service/wings/partition/jobs/partition_report.h"
 
 namespace packhouse::client {
 

@@ -13,7 +13,7 @@
 #include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/partition_files/chunked_layout.h"
+#include "service/wings/partition/files/chunked_layout.h"
 
 namespace packhouse::client {
 namespace {

@@ -1,6 +1,6 @@
 // DGL's chunked graph: metadata.json, with edges in files of text and features in .npy files
-// (service/partition_files/chunked_layout.h). Nodes of a type are numbered from 0, which are their
-// ids. An edge set is called RELATION of SOURCE:RELATION:TARGET if no other has that name.
+// (service/wings/partition/files/chunked_layout.h). Nodes of a type are numbered from 0, which are
+// their ids. An edge set is called RELATION of SOURCE:RELATION:TARGET if no other has that name.
 #ifndef PACKHOUSE_CLIENT_GRAPH_SOURCE_GRAPHS_CHUNKED_TABLES_H_
 #define PACKHOUSE_CLIENT_GRAPH_SOURCE_GRAPHS_CHUNKED_TABLES_H_
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "service/graph_files/csv_reader.h"
+#include "service/wings/graphs/files/csv_reader.h"
 
 namespace packhouse::client {
 
@@ -45,8 +45,8 @@ class CsvFile {
   bool is_ended_ = false;
 };
 
-// Rows of a file of numbers (partition_files/number_lines.h), plain or compressed by gzip. Not
-// thread-safe.
+// Rows of a file of numbers (wings/partition/files/number_lines.h), plain or compressed by gzip.
+// Not thread-safe.
 class NumberFile {
  public:
   // The most bytes of a line: a file without line feeds is found before memory runs out.

@@ -8,8 +8,8 @@
 #include "client/graph/source_graphs/graph_import_command.h"
 #include "client/graph/source_graphs/mag_tables.h"
 #include "client/graph/source_graphs/table_writers.h"
+#include "service/base/command_line/table.h"
 #include "service/base/status_macros.h"
-#include "service/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/time/time.h"
 #include "client/graph/byte_words.h"
 #include "client/graph/source_graphs/graph_import.h"
-#include "service/command_line/readable.h"
-#include "service/command_line/table.h"
+#include "service/base/command_line/readable.h"
+#include "service/base/command_line/table.h"
 
 namespace packhouse::client {
 namespace {

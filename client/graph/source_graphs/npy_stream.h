@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "client/graph/files/npy_header.h"
 #include "client/graph/files/npz_archive.h"
-#include "service/graphs/dtype.h"
-#include "service/source_graphs/source_graph_schema.h"
+#include "service/algorithms/graphs/dtype.h"
+#include "service/wings/graphs/source_graphs/source_graph_schema.h"
 
 namespace packhouse::client {
 

@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "service/graph_files/source_rows.h"
-#include "service/source_graphs/source_graph_schema.h"
+#include "service/wings/graphs/files/source_rows.h"
+#include "service/wings/graphs/source_graphs/source_graph_schema.h"
 
 namespace packhouse::client {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/graph_files/field_values.h"
-#include "service/partition_files/number_lines.h"
+#include "service/wings/graphs/files/field_values.h"
+#include "service/wings/partition/files/number_lines.h"
 
 namespace packhouse::client {
 namespace {

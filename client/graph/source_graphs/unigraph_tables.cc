@@ -12,8 +12,8 @@
 #include "client/graph/source_graphs/csv_file.h"
 #include "client/graph/tfgnn/tfrecord_files.h"
 #include "service/base/status_macros.h"
-#include "service/graph_files/table_rows.h"
-#include "service/graph_files/unigraph.h"
+#include "service/wings/graphs/files/table_rows.h"
+#include "service/wings/graphs/files/unigraph.h"
 
 namespace packhouse::client {
 namespace {

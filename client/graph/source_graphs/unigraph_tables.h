@@ -1,5 +1,5 @@
 // The tables of a unigraph, TF-GNN's schema of a whole graph with a table of rows for each set
-// (service/graph_files/unigraph.h, table_rows.h).
+// (service/wings/graphs/files/unigraph.h, table_rows.h).
 #ifndef PACKHOUSE_CLIENT_GRAPH_SOURCE_GRAPHS_UNIGRAPH_TABLES_H_
 #define PACKHOUSE_CLIENT_GRAPH_SOURCE_GRAPHS_UNIGRAPH_TABLES_H_
 

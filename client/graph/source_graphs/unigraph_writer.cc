@@ -11,8 +11,8 @@
 #include "client/graph/tfgnn/tfrecord_files.h"
 #include "service/base/file_name.h"
 #include "service/base/status_macros.h"
-#include "service/graph_files/table_rows.h"
-#include "service/tfgnn/graph_schema_file.h"
+#include "service/wings/graphs/files/table_rows.h"
+#include "service/wings/tfgnn/graph_schema_file.h"
 #include "tensorflow/core/framework/types.pb.h"
 
 namespace packhouse::client {

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/graph/tfgnn/tfrecord_files.h"
+#include "service/algorithms/graphs/index_values.h"
 #include "service/base/in_file.h"
-#include "service/graphs/index_values.h"
-#include "service/tfgnn/example_decoder.h"
-#include "service/tfgnn/number_lists.h"
-#include "service/tfgnn/row_builder.h"
+#include "service/wings/tfgnn/example_decoder.h"
+#include "service/wings/tfgnn/number_lists.h"
+#include "service/wings/tfgnn/row_builder.h"
 
 namespace packhouse::client {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "service/command_line/json.h"
-#include "service/graphs/graph_chunk.h"
-#include "service/tfgnn/graph_sets.h"
+#include "service/algorithms/graphs/graph_chunk.h"
+#include "service/base/command_line/json.h"
+#include "service/wings/tfgnn/graph_sets.h"
 
 namespace packhouse::client {
 

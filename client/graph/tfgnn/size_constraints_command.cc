@@ -14,8 +14,8 @@
 #include "client/graph/tfgnn/tfgnn_commands.h"
 #include "grpcpp/client_context.h"
 #include "packhouse/v1/planning.grpc.pb.h"
-#include "service/command_line/table.h"
-#include "service/tfgnn/size_constraints.h"
+#include "service/base/command_line/table.h"
+#include "service/wings/tfgnn/size_constraints.h"
 
 namespace packhouse::client {
 namespace {

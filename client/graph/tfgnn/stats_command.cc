@@ -14,9 +14,9 @@
 #include "absl/strings/str_format.h"
 #include "client/graph/files/graph_sizes.h"
 #include "client/graph/tfgnn/tfgnn_commands.h"
-#include "service/command_line/table.h"
-#include "service/graphs/index_values.h"
-#include "service/tfgnn/number_lists.h"
+#include "service/algorithms/graphs/index_values.h"
+#include "service/base/command_line/table.h"
+#include "service/wings/tfgnn/number_lists.h"
 
 namespace packhouse::client {
 namespace {

@@ -10,12 +10,12 @@
 #include "client/graph/source_graphs/convert_ogb_command.h"
 #include "client/graph/tfgnn/tfrecord_files.h"
 #include "google/protobuf/text_format.h"
+#include "service/base/command_line/table.h"
 #include "service/base/in_file.h"
 #include "service/base/seeded_random.h"
-#include "service/command_line/table.h"
-#include "service/tfgnn/example_encoder.h"
-#include "service/tfgnn/graph_schema_file.h"
-#include "service/tfgnn/random_graphs.h"
+#include "service/wings/tfgnn/example_encoder.h"
+#include "service/wings/tfgnn/graph_schema_file.h"
+#include "service/wings/tfgnn/random_graphs.h"
 #include "tensorflow/core/example/example.pb.h"
 
 namespace packhouse::client {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "service/tfgnn/record_framing.h"
+#include "service/wings/tfgnn/record_framing.h"
 
 namespace packhouse::client {
 

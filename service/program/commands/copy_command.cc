@@ -15,11 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/clock.h"
-#include "service/command_line/table.h"
-#include "service/datasets/dataset_copy.h"
-#include "service/shared_datasets/store_uri.h"
-#include "service/source_graphs/source_graph_store.h"
-#include "service/source_graphs/stored/sealed_graph_store.h"
+#include "service/base/command_line/table.h"
+#include "service/stores/datasets/dataset_copy.h"
+#include "service/wings/cluster/shared/store_uri.h"
+#include "service/wings/graphs/source_graphs/source_graph_store.h"
+#include "service/wings/graphs/stored/sealed_graph_store.h"
 
 namespace packhouse {
 namespace {

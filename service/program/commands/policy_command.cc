@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "service/admission/policy.h"
-#include "service/security/policy_file.h"
-#include "service/security/small_file.h"
+#include "service/access/policy.h"
+#include "service/access/security/policy_file.h"
+#include "service/access/security/small_file.h"
 
 namespace packhouse {
 namespace {

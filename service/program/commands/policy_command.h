@@ -3,7 +3,7 @@
 #define PACKHOUSE_SERVICE_PROGRAM_COMMANDS_POLICY_COMMAND_H_
 
 #include "CLI/App.hpp"
-#include "service/command_line/exit_code.h"
+#include "service/base/command_line/exit_code.h"
 
 namespace packhouse {
 

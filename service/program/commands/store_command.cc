@@ -14,12 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "service/base/command_line/json.h"
+#include "service/base/command_line/table.h"
 #include "service/base/stored_damage.h"
-#include "service/command_line/json.h"
-#include "service/command_line/table.h"
-#include "service/data_folder/maintenance.h"
-#include "service/data_folder/snapshot.h"
 #include "service/program/commands/copy_command.h"
+#include "service/program/data_folder/maintenance.h"
+#include "service/program/data_folder/snapshot.h"
 
 namespace packhouse {
 namespace {

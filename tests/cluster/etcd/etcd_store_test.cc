@@ -1,5 +1,5 @@
 // The real etcd behind the interface: beside the fake, call by call; and as the place of a log.
-#include "service/cluster/etcd/etcd_store.h"
+#include "service/wings/cluster/etcd/etcd_store.h"
 
 #include <map>
 #include <memory>
@@ -8,8 +8,8 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/cluster/etcd/etcd_messages.h"
-#include "service/ledger/etcd/etcd_record_log.h"
+#include "service/wings/cluster/etcd/etcd_messages.h"
+#include "service/wings/cluster/jobs/etcd_record_log.h"
 #include "tests/ledger/record_log_laws.h"
 #include "tests/support/etcd_process.h"
 #include "tests/support/fake_key_value_store.h"

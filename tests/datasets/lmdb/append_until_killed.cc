@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/datasets/lmdb/killed_appends.h"
 
 namespace {

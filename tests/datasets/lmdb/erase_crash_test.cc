@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/datasets/killed_process.h"
 #include "tests/datasets/lmdb/killed_appends.h"
 #include "tests/support/random.h"

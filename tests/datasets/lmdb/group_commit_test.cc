@@ -1,4 +1,4 @@
-#include "service/datasets/lmdb/group_commit.h"
+#include "service/stores/lmdb/group_commit.h"
 
 #include <atomic>
 #include <optional>

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "service/graphs/graph_chunk.h"
-#include "service/graphs/graph_schema.h"
+#include "service/algorithms/graphs/graph_chunk.h"
+#include "service/algorithms/graphs/graph_schema.h"
 #include "tests/support/random_graphs.h"
 
 namespace packhouse {

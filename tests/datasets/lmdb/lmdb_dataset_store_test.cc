@@ -1,6 +1,6 @@
 // What only the embedded store promises: durability, and what becomes of faults below it. The laws
 // of all stores are in dataset_store_test.cc.
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
 
 #include <lmdb.h>
 #include <unistd.h>
@@ -20,15 +20,15 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb/checked_value.h"
-#include "service/datasets/lmdb/lmdb_dataset_eraser.h"
-#include "service/datasets/lmdb/lmdb_meta_pages.h"
-#include "service/datasets/lmdb/lmdb_page_check.h"
-#include "service/datasets/lmdb/lmdb_page_layout.h"
-#include "service/datasets/lmdb/lmdb_tree_page.h"
-#include "service/datasets/lmdb/page_file.h"
-#include "service/datasets/lmdb/store_format.h"
-#include "service/datasets/lmdb/stored_keys.h"
+#include "service/stores/lmdb/checked_value.h"
+#include "service/stores/lmdb/lmdb_dataset_eraser.h"
+#include "service/stores/lmdb/lmdb_meta_pages.h"
+#include "service/stores/lmdb/lmdb_page_check.h"
+#include "service/stores/lmdb/lmdb_page_layout.h"
+#include "service/stores/lmdb/lmdb_tree_page.h"
+#include "service/stores/lmdb/page_file.h"
+#include "service/stores/lmdb/store_format.h"
+#include "service/stores/lmdb/stored_keys.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/small_disk.h"

@@ -1,4 +1,4 @@
-#include "service/datasets/lmdb/map_guard.h"
+#include "service/stores/lmdb/map_guard.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

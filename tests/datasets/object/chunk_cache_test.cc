@@ -1,5 +1,5 @@
 // Files of objects: found again, checked, shared, bounded.
-#include "service/datasets/object/chunk_cache.h"
+#include "service/wings/cluster/datasets/chunk_cache.h"
 
 #include <atomic>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // What only data sets in an object store promise: replicas share them, objects are coalesced, swept
 // and missed.
-#include "service/datasets/object/object_dataset_store.h"
+#include "service/wings/cluster/datasets/object_dataset_store.h"
 
 #include <algorithm>
 #include <atomic>
@@ -19,10 +19,10 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/object/object_appender.h"
-#include "service/datasets/object/object_sweeper.h"
-#include "service/datasets/object/store_identity.h"
-#include "service/datasets/prepared_append.h"
+#include "service/stores/datasets/prepared_append.h"
+#include "service/wings/cluster/datasets/object_appender.h"
+#include "service/wings/cluster/datasets/object_sweeper.h"
+#include "service/wings/cluster/datasets/store_identity.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/support/random_graphs.h"

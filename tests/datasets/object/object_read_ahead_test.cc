@@ -1,4 +1,4 @@
-#include "service/datasets/object/object_read_ahead.h"
+#include "service/wings/cluster/datasets/object_read_ahead.h"
 
 #include <algorithm>
 #include <atomic>

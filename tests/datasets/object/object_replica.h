@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "service/datasets/object/object_dataset_store.h"
-#include "service/objects/retrying_object_store.h"
+#include "service/stores/objects/retrying_object_store.h"
+#include "service/wings/cluster/datasets/object_dataset_store.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/simulated_clock.h"
 

@@ -1,6 +1,6 @@
 // What several servers are told of one device: whatever fails, nothing that was answered is lost,
 // nothing is counted twice, and all fit the same law.
-#include "service/feedback/shared/shared_feedback_store.h"
+#include "service/wings/cluster/feedback/shared_feedback_store.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 // Histograms that servers count together: whatever fails, all of them have the same totals, and
 // these are what producers were told.
-#include "service/histograms/shared/shared_histogram_store.h"
+#include "service/wings/cluster/histograms/shared_histogram_store.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
+#include "service/base/memory_budget.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "tests/support/fake_key_value_store.h"

@@ -1,5 +1,5 @@
 // Replicas that share jobs: who gets which, for how long, and when another does.
-#include "service/ledger/etcd/etcd_job_logs.h"
+#include "service/wings/cluster/jobs/etcd_job_logs.h"
 
 #include <map>
 #include <memory>
@@ -12,8 +12,8 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/cluster/cluster_life.h"
-#include "service/cluster/replica_lease.h"
+#include "service/stores/keys/cluster_life.h"
+#include "service/stores/keys/replica_lease.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"

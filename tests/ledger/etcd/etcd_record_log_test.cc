@@ -1,4 +1,4 @@
-#include "service/ledger/etcd/etcd_record_log.h"
+#include "service/wings/cluster/jobs/etcd_record_log.h"
 
 #include <algorithm>
 #include <limits>
@@ -13,7 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/ledger/etcd/log_entries.h"
+#include "service/wings/cluster/jobs/log_entries.h"
 #include "tests/ledger/record_log_laws.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/simulated_clock.h"

@@ -1,4 +1,4 @@
-#include "service/ledger/lmdb/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_record_log.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,12 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb/checked_value.h"
-#include "service/datasets/lmdb/lmdb_dataset_store.h"
-#include "service/datasets/lmdb/lmdb_environment.h"
-#include "service/datasets/lmdb/lmdb_transaction.h"
-#include "service/datasets/lmdb/store_format.h"
-#include "service/datasets/lmdb/stored_keys.h"
+#include "service/stores/lmdb/checked_value.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_environment.h"
+#include "service/stores/lmdb/lmdb_transaction.h"
+#include "service/stores/lmdb/store_format.h"
+#include "service/stores/lmdb/stored_keys.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/ledger/record_log_laws.h"
 #include "tests/support/random.h"

@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/ledger/lmdb/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/datasets/killed_process.h"
 #include "tests/ledger/lmdb/killed_records.h"
 #include "tests/support/random.h"

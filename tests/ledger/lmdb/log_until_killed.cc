@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "service/ledger/lmdb/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/ledger/lmdb/killed_records.h"
 
 namespace {

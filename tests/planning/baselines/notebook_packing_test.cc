@@ -1,4 +1,4 @@
-#include "service/planning/baselines/notebook_packing.h"
+#include "service/algorithms/planning/baselines/notebook_packing.h"
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/baselines/planner.h"
+#include "service/algorithms/planning/baselines/planner.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/support/shared_data.h"

@@ -1,4 +1,4 @@
-#include "service/planning/baselines/planner.h"
+#include "service/algorithms/planning/baselines/planner.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/baselines/baselines.h"
+#include "service/algorithms/planning/baselines/baselines.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"

@@ -1,4 +1,4 @@
-#include "service/planning/baselines/priority.h"
+#include "service/algorithms/planning/baselines/priority.h"
 
 #include <cstdint>
 #include <string>

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "service/histograms/size_histogram.h"
-#include "service/planning/baselines/priority.h"
-#include "service/planning/baselines/tuple_packing.h"
-#include "service/planning/limits.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/planning/baselines/priority.h"
+#include "service/algorithms/planning/baselines/tuple_packing.h"
+#include "service/algorithms/planning/limits.h"
 
 namespace packhouse {
 

@@ -1,4 +1,4 @@
-#include "service/planning/baselines/tuple_packing.h"
+#include "service/algorithms/planning/baselines/tuple_packing.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/baselines/planner.h"
-#include "service/planning/lower_bound.h"
-#include "service/planning/plan.h"
+#include "service/algorithms/planning/baselines/planner.h"
+#include "service/algorithms/planning/lower_bound.h"
+#include "service/algorithms/planning/plan.h"
 #include "tests/planning/baselines/reference_tuple_packing.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"

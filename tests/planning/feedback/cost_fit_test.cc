@@ -1,4 +1,4 @@
-#include "service/planning/feedback/cost_fit.h"
+#include "service/algorithms/planning/feedback/cost_fit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/feedback/measured_model.h"
-#include "service/planning/feedback/measured_shapes.h"
+#include "service/algorithms/planning/feedback/measured_model.h"
+#include "service/algorithms/planning/feedback/measured_shapes.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -8,9 +8,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/feedback/measured_model.h"
-#include "service/planning/feedback/measured_shapes.h"
-#include "service/planning/tuning/limit_tuner.h"
+#include "service/algorithms/planning/feedback/measured_model.h"
+#include "service/algorithms/planning/feedback/measured_shapes.h"
+#include "service/algorithms/planning/tuning/limit_tuner.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

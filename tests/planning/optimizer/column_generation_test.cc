@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/column_generation.h"
+#include "service/algorithms/planning/optimizer/column_generation.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/lower_bound.h"
-#include "service/planning/optimizer/first_fit_decreasing.h"
-#include "service/planning/optimizer/pattern_program.h"
-#include "service/planning/pattern_pricing.h"
+#include "service/algorithms/planning/lower_bound.h"
+#include "service/algorithms/planning/optimizer/first_fit_decreasing.h"
+#include "service/algorithms/planning/optimizer/pattern_program.h"
+#include "service/algorithms/planning/pattern_pricing.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"

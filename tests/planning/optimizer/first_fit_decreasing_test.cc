@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/first_fit_decreasing.h"
+#include "service/algorithms/planning/optimizer/first_fit_decreasing.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/fit_index.h"
+#include "service/algorithms/planning/optimizer/fit_index.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/fit_mask.h"
+#include "service/algorithms/planning/optimizer/fit_mask.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/lopsided_rooms.h"
+#include "service/algorithms/planning/optimizer/lopsided_rooms.h"
 
 #include <cstdint>
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/optimizer/mixing.h"
+#include "service/algorithms/planning/optimizer/mixing.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"

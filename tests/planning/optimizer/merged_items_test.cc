@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/merged_items.h"
+#include "service/algorithms/planning/optimizer/merged_items.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

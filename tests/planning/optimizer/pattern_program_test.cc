@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/pattern_program.h"
+#include "service/algorithms/planning/optimizer/pattern_program.h"
 
 #include <algorithm>
 #include <cmath>

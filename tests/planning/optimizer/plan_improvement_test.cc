@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/plan_improvement.h"
+#include "service/algorithms/planning/optimizer/plan_improvement.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/lower_bound.h"
-#include "service/planning/optimizer/first_fit_decreasing.h"
+#include "service/algorithms/planning/lower_bound.h"
+#include "service/algorithms/planning/optimizer/first_fit_decreasing.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"

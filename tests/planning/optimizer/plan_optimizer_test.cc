@@ -1,4 +1,4 @@
-#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/optimizer/first_fit_decreasing.h"
-#include "service/planning/optimizer/plan_receipt.h"
-#include "service/planning/packing_problem.h"
+#include "service/algorithms/planning/optimizer/first_fit_decreasing.h"
+#include "service/algorithms/planning/optimizer/plan_receipt.h"
+#include "service/algorithms/planning/packing_problem.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/small_worlds.h"

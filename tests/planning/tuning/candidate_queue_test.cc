@@ -1,4 +1,4 @@
-#include "service/planning/tuning/candidate_queue.h"
+#include "service/algorithms/planning/tuning/candidate_queue.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/lower_bound.h"
-#include "service/planning/tuning/candidate_grid.h"
+#include "service/algorithms/planning/lower_bound.h"
+#include "service/algorithms/planning/tuning/candidate_grid.h"
 #include "tests/planning/tuning/tuning_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "service/planning/tuning/limit_tuner.h"
+#include "service/algorithms/planning/tuning/limit_tuner.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/optimizer/plan_optimizer.h"
-#include "service/planning/size_groups.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
+#include "service/algorithms/planning/size_groups.h"
 #include "tests/planning/scarce_worlds.h"
 #include "tests/planning/tuning/tuning_worlds.h"
 #include "tests/support/random.h"

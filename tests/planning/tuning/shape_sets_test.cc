@@ -1,4 +1,4 @@
-#include "service/planning/tuning/shape_sets.h"
+#include "service/algorithms/planning/tuning/shape_sets.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/planning/limits.h"
-#include "service/planning/size_groups.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/algorithms/planning/size_groups.h"
 #include "tests/planning/tuning/tuning_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"

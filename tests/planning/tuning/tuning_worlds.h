@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "service/histograms/size_histogram.h"
-#include "service/planning/device_profile.h"
-#include "service/planning/limits.h"
-#include "service/sizes/size_schema.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/planning/device_profile.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/algorithms/sizes/size_schema.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

@@ -1,5 +1,5 @@
 // The laws of source graphs that servers share over an object store.
-#include "service/source_graphs/object/object_source_graph_store.h"
+#include "service/wings/cluster/graphs/object_source_graph_store.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,9 +16,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
-#include "service/datasets/object/store_identity.h"
-#include "service/source_graphs/object/graph_sweeper.h"
-#include "service/source_graphs/quota_source_graph_store.h"
+#include "service/wings/cluster/datasets/store_identity.h"
+#include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"

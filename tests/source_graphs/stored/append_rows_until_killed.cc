@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "service/source_graphs/stored/file_source_graph_store.h"
+#include "service/wings/graphs/stored/file_source_graph_store.h"
 #include "tests/source_graphs/stored/killed_rows.h"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 // The laws of stored source graphs.
-#include "service/source_graphs/stored/file_source_graph_store.h"
+#include "service/wings/graphs/stored/file_source_graph_store.h"
 
 #include <cstdint>
 #include <cstring>
@@ -15,12 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/admission/memory_budget.h"
-#include "service/admission/retention.h"
 #include "service/base/checksum.h"
 #include "service/base/disk_file.h"
+#include "service/base/memory_budget.h"
 #include "service/base/seeded_random.h"
-#include "service/source_graphs/retained_source_graphs.h"
+#include "service/stores/limits/retention.h"
+#include "service/wings/graphs/source_graphs/retained_source_graphs.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/accounting.h"
 #include "tests/support/temporary_folder.h"

@@ -20,7 +20,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
-#include "service/source_graphs/source_graph_store.h"
+#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse {
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "service/source_graphs/stored/file_source_graph_store.h"
+#include "service/wings/graphs/stored/file_source_graph_store.h"
 #include "tests/datasets/killed_process.h"
 #include "tests/source_graphs/stored/killed_rows.h"
 

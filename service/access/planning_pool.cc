@@ -1,0 +1,330 @@
+#include "service/access/planning_pool.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "service/base/out_of_memory.h"
+
+namespace packhouse {
+namespace {
+
+// At most 19: quick calls and streams go first on a busy machine.
+constexpr int kNiceness = 10;
+
+// Linux applies it to this thread alone.
+void LowerPriority() { setpriority(PRIO_PROCESS, 0, kNiceness); }
+
+}  // namespace
+
+bool PlanningTurn::GivenUp() {
+  if (cancelled()) return true;
+  // Both are written by this thread while it is at work, or before it is woken.
+  if (state_ == State::kAtWork && pool_->clock_->Now() < slice_end_) return false;
+  return pool_->Pause(*this);
+}
+
+bool PlanningTurn::GivenUpWhileWaiting() { return pool_->Rest(*this); }
+
+bool PlanningTurn::GivenUpIn(absl::string_view where) { return pool_->PauseIn(*this, where); }
+
+void PlanningTurn::Cancel() { pool_->Cancel(*this); }
+
+PlanningPool::PlanningPool(Clock* clock, size_t num_turns, QuotasOf quotas_of)
+    : clock_(clock),
+      num_turns_(num_turns),
+      quotas_of_(std::move(quotas_of)),
+      max_begun_by_client_(std::max(kMaxBegunByClient, 2 * num_turns)),
+      max_begun_(std::max(kMaxBegun, 2 * max_begun_by_client_)) {}
+
+PlanningPool::~PlanningPool() {
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+    const auto all_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lanes_.empty(); };
+    mutex_.Await(absl::Condition(&all_done));
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void PlanningPool::Submit(std::shared_ptr<PlanningTurn> turn, std::function<void()> job) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!turn->cancelled()) {
+      Enqueue(turn);
+      turn->job_ = std::move(job);
+      turn->state_ = State::kQueued;
+      // If there is no memory to begin it now, it is begun when another turn ends. If there is no
+      // other turn, the job is refused.
+      if (TryGiveTurns() || num_begun_ != 0) return;
+      Dequeue(*turn);
+      turn->state_ = State::kNew;
+      throw std::bad_alloc();
+    }
+    turn->state_ = State::kDone;
+  }
+  job();
+}
+
+void PlanningPool::Cancel(PlanningTurn& turn) {
+  std::function<void()> job;
+  {
+    absl::MutexLock lock(&mutex_);
+    turn.cancelled_.store(true, std::memory_order_relaxed);
+    if (turn.state_ != State::kQueued) return;
+    Dequeue(turn);
+    turn.state_ = State::kDone;
+    job = std::move(turn.job_);
+  }
+  job();
+}
+
+void PlanningPool::Enqueue(const std::shared_ptr<PlanningTurn>& turn) {
+  const auto [lane, is_new] = lanes_.try_emplace(turn->client_);
+  try {
+    lane->second.queued.push_back(turn);
+  } catch (...) {
+    if (is_new) lanes_.erase(lane);
+    throw;
+  }
+}
+
+void PlanningPool::Dequeue(const PlanningTurn& turn) {
+  const auto lane = lanes_.find(turn.client_);
+  auto& queued = lane->second.queued;
+  queued.erase(std::find_if(queued.begin(), queued.end(),
+                            [&turn](const auto& other) { return other.get() == &turn; }));
+  if (queued.empty() && lane->second.num_begun == 0) lanes_.erase(lane);
+}
+
+bool PlanningPool::TryGiveTurns() {
+  return HasMemoryFor([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { GiveTurns(); });
+}
+
+void PlanningPool::GiveTurnsWhenPossible() {
+  const auto never = [] { return false; };
+  // Turns at work give them when they end.
+  while (!TryGiveTurns() && num_at_work_ == 0) {
+    mutex_.AwaitWithTimeout(absl::Condition(&never), kRetry);
+  }
+}
+
+bool PlanningPool::Pause(PlanningTurn& turn) {
+  absl::MutexLock lock(&mutex_);
+  if (turn.cancelled()) return true;
+  if (turn.state_ == State::kAtWork) {
+    // Giving up its turn may make room for another call of its namespace.
+    const auto own = at_work_in_.find(turn.where_);
+    if (own != at_work_in_.end()) --own->second;
+    const bool is_wanted = AnyMayGoOn();
+    if (own != at_work_in_.end()) ++own->second;
+    if (!is_wanted) {
+      const absl::Time now = clock_->Now();
+      turn.worked_ += now - turn.turn_began_;
+      turn.turn_began_ = now;
+      turn.slice_end_ = now + kSlice;
+      if (turn.worked_ >= kLong) MarkLong(turn, lanes_.find(turn.client_)->second);
+      return false;
+    }
+    EndTurn(turn, State::kParked);
+  }
+  return Park(turn);
+}
+
+bool PlanningPool::PauseIn(PlanningTurn& turn, absl::string_view where) {
+  absl::MutexLock lock(&mutex_);
+  if (turn.cancelled()) return true;
+  std::string name(where);
+  if (turn.state_ != State::kAtWork) {
+    turn.where_ = std::move(name);
+    return false;
+  }
+  const size_t at_work = ++at_work_in_[name];
+  turn.where_ = std::move(name);
+  if (at_work == 1 || !IsOver(turn.where_, at_work)) return false;
+  EndTurn(turn, State::kParked);
+  return Park(turn);
+}
+
+bool PlanningPool::IsOver(const std::string& where, size_t at_work) const {
+  if (!quotas_of_ || where.empty()) return false;
+  const std::optional<double> share = quotas_of_(where).planning;
+  if (!share) return false;
+  const auto most = static_cast<size_t>(*share * static_cast<double>(num_turns_));
+  return at_work > std::max<size_t>(1, most);
+}
+
+bool PlanningPool::IsFull(const std::string& where) const {
+  const auto found = at_work_in_.find(where);
+  return IsOver(where, (found == at_work_in_.end() ? 0 : found->second) + 1);
+}
+
+PlanningTurn* PlanningPool::FirstParked(const Lane& lane) const {
+  const auto found =
+      std::find_if(lane.parked.begin(), lane.parked.end(),
+                   [this](const PlanningTurn* turn)
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !IsFull(turn->where_); });
+  return found == lane.parked.end() ? nullptr : *found;
+}
+
+double PlanningPool::ShareOf(absl::string_view where) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = at_work_in_.find(where);
+  if (found == at_work_in_.end()) return 0;
+  return static_cast<double>(found->second) / static_cast<double>(num_turns_);
+}
+
+bool PlanningPool::Park(PlanningTurn& turn) {
+  // It goes to the end of its client's calls.
+  Lane& lane = lanes_.find(turn.client_)->second;
+  lane.parked.push_back(&turn);
+  turn.state_ = State::kParked;
+  GiveTurnsWhenPossible();
+  const auto may_go_on = [&turn] { return turn.state_ == State::kAtWork || turn.cancelled(); };
+  mutex_.Await(absl::Condition(&may_go_on));
+  if (turn.state_ == State::kParked) {
+    lane.parked.erase(std::find(lane.parked.begin(), lane.parked.end(), &turn));
+    turn.state_ = State::kResting;
+  }
+  return turn.cancelled();
+}
+
+bool PlanningPool::Rest(PlanningTurn& turn) {
+  absl::MutexLock lock(&mutex_);
+  if (turn.state_ == State::kAtWork) {
+    EndTurn(turn, State::kResting);
+    // Waiting for another call's work may take long, and must not hold up this client's short
+    // plans.
+    MarkLong(turn, lanes_.find(turn.client_)->second);
+    GiveTurnsWhenPossible();
+  }
+  return turn.cancelled();
+}
+
+void PlanningPool::MarkLong(PlanningTurn& turn, Lane& lane) {
+  if (turn.is_long_) return;
+  turn.is_long_ = true;
+  --lane.num_short;
+}
+
+void PlanningPool::EndTurn(PlanningTurn& turn, State next) {
+  Lane& lane = lanes_.find(turn.client_)->second;
+  turn.state_ = next;
+  turn.worked_ += clock_->Now() - turn.turn_began_;
+  if (turn.worked_ >= kLong) MarkLong(turn, lane);
+  --lane.num_at_work;
+  --num_at_work_;
+  if (const auto found = at_work_in_.find(turn.where_);
+      found != at_work_in_.end() && --found->second == 0) {
+    at_work_in_.erase(found);
+  }
+}
+
+bool PlanningPool::MayBegin(const Lane& lane) const {
+  if (lane.queued.empty()) return false;
+  if (lane.num_begun == 0) return num_begun_ < max_begun_;
+  return num_begun_ < max_begun_ / 2 && lane.num_begun < max_begun_by_client_ &&
+         lane.num_short < num_turns_;
+}
+
+bool PlanningPool::AnyMayGoOn() const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [this](const auto& lane) { return MayGoOn(lane.second); });
+}
+
+void PlanningPool::GiveTurns() {
+  while (num_at_work_ < num_turns_) {
+    Lane* next = nullptr;
+    for (auto& [client, lane] : lanes_) {
+      if (!MayGoOn(lane)) continue;
+      if (next == nullptr || std::pair(lane.num_at_work, lane.last_turn) <
+                                 std::pair(next->num_at_work, next->last_turn)) {
+        next = &lane;
+      }
+    }
+    if (next == nullptr) return;
+    if (MayBegin(*next) && !HaveThread()) {
+      // The machine has no more threads now. A parked call needs no new thread.
+      if (FirstParked(*next) == nullptr) return;
+      GiveTurn(*next, /*begin=*/false);
+      continue;
+    }
+    GiveTurn(*next, MayBegin(*next));
+  }
+}
+
+void PlanningPool::GiveTurn(Lane& lane, bool begin) {
+  PlanningTurn* turn = nullptr;
+  if (begin) {
+    turn = lane.queued.front().get();
+    ready_.push_back(std::move(lane.queued.front()));
+    lane.queued.pop_front();
+    ++lane.num_begun;
+    ++lane.num_short;
+    ++num_begun_;
+  } else {
+    turn = FirstParked(lane);
+    // Takes memory, so it comes first.
+    if (!turn->where_.empty()) ++at_work_in_[turn->where_];
+    lane.parked.erase(std::find(lane.parked.begin(), lane.parked.end(), turn));
+  }
+  turn->turn_began_ = clock_->Now();
+  turn->slice_end_ = turn->turn_began_ + kSlice;
+  turn->state_ = State::kAtWork;
+  ++lane.num_at_work;
+  ++num_at_work_;
+  lane.last_turn = ++last_turn_;
+}
+
+void PlanningPool::EndJob(PlanningTurn& turn) {
+  if (turn.state_ == State::kAtWork) EndTurn(turn, State::kDone);
+  turn.state_ = State::kDone;
+  const auto found = lanes_.find(turn.client_);
+  Lane& lane = found->second;
+  if (!turn.is_long_) --lane.num_short;
+  --lane.num_begun;
+  --num_begun_;
+  if (lane.num_begun == 0 && lane.queued.empty()) lanes_.erase(found);
+  GiveTurnsWhenPossible();
+}
+
+bool PlanningPool::HaveThread() {
+  if (num_idle_ > ready_.size()) return true;
+  try {
+    threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  ++num_idle_;
+  return true;
+}
+
+void PlanningPool::Run() {
+  LowerPriority();
+  for (;;) {
+    std::shared_ptr<PlanningTurn> turn;
+    std::function<void()> job;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &PlanningPool::HasNews));
+      if (ready_.empty()) return;
+      turn = std::move(ready_.front());
+      ready_.pop_front();
+      --num_idle_;
+      job = std::move(turn->job_);
+    }
+    // The job ends its call itself if it can. An exception that gets here has ended nothing.
+    HasMemoryFor(job);
+    job = nullptr;
+    absl::MutexLock lock(&mutex_);
+    ++num_idle_;
+    EndJob(*turn);
+  }
+}
+
+}  // namespace packhouse

@@ -1,0 +1,189 @@
+#include "service/engine/epochs/dealing.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+absl::Status CheckArguments(absl::Span<const uint64_t> first_batches, const Sharing& sharing) {
+  if (first_batches.size() < 2 || first_batches.front() != 0 ||
+      !std::is_sorted(first_batches.begin(), first_batches.end())) {
+    return absl::InvalidArgumentError(
+        "first_batches: must begin with 0, ascend, and end with the "
+        "number of batches");
+  }
+  if (first_batches.back() > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_batches: ", first_batches.back(), " batches, at most 2^32 - 1"));
+  }
+  if (sharing.rank_group_of_rank.size() > Sharing::kMaxRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("ranks: ", sharing.rank_group_of_rank.size(),
+                                                   ", at most ", Sharing::kMaxRanks));
+  }
+  for (size_t rank = 0; rank < sharing.rank_group_of_rank.size(); ++rank) {
+    if (sharing.rank_group_of_rank[rank] >= first_batches.size() - 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank, ": of rank group ", sharing.rank_group_of_rank[rank],
+                       ", the epoch has ", first_batches.size() - 1, " rank groups"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches,
+                                        const BatchSet& done, Sharing sharing) {
+  PH_RETURN_IF_ERROR(CheckArguments(first_batches, sharing));
+  Dealing dealing;
+  dealing.sharing_ = std::move(sharing);
+  dealing.num_batches_ = first_batches.back();
+  dealing.num_known_ = first_batches.back();
+  dealing.first_batches_.assign(first_batches.begin(), first_batches.end());
+  dealing.rank_groups_.resize(first_batches.size() - 1);
+  for (size_t j = 0; j < dealing.rank_groups_.size(); ++j) {
+    RankGroup& rank_group = dealing.rank_groups_[j];
+    rank_group.left = done.Missing(first_batches[j], first_batches[j + 1]);
+    rank_group.num_dealt = rank_group.left.size();
+  }
+  if (!dealing.sharing_.ranked()) {
+    for (const RankGroup& rank_group : dealing.rank_groups_) {
+      dealing.lane_lengths_.push_back(rank_group.left.size());
+    }
+    return dealing;
+  }
+  for (uint32_t rank = 0; rank < dealing.sharing_.rank_group_of_rank.size(); ++rank) {
+    RankGroup& rank_group = dealing.rank_groups_[dealing.sharing_.rank_group_of_rank[rank]];
+    dealing.rank_in_group_.push_back(static_cast<uint32_t>(rank_group.ranks.size()));
+    rank_group.ranks.push_back(rank);
+  }
+  for (size_t j = 0; j < dealing.rank_groups_.size(); ++j) {
+    const RankGroup& rank_group = dealing.rank_groups_[j];
+    if (rank_group.ranks.empty() && !rank_group.left.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat("rank group ", j, ": has ",
+                                                        rank_group.left.size(),
+                                                        " batches left, and no rank takes them"));
+    }
+  }
+  dealing.DealToRanks();
+  return dealing;
+}
+
+absl::StatusOr<Dealing> Dealing::CreateGrowing(uint64_t most_batches, const BatchSet& done,
+                                               Sharing sharing) {
+  // With everything done nothing is dealt yet, and all arguments are checked.
+  BatchSet all;
+  all.InsertRun({0, most_batches});
+  PH_ASSIGN_OR_RETURN(Dealing dealing, Create({0, most_batches}, all, std::move(sharing)));
+  dealing.is_growing_ = true;
+  dealing.num_known_ = 0;
+  dealing.done_ = done;
+  return dealing;
+}
+
+void Dealing::Grow(uint64_t num_batches, bool is_all) {
+  if (!is_growing_) return;
+  RankGroup& rank_group = rank_groups_[0];
+  if (num_batches > num_known_) {
+    const std::vector<uint32_t> more = done_.Missing(num_known_, num_batches);
+    rank_group.left.insert(rank_group.left.end(), more.begin(), more.end());
+    num_known_ = num_batches;
+  }
+  is_growing_ = !is_all;
+  if (!sharing_.ranked()) {
+    rank_group.num_dealt = rank_group.left.size();
+    lane_lengths_[0] = rank_group.left.size();
+  } else if (is_all) {
+    DealToRanks();
+  } else {
+    const uint64_t steps = rank_group.left.size() / rank_group.ranks.size();
+    rank_group.num_dealt = steps * rank_group.ranks.size();
+    lane_lengths_.assign(lane_lengths_.size(), steps);
+  }
+}
+
+uint64_t Dealing::MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing) {
+  // Three numbers of a rank, and its lane's length.
+  constexpr uint64_t kBytesPerRank = 3 * sizeof(uint32_t) + sizeof(uint64_t);
+  const bool may_drop = sharing.last_steps == LastSteps::kDropped;
+  return 512 + num_batches * (sizeof(uint32_t) + (may_drop ? sizeof(uint64_t) : 0)) +
+         num_rank_groups * (sizeof(RankGroup) + sizeof(uint64_t)) +
+         2 * sharing.rank_group_of_rank.size() * kBytesPerRank;
+}
+
+void Dealing::DealToRanks() {
+  const bool padded = sharing_.last_steps == LastSteps::kPadded;
+  uint64_t steps = padded ? 0 : std::numeric_limits<uint64_t>::max();
+  for (const RankGroup& rank_group : rank_groups_) {
+    if (rank_group.ranks.empty()) continue;
+    const uint64_t left = rank_group.left.size();
+    const uint64_t ranks = rank_group.ranks.size();
+    steps = padded ? std::max(steps, (left + ranks - 1) / ranks) : std::min(steps, left / ranks);
+  }
+  uint64_t next_padding = num_batches_;
+  for (RankGroup& rank_group : rank_groups_) {
+    const uint64_t places = steps * rank_group.ranks.size();
+    rank_group.num_dealt = std::min<uint64_t>(places, rank_group.left.size());
+    rank_group.num_padding = places - rank_group.num_dealt;
+    rank_group.first_padding = next_padding;
+    next_padding += rank_group.num_padding;
+    dropped_.insert(dropped_.end(),
+                    rank_group.left.begin() + static_cast<ptrdiff_t>(rank_group.num_dealt),
+                    rank_group.left.end());
+  }
+  lane_lengths_.assign(sharing_.rank_group_of_rank.size(), steps);
+}
+
+uint64_t Dealing::num_places() const {
+  return std::accumulate(lane_lengths_.begin(), lane_lengths_.end(), uint64_t{0});
+}
+
+uint64_t Dealing::BatchAt(const Place& place) const {
+  if (!sharing_.ranked()) return rank_groups_[place.lane].left[place.position];
+  const RankGroup& rank_group = rank_groups_[sharing_.rank_group_of_rank[place.lane]];
+  const uint64_t dealt_before =
+      place.position * rank_group.ranks.size() + rank_in_group_[place.lane];
+  if (dealt_before < rank_group.num_dealt) return rank_group.left[dealt_before];
+  return rank_group.first_padding + (dealt_before - rank_group.num_dealt);
+}
+
+std::optional<Place> Dealing::PlaceOf(uint64_t batch) const {
+  for (uint32_t j = 0; j < rank_groups_.size(); ++j) {
+    const RankGroup& rank_group = rank_groups_[j];
+    uint64_t dealt_before = 0;
+    if (IsPadding(batch)) {
+      if (batch < rank_group.first_padding) return std::nullopt;
+      if (batch - rank_group.first_padding >= rank_group.num_padding) continue;
+      dealt_before = rank_group.num_dealt + (batch - rank_group.first_padding);
+    } else {
+      if (batch >= first_batches_[j + 1]) continue;
+      const auto found = std::lower_bound(rank_group.left.begin(), rank_group.left.end(), batch);
+      if (found == rank_group.left.end() || *found != batch) return std::nullopt;
+      dealt_before = static_cast<uint64_t>(found - rank_group.left.begin());
+      if (dealt_before >= rank_group.num_dealt) return std::nullopt;
+    }
+    if (!sharing_.ranked()) return Place{j, dealt_before};
+    const uint64_t ranks = rank_group.ranks.size();
+    return Place{rank_group.ranks[dealt_before % ranks], dealt_before / ranks};
+  }
+  return std::nullopt;
+}
+
+BatchSet Dealing::BatchesOfSteps(uint64_t steps) const {
+  BatchSet batches;
+  steps = std::min(steps, lane_lengths_.empty() ? 0 : lane_lengths_[0]);
+  for (const RankGroup& rank_group : rank_groups_) {
+    const uint64_t dealt =
+        std::min<uint64_t>(steps * rank_group.ranks.size(), rank_group.num_dealt);
+    for (uint64_t i = 0; i < dealt; ++i) batches.Insert(rank_group.left[i]);
+  }
+  return batches;
+}
+
+}  // namespace packhouse

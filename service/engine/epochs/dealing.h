@@ -1,0 +1,168 @@
+// How the batches of an epoch are dealt to its workers.
+//
+// There are two ways. Ranked: each rank has its own batches; rank r of n gets steps r, r + n, and
+// so on. All ranks have the same number of steps, so that no all-reduce waits for a rank that has
+// finished. Dynamic: first come, first served, for workers of unequal speed. If ranks declare
+// different rank groups (round_plan.h), each rank gets batches of its rank group.
+//
+// When an epoch goes on from a cursor, the batches that are left are dealt anew, to any number of
+// ranks.
+#ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_DEALING_H_
+#define PACKHOUSE_SERVICE_ENGINE_EPOCHS_DEALING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/base/memory_budget.h"
+#include "service/engine/epochs/batch_set.h"
+
+namespace packhouse {
+
+// What happens if the last batches are too few for one more step of all ranks.
+enum class LastSteps : uint8_t {
+  // Ranks without a batch get batches of padding only, numbered from num_batches on.
+  kPadded = 0,
+  // The last batches are given to nobody: Dealing::dropped(). They are still left if the epoch is
+  // dealt anew.
+  kDropped = 1,
+};
+
+struct Sharing {
+  static constexpr size_t kMaxRanks = 65536;
+
+  // The number of each rank's rank group; empty: dynamic.
+  std::vector<uint32_t> rank_group_of_rank;
+  // For ranks only.
+  LastSteps last_steps = LastSteps::kPadded;
+
+  static Sharing Dynamic() { return {}; }
+  // `num_ranks` of rank group 0.
+  static Sharing Ranked(size_t num_ranks, LastSteps last_steps = LastSteps::kPadded) {
+    return {std::vector<uint32_t>(num_ranks, 0), last_steps};
+  }
+  bool ranked() const { return !rank_group_of_rank.empty(); }
+
+  friend bool operator==(const Sharing&, const Sharing&) = default;
+};
+
+// The place of a batch. Ranked: lane is the rank, position its step. Dynamic: lane is the rank
+// group, position the place in its order.
+struct Place {
+  uint32_t lane = 0;
+  uint64_t position = 0;
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+// Immutable, except for Grow(); thread-safe. 4 bytes for each batch that is left.
+class Dealing {
+ public:
+  // Deals the batches that are not in `done`. `first_batches` as EpochBatches::first_batches().
+  //
+  // INVALID_ARGUMENT for batches that are not ascending or reach 2^32, for more than
+  // Sharing::kMaxRanks, or for a rank of a missing rank group; FAILED_PRECONDITION if batches of a
+  // rank group are left and no rank has that group. O(batches).
+  static absl::StatusOr<Dealing> Create(absl::Span<const uint64_t> first_batches,
+                                        const BatchSet& done, Sharing sharing);
+
+  // The same for one rank group whose batches become known one after the other. At most
+  // `most_batches` will be; none is known. Ranks get whole steps as far as batches are known.
+  static absl::StatusOr<Dealing> CreateGrowing(uint64_t most_batches, const BatchSet& done,
+                                               Sharing sharing);
+  // Only if it is growing: the first `num_batches` are known, at least as many as before; `is_all`:
+  // there are no others. The places of batches that were dealt stay as they are. O(new batches).
+  void Grow(uint64_t num_batches, bool is_all);
+  // Whether all batches are known.
+  bool is_complete() const { return !is_growing_; }
+  // Batches that are known.
+  uint64_t num_known() const { return num_known_; }
+
+  // At most the bytes of what Create() makes.
+  static uint64_t MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing);
+
+  // Holds `memory` as long as this dealing, or a copy of it, lives.
+  void Keep(MemoryHold memory) { memory_ = std::make_shared<const MemoryHold>(std::move(memory)); }
+
+  const Sharing& sharing() const { return sharing_; }
+  // Batches of the epoch, without padding; if it was made by CreateGrowing(), at most so many.
+  uint64_t num_batches() const { return num_batches_; }
+  // Ranks, or rank groups.
+  size_t num_lanes() const { return lane_lengths_.size(); }
+  // Ranked: all lanes have the same length.
+  uint64_t lane_length(size_t lane) const { return lane_lengths_[lane]; }
+  // Places of all lanes together: batches that are dealt, and padding.
+  uint64_t num_places() const;
+
+  // `place` must be within its lane. O(1).
+  uint64_t BatchAt(const Place& place) const;
+  // nullopt for a batch that is not dealt: it does not exist, was done before, or is dropped. O(log
+  // batches).
+  std::optional<Place> PlaceOf(uint64_t batch) const;
+  bool IsPadding(uint64_t batch) const { return batch >= num_batches_; }
+
+  // Batches that are left, but given to nobody. Ascending.
+  const std::vector<uint64_t>& dropped() const { return dropped_; }
+
+  // The batches, without padding, of the first `steps` steps of all ranks; of all steps if there
+  // are fewer. Ranked only. O(batches).
+  BatchSet BatchesOfSteps(uint64_t steps) const;
+
+ private:
+  struct RankGroup {
+    std::vector<uint32_t> left;   // Batches.
+    std::vector<uint32_t> ranks;  // Ranks that have this rank group.
+    uint64_t num_dealt = 0;       // Of `left`.
+    uint64_t num_padding = 0;
+    uint64_t first_padding = 0;
+  };
+
+  Dealing() = default;
+
+  void DealToRanks();
+
+  Sharing sharing_;
+  uint64_t num_batches_ = 0;
+  bool is_growing_ = false;
+  uint64_t num_known_ = 0;
+  BatchSet done_;  // Of a growing one.
+  std::vector<RankGroup> rank_groups_;
+  std::vector<uint64_t> first_batches_;
+  std::vector<uint64_t> lane_lengths_;
+  std::vector<uint32_t> rank_in_group_;  // By rank: how many of its rank group are before it.
+  std::vector<uint64_t> dropped_;
+  std::shared_ptr<const MemoryHold> memory_;  // Null: nothing is counted.
+};
+
+// A rank's share of a step's graphs, for weighting its loss: graphs_of_rank / graphs_of_step.
+struct StepShare {
+  uint64_t graphs_of_rank = 0;
+  uint64_t graphs_of_step = 0;
+
+  friend bool operator==(const StepShare&, const StepShare&) = default;
+};
+
+// The shares of all ranks in one step. `graphs_in_batch` gives the number of graphs of a batch that
+// is not padding. Ranked only.
+template <typename GraphsInBatch>
+std::vector<StepShare> SharesOfStep(const Dealing& dealing, uint64_t step,
+                                    const GraphsInBatch& graphs_in_batch) {
+  std::vector<StepShare> shares(dealing.num_lanes());
+  uint64_t sum = 0;
+  for (uint32_t rank = 0; rank < shares.size(); ++rank) {
+    const uint64_t batch = dealing.BatchAt({rank, step});
+    if (!dealing.IsPadding(batch)) shares[rank].graphs_of_rank = graphs_in_batch(batch);
+    sum += shares[rank].graphs_of_rank;
+  }
+  for (StepShare& share : shares) share.graphs_of_step = sum;
+  return shares;
+}
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ENGINE_EPOCHS_DEALING_H_

@@ -1,0 +1,410 @@
+#include "service/engine/epochs/epoch_catalog.h"
+
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/reader_bytes.h"
+
+namespace packhouse {
+namespace {
+
+// Keys begin with the data set's name, which has no line breaks.
+constexpr char kSeparator = '\n';
+
+std::string PrefixOf(absl::string_view dataset) {
+  return absl::StrCat(dataset, std::string(1, kSeparator));
+}
+
+// Bytes of unused values that each of the caches keeps: the default; and for a budget, an
+// eighth of it in all.
+constexpr uint64_t kDefaultKeptBytes = uint64_t{64} << 20;
+constexpr uint64_t kNumCaches = 8;
+constexpr uint64_t kKeptShare = 8;
+// The place of a record, in a list that has up to twice the room that it needs and exists twice for
+// a moment.
+constexpr uint64_t kBytesOfChunk = 256;
+// A copy of graphs that no batch was made from while so many epochs of others began is dropped.
+constexpr uint32_t kEpochsUnused = 8;
+
+// How long who needs memory waits for batches that are being made from a dropped copy.
+constexpr absl::Duration kLongestUseOfCopy = absl::Milliseconds(100);
+
+uint64_t KeptBytes(const MemoryBudget* memory) {
+  return memory == nullptr ? kDefaultKeptBytes : memory->bound() / (kKeptShare * kNumCaches);
+}
+
+// What has this name and version: the beginning of keys.
+std::string VersionKey(absl::string_view name, uint64_t version) {
+  return absl::StrCat(PrefixOf(name), version, std::string(1, kSeparator));
+}
+std::string ReaderKey(const DatasetInfo& info) { return VersionKey(info.name, info.version); }
+std::string ThingOf(const std::string& key) {
+  return key.substr(0, key.find(kSeparator, key.find(kSeparator) + 1) + 1);
+}
+absl::string_view NameIn(const std::string& thing) {
+  return absl::string_view(thing).substr(0, thing.find(kSeparator));
+}
+
+absl::StatusOr<DatasetInfo> SealedInfo(const DatasetStore& store, absl::string_view dataset) {
+  PH_ASSIGN_OR_RETURN(DatasetInfo info, store.Get(dataset));
+  PH_RETURN_IF_ERROR(CheckSealed(info));
+  return info;
+}
+
+}  // namespace
+
+EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
+                           MemoryBudget* memory)
+    : store_(store),
+      bounds_(bounds),
+      memory_(memory),
+      make_room_(std::make_shared<const MakeRoom>(
+          [this](absl::FunctionRef<bool()> done) { ForgetUntil(done); })),
+      readers_(KeptBytes(memory), [](const OpenedReader& opened) { return opened.bytes; }),
+      plans_(KeptBytes(memory),
+             [](const EpochPlan& plan) { return plan.bytes() + BytesOfReader(plan.dataset()); }),
+      epochs_(KeptBytes(memory),
+              [](const PreparedEpoch& epoch) {
+                return epoch.bytes() + BytesOfReader(epoch.plan().dataset());
+              }),
+      sampled_(KeptBytes(memory), [](const SampledEpoch& epoch) { return epoch.bytes(); }),
+      links_(KeptBytes(memory), [](const PartLinks& links) { return links.bytes(); }),
+      joined_(
+          KeptBytes(memory),
+          [](const JoinedEpoch& epoch) { return epoch.bytes() + BytesOfReader(epoch.dataset()); }),
+      segmented_plans_(KeptBytes(memory), [](const SegmentedPlan& plan) { return plan.bytes(); }),
+      segmented_(KeptBytes(memory),
+                 [](const SegmentedEpoch& epoch) { return epoch.bytes() + epoch.plan().bytes(); }) {
+  if (memory_ != nullptr) {
+    memory_->SetReclaim([this](uint64_t bytes) { Reclaim(bytes); });
+  }
+}
+
+EpochCatalog::~EpochCatalog() {
+  if (memory_ != nullptr) memory_->SetReclaim(nullptr);
+}
+
+void EpochCatalog::ForgetUntil(absl::FunctionRef<bool()> done) {
+  if (done()) return;
+  const auto forget = [&](auto& cache) {
+    while (cache.ForgetOldest()) {
+      if (done()) return true;
+    }
+    return false;
+  };
+  const auto forget_segments = [&] {
+    for (const auto& epoch : AllSegmented()) {
+      while (epoch->ForgetOldest()) {
+        if (done()) return true;
+      }
+    }
+    return false;
+  };
+  // Values that are made from others go before them. Segments are made again in seconds; those that
+  // are being delivered stay.
+  (void)(forget(sampled_) || forget(segmented_) || forget_segments() || forget(joined_) ||
+         forget(links_) || forget(epochs_) || forget(plans_) || forget(segmented_plans_) ||
+         forget(readers_));
+}
+
+void EpochCatalog::Reclaim(uint64_t bytes) {
+  const uint64_t held = memory_->held();
+  const auto done = [&] { return memory_->held() + bytes <= held; };
+  // Everything else takes longer to make again.
+  for (const auto& rows : AllGathered()) {
+    if (done()) return;
+    const auto gone = rows->Drop();
+    // A batch that is made from the copy keeps it a moment longer, and waits for no memory
+    // meanwhile. The bound is for a disk that does not answer.
+    if (gone != nullptr && !gone->WaitForNotificationWithTimeout(kLongestUseOfCopy)) break;
+  }
+  ForgetUntil(done);
+}
+
+absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::OpenReader(
+    const DatasetInfo& info, const GivenUp& given_up, const Making& making) {
+  const auto open = [&]() -> absl::StatusOr<std::shared_ptr<const OpenedReader>> {
+    auto opened = std::make_shared<OpenedReader>();
+    opened->bytes = BytesOfReader(info);
+    PH_ASSIGN_OR_RETURN(opened->memory,
+                        making.Hold(absl::StrCat("a reader of ", info.num_graphs,
+                                                 " graphs of data set '", info.name, "'"),
+                                    opened->bytes));
+    auto reader = store_->OpenReader(info.name);
+    // Readers that nobody uses may have what a store has little of: the files of a cache.
+    // Another call may just have made room, so it is tried again whatever was found here.
+    if (absl::IsResourceExhausted(reader.status())) {
+      ForgetUntil([&] {
+        reader = store_->OpenReader(info.name);
+        return !absl::IsResourceExhausted(reader.status());
+      });
+    }
+    PH_ASSIGN_OR_RETURN(opened->reader, std::move(reader));
+    opened->gathered = std::make_shared<GatheredRows>(memory_);
+    if (opened->reader->info().version == info.version) return opened;
+    return absl::UnavailableError(
+        absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
+  };
+  auto opened = readers_.Get(
+      ReaderKey(info), [&] { return given_up.WhileWaiting(); }, open);
+  // What could not be read now, the next call tries again: it may have been damaged on its way.
+  if (opened.ok() && !(*opened)->reader->unreadable().empty()) readers_.Drop(ReaderKey(info));
+  return opened;
+}
+
+std::vector<std::shared_ptr<GatheredRows>> EpochCatalog::AllGathered() {
+  std::vector<std::shared_ptr<GatheredRows>> all;
+  absl::MutexLock lock(&gathered_mutex_);
+  for (const Gathered& gathered : gathered_) {
+    if (auto rows = gathered.rows.lock()) all.push_back(std::move(rows));
+  }
+  return all;
+}
+
+std::shared_ptr<GatheredRows> EpochCatalog::GatheredFor(const DatasetInfo& info,
+                                                        const EpochPlan& plan) {
+  // A copy has all graphs.
+  if (plan.num_graphs() < info.num_graphs / 2) return nullptr;
+  const auto opened = readers_.Find(ReaderKey(info));
+  // Null if the data set was deleted meanwhile.
+  if (opened == nullptr || opened->reader.get() != &plan.reader()) return nullptr;
+  // A data set that is loaded once is not worth a copy.
+  if (opened->num_epochs.fetch_add(1) == 0) return nullptr;
+  std::shared_ptr<GatheredRows> rows = opened->gathered;
+  std::vector<std::shared_ptr<GatheredRows>> others;  // Destroyed without the lock.
+  std::vector<std::shared_ptr<GatheredRows>> unused;
+  {
+    absl::MutexLock lock(&gathered_mutex_);
+    bool is_listed = false;
+    size_t kept = 0;
+    for (Gathered& gathered : gathered_) {
+      auto other = gathered.rows.lock();
+      if (other == nullptr) continue;
+      if (other == rows) {
+        is_listed = true;
+        gathered.num_unused = 0;
+      } else if (other->WasUsed()) {
+        gathered.num_unused = 0;
+      } else if (++gathered.num_unused == kEpochsUnused) {
+        unused.push_back(other);
+      }
+      others.push_back(std::move(other));
+      std::swap(gathered_[kept++], gathered);
+    }
+    gathered_.resize(kept);
+    if (!is_listed) gathered_.push_back({rows, 0});
+  }
+  for (const auto& other : unused) other->Drop();
+  rows->Count(plan.reader());
+  return rows;
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
+  const std::string reader_key = ReaderKey(info);
+  std::string plan_key = absl::StrCat(reader_key, request.Words(), MeasuredWords(request),
+                                      request.oversize_is_error ? " or fail" : "");
+  if (request.rank_groups.size() > 1) {
+    for (const RankGroupRequest& rank_group : request.rank_groups) {
+      absl::StrAppend(&plan_key, " ", rank_group.num_ranks);
+    }
+  }
+  const std::string epoch_words =
+      absl::StrCat(" epoch ", request.key.epoch, " seed ", request.seed);
+  if (request.draw) absl::StrAppend(&plan_key, epoch_words);
+  const bool uses_kept = kept && kept->dataset_version == info.version && !HasMade(plan_key, *kept);
+  if (uses_kept) absl::StrAppend(&plan_key, " as ", kept->receipt);
+  const std::string epoch_key =
+      absl::StrCat(plan_key, epoch_words, std::string(1, kSeparator), request.key.job);
+
+  const Making making(memory_, given_up.while_making());
+  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const EpochPlan>> {
+    PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
+    // Used as long as the reader is.
+    std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
+    std::shared_ptr<const PlannerResult> given;
+    if (uses_kept) {
+      PH_ASSIGN_OR_RETURN(given, kept->read());
+    }
+    return EpochPlan::Make(std::move(reader), request, bounds_, making, std::move(given));
+  };
+  const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_ASSIGN_OR_RETURN(auto plan, plans_.Get(plan_key, gone, make_plan));
+    std::shared_ptr<GatheredRows> gathered = GatheredFor(info, *plan);
+    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making, std::move(gathered));
+  };
+  return epochs_.Get(epoch_key, gone, prepare);
+}
+
+absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled(
+    const EpochRequest& request, const GivenUp& given_up,
+    const SampledEpoch::PlanFirst& plan_first) {
+  const SamplesRequest& samples = *request.samples;
+  const std::string separator(1, kSeparator);
+  const std::string key =
+      absl::StrCat(VersionKey(samples.source->request().graph, samples.source->graph().version()),
+                   request.Words(), " epoch ", request.key.epoch, " seed ", request.seed, separator,
+                   request.key.job);
+  const Making making(memory_, given_up.while_making());
+  PH_ASSIGN_OR_RETURN(auto epoch, sampled_.Get(
+                                      key, [&] { return given_up.WhileWaiting(); },
+                                      [&]() -> absl::StatusOr<std::shared_ptr<const SampledEpoch>> {
+                                        PH_RETURN_IF_ERROR(making.StillWanted());
+                                        return SampledEpoch::Prepare(
+                                            samples.source, request, bounds_, making,
+                                            sampling_observer_, plan_first);
+                                      }));
+  // Somebody may have prepared it without.
+  for (uint64_t window = epoch->Counts().size();
+       samples.exact_steps && window < epoch->num_windows(); ++window) {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_RETURN_IF_ERROR(epoch->Plan(window, making));
+  }
+  return epoch;
+}
+
+absl::StatusOr<std::shared_ptr<const JoinedEpoch>> EpochCatalog::PrepareJoined(
+    const EpochRequest& request, const GivenUp& given_up) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
+  const std::string key = absl::StrCat(
+      ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "", " epoch ",
+      request.key.epoch, " seed ", request.seed, std::string(1, kSeparator), request.key.job);
+  const Making making(memory_, given_up.while_making());
+  return joined_.Get(
+      key, [&] { return given_up.WhileWaiting(); },
+      [&]() -> absl::StatusOr<std::shared_ptr<const JoinedEpoch>> {
+        PH_RETURN_IF_ERROR(making.StillWanted());
+        PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
+        // Used as long as the reader is.
+        std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
+        const DatasetReader& of_links = *reader;
+        return JoinedEpoch::Prepare(
+            std::move(reader), request, bounds_, making, [&](const PartsSchema& schema) {
+              return links_.Get(
+                  ReaderKey(info), [&] { return given_up.WhileWaiting(); },
+                  [&]() -> absl::StatusOr<std::shared_ptr<const PartLinks>> {
+                    PH_ASSIGN_OR_RETURN(PartLinks links, PartLinks::Read(of_links, schema, making));
+                    return std::make_shared<const PartLinks>(std::move(links));
+                  });
+            });
+      });
+}
+
+std::vector<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::AllSegmented() {
+  std::vector<std::shared_ptr<const SegmentedEpoch>> all;
+  absl::MutexLock lock(&segmented_mutex_);
+  std::erase_if(in_segments_, [&](const std::weak_ptr<const SegmentedEpoch>& weak) {
+    if (auto epoch = weak.lock()) {
+      all.push_back(std::move(epoch));
+      return false;
+    }
+    return true;
+  });
+  return all;
+}
+
+absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegmented(
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
+  std::string plan_key =
+      absl::StrCat(ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "",
+                   " seed ", request.seed);
+  const bool uses_kept = kept && kept->dataset_version == info.version;
+  if (uses_kept) {
+    const auto made = segmented_plans_.Find(plan_key);
+    // The last part of the key keeps plans of other releases apart.
+    if (made == nullptr || made->receipt() != kept->receipt) {
+      absl::StrAppend(&plan_key, kept->is_of_other_epoch ? " after " : " as ", kept->receipt);
+    }
+  }
+  const Making making(memory_, given_up.while_making());
+  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedPlan>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_ASSIGN_OR_RETURN(MemoryHold opening,
+                        making.Hold(absl::StrCat("chunks of data set '", info.name, "'"),
+                                    kBytesOfChunk * info.num_records));
+    PH_ASSIGN_OR_RETURN(auto chunks, store_->OpenChunks(info.name));
+    if (chunks->info().version != info.version) {
+      return absl::UnavailableError(
+          absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
+    }
+    return SegmentedPlan::Make(std::move(chunks), request, bounds_, making,
+                               uses_kept ? kept : std::nullopt, std::move(opening));
+  };
+  const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_ASSIGN_OR_RETURN(auto plan, segmented_plans_.Get(plan_key, gone, make_plan));
+    PH_ASSIGN_OR_RETURN(
+        auto epoch, SegmentedEpoch::Prepare(std::move(plan), request, bounds_, making, make_room_));
+    absl::MutexLock lock(&segmented_mutex_);
+    in_segments_.push_back(epoch);
+    return epoch;
+  };
+  return segmented_.Get(absl::StrCat(plan_key, " epoch ", request.key.epoch,
+                                     std::string(1, kSeparator), request.key.job),
+                        gone, prepare);
+}
+
+bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult& kept) {
+  const std::shared_ptr<const EpochPlan> made = plans_.Find(plan_key);
+  // A receipt identifies the sizes, the limits and the planner. Without it (in order, or with
+  // limits for a device) the kept result is used; it is small.
+  return made != nullptr && !made->planned()->patterns.empty() && made->receipt() == kept.receipt;
+}
+
+void EpochCatalog::DropAll(absl::string_view prefix) {
+  // A call that got a reader before it is dropped has already asked for a plan, and that plan is
+  // dropped too. The same holds for plans and epochs.
+  readers_.Drop(prefix);
+  plans_.Drop(prefix);
+  epochs_.Drop(prefix);
+  links_.Drop(prefix);
+  joined_.Drop(prefix);
+  segmented_plans_.Drop(prefix);
+  segmented_.Drop(prefix);
+}
+
+void EpochCatalog::Forget(absl::string_view dataset) { DropAll(PrefixOf(dataset)); }
+
+void EpochCatalog::ForgetGraph(absl::string_view graph) { sampled_.Drop(PrefixOf(graph)); }
+
+void EpochCatalog::ForgetGone(
+    absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view graph)> version_of_graph) {
+  std::set<std::string> of_datasets;
+  const auto collect = [&of_datasets](const auto& cache) {
+    for (const std::string& key : cache.Keys()) of_datasets.insert(ThingOf(key));
+  };
+  collect(readers_);
+  collect(plans_);
+  collect(epochs_);
+  collect(links_);
+  collect(joined_);
+  collect(segmented_plans_);
+  collect(segmented_);
+  for (const std::string& thing : of_datasets) {
+    const auto info = store_->Get(NameIn(thing));
+    if (info.ok() ? ReaderKey(*info) != thing : absl::IsNotFound(info.status())) DropAll(thing);
+  }
+  std::set<std::string> of_graphs;
+  for (const std::string& key : sampled_.Keys()) of_graphs.insert(ThingOf(key));
+  for (const std::string& thing : of_graphs) {
+    const absl::string_view name = NameIn(thing);
+    const auto version = version_of_graph(name);
+    const bool is_gone =
+        version.ok() ? VersionKey(name, *version) != thing : absl::IsNotFound(version.status());
+    if (is_gone) sampled_.Drop(thing);
+  }
+}
+
+}  // namespace packhouse

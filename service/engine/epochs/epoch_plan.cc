@@ -1,0 +1,250 @@
+#include "service/engine/epochs/epoch_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "service/algorithms/planning/limits.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/graph_selection.h"
+#include "service/engine/epochs/mixing.h"
+#include "service/engine/epochs/pattern_planning.h"
+#include "service/engine/epochs/request_check.h"
+
+namespace packhouse {
+namespace {
+
+// Batches of so many epochs are found as long as somebody has them.
+constexpr size_t kMostRemembered = 16;
+
+absl::StatusOr<EpochShapes> GivenShapes(const PlannerResult& given, const EpochRequest& request,
+                                        const GraphSchema& schema,
+                                        const BatchShapeOptions& options) {
+  if (given.shapes.size() != request.rank_groups.size()) {
+    return absl::DataLossError(absl::StrCat("plan ", given.receipt, ": is for ",
+                                            given.shapes.size(), " rank groups, there are ",
+                                            request.rank_groups.size()));
+  }
+  EpochShapes shapes;
+  for (size_t i = 0; i < given.shapes.size(); ++i) {
+    if (given.shapes[i].empty()) {
+      return absl::DataLossError(
+          absl::StrCat("plan ", given.receipt, ": rank group ", i, " has no shapes"));
+    }
+    PH_RETURN_IF_ERROR(shapes.AddRankGroup(schema, given.shapes[i], options));
+  }
+  return shapes;
+}
+
+absl::StatusOr<EpochItems> EpochItemsOf(const EpochRequest& request, const DatasetReader& reader,
+                                        const ItemSizes& sizes, const GraphSelection& selection,
+                                        const EpochShapes& shapes, const Making& making) {
+  const std::vector<const BatchShape*> leading = shapes.Leading();
+  std::vector<Limits> largest;
+  for (const BatchShape* const shape : leading) largest.push_back(shape->packed);
+  if (request.grouped) {
+    return GroupsThatFit(reader, selection, largest[0], request.oversize_is_error, making);
+  }
+  PH_ASSIGN_OR_RETURN(EpochItems items,
+                      GraphsThatFit(reader, sizes, selection, largest, *leading.back(),
+                                    request.oversize_is_error, making));
+  if (request.draw) {
+    const EpochSeed seed = {request.seed, request.key.epoch};
+    PH_RETURN_IF_ERROR(DrawItems(*request.draw, seed, selection, making, items));
+  }
+  return items;
+}
+
+// Limits for the online packer, which needs a limit for every component.
+absl::StatusOr<Limits> LimitsInOrder(const Limits& usable) {
+  std::vector<uint64_t> capacities(usable.capacities().begin(), usable.capacities().end());
+  for (uint64_t& capacity : capacities) capacity = std::min(capacity, kMaxCapacity);
+  return Limits::Create(std::move(capacities));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
+    std::shared_ptr<const DatasetReader> reader, const EpochRequest& request,
+    const EpochBounds& bounds, const Making& making, std::shared_ptr<const PlannerResult> given) {
+  PH_RETURN_IF_ERROR(CheckRequest(request, reader->info()));
+  PH_ASSIGN_OR_RETURN(const GraphSelection selection,
+                      GraphSelection::Create(*reader, request.subset, making));
+
+  std::shared_ptr<const PieceSchema> piece_schema;
+  if (request.cuts_oversize) {
+    PH_ASSIGN_OR_RETURN(PieceSchema pieces, PieceSchema::Create(*reader->info().schema));
+    piece_schema = std::make_shared<const PieceSchema>(std::move(pieces));
+  }
+  const GraphSchema& schema =
+      piece_schema != nullptr ? piece_schema->with_pieces() : *reader->info().schema;
+  const BatchShapeOptions options = {
+      request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
+      bounds.max_batch_bytes, request.min_rows, request.integer_width};
+  PH_ASSIGN_OR_RETURN(EpochShapes shapes,
+                      given != nullptr
+                          ? GivenShapes(*given, request, schema, options)
+                          : ChooseShapes(request.rank_groups, request.adaptive, schema, options,
+                                         SizesOfGraphs(*reader), selection.positions(), making));
+  auto plan = std::shared_ptr<EpochPlan>(
+      new EpochPlan(std::move(reader), std::move(piece_schema), std::move(shapes)));
+  plan->mixing_ = MixingFor(request, plan->shapes_, bounds.max_batch_bytes);
+  plan->is_of_one_epoch_ = request.draw.has_value();
+  if (request.whole_graphs) plan->max_batch_bytes_ = bounds.max_batch_bytes;
+  PH_RETURN_IF_ERROR(plan->PackSizes(request.min_rows, making));
+  EpochItems items;
+  if (request.cuts_oversize) {
+    PH_ASSIGN_OR_RETURN(plan->pieces_,
+                        EpochPieces::Cut(plan->piece_schema_.get(), plan->reader(), selection,
+                                         plan->shapes_.rank_group(0)[0], making, items));
+  } else {
+    PH_ASSIGN_OR_RETURN(items, EpochItemsOf(request, plan->reader(), plan->items(), selection,
+                                            plan->shapes_, making));
+  }
+  plan->groups_ = std::move(items.groups);
+  plan->oversize_ = std::move(items.oversize);
+  if (request.in_order) {
+    PH_RETURN_IF_ERROR(plan->PackItems(items.numbers, request.look_ahead, making));
+  } else {
+    plan->planned_ = std::move(given);
+    PH_RETURN_IF_ERROR(plan->PlanItems(std::move(items), request, bounds.planner_steps, making));
+  }
+  plan->planned_bytes_ = plan->planned_->Bytes();
+  PH_RETURN_IF_ERROR(plan->Summarize(making));
+  return plan;
+}
+
+absl::Status EpochPlan::PackSizes(const MinRows& min_rows, const Making& making) {
+  if (min_rows.empty()) return absl::OkStatus();
+  const absl::Span<const uint32_t> counts = reader_->counts();
+  PH_ASSIGN_OR_RETURN(packed_memory_, making.Hold(absl::StrCat("sizes of ", reader_->num_graphs(),
+                                                               " graphs above min_rows"),
+                                                  sizeof(uint32_t) * counts.size()));
+  const size_t l = schema().num_components();
+  packed_sizes_.assign(counts.begin(), counts.end());
+  for (size_t i = 0; i < packed_sizes_.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    packed_sizes_[i] = min_rows.PackedSize(i % l, packed_sizes_[i]);
+  }
+  return absl::OkStatus();
+}
+
+ItemSizes EpochPlan::items() const {
+  if (groups_) return groups_->sizes();
+  if (pieces_ != nullptr) return pieces_->sizes();
+  if (packed_sizes_.empty()) return SizesOfGraphs(*reader_);
+  return ItemSizes::Create(reader_->num_graphs(), schema().num_components(), packed_sizes_).value();
+}
+
+PlannerResult EpochPlan::Resolved() const {
+  PlannerResult result;
+  result.dataset_version = dataset().version;
+  result.shapes = shapes_.Capacities();
+  return result;
+}
+
+absl::Status EpochPlan::PackItems(absl::Span<const uint32_t> graphs, size_t look_ahead,
+                                  const Making& making) {
+  PH_ASSIGN_OR_RETURN(const Limits limits, LimitsInOrder(shapes(0)[0].packed));
+  PH_ASSIGN_OR_RETURN(EpochBatches batches,
+                      PackInOrder(items(), graphs, limits, look_ahead, making));
+  in_order_ = std::make_shared<const EpochBatches>(std::move(batches));
+  PlannerResult result = Resolved();
+  result.receipt = absl::StrCat("online-", kInOrderVersion);
+  planned_ = std::make_shared<const PlannerResult>(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status EpochPlan::PlanItems(EpochItems taken, const EpochRequest& request,
+                                  std::optional<uint64_t> steps, const Making& making) {
+  PH_ASSIGN_OR_RETURN(classes_, SizeClasses::Create(items(), taken.numbers, making));
+  // Freed here, since planners need the room.
+  taken = EpochItems();
+  const ShapeLimits limits = LimitsOfItems();
+  if (planned_ != nullptr) return CheckGiven(*planned_, *classes_, limits, making);
+  std::vector<uint32_t> num_ranks;
+  for (const RankGroupRequest& rank_group : request.rank_groups) {
+    num_ranks.push_back(rank_group.num_ranks);
+  }
+  PlannerResult result = Resolved();
+  PH_ASSIGN_OR_RETURN(memory_, PlanPatterns(*classes_, limits, num_ranks, steps, making, result));
+  planned_ = std::make_shared<const PlannerResult>(std::move(result));
+  return absl::OkStatus();
+}
+
+ShapeLimits EpochPlan::LimitsOfItems() const {
+  return groups_ ? ShapeLimits{{groups_->limits()}} : shapes_.Packed();
+}
+
+absl::Status EpochPlan::Summarize(const Making& making) {
+  PH_ASSIGN_OR_RETURN(
+      figures_, in_order_ != nullptr
+                    ? FiguresOfBatches(shapes_, items(), *in_order_, max_batch_bytes_, making)
+                    : FiguresOfPatterns(shapes_, classes_->tuples(), classes_->num_components(),
+                                        planned_->patterns, max_batch_bytes_, making));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EpochFigures> EpochPlan::FiguresOf(const EpochBatches& batches,
+                                                  const Making& making) const {
+  if (!mixing_) return figures_;
+  return FiguresOfBatches(shapes_, items(), batches, max_batch_bytes_, making);
+}
+
+uint64_t EpochPlan::bytes() const {
+  // Names, shapes, lists: small.
+  constexpr uint64_t kBesides = 16384;
+  return kBesides + planned_bytes_ + sizeof(uint32_t) * packed_sizes_.capacity() +
+         (groups_ ? groups_->bytes() : 0) + (pieces_ != nullptr ? pieces_->bytes() : 0) +
+         (classes_ ? classes_->bytes() : 0) + (in_order_ ? in_order_->bytes() : 0);
+}
+
+uint64_t EpochPlan::num_batches(size_t rank_group) const {
+  uint64_t sum = 0;
+  for (const ShapeSummary& shape : figures_.shapes[rank_group]) sum += shape.num_batches;
+  return sum;
+}
+
+absl::StatusOr<std::shared_ptr<const EpochBatches>> EpochPlan::BatchesOf(
+    const EpochSeed& seed, const Making& making) const {
+  if (in_order_ != nullptr) return in_order_;
+  if (auto found = FindDrawn(seed)) return found;
+  std::optional<absl::Span<const uint64_t>> group_ids;
+  if (groups_) group_ids = groups_->group_ids();
+  PH_ASSIGN_OR_RETURN(EpochBatches drawn,
+                      mixing_ ? DrawFreshEpoch(*classes_, planned_->patterns, items(),
+                                               LimitsOfItems(), seed, group_ids, making, *mixing_)
+                              : DrawEpoch(*classes_, planned_->patterns, seed, group_ids, making));
+  auto batches = std::make_shared<const EpochBatches>(std::move(drawn));
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(drawn_, [](const auto& entry) { return entry.second.expired(); });
+  if (drawn_.size() == kMostRemembered) drawn_.erase(drawn_.begin());
+  drawn_.emplace_back(seed, batches);
+  return batches;
+}
+
+std::shared_ptr<const EpochBatches> EpochPlan::FindDrawn(const EpochSeed& seed) const {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [of, batches] : drawn_) {
+    if (of == seed) {
+      if (auto found = batches.lock()) return found;
+    }
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::optional<Company>> EpochPlan::CompanyAt(const EpochSeed& seed,
+                                                            const EpochBatches& batches,
+                                                            const Making& making) const {
+  if (is_of_one_epoch_) return std::nullopt;
+  const EpochSeed neighbour = {seed.seed, seed.epoch == 0 ? 1 : seed.epoch - 1};
+  const auto measure = [&]() -> absl::StatusOr<std::optional<Company>> {
+    PH_ASSIGN_OR_RETURN(const auto other, BatchesOf(neighbour, making));
+    PH_ASSIGN_OR_RETURN(const Company company, MeasureCompany(batches, *other, making));
+    return company;
+  };
+  auto measured = measure();
+  if (absl::IsResourceExhausted(measured.status())) return std::nullopt;
+  return measured;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,187 @@
+// From a sealed data set and a request to the plan of its epochs.
+//
+// EpochPlan::Make() goes step by step, each in a file of its own: request_check.h (can it be),
+// graph_selection.h (which graphs), epoch_shapes.h (batches of which shapes), epoch_items.h (which
+// of the graphs fit them, in which groups, or drawn), pattern_planning.h (which sizes go together)
+// or, in order, epoch_batches.h, and shape_summary.h (how full batches are). A plan serves all
+// epochs that are asked for in the same words; prepared_epoch.h makes one of them.
+#ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_EPOCH_PLAN_H_
+#define PACKHOUSE_SERVICE_ENGINE_EPOCHS_EPOCH_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "service/algorithms/collation/batch_shape.h"
+#include "service/algorithms/pieces/piece_schema.h"
+#include "service/base/memory_budget.h"
+#include "service/engine/epochs/epoch_batches.h"
+#include "service/engine/epochs/epoch_items.h"
+#include "service/engine/epochs/epoch_pieces.h"
+#include "service/engine/epochs/epoch_request.h"
+#include "service/engine/epochs/epoch_seed.h"
+#include "service/engine/epochs/epoch_shapes.h"
+#include "service/engine/epochs/fresh_batches.h"
+#include "service/engine/epochs/group_items.h"
+#include "service/engine/epochs/item_sizes.h"
+#include "service/engine/epochs/making.h"
+#include "service/engine/epochs/pattern_planning.h"
+#include "service/engine/epochs/planner_result.h"
+#include "service/engine/epochs/shape_summary.h"
+#include "service/engine/epochs/size_classes.h"
+#include "service/stores/datasets/dataset_store.h"
+
+namespace packhouse {
+
+// Immutable; thread-safe. About 4 bytes a graph, 16 more if grouped, besides the reader; they are
+// reserved as long as it lives.
+class EpochPlan {
+ public:
+  // The request's key and seed count only if it draws a sample: such a plan is for one epoch. Other
+  // plans serve every key and seed.
+  //
+  // Errors: FAILED_PRECONDITION if the data set is not sealed, or not grouped as the request needs;
+  // INVALID_ARGUMENT for options that exclude each other, limits that no batch can have, a subset
+  // or weights that are not of this data set, naming the value; OUT_OF_RANGE naming a graph that
+  // exceeds the limits, if that is an error; DATA_LOSS if a selected graph's sizes cannot be read.
+  // RESOURCE_EXHAUSTED and CANCELLED as `making`: what is allocated is reserved before.
+  // O(graphs) and the planner's budget (plan_optimizer.h, limit_tuner.h).
+  //
+  // `given`, unless null, is what a planner found for the same data set and request, possibly a
+  // planner of another release. The plan is then made of it without planning, in O(graphs +
+  // patterns). The caller has reserved its memory. DATA_LOSS if it is not a plan for these graphs
+  // within its shapes.
+  static absl::StatusOr<std::shared_ptr<const EpochPlan>> Make(
+      std::shared_ptr<const DatasetReader> reader, const EpochRequest& request,
+      const EpochBounds& bounds, const Making& making = {},
+      std::shared_ptr<const PlannerResult> given = nullptr);
+
+  // The bytes of the plan and of everything that it was made from, without the reader.
+  uint64_t bytes() const;
+
+  const DatasetReader& reader() const { return *reader_; }
+  const DatasetInfo& dataset() const { return reader_->info(); }
+  // Of the batches' graphs.
+  const GraphSchema& schema() const {
+    return piece_schema_ != nullptr ? piece_schema_->with_pieces() : *reader_->info().schema;
+  }
+
+  size_t num_rank_groups() const { return shapes_.num_rank_groups(); }
+  // As EpochShapes: none takes all that an earlier one takes.
+  absl::Span<const BatchShape> shapes(size_t rank_group) const {
+    return shapes_.rank_group(rank_group);
+  }
+  // As EpochShapes::why().
+  const std::string& why_shapes() const { return shapes_.why(); }
+  // As shapes().
+  absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
+    return figures_.shapes[rank_group];
+  }
+  uint64_t num_batches(size_t rank_group) const;
+  // As EpochShapes.
+  size_t ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const {
+    return shapes_.ShapeFor(rank_group, rows);
+  }
+
+  // Graphs in all batches.
+  uint64_t num_graphs() const { return figures_.num_graphs; }
+  // Graphs that are left out, and the first of their items.
+  uint64_t num_oversize() const { return oversize_.num_graphs; }
+  const std::vector<OversizeItem>& oversize() const { return oversize_.items; }
+  // Graphs that are cut into pieces, and these, which num_graphs() counts.
+  uint64_t num_cut_graphs() const { return pieces_ != nullptr ? pieces_->num_cut_graphs() : 0; }
+  uint64_t num_pieces() const { return pieces_ != nullptr ? pieces_->num_pieces() : 0; }
+  // No plan has fewer batches; 0 if that is not known.
+  uint64_t lower_bound() const { return planned_->lower_bound; }
+  // Identifies the plan.
+  const std::string& receipt() const { return planned_->receipt; }
+  // For making the same plan again (Make()). Never null.
+  const std::shared_ptr<const PlannerResult>& planned() const { return planned_; }
+
+  // The items of the batches: graphs, or groups of graphs. Their sizes are packed sizes
+  // (min_rows.h).
+  ItemSizes items() const;
+  // Set if batches are made of groups.
+  const std::optional<GroupItems>& groups() const { return groups_; }
+  // Set if graphs that exceed the limits are cut; otherwise null.
+  const EpochPieces* pieces() const { return pieces_.get(); }
+  // The batches of one epoch, as numbers of items(). Errors and cost as DrawFreshEpoch(), or as
+  // DrawEpoch() for an epoch that is not mixed; those that somebody still has are given at once. In
+  // order, they exist already, and are the same for all epochs.
+  absl::StatusOr<std::shared_ptr<const EpochBatches>> BatchesOf(const EpochSeed& seed,
+                                                                const Making& making) const;
+  // Of these batches of an epoch beside the epoch before, or epoch 1 beside epoch 0. Draws that
+  // one unless somebody still has it. nullopt for a plan that draws its graphs, which is for one
+  // epoch; and without memory for it, since it is a figure for people. CANCELLED as `making`.
+  absl::StatusOr<std::optional<Company>> CompanyAt(const EpochSeed& seed,
+                                                   const EpochBatches& batches,
+                                                   const Making& making) const;
+  // The figures of an epoch's batches: as summaries(), unless items were exchanged between batches.
+  absl::StatusOr<EpochFigures> FiguresOf(const EpochBatches& batches, const Making& making) const;
+
+ private:
+  EpochPlan(std::shared_ptr<const DatasetReader> reader,
+            std::shared_ptr<const PieceSchema> piece_schema, EpochShapes shapes)
+      : reader_(std::move(reader)),
+        piece_schema_(std::move(piece_schema)),
+        shapes_(std::move(shapes)) {}
+
+  // Makes the packed sizes if there are minimums.
+  absl::Status PackSizes(const MinRows& min_rows, const Making& making);
+  absl::Status PackItems(absl::Span<const uint32_t> graphs, size_t look_ahead,
+                         const Making& making);
+  absl::Status PlanItems(EpochItems taken, const EpochRequest& request,
+                         std::optional<uint64_t> steps, const Making& making);
+  // The planners' result, without patterns.
+  PlannerResult Resolved() const;
+  absl::Status Summarize(const Making& making);
+  // Of the planned items, by rank group and shape.
+  ShapeLimits LimitsOfItems() const;
+  // The batches of that epoch that somebody still has; null if nobody has.
+  std::shared_ptr<const EpochBatches> FindDrawn(const EpochSeed& seed) const;
+
+  const std::shared_ptr<const DatasetReader> reader_;
+  // Null unless graphs are cut.
+  const std::shared_ptr<const PieceSchema> piece_schema_;
+  const EpochShapes shapes_;
+  // Null until the plan is made.
+  std::shared_ptr<const PlannerResult> planned_;
+  uint64_t planned_bytes_ = 0;
+  // Holds the memory of the patterns that were planned here; other parts have their own holds.
+  MemoryHold memory_;
+  std::optional<GroupItems> groups_;
+  std::shared_ptr<const EpochPieces> pieces_;
+  // With minimums: the packed sizes of all graphs, row-major; their memory.
+  std::vector<uint32_t> packed_sizes_;
+  MemoryHold packed_memory_;
+  // Shuffled: the items that fill the places of the patterns.
+  std::optional<SizeClasses> classes_;
+  // In order: the batches, the same in every epoch.
+  std::shared_ptr<const EpochBatches> in_order_;
+  Oversize oversize_;
+  EpochFigures figures_;
+  // Of batches with tensors.
+  std::optional<uint64_t> max_batch_bytes_;
+  // Unset: epochs are as they are drawn.
+  std::optional<FreshBatchesOptions> mixing_;
+  // Graphs are drawn by weights: the plan is for one epoch.
+  bool is_of_one_epoch_ = false;
+
+  // The epochs that were drawn last.
+  mutable absl::Mutex mutex_;
+  mutable std::vector<std::pair<EpochSeed, std::weak_ptr<const EpochBatches>>> drawn_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ENGINE_EPOCHS_EPOCH_PLAN_H_

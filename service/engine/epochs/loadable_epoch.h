@@ -1,0 +1,87 @@
+// An epoch as delivery sees it: batches that are asked for by their numbers.
+//
+// PreparedEpoch (prepared_epoch.h) is one of a data set, whose batches are all known beforehand.
+// SampledEpoch (sampled_epoch.h) is one of sub-graphs, whose batches become known window by window.
+// JoinedEpoch (joined_epoch.h) is one of a data set of parts, which are joined in batches.
+// SegmentedEpoch (segmented_epoch.h) is one of a data set that is larger than memory.
+#ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_LOADABLE_EPOCH_H_
+#define PACKHOUSE_SERVICE_ENGINE_EPOCHS_LOADABLE_EPOCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/algorithms/collation/batch.h"
+#include "service/algorithms/collation/batch_shape.h"
+#include "service/algorithms/graphs/graph_schema.h"
+#include "service/engine/epochs/epoch_identity.h"
+#include "service/engine/epochs/making.h"
+
+namespace packhouse {
+
+class JoinedEpoch;
+class SegmentedEpoch;
+
+// A batch as it is sent.
+struct BuiltBatch {
+  Batch batch;
+  // The index of its shape in the rank group.
+  size_t shape = 0;
+  // Sub-graphs that were drawn smaller than their spec says: ids and levels.
+  std::vector<std::pair<uint64_t, uint32_t>> drawn_smaller;
+};
+
+// The windows of an epoch whose batches are not all known beforehand. Batches are numbered from 0,
+// window by window; a window is planned by itself, and its number of batches depends on the epoch's
+// identity and the window's number alone. Thread-safe.
+class EpochWindows {
+ public:
+  virtual ~EpochWindows() = default;
+
+  virtual uint64_t num_windows() const = 0;
+  // Numbers of batches of the first windows, as far as they are known here.
+  virtual std::vector<uint32_t> Counts() const = 0;
+  // Takes numbers of the first windows that are known from elsewhere. FAILED_PRECONDITION naming
+  // the window if they differ from those that are known here.
+  virtual absl::Status Learn(absl::Span<const uint32_t> counts) const = 0;
+  // The first window that Build() of one of these batches would have to plan first. All batches are
+  // of windows whose numbers are known.
+  virtual std::optional<uint64_t> FirstMissing(absl::Span<const uint64_t> batches) const = 0;
+  // Plans a window, unless it has been planned of late. Those before it must be known. Takes
+  // seconds. Errors of draws; RESOURCE_EXHAUSTED and CANCELLED as `making`.
+  virtual absl::Status Plan(uint64_t window, const Making& making) const = 0;
+};
+
+// Immutable as seen from outside; thread-safe.
+class LoadableEpoch {
+ public:
+  virtual ~LoadableEpoch() = default;
+
+  virtual const EpochIdentity& identity() const = 0;
+  // Of the batches' graphs.
+  virtual const GraphSchema& schema() const = 0;
+  // As EpochShapes: none takes all that an earlier one takes.
+  virtual absl::Span<const BatchShape> shapes(size_t rank_group) const = 0;
+  // Null if all batches are known: identity().num_batches() of them. Otherwise that is a bound.
+  virtual const EpochWindows* windows() const { return nullptr; }
+  // Null unless it is one.
+  virtual const JoinedEpoch* joined() const { return nullptr; }
+  virtual const SegmentedEpoch* segmented() const { return nullptr; }
+
+  // For a batch that is known.
+  virtual uint64_t NumGraphs(uint64_t number) const = 0;
+  // Builds a batch that is known, with the same bytes each time. O(bytes of the batch), and the
+  // planning of its window, if FirstMissing() gives it.
+  virtual absl::StatusOr<BuiltBatch> Build(uint64_t number) const = 0;
+  // A batch of padding only; without padding, an empty one.
+  virtual absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ENGINE_EPOCHS_LOADABLE_EPOCH_H_

@@ -1,0 +1,63 @@
+// What code asks while it makes a plan or an epoch: whether there is memory, and whether somebody
+// still waits.
+#ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_MAKING_H_
+#define PACKHOUSE_SERVICE_ENGINE_EPOCHS_MAKING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/base/memory_budget.h"
+
+namespace packhouse {
+
+// For one plan or epoch at a time; thread-compatible. By default memory has no bound, and somebody
+// waits.
+class Making {
+ public:
+  Making() = default;
+  // `memory` must outlive the epoch. `given_up` may be empty. It may take long, so it is never
+  // called under a lock.
+  Making(MemoryBudget* memory, std::function<bool()> given_up)
+      : memory_(memory), given_up_(std::move(given_up)) {}
+
+  // To be called before this many bytes are allocated for `what`. RESOURCE_EXHAUSTED as
+  // MemoryBudget::Hold.
+  absl::StatusOr<MemoryHold> Hold(absl::string_view what, uint64_t bytes) const {
+    if (memory_ == nullptr) return MemoryHold();
+    return memory_->Hold(what, bytes);
+  }
+  // The same for more bytes of an earlier Hold().
+  absl::Status Grow(absl::string_view what, uint64_t bytes, MemoryHold& hold) const {
+    if (memory_ == nullptr) return absl::OkStatus();
+    return hold.Grow(what, bytes);
+  }
+
+  // CANCELLED if nobody waits any more.
+  absl::Status StillWanted() const {
+    if (!given_up_ || !given_up_()) return absl::OkStatus();
+    return absl::CancelledError("epoch: given up by the caller");
+  }
+  // The same for step `i` of a loop: asks every thousand steps or so. A step may take a
+  // microsecond.
+  absl::Status StillWantedAt(size_t i) const {
+    return i % kStepsBetweenAsking == 0 ? StillWanted() : absl::OkStatus();
+  }
+  const std::function<bool()>& given_up() const { return given_up_; }
+  // Null: no bound.
+  MemoryBudget* memory() const { return memory_; }
+
+ private:
+  static constexpr size_t kStepsBetweenAsking = size_t{1} << 12;
+
+  MemoryBudget* memory_ = nullptr;
+  std::function<bool()> given_up_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ENGINE_EPOCHS_MAKING_H_

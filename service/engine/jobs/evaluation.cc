@@ -1,0 +1,88 @@
+#include "service/engine/jobs/evaluation.h"
+
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+
+absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
+    std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
+    MakeSegment make, std::function<void()> wake) {
+  const size_t ranks = request.sharing.rank_group_of_rank.size();
+  if (request.rank >= ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("evaluation: rank ", request.rank, ": there are ", ranks));
+  }
+  const EpochIdentity& identity = epoch->identity();
+  MemoryHold hold;
+  if (memory != nullptr) {
+    PH_ASSIGN_OR_RETURN(
+        hold, memory->Hold("how an epoch is dealt",
+                           Dealing::MostBytes(identity.num_batches(), identity.rank_groups.size(),
+                                              request.sharing)));
+  }
+  PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(identity.first_batches(), BatchSet(),
+                                                       std::move(request.sharing)));
+  dealing.Keep(std::move(hold));
+  const uint64_t num_steps = dealing.lane_length(request.rank);
+  if (request.first_step > num_steps) {
+    return absl::OutOfRangeError(absl::StrCat("evaluation.first_step: ", request.first_step,
+                                              ", there are ", num_steps, " steps"));
+  }
+  return std::unique_ptr<Evaluation>(new Evaluation(std::move(epoch), std::move(dealing), request,
+                                                    std::move(make), std::move(wake)));
+}
+
+void Evaluation::Begin(uint32_t segment, bool is_ahead) {
+  {
+    absl::MutexLock lock(&making_->mutex);
+    if (!making_->under_way.insert(segment).second) return;
+  }
+  SegmentMakings::Waiter waiter;
+  waiter.is_ahead = is_ahead;
+  waiter.is_over = [making = making_] { return making->is_over.load(); };
+  waiter.made = [making = making_, wake = wake_, segment](const absl::Status& status) {
+    {
+      absl::MutexLock lock(&making->mutex);
+      making->under_way.erase(segment);
+      if (!status.ok()) making->failures.insert_or_assign(segment, status);
+    }
+    if (wake && !making->is_over) wake();
+  };
+  make_(segment, std::move(waiter));
+}
+
+absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
+  const std::vector<uint64_t> needed = BatchesOfStep(dealing_, {rank_, next_step_});
+  if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
+    {
+      absl::MutexLock lock(&making_->mutex);
+      if (const auto failed = making_->failures.extract(*missing)) return failed.mapped();
+    }
+    Begin(*missing, /*is_ahead=*/false);
+    return false;
+  }
+  for (const uint64_t batch : needed) {
+    if (const auto next = epoch.NextMissing(batch)) Begin(*next, /*is_ahead=*/true);
+  }
+  return true;
+}
+
+absl::StatusOr<LoadEvent> Evaluation::Next() {
+  LoadEvent event;
+  if (next_step_ == num_steps()) return event;
+  if (const SegmentedEpoch* const segmented = epoch_->segmented()) {
+    PH_ASSIGN_OR_RETURN(const bool has_segments, HasSegments(*segmented));
+    event.kind = LoadEvent::Kind::kWait;
+    if (!has_segments) return event;
+  }
+  event = BatchEventAt(dealing_, *epoch_, {rank_, next_step_});
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  ++next_step_;
+  return event;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,549 @@
+#include "service/engine/jobs/job.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/engine/jobs/event_codec.h"
+#include "service/engine/jobs/forget_operation.h"
+#include "service/engine/jobs/join_operation.h"
+#include "service/engine/jobs/windows_operation.h"
+
+namespace packhouse {
+namespace {
+
+// A lost wake-up would make a worker wait for ever, so it is tried again: there may be memory soon.
+constexpr int kWakeTries = 1000;
+
+void RunWake(const std::function<void()>& wake) {
+  for (int tries = 1; !HasMemoryFor(wake) && tries < kWakeTries; ++tries) {
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+Job::Job(std::string name, JobLedger ledger, const JobEnvironment* environment)
+    : name_(std::move(name)),
+      environment_(*environment),
+      state_(name_, std::move(ledger), environment),
+      burst_(kLongestGathering * environment->gather_joins) {}
+
+void Job::RunAll(const Wakes& wakes) const {
+  for (const auto& wake : wakes.each) RunWake(wake);
+  for (const auto& [number, epoch] : wakes.lost) {
+    for (const auto& [id, session] : epoch->sessions) RunWake(session->wake);
+  }
+  SessionId last = 0;
+  while (wakes.all) {
+    // One after the other, since there is no memory for a list.
+    std::shared_ptr<Session> next;
+    {
+      absl::MutexLock lock(&mutex_);
+      for (const auto& [number, epoch] : state_.open_epochs()) {
+        const auto session = epoch->sessions.upper_bound(last);
+        if (session == epoch->sessions.end()) continue;
+        if (next == nullptr || session->first < next->id) next = session->second;
+      }
+    }
+    if (next == nullptr) return;
+    last = next->id;
+    RunWake(next->wake);
+  }
+}
+
+// --- The commit queue.
+
+bool Job::NeedsCommitter() {
+  if (committing_ || committer_called_ || queue_.empty()) return false;
+  // A thread that awaits an operation commits all queued ones.
+  const bool is_awaited =
+      std::any_of(queue_.begin(), queue_.end(), [](const auto& one) { return one->is_awaited; });
+  if (is_awaited) return false;
+  committer_called_ = true;
+  return true;
+}
+
+void Job::CallCommitter() {
+  const bool is_called = HasMemoryFor([this] {
+    environment_.executor([self = shared_from_this()] { self->CommitIfNobodyDoes(); });
+  });
+  // No other thread would.
+  if (!is_called) CommitIfNobodyDoes();
+}
+
+void Job::CommitIfNobodyDoes() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (environment_.gather_joins > absl::ZeroDuration() && burst_.ExpectsMore() &&
+        environment_.writer->BeginGathering()) {
+      GatherJoins();
+      environment_.writer->EndGathering();
+    }
+    committer_called_ = false;
+    if (committing_ || queue_.empty()) return;
+    committing_ = true;
+  }
+  CommitQueued();
+}
+
+void Job::GatherJoins() {
+  // A thread that awaits an operation commits these, too.
+  const auto is_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return queue_.empty() || !burst_.ExpectsMore();
+  };
+  const uint64_t at_first = burst_.num();
+  for (int waits = 0; waits < kLongestGathering; ++waits) {
+    const uint64_t before = burst_.num();
+    if (mutex_.AwaitWithTimeout(absl::Condition(&is_over), environment_.gather_joins)) return;
+    if (!burst_.knows_group() && burst_.num() == before) break;
+  }
+  if (burst_.num() == at_first) burst_.WaitedInVain();
+}
+
+absl::Status Job::Perform(const std::shared_ptr<JobOperation>& operation) {
+  {
+    absl::MutexLock lock(&mutex_);
+    queue_.push_back(operation);
+    const auto is_its_turn = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return operation->done || !committing_;
+    };
+    mutex_.Await(absl::Condition(&is_its_turn));
+    if (operation->done) return operation->status;
+    committing_ = true;
+  }
+  CommitQueued();
+  return operation->status;
+}
+
+void Job::CommitQueued() {
+  std::vector<std::shared_ptr<JobOperation>> operations;
+  PendingChanges pending;
+  Wakes wakes;
+  absl::Status written;
+  {
+    absl::MutexLock lock(&mutex_);
+    operations.swap(queue_);
+    // Planning changes only what Undo() undoes.
+    if (!HasMemoryFor(
+            [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { PlanAll(operations, pending); })) {
+      written = OutOfMemory();
+    }
+  }
+  const auto apply = [&] {
+    absl::MutexLock lock(&mutex_);
+    if (pending.changed) state_.ReplaceLedger(pending.ledger);
+    bool has_memory = true;
+    for (const auto& one : operations) {
+      if (!one->status.ok()) continue;
+      // The ledger has it, and the state in memory is made from the ledger again. A caller that
+      // tries again finds it done.
+      has_memory =
+          has_memory && state_.HasMemoryOrLoses(wakes, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+            one->Apply(state_, wakes);
+          });
+      if (has_memory) continue;
+      one->Lose(state_);
+      one->status = OutOfMemory();
+    }
+  };
+  if (written.ok() && pending.records.empty()) {
+    apply();
+  } else if (written.ok()) {
+    // If there is no memory for the call, the log is not called.
+    written = OutOfMemory();
+    HasMemoryFor([&] { written = environment_.writer->Write(pending.records, apply); });
+  }
+  bool needs_committer = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& one : operations) {
+      if (!written.ok() && one->status.ok() && one->is_planned) {
+        HasMemoryFor([&] { one->Undo(state_); });
+      }
+      if (!written.ok() && (one->status.ok() || one->is_tentative)) one->status = written;
+      one->Answer();
+      one->done = true;
+    }
+    committing_ = false;
+    state_.GiveBackUnused();
+    needs_committer = NeedsCommitter();
+  }
+  for (const auto& one : operations) {
+    if (const auto* const wake = one->Answered()) RunWake(*wake);
+  }
+  RunAll(wakes);
+  if (needs_committer) CallCommitter();
+}
+
+void Job::PlanAll(const std::vector<std::shared_ptr<JobOperation>>& operations,
+                  PendingChanges& pending) {
+  pending.ledger = state_.ForkLedger();
+  for (const auto& one : operations) {
+    const bool changed = pending.changed;
+    const size_t num_records = pending.records.size();
+    one->is_tentative = changed;
+    one->is_planned = true;
+    one->status = one->Plan(state_, pending);
+    if (one->status.ok()) continue;
+    one->Undo(state_);
+    if (pending.records.size() == num_records) continue;
+    // A part of it was planned. The operations before it are planned anew, without that part.
+    pending.records.resize(num_records);
+    pending.changed = changed;
+    pending.ledger = state_.ForkLedger();
+    for (const std::string& record : pending.records) {
+      const auto event = DecodeEvent(record);
+      // It fitted before.
+      if (event.ok()) pending.ledger.Apply(*event).IgnoreError();
+    }
+  }
+}
+
+// --- Joins and deliveries.
+
+std::shared_ptr<Job::Session> Job::StartJoin(const EpochIdentity& identity, JoinRequest request,
+                                             SessionId id, size_t max_in_flight,
+                                             std::function<void()> wake,
+                                             std::shared_ptr<const void> pin) {
+  auto session = std::make_shared<JobSession>(identity.key, id, request, max_in_flight,
+                                              std::move(wake), std::move(pin));
+  const absl::Time now = request.now;
+  const uint64_t group = uint64_t{request.sharing.rank_group_of_rank.size()} * request.reader.count;
+  auto operation = std::make_shared<JoinOperation>(identity, std::move(request), session);
+  bool needs_committer = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    // Acknowledgements are awaited, joins are not.
+    const bool meets = std::any_of(queue_.begin(), queue_.end(),
+                                   [](const auto& queued) { return !queued->is_awaited; });
+    burst_.Came(now, group, meets);
+    queue_.push_back(std::move(operation));
+    needs_committer = NeedsCommitter();
+  }
+  if (needs_committer) CallCommitter();
+  return session;
+}
+
+absl::StatusOr<std::optional<LoadStart>> Job::Started(Session& session, bool may_wait) {
+  absl::MutexLock lock(&mutex_);
+  switch (session.state) {
+    case JobSession::State::kJoining:
+      session.waits_for_join |= may_wait;
+      return std::nullopt;
+    case JobSession::State::kRefused:
+      return session.refusal;
+    case JobSession::State::kJoined:
+      return session.start;
+  }
+  return absl::InternalError("not reached");
+}
+
+void Job::AwaitStarted(const Session& session) const {
+  const auto is_answered = [&] { return session.state != JobSession::State::kJoining; };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&is_answered));
+}
+
+absl::StatusOr<Offer> Job::Next(Session& session, absl::Time now) {
+  Wakes wakes;
+  absl::StatusOr<Offer> offer = NextOrLose(session, now, wakes);
+  RunAll(wakes);
+  return offer;
+}
+
+absl::StatusOr<Offer> Job::NextOrLose(Session& session, absl::Time now, Wakes& wakes) {
+  absl::MutexLock lock(&mutex_);
+  PH_ASSIGN_OR_RETURN(OpenEpoch* const epoch, state_.EpochOf(session));
+  epoch->used_seconds = std::max(epoch->used_seconds, SecondsOf(now));
+  Offer offer;
+  if (!state_.HasMemoryOrLoses(wakes, [&] {
+        static_cast<Lease&>(offer) = epoch->table->Next(session.id, session.max_in_flight, now);
+      })) {
+    return OutOfMemory();
+  }
+  offer.ends = offer.outcome == LeaseOutcome::kFinished;
+  session.is_making = offer.outcome == LeaseOutcome::kLeased;
+  if (session.is_making) session.awaited.reset();
+  if (const EpochState* const state = state_.ledger().Find(session.key);
+      state != nullptr && state->identity.num_windows != 0) {
+    PH_RETURN_IF_ERROR(CompleteOffer(session, *state, *epoch, offer));
+  }
+  if (session.ends_when_all_leased && offer.outcome == LeaseOutcome::kAllLeased) {
+    session.has_ended = true;
+    offer.ends = true;
+    offer.num_pending = epoch->table->NumLeft(session.lane);
+  }
+  return offer;
+}
+
+absl::Status Job::CompleteOffer(Session& session, const EpochState& state, OpenEpoch& epoch,
+                                Offer& offer) {
+  const LeaseTable& table = *epoch.table;
+  const Dealing& dealing = table.dealing();
+  offer.num_steps = table.NumStepsOf(session.lane, session.reader);
+  if (offer.outcome == LeaseOutcome::kLeased) {
+    offer.is_padding = dealing.IsPadding(offer.batch);
+    for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
+      const uint64_t batch = dealing.BatchAt({lane, offer.place.position});
+      if (!dealing.IsPadding(batch)) offer.batches_of_step.push_back(batch);
+    }
+  }
+  if (state.is_complete()) return absl::OkStatus();
+  const uint64_t next = state.windows.size();
+  const uint64_t last = state.windows.empty() ? 0 : state.windows.back();
+  bool is_ours = false;
+  if (offer.outcome == LeaseOutcome::kNotKnown) {
+    PH_ASSIGN_OR_RETURN(is_ours, epoch.windows.Need(next, session.awaited));
+  } else if (table.leased_end() > state.NumKnown() - last) {
+    // The next window is planned while the last one that is known is delivered.
+    is_ours = epoch.windows.BeginAhead(next);
+  }
+  if (is_ours) offer.plan_window = next;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Job::AwaitWindow(Session& session, uint64_t window) {
+  absl::MutexLock lock(&mutex_);
+  PH_ASSIGN_OR_RETURN(OpenEpoch* const epoch, state_.EpochOf(session));
+  return epoch->windows.Need(window, session.awaited);
+}
+
+absl::StatusOr<bool> Job::PlanAhead(const Session& session, uint64_t window) {
+  absl::MutexLock lock(&mutex_);
+  PH_ASSIGN_OR_RETURN(OpenEpoch* const epoch, state_.EpochOf(session));
+  return epoch->windows.BeginAhead(window);
+}
+
+bool Job::Has(uint64_t epoch, uint64_t opening) const {
+  absl::MutexLock lock(&mutex_);
+  return state_.ledger().OpeningOf(KeyOf(epoch)) == opening;
+}
+
+void Job::WindowPlanned(uint64_t epoch, uint64_t opening, uint64_t window,
+                        std::vector<uint32_t> counts, absl::Status status) {
+  if (status.ok() && !counts.empty()) {
+    status = Perform(std::make_shared<WindowsOperation>(KeyOf(epoch), opening, std::move(counts)));
+  }
+  Wakes wakes;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (state_.ledger().OpeningOf(KeyOf(epoch)) != opening) return;
+    const auto open = state_.open_epochs().find(epoch);
+    if (open == state_.open_epochs().end()) return;
+    open->second->windows.Ended(window, status);
+    for (const auto& [id, session] : open->second->sessions) wakes.Add(session->wake);
+  }
+  RunAll(wakes);
+}
+
+bool Job::WouldWait(const Session& session) const {
+  absl::MutexLock lock(&mutex_);
+  if (session.state != JobSession::State::kJoined)
+    return session.state == JobSession::State::kJoining;
+  const auto epoch = state_.EpochOf(session);
+  if (!epoch.ok()) return false;
+  const LeaseOutcome outcome = (*epoch)->table->Peek(session.id, session.max_in_flight);
+  return outcome == LeaseOutcome::kTooManyInFlight || outcome == LeaseOutcome::kNotKnown ||
+         (outcome == LeaseOutcome::kAllLeased && !session.ends_when_all_leased);
+}
+
+void Job::Leave(Session& session) {
+  Wakes wakes;
+  {
+    absl::MutexLock lock(&mutex_);
+    session.has_left = true;
+    if (state_.Leave(session, wakes) && !committing_) {
+      // If there is no memory for that now, Rest() does it later.
+      HasMemoryFor(
+          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { state_.RestIfIdle(session.key.epoch); });
+    }
+  }
+  RunAll(wakes);
+}
+
+// --- What is done from outside.
+
+absl::StatusOr<AcknowledgeResult> Job::Acknowledge(uint64_t epoch, SessionId session,
+                                                   uint64_t generation,
+                                                   absl::Span<const uint64_t> batches,
+                                                   absl::Time now) {
+  const auto operation =
+      std::make_shared<AcknowledgeOperation>(KeyOf(epoch), session, generation, batches, now);
+  NoteAcknowledging(epoch, session, batches.size(), 0);
+  const absl::Status performed = Perform(operation);
+  NoteAcknowledging(epoch, session, 0, batches.size());
+  PH_RETURN_IF_ERROR(performed);
+  return std::move(operation->result());
+}
+
+void Job::NoteAcknowledging(uint64_t epoch, SessionId session, size_t more, size_t fewer) {
+  absl::MutexLock lock(&mutex_);
+  const auto open = state_.open_epochs().find(epoch);
+  if (open == state_.open_epochs().end()) return;
+  const auto seat = open->second->sessions.find(session);
+  if (seat == open->second->sessions.end()) return;
+  size_t& number = seat->second->num_acknowledging;
+  number += more;
+  // The session may have come while the batches were being acknowledged.
+  number -= std::min(number, fewer);
+}
+
+absl::StatusOr<std::string> Job::CursorAtStep(uint64_t epoch, uint64_t generation, uint64_t steps) {
+  const EpochKey key = KeyOf(epoch);
+  absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(CheckGeneration(state_.ledger(), key, generation));
+  PH_ASSIGN_OR_RETURN(const OpenEpoch* const open, state_.Open(key));
+  const Dealing& dealing = open->table->dealing();
+  if (!dealing.sharing().ranked()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("step ", steps,
+                     ": workers that are served as they come have no steps in "
+                     "common; keep the cursor of the last acknowledgement"));
+  }
+  if (steps > dealing.lane_length(0)) {
+    return absl::OutOfRangeError(absl::StrCat("step ", steps, ": generation ", generation, " has ",
+                                              dealing.lane_length(0), " steps"));
+  }
+  const EpochState& state = *state_.ledger().Find(key);
+  BatchSet done = state.base;
+  done.InsertAll(dealing.BatchesOfSteps(steps));
+  return CursorOf(state, done);
+}
+
+absl::Status Job::Forget() {
+  const absl::Status status = Perform(std::make_shared<ForgetOperation>());
+  if (!absl::IsNotFound(status)) return status;
+  return absl::NotFoundError(absl::StrCat("job ", Quoted(name_), ": ", status.message()));
+}
+
+absl::StatusOr<size_t> Job::ForgetUnused(absl::Time now) {
+  const auto operation = std::make_shared<ForgetOperation>(now);
+  PH_RETURN_IF_ERROR(Perform(operation));
+  return operation->num_forgotten();
+}
+
+void Job::Expire(absl::Time now) {
+  Wakes wakes;
+  {
+    absl::MutexLock lock(&mutex_);
+    state_.HasMemoryOrLoses(wakes, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      for (const auto& [number, epoch] : state_.open_epochs()) {
+        if (epoch->table->Expire(now) != 0) state_.TellWoken(*epoch, wakes);
+      }
+    });
+  }
+  RunAll(wakes);
+}
+
+absl::Time Job::NextExpiry() const {
+  absl::MutexLock lock(&mutex_);
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [number, epoch] : state_.open_epochs()) {
+    next = std::min(next, epoch->table->NextExpiry());
+  }
+  return next;
+}
+
+std::optional<Job::Opened> Job::OpenedAs(uint64_t epoch) const {
+  absl::MutexLock lock(&mutex_);
+  return OpenedLocked(KeyOf(epoch));
+}
+
+std::optional<Job::Opened> Job::OpenedLocked(const EpochKey& key) const {
+  const EpochState* const state = state_.ledger().Find(key);
+  if (state == nullptr) return std::nullopt;
+  return Opened{state->identity, state_.ledger().PlanOf(key), state->words, state->windows};
+}
+
+std::optional<Job::Opened> Job::OpenedNear(uint64_t epoch) const {
+  absl::MutexLock lock(&mutex_);
+  std::optional<EpochKey> nearest;
+  const auto distance = [epoch](const EpochKey& key) {
+    return key.epoch > epoch ? key.epoch - epoch : epoch - key.epoch;
+  };
+  for (const EpochKey& key : state_.ledger().Epochs()) {
+    // Ascending.
+    if (!nearest || distance(key) <= distance(*nearest)) nearest = key;
+  }
+  return nearest ? OpenedLocked(*nearest) : std::nullopt;
+}
+
+std::optional<Job::Opened> Job::OpenedWithPlan(
+    absl::string_view receipt, absl::FunctionRef<bool(const EpochIdentity&)> may_show) const {
+  absl::MutexLock lock(&mutex_);
+  for (const EpochKey& key : state_.ledger().Epochs()) {
+    const std::shared_ptr<const KeptPlan> plan = state_.ledger().PlanOf(key);
+    if (plan == nullptr || plan->receipt != receipt) continue;
+    if (may_show(state_.ledger().Find(key)->identity)) return OpenedLocked(key);
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity) const {
+  EpochProgress progress = {identity.key, 0, 0, identity.num_batches()};
+  absl::MutexLock lock(&mutex_);
+  const EpochState* const state = state_.ledger().Find(identity.key);
+  if (state == nullptr) return progress;
+  PH_RETURN_IF_ERROR(CheckSameEpoch(state->identity, identity, "request"));
+  progress.generation = state->generation;
+  progress.num_done = state->DoneWithoutPadding().size();
+  progress.num_batches = state->ExpectedBatches();
+  return progress;
+}
+
+std::vector<EpochSummary> Job::Epochs() const {
+  absl::MutexLock lock(&mutex_);
+  return state_.Summaries();
+}
+
+std::vector<SessionSummary> Job::Sessions() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<SessionSummary> sessions;
+  for (const auto& [_, epoch] : state_.open_epochs()) {
+    for (const auto& [id, session] : epoch->sessions) {
+      sessions.push_back({session->key, id, session->client, session->lane, session->worker,
+                          epoch->table->InFlight(id).size()});
+    }
+  }
+  return sessions;
+}
+
+void Job::AddTo(DeliverySnapshot& snapshot) const {
+  absl::MutexLock lock(&mutex_);
+  state_.AddTo(snapshot);
+}
+
+std::vector<EpochWatch> Job::Watch() const {
+  absl::MutexLock lock(&mutex_);
+  return state_.Watch();
+}
+
+void Job::Rest() {
+  absl::MutexLock lock(&mutex_);
+  if (committing_) return;
+  std::vector<uint64_t> open;
+  for (const auto& [number, epoch] : state_.open_epochs()) open.push_back(number);
+  for (const uint64_t number : open) state_.RestIfIdle(number);
+}
+
+size_t Job::num_open() const {
+  absl::MutexLock lock(&mutex_);
+  return state_.open_epochs().size();
+}
+
+JobLedger Job::ForkLedger() {
+  absl::MutexLock lock(&mutex_);
+  return state_.ForkLedger();
+}
+
+bool Job::IsForgotten() const {
+  absl::MutexLock lock(&mutex_);
+  return state_.ledger().empty() && queue_.empty() && !committing_;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,45 @@
+#include "service/engine/jobs/load_event.h"
+
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+
+LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const Place& place) {
+  LoadEvent event;
+  event.kind = LoadEvent::Kind::kBatch;
+  event.number = dealing.BatchAt(place);
+  event.place = place;
+  event.is_padding = dealing.IsPadding(event.number);
+  event.rank_group = place.lane;
+  if (dealing.sharing().ranked()) {
+    event.rank_group = dealing.sharing().rank_group_of_rank[place.lane];
+    event.graphs_of_step = SharesOfStep(dealing, place.position,
+                                        [&epoch](uint64_t batch) { return epoch.NumGraphs(batch); })
+                               .front()
+                               .graphs_of_step;
+  }
+  return event;
+}
+
+std::vector<uint64_t> BatchesOfStep(const Dealing& dealing, const Place& place) {
+  std::vector<uint64_t> batches;
+  const auto add = [&](uint64_t batch) {
+    if (!dealing.IsPadding(batch)) batches.push_back(batch);
+  };
+  add(dealing.BatchAt(place));
+  for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
+    if (lane != place.lane) add(dealing.BatchAt({lane, place.position}));
+  }
+  return batches;
+}
+
+absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event) {
+  if (event.is_padding) {
+    PH_ASSIGN_OR_RETURN(event.built, epoch.BuildPadding(event.rank_group));
+  } else {
+    PH_ASSIGN_OR_RETURN(event.built, epoch.Build(event.number));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse

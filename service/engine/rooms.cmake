@@ -1,0 +1,42 @@
+packhouse_room(streams
+  FOLDER engine/streams
+  SOURCES calibration.cc drift_judgement.cc drift_watch.cc live_streams.cc namespace_bytes.cc
+          pack_rehearsal.cc shape_reasons.cc shape_routes.cc stream_packer.cc stream_profile.cc
+          stream_shapes.cc
+  DEPENDS packhouse_packing packhouse_planning_tuning packhouse_collation)
+
+packhouse_room(epochs
+  FOLDER engine/epochs
+  SOURCES batch_set.cc dealing.cc epoch_batches.cc epoch_catalog.cc epoch_identity.cc epoch_items.cc
+          epoch_order.cc epoch_pieces.cc epoch_plan.cc epoch_request.cc epoch_shapes.cc
+          fresh_batches.cc gathered_rows.cc graph_selection.cc group_items.cc item_sizes.cc
+          wings/partition/epochs/joined_epoch.cc wings/partition/epochs/joined_packing.cc
+          made_dataset.cc mixing.cc padding_batch.cc pair_dealing.cc
+          wings/partition/epochs/part_graphs.cc wings/partition/epochs/part_joiner.cc
+          wings/partition/epochs/part_links.cc wings/partition/epochs/parts_schema.cc
+          pattern_planning.cc planning_room.cc prepared_epoch.cc request_check.cc round_plan.cc
+          wings/graphs/epochs/sample_window.cc wings/graphs/epochs/sampled_dataset.cc
+          wings/graphs/epochs/sampled_epoch.cc segment_layout.cc segmented_epoch.cc
+          wings/graphs/epochs/seed_counter.cc segmented_plan.cc selection.cc shape_summary.cc
+          size_classes.cc wings/graphs/epochs/size_estimate.cc
+          wings/graphs/epochs/sub_graph_source.cc
+  DEPENDS packhouse_packing packhouse_planning_tuning packhouse_collation packhouse_datasets
+          packhouse_sampling packhouse_partitioning)
+
+packhouse_room(ledger
+  FOLDER engine/jobs
+  SOURCES event_codec.cc job_ledger.cc kept_plan.cc ledger_repair.cc stored_epoch.cc
+  DEPENDS packhouse_epochs packhouse_stored_proto)
+
+packhouse_room(feedback
+  FOLDER engine/feedback
+  SOURCES feedback_store.cc folder_feedback_store.cc known_models.cc stored_feedback.cc
+  DEPENDS packhouse_admission packhouse_planning_feedback packhouse_stored_proto)
+
+packhouse_room(delivery
+  FOLDER engine/jobs
+  SOURCES acknowledge_operation.cc cursor.cc epoch_quota.cc evaluation.cc forget_operation.cc
+          held_plan.cc job.cc job_census.cc job_state.cc join_operation.cc joining.cc lease_table.cc
+          lease_timer.cc ledger_writer.cc load_event.cc loader.cc measured_limits.cc owned_jobs.cc
+          retention_timer.cc segment_makings.cc window_plans.cc windows_operation.cc
+  DEPENDS packhouse_ledger)

@@ -1,0 +1,168 @@
+#include "service/program/background_work.h"
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/steady_waits.h"
+#include "service/wings/cluster/datasets/object_engines.h"
+
+namespace packhouse {
+namespace {
+
+// `kind`: "dataset".
+void StartSweeping(const char* kind, absl::Duration period,
+                   std::function<absl::Status(std::vector<Expired>& expired)> sweep,
+                   EventLog& log) {
+  std::thread([kind, period, sweep = std::move(sweep), &log] {
+    for (;;) {
+      absl::SleepFor(period);
+      HasMemoryFor([&] {
+        std::vector<Expired> expired;
+        const absl::Status swept = sweep(expired);
+        for (const Expired& each : expired) {
+          log.Log(LogLevel::kInfo, "expired",
+                  {{kind, each.name}, {"unused_ms", each.unused}, {"bytes", each.num_bytes}});
+        }
+        if (!swept.ok()) {
+          log.Log(LogLevel::kWarning, "cannot expire",
+                  {{"kind", kind}, LogField::Message(swept.message())});
+        }
+      });
+    }
+  }).detach();
+}
+
+// Between two looks for an object store that is away.
+constexpr absl::Duration kAskAgain = absl::Seconds(1);
+
+// Every server does; at random times, so that they seldom do it together.
+void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
+  std::thread([&shared, &log] {
+    // What was away when the server started is asked for until it answers.
+    if (const absl::Status away = shared.objects_status(); !away.ok()) {
+      log.Log(LogLevel::kWarning, "started without the object store",
+              {LogField::Message(away.message())});
+      for (absl::Status now = away; !now.ok(); absl::SleepFor(kAskAgain)) {
+        HasMemoryFor([&] { now = shared.ConfirmObjects(); });
+      }
+      log.Log(LogLevel::kInfo, "the object store answers", {});
+    }
+    const absl::Duration period = shared.sweep_period();
+    absl::SleepFor(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
+    for (;;) {
+      HasMemoryFor([&] {
+        const auto step = shared.Sweep();
+        if (!step.ok()) {
+          log.Log(LogLevel::kWarning, "cannot sweep objects",
+                  {LogField::Message(step.status().message())});
+        } else if (step->num_deleted != 0) {
+          log.Log(LogLevel::kInfo, "swept objects",
+                  {{"count", step->num_deleted}, {"bytes", step->num_bytes}});
+        }
+      });
+      absl::SleepFor(period);
+    }
+  }).detach();
+}
+
+// What other servers have deleted is let go here too, within a minute.
+void StartForgettingGone(rpc::Server& server) {
+  std::thread([&server] {
+    for (;;) {
+      absl::SleepFor(absl::Minutes(1));
+      HasMemoryFor([&server] { server.ForgetGone(); });
+    }
+  }).detach();
+}
+
+// Each minute, or if that takes long, less than a twentieth of the time.
+void StartSavingHistograms(rpc::Server& server, LimitedLog& log) {
+  std::thread([&server, &log] {
+    for (absl::Duration pause = absl::Minutes(1);;) {
+      absl::SleepFor(pause);
+      const absl::Time start = SteadyTime();
+      SaveHistograms(server, log);
+      pause = std::max(absl::Minutes(1), 20 * (SteadyTime() - start));
+    }
+  }).detach();
+}
+
+// So that clients that watch it hear of a full disk or a lost lease within a second.
+void StartRefreshingHealth(rpc::Server& server) {
+  std::thread([&server] {
+    for (;;) {
+      absl::SleepFor(absl::Seconds(1));
+      HasMemoryFor([&server] { server.RefreshHealth(); });
+    }
+  }).detach();
+}
+
+}  // namespace
+
+void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
+                         EventLog& log, LimitedLog& limited_log) {
+  StartRefreshingHealth(server);
+  if (stores.shared() != nullptr) StartSweepingObjects(*stores.shared(), log);
+  if (RetainedDatasets* const retained = stores.retained_datasets(); retained != nullptr) {
+    StartSweeping(
+        "dataset", options.dataset_retention.Period(),
+        [retained, &server](std::vector<Expired>& expired) {
+          const absl::Status swept = retained->Sweep(expired);
+          if (!expired.empty()) server.ForgetGone();
+          return swept;
+        },
+        log);
+  }
+  if (RetainedSourceGraphs* const retained = stores.retained_source_graphs(); retained != nullptr) {
+    StartSweeping(
+        "source_graph", options.source_graph_retention.Period(),
+        [retained, &server](std::vector<Expired>& expired) {
+          // What nobody loads keeps no graph from being unused.
+          server.ForgetIdleSamples();
+          const absl::Status swept = retained->Sweep(expired);
+          for (const Expired& each : expired) server.ForgetSourceGraph(each.name);
+          if (!expired.empty()) server.ForgetGone();
+          return swept;
+        },
+        log);
+  }
+  if (!options.histogram_retention.is_for_ever()) {
+    StartSweeping(
+        "histogram", options.histogram_retention.Period(),
+        [&server, &options](std::vector<Expired>& expired) {
+          expired = server.DeleteUnusedHistograms(options.histogram_retention);
+          return absl::OkStatus();
+        },
+        log);
+  }
+  if (server.models_expire()) {
+    StartSweeping(
+        "model", options.model_retention.Period(),
+        [&server](std::vector<Expired>& expired) { return server.DeleteUnusedModels(expired); },
+        log);
+  }
+  StartForgettingGone(server);
+  if (stores.may_save()) StartSavingHistograms(server, limited_log);
+}
+
+bool SaveHistograms(rpc::Server& server, LimitedLog& log) {
+  bool is_saved = false;
+  HasMemoryFor([&] {
+    const absl::Status saved = server.SaveHistograms();
+    is_saved = saved.ok();
+    if (!saved.ok()) {
+      log.Log("histograms", LogLevel::kWarning, "cannot save named histograms",
+              {LogField::Message(saved.message())});
+    }
+  });
+  return is_saved;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,232 @@
+#include "service/program/data_folder/maintenance.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "service/access/security/hmac_signer.h"
+#include "service/base/disk_file.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/engine/feedback/stored_feedback.h"
+#include "service/engine/histograms/histogram_file.h"
+#include "service/engine/jobs/ledger_repair.h"
+#include "service/program/data_folder/folder_contents.h"
+#include "service/program/data_folder/lmdb_log_repair.h"
+#include "service/stores/limits/data_folder.h"
+#include "service/stores/lmdb/lmdb_compaction.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
+#include "service/stores/lmdb/lmdb_store_check.h"
+#include "service/stores/logs/lmdb_record_log.h"
+#include "service/wings/graphs/stored/source_graph_check.h"
+#include "service/wings/partition/jobs/partition_check.h"
+
+namespace packhouse {
+namespace {
+
+bool HasData(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::file_size(folder + "/data.mdb", error) > 0 && !error;
+}
+
+absl::Status CheckIsFolder(const std::string& data_dir) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(data_dir, error)) {
+    return absl::NotFoundError(absl::StrCat("there is no data folder '", data_dir, "'"));
+  }
+  return CheckRestored(data_dir);
+}
+
+// And has what it must have.
+absl::Status CheckIsWhole(const std::string& data_dir) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  return VerifyFolderContents(data_dir, {});
+}
+
+std::string JobsOf(const RecordLoss& loss) {
+  if (loss.is_mended) return "nothing: packhoused store repair puts it right";
+  if (loss.jobs.empty()) return "all jobs: nobody knows which one it belongs to";
+  return absl::StrCat("job ", absl::StrJoin(loss.jobs, ", ", [](std::string* out, const auto& job) {
+                        absl::StrAppend(out, Quoted(job));
+                      }));
+}
+
+absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor found,
+                                     uint64_t& identity) {
+  const std::string file = folder + "/data.mdb";
+  const auto log = ReadDamagedLog(folder);
+  if (absl::IsDataLoss(log.status())) {
+    found(
+        {file, "", std::string(log.status().message()), "all jobs, until a snapshot is restored"});
+    return 0;
+  }
+  PH_RETURN_IF_ERROR(log.status());
+  identity = log->identity;
+  for (const std::string& what : log->disorder) {
+    found({file, "", what, "nothing: packhoused store repair puts it right"});
+  }
+  for (const RecordLoss& loss : RepairLedger(log->records).losses) {
+    found({file, absl::StrCat("record ", loss.sequence), loss.what, JobsOf(loss)});
+  }
+  return log->records.size();
+}
+
+absl::StatusOr<uint64_t> CheckHistograms(const std::string& data_dir, DamageVisitor found) {
+  const std::string file = absl::StrCat(data_dir, "/", kHistogramsFile);
+  const auto number = ReadHistogramFile(
+      file, nullptr, [](const KeptHistogram& /*read*/) { return absl::OkStatus(); });
+  if (absl::IsDataLoss(number.status())) {
+    found({file, "", std::string(number.status().message()), "all named histograms"});
+  }
+  if (absl::IsDataLoss(number.status()) || absl::IsNotFound(number.status())) return 0;
+  return number;
+}
+
+// Small files that a server reads as it starts, and does not start with if they are damaged.
+void CheckSmallFiles(const std::string& data_dir, DamageVisitor found) {
+  const std::string models = absl::StrCat(data_dir, "/", kMeasuredModelsFile);
+  const auto bytes = ReadWhole(models);
+  const absl::Status read = bytes.ok() ? DecodeFeedback(*bytes).status() : bytes.status();
+  if (!read.ok() && !absl::IsNotFound(bytes.status())) {
+    found({models, "", std::string(read.message()), "all measured models"});
+  }
+  const std::string key = absl::StrCat(data_dir, "/", kSigningKeyFile);
+  const absl::Status has_key = security::HmacSigner::CheckKey(key);
+  if (!has_key.ok() && !absl::IsNotFound(has_key)) {
+    found({key, "", std::string(has_key.message()), "the cursors that were given out"});
+  }
+}
+
+void CheckContents(const std::string& data_dir, const StoreIdentities& identities,
+                   DamageVisitor found) {
+  const auto contents = ReadFolderContents(data_dir);
+  if (contents.ok()) return CheckFolderContents(data_dir, *contents, identities, found);
+  found({absl::StrCat(data_dir, "/", kContentsFile), "", std::string(contents.status().message()),
+         "nothing else that is there: packhoused store repair --accept-missing writes it anew"});
+}
+
+// Goes on without what is missing, if the options say so.
+absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& options,
+                           RepairReport& report) {
+  const StoreIdentities identities = ReadIdentities(data_dir);
+  std::vector<std::string> missing;
+  std::vector<std::string> empty;
+  CheckContents(data_dir, identities, [&](const StoredDamage& damage) {
+    missing.push_back(
+        absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
+    std::error_code error;
+    if (std::filesystem::file_size(damage.file, error) == 0 && !error) {
+      empty.push_back(damage.file);
+    }
+  });
+  // Graphs and partitions that are missing keep nobody from anything else.
+  if (options.accept_missing) {
+    const auto note = [&missing](const StoredDamage& damage) {
+      missing.push_back(
+          absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
+    };
+    PH_RETURN_IF_ERROR(
+        AcceptMissingSourceGraphs(SourceGraphsFolder(data_dir), note,
+                                  [&note](const std::string& graph, const std::string& companion) {
+                                    return AcceptMissingPartitions(graph, companion, note);
+                                  }));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  if (!options.accept_missing) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(absl::StrJoin(missing, "\n"),
+                     "\nNothing was changed. Put it back, or restore a snapshot, "
+                     "or say --accept-missing to go on without it"));
+  }
+  for (const std::string& file : empty) PH_RETURN_IF_ERROR(RemoveDurably(file));
+  PH_RETURN_IF_ERROR(RewriteFolderContents(data_dir, identities));
+  report.is_changed = true;
+  report.done = std::move(missing);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  DataFolderCounts counts;
+  StoreIdentities identities;
+  PH_ASSIGN_OR_RETURN(counts.num_datasets,
+                      CheckDatasetFolder(DatasetsFolder(data_dir), found, &identities["datasets"]));
+  PH_ASSIGN_OR_RETURN(counts.num_ledger_records,
+                      CheckLedger(DeliveryFolder(data_dir), found, identities["delivery"]));
+  PH_ASSIGN_OR_RETURN(
+      counts.num_source_graphs,
+      CheckSourceGraphFolders(SourceGraphsFolder(data_dir), found,
+                              [found](const std::string& graph, const std::string& companion) {
+                                CheckPartitions(graph, companion, found);
+                              }));
+  PH_ASSIGN_OR_RETURN(counts.num_histograms, CheckHistograms(data_dir, found));
+  CheckSmallFiles(data_dir, found);
+  CheckContents(data_dir, identities, found);
+  return counts;
+}
+
+absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
+                                              const RepairOptions& options) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  RepairReport report;
+  PH_RETURN_IF_ERROR(AcceptMissing(data_dir, options, report));
+  const std::string folder = DeliveryFolder(data_dir);
+  const auto log = ReadDamagedLog(folder);
+  if (absl::IsDataLoss(log.status())) {
+    return absl::DataLossError(absl::StrCat(
+        log.status().message(), "; this cannot be repaired, restore a snapshot, or move '", folder,
+        "' away and say --accept-missing: then all jobs are lost"));
+  }
+  PH_RETURN_IF_ERROR(log.status());
+  const LedgerRepair repair = RepairLedger(log->records);
+  for (const std::string& what : log->disorder) report.done.push_back(what);
+  for (const RecordLoss& loss : repair.losses) {
+    report.done.push_back(absl::StrCat("record ", loss.sequence, ": ", loss.what, "; ",
+                                       loss.is_mended ? "it was put right, nothing is lost"
+                                                      : absl::StrCat("it costs ", JobsOf(loss))));
+  }
+  report.lost_jobs = repair.lost_jobs;
+  if (repair.is_sound() && log->disorder.empty()) return report;
+  if (repair.loses_all && !options.may_lose_all_jobs) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(absl::StrJoin(report.done, "\n"),
+                     "\nNothing was changed. Restore a snapshot, or say --lose-all-jobs to give up "
+                     "all ",
+                     repair.lost_jobs.size(), " jobs"));
+  }
+  PH_RETURN_IF_ERROR(RewriteLog(folder, log->next_sequence, repair.records));
+  report.is_changed = true;
+  return report;
+}
+
+absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  return DropDamagedSourceGraph(SourceGraphsFolder(data_dir), name);
+}
+
+absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string& data_dir) {
+  PH_RETURN_IF_ERROR(CheckIsWhole(data_dir));
+  const std::string datasets = DatasetsFolder(data_dir);
+  if (HasData(datasets)) {
+    LmdbDatasetStore::Options options;
+    options.folder = datasets;
+    PH_ASSIGN_OR_RETURN(const auto store, LmdbDatasetStore::Open(options));
+    PH_RETURN_IF_ERROR(store->WaitUntilErased());
+  }
+  std::vector<CompactedStore> stores;
+  for (const std::string& folder : {datasets, DeliveryFolder(data_dir)}) {
+    if (!HasData(folder)) continue;
+    PH_ASSIGN_OR_RETURN(const CompactedFile file, CompactLmdbFolder(folder));
+    stores.push_back({folder, file.bytes_before, file.bytes_after});
+  }
+  return stores;
+}
+
+}  // namespace packhouse

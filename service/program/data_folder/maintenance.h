@@ -1,0 +1,72 @@
+// What is done to a data folder that no server has open: checked, repaired, compacted, converted.
+#ifndef PACKHOUSE_SERVICE_PROGRAM_DATA_FOLDER_MAINTENANCE_H_
+#define PACKHOUSE_SERVICE_PROGRAM_DATA_FOLDER_MAINTENANCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "service/base/stored_damage.h"
+
+namespace packhouse {
+
+// Errors of all functions: NOT_FOUND if there is no such folder; FAILED_PRECONDITION if a server
+// has it open, naming the process, or a restore into it was stopped, or (except for
+// UpgradeDataFolder) a store has another format; of those that neither check nor repair, DATA_LOSS
+// if something is missing that the folder must have.
+
+struct DataFolderCounts {
+  uint64_t num_datasets = 0;
+  uint64_t num_ledger_records = 0;
+  uint64_t num_source_graphs = 0;
+  uint64_t num_histograms = 0;
+};
+
+// Reads everything and compares it with its checksums. Changes nothing. Damage is no error. If none
+// is found, a server starts with the folder, and everything in it can be read. O(bytes).
+absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found);
+
+struct RepairOptions {
+  // All jobs are given up if nobody can tell which one a damaged record belongs to.
+  bool may_lose_all_jobs = false;
+  // What the folder must have (folder_contents.h), and what is missing, is given up.
+  bool accept_missing = false;
+};
+
+struct RepairReport {
+  // What was done about each damaged record of the ledger, and what was given up, in words.
+  std::vector<std::string> done;
+  // In ascending order.
+  std::vector<std::string> lost_jobs;
+  // Whether anything was written.
+  bool is_changed = false;
+};
+
+// Repairs the ledger (ledger_repair.h), in one transaction. Nothing else of the folder is touched:
+// damaged data sets and source graphs are served as damaged, and can be deleted, or dropped by
+// DropDamagedGraph().
+//
+// FAILED_PRECONDITION, and nothing changes, if something is missing and not `accept_missing`, or if
+// a damaged record may belong to any job and not `may_lose_all_jobs`; DATA_LOSS if the trees of its
+// file are damaged: then only a snapshot helps.
+absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
+                                              const RepairOptions& options);
+
+// Removes a source graph that is damaged, with its partitions. Errors: as DropDamagedSourceGraph().
+absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name);
+
+struct CompactedStore {
+  std::string folder;
+  uint64_t bytes_before = 0;
+  uint64_t bytes_after = 0;
+};
+
+// Erases what is left of deleted data sets and gives all free space of the stores back to the disk.
+// Source graphs have none. The disk needs room for the larger store's data once more. A crash at
+// any moment leaves each store as it was or compact.
+absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string& data_dir);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PROGRAM_DATA_FOLDER_MAINTENANCE_H_

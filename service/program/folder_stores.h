@@ -1,0 +1,64 @@
+// The stores of the data folder, as the server opens them.
+#ifndef PACKHOUSE_SERVICE_PROGRAM_FOLDER_STORES_H_
+#define PACKHOUSE_SERVICE_PROGRAM_FOLDER_STORES_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/limited_log.h"
+#include "service/program/data_folder/folder_contents.h"
+#include "service/program/options.h"
+#include "service/server/metrics/metrics.h"
+#include "service/stores/datasets/store_prober.h"
+#include "service/stores/datasets/store_watch.h"
+#include "service/stores/lmdb/lmdb_dataset_store.h"
+#include "service/stores/logs/lmdb_record_log.h"
+#include "service/wings/graphs/stored/file_source_graph_store.h"
+
+namespace packhouse {
+
+// A store, with what watches it.
+template <typename Store>
+struct WatchedStore {
+  std::unique_ptr<StoreWatch> watch;
+  std::unique_ptr<Store> store;  // Null: there is none.
+  std::unique_ptr<StoreProber> prober;
+
+  // Empty if it is. A store that is only read is not expected to commit.
+  std::string why_not_ready() const {
+    if (store == nullptr) return "";
+    if (const absl::Status health = store->health(); !health.ok()) {
+      return std::string(health.message());
+    }
+    if (store->is_read_only()) return "";
+    const absl::Status failure = watch->failure();
+    return failure.ok() ? "" : absl::StrCat("commits fail: ", failure.message());
+  }
+};
+
+// Which there are: none without a data folder; where servers share the jobs, no ledger, which is in
+// etcd, and no source graphs, which would be of one server.
+struct FolderStores {
+  WatchedStore<LmdbDatasetStore> datasets;
+  WatchedStore<LmdbRecordLog> ledger;
+  std::unique_ptr<FileSourceGraphStore> source_graphs;
+
+  // FAILED_PRECONDITION if the folder is half restored; DATA_LOSS if something is missing that it
+  // must have; errors of the stores. `metrics` and `log`
+  // must outlive the result.
+  static absl::StatusOr<FolderStores> Open(const Options& options, metrics::Metrics& metrics,
+                                           LimitedLog& log);
+
+  // For folder_contents.h.
+  StoreIdentities identities() const;
+
+  // Empty if they are healthy.
+  std::string why_not_healthy() const;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PROGRAM_FOLDER_STORES_H_

@@ -1,0 +1,211 @@
+#include "service/program/membership.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/status_macros.h"
+#include "service/server/http/host_port.h"
+#include "service/wings/cluster/shared/store_uri.h"
+
+namespace packhouse {
+namespace {
+
+// Of one job's log in etcd, whose whole database is 2 GiB by default.
+constexpr uint64_t kMaxLogBytes = uint64_t{256} << 20;
+
+// Goes on while the machine sleeps, as the lease does.
+absl::Time BootTime() {
+  timespec now = {};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return absl::UnixEpoch() + absl::DurationFromTimespec(now);
+}
+
+// Between two looks whether etcd is full, where nothing else is written.
+constexpr int kProbePeriods = 10;
+
+std::string ProbeKey(const std::string& replica) { return absl::StrCat("probe/", replica); }
+
+// Whether anything accepts a connection at HOST:PORT within a second.
+bool Listens(const std::string& address) {
+  const auto host_port = http::ParseHostPort(address);
+  if (!host_port.ok()) return false;
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host_port->host.c_str(), std::to_string(host_port->port).c_str(), &hints,
+                  &found) != 0) {
+    return false;
+  }
+  const absl::Cleanup free = [found] { freeaddrinfo(found); };
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const int connection =
+        socket(each->ai_family, each->ai_socktype | SOCK_CLOEXEC, each->ai_protocol);
+    if (connection < 0) continue;
+    const absl::Cleanup close_it = [connection] { close(connection); };
+    const timeval longest = {.tv_sec = 1, .tv_usec = 0};
+    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
+    if (connect(connection, each->ai_addr, each->ai_addrlen) == 0) return true;
+  }
+  return false;
+}
+
+// Another one each time that a server starts.
+std::string NewReplicaName() {
+  std::random_device random;
+  std::string name;
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&name, absl::Hex(random(), absl::kZeroPad8));
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const MembershipOptions& options,
+                                                             const MemberSettings& settings,
+                                                             LimitedLog* log) {
+  auto store = ConnectLedger({.uri = options.ledger,
+                              .roots_file = options.roots_file,
+                              .certificate_file = options.certificate_file,
+                              .key_file = options.key_file,
+                              .user = options.user,
+                              .timeout = std::min(absl::Seconds(3), options.lease / 3)});
+  if (!store.ok()) {
+    return absl::Status(store.status().code(),
+                        absl::StrCat("--ledger: ", store.status().message()));
+  }
+  const auto about = [&](absl::string_view flag, const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(flag, ": ", status.message()));
+  };
+  const std::string ledger = absl::StrCat("--ledger ", options.ledger);
+  auto living = LivingStore::Join(*std::move(store));
+  if (!living.ok()) return about(ledger, living.status());
+  auto member = std::unique_ptr<Membership>(new Membership);
+  member->log_ = log;
+  member->store_ = *std::move(living);
+  ReplicaLease::Options lease;
+  lease.replica = member->replica_ = NewReplicaName();
+  lease.address = options.advertise;
+  lease.length = options.lease;
+  lease.margin = options.lease / 10;
+  lease.settings = settings.must_be_equal;
+  lease.settings.insert(settings.should_be_equal.begin(), settings.should_be_equal.end());
+  member->lease_ = std::make_unique<ReplicaLease>(member->store_.get(), lease, BootTime);
+  if (const absl::Status joined = member->lease_->Tick(); !joined.ok()) {
+    return about(ledger, joined);
+  }
+  if (const absl::Status alone = member->lease_->CheckIsAlone(Listens, absl::SleepFor);
+      !alone.ok()) {
+    return about("--advertise", alone);
+  }
+  PH_RETURN_IF_ERROR(member->CheckSettings(settings));
+  member->logs_ =
+      std::make_unique<EtcdJobLogs>(member->store_.get(), member->lease_.get(), lease.replica,
+                                    kMaxLogBytes, BootTime, member->store_->began());
+  return member;
+}
+
+Membership::~Membership() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  if (keeper_.joinable()) keeper_.join();
+  if (sweeper_.joinable()) sweeper_.join();
+  // A server that could not start: the others are not to send anybody here.
+  if (lease_ != nullptr) Leave();
+}
+
+absl::Status Membership::CheckSettings(const MemberSettings& settings) {
+  for (const ClusterMember& other : lease_->members()) {
+    if (other.replica == replica_) continue;
+    const auto differs = [&other](const auto& setting) {
+      const auto theirs = other.settings.find(setting.first);
+      return theirs != other.settings.end() && theirs->second != setting.second;
+    };
+    for (const auto& setting : settings.must_be_equal) {
+      if (!differs(setting)) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat(setting.first, ": is not that of the server ", other.address,
+                       ": all servers of a cluster must have the same"));
+    }
+    for (const auto& setting : settings.should_be_equal) {
+      if (!differs(setting)) continue;
+      log_->Log("settings", LogLevel::kWarning, "servers of the cluster differ",
+                {{"setting", setting.first},
+                 {"here", setting.second},
+                 {"server", other.address},
+                 {"there", other.settings.at(setting.first)}});
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Membership::Probe() {
+  const std::optional<LeaseId> lease = lease_->lease();
+  // What is refused is known by the store.
+  if (lease)
+    store_->Commit({{}, {Operation::Put(ProbeKey(replica_), "", *lease)}, {}}).IgnoreError();
+}
+
+void Membership::Start(std::function<void()> sweep,
+                       std::function<void(const absl::Status& why)> is_over) {
+  keeper_ =
+      std::thread([this, is_over = std::move(is_over), periods = 0, has_told = false]() mutable {
+        Repeat([&, this] {
+          if (!store_->room().ok() || periods++ % kProbePeriods == 0) Probe();
+          if (const absl::Status life = store_->life(); !life.ok()) {
+            if (!std::exchange(has_told, true)) is_over(life);
+            return;
+          }
+          const absl::Status kept = lease_->Tick();
+          if (lease_->is_replaced()) {
+            if (!std::exchange(has_told, true)) {
+              is_over(absl::Status(kept.code(), absl::StrCat("--advertise: ", kept.message())));
+            }
+            return;
+          }
+          if (!kept.ok()) {
+            log_->Log("lease", LogLevel::kWarning, "the lease in the cluster was not kept",
+                      {LogField::Message(kept.message())});
+          }
+        });
+      });
+  sweeper_ = std::thread([this, sweep = std::move(sweep)] { Repeat(sweep); });
+}
+
+void Membership::Repeat(const std::function<void()>& work) {
+  for (;;) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), lease_->Period())) return;
+    }
+    HasMemoryFor(work);
+  }
+}
+
+void Membership::Leave() {
+  if (const absl::Status left = lease_->Leave(); !left.ok()) {
+    log_->Log("lease", LogLevel::kWarning, "the lease in the cluster was not given back",
+              {LogField::Message(left.message())});
+  }
+}
+
+std::string Membership::why_not_ready() const {
+  if (const absl::Status life = store_->life(); !life.ok()) return std::string(life.message());
+  if (!lease_->lease()) return "no lease in the cluster: etcd does not answer";
+  if (const absl::Status room = store_->room(); !room.ok()) {
+    return absl::StrCat("etcd takes nothing more: ", room.message());
+  }
+  return "";
+}
+
+}  // namespace packhouse

@@ -1,0 +1,169 @@
+#include "service/program/server_readings.h"
+
+#include <sys/statvfs.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "service/base/out_of_memory.h"
+#include "service/program/page_routes.h"
+#include "service/program/version.h"
+
+namespace packhouse {
+namespace {
+
+// A page of metrics does not wait for the disk for longer than this.
+constexpr absl::Duration kLongestReading = absl::Milliseconds(100);
+
+// The data sets of a store, and the disk that it, or its cache, lies on. O(data sets).
+metrics::StoreReading ReadStore(const DatasetStore& store, const std::string& folder) {
+  metrics::StoreReading reading;
+  struct statvfs disk = {};
+  if (statvfs(folder.c_str(), &disk) == 0) {
+    reading.disk = {.free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize,
+                    .all_bytes = uint64_t{disk.f_blocks} * disk.f_frsize};
+  }
+  std::string page;
+  do {
+    const auto list = store.List(/*page_size=*/1000, page);
+    if (!list.ok()) break;
+    for (const DatasetInfo& info : list->datasets) {
+      reading.datasets.push_back(
+          {info.name, info.state == DatasetState::kSealed, info.num_graphs, info.num_bytes});
+    }
+    page = list->next_page_token;
+  } while (!page.empty());
+  return reading;
+}
+
+std::optional<metrics::SharedDatasetsReading> ReadSharedDatasets(const SharedDatasets* shared) {
+  if (shared == nullptr) return std::nullopt;
+  const SharedDatasets::Counts counts = shared->counts();
+  return metrics::SharedDatasetsReading{.cached_bytes = counts.cache.num_bytes,
+                                        .in_use_bytes = counts.cache.in_use,
+                                        .max_cached_bytes = counts.max_cache_bytes,
+                                        .hits = counts.cache.hits,
+                                        .misses = counts.cache.misses,
+                                        .evictions = counts.cache.evictions,
+                                        .num_retries = counts.num_retries,
+                                        .swept_objects = counts.swept_objects,
+                                        .swept_bytes = counts.swept_bytes,
+                                        .orphaned_objects = counts.orphaned_objects,
+                                        .failed_sweeps = counts.failed_sweeps};
+}
+
+std::optional<metrics::SourceGraphReading> ReadSourceGraphs(const FileSourceGraphStore* graphs) {
+  if (graphs == nullptr) return std::nullopt;
+  const SourceGraphStoreCounts counts = graphs->counts();
+  return metrics::SourceGraphReading{.num_graphs = counts.num_graphs,
+                                     .num_bytes = counts.num_bytes,
+                                     .max_bytes = counts.max_bytes,
+                                     .appended_nodes = counts.appended_nodes,
+                                     .appended_edges = counts.appended_edges};
+}
+
+std::optional<metrics::ClusterReading> ReadCluster(const rpc::Server& server,
+                                                   const Membership* membership) {
+  const auto jobs = server.shared_jobs();
+  if (membership == nullptr || !jobs) return std::nullopt;
+  const EtcdJobLogs::Commits commits = membership->logs()->commits();
+  return metrics::ClusterReading{.num_members = membership->num_members(),
+                                 .has_lease = membership->has_lease(),
+                                 .num_jobs = jobs->num_owned,
+                                 .num_opened = jobs->counts.num_opened,
+                                 .num_taken_over = jobs->counts.num_taken_over,
+                                 .num_commits = commits.num_done,
+                                 .num_failed_commits = commits.num_failed,
+                                 .commit_time = commits.time};
+}
+
+std::vector<metrics::FileReading> ReadFiles(const security::SecurityFiles& files) {
+  std::vector<metrics::FileReading> read;
+  for (const security::Reloader::Reading& each : files.readings()) {
+    read.push_back({each.name, each.is_broken, each.num_reloads, each.num_failures, each.begins,
+                    each.expires});
+  }
+  return read;
+}
+
+std::vector<metrics::ReadyReading> ReadReadiness(const Readiness& readiness) {
+  std::vector<metrics::ReadyReading> read;
+  for (Readiness::Reading& each : readiness.Read()) {
+    read.push_back({std::move(each.reason), each.why_not.empty()});
+  }
+  return read;
+}
+
+std::vector<metrics::QuotaUseReading> ReadQuotas(rpc::Server& server) {
+  std::vector<metrics::QuotaUseReading> read;
+  for (QuotaReading& each : server.recent_quotas()) {
+    read.push_back({std::move(each.where), std::move(each.quota), each.used, each.limit});
+  }
+  return read;
+}
+
+std::function<void(std::function<void()>)> On(WorkerPool& pool) {
+  return [&pool](std::function<void()> read) { pool.Submit(/*client=*/"", std::move(read)); };
+}
+
+}  // namespace
+
+ServerReadings::ServerReadings(const Sources& sources, Clock* clock)
+    : sources_(sources),
+      reader_(clock, 1),
+      recent_store_(
+          [stores = sources.stores] {
+            return ReadStore(*stores->stored_datasets(), stores->disk());
+          },
+          On(reader_), kLongestReading),
+      recent_free_bytes_([stores = sources.stores] { return FreeBytes(stores->disk()); },
+                         On(reader_), kLongestReading) {}
+
+void ServerReadings::ShowIn(metrics::Metrics& metrics) {
+  metrics.SetDelivery([server = sources_.server] { return server->recent_delivery(); });
+  metrics.SetServer([this] { return ReadServer(); });
+  if (sources_.stores->stored_datasets() != nullptr) {
+    metrics.SetStores([this] { return recent_store_.Get(); });
+  }
+}
+
+metrics::ServerReading ServerReadings::ReadServer() const {
+  rpc::Server& server = *sources_.server;
+  const ServedStores& stores = *sources_.stores;
+  return {
+      .pending = {server.pending_bytes(), server.max_pending_bytes()},
+      .unsent = {server.unsent_bytes(), server.max_unsent_bytes()},
+      .working = {server.working_bytes(), server.max_working_bytes()},
+      .ready = ReadReadiness(*sources_.readiness),
+      .is_draining = server.is_draining(),
+      .num_connections = server.num_connections(),
+      .max_connections = server.bounds().connections.most,
+      .num_out_of_memory = NumOutOfMemory(),
+      .num_expired_datasets =
+          stores.retained_datasets() == nullptr ? 0 : stores.retained_datasets()->num_expired(),
+      .num_expired_source_graphs = stores.retained_source_graphs() == nullptr
+                                       ? 0
+                                       : stores.retained_source_graphs()->num_expired(),
+      .num_expired_histograms = server.num_expired_histograms(),
+      .num_expired_models = server.num_expired_models(),
+      .files = ReadFiles(*sources_.files),
+      .source_graphs = ReadSourceGraphs(sources_.folder->source_graphs.get()),
+      .cluster = ReadCluster(server, sources_.membership),
+      .shared_datasets = ReadSharedDatasets(stores.shared()),
+      .quotas = ReadQuotas(server),
+      .feedback = server.feedback(),
+  };
+}
+
+page::ServerState ServerReadings::ReadForFrame() const {
+  return ReadState(*sources_.server, *sources_.readiness, kVersion);
+}
+
+page::ServerReading ServerReadings::ReadForPage(const metrics::Metrics& metrics) {
+  return packhouse::ReadServer(*sources_.server, ReadForFrame(), metrics,
+                               sources_.folder->source_graphs.get(), recent_free_bytes_.Get());
+}
+
+}  // namespace packhouse

@@ -1,0 +1,58 @@
+// What metrics and the page show of the running server.
+#ifndef PACKHOUSE_SERVICE_PROGRAM_SERVER_READINGS_H_
+#define PACKHOUSE_SERVICE_PROGRAM_SERVER_READINGS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "service/access/security/security_files.h"
+#include "service/access/worker_pool.h"
+#include "service/base/clock.h"
+#include "service/base/recent_value.h"
+#include "service/program/folder_stores.h"
+#include "service/program/membership.h"
+#include "service/program/served_stores.h"
+#include "service/server/calls/readiness.h"
+#include "service/server/listen/server.h"
+#include "service/server/metrics/metrics.h"
+#include "service/stores/datasets/dataset_store.h"
+#include "service/wings/page/page_api.h"
+
+namespace packhouse {
+
+// Thread-safe. The disk is read on a thread of its own; who asks waits for it for a moment, and
+// then has what was read last.
+class ServerReadings {
+ public:
+  // The pointees must outlive this; `membership` may be null.
+  struct Sources {
+    rpc::Server* server = nullptr;
+    const FolderStores* folder = nullptr;
+    const ServedStores* stores = nullptr;
+    const security::SecurityFiles* files = nullptr;
+    const Membership* membership = nullptr;
+    const Readiness* readiness = nullptr;
+  };
+  ServerReadings(const Sources& sources, Clock* clock);
+
+  // `metrics` reads from now on what it shows of the server and its stores. This must outlive it.
+  void ShowIn(metrics::Metrics& metrics);
+
+  // What the page shows beside every view. Does not wait.
+  page::ServerState ReadForFrame() const;
+  // What the page shows of the whole server.
+  page::ServerReading ReadForPage(const metrics::Metrics& metrics);
+
+ private:
+  metrics::ServerReading ReadServer() const;
+
+  const Sources sources_;
+  WorkerPool reader_;
+  RecentValue<metrics::StoreReading> recent_store_;
+  RecentValue<std::optional<uint64_t>> recent_free_bytes_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PROGRAM_SERVER_READINGS_H_

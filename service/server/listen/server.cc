@@ -1,0 +1,311 @@
+#include "service/server/listen/server.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grpcpp/grpcpp.h"
+#include "service/algorithms/collation/batch_shape.h"
+#include "service/base/listening_sockets.h"
+#include "service/base/status_macros.h"
+#include "service/engine/feedback/folder_feedback_store.h"
+#include "service/engine/histograms/histogram_file.h"
+#include "service/server/listen/grpc_settings.h"
+#include "service/wings/cluster/histograms/shared_histogram_store.h"
+
+namespace packhouse::rpc {
+namespace {
+
+// Monitoring does not wait longer than this for locks.
+constexpr absl::Duration kLongestSample = absl::Milliseconds(100);
+
+HistogramStore::Bounds BoundsOfHistograms(const ServerOptions& options) {
+  HistogramStore::Bounds bounds = options.histograms;
+  bounds.quotas_of = QuotasOfPolicy(options.authorizer);
+  return bounds;
+}
+
+std::unique_ptr<HistogramStore> MakeHistograms(const ServerOptions& options, MemoryBudget* memory) {
+  HistogramStore::Bounds bounds = BoundsOfHistograms(options);
+  if (options.shared_histograms == nullptr) {
+    return std::make_unique<HistogramStore>(std::move(bounds), memory);
+  }
+  auto shared = std::make_unique<SharedHistogramStore>(
+      options.shared_histograms,
+      SharedHistogramStore::Options{options.replica, std::move(bounds), options.loader.log},
+      memory);
+  shared->Start();
+  return shared;
+}
+
+// Null if there is nothing to bound.
+template <typename QuotaStore, typename Store>
+std::unique_ptr<QuotaStore> WithQuotas(Store* store, const QuotasOf& quotas_of, DiskQuota* disk) {
+  if (store == nullptr || !quotas_of) return nullptr;
+  return std::make_unique<QuotaStore>(store, quotas_of, disk);
+}
+
+std::unique_ptr<PartitionJobs> MakePartitions(SourceGraphStore* source_graphs,
+                                              const ServerOptions& options, Clock* clock,
+                                              MemoryBudget* memory, const QuotasOf& quotas_of,
+                                              DiskQuota* disk) {
+  PartitionJobs::Options partitions = options.partitions;
+  if (quotas_of) partitions.quota = disk;
+  return std::make_unique<PartitionJobs>(source_graphs, options.partition_engine, clock, memory,
+                                         partitions);
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
+               RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
+               DatasetStore* datasets, std::unique_ptr<MemoryBudget> working,
+               std::unique_ptr<ServedJobs> jobs, SourceGraphStore* source_graphs)
+    : bounds_(bounds),
+      quotas_of_(QuotasOfPolicy(options.authorizer)),
+      clock_(clock),
+      working_(std::move(working)),
+      gate_(options.admission),
+      histograms_(MakeHistograms(options, working_.get())),
+      histograms_folder_(options.histograms_folder),
+      own_feedback_(options.feedback == nullptr ? FolderFeedbackStore::InMemory() : nullptr),
+      feedback_(options.feedback == nullptr ? own_feedback_.get() : options.feedback),
+      unsent_(bounds.shares.unsent_bytes),
+      open_calls_("calls", "all that are open, whatever comes of them", bounds.open_calls),
+      connection_calls_(clock, bounds.connection_calls,
+                        [this](const std::string& connection, const absl::Status& why) {
+                          if (connections_ != nullptr) connections_->End(connection, why);
+                        }),
+      pools_(options, quotas_of_, clock),
+      quota_(options.max_total_pending_bytes.value_or(bounds.shares.pending_bytes)),
+      namespace_bytes_(&quota_, quotas_of_),
+      live_streams_(working_.get()),
+      jobs_(std::move(jobs)),
+      leave_cluster_(options.leave_cluster),
+      recent_delivery_([this] { return delivery(); },
+                       [this](std::function<void()> read) { pools_.RunOnAppends(std::move(read)); },
+                       kLongestSample),
+      disk_quota_(quotas_of_),
+      quota_datasets_(WithQuotas<QuotaDatasetStore>(datasets, quotas_of_, &disk_quota_)),
+      quota_graphs_(WithQuotas<QuotaSourceGraphStore>(source_graphs, quotas_of_, &disk_quota_)),
+      source_graphs_(source_graphs),
+      // A partition is a folder of one server.
+      partitions_(source_graphs == nullptr || options.job_logs != nullptr
+                      ? nullptr
+                      : MakePartitions(source_graphs, options, clock, working_.get(), quotas_of_,
+                                       &disk_quota_)),
+      recent_quotas_([sources =
+                          QuotaSources{
+                              .authorizer = options.authorizer,
+                              .datasets = quota_datasets_.get(),
+                              .source_graphs = quota_graphs_.get(),
+                              .partitions = partitions_.get(),
+                              .histograms = histograms_.get(),
+                              .jobs = jobs_.get(),
+                              .pending = &namespace_bytes_,
+                              .planning = &pools_.planning,
+                          }] { return ReadQuotas(sources); },
+                     [this](std::function<void()> read) { pools_.RunOnAppends(std::move(read)); },
+                     kLongestSample),
+      idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)) {
+  jobs_->StartOn(pools_, options);
+  const ServiceSources sources{
+      .context = ContextOfCalls(options, rpc_observer),
+      .streams = BoundsOfStreams(options),
+      .quota = &quota_,
+      .pack_observers = pack_observers,
+      .live = options.keeps_stream_sizes ? &live_streams_ : nullptr,
+      .histograms = histograms_.get(),
+      .feedback = feedback_,
+      .datasets = datasets,
+      .source_graphs = source_graphs,
+      .bounded_datasets = quota_datasets_ != nullptr ? quota_datasets_.get() : datasets,
+      .bounded_source_graphs = quota_graphs_ != nullptr ? quota_graphs_.get() : source_graphs,
+      .partitions = partitions_.get(),
+      .jobs = jobs_.get(),
+      .admin_view = ViewForAdmins(),
+  };
+  services_ = std::make_unique<Services>(sources, pools_, options, bounds);
+}
+
+void Server::ForgetGone() {
+  EpochCatalog* const catalog = jobs_->catalog();
+  if (catalog == nullptr) return;
+  catalog->ForgetGone([this](absl::string_view graph) -> absl::StatusOr<uint64_t> {
+    if (source_graphs_ == nullptr) return absl::NotFoundError("there are no source graphs");
+    PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, source_graphs_->Get(graph));
+    return info.version;
+  });
+}
+
+CallContext Server::ContextOfCalls(const ServerOptions& options, RpcObserver* rpc_observer) {
+  CallContext context;
+  context.clock = clock_;
+  context.stream_pool = &pools_.streams;
+  context.call_pool = &pools_.calls;
+  context.planning_pool = &pools_.planning;
+  context.append_pool = &pools_.appends;
+  context.gate = &gate_;
+  context.max_response_bytes = static_cast<size_t>(options.max_message_bytes);
+  context.observer = rpc_observer;
+  context.unsent_budget = &unsent_;
+  context.identity = &identity_;
+  context.log = options.log;
+  context.working = working_.get();
+  context.open_calls = &open_calls_;
+  context.connections = &connection_calls_;
+  context.authenticator = options.authenticator;
+  context.authorizer = options.authorizer;
+  context.signer = options.signer;
+  context.takes_unsigned_cursors = options.authorizer == nullptr || options.unsigned_cursors;
+  context.call_table = &call_table_;
+  return context;
+}
+
+StreamBounds Server::BoundsOfStreams(const ServerOptions& options) {
+  StreamBounds bounds = StreamBoundsOf(options, &quota_);
+  bounds.measured = feedback_;
+  if (quotas_of_) {
+    bounds.quota_of = [this](absl::string_view where) { return namespace_bytes_.Of(where); };
+  }
+  return bounds;
+}
+
+AdminView Server::ViewForAdmins() {
+  AdminView view;
+  view.is_draining = [this] { return is_draining(); };
+  view.num_connections = [this] { return num_connections(); };
+  view.memory = [this] {
+    return std::vector<AdminView::Share>{{"pending", pending_bytes(), max_pending_bytes()},
+                                         {"unsent", unsent_bytes(), max_unsent_bytes()},
+                                         {"working", working_bytes(), max_working_bytes()}};
+  };
+  view.sessions = [this] { return jobs_->Sessions(); };
+  view.quotas = [this] { return recent_quotas(); };
+  view.jobs = jobs_->owned();
+  view.histograms = [this](absl::FunctionRef<absl::Status(absl::string_view)> append) {
+    return WriteHistograms(*histograms_, clock_->Now(), append);
+  };
+  return view;
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
+                                                      RpcObserver* rpc_observer,
+                                                      PackObserverFactory* pack_observers,
+                                                      DatasetStore* datasets, RecordLog* ledger,
+                                                      SourceGraphStore* source_graphs) {
+  PH_ASSIGN_OR_RETURN(const ServerBounds bounds, ServerBounds::Of(options));
+  auto working = std::make_unique<MemoryBudget>(bounds.shares.working_bytes);
+  PH_ASSIGN_OR_RETURN(auto jobs, ServedJobs::Open(options, clock, datasets, ledger, working.get()));
+  auto server = std::unique_ptr<Server>(new Server(options, bounds, clock, rpc_observer,
+                                                   pack_observers, datasets, std::move(working),
+                                                   std::move(jobs), source_graphs));
+  if (!options.histograms_folder.empty()) {
+    PH_RETURN_IF_ERROR(LoadHistogramFile(options.histograms_folder, clock->Now(),
+                                         server->working_.get(), *server->histograms_));
+  }
+  PH_RETURN_IF_ERROR(server->Listen(options));
+  PH_RETURN_IF_ERROR(server->ListenForAdministrators(options));
+  return server;
+}
+
+absl::Status Server::Listen(const ServerOptions& options) {
+  grpc::ServerBuilder builder;
+  // gRPC's own health service does not count its calls.
+  grpc::EnableDefaultHealthCheckService(false);
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  if (!options.address.empty()) {
+    PH_ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(options.address));
+    connections_ = std::make_unique<ConnectionAcceptor>(std::move(sockets), bounds_.connections,
+                                                        &identity_, options.log.failures);
+    address_ = connections_->address();
+    acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials());
+  }
+  SetUpGrpc(builder, options, bounds_);
+  services_->RegisterAt(builder, options);
+  idle_timer_->Arm();
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    return absl::UnavailableError("gRPC cannot start a server, for a reason of its own");
+  }
+  if (connections_ != nullptr) connections_->Start(std::move(acceptor));
+  return absl::OkStatus();
+}
+
+absl::Status Server::ListenForAdministrators(const ServerOptions& options) {
+  if (options.admin_address.empty()) return absl::OkStatus();
+  auto sockets = ListeningSockets::Open(options.admin_address, SocketAccess::kOwner);
+  if (!sockets.ok()) {
+    if (!options.may_lack_admin_address) return sockets.status();
+    if (options.log.failures != nullptr) {
+      options.log.failures->Log("no admin socket", LogLevel::kWarning,
+                                "no socket for administrators",
+                                {LogField::Message(sockets.status().message())});
+    }
+    return absl::OkStatus();
+  }
+  // Few are needed; they take nothing from those of clients.
+  constexpr FairBound::Bounds kConnections = {.most = 64, .most_of_client = 64};
+  admin_connections_ = std::make_unique<ConnectionAcceptor>(*std::move(sockets), kConnections,
+                                                            &identity_, options.log.failures);
+  admin_address_ = admin_connections_->address();
+  grpc::ServerBuilder builder;
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  SetUpGrpc(builder, options, bounds_);
+  services_->RegisterForAdministratorsAt(builder, options);
+  admin_server_ = builder.BuildAndStart();
+  if (admin_server_ == nullptr) {
+    return absl::UnavailableError("gRPC cannot start a server, for a reason of its own");
+  }
+  admin_connections_->Start(std::move(acceptor));
+  return absl::OkStatus();
+}
+
+Server::~Server() {
+  recent_delivery_.Stop();
+  recent_quotas_.Stop();
+  idle_timer_->Stop();
+  if (server_ != nullptr) Drain(absl::ZeroDuration());
+}
+
+void Server::Drain(const DrainOptions& options) {
+  is_draining_ = true;
+  DrainServer({.clock = clock_,
+               .gate = &gate_,
+               .health = &services_->health(),
+               .loads = &services_->loads(),
+               .page_calls = page_calls_.get(),
+               .connections = connections_.get(),
+               .admin_connections = admin_connections_.get(),
+               .server = server_.get(),
+               .admin_server = admin_server_.get(),
+               .leave_cluster = leave_cluster_},
+              options);
+  server_.reset();
+  admin_server_.reset();
+  // What streams have counted last.
+  histograms_->Flush().IgnoreError();
+}
+
+page::PageCalls* Server::MakePageCalls() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMostAnswerBytes);
+  page_calls_ = std::make_unique<InProcessCalls>(InProcessChannel(arguments));
+  return page_calls_.get();
+}
+
+absl::Status Server::SaveHistograms() {
+  if (histograms_folder_.empty()) return absl::OkStatus();
+  absl::MutexLock lock(&saving_histograms_);
+  const uint64_t changes = histograms_->num_changes();
+  if (changes == num_saved_changes_) return absl::OkStatus();
+  PH_RETURN_IF_ERROR(SaveHistogramFile(*histograms_, histograms_folder_, clock_->Now()));
+  num_saved_changes_ = changes;
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse::rpc

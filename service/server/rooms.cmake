@@ -1,0 +1,58 @@
+packhouse_room(http QUICK
+  FOLDER server/http
+  SOURCES host_port.cc http_server.cc own_page.cc tls_sessions.cc watching_pages.cc
+  DEPENDS packhouse_base ${MICROHTTPD_LIBRARY} ${GNUTLS_LIBRARY})
+
+# HttpServer::Loop has members of types that its file keeps to itself.
+set_target_properties(packhouse_http PROPERTIES UNITY_BUILD OFF)
+
+# Messages to the domain and back: no gRPC, so that it can be fuzzed and run under ThreadSanitizer.
+# What calls of every kind need is a library of its own, which their tests under ThreadSanitizer link
+# without the rest.
+packhouse_room(wire_calls
+  FOLDER server/calls
+  SOURCES batch_reply.cc request_rights.cc streaming_call.cc streaming_call_turn.cc
+          wire_footprint.cc wire_graphs.cc wire_sizes.cc
+  DEPENDS packhouse_proto packhouse_admission packhouse_collation)
+
+packhouse_room(wire
+  FOLDER server/services
+  SOURCES append_handler.cc dataset_drifts.cc server/wire/epoch_words.cc
+          wings/tfgnn/export_source.cc job_lists.cc load_source.cc observe_handler.cc
+          pack_handler.cc rebuild_source.cc receipt_plans.cc reflection_handler.cc
+          wings/graphs/services/sample_handler.cc
+          wings/graphs/services/source_graph_append_handler.cc
+          wings/graphs/services/source_graph_rows.cc stream_drift.cc stream_tuning.cc wire_admin.cc
+          server/wire/wire_cursor.cc server/wire/wire_datasets.cc wings/tfgnn/wire_examples.cc
+          server/wire/wire_feedback.cc server/wire/wire_heuristics.cc server/wire/wire_loader.cc
+          server/wire/wire_memory.cc wings/partition/services/wire_partitions.cc
+          server/wire/wire_planning.cc wings/graphs/services/wire_sampling.cc
+          wings/graphs/services/wire_source_graphs.cc server/wire/wire_tuning.cc
+  DEPENDS packhouse_wire_calls packhouse_grpc_messages packhouse_streams packhouse_delivery
+          packhouse_feedback packhouse_partition_jobs packhouse_planning_baselines
+          packhouse_source_graphs packhouse_tfgnn)
+
+
+if(PACKHOUSE_WITH_GRPC)
+  packhouse_room(metrics QUICK
+    FOLDER server/metrics
+    SOURCES call_exemplars.cc delivery_collector.cc event_metrics.cc metrics.cc namespace_calls.cc
+            open_metrics.cc packing_metrics.cc process_collector.cc served_reading.cc
+            server_collector.cc store_collector.cc thread_cells.cc
+    DEPENDS packhouse_delivery packhouse_streams prometheus-cpp::core)
+
+  packhouse_room(rpc
+    FOLDER server/services
+    HEADERS packhouse_grpc_headers
+    SOURCES admin_service.cc server/calls_grpc/call_credentials.cc channelz_service.cc
+            server/listen/connection_acceptor.cc dataset_service.cc feedback_service.cc
+            server/listen/goaway.cc server/listen/grpc_settings.cc health_service.cc
+            histogram_service.cc server/calls_grpc/in_process_calls.cc job_place.cc
+            server/listen/library_logs.cc loader_service.cc packing_service.cc
+            wings/partition/services/partitioning_service.cc planning_service.cc quota_use.cc
+            receipt_service.cc wings/graphs/services/sampling_service.cc served_jobs.cc
+            server/listen/server.cc server_bounds.cc server/listen/server_drain.cc services.cc
+            wings/graphs/services/source_graph_service.cc server/calls_grpc/status_mapping.cc
+            server/listen/tcp_congestion.cc server/listen/tls_server_credentials.cc
+    DEPENDS packhouse_page packhouse_histograms_shared packhouse_grpc gRPC::grpcpp_channelz)
+endif()

@@ -1,0 +1,314 @@
+#include "service/server/services/loader_service.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "packhouse/v1/loader.grpc.pb.h"
+#include "service/access/policy.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/making.h"
+#include "service/server/calls_grpc/call_credentials.h"
+#include "service/server/calls_grpc/planning_call.h"
+#include "service/server/calls_grpc/server_streaming_call.h"
+#include "service/server/calls_grpc/unary_call.h"
+#include "service/server/services/job_lists.h"
+#include "service/server/services/job_place.h"
+#include "service/server/services/load_source.h"
+#include "service/server/wire/epoch_words.h"
+#include "service/server/wire/wire_cursor.h"
+#include "service/server/wire/wire_datasets.h"
+#include "service/server/wire/wire_loader.h"
+#include "service/server/wire/wire_memory.h"
+#include "service/wings/graphs/services/wire_sampling.h"
+#include "service/wings/tfgnn/export_source.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using Source = ResponseSource<LoadReply>;
+
+absl::Status CheckExport(const v1::EpochSpec& epoch) {
+  if (!epoch.job().empty()) {
+    return absl::InvalidArgumentError("epoch.job: must be empty for an export");
+  }
+  if (epoch.has_samples()) {
+    return absl::InvalidArgumentError("epoch.samples: sub-graphs are not exported");
+  }
+  if (epoch.oversize_policy() == v1::OVERSIZE_POLICY_PARTITION) {
+    return absl::InvalidArgumentError("epoch.oversize_policy: pieces are not exported");
+  }
+  if (epoch.join_parts()) {
+    return absl::InvalidArgumentError("epoch.join_parts: joined parts are not exported");
+  }
+  if (epoch.has_segments()) {
+    return absl::InvalidArgumentError("epoch.segments: epochs in segments are not exported");
+  }
+  return absl::OkStatus();
+}
+
+// `cursor`: the request's, without its signature.
+absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
+                                                  absl::string_view cursor, EpochRequest epoch,
+                                                  ClientId client, absl::Time now, Loader& loader,
+                                                  std::function<void()> wake,
+                                                  const GivenUp& given_up) {
+  PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch, cursor));
+  PH_ASSIGN_OR_RETURN(const size_t max_in_flight, MaxInFlightFromWire(request.max_in_flight()));
+  join.words = WordsOf(request.epoch());
+  join.client = std::move(client);
+  join.now = now;
+  return loader.StartLoad(std::move(epoch), std::move(join), max_in_flight, std::move(wake),
+                          given_up);
+}
+
+absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeRequest& request,
+                                                     Loader& loader, const TextSigner* signer,
+                                                     absl::Time now) {
+  if (request.batches().size() > static_cast<int>(kMaxAcknowledged)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batches: ", request.batches().size(), ", at most ", kMaxAcknowledged));
+  }
+  const std::vector<uint64_t> batches(request.batches().begin(), request.batches().end());
+  PH_ASSIGN_OR_RETURN(AcknowledgeResult result,
+                      loader.Acknowledge({request.job(), request.epoch()}, request.session(),
+                                         request.generation(), batches, now));
+  v1::AcknowledgeResponse response;
+  response.set_num_new(result.num_new);
+  response.set_cursor(SignedCursor(signer, std::move(result.cursor)));
+  return response;
+}
+
+absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
+                                    const DatasetStore& datasets, const SourceGraphStore* graphs,
+                                    Loader& loader, MemoryBudget* working, const TextSigner* signer,
+                                    const MeasuredModels* measured, const GivenUp& given_up,
+                                    bool at_once) {
+  MemoryHold memory;
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(request.epoch(), datasets, graphs,
+                                                           working, memory, measured, at_once));
+  PH_ASSIGN_OR_RETURN(const Loader::Description description,
+                      loader.Describe(std::move(epoch), given_up));
+  v1::Epoch response;
+  EpochToWire(*description.epoch, description.progress, response);
+  SignCursors(signer, response);
+  return response;
+}
+
+// For results that are given only if they are ready; otherwise CANCELLED.
+GivenUp OnlyIfReady() {
+  return [] { return true; };
+}
+
+absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request,
+                                                Loader& loader, const TextSigner* signer) {
+  PH_ASSIGN_OR_RETURN(
+      std::string cursor,
+      loader.CursorAtStep({request.job(), request.epoch()}, request.generation(), request.steps()));
+  v1::ReportStepResponse response;
+  response.set_cursor(SignedCursor(signer, std::move(cursor)));
+  return response;
+}
+
+}  // namespace
+
+LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
+                             const SourceGraphStore* graphs, Loader* loader, OwnedJobs* owned,
+                             PackObserverFactory* observers, const MeasuredModels* measured)
+    : EarlyService(v1::LoaderService::service_full_name()),
+      context_(context),
+      append_context_(context.OnAppendPool()),
+      datasets_(datasets),
+      graphs_(graphs),
+      loader_(loader),
+      owned_(owned),
+      observers_(observers),
+      timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, loader)),
+      measured_(measured),
+      retention_(std::make_shared<RetentionTimer>(
+          context.clock, context.append_pool, loader,
+          loader == nullptr ? absl::InfiniteDuration() : loader->epoch_retention())) {
+  retention_->Start();
+  Serve("Load", &LoaderService::Load);
+  Serve("Acknowledge", &LoaderService::Acknowledge);
+  Serve("GetEpoch", &LoaderService::GetEpoch);
+  Serve("ExportEpoch", &LoaderService::ExportEpoch);
+  Serve("ReportStep", &LoaderService::ReportStep);
+  Serve("DeleteJob", &LoaderService::DeleteJob);
+  Serve("ListJobs", &LoaderService::ListJobs);
+  Serve("GetJob", &LoaderService::GetJob);
+}
+
+LoaderService::~LoaderService() {
+  timer_->Stop();
+  retention_->Stop();
+}
+
+CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
+  const auto open = [this, client = context_.ClientOf(CredentialsOf(*call))](
+                        const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink,
+                        const GivenUp& given_up,
+                        bool at_once) -> absl::StatusOr<std::unique_ptr<Source>> {
+    if (loader_ == nullptr) return NoDataFolder();
+    PH_RETURN_IF_ERROR(early_end_.status());
+    OwnedJobs::Place place;
+    if (owned_ != nullptr && !parsed.has_evaluation()) {
+      PH_RETURN_IF_ERROR(CheckJobName(parsed.epoch().job()));
+      PH_ASSIGN_OR_RETURN(place, owned_->Open(parsed.epoch().job()));
+      if (place.job == nullptr) return std::make_unique<RedirectSource>(std::move(place.owner));
+    }
+    const std::string& named = parsed.epoch().has_samples()
+                                   ? parsed.epoch().samples().sub_graphs().graph()
+                                   : parsed.epoch().dataset();
+    const PackedFor packed_for = {NamespaceOf(named), named};
+    MemoryHold memory;
+    PH_ASSIGN_OR_RETURN(EpochRequest epoch,
+                        OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
+                                         memory, measured_, at_once));
+    if (parsed.has_evaluation()) {
+      PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
+      PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), client,
+                                                             sink.Waker(), given_up));
+      auto observer = observers_->ForStream(evaluation->epoch().schema().sizes(), packed_for);
+      return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
+                                                &early_end_, sink.Waker(), context_.signer);
+    }
+    PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context_, parsed.cursor()));
+    Loader& loader = place.job == nullptr ? *loader_ : place.job->loader();
+    PH_ASSIGN_OR_RETURN(auto session, Join(parsed, cursor, std::move(epoch), client,
+                                           context_.clock->Now(), loader, sink.Waker(), given_up));
+    auto observer = observers_->ForStream(session->epoch().schema().sizes(), packed_for);
+    if (place.job == nullptr) {
+      return std::make_unique<LoadSource>(
+          context_.clock, std::move(session), std::move(observer),
+          [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker(),
+          context_.signer);
+    }
+    OwnedJob* const job = place.job.get();
+    return std::make_unique<LoadSource>(
+        context_.clock, std::move(session), std::move(observer),
+        [job](absl::Time expiry) { job->OnLeased(expiry); }, &job->early_end(), sink.Waker(),
+        context_.signer, std::move(place.job));
+  };
+  return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
+      context_, *call, Method::kLoad,
+      [open](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink) {
+        return open(parsed, sink,
+                    GivenUp([&sink] { return sink.given_up(); },
+                            [&sink] { return sink.given_up_while_waiting(); }),
+                    /*at_once=*/false);
+      },
+      [open](const v1::LoadRequest& parsed,
+             ProgressSink<LoadReply>& sink) -> absl::StatusOr<std::unique_ptr<Source>> {
+        auto source = open(parsed, sink, OnlyIfReady(), /*at_once=*/true);
+        if (absl::IsCancelled(source.status())) return nullptr;
+        return source;
+      });
+}
+
+CallReactor* LoaderService::Acknowledge(grpc::CallbackServerContext* call) {
+  return RunUnary<v1::AcknowledgeRequest>(
+      append_context_, Method::kAcknowledge, call,
+      [this,
+       call](const v1::AcknowledgeRequest& parsed) -> absl::StatusOr<v1::AcknowledgeResponse> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        return Acknowledged(parsed, *used.loader, context_.signer, context_.clock->Now());
+      });
+}
+
+CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
+  return PlanningCall<v1::GetEpochRequest, v1::Epoch>::Start(
+      context_, *call, Method::kGetEpoch,
+      [this, call](const v1::GetEpochRequest& parsed,
+                   PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used,
+                            OpenLoader(loader_, parsed.epoch().job().empty() ? nullptr : owned_,
+                                       parsed.epoch().job(), call));
+        return Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
+                         context_.signer, measured_,
+                         GivenUp([&turn] { return turn.GivenUp(); },
+                                 [&turn] { return turn.GivenUpWhileWaiting(); }),
+                         /*at_once=*/false);
+      },
+      [this, call](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used,
+                            OpenLoader(loader_, parsed.epoch().job().empty() ? nullptr : owned_,
+                                       parsed.epoch().job(), call));
+        auto epoch = Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
+                               context_.signer, measured_, OnlyIfReady(), /*at_once=*/true);
+        if (absl::IsCancelled(epoch.status())) return std::nullopt;
+        return epoch;
+      });
+}
+
+CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
+  using Call = ServerStreamingCall<v1::ExportEpochRequest, v1::ExportDatasetResponse>;
+  return Call::Start(
+      context_, *call, Method::kExportEpoch,
+      [this](const v1::ExportEpochRequest& parsed, ProgressSink<v1::ExportDatasetResponse>& sink)
+          -> absl::StatusOr<std::unique_ptr<Call::Source>> {
+        if (loader_ == nullptr) return NoDataFolder();
+        PH_RETURN_IF_ERROR(CheckExport(parsed.epoch()));
+        MemoryHold memory;
+        PH_ASSIGN_OR_RETURN(const EpochRequest epoch,
+                            OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
+                                             memory, measured_));
+        PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));
+        const GivenUp given_up([&sink] { return sink.given_up(); },
+                               [&sink] { return sink.given_up_while_waiting(); });
+        PH_ASSIGN_OR_RETURN(auto prepared, loader_->Prepare(epoch, given_up));
+        return ExportSource::OpenEpoch(parsed, std::move(prepared), std::move(ranks),
+                                       context_.max_response_bytes, context_.working);
+      });
+}
+
+CallReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call) {
+  return RunUnary<v1::ReportStepRequest>(
+      context_, Method::kReportStep, call,
+      [this, call](const v1::ReportStepRequest& parsed) -> absl::StatusOr<v1::ReportStepResponse> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        return Reported(parsed, *used.loader, context_.signer);
+      });
+}
+
+CallReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call) {
+  return RunUnary<v1::DeleteJobRequest>(
+      append_context_, Method::kDeleteJob, call,
+      [this, call](const v1::DeleteJobRequest& parsed,
+                   const CallContext& context) -> absl::StatusOr<v1::DeleteJobResponse> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        PH_RETURN_IF_ERROR(used.loader->DeleteJob(parsed.job()));
+        LogDeletion(context.log, context.client, "job", parsed.job());
+        return v1::DeleteJobResponse();
+      });
+}
+
+CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
+  return RunUnary<v1::ListJobsRequest>(
+      context_, Method::kListJobs, call,
+      [this](const v1::ListJobsRequest& parsed,
+             const CallContext& context) -> absl::StatusOr<v1::ListJobsResponse> {
+        if (loader_ == nullptr) return NoDataFolder();
+        if (owned_ != nullptr) return PageOfAllJobs(parsed, context, owned_->directory());
+        return PageOfJobs(parsed, context, *loader_);
+      });
+}
+
+CallReactor* LoaderService::GetJob(grpc::CallbackServerContext* call) {
+  return RunUnary<v1::GetJobRequest>(
+      context_, Method::kGetJob, call,
+      [this, call](const v1::GetJobRequest& parsed) -> absl::StatusOr<v1::Job> {
+        PH_RETURN_IF_ERROR(CheckJobName(parsed.job()));
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        PH_ASSIGN_OR_RETURN(const JobSummary job, used.loader->GetJob(parsed.job()));
+        v1::Job wire;
+        JobToWire(job, wire);
+        if (owned_ != nullptr) wire.set_owner(owned_->address());
+        return wire;
+      });
+}
+
+}  // namespace packhouse::rpc

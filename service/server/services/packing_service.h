@@ -1,0 +1,32 @@
+// PackingService (proto/packhouse/v1/packing.proto).
+#ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_PACKING_SERVICE_H_
+#define PACKHOUSE_SERVICE_SERVER_SERVICES_PACKING_SERVICE_H_
+
+#include "service/engine/histograms/histogram_store.h"
+#include "service/engine/streams/live_streams.h"
+#include "service/engine/streams/pack_observer.h"
+#include "service/engine/streams/stream_packer.h"
+#include "service/server/calls/call_context.h"
+#include "service/server/calls_grpc/early_service.h"
+
+namespace packhouse::rpc {
+
+// The pointees must outlive the service. Thread-safe.
+class PackingService final : public EarlyService {
+ public:
+  PackingService(const CallContext& context, const StreamBounds& bounds, HistogramStore* histograms,
+                 PackObserverFactory* observers, LiveStreams* live);
+
+ private:
+  CallReactor* Pack(grpc::CallbackServerContext* call);
+
+  const CallContext context_;
+  const StreamBounds bounds_;
+  HistogramStore* const histograms_;
+  PackObserverFactory* const observers_;
+  LiveStreams* const live_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_SERVER_SERVICES_PACKING_SERVICE_H_

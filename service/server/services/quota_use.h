@@ -1,0 +1,41 @@
+// What the namespaces of a policy use of their quotas.
+#ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_QUOTA_USE_H_
+#define PACKHOUSE_SERVICE_SERVER_SERVICES_QUOTA_USE_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "service/access/authorizer.h"
+#include "service/access/planning_pool.h"
+#include "service/access/policy.h"
+#include "service/engine/histograms/histogram_store.h"
+#include "service/engine/streams/namespace_bytes.h"
+#include "service/server/services/served_jobs.h"
+#include "service/stores/datasets/quota_dataset_store.h"
+#include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
+#include "service/wings/partition/jobs/partition_jobs.h"
+
+namespace packhouse::rpc {
+
+// Null without an authorizer.
+QuotasOf QuotasOfPolicy(const Authorizer* authorizer);
+
+// Who counts what.
+struct QuotaSources {
+  const Authorizer* authorizer = nullptr;                // Null: there is no policy.
+  const QuotaDatasetStore* datasets = nullptr;           // May be null.
+  const QuotaSourceGraphStore* source_graphs = nullptr;  // May be null.
+  const PartitionJobs* partitions = nullptr;             // May be null.
+  const HistogramStore* histograms = nullptr;
+  const ServedJobs* jobs = nullptr;
+  const NamespaceBytes* pending = nullptr;
+  const PlanningPool* planning = nullptr;
+};
+
+// By namespace, at most kMostQuotaReadings. May wait for the disk.
+inline constexpr size_t kMostQuotaReadings = 1000;
+std::vector<QuotaReading> ReadQuotas(const QuotaSources& sources);
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_SERVER_SERVICES_QUOTA_USE_H_

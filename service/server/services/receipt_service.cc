@@ -1,0 +1,135 @@
+#include "service/server/services/receipt_service.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "packhouse/v1/receipts.grpc.pb.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/making.h"
+#include "service/server/calls_grpc/call_credentials.h"
+#include "service/server/calls_grpc/planning_call.h"
+#include "service/server/calls_grpc/server_streaming_call.h"
+#include "service/server/services/job_place.h"
+#include "service/server/services/rebuild_source.h"
+#include "service/server/services/receipt_plans.h"
+#include "service/server/wire/epoch_words.h"
+#include "service/server/wire/wire_datasets.h"
+#include "service/server/wire/wire_loader.h"
+
+namespace packhouse::rpc {
+namespace {
+
+// What the words name, besides the job, must be allowed too: the request need not name it.
+absl::Status CheckRightToTrain(const CallContext& context, const Principal& principal,
+                               const v1::EpochSpec& spec) {
+  if (context.authorizer == nullptr) return absl::OkStatus();
+  Demand demand;
+  demand.right = Right::kTrain;
+  demand.kind = spec.has_samples() ? "source graph" : "data set";
+  demand.name = spec.has_samples() ? spec.samples().sub_graphs().graph() : spec.dataset();
+  return context.authorizer->Check(principal, demand);
+}
+
+absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
+    const v1::RebuildBatchesRequest& request, const DatasetStore& datasets,
+    const SourceGraphStore* graphs, Loader& loader, const CallContext& context,
+    const Principal& principal, const GivenUp& given_up, const Making& making) {
+  PH_RETURN_IF_ERROR(CheckJobName(request.job()));
+  if (!request.words().job().empty() || request.words().epoch() != 0) {
+    return absl::InvalidArgumentError("words: have no job and no epoch, the request has them");
+  }
+  const EpochKey key = {request.job(), request.epoch()};
+  PH_ASSIGN_OR_RETURN(const Job::Opened opened, loader.OpenedNear(key));
+  const bool is_remembered = opened.identity.key == key;
+  v1::EpochSpec spec = request.words();
+  if (request.has_words()) {
+    spec.set_job(key.job);
+    spec.set_epoch(key.epoch);
+  } else if (opened.words.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "epoch ", opened.identity.key.epoch, " of job ", Quoted(key.job),
+        ": its words are not kept (they take more than ", kMaxWordsBytes, " bytes): give them"));
+  } else {
+    PH_ASSIGN_OR_RETURN(spec, SpecOfWords(opened.words, key));
+  }
+  PH_RETURN_IF_ERROR(CheckRightToTrain(context, principal, spec));
+  MemoryHold memory;
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch,
+                      OpenEpochRequest(spec, datasets, graphs, context.working, memory));
+  PH_ASSIGN_OR_RETURN(auto made, loader.Rebuild(std::move(epoch), opened, given_up));
+  std::optional<uint64_t> words_of_epoch;
+  if (!is_remembered && !request.has_words()) words_of_epoch = opened.identity.key.epoch;
+  return RebuildSource::Open(std::move(made), {request.numbers().begin(), request.numbers().end()},
+                             words_of_epoch, making);
+}
+
+// Keeps the job whose loader has made the epoch.
+class SourceOfJob final : public ResponseSource<RebuildReply> {
+ public:
+  SourceOfJob(std::shared_ptr<OwnedJob> job, std::unique_ptr<ResponseSource<RebuildReply>> source)
+      : job_(std::move(job)), source_(std::move(source)) {}
+
+  absl::StatusOr<std::optional<RebuildReply>> Next() override { return source_->Next(); }
+  bool IsWaiting() const override { return source_->IsWaiting(); }
+
+ private:
+  const std::shared_ptr<OwnedJob> job_;
+  const std::unique_ptr<ResponseSource<RebuildReply>> source_;
+};
+
+}  // namespace
+
+ReceiptService::ReceiptService(const CallContext& context, const HistogramStore* histograms,
+                               const DatasetStore* datasets, const SourceGraphStore* graphs,
+                               Loader* loader, OwnedJobs* owned)
+    : EarlyService(v1::ReceiptService::service_full_name()),
+      context_(context),
+      histograms_(histograms),
+      datasets_(datasets),
+      graphs_(graphs),
+      loader_(loader),
+      owned_(owned) {
+  Serve("Replan", &ReceiptService::Replan);
+  Serve("RebuildBatches", &ReceiptService::RebuildBatches);
+}
+
+CallReactor* ReceiptService::Replan(grpc::CallbackServerContext* call) {
+  // Until the answer is sent.
+  auto answer = std::make_shared<MemoryHold>();
+  // A caller who is nobody is refused before this is used.
+  const Principal principal = context_.PrincipalOf(CredentialsOf(*call)).value_or(Principal());
+  return PlanningCall<v1::ReplanRequest, v1::ReplanResponse>::Start(
+      context_, *call, Method::kPlan,
+      [this, answer, principal](const v1::ReplanRequest& parsed,
+                                PlanningTurn& turn) -> absl::StatusOr<v1::ReplanResponse> {
+        if (parsed.source_case() != v1::ReplanRequest::SOURCE_NOT_SET) {
+          return PlanAgain(parsed, *histograms_, datasets_, context_, turn, *answer);
+        }
+        return PlanOfLedger(parsed, loader_, owned_, datasets_, context_, principal, turn, *answer);
+      });
+}
+
+CallReactor* ReceiptService::RebuildBatches(grpc::CallbackServerContext* call) {
+  const Principal principal = context_.PrincipalOf(CredentialsOf(*call)).value_or(Principal());
+  return ServerStreamingCall<v1::RebuildBatchesRequest, RebuildReply>::Start(
+      context_, *call, Method::kLoad,
+      [this, call, principal](const v1::RebuildBatchesRequest& parsed,
+                              ProgressSink<RebuildReply>& sink)
+          -> absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> {
+        PH_ASSIGN_OR_RETURN(UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        const GivenUp given_up([&sink] { return sink.given_up(); },
+                               [&sink] { return sink.given_up_while_waiting(); });
+        PH_ASSIGN_OR_RETURN(
+            auto source,
+            Rebuild(parsed, *datasets_, graphs_, *used.loader, context_, principal, given_up,
+                    Making(context_.working, [&sink] { return sink.given_up(); })));
+        return std::make_unique<SourceOfJob>(std::move(used.job), std::move(source));
+      });
+}
+
+}  // namespace packhouse::rpc

@@ -1,0 +1,41 @@
+// ReceiptService (proto/packhouse/v1/receipts.proto).
+#ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_RECEIPT_SERVICE_H_
+#define PACKHOUSE_SERVICE_SERVER_SERVICES_RECEIPT_SERVICE_H_
+
+#include "service/engine/histograms/histogram_store.h"
+#include "service/engine/jobs/loader.h"
+#include "service/engine/jobs/owned_jobs.h"
+#include "service/server/calls/call_context.h"
+#include "service/server/calls_grpc/early_service.h"
+#include "service/stores/datasets/dataset_store.h"
+#include "service/wings/graphs/source_graphs/source_graph_store.h"
+
+namespace packhouse::rpc {
+
+// Plans are made on the planning pool, and batches are built on the stream pool. Replan counts as
+// Plan, and RebuildBatches as Load, to observers. Thread-safe.
+class ReceiptService final : public EarlyService {
+ public:
+  // The pointees must outlive the service. `datasets` and `loader` may be null together: then what
+  // needs them is answered with NoDataFolder(). `graphs` may be null. `owned`: as LoaderService;
+  // then plans of epochs are not found by their receipts (UNIMPLEMENTED), and batches are made
+  // again by the owner of their job.
+  ReceiptService(const CallContext& context, const HistogramStore* histograms,
+                 const DatasetStore* datasets, const SourceGraphStore* graphs, Loader* loader,
+                 OwnedJobs* owned);
+
+ private:
+  CallReactor* Replan(grpc::CallbackServerContext* call);
+  CallReactor* RebuildBatches(grpc::CallbackServerContext* call);
+
+  const CallContext context_;
+  const HistogramStore* const histograms_;
+  const DatasetStore* const datasets_;
+  const SourceGraphStore* const graphs_;
+  Loader* const loader_;
+  OwnedJobs* const owned_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_SERVER_SERVICES_RECEIPT_SERVICE_H_

@@ -1,0 +1,500 @@
+#include "service/server/wire/wire_loader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "service/algorithms/packing/online_packer.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/round_plan.h"
+#include "service/engine/epochs/segmented_epoch.h"
+#include "service/engine/jobs/cursor.h"
+#include "service/server/calls/wire_graphs.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/wire/wire_planning.h"
+#include "service/server/wire/wire_tuning.h"
+#include "service/wings/graphs/epochs/sampled_epoch.h"
+#include "service/wings/graphs/services/wire_sampling.h"
+#include "service/wings/partition/epochs/joined_epoch.h"
+
+namespace packhouse {
+namespace {
+
+constexpr size_t kDefaultInFlight = 16;
+constexpr uint32_t kMaxReaders = 1024;
+
+absl::Status CheckLength(absl::string_view field, absl::string_view text) {
+  if (text.size() <= kMaxJobNameLength) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", text.size(), " bytes, at most ", kMaxJobNameLength));
+}
+
+absl::StatusOr<RankGroupRequest> RankGroupFromWire(const v1::RankGroup& wire,
+                                                   const GraphSchema& schema) {
+  RankGroupRequest rank_group;
+  rank_group.num_ranks = wire.num_ranks();
+  if (wire.has_device_profile()) {
+    PH_ASSIGN_OR_RETURN(rank_group.device,
+                        DeviceProfileFromWire(wire.device_profile(), schema.sizes()));
+  }
+  for (const v1::Limits& shape : wire.shapes()) {
+    PH_ASSIGN_OR_RETURN(std::vector<uint64_t> capacities,
+                        CapacitiesFromWire(shape, schema.sizes()));
+    rank_group.shapes.push_back(std::move(capacities));
+  }
+  return rank_group;
+}
+
+absl::StatusOr<SubsetRequest> SubsetFromWire(const v1::Subset& wire) {
+  if (wire.graph_ids().size() % sizeof(uint64_t) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("subset.graph_ids: ", wire.graph_ids().size(),
+                                                   " bytes, must be a multiple of 8"));
+  }
+  SubsetRequest subset;
+  subset.ids = Uint64sFromWire(wire.graph_ids());
+  for (const v1::GraphIdRange& range : wire.ranges()) {
+    subset.ranges.emplace_back(range.first(), range.count());
+  }
+  return subset;
+}
+
+absl::StatusOr<WeightedDraw> DrawFromWire(const v1::Draw& wire) {
+  if (wire.weights().size() % sizeof(double) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("draw.weights: ", wire.weights().size(), " bytes, must be a multiple of 8"));
+  }
+  WeightedDraw draw;
+  const std::vector<uint64_t> bits = Uint64sFromWire(wire.weights());
+  draw.weights.resize(bits.size());
+  for (size_t i = 0; i < bits.size(); ++i) {
+    std::memcpy(&draw.weights[i], &bits[i], sizeof(double));
+  }
+  draw.num_graphs = wire.num_graphs();
+  draw.with_replacement = wire.with_replacement();
+  return draw;
+}
+
+absl::StatusOr<MixingRequest> MixingFromWire(const v1::Mixing& wire) {
+  MixingRequest mixing;
+  mixing.is_off = wire.off();
+  const double most = wire.most_company();
+  if (wire.off() && most != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mixing.most_company: ", most, ", must be unset with mixing.off"));
+  }
+  if (wire.off()) return mixing;
+  if (most != 0 && !(most >= 1 && std::isfinite(most))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mixing.most_company: ", most,
+        ", must be a finite number of at least 1, the company of a shuffle; or say mixing.off"));
+  }
+  mixing.most_company = most == 0 ? MixingRequest::kMostCompany : most;
+  return mixing;
+}
+
+absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochRequest& epoch) {
+  if (wire.num_ranks() == 0 || wire.num_ranks() > Sharing::kMaxRanks ||
+      wire.rank() >= wire.num_ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("ranked: rank ", wire.rank(), " of ",
+                                                   wire.num_ranks(), ", must be below it, and it ",
+                                                   "at most ", Sharing::kMaxRanks));
+  }
+  const LastSteps last_steps = wire.drop_last() ? LastSteps::kDropped : LastSteps::kPadded;
+  if (epoch.rank_groups.size() <= 1) return Sharing::Ranked(wire.num_ranks(), last_steps);
+  Sharing sharing;
+  sharing.last_steps = last_steps;
+  uint64_t sum = 0;
+  for (const RankGroupRequest& rank_group : epoch.rank_groups) sum += rank_group.num_ranks;
+  if (sum != wire.num_ranks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranked: ", wire.num_ranks(), " ranks, the rank groups have ", sum));
+  }
+  for (size_t i = 0; i < epoch.rank_groups.size(); ++i) {
+    sharing.rank_group_of_rank.insert(sharing.rank_group_of_rank.end(),
+                                      epoch.rank_groups[i].num_ranks, static_cast<uint32_t>(i));
+  }
+  return sharing;
+}
+
+}  // namespace
+
+absl::Status CheckJobName(absl::string_view job) {
+  bool valid = !job.empty() && job.size() <= kMaxJobNameLength;
+  for (const char c : job) {
+    valid &= absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+             absl::string_view("_./-").find(c) != absl::string_view::npos;
+  }
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: ", Quoted(job), " must be 1 to ", kMaxJobNameLength, " characters of [A-Za-z0-9_./-]"));
+}
+
+absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
+                                                  const GraphSchema& schema) {
+  if (!wire.job().empty()) PH_RETURN_IF_ERROR(CheckJobName(wire.job()));
+  EpochRequest request;
+  request.dataset = wire.dataset();
+  request.key = {wire.job(), wire.epoch()};
+  request.seed = wire.seed();
+  if (wire.rank_groups_size() > static_cast<int>(RoundPlan::kMaxRankGroups)) {
+    return absl::InvalidArgumentError(absl::StrCat("rank_groups: ", wire.rank_groups_size(),
+                                                   ", must be 1 to ", RoundPlan::kMaxRankGroups));
+  }
+  for (const v1::RankGroup& rank_group : wire.rank_groups()) {
+    PH_ASSIGN_OR_RETURN(RankGroupRequest from_wire, RankGroupFromWire(rank_group, schema));
+    request.rank_groups.push_back(std::move(from_wire));
+  }
+  PH_ASSIGN_OR_RETURN(request.padding, PaddingFromWire(wire.padding()));
+  PH_ASSIGN_OR_RETURN(request.derived, DerivedFromWire(wire.derived()));
+  PH_ASSIGN_OR_RETURN(request.whole_graphs, CarriesGraphs(wire.payload(), schema));
+  if (!request.whole_graphs && !wire.derived().empty()) {
+    return absl::InvalidArgumentError("derived: only for whole graphs");
+  }
+  PH_ASSIGN_OR_RETURN(request.integer_width,
+                      IntegerWidthFromWire(wire.integer_width(), request.whole_graphs));
+  PH_ASSIGN_OR_RETURN(const OversizeRule oversize, OversizeRuleFromWire(wire.oversize_policy()));
+  request.oversize_is_error = oversize == OversizeRule::kError;
+  request.cuts_oversize = oversize == OversizeRule::kCut;
+  request.in_order = wire.in_order();
+  if (wire.look_ahead() != 0) {
+    if (wire.look_ahead() > OnlinePackerOptions::kMaxLookAhead) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "look_ahead: ", wire.look_ahead(), ", at most ", OnlinePackerOptions::kMaxLookAhead));
+    }
+    if (!wire.in_order()) {
+      return absl::InvalidArgumentError("look_ahead: only with in_order");
+    }
+    request.look_ahead = wire.look_ahead();
+  }
+  request.grouped = wire.grouped();
+  request.adaptive = wire.adaptive();
+  if (wire.has_segments()) {
+    SegmentsRequest segments;
+    if (wire.segments().graphs() != 0) segments.graphs = wire.segments().graphs();
+    if (wire.segments().tracks() != 0) segments.tracks = wire.segments().tracks();
+    request.segments = segments;
+  }
+  if (wire.has_mixing()) {
+    PH_ASSIGN_OR_RETURN(request.mixing, MixingFromWire(wire.mixing()));
+  }
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
+                      CountsFromWire(wire.min_rows(), schema.sizes(), "min_rows"));
+  request.min_rows = MinRows(std::move(min_rows));
+  if (wire.has_subset()) {
+    PH_ASSIGN_OR_RETURN(request.subset, SubsetFromWire(wire.subset()));
+  }
+  if (wire.has_draw()) {
+    PH_ASSIGN_OR_RETURN(request.draw, DrawFromWire(wire.draw()));
+  }
+  return request;
+}
+
+absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
+                                                    std::shared_ptr<const SubGraphSource> source,
+                                                    MemoryBudget* memory) {
+  PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(wire, source->schema()));
+  if (wire.oversize_policy() != v1::OVERSIZE_POLICY_UNSPECIFIED) {
+    return absl::InvalidArgumentError(
+        "oversize_policy: must be unset with samples; samples.beyond_limits decides");
+  }
+  const v1::SampleSpec& spec = wire.samples();
+  SamplesRequest samples;
+  MemoryHold hold;
+  if (memory != nullptr) {
+    PH_ASSIGN_OR_RETURN(hold, memory->Hold("seeds", BytesOfSeeds(spec.seeds())));
+  }
+  samples.memory = std::make_shared<const MemoryHold>(std::move(hold));
+  PH_ASSIGN_OR_RETURN(samples.seeds, SeedsFromWire(spec.has_seeds(), spec.seeds(), *source));
+  samples.window = spec.window() == 0 ? SampledEpoch::kDefaultWindow : spec.window();
+  samples.exact_steps = spec.exact_steps();
+  PH_ASSIGN_OR_RETURN(samples.draws_smaller, DrawsSmaller(spec.beyond_limits()));
+  samples.source = std::move(source);
+  request.samples = std::move(samples);
+  return request;
+}
+
+absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
+                                                const EpochRequest& epoch,
+                                                absl::string_view cursor) {
+  PH_RETURN_IF_ERROR(CheckJobName(epoch.key.job));
+  JoinRequest join;
+  switch (wire.sharing_case()) {
+    case v1::LoadRequest::kRanked: {
+      PH_ASSIGN_OR_RETURN(join.sharing, RankedFromWire(wire.ranked(), epoch));
+      join.lane = wire.ranked().rank();
+      if (wire.ranked().num_readers() > kMaxReaders ||
+          wire.ranked().reader() >= std::max(wire.ranked().num_readers(), 1u)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "ranked: reader ", wire.ranked().reader(), " of ", wire.ranked().num_readers(),
+            ", must be below it, and it at most ", kMaxReaders));
+      }
+      join.reader = {wire.ranked().reader(), std::max(wire.ranked().num_readers(), 1u)};
+      break;
+    }
+    case v1::LoadRequest::kDynamic:
+      join.sharing = Sharing::Dynamic();
+      join.lane = wire.dynamic().rank_group();
+      join.worker = wire.dynamic().worker();
+      join.ends_when_all_leased = wire.dynamic().end_when_all_leased();
+      PH_RETURN_IF_ERROR(CheckLength("dynamic.worker", join.worker));
+      break;
+    case v1::LoadRequest::kEvaluation:
+    case v1::LoadRequest::SHARING_NOT_SET:
+      return absl::InvalidArgumentError("the request carries neither 'ranked' nor 'dynamic'");
+  }
+  PH_RETURN_IF_ERROR(CheckLength("attempt", wire.attempt()));
+  join.attempt = wire.attempt();
+  if (wire.has_generation()) join.generation = wire.generation();
+  if (!cursor.empty()) {
+    PH_ASSIGN_OR_RETURN(join.cursor, DecodeCursor(cursor));
+  }
+  return join;
+}
+
+absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire,
+                                                     const EpochRequest& epoch) {
+  const auto must_be_unset = [](absl::string_view field) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": must be unset for an evaluation, of which nothing is kept"));
+  };
+  if (!epoch.key.job.empty()) return must_be_unset("epoch.job");
+  if (wire.max_in_flight() != 0) return must_be_unset("max_in_flight");
+  if (!wire.attempt().empty()) return must_be_unset("attempt");
+  if (wire.has_generation()) return must_be_unset("generation");
+  if (!wire.cursor().empty()) return must_be_unset("cursor");
+  EvaluationRequest request;
+  v1::Ranked ranked = wire.evaluation().ranked();
+  if (ranked.num_readers() != 0 || ranked.reader() != 0) {
+    return must_be_unset("evaluation.ranked.num_readers");
+  }
+  if (!wire.evaluation().has_ranked()) ranked.set_num_ranks(1);
+  PH_ASSIGN_OR_RETURN(request.sharing, RankedFromWire(ranked, epoch));
+  request.rank = ranked.rank();
+  request.first_step = wire.evaluation().first_step();
+  return request;
+}
+
+absl::StatusOr<Sharing> AllRanksOf(const EpochRequest& epoch) {
+  uint64_t num_ranks = 0;
+  for (const RankGroupRequest& rank_group : epoch.rank_groups) num_ranks += rank_group.num_ranks;
+  v1::Ranked ranked;
+  ranked.set_num_ranks(epoch.rank_groups.size() == 1
+                           ? 1
+                           : static_cast<uint32_t>(std::min<uint64_t>(num_ranks, UINT32_MAX)));
+  return RankedFromWire(ranked, epoch);
+}
+
+absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire) {
+  if (wire > kMaxInFlight) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_in_flight: ", wire, ", at most ", kMaxInFlight));
+  }
+  return wire == 0 ? kDefaultInFlight : wire;
+}
+
+namespace {
+
+void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& items,
+                      const SizeSchema& schema, v1::Epoch& wire) {
+  wire.set_num_rejected(num_graphs);
+  for (const OversizeItem& item : items) {
+    v1::Rejection& rejection = *wire.add_rejections();
+    rejection.set_graph_id(item.id);
+    if (item.component == OversizeItem::kBytes) {
+      rejection.set_reason(v1::REJECTION_REASON_TOO_MANY_BYTES);
+    } else {
+      rejection.set_reason(item.is_too_small ? v1::REJECTION_REASON_TOO_SMALL
+                                             : v1::REJECTION_REASON_TOO_LARGE);
+      rejection.set_component(std::string(schema.name(item.component)));
+    }
+    rejection.set_value(item.value);
+    rejection.set_bound(item.bound);
+  }
+}
+
+void SampledEpochToWire(const SampledEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  const EpochIdentity& identity = epoch.identity();
+  const std::vector<uint32_t> counts = epoch.Counts();
+  const uint64_t known = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  wire.set_num_batches(GuessBatches(known, counts.size(), identity));
+  wire.set_num_graphs(epoch.num_items());
+  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+  rank_group.set_num_batches(wire.num_batches());
+  const BatchShape& shape = epoch.shapes(0)[0];
+  v1::EpochShape& out = *rank_group.add_shapes();
+  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+  out.set_num_batches(wire.num_batches());
+  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  v1::SampledEpoch& samples = *wire.mutable_samples();
+  samples.set_num_seeds(epoch.num_seeds());
+  samples.set_num_windows(epoch.num_windows());
+  samples.set_num_planned_windows(counts.size());
+  samples.set_num_planned_batches(known);
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, counts}));
+}
+
+void JoinedEpochToWire(const JoinedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  const EpochIdentity& identity = epoch.identity();
+  wire.set_num_batches(identity.num_batches());
+  wire.set_num_graphs(epoch.num_parts());
+  RejectionsToWire(epoch.oversize().num_graphs, epoch.oversize().items, schema, wire);
+  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+  rank_group.set_num_batches(identity.num_batches());
+  const BatchShape& shape = epoch.shapes(0)[0];
+  v1::EpochShape& out = *rank_group.add_shapes();
+  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+  out.set_num_batches(identity.num_batches());
+  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  v1::JoinedParts& parts = *wire.mutable_joined_parts();
+  parts.set_num_inner_edges(epoch.edges().inner);
+  parts.set_num_cut_edges(epoch.edges().cut);
+  parts.set_num_restored_edges(epoch.edges().restored);
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
+}
+
+void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& progress,
+                          v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  const SegmentedPlan& plan = epoch.plan();
+  wire.set_num_batches(plan.num_batches());
+  wire.set_num_graphs(plan.counts().num_graphs);
+  wire.set_num_rejected(plan.counts().num_oversize);
+  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+  rank_group.set_num_batches(plan.num_batches());
+  const BatchShape& shape = plan.shapes()[0];
+  v1::EpochShape& out = *rank_group.add_shapes();
+  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+  out.set_num_batches(plan.num_batches());
+  EfficienciesToWire(plan.summary().components, schema, *out.mutable_components());
+  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  v1::EpochSegments& segments = *wire.mutable_segments();
+  segments.set_num_segments(plan.layout().num_segments());
+  segments.set_num_tracks(plan.num_tracks());
+  segments.set_max_graphs(plan.layout().max_graphs());
+  segments.set_loss(plan.loss());
+  wire.set_lower_bound(plan.lower_bound());
+  wire.set_receipt(plan.receipt());
+  wire.set_start_cursor(EncodeCursor({epoch.identity(), progress.generation, {}, {}}));
+}
+
+}  // namespace
+
+void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Epoch& wire) {
+  const EpochIdentity& identity = any.identity();
+  wire.set_job(identity.key.job);
+  wire.set_epoch(identity.key.epoch);
+  wire.set_dataset(identity.dataset);
+  wire.set_dataset_version(identity.dataset_version);
+  wire.set_num_done(progress.num_done);
+  wire.set_generation(progress.generation);
+  if (any.windows() != nullptr) {
+    SampledEpochToWire(static_cast<const SampledEpoch&>(any), progress, wire);
+    return;
+  }
+  if (any.joined() != nullptr) return JoinedEpochToWire(*any.joined(), progress, wire);
+  if (any.segmented() != nullptr) return SegmentedEpochToWire(*any.segmented(), progress, wire);
+  const auto& epoch = static_cast<const PreparedEpoch&>(any);
+  const EpochPlan& plan = epoch.plan();
+  const SizeSchema& schema = plan.schema().sizes();
+  wire.set_num_batches(identity.num_batches());
+  wire.set_num_graphs(plan.num_graphs());
+  RejectionsToWire(plan.num_oversize(), plan.oversize(), schema, wire);
+  for (size_t i = 0; i < plan.num_rank_groups(); ++i) {
+    v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+    rank_group.set_num_batches(plan.num_batches(i));
+    for (size_t j = 0; j < plan.shapes(i).size(); ++j) {
+      const BatchShape& shape = plan.shapes(i)[j];
+      const ShapeSummary& summary = epoch.summaries(i)[j];
+      v1::EpochShape& out = *rank_group.add_shapes();
+      CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+      CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+      out.set_num_batches(summary.num_batches);
+      EfficienciesToWire(summary.components, schema, *out.mutable_components());
+      out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+    }
+  }
+  if (const auto& company = epoch.company()) {
+    wire.mutable_company()->set_chance(company->chance);
+    wire.mutable_company()->set_of_shuffle(company->of_shuffle);
+  }
+  wire.set_num_cut_graphs(plan.num_cut_graphs());
+  wire.set_num_pieces(plan.num_pieces());
+  wire.set_lower_bound(plan.lower_bound());
+  wire.set_receipt(plan.receipt());
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
+}
+
+void JobToWire(const JobSummary& job, v1::Job& wire) {
+  wire.set_job(job.name);
+  for (const EpochSummary& epoch : job.epochs) {
+    v1::JobEpoch& out = *wire.add_epochs();
+    out.set_epoch(epoch.progress.key.epoch);
+    out.set_generation(epoch.progress.generation);
+    out.set_num_done(epoch.progress.num_done);
+    out.set_num_batches(epoch.progress.num_batches);
+    out.set_dataset(epoch.dataset);
+    if (const KeptSegments& segments = epoch.progress.segments; segments.num_segments != 0) {
+      out.set_num_segments(segments.num_segments);
+      out.set_segmentation_loss(segments.Loss(epoch.progress.num_batches));
+    }
+    out.set_num_sessions(epoch.num_sessions);
+    out.set_client(epoch.client);
+    if (epoch.used_seconds != 0) {
+      out.mutable_last_used()->set_seconds(static_cast<int64_t>(epoch.used_seconds));
+    }
+  }
+  wire.set_num_epochs(job.num_epochs);
+  wire.set_num_sessions(job.num_sessions);
+  if (job.used_seconds != 0) {
+    wire.mutable_last_used()->set_seconds(static_cast<int64_t>(job.used_seconds));
+  }
+}
+
+void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
+  const LoadStart& start = session.start();
+  EpochToWire(session.epoch(), start.progress, *wire.mutable_epoch());
+  GraphSchemaToWire(session.epoch().schema(), *wire.mutable_schema());
+  wire.set_num_steps_is_estimate(start.num_steps_is_estimate);
+  wire.set_generation(start.join.generation);
+  wire.set_session(start.session);
+  wire.set_num_steps(start.num_steps);
+  wire.set_num_steps_done(start.num_steps_done);
+  wire.set_cursor(start.join.cursor);
+}
+
+void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire) {
+  EpochToWire(evaluation.epoch(), EpochProgress(), *wire.mutable_epoch());
+  GraphSchemaToWire(evaluation.epoch().schema(), *wire.mutable_schema());
+  wire.set_num_steps(evaluation.num_steps());
+  wire.set_num_steps_done(evaluation.first_step());
+}
+
+void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire) {
+  BatchToWire(event.built.batch, event.number, *wire.mutable_batch());
+  wire.mutable_batch()->set_epoch(epoch);
+  wire.mutable_batch()->set_step(event.place.position);
+  wire.set_is_padding(event.is_padding);
+  wire.set_is_redelivered(event.is_redelivered);
+  wire.set_graphs_of_step(event.graphs_of_step);
+  wire.set_shape(static_cast<uint32_t>(event.built.shape));
+  for (const auto& [id, level] : event.built.drawn_smaller) {
+    v1::DrawnSmaller& smaller = *wire.add_drawn_smaller();
+    smaller.set_graph_id(id);
+    smaller.set_level(level);
+  }
+}
+
+}  // namespace packhouse

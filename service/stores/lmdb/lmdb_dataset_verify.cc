@@ -1,0 +1,22 @@
+#include "service/stores/lmdb/lmdb_dataset_verify.h"
+
+#include "service/base/status_macros.h"
+#include "service/stores/datasets/record_dataset_reader.h"
+#include "service/stores/datasets/record_verification.h"
+
+namespace packhouse {
+
+absl::StatusOr<VerifyReport> VerifyDataset(
+    const OpenedDataset& opened, const LmdbEnvironment& environment,
+    absl::FunctionRef<bool(const VerifyProgress&)> progress) {
+  const StoredDataset& dataset = opened.dataset;
+  RecordVerification verification(&dataset, dataset.records.size(), progress);
+  for (const StoredRecord& record : dataset.records) {
+    PH_RETURN_IF_ERROR(verification.Check(record, environment.BytesOnDisk(record.bytes.size())));
+  }
+  verification.Disagree(environment.CheckFiles());
+  verification.Disagree(opened.producers);
+  return verification.Finish(opened.histogram, opened.state.totals);
+}
+
+}  // namespace packhouse

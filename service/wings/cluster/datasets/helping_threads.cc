@@ -1,0 +1,32 @@
+#include "service/wings/cluster/datasets/helping_threads.h"
+
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "service/base/caller.h"
+
+namespace packhouse {
+
+void WorkTogether(size_t num_threads, absl::FunctionRef<void()> work) {
+  std::vector<std::thread> threads;
+  const absl::Cleanup join = [&threads] {
+    for (std::thread& thread : threads) thread.join();
+  };
+  const auto help = [&work, caller = CurrentCaller()] {
+    HelpedCaller helped(caller);
+    const CallerScope scope(&helped);
+    work();
+  };
+  try {
+    for (size_t i = 1; i < num_threads; ++i) threads.emplace_back(help);
+  } catch (const std::system_error&) {
+    // Fewer do it.
+  } catch (const std::bad_alloc&) {
+  }
+  work();
+}
+
+}  // namespace packhouse

@@ -1,0 +1,69 @@
+// Puts sealed source graphs into an object store: the pieces first, then one transaction.
+#ifndef PACKHOUSE_SERVICE_WINGS_CLUSTER_GRAPHS_GRAPH_UPLOAD_H_
+#define PACKHOUSE_SERVICE_WINGS_CLUSTER_GRAPHS_GRAPH_UPLOAD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/stores/keys/key_value_store.h"
+#include "service/wings/cluster/datasets/object_engines.h"
+#include "service/wings/cluster/graphs/shared_graph_values.h"
+#include "service/wings/graphs/stored/sealed_graph_store.h"
+
+namespace packhouse {
+
+// Of a transaction that did not succeed: whether it may be built anew, of what is read anew.
+bool MayBeTriedAgain(const absl::StatusOr<TransactionResult>& result);
+
+// One graph's way into the store. An upload that was stopped is gone on with by the next one of the
+// same graph, also by another process: what is there is not sent again, unless nobody has gone on
+// for so long that it was swept. Thread-compatible.
+class GraphUpload {
+ public:
+  struct Options {
+    uint64_t piece_bytes = uint64_t{64} << 20;
+    // Of all that is in the store together; 0: no bound.
+    uint64_t max_bytes = 0;
+  };
+  using Progress = absl::FunctionRef<bool(const SourceGraphProgress&)>;
+
+  // What is passed must outlive it. `server`: the one that has built the graph, whose name is taken
+  // by it; empty: the graph comes from another store, and its name must be free.
+  GraphUpload(const ObjectEngines& engines, const Options& options, const SealedSourceGraph& from,
+              std::string server);
+
+  // As SealedGraphStore::CopyIn(). NOT_FOUND if the graph was deleted while `server` built it.
+  absl::StatusOr<SourceGraphCopy> Run(Progress progress);
+
+ private:
+  // Who puts pieces: a key that a sweep deletes before it deletes the pieces.
+  struct Begun {
+    uint64_t objects = 0;
+    Revision create_revision = 0;
+  };
+
+  absl::Status CheckRoom(const std::vector<KeyValue>& totals) const;
+  // The upload that somebody has begun, or a new one; nullopt if others came before.
+  absl::StatusOr<std::optional<Begun>> Begin();
+  // The bytes of a piece. DATA_LOSS naming the array that fails a checksum.
+  absl::StatusOr<std::string> PieceAt(uint64_t begin) const;
+  absl::Status PutPieces(uint64_t objects, Progress progress);
+  absl::StatusOr<TransactionResult> Commit(const Begun& begun, Revision name_revision) const;
+
+  const ObjectEngines engines_;
+  const Options options_;
+  const SealedSourceGraph& from_;
+  const std::string server_;
+  const ArrayPlaces places_;
+  SharedGraphManifest manifest_;
+  SourceGraphCopy copy_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WINGS_CLUSTER_GRAPHS_GRAPH_UPLOAD_H_

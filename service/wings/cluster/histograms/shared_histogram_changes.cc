@@ -1,0 +1,335 @@
+// The making of runs: how a copy's busy thread makes the changes that wait for it.
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/status_macros.h"
+#include "service/engine/histograms/histogram_file.h"
+#include "service/wings/cluster/histograms/shared_histogram_format.h"
+#include "service/wings/cluster/histograms/shared_histogram_store.h"
+
+namespace packhouse {
+namespace {
+
+using shared_histogram::BasesKey;
+using shared_histogram::DescribeTo;
+using shared_histogram::FromKey;
+using shared_histogram::HeadKey;
+using shared_histogram::kHeads;
+using shared_histogram::NoHistogram;
+using shared_histogram::PartKey;
+using shared_histogram::RunBytes;
+using shared_histogram::RunKey;
+using shared_histogram::RunsKey;
+
+constexpr size_t kPartBytes = size_t{512} << 10;
+// Of one run: some hundred bytes each.
+constexpr size_t kMaxProducers = 1000;
+
+}  // namespace
+
+absl::StatusOr<CountedGraphs> SharedHistogramStore::Make(Change& change) {
+  const std::string& name = change.key->name;
+  PH_RETURN_IF_ERROR(CheckKey(*change.key));
+  PH_RETURN_IF_ERROR(CheckProducer(*change.producer));
+  if (RunBytes(*change.sizes) > kMaxRunBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("histogram '", name, "': a change of ", change.sizes->num_distinct(),
+                     " distinct sizes, some ", RunBytes(*change.sizes), " bytes, at most ",
+                     kMaxRunBytes, " where servers share their histograms: send fewer at a time"));
+  }
+  const std::shared_ptr<Copy> copy = CopyOf(name);
+  {
+    absl::MutexLock lock(&copy->mutex);
+    copy->queue.push_back(&change);
+    const auto is_its_turn = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(copy->mutex) {
+      return change.is_done || !copy->is_busy;
+    };
+    copy->mutex.Await(absl::Condition(&is_its_turn));
+    if (change.is_done) return change.result;
+    copy->is_busy = true;
+    copy->used = ++num_uses_;
+  }
+  std::deque<Change*> changes;
+  const absl::Cleanup is_free = [&] {
+    {
+      absl::MutexLock lock(&copy->mutex);
+      for (Change* const each : changes) each->is_done = true;
+    }
+    Free(name, copy);
+  };
+  {
+    absl::MutexLock lock(&copy->mutex);
+    changes.swap(copy->queue);
+  }
+  const std::vector<Change*> all(changes.begin(), changes.end());
+  if (!HasMemoryFor([&] { MakeAll(name, *copy, all); })) {
+    DropCopy(name, *copy);
+  }
+  return change.result;
+}
+
+void SharedHistogramStore::MakeAll(absl::string_view name, Copy& copy,
+                                   absl::Span<Change* const> changes) {
+  for (Change* const each : changes) each->result = OutOfMemory();
+  while (!changes.empty()) changes.remove_prefix(MakeSome(name, copy, changes));
+  WriteBase(name, copy);
+}
+
+absl::Status SharedHistogramStore::CheckCreation(const HistogramKey& key) const {
+  PH_ASSIGN_OR_RETURN(const RangeResult heads, keys_->Range(KeyRange::Prefix(kHeads)));
+  if (heads.values.size() >= shared_bounds_.max_histograms) {
+    return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", heads.values.size(),
+                                                     ", at most ", shared_bounds_.max_histograms));
+  }
+  if (!shared_bounds_.quotas_of) return absl::OkStatus();
+  const absl::string_view where = NamespaceOf(key.name);
+  const std::optional<uint64_t> most = shared_bounds_.quotas_of(where).histograms;
+  if (!most) return absl::OkStatus();
+  const auto there = static_cast<uint64_t>(
+      std::count_if(heads.values.begin(), heads.values.end(), [&](const KeyValue& head) {
+        return NamespaceOf(FromKey(absl::StripPrefix(head.key, kHeads))) == where;
+      }));
+  return there < *most ? absl::OkStatus() : BeyondQuota(where, "histograms", there + 1, *most);
+}
+
+size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
+                                      absl::Span<Change* const> changes) {
+  const auto refuse = [&](size_t count, const absl::Status& why) {
+    for (size_t i = 0; i < count; ++i) changes[i]->result = why;
+    return count;
+  };
+  // The copy may be behind. That is found out by the transaction; or, before anything is answered
+  // without one, by reading.
+  bool is_fresh = false;
+  for (int race = 0; race < kRaces; ++race) {
+    if (!copy.is_there() && !is_fresh) {
+      const absl::Status read = Refresh(name, copy);
+      if (!read.ok() && !absl::IsNotFound(read)) return refuse(changes.size(), read);
+      is_fresh = true;
+    }
+    const bool is_new = !copy.is_there();
+    const HistogramKey& first = *changes[0]->key;
+    if (is_new) {
+      if (changes[0]->subtracts) return refuse(1, NoHistogram(name));
+      if (const absl::Status room = CheckCreation(first); !room.ok()) return refuse(1, room);
+    }
+    // What goes into the run.
+    SizeHistogram sum(first.schema.num_components());
+    // Of producers that have changes in the run: as they will be.
+    std::map<std::string, ProducerHistory> producers;
+    std::vector<Run::Producer> sent;
+    std::vector<Change*> in_run;
+    bool is_answered_alone = false;
+    size_t count = 0;
+    for (; count < changes.size(); ++count) {
+      Change& change = *changes[count];
+      if (!in_run.empty() && (change.subtracts || in_run[0]->subtracts)) break;
+      if (count != 0 && !(change.key->schema == first.schema)) break;
+      if (count != 0 && is_new && change.key->half_life != first.half_life) break;
+      const std::optional<ProducerSequence>& producer = *change.producer;
+      if (producer) {
+        const auto found = producers.find(producer->producer);
+        // Whether it is a repetition is known when this run has been made, or has not.
+        if (found != producers.end() && producer->sequence <= found->second.last()) break;
+        const auto repeats = HistoryOf(name, producer->producer)
+                                 .IsRepetition(absl::StrCat("histogram '", name, "'"), *producer,
+                                               DigestOf(*change.sizes, change.subtracts));
+        if (!repeats.ok() || *repeats) {
+          change.result =
+              repeats.ok()
+                  ? absl::StatusOr<CountedGraphs>(CountedGraphs{0, NumGraphsOf(name, change.now)})
+                  : repeats.status();
+          is_answered_alone = true;
+          continue;
+        }
+      }
+      absl::Status fits = CheckChange(*change.key, *change.sizes, change.subtracts, producer,
+                                      change.now, shared_bounds_);
+      if (fits.ok() && !producer && !is_new && change.sizes->num_graphs() == 0) {
+        change.result = CountedGraphs{0, NumGraphsOf(name, change.now)};
+        is_answered_alone = true;
+        continue;
+      }
+      if (fits.ok()) fits = sum.Merge(*change.sizes);
+      if (!fits.ok()) {
+        change.result = fits;
+        is_answered_alone = true;
+        continue;
+      }
+      if (!in_run.empty() &&
+          (sent.size() >= kMaxProducers || RunBytes(sum) > kMaxRunBytes ||
+           !CheckChange(*change.key, sum, change.subtracts, producer, change.now, shared_bounds_)
+                .ok())) {
+        (void)sum.Subtract(*change.sizes);
+        break;
+      }
+      if (producer) {
+        const uint32_t digest = DigestOf(*change.sizes, change.subtracts);
+        ProducerHistory& history = producers[producer->producer];
+        history.Add(*producer, digest, 1);
+        Run::Producer& each = sent.emplace_back();
+        each.set_name(producer->producer);
+        each.set_sequence(producer->sequence);
+        each.set_digest(digest);
+        each.set_forget_seconds(history.forget_seconds());
+      }
+      in_run.push_back(&change);
+    }
+    if (is_answered_alone && !is_fresh) {
+      const absl::Status read = Refresh(name, copy);
+      if (!read.ok() && !absl::IsNotFound(read)) return refuse(changes.size(), read);
+      is_fresh = true;
+      continue;
+    }
+    if (in_run.empty()) return count;
+
+    const std::string attempt = NextAttempt();
+    Run run;
+    run.set_attempt(attempt);
+    run.set_previous_run(copy.head.last_run());
+    run.set_subtracts(in_run[0]->subtracts);
+    run.set_time_nanos(absl::ToUnixNanos(in_run.back()->now));
+    run.mutable_producers()->Add(sent.begin(), sent.end());
+    for (const uint32_t row : sum.SortedRows()) {
+      const auto tuple = sum.tuple(row);
+      run.mutable_counts()->Add(tuple.begin(), tuple.end());
+      run.add_numbers(sum.count(row));
+    }
+    const std::string bytes = run.SerializeAsString();
+    Head next = copy.head;
+    if (is_new) DescribeTo(first, next);
+    next.set_attempt(attempt);
+    next.set_last_run(attempt);
+    const uint64_t number = next.end();
+    next.set_end(number + 1);
+    next.set_run_bytes(next.run_bytes() + bytes.size());
+    std::string next_bytes = next.SerializeAsString();
+    const Transaction transaction = {
+        {IsCurrent(name, copy)},
+        {Operation::Put(RunKey(name, number), bytes), Operation::Put(HeadKey(name), next_bytes)},
+        {}};
+    const auto answer = [&] {
+      for (Change* const each : in_run) {
+        each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
+      }
+      return count;
+    };
+    const auto refuse_run = [&](const absl::Status& why) {
+      for (Change* const each : in_run) each->result = why;
+      return count;
+    };
+    const uint64_t before = is_new ? 0 : NumGraphsOf(name, in_run.back()->now);
+    // If an allocation fails from here on.
+    refuse_run(absl::UnknownError(absl::StrCat(
+        "histogram '", name, "': nobody knows whether it was counted: out of memory")));
+    bool is_uncertain = false;
+    std::optional<Revision> made;
+    absl::Status failed;
+    for (int tries = 0; tries < kTries; ++tries) {
+      const auto done = keys_->Commit(transaction);
+      failed = done.status();
+      if (done.ok()) {
+        if (done->succeeded) made = done->revision;
+        break;
+      }
+      is_uncertain |= OutcomeIsUnknown(failed);
+      if (!is_uncertain) break;
+    }
+    if (made) {
+      // It is made, whatever becomes of the copy.
+      uint64_t after = before;
+      for (Change* const each : in_run) {
+        const uint64_t num_graphs = each->sizes->num_graphs();
+        after = each->subtracts ? after - std::min(after, num_graphs) : after + num_graphs;
+        each->result = CountedGraphs{num_graphs, after};
+      }
+      if (!ApplyRun(name, next, run).ok()) {
+        // Is read again when it is needed.
+        DropCopy(name, copy);
+        return count;
+      }
+      copy.head_bytes = std::move(next_bytes);
+      copy.revision = *made;
+      copy.head = std::move(next);
+      return answer();
+    }
+    if (!failed.ok()) {
+      if (!is_uncertain) return refuse_run(failed);
+      DropCopy(name, copy);
+      return refuse_run(absl::UnknownError(absl::StrCat(
+          "histogram '", name, "': nobody knows whether it was counted: ", failed.message())));
+    }
+    // Somebody else changed it; or this very transaction did, when it was sent first.
+    bool is_made = false;
+    const absl::Status read = Refresh(name, copy, attempt, &is_made);
+    if (is_made) return answer();
+    const bool is_hidden = !read.ok() || copy.head.begin() > number;
+    if (is_uncertain && is_hidden) {
+      return refuse_run(absl::UnknownError(absl::StrCat(
+          "histogram '", name, "': nobody knows whether it was counted: others changed it")));
+    }
+    if (!read.ok() && !absl::IsNotFound(read)) return refuse_run(read);
+    is_fresh = true;
+  }
+  return refuse(changes.size(), absl::UnavailableError(absl::StrCat("histogram '", name,
+                                                                    "': other servers were faster ",
+                                                                    kRaces, " times: try again")));
+}
+
+void SharedHistogramStore::WriteBase(absl::string_view name, Copy& copy) {
+  if (!copy.is_there() ||
+      copy.head.run_bytes() < std::max<uint64_t>(kMinRunBytes, copy.head.base_bytes())) {
+    return;
+  }
+  std::string bytes;
+  const auto append = [&](absl::string_view some) {
+    bytes.append(some.data(), some.size());
+    return absl::OkStatus();
+  };
+  if (!UseKept(name, absl::UnixEpoch(), [&](const KeptHistogram& kept) {
+         return WriteHistogramBytes(kept, append);
+       }).ok()) {
+    return;
+  }
+  Head next = copy.head;
+  next.set_attempt(NextAttempt());
+  next.set_base(next.attempt());
+  next.set_base_bytes(bytes.size());
+  next.set_begin(next.end());
+  next.set_run_bytes(0);
+  uint32_t part = 0;
+  for (size_t at = 0; at < bytes.size(); at += kPartBytes) {
+    const std::string value = bytes.substr(at, kPartBytes);
+    if (!keys_->Commit({{}, {Operation::Put(PartKey(name, next.base(), part++), value)}, {}})
+             .ok()) {
+      return;
+    }
+  }
+  next.set_num_parts(part);
+  // What others have left goes, too: of two that write a base, one loses.
+  const std::string begin = PartKey(name, next.base(), 0);
+  const std::string end = PartKey(name, next.base(), part);
+  std::string next_bytes = next.SerializeAsString();
+  const auto done = keys_->Commit({{IsCurrent(name, copy)},
+                                   {Operation::Put(HeadKey(name), next_bytes),
+                                    Operation::Delete(KeyRange::Prefix(RunsKey(name))),
+                                    Operation::Delete({BasesKey(name), begin}),
+                                    Operation::Delete({end, KeyRange::Prefix(BasesKey(name)).end})},
+                                   {Operation::Delete({begin, end})}});
+  if (done.ok() && done->succeeded) {
+    copy.head_bytes = std::move(next_bytes);
+    copy.revision = done->revision;
+    copy.head = std::move(next);
+  }
+}
+
+}  // namespace packhouse

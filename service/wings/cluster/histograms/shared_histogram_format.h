@@ -1,0 +1,43 @@
+// Keys and values of histograms that servers share, in the store of a cluster
+// (docs/storage-format.md).
+#ifndef PACKHOUSE_SERVICE_WINGS_CLUSTER_HISTOGRAMS_SHARED_HISTOGRAM_FORMAT_H_
+#define PACKHOUSE_SERVICE_WINGS_CLUSTER_HISTOGRAMS_SHARED_HISTOGRAM_FORMAT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "packhouse/internal/shared_histogram.pb.h"
+#include "service/algorithms/histograms/size_histogram.h"
+#include "service/engine/histograms/histogram_store.h"
+
+namespace packhouse::shared_histogram {
+
+// All heads begin with it.
+inline constexpr absl::string_view kHeads = "hist/h/";
+
+// Whether it may have keys: others would have the keys of some.
+bool IsName(absl::string_view name);
+// The name in a key of kHeads, without it.
+std::string FromKey(absl::string_view key);
+std::string HeadKey(absl::string_view name);
+std::string RunsKey(absl::string_view name);
+std::string RunKey(absl::string_view name, uint64_t number);
+std::string BasesKey(absl::string_view name);
+std::string PartKey(absl::string_view name, absl::string_view base, uint32_t part);
+
+absl::Status NoHistogram(absl::string_view name);
+absl::Status Damaged(absl::string_view name, absl::string_view what);
+
+// Not less than what a run of these takes, but for its producers.
+uint64_t RunBytes(const SizeHistogram& sizes);
+
+void DescribeTo(const HistogramKey& key, internal::SharedHistogramHead& head);
+absl::StatusOr<HistogramKey> KeyOf(absl::string_view name,
+                                   const internal::SharedHistogramHead& head);
+
+}  // namespace packhouse::shared_histogram
+
+#endif  // PACKHOUSE_SERVICE_WINGS_CLUSTER_HISTOGRAMS_SHARED_HISTOGRAM_FORMAT_H_

@@ -1,0 +1,511 @@
+#include "service/wings/cluster/histograms/shared_histogram_store.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/status_macros.h"
+#include "service/engine/histograms/histogram_file.h"
+#include "service/wings/cluster/histograms/shared_histogram_format.h"
+
+namespace packhouse {
+namespace {
+
+using shared_histogram::BasesKey;
+using shared_histogram::Damaged;
+using shared_histogram::FromKey;
+using shared_histogram::HeadKey;
+using shared_histogram::IsName;
+using shared_histogram::KeyOf;
+using shared_histogram::kHeads;
+using shared_histogram::NoHistogram;
+using shared_histogram::PartKey;
+using shared_histogram::RunKey;
+using shared_histogram::RunsKey;
+
+// Of one answer with runs, about: it must be below 4 MiB.
+constexpr uint64_t kPageBytes = uint64_t{2} << 20;
+constexpr uint64_t kMaxPage = 1000;
+
+HistogramStore::Bounds Unbounded() {
+  HistogramStore::Bounds bounds;
+  // Sums of two do not wrap around.
+  bounds.max_histograms = bounds.max_distinct = bounds.max_producers =
+      std::numeric_limits<size_t>::max() / 4;
+  return bounds;
+}
+
+HistogramStore::Bounds Shared(HistogramStore::Bounds bounds) {
+  bounds.max_distinct = std::min(bounds.max_distinct, SharedHistogramStore::kMostDistinct);
+  return bounds;
+}
+
+// Clients try again then.
+absl::Status ToCaller(const absl::Status& status) {
+  return OutcomeIsUnknown(status) ? absl::UnavailableError(status.message()) : status;
+}
+
+}  // namespace
+
+SharedHistogramStore::SharedHistogramStore(KeyValueStore* keys, const Options& options,
+                                           MemoryBudget* memory)
+    : HistogramStore(Unbounded(), memory),
+      keys_(keys),
+      replica_(options.replica),
+      shared_bounds_(Shared(options.bounds)),
+      log_(options.log),
+      waiting_(memory) {}
+
+SharedHistogramStore::~SharedHistogramStore() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  if (flusher_.joinable()) flusher_.join();
+  HasMemoryFor([this] { Flush().IgnoreError(); });
+}
+
+void SharedHistogramStore::Start() {
+  flusher_ = std::thread([this] {
+    for (int64_t periods = 1;; ++periods) {
+      {
+        absl::MutexLock lock(&mutex_);
+        if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), kFlushPeriod)) return;
+      }
+      HasMemoryFor([this] { Flush().IgnoreError(); });
+      // In between they take memory that others may want.
+      if (periods % (kUnusedPeriod / kFlushPeriod) == 0) HasMemoryFor([this] { DropUnused(); });
+    }
+  });
+}
+
+std::string SharedHistogramStore::NextAttempt() const {
+  return absl::StrCat(replica_, "-", ++num_attempts_);
+}
+
+std::shared_ptr<SharedHistogramStore::Copy> SharedHistogramStore::CopyOf(
+    absl::string_view name) const {
+  absl::MutexLock lock(&mutex_);
+  auto found = copies_.find(name);
+  if (found == copies_.end()) {
+    found = copies_.emplace(std::string(name), std::make_shared<Copy>()).first;
+  }
+  return found->second;
+}
+
+void SharedHistogramStore::Alone(absl::string_view name,
+                                 absl::FunctionRef<void(Copy&)> work) const {
+  std::shared_ptr<Copy> copy = CopyOf(name);
+  {
+    absl::MutexLock lock(&copy->mutex);
+    copy->mutex.Await(absl::Condition(copy.get(), &Copy::IsFree));
+    copy->is_busy = true;
+    copy->used = ++num_uses_;
+  }
+  const absl::Cleanup is_free = [&] { Free(name, copy); };
+  work(*copy);
+}
+
+void SharedHistogramStore::Free(absl::string_view name, const std::shared_ptr<Copy>& copy) const {
+  bool is_none = false;
+  {
+    absl::MutexLock lock(&copy->mutex);
+    is_none = !copy->is_there() && copy->queue.empty();
+    copy->is_busy = false;
+  }
+  if (!is_none) return;
+  // Names that nobody counts in leave nothing behind.
+  absl::MutexLock lock(&mutex_);
+  const auto found = copies_.find(name);
+  if (found != copies_.end() && found->second == copy && copy.use_count() == 2) {
+    copies_.erase(found);
+  }
+}
+
+void SharedHistogramStore::DropCopy(absl::string_view name, Copy& copy) const {
+  copy.head_bytes.clear();
+  copy.revision = 0;
+  copy.head.Clear();
+  // Only to say that there is none takes memory.
+  HasMemoryFor(
+      [&] { const_cast<SharedHistogramStore*>(this)->HistogramStore::Delete(name).IgnoreError(); });
+}
+
+bool SharedHistogramStore::DropFree(uint64_t most, size_t number) const {
+  using Used = std::tuple<uint64_t, std::string, std::shared_ptr<Copy>>;
+  std::vector<Used> copies;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [name, copy] : copies_) copies.emplace_back(0, name, copy);
+  }
+  std::erase_if(copies, [most](Used& each) {
+    Copy& copy = *std::get<2>(each);
+    absl::MutexLock lock(&copy.mutex);
+    std::get<0>(each) = copy.used;
+    return !copy.IsUnused(most);
+  });
+  std::sort(copies.begin(), copies.end());
+  if (copies.size() > number) copies.resize(number);
+  bool is_any = false;
+  for (const auto& [used, name, copy] : copies) {
+    {
+      absl::MutexLock lock(&copy->mutex);
+      if (!copy->IsUnused(used)) continue;
+      copy->is_busy = true;
+    }
+    is_any = true;
+    DropCopy(name, *copy);
+    Free(name, copy);
+  }
+  return is_any;
+}
+
+bool SharedHistogramStore::MakeRoom(size_t& number) const {
+  if (memory() == nullptr) return false;
+  return DropFree(std::numeric_limits<uint64_t>::max(), std::exchange(number, 4 * number));
+}
+
+void SharedHistogramStore::DropUnused() {
+  DropFree(unused_mark_.load(), std::numeric_limits<size_t>::max());
+  unused_mark_ = num_uses_.load();
+}
+
+size_t SharedHistogramStore::NumWaiting(absl::string_view name) const {
+  std::shared_ptr<Copy> copy;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = copies_.find(name);
+    if (found == copies_.end()) return 0;
+    copy = found->second;
+  }
+  absl::MutexLock lock(&copy->mutex);
+  return copy->queue.size();
+}
+
+// --- Reading.
+
+Compare SharedHistogramStore::IsCurrent(absl::string_view name, const Copy& copy) {
+  return copy.is_there() ? Compare::Value(HeadKey(name), copy.head_bytes)
+                         : Compare::Absent(HeadKey(name));
+}
+
+absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
+                                           absl::string_view attempt, bool* is_made) const {
+  absl::Status last;
+  size_t to_drop = 1;
+  for (int tries = 0; tries < kTries; ++tries) {
+    PH_ASSIGN_OR_RETURN(const RangeResult read, keys_->Range(KeyRange::Of(HeadKey(name))));
+    if (read.values.empty()) {
+      DropCopy(name, copy);
+      return NoHistogram(name);
+    }
+    const KeyValue& found = read.values[0];
+    copy.created = found.create_revision;
+    if (found.value == copy.head_bytes) {
+      copy.revision = found.mod_revision;
+      return absl::OkStatus();
+    }
+    Head head;
+    if (!head.ParseFromString(found.value)) return Damaged(name, "its head cannot be read");
+    // An allocation may fail midway: what was applied in part is no copy.
+    bool is_whole = false;
+    const absl::Cleanup drop = [&] {
+      if (!is_whole) DropCopy(name, copy);
+    };
+    const auto read_all = [&]() -> absl::Status {
+      const auto begin_anew = [&]() -> absl::Status {
+        DropCopy(name, copy);
+        if (!head.base().empty()) PH_RETURN_IF_ERROR(ReadBase(name, head, read.revision));
+        copy.head.set_end(head.begin());
+        return absl::OkStatus();
+      };
+      bool is_followed =
+          copy.is_there() && copy.head.end() >= head.begin() && copy.head.end() <= head.end();
+      // Without another run, it must be the copy's last one.
+      if (copy.head.end() == head.end()) is_followed &= copy.head.last_run() == head.last_run();
+      if (!is_followed) PH_RETURN_IF_ERROR(begin_anew());
+      // Few that are large, or many that are small: an answer has its bound.
+      const uint64_t fitting =
+          kPageBytes * (head.end() - head.begin()) / std::max<uint64_t>(head.run_bytes(), 1);
+      const size_t page = std::clamp<uint64_t>(fitting, 2, kMaxPage);
+      while (copy.head.end() < head.end()) {
+        const uint64_t next = copy.head.end();
+        PH_ASSIGN_OR_RETURN(
+            const RangeResult runs,
+            keys_->Range({RunKey(name, next), RunKey(name, head.end())}, page, read.revision));
+        if (runs.values.empty()) return Damaged(name, absl::StrCat("run ", next, " is missing"));
+        for (const KeyValue& value : runs.values) {
+          Run run;
+          if (value.key != RunKey(name, copy.head.end()) || !run.ParseFromString(value.value)) {
+            return Damaged(name, absl::StrCat("run ", copy.head.end(), " cannot be read"));
+          }
+          if (is_followed && run.previous_run() != copy.head.last_run()) {
+            // The copy has runs that are no part of this histogram: it was deleted and made anew,
+            // or etcd was restored.
+            is_followed = false;
+            PH_RETURN_IF_ERROR(begin_anew());
+            break;
+          }
+          is_followed = false;
+          if (is_made != nullptr && run.attempt() == attempt) *is_made = true;
+          PH_RETURN_IF_ERROR(ApplyRun(name, head, run));
+          copy.head.set_end(copy.head.end() + 1);
+        }
+      }
+      return absl::OkStatus();
+    };
+    last = read_all();
+    if (last.ok()) {
+      copy.head_bytes = found.value;
+      copy.revision = found.mod_revision;
+      copy.head = std::move(head);
+      is_whole = true;
+      return absl::OkStatus();
+    }
+    DropCopy(name, copy);
+    if (absl::IsResourceExhausted(last)) {
+      // Copies that nobody uses now make room; this try is none.
+      if (!MakeRoom(to_drop)) return last;
+      --tries;
+      continue;
+    }
+    // Compacted meanwhile.
+    if (!absl::IsOutOfRange(last)) return last;
+  }
+  return absl::UnavailableError(last.message());
+}
+
+absl::Status SharedHistogramStore::ReadBase(absl::string_view name, const Head& head,
+                                            Revision revision) const {
+  std::string bytes;
+  for (uint32_t part = 0; part < head.num_parts(); ++part) {
+    PH_ASSIGN_OR_RETURN(const RangeResult read,
+                        keys_->Range(KeyRange::Of(PartKey(name, head.base(), part)), 0, revision));
+    if (read.values.empty()) return Damaged(name, absl::StrCat("part ", part, " is missing"));
+    bytes += read.values[0].value;
+  }
+  auto* const mine = const_cast<SharedHistogramStore*>(this);
+  return ReadHistogramBytes(absl::StrCat("etcd: ", BasesKey(name)), bytes, memory(),
+                            [&](KeptHistogram kept) {
+                              kept.unused = absl::ZeroDuration();
+                              return mine->PutBack(std::move(kept), absl::UnixEpoch());
+                            })
+      .status();
+}
+
+absl::Status SharedHistogramStore::ApplyRun(absl::string_view name, const Head& head,
+                                            const Run& run) const {
+  PH_ASSIGN_OR_RETURN(const HistogramKey key, KeyOf(name, head));
+  const size_t l = key.schema.num_components();
+  const auto rows = static_cast<size_t>(run.numbers_size());
+  if (static_cast<size_t>(run.counts_size()) != rows * l) {
+    return Damaged(name, "a run has other sizes than numbers");
+  }
+  SizeHistogram sizes(l);
+  for (size_t row = 0; row < rows; ++row) {
+    PH_RETURN_IF_ERROR(sizes.Add(absl::MakeConstSpan(run.counts().data() + row * l, l),
+                                 run.numbers(static_cast<int>(row))));
+  }
+  auto* const mine = const_cast<SharedHistogramStore*>(this);
+  const absl::Time time = absl::FromUnixNanos(run.time_nanos());
+  PH_RETURN_IF_ERROR((run.subtracts()
+                          ? mine->HistogramStore::Subtract(key, sizes, std::nullopt, time)
+                          : mine->HistogramStore::Merge(key, sizes, std::nullopt, time))
+                         .status());
+  for (const Run::Producer& each : run.producers()) {
+    ProducerSequence producer = {each.name(), each.sequence()};
+    producer.now = time;
+    if (each.forget_seconds() != 0) {
+      producer.forget_after =
+          absl::FromUnixSeconds(static_cast<int64_t>(each.forget_seconds())) - time;
+    }
+    PH_RETURN_IF_ERROR(mine->Remember(name, producer, each.digest()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SizeSchema> SharedHistogramStore::SchemaOf(absl::string_view name) const {
+  absl::StatusOr<SizeSchema> schema = NoHistogram(name);
+  if (!IsName(name)) return schema;
+  Alone(name, [&](Copy& copy) {
+    const absl::Status fresh = Refresh(name, copy);
+    if (fresh.ok()) {
+      schema = HistogramStore::SchemaOf(name);
+    } else {
+      schema = fresh;
+    }
+  });
+  return schema;
+}
+
+absl::StatusOr<HistogramSnapshot> SharedHistogramStore::Get(absl::string_view name,
+                                                            absl::Time now) const {
+  absl::StatusOr<HistogramSnapshot> snapshot = NoHistogram(name);
+  if (!IsName(name)) return snapshot;
+  Alone(name, [&](Copy& copy) {
+    if (const absl::Status fresh = Refresh(name, copy); !fresh.ok()) {
+      snapshot = fresh;
+      return;
+    }
+    size_t to_drop = 1;
+    do {
+      snapshot = HistogramStore::Get(name, now);
+    } while (absl::IsResourceExhausted(snapshot.status()) && MakeRoom(to_drop));
+    if (snapshot.ok()) snapshot->revision = copy.revision;
+  });
+  return snapshot;
+}
+
+std::map<std::string, uint64_t> SharedHistogramStore::CountByNamespace() const {
+  std::map<std::string, uint64_t> counts;
+  const auto heads = keys_->Range(KeyRange::Prefix(kHeads));
+  if (!heads.ok()) return counts;
+  for (const KeyValue& head : heads->values) {
+    ++counts[std::string(NamespaceOf(FromKey(absl::StripPrefix(head.key, kHeads))))];
+  }
+  return counts;
+}
+
+// --- Changes; how they are made is in shared_histogram_changes.cc.
+
+absl::StatusOr<CountedGraphs> SharedHistogramStore::Observe(
+    const HistogramKey& key, const SizesView& table,
+    const std::optional<ProducerSequence>& producer, absl::Time now) {
+  PH_ASSIGN_OR_RETURN(const SizeHistogram sizes, SizesOf(key, table));
+  return Merge(key, sizes, producer, now);
+}
+
+absl::StatusOr<CountedGraphs> SharedHistogramStore::Merge(
+    const HistogramKey& key, const SizeHistogram& addend,
+    const std::optional<ProducerSequence>& producer, absl::Time now) {
+  Change change = {&key, &addend, false, &producer, now};
+  auto counted = Make(change);
+  if (!counted.ok()) return ToCaller(counted.status());
+  return counted;
+}
+
+absl::StatusOr<CountedGraphs> SharedHistogramStore::Subtract(
+    const HistogramKey& key, const SizeHistogram& subtrahend,
+    const std::optional<ProducerSequence>& producer, absl::Time now) {
+  Change change = {&key, &subtrahend, true, &producer, now};
+  auto counted = Make(change);
+  if (!counted.ok()) return ToCaller(counted.status());
+  return counted;
+}
+
+absl::Status SharedHistogramStore::ObserveSoon(const HistogramKey& key, const SizesView& table,
+                                               absl::Time now) {
+  PH_RETURN_IF_ERROR(CheckKey(key));
+  PH_ASSIGN_OR_RETURN(SizeHistogram sizes, SizesOf(key, table));
+  if (const auto schema = HistogramStore::SchemaOf(key.name); schema.ok()) {
+    PH_RETURN_IF_ERROR(CheckChange(key, SizeHistogram(schema->num_components()), false,
+                                   std::nullopt, now, shared_bounds_));
+  }
+  PH_ASSIGN_OR_RETURN(const bool is_full, waiting_.Add(key, sizes, now));
+  return is_full ? FlushOne(key.name) : absl::OkStatus();
+}
+
+absl::Status SharedHistogramStore::FlushOne(absl::string_view name) {
+  std::optional<WaitingCounts::Counts> taken = waiting_.Take(name);
+  if (!taken) return absl::OkStatus();
+  const std::optional<ProducerSequence> nobody;
+  Change change = {&taken->key, &taken->sizes, false, &nobody, taken->now};
+  const absl::Status made = Make(change).status();
+  if (made.ok()) return made;
+  absl::Status lost = made;
+  if (absl::IsUnavailable(made)) {
+    lost = waiting_.PutBack(*taken, made);
+    if (lost.ok()) return made;
+  }
+  if (log_ != nullptr) {
+    log_->Log("histogram", LogLevel::kWarning, "sizes of a stream were not counted",
+              {{"histogram", taken->key.name},
+               {"graphs", taken->sizes.num_graphs()},
+               LogField::Message(lost.message())});
+  }
+  return ToCaller(made);
+}
+
+absl::Status SharedHistogramStore::Flush() {
+  {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(
+        +[](bool* is_flushing) { return !*is_flushing; }, &is_flushing_));
+    is_flushing_ = true;
+  }
+  const absl::Cleanup is_done = [this] {
+    absl::MutexLock lock(&mutex_);
+    is_flushing_ = false;
+  };
+  absl::Status first;
+  std::string name;
+  for (;;) {
+    const std::optional<std::string> next = waiting_.NameAfter(name);
+    if (!next) return first;
+    name = *next;
+    const absl::Status made = FlushOne(name);
+    first.Update(made);
+    if (absl::IsUnavailable(made)) return first;
+  }
+}
+
+absl::StatusOr<ProducerHistory> SharedHistogramStore::GetProducer(
+    absl::string_view name, absl::string_view producer) const {
+  absl::StatusOr<ProducerHistory> history = ProducerHistory();
+  if (!IsName(name)) return history;
+  Alone(name, [&](Copy& copy) {
+    const absl::Status fresh = Refresh(name, copy);
+    if (fresh.ok()) {
+      history = HistoryOf(name, producer);
+    } else if (!absl::IsNotFound(fresh)) {
+      history = fresh;
+    }
+  });
+  return history;
+}
+
+absl::Status SharedHistogramStore::Delete(absl::string_view name) {
+  absl::Status result = NoHistogram(name);
+  if (!IsName(name)) return result;
+  // What streams have counted in it so far goes with it.
+  waiting_.Take(name);
+  Alone(name, [&](Copy& copy) {
+    bool is_uncertain = false;
+    // The one that had the name when this began: not one that has taken it since.
+    Revision created = 0;
+    for (int race = 0; race < kRaces; ++race) {
+      result = Refresh(name, copy);
+      if (result.ok() && created != 0 && copy.created != created) result = NoHistogram(name);
+      if (absl::IsNotFound(result) && is_uncertain) {
+        result = absl::OkStatus();
+        return;
+      }
+      if (!result.ok() || !copy.is_there()) return;
+      created = copy.created;
+      const auto done = keys_->Commit({{IsCurrent(name, copy)},
+                                       {Operation::Delete(KeyRange::Of(HeadKey(name))),
+                                        Operation::Delete(KeyRange::Prefix(RunsKey(name))),
+                                        Operation::Delete(KeyRange::Prefix(BasesKey(name)))},
+                                       {}});
+      if (!done.ok()) {
+        is_uncertain |= OutcomeIsUnknown(done.status());
+        result = ToCaller(done.status());
+        if (!is_uncertain || race >= kTries) return;
+        continue;
+      }
+      if (!done->succeeded) continue;
+      DropCopy(name, copy);
+      result = absl::OkStatus();
+      return;
+    }
+  });
+  return result;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,59 @@
+#include "service/wings/graphs/epochs/sample_window.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/item_sizes.h"
+#include "service/engine/epochs/pattern_planning.h"
+#include "service/engine/epochs/planner_result.h"
+#include "service/engine/epochs/size_classes.h"
+
+namespace packhouse {
+
+uint32_t SampleWindow::LevelOf(uint32_t item) const {
+  const auto found = std::lower_bound(levels.begin(), levels.end(), std::pair(item, uint32_t{0}));
+  return found == levels.end() || found->first != item ? 0 : found->second;
+}
+
+absl::StatusOr<SampleWindow> PlanWindow(
+    size_t num_items, const SizeSchema& components, const Limits& limits, const EpochSeed& seed,
+    const std::optional<FreshBatchesOptions>& mixing, const Making& making,
+    absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw) {
+  const size_t num_components = components.num_components();
+  PH_ASSIGN_OR_RETURN(MemoryHold memory,
+                      making.Hold(absl::StrCat("a window of ", num_items, " sub-graphs"),
+                                  num_items * (sizeof(uint32_t) * num_components +
+                                               2 * sizeof(std::pair<uint32_t, uint32_t>))));
+  std::vector<uint32_t> counts;
+  counts.reserve(num_items * num_components);
+  std::vector<std::pair<uint32_t, uint32_t>> levels;
+  std::vector<uint64_t> rows(num_components + 1);
+  for (size_t i = 0; i < num_items; ++i) {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_ASSIGN_OR_RETURN(const DrawnSize size, draw(i));
+    for (size_t k = 0; k < num_components; ++k) {
+      if (!limits.has_limit(k) || size.tuple[k] <= limits.capacity(k)) continue;
+      return absl::OutOfRangeError(absl::StrCat("has ", size.tuple[k], " rows of '",
+                                                components.name(k), "', a batch takes at most ",
+                                                limits.capacity(k)));
+    }
+    counts.insert(counts.end(), size.tuple.begin(), size.tuple.end());
+    if (size.level != 0) levels.emplace_back(static_cast<uint32_t>(i), size.level);
+  }
+  PH_ASSIGN_OR_RETURN(const ItemSizes sizes, ItemSizes::Create(num_items, num_components, counts));
+  PH_ASSIGN_OR_RETURN(const SizeClasses classes, SizeClasses::Create(sizes, std::nullopt, making));
+  PlannerResult result;
+  const ShapeLimits shapes = {{limits}};
+  PH_ASSIGN_OR_RETURN(const MemoryHold planned,
+                      PlanPatterns(classes, shapes, {1}, std::nullopt, making, result));
+  PH_ASSIGN_OR_RETURN(EpochBatches batches,
+                      mixing ? DrawFreshEpoch(classes, result.patterns, sizes, shapes, seed,
+                                              std::nullopt, making, *mixing)
+                             : DrawEpoch(classes, result.patterns, seed, std::nullopt, making));
+  levels.shrink_to_fit();
+  memory.ShrinkTo(levels.capacity() * sizeof(levels[0]));
+  return SampleWindow{std::move(memory), std::move(batches), std::move(levels)};
+}
+
+}  // namespace packhouse

@@ -1,0 +1,360 @@
+#include "service/wings/graphs/epochs/sampled_epoch.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "service/algorithms/collation/collate.h"
+#include "service/algorithms/planning/optimizer/plan_optimizer.h"
+#include "service/base/seeded_random.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/epoch_batches.h"
+#include "service/engine/epochs/mixing.h"
+#include "service/engine/epochs/padding_batch.h"
+
+namespace packhouse {
+namespace {
+
+// Windows that are kept for batches that are sent again, or by slower ranks.
+constexpr size_t kKeptWindows = 16;
+
+absl::Status CheckSamples(const EpochRequest& request) {
+  const auto refuse = [](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("samples: not together with ", what));
+  };
+  if (!request.dataset.empty()) return refuse("a data set");
+  if (request.in_order) return refuse("in_order");
+  if (request.grouped) return refuse("grouped");
+  if (request.subset) return refuse("subset");
+  if (request.draw) return refuse("draw");
+  if (!request.min_rows.empty()) return refuse("min_rows");
+  if (request.rank_groups.size() != 1 || request.rank_groups[0].device ||
+      request.rank_groups[0].shapes.size() != 1) {
+    return absl::InvalidArgumentError("samples: need one rank group with one shape");
+  }
+  if (request.samples->window > SampledEpoch::kMaxWindow) {
+    return absl::InvalidArgumentError(absl::StrCat("samples.window: ", request.samples->window,
+                                                   ", at most ", SampledEpoch::kMaxWindow));
+  }
+  if (!request.samples->seeds.times.empty() &&
+      request.samples->source->request().seeds_per_graph != 1) {
+    return absl::InvalidArgumentError("seeds.times: not with seeds_per_graph above 1");
+  }
+  return absl::OkStatus();
+}
+
+// The version of the planner, and the limits: another release may pack otherwise.
+std::string PlannerOf(const Limits& limits) {
+  SizeHistogram none(limits.num_components());
+  return PlanReceipt(none, limits, OptimizerOptions());
+}
+
+}  // namespace
+
+SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
+                           const EpochRequest& request, const EpochBounds& bounds,
+                           MemoryBudget* memory, SamplingObserver* observer)
+    : source_(std::move(source)),
+      bounds_(bounds),
+      memory_(memory),
+      observer_(observer),
+      seed_{request.seed, request.key.epoch},
+      seeds_(request.samples->seeds),
+      seeds_memory_(request.samples->memory),
+      num_seeds_(source_->NumSeeds(seeds_)),
+      num_items_(source_->NumGraphs(seeds_)),
+      window_items_(request.samples->window == 0 ? kDefaultWindow : request.samples->window),
+      draws_smaller_(request.samples->draws_smaller),
+      whole_graphs_(request.whole_graphs) {}
+
+absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
+    std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
+    const EpochBounds& bounds, const Making& making, SamplingObserver* observer,
+    const PlanFirst& plan_first) {
+  PH_RETURN_IF_ERROR(CheckSamples(request));
+  PH_RETURN_IF_ERROR(source->CheckSeeds(request.samples->seeds));
+  if (request.whole_graphs) {
+    PH_RETURN_IF_ERROR(source->CheckHasReadout(request.samples->seeds));
+  }
+  auto epoch = std::shared_ptr<SampledEpoch>(
+      new SampledEpoch(std::move(source), request, bounds, making.memory(), observer));
+  if (epoch->num_items_ == 0) return absl::InvalidArgumentError("samples.seeds: there are none");
+  if (epoch->num_seeds_ > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("samples.seeds: ", epoch->num_seeds_, ", at most 2^32 - 1"));
+  }
+  const uint64_t num_windows =
+      (epoch->num_items_ + epoch->window_items_ - 1) / epoch->window_items_;
+  if (num_windows > kMaxWindows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("samples.window: ", epoch->window_items_, " makes ", num_windows,
+                     " windows of ", epoch->num_items_, " sub-graphs, at most ", kMaxWindows));
+  }
+  const BatchShapeOptions options = {
+      request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
+      bounds.max_batch_bytes, request.min_rows, request.integer_width};
+  PH_RETURN_IF_ERROR(epoch->shapes_.AddRankGroup(epoch->source_->schema(),
+                                                 request.rank_groups[0].shapes, options));
+  epoch->mixing_ = MixingFor(request, epoch->shapes_, bounds.max_batch_bytes);
+  const BatchShape& shape = epoch->shapes_.rank_group(0)[0];
+  if (epoch->draws_smaller_) {
+    for (size_t k = 0; k < epoch->schema().num_components(); ++k) {
+      epoch->limits_.push_back(static_cast<uint32_t>(
+          std::min<uint64_t>(shape.LargestGraph(k), std::numeric_limits<uint32_t>::max())));
+    }
+  }
+  EpochIdentity& identity = epoch->identity_;
+  identity.key = request.key;
+  identity.dataset = epoch->source_->request().graph;
+  identity.dataset_version = epoch->source_->graph().version();
+  identity.seed = request.seed;
+  identity.rank_groups = {{shape.capacities, 0, epoch->num_items_}};
+  identity.num_windows = num_windows;
+  identity.options = absl::StrCat(request.Words(), "; planner ", PlannerOf(shape.packed),
+                                  "; rules ", kRulesVersion);
+  PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
+  PH_RETURN_IF_ERROR(epoch->ShuffleSeeds(making));
+  if (plan_first != nullptr && !request.samples->exact_steps) {
+    PH_RETURN_IF_ERROR(plan_first(epoch));
+    return epoch;
+  }
+  const uint64_t planned = request.samples->exact_steps ? num_windows : 1;
+  for (uint64_t window = 0; window < planned; ++window) {
+    PH_RETURN_IF_ERROR(epoch->Plan(window, making));
+  }
+  return epoch;
+}
+
+absl::Status SampledEpoch::ShuffleSeeds(const Making& making) {
+  PH_ASSIGN_OR_RETURN(order_memory_, making.Hold(absl::StrCat("an epoch of ", num_seeds_, " seeds"),
+                                                 sizeof(uint32_t) * num_seeds_));
+  order_.resize(num_seeds_);
+  std::iota(order_.begin(), order_.end(), uint32_t{0});
+  SeededRandom random(SequenceStart(seed_, DrawPurpose::kSeeds));
+  return Shuffle(absl::MakeSpan(order_), random, making);
+}
+
+uint64_t SampledEpoch::bytes() const {
+  constexpr uint64_t kBesides = 16384;
+  return kBesides + sizeof(uint32_t) * order_.size() +
+         (seeds_memory_ == nullptr ? 0 : seeds_memory_->bytes());
+}
+
+uint64_t SampledEpoch::IdOf(uint64_t item) const {
+  return source_->request().seeds_per_graph == 1 ? order_[item] : item;
+}
+
+SubGraphDrawer::Draw SampledEpoch::DrawOf(uint64_t item, SeedRows& rows) const {
+  const uint64_t per_graph = source_->request().seeds_per_graph;
+  const size_t ends = source_->nodes_per_graph() / per_graph;
+  rows.nodes.clear();
+  rows.occurrences.clear();
+  for (uint64_t i = item * per_graph; i < std::min(num_seeds_, (item + 1) * per_graph); ++i) {
+    for (size_t j = 0; j < ends; ++j) {
+      rows.nodes.push_back(
+          seeds_.nodes == nullptr ? order_[i] : (*seeds_.nodes)[uint64_t{order_[i]} * ends + j]);
+    }
+    if (!seeds_.occurrences.empty()) rows.occurrences.push_back(seeds_.occurrences[order_[i]]);
+  }
+  SubGraphDrawer::Draw draw;
+  draw.seed_number = seed_.seed;
+  draw.epoch = seed_.epoch;
+  draw.seeds = rows.nodes;
+  draw.occurrences = rows.occurrences;
+  if (!seeds_.times.empty()) draw.time = seeds_.times[order_[item]];
+  return draw;
+}
+
+std::vector<uint64_t> SampledEpoch::RowsOf(uint64_t item) const {
+  const uint64_t per_graph = source_->request().seeds_per_graph;
+  std::vector<uint64_t> rows;
+  for (uint64_t i = item * per_graph; i < std::min(num_seeds_, (item + 1) * per_graph); ++i) {
+    rows.push_back(order_[i]);
+  }
+  return rows;
+}
+
+// --- Windows.
+
+absl::StatusOr<std::unique_ptr<SubGraphDrawer>> SampledEpoch::TakeDrawer() const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!drawers_.empty()) {
+      auto drawer = std::move(drawers_.back());
+      drawers_.pop_back();
+      return drawer;
+    }
+  }
+  PH_ASSIGN_OR_RETURN(SubGraphDrawer drawer,
+                      SubGraphDrawer::Create(source_, limits_, memory_, observer_));
+  return std::make_unique<SubGraphDrawer>(std::move(drawer));
+}
+
+void SampledEpoch::GiveBack(std::unique_ptr<SubGraphDrawer> drawer) const {
+  absl::MutexLock lock(&mutex_);
+  drawers_.push_back(std::move(drawer));
+}
+
+SampledEpoch::Window SampledEpoch::Find(uint64_t window) const {
+  absl::MutexLock lock(&mutex_);
+  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+    if (kept->first != window) continue;
+    kept_.splice(kept_.begin(), kept_, kept);
+    return kept->second;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
+                                                            const Making& making) const {
+  if (Window found = Find(window)) return found;
+  PH_ASSIGN_OR_RETURN(std::unique_ptr<SubGraphDrawer> drawer, TakeDrawer());
+  const uint64_t first = FirstItem(window);
+  const uint64_t count = std::min(num_items_ - first, window_items_);
+  SeedRows rows;
+  uint64_t last = first;
+  const EpochSeed seed = {SeededRandom(seed_.seed ^ (window + 1)).Next(), seed_.epoch};
+  auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, seed, mixing_, making,
+                            [&](size_t item) -> absl::StatusOr<DrawnSize> {
+                              last = first + item;
+                              SubGraphDrawer::Draw draw = DrawOf(last, rows);
+                              draw.edge_numbers = false;
+                              PH_RETURN_IF_ERROR(drawer->Next(draw));
+                              return DrawnSize{drawer->tuple(), drawer->level()};
+                            });
+  GiveBack(std::move(drawer));
+  if (absl::IsOutOfRange(planned.status())) {
+    return absl::OutOfRangeError(absl::StrCat("sub-graph ", IdOf(last), " of seed node ",
+                                              rows.nodes[0], ": ", planned.status().message()));
+  }
+  PH_RETURN_IF_ERROR(planned.status());
+  auto made = std::make_shared<const SampleWindow>(*std::move(planned));
+  absl::MutexLock lock(&mutex_);
+  kept_.emplace_front(window, made);
+  if (kept_.size() > kKeptWindows) kept_.pop_back();
+  if (ends_.size() == window) {
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + made->batches.num_batches());
+  }
+  return made;
+}
+
+absl::Status SampledEpoch::Plan(uint64_t window, const Making& making) const {
+  return WindowAt(window, making).status();
+}
+
+std::vector<uint32_t> SampledEpoch::Counts() const {
+  std::vector<uint32_t> counts;
+  uint64_t before = 0;
+  absl::MutexLock lock(&mutex_);
+  for (const uint64_t end : ends_) {
+    counts.push_back(static_cast<uint32_t>(end - before));
+    before = end;
+  }
+  return counts;
+}
+
+absl::Status SampledEpoch::Learn(absl::Span<const uint32_t> counts) const {
+  absl::MutexLock lock(&mutex_);
+  uint64_t end = 0;
+  for (size_t window = 0; window < counts.size(); ++window) {
+    end += counts[window];
+    if (window == ends_.size() && window < identity_.num_windows) ends_.push_back(end);
+    if (window < ends_.size() && ends_[window] == end) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("samples: window ", window, " had ", counts[window],
+                     " batches when it was planned first, and has another number now"));
+  }
+  return absl::OkStatus();
+}
+
+std::pair<uint64_t, size_t> SampledEpoch::PlaceOf(uint64_t number) const {
+  absl::MutexLock lock(&mutex_);
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), number);
+  const uint64_t begin = end == ends_.begin() ? 0 : *std::prev(end);
+  return {static_cast<uint64_t>(end - ends_.begin()), number - begin};
+}
+
+std::optional<uint64_t> SampledEpoch::FirstMissing(absl::Span<const uint64_t> batches) const {
+  for (const uint64_t batch : batches) {
+    const uint64_t window = PlaceOf(batch).first;
+    if (Find(window) == nullptr) return window;
+  }
+  return std::nullopt;
+}
+
+// --- Batches.
+
+uint64_t SampledEpoch::NumGraphs(uint64_t number) const {
+  const auto [window, index] = PlaceOf(number);
+  const auto found = WindowAt(window, Making(memory_, nullptr));
+  return found.ok() ? (*found)->batches.batch(index).size() : 0;
+}
+
+absl::StatusOr<GraphChunk> SampledEpoch::DrawBatch(const SampleWindow& window, uint64_t first_item,
+                                                   absl::Span<const uint32_t> items,
+                                                   SubGraphDrawer& drawer, MemoryHold& memory,
+                                                   BuiltBatch& built) const {
+  SampledChunk chunk(&source_->sampled_schema());
+  std::vector<uint64_t> ids;
+  std::vector<uint32_t> sizes;
+  SeedRows rows;
+  SeedReadout readout;
+  for (const uint32_t item : items) {
+    SubGraphDrawer::Draw draw = DrawOf(first_item + item, rows);
+    draw.level = window.LevelOf(item);
+    draw.edge_numbers = whole_graphs_;
+    PH_RETURN_IF_ERROR(drawer.Next(draw));
+    ids.push_back(IdOf(first_item + item));
+    if (draw.level != 0) built.drawn_smaller.emplace_back(ids.back(), draw.level);
+    if (!whole_graphs_) {
+      sizes.insert(sizes.end(), drawer.tuple().begin(), drawer.tuple().end());
+      continue;
+    }
+    if (memory_ != nullptr) {
+      // Columns may grow to twice their bytes.
+      constexpr absl::string_view kWhat = "the sub-graphs of a batch";
+      if (memory.bytes() == 0) {
+        PH_ASSIGN_OR_RETURN(memory, memory_->Hold(kWhat, 2 * drawer.num_bytes()));
+      } else {
+        PH_RETURN_IF_ERROR(memory.Grow(kWhat, 2 * drawer.num_bytes()));
+      }
+    }
+    PH_RETURN_IF_ERROR(
+        drawer.AppendTo(chunk, seeds_.readout == nullptr
+                                   ? ReadoutRows()
+                                   : readout.Gather(*source_, seeds_, RowsOf(first_item + item))));
+  }
+  if (whole_graphs_) {
+    PH_ASSIGN_OR_RETURN(GraphChunk drawn, chunk.Finish(0));
+    return WithGraphIds(std::move(drawn), std::move(ids));
+  }
+  PH_ASSIGN_OR_RETURN(SizeTable table, SizeTable::WithIds(items.size(), schema().num_components(),
+                                                          std::move(sizes), std::move(ids)));
+  return GraphChunk::OfSizes(&schema(), std::move(table));
+}
+
+absl::StatusOr<BuiltBatch> SampledEpoch::Build(uint64_t number) const {
+  const auto [number_of_window, index] = PlaceOf(number);
+  PH_ASSIGN_OR_RETURN(const Window window, WindowAt(number_of_window, Making(memory_, nullptr)));
+  const absl::Span<const uint32_t> items = window->batches.batch(index);
+  PH_ASSIGN_OR_RETURN(std::unique_ptr<SubGraphDrawer> drawer, TakeDrawer());
+  MemoryHold memory;
+  BuiltBatch built;
+  const auto drawn = DrawBatch(*window, FirstItem(number_of_window), items, *drawer, memory, built);
+  GiveBack(std::move(drawer));
+  PH_RETURN_IF_ERROR(drawn.status());
+  std::vector<GraphRef> refs;
+  for (size_t i = 0; i < items.size(); ++i) refs.push_back({&*drawn, i});
+  const BatchLayout& layout = shapes(0)[0].layout;
+  PH_ASSIGN_OR_RETURN(
+      built.batch, whole_graphs_ ? Collate(layout, refs, bounds_.max_batch_bytes, bounds_.framing)
+                                 : CollateSizes(layout, refs));
+  return built;
+}
+
+absl::StatusOr<BuiltBatch> SampledEpoch::BuildPadding(size_t rank_group) const {
+  return PaddingBatch(shapes(rank_group)[0].layout, whole_graphs_, bounds_);
+}
+
+}  // namespace packhouse

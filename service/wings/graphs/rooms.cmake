@@ -1,0 +1,29 @@
+packhouse_room(source_graphs
+  FOLDER wings/graphs/source_graphs
+  SOURCES checked_array.cc memory_source_graph.cc quota_source_graph_store.cc
+          retained_source_graphs.cc seal_runs.cc source_graph.cc source_graph_schema.cc
+          source_graph_store.cc
+  DEPENDS packhouse_graphs packhouse_histograms)
+
+packhouse_room(sampling
+  FOLDER wings/graphs/sampling
+  SOURCES draw_random.cc drawing.cc edge_choice.cc sampled_chunk.cc sampled_schema.cc sampler.cc
+          sampling_plan.cc
+  DEPENDS packhouse_source_graphs packhouse_tfgnn)
+
+# Drawn numbers are the same on every machine: no multiplication and addition becomes one operation.
+set_source_files_properties(wings/graphs/sampling/draw_random.cc PROPERTIES
+  COMPILE_OPTIONS -ffp-contract=off SKIP_PRECOMPILE_HEADERS ON)
+
+packhouse_room(graph_files
+  FOLDER wings/graphs/files
+  SOURCES csv_reader.cc csv_rows.cc example_rows.cc field_values.cc unigraph.cc
+  DEPENDS packhouse_source_graphs packhouse_tfgnn)
+
+packhouse_room(source_graphs_stored
+  FOLDER wings/graphs/stored
+  SOURCES array_file.cc disk_space.cc file_source_graph_store.cc graph_files.cc graph_list.cc
+          graph_sealer.cc graph_verification.cc linked_graphs.cc logged_rows.cc
+          mapped_source_graph.cc node_ids.cc row_log.cc row_records.cc seal_edges.cc seal_nodes.cc
+          seal_task.cc source_graph_check.cc source_graph_folder.cc source_graph_names.cc
+  DEPENDS packhouse_source_graphs packhouse_admission packhouse_stored_proto absl::cleanup)

@@ -1,0 +1,184 @@
+#include "service/wings/graphs/services/sampling_service.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "packhouse/v1/sampling.grpc.pb.h"
+#include "service/base/status_macros.h"
+#include "service/engine/epochs/making.h"
+#include "service/server/calls/wire_graphs.h"
+#include "service/server/calls/wire_sizes.h"
+#include "service/server/calls_grpc/planning_call.h"
+#include "service/server/calls_grpc/server_streaming_call.h"
+#include "service/server/calls_grpc/stream_reactor.h"
+#include "service/server/services/pack_handler.h"
+#include "service/server/wire/wire_datasets.h"
+#include "service/server/wire/wire_memory.h"
+#include "service/wings/graphs/epochs/sampled_dataset.h"
+#include "service/wings/graphs/epochs/size_estimate.h"
+#include "service/wings/graphs/services/sample_handler.h"
+#include "service/wings/graphs/services/wire_sampling.h"
+
+namespace packhouse::rpc {
+namespace {
+
+constexpr uint32_t kDefaultEstimate = 2000;
+
+// Makes the histogram anew.
+absl::Status Replace(HistogramStore& histograms, const HistogramKey& key,
+                     const SizeHistogram& histogram, absl::Time now) {
+  const absl::Status deleted = histograms.Delete(key.name);
+  if (!deleted.ok() && !absl::IsNotFound(deleted)) return deleted;
+  return histograms.Merge(key, histogram, std::nullopt, now).status();
+}
+
+absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesRequest& request,
+                                                   const SourceGraphStore* graphs,
+                                                   HistogramStore& histograms,
+                                                   const CallContext& context,
+                                                   SamplingObserver* sampled, PlanningTurn& turn,
+                                                   MemoryHold& answer) {
+  const Making making(context.working, [&turn] { return turn.GivenUp(); });
+  PH_ASSIGN_OR_RETURN(const auto source, OpenSubGraphs(request.sub_graphs(), graphs));
+  PH_ASSIGN_OR_RETURN(const MemoryHold memory, making.Hold("seeds", BytesOfSeeds(request.seeds())));
+  PH_ASSIGN_OR_RETURN(const SeedList seeds,
+                      SeedsFromWire(request.has_seeds(), request.seeds(), *source));
+  const SizeSchema& schema = source->schema().sizes();
+  if (!request.histogram().empty()) {
+    const auto before = histograms.SchemaOf(request.histogram());
+    if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
+    if (before.ok() && !(*before == schema)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "histogram '", request.histogram(), "': has other components than the sub-graphs"));
+    }
+  }
+  PH_ASSIGN_OR_RETURN(
+      const SizeEstimate estimate,
+      EstimateSizes(source, seeds, {request.seed(), request.epoch()},
+                    request.num_graphs() == 0 ? kDefaultEstimate : request.num_graphs(), making,
+                    sampled));
+  if (!request.histogram().empty()) {
+    PH_RETURN_IF_ERROR(Replace(histograms, {request.histogram(), schema, std::nullopt},
+                               estimate.histogram, context.clock->Now()));
+  }
+  PH_ASSIGN_OR_RETURN(
+      answer, making.Hold("the histogram as it is sent",
+                          BytesToWire(estimate.histogram.num_distinct(), schema.num_components())));
+  v1::EstimateSizesResponse response;
+  GraphSchemaToWire(source->schema(), *response.mutable_schema());
+  HistogramToWire(estimate.histogram, schema, *response.mutable_histogram());
+  response.set_num_seeds(estimate.num_seeds);
+  response.set_num_graphs(estimate.num_graphs);
+  response.set_bytes_per_graph(estimate.mean_bytes);
+  return response;
+}
+
+// The last response.
+class SampledAnswer final : public ResponseSource<v1::SampleDatasetResponse> {
+ public:
+  explicit SampledAnswer(v1::SampleDatasetResponse response) : response_(std::move(response)) {}
+
+  absl::StatusOr<std::optional<v1::SampleDatasetResponse>> Next() override {
+    return std::exchange(response_, std::nullopt);
+  }
+
+ private:
+  std::optional<v1::SampleDatasetResponse> response_;
+};
+
+void ProgressToWire(const SampledDatasetProgress& progress, v1::SampleDatasetResponse& wire) {
+  wire.set_num_graphs(progress.num_graphs);
+  wire.set_num_graphs_total(progress.num_graphs_total);
+  wire.set_num_drawn_smaller(progress.num_drawn_smaller);
+}
+
+absl::StatusOr<std::unique_ptr<ResponseSource<v1::SampleDatasetResponse>>> Make(
+    const v1::SampleDatasetRequest& wire, const SourceGraphStore* graphs, DatasetStore* datasets,
+    MemoryBudget* working, SamplingObserver* sampled,
+    ProgressSink<v1::SampleDatasetResponse>& sink) {
+  if (datasets == nullptr) return NoDataFolder();
+  const Making making(working, [&sink] { return sink.given_up(); });
+  PH_ASSIGN_OR_RETURN(const auto source, OpenSubGraphs(wire.sub_graphs(), graphs));
+  PH_ASSIGN_OR_RETURN(const MemoryHold memory, making.Hold("seeds", BytesOfSeeds(wire.seeds())));
+  SampledDatasetRequest request;
+  request.dataset = wire.dataset();
+  request.seed = {wire.seed(), wire.epoch()};
+  PH_ASSIGN_OR_RETURN(request.seeds, SeedsFromWire(wire.has_seeds(), wire.seeds(), *source));
+  request.max_bytes = wire.max_bytes();
+  PH_ASSIGN_OR_RETURN(request.limits,
+                      CountsFromWire(wire.max_rows(), source->schema().sizes(), "max_rows"));
+  // 0: no bound.
+  for (uint32_t& limit : request.limits) limit = limit == 0 ? UINT32_MAX : limit;
+  PH_ASSIGN_OR_RETURN(request.draws_smaller, DrawsSmaller(wire.beyond_limits()));
+  SampledDatasetProgress last;
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info,
+                      MakeSampledDataset(source, request, *datasets, making, sampled,
+                                         [&](const SampledDatasetProgress& progress) {
+                                           last = progress;
+                                           v1::SampleDatasetResponse response;
+                                           ProgressToWire(progress, response);
+                                           sink.Report(response);
+                                         }));
+  v1::SampleDatasetResponse response;
+  last.num_graphs = info.num_graphs;
+  last.num_graphs_total = info.num_graphs;
+  ProgressToWire(last, response);
+  DatasetToWire(info, *response.mutable_dataset());
+  return std::make_unique<SampledAnswer>(std::move(response));
+}
+
+}  // namespace
+
+SamplingService::SamplingService(const CallContext& context, const StreamBounds& bounds,
+                                 HistogramStore* histograms, PackObserverFactory* observers,
+                                 LiveStreams* live, const SourceGraphStore* graphs,
+                                 DatasetStore* datasets, SamplingObserver* sampled)
+    : EarlyService(v1::SamplingService::service_full_name()),
+      context_(context),
+      bounds_(bounds),
+      histograms_(histograms),
+      observers_(observers),
+      live_(live),
+      graphs_(graphs),
+      datasets_(datasets),
+      sampled_(sampled) {
+  Serve("Sample", &SamplingService::Sample);
+  Serve("EstimateSizes", &SamplingService::EstimateSizes);
+  Serve("SampleDataset", &SamplingService::SampleDataset);
+}
+
+CallReactor* SamplingService::Sample(grpc::CallbackServerContext* call) {
+  return StreamReactor<v1::SampleRequest, SampleReply>::StartPlanning(
+      context_, *call, Method::kSample,
+      [this](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning) {
+        auto packer =
+            std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
+                                          context_.working, std::move(planning));
+        packer->ListAmong(live_, {call_context.client, call_context.principal()});
+        return std::make_unique<SampleHandler>(graphs_, std::move(packer), context_.working,
+                                               sampled_);
+      });
+}
+
+CallReactor* SamplingService::EstimateSizes(grpc::CallbackServerContext* call) {
+  // Until the answer is sent.
+  auto answer = std::make_shared<MemoryHold>();
+  return PlanningCall<v1::EstimateSizesRequest, v1::EstimateSizesResponse>::Start(
+      context_, *call, Method::kEstimateSizes,
+      [this, answer](const v1::EstimateSizesRequest& parsed, PlanningTurn& turn) {
+        return Estimate(parsed, graphs_, *histograms_, context_, sampled_, turn, *answer);
+      });
+}
+
+CallReactor* SamplingService::SampleDataset(grpc::CallbackServerContext* call) {
+  return ServerStreamingCall<v1::SampleDatasetRequest, v1::SampleDatasetResponse>::Start(
+      context_, *call, Method::kSampleDataset,
+      [this](const v1::SampleDatasetRequest& parsed,
+             ProgressSink<v1::SampleDatasetResponse>& sink) {
+        return Make(parsed, graphs_, datasets_, context_.working, sampled_, sink);
+      });
+}
+
+}  // namespace packhouse::rpc

@@ -1,0 +1,46 @@
+// SourceGraphService (proto/packhouse/v1/source_graph.proto).
+#ifndef PACKHOUSE_SERVICE_WINGS_GRAPHS_SERVICES_SOURCE_GRAPH_SERVICE_H_
+#define PACKHOUSE_SERVICE_WINGS_GRAPHS_SERVICES_SOURCE_GRAPH_SERVICE_H_
+
+#include "service/engine/epochs/epoch_catalog.h"
+#include "service/server/calls/call_context.h"
+#include "service/server/calls_grpc/early_service.h"
+#include "service/wings/graphs/source_graphs/seal_runs.h"
+#include "service/wings/graphs/source_graphs/source_graph_store.h"
+#include "service/wings/partition/jobs/partition_jobs.h"
+
+namespace packhouse::rpc {
+
+// Calls that write wait for the disk on the append pool; sealing and verifying are on the planning
+// pool. A seal goes on when its calls have ended. Thread-safe.
+class SourceGraphService final : public EarlyService {
+ public:
+  // The pointees must outlive the service. Without graphs every call is answered with
+  // NoDataFolder(). `partitions` has those of the graphs; it may be null. `are_distant`: to open a
+  // graph is to wait for other machines, as writing is.
+  SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
+                     PartitionJobs* partitions, EpochCatalog* catalog, bool are_distant);
+
+ private:
+  CallReactor* Create(grpc::CallbackServerContext* call);
+  CallReactor* Append(grpc::CallbackServerContext* call);
+  CallReactor* Seal(grpc::CallbackServerContext* call);
+  CallReactor* Get(grpc::CallbackServerContext* call);
+  CallReactor* List(grpc::CallbackServerContext* call);
+  CallReactor* Delete(grpc::CallbackServerContext* call);
+  CallReactor* Verify(grpc::CallbackServerContext* call);
+  CallReactor* Lookup(grpc::CallbackServerContext* call);
+  CallReactor* Edges(grpc::CallbackServerContext* call);
+
+  const CallContext context_;
+  const CallContext append_context_;
+  const CallContext open_context_;
+  SourceGraphStore* const graphs_;
+  PartitionJobs* const partitions_;
+  EpochCatalog* const catalog_;  // May be null.
+  SealRuns seals_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_WINGS_GRAPHS_SERVICES_SOURCE_GRAPH_SERVICE_H_

@@ -1,0 +1,271 @@
+#include "service/wings/partition/engines/metis_engine.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/wings/partition/engines/child_process.h"
+#include "service/wings/partition/engines/metis_exchange.h"
+#include "service/wings/partition/engines/shared_memory.h"
+
+namespace packhouse {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+class SharedArray final : public EngineArray {
+ public:
+  absl::Status Reserve(uint64_t capacity) override {
+    PH_ASSIGN_OR_RETURN(SharedMemory grown, SharedMemory::Create(capacity * sizeof(uint32_t)));
+    if (memory_.data() != nullptr) {
+      std::memcpy(grown.data(), memory_.data(), std::min(grown.size(), memory_.size()));
+    }
+    memory_ = std::move(grown);
+    return absl::OkStatus();
+  }
+  uint32_t* data() override { return reinterpret_cast<uint32_t*>(memory_.data()); }
+  int file() const { return memory_.file(); }
+
+ private:
+  SharedMemory memory_;
+};
+
+// What the child printed: METIS's reason.
+std::string Printed(int output) {
+  char text[512];
+  const ssize_t bytes = pread(output, text, sizeof(text), 0);
+  if (bytes <= 0) return "";
+  return absl::StrCat(
+      "; it printed ",
+      Quoted(absl::StripAsciiWhitespace(absl::string_view(text, static_cast<size_t>(bytes)))));
+}
+
+// One call.
+class MetisChild {
+ public:
+  absl::Status Start(const std::string& program, const EngineProblem& problem,
+                     const EngineAttempt& attempt, const EngineLimits& limits) {
+    memory_bytes_ = limits.memory_bytes;
+    PH_RETURN_IF_ERROR(Prepare(problem, attempt));
+    PH_ASSIGN_OR_RETURN(output_, SharedMemory::Create(1));
+    std::vector<int> files = {call_.file(),
+                              static_cast<const SharedArray*>(problem.neighbours)->file()};
+    if (problem.weights != nullptr) {
+      files.push_back(static_cast<const SharedArray*>(problem.weights)->file());
+    }
+    PH_ASSIGN_OR_RETURN(child_, ChildProcess::Start(program, output_.file(), files));
+    running_ = true;
+    if (limits.time_limit < absl::Hours(24 * 365)) {
+      deadline_ = SteadyClock::now() + absl::ToChronoNanoseconds(limits.time_limit);
+    }
+    time_limit_ = limits.time_limit;
+    return absl::OkStatus();
+  }
+
+  bool running() const { return running_; }
+  int end_file() const { return child_.end_file(); }
+  bool TimeIsUp(SteadyClock::time_point now) const {
+    return deadline_.has_value() && now >= *deadline_;
+  }
+
+  absl::Status Stop(absl::Status why) {
+    child_.Kill();
+    child_.Wait();
+    running_ = false;
+    return why;
+  }
+  absl::Status TimeError() const {
+    return absl::DeadlineExceededError(
+        absl::StrCat("METIS did not end within ", absl::FormatDuration(time_limit_)));
+  }
+
+  absl::StatusOr<std::vector<uint32_t>> End(uint32_t num_parts) {
+    const int status = child_.Wait();
+    running_ = false;
+    const MetisCall& call = head();
+    if (WIFSIGNALED(status)) {
+      return absl::InternalError(absl::StrCat("METIS's process was ended by signal ",
+                                              WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
+                                              ")", Printed(output_.file())));
+    }
+    if (WEXITSTATUS(status) != 0 || call.ended != 1) {
+      return absl::InternalError(absl::StrCat("METIS's process ended with status ",
+                                              WEXITSTATUS(status), " and no result",
+                                              Printed(output_.file())));
+    }
+    constexpr int kOk = 1;  // METIS_OK, METIS_ERROR_MEMORY: metis.h is the program's alone.
+    constexpr int kOutOfMemory = -3;
+    if (call.status == kOutOfMemory) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("METIS ran out of memory, of ", memory_bytes_, " bytes"));
+    }
+    if (call.status != kOk) {
+      return absl::InternalError(
+          absl::StrCat("METIS failed with status ", call.status, Printed(output_.file())));
+    }
+    const auto* part = reinterpret_cast<const uint32_t*>(call_.data() + call.part_at());
+    std::vector<uint32_t> parts(part, part + call.num_nodes);
+    const auto wrong = std::find_if(parts.begin(), parts.end(),
+                                    [num_parts](uint32_t p) { return p >= num_parts; });
+    if (wrong != parts.end()) {
+      return absl::InternalError(absl::StrCat("METIS gave node ", wrong - parts.begin(), " part ",
+                                              *wrong, " of ", num_parts));
+    }
+    return parts;
+  }
+
+ private:
+  MetisCall& head() { return *reinterpret_cast<MetisCall*>(call_.data()); }
+
+  absl::Status Prepare(const EngineProblem& problem, const EngineAttempt& attempt) {
+    MetisCall call;
+    call.num_entries = problem.offsets.back();
+    call.parent = getpid();
+    call.num_nodes = static_cast<int32_t>(problem.num_nodes);
+    call.num_constraints = static_cast<int32_t>(problem.num_constraints);
+    call.num_parts = static_cast<int32_t>(problem.num_parts);
+    call.recursive = attempt.scheme == PartScheme::kRecursive ? 1 : 0;
+    call.volume = attempt.objective == PartObjective::kVolume ? 1 : 0;
+    // METIS takes -1 as the absence of a seed.
+    call.seed = static_cast<int32_t>(std::min(attempt.seed, EngineAttempt::kMostSeed));
+    call.has_edge_weights = problem.weights != nullptr ? 1 : 0;
+    call.has_sizes = problem.node_sizes.empty() ? 0 : 1;
+    call.file_bytes = call.bytes();
+    const uint64_t shared = call.bytes() + call.num_entries * (problem.weights != nullptr ? 8 : 4);
+    if (memory_bytes_ != 0) {
+      if (memory_bytes_ <= shared) {
+        return absl::ResourceExhaustedError(absl::StrCat("the arrays for METIS take ", shared,
+                                                         " bytes, and its memory is bounded to ",
+                                                         memory_bytes_));
+      }
+      call.heap_bytes = memory_bytes_ - shared;
+    }
+    PH_ASSIGN_OR_RETURN(call_, SharedMemory::Create(call.bytes()));
+    std::memcpy(call_.data(), &call, sizeof(call));
+    auto* imbalance = reinterpret_cast<float*>(call_.data() + call.imbalance_at());
+    for (const double value : problem.imbalance) {
+      *imbalance++ = static_cast<float>(ToleranceFor(problem, attempt, value));
+    }
+    auto* offsets = reinterpret_cast<uint32_t*>(call_.data() + call.offsets_at());
+    for (const uint64_t offset : problem.offsets) *offsets++ = static_cast<uint32_t>(offset);
+    std::memcpy(call_.data() + call.node_weights_at(), problem.node_weights.data(),
+                problem.node_weights.size() * sizeof(uint32_t));
+    if (!problem.node_sizes.empty()) {
+      std::memcpy(call_.data() + call.sizes_at(), problem.node_sizes.data(),
+                  problem.node_sizes.size() * sizeof(uint32_t));
+    }
+    return absl::OkStatus();
+  }
+
+  // Bisections multiply what each leaves uneven: they get METIS's own defaults unless less is
+  // asked.
+  static double ToleranceFor(const EngineProblem& problem, const EngineAttempt& attempt,
+                             double asked) {
+    if (attempt.scheme == PartScheme::kKWay) return asked;
+    return std::min(asked, problem.num_constraints == 1 ? 1.001 : 1.01);
+  }
+
+  uint64_t memory_bytes_ = 0;
+  absl::Duration time_limit_;
+  std::optional<SteadyClock::time_point> deadline_;
+  SharedMemory call_;
+  SharedMemory output_;
+  ChildProcess child_;
+  bool running_ = false;
+};
+
+class MetisEngine final : public AssignmentEngine {
+ public:
+  explicit MetisEngine(std::string program) : program_(std::move(program)) {}
+
+  absl::StatusOr<std::unique_ptr<EngineArray>> NewArray() override {
+    return std::make_unique<SharedArray>();
+  }
+
+  std::vector<absl::StatusOr<std::vector<uint32_t>>> Run(
+      const EngineProblem& problem, absl::Span<const EngineAttempt> attempts,
+      const EngineLimits& limits, const std::function<bool()>& cancelled) override {
+    std::vector<absl::StatusOr<std::vector<uint32_t>>> results(
+        attempts.size(), absl::CancelledError("partitioning was cancelled"));
+    std::vector<MetisChild> children(attempts.size());
+    size_t next = 0;
+    size_t running = 0;
+    while (next < attempts.size() || running > 0) {
+      if (cancelled && cancelled()) break;  // Children are killed where they are destroyed.
+      while (next < attempts.size() && running < std::max<uint32_t>(limits.parallel, 1)) {
+        absl::Status started = children[next].Start(program_, problem, attempts[next], limits);
+        if (started.ok()) {
+          ++running;
+        } else {
+          results[next] = std::move(started);
+        }
+        ++next;
+      }
+      WaitForAny(children);
+      for (size_t i = 0; i < next; ++i) {
+        if (!children[i].running()) continue;
+        pollfd end{children[i].end_file(), POLLIN, 0};
+        if (poll(&end, 1, 0) > 0) {
+          results[i] = children[i].End(problem.num_parts);
+          --running;
+        } else if (children[i].TimeIsUp(SteadyClock::now())) {
+          results[i] = children[i].Stop(children[i].TimeError());
+          --running;
+        }
+      }
+    }
+    return results;
+  }
+
+ private:
+  static void WaitForAny(const std::vector<MetisChild>& children) {
+    constexpr int kMilliseconds = 50;
+    std::vector<pollfd> ends;
+    for (const MetisChild& child : children) {
+      if (child.running()) ends.push_back({child.end_file(), POLLIN, 0});
+    }
+    if (!ends.empty()) poll(ends.data(), ends.size(), kMilliseconds);
+  }
+
+  const std::string program_;
+};
+
+}  // namespace
+
+std::string MetisProgramHere() {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (here.parent_path() / "packhouse-metis").string();
+}
+
+absl::StatusOr<std::unique_ptr<AssignmentEngine>> MakeMetisEngine(std::string program) {
+  if (access(program.c_str(), X_OK) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("METIS's program ", program, " cannot be executed"));
+  }
+  return std::make_unique<MetisEngine>(std::move(program));
+}
+
+}  // namespace packhouse

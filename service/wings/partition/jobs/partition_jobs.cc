@@ -1,0 +1,293 @@
+#include "service/wings/partition/jobs/partition_jobs.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "service/access/policy.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/wings/partition/jobs/partition_needs.h"
+
+namespace packhouse {
+namespace {
+
+// Calls are served first.
+constexpr int kNice = 10;
+// Memory that is given back wakes who waits for it. Memory that a cache could let go of, since
+// nobody uses it any more, does not: it is asked for again after this time.
+constexpr absl::Duration kCacheRetry = absl::Seconds(1);
+
+}  // namespace
+
+PartitionJobs::PartitionJobs(SourceGraphStore* graphs, AssignmentEngine* engine, Clock* clock,
+                             MemoryBudget* memory, const Options& options)
+    : graphs_(graphs),
+      unused_graphs_(options.unused_graphs == nullptr ? graphs : options.unused_graphs),
+      engine_(engine),
+      clock_(clock),
+      memory_(memory),
+      options_(options),
+      waiting_bound_("partitions that wait", "--max-waiting-partitions",
+                     {options.max_waiting, std::max(options.max_waiting / 2, size_t{1})}) {
+  // Before any thread asks for room.
+  if (options_.quota != nullptr) {
+    options_.quota->Add([this](absl::string_view where) { return BytesOf(where); });
+  }
+  for (size_t i = 0; i < std::max(options_.max_running, size_t{1}); ++i) {
+    threads_.emplace_back([this, i] { Work(i == 0); });
+  }
+}
+
+PartitionJobs::~PartitionJobs() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stops_ = true;
+  }
+  stopping_ = true;
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool PartitionJobs::HasWorkOrStops() const { return stops_ || states_.has_waiting(); }
+
+void PartitionJobs::Work(bool is_first) {
+  // Of this thread only; the processes that it starts inherit it.
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+  if (is_first) {
+    HasMemoryFor([this] { FindUnfinished(); });
+    absl::MutexLock lock(&mutex_);
+    has_searched_ = true;
+  }
+  for (;;) {
+    Turn turn;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &PartitionJobs::HasWorkOrStops));
+      if (stops_) return;
+      turn = states_.Begin();
+    }
+    RunNext(turn);
+  }
+}
+
+void PartitionJobs::FindUnfinished() {
+  std::string token;
+  do {
+    const absl::StatusOr<SourceGraphList> page = graphs_->List(0, token);
+    if (!page.ok()) return;
+    for (const SourceGraphInfo& info : page->graphs) {
+      if (stopping_) return;
+      if (info.state == SourceGraphState::kSealed) FindUnfinishedOf(info.name);
+    }
+    token = page->next_page_token;
+  } while (!token.empty());
+}
+
+void PartitionJobs::FindUnfinishedOf(const std::string& graph) {
+  absl::MutexLock changes(&changes_);
+  const auto opened = unused_graphs_->Open(graph);
+  if (!opened.ok()) return;
+  PartitionFolder::RemoveRemains(**opened);
+  for (const std::string& name : PartitionsThere((*opened)->companion_folder())) {
+    const PartitionFolder folder(**opened, name);
+    // What is there stays, whatever the bound.
+    CountBytes({graph, name}, folder.NumBytes()).IgnoreError();
+    const auto state = folder.State();
+    // Where its name may be taken back, nobody works on it until somebody asks for it again.
+    if (!folder.Settle().ok() || !state.ok()) continue;
+    if (folder.is_done()) {
+      // An earlier process ended before it had noted so.
+      if (!state->end || !state->end->ok()) folder.WriteEnd(absl::OkStatus()).IgnoreError();
+      continue;
+    }
+    if (state->end) continue;
+    // What goes on is a use.
+    auto used = graphs_->Open(graph);
+    if (!used.ok()) return;
+    auto place = waiting_bound_.Enter(state->owner);
+    absl::MutexLock lock(&mutex_);
+    // It was promised: it waits beyond the bound, too.
+    Ask({graph, name}, state->owner, place.ok() ? *std::move(place) : FairBound::Place(),
+        *std::move(used));
+  }
+}
+
+void PartitionJobs::Ask(const Key& key, const ClientId& client, FairBound::Place place,
+                        std::shared_ptr<const StoredSourceGraph> graph) {
+  auto work = std::make_shared<PartitionWork>();
+  work->client = client;
+  work->place = std::move(place);
+  work->graph = std::move(graph);
+  states_.Ask(key, std::move(work));
+}
+
+absl::Status PartitionJobs::RunWithMemory(const Turn& turn, bool& gave_way) {
+  PartitionWork& work = *turn.work;
+  std::optional<MemoryBudget::Waiter> waiter;
+  uint64_t room = 0;
+  for (;;) {
+    absl::Status ended = OutOfMemory();
+    HasMemoryFor([&] { ended = RunJob(turn, gave_way); });
+    if (!absl::IsAborted(ended) || gave_way) return ended;
+    // There is no room now. Those behind it wait, too: otherwise large ones would never run.
+    if (!waiter) {
+      // It counts from before the next try.
+      waiter.emplace(memory_, [this] {
+        absl::MutexLock lock(&mutex_);
+        ++room_;
+      });
+      continue;
+    }
+    absl::MutexLock lock(&mutex_);
+    const auto over = [this, &work] { return stops_ || work.cancelled.load(); };
+    const auto wakes = [&] { return over() || room_ != room; };
+    work.has_memory = over();
+    mutex_.AwaitWithTimeout(absl::Condition(&wakes), kCacheRetry);
+    room = room_;
+    if (over()) return ended;
+    work.has_memory = true;
+  }
+}
+
+void PartitionJobs::RunNext(const Turn& turn) {
+  const absl::Time began = clock_->Now();
+  const auto took = [&] { return clock_->Now() - began; };
+  bool gave_way = false;
+  const absl::Status ended = RunWithMemory(turn, gave_way);
+  const bool was_told = turn.work->cancelled || stopping_;
+  if (gave_way && !was_told) {
+    absl::MutexLock lock(&mutex_);
+    if (states_.GiveWay(turn, took())) return;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    states_.Ending(turn);
+  }
+  // Of unknown outcome is the last step alone: the partition can be seen, or goes on after a crash.
+  const bool failed = !ended.ok() && !was_told && !gave_way && !DiskOutcomeIsUnknown(ended);
+  if (const auto graph = graphs_->Open(turn.key.first); graph.ok()) {
+    const PartitionFolder folder(**graph, turn.key.second);
+    // One that is whole is noted as such: if its files are gone later, it is not made anew.
+    if (failed || ended.ok()) folder.WriteEnd(ended).IgnoreError();
+    CountBytes(turn.key, folder.NumBytes()).IgnoreError();
+  }
+  turn.work->graph.reset();
+  absl::MutexLock lock(&mutex_);
+  states_.End(turn, took(), failed ? ended : absl::OkStatus());
+}
+
+absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
+  const Key& key = turn.key;
+  PartitionWork& work = *turn.work;
+  PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(key.first));
+  const PartitionFolder folder(*graph, key.second);
+  PH_ASSIGN_OR_RETURN(PartitionState state, folder.State());
+  PartitionPlan& plan = state.plan;
+  PH_ASSIGN_OR_RETURN(const uint64_t crashes, folder.CountStart());
+  // From here on the process may end, and does not write so.
+  const absl::Cleanup over = [&folder] { folder.RemoveCount().IgnoreError(); };
+  if (crashes >= kMaxCrashes) {
+    return absl::InternalError(
+        absl::StrCat("the server ended ", crashes, " times while it worked at partition ",
+                     Quoted(key.second), ", which got no further: verify the source graph ",
+                     Quoted(key.first), ", and ask for the partition again to try once more"));
+  }
+  PH_ASSIGN_OR_RETURN(const PartitionNeeds needs,
+                      NeedsOf(*graph, plan, memory_ == nullptr ? 0 : memory_->bound()));
+  MemoryHold hold;
+  if (memory_ != nullptr) {
+    absl::StatusOr<MemoryHold> held =
+        memory_->Hold(absl::StrCat("partition ", Quoted(key.second)), needs.bytes);
+    // RunWithMemory() knows ABORTED as this, and as giving way.
+    if (!held.ok()) return absl::AbortedError(held.status().message());
+    hold = *std::move(held);
+  }
+  plan.options.memory_bytes = needs.assignment_bytes;
+  // Several processes of METIS would take more than what is held.
+  plan.options.parallel = 1;
+  const absl::Time began = clock_->Now();
+  RunWatch watch;
+  watch.cancelled = [this, &work] { return work.cancelled || stopping_; };
+  watch.progress = [this, &work](RunPhase phase, double share) {
+    absl::MutexLock lock(&mutex_);
+    if (work.began_share < 0) {
+      work.began = clock_->Now();
+      work.began_share = share;
+    }
+    work.phase = phase;
+    work.share = share;
+  };
+  watch.wrote = [this, &key](uint64_t bytes) { return CountBytes(key, bytes); };
+  watch.whole = [&](const std::string& whole) {
+    return folder.NoteFiles(whole, [&] { return !watch.cancelled(); });
+  };
+  watch.kept = [&folder, is_counted = crashes == 0]() mutable {
+    if (std::exchange(is_counted, true)) return;
+    folder.RestartCount().IgnoreError();
+  };
+  watch.gives_way = [&] {
+    const absl::Duration took = clock_->Now() - began;
+    absl::MutexLock lock(&mutex_);
+    gave_way = took >= options_.slice && states_.IsTurnOfOthers(turn, took);
+    return gave_way;
+  };
+  const absl::Status made = RunPartition(*graph, plan, folder.files(), engine_, watch).status();
+  return absl::IsAborted(made) && !gave_way ? absl::InternalError(made.message()) : made;
+}
+
+absl::Status PartitionJobs::CountBytes(const Key& key, uint64_t bytes) {
+  absl::Status within;
+  DiskQuota::Hold hold;
+  if (options_.quota != nullptr) {
+    uint64_t before = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto counted = bytes_.find(key);
+      if (counted != bytes_.end()) before = counted->second;
+    }
+    auto taken = options_.quota->Take(NamespaceOf(key.first), bytes - std::min(bytes, before));
+    within = taken.status();
+    // Until they are counted here.
+    if (taken.ok()) hold = *std::move(taken);
+  }
+  absl::MutexLock lock(&mutex_);
+  const auto counted = bytes_.try_emplace(key, 0).first;
+  all_bytes_ += bytes - counted->second;
+  counted->second = bytes;
+  // A request that is refused later leaves nothing.
+  if (bytes == 0) bytes_.erase(counted);
+  if (all_bytes_ <= options_.max_bytes) return within;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "partitions have ", all_bytes_, " bytes on the disk, ", bytes, " of them are of ",
+      Quoted(key.second), ", at most ", options_.max_bytes, " (--max-partition-bytes)"));
+}
+
+uint64_t PartitionJobs::BytesOf(absl::string_view where) const {
+  absl::MutexLock lock(&mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [key, of_partition] : bytes_) {
+    if (NamespaceOf(key.first) == where) bytes += of_partition;
+  }
+  return bytes;
+}
+
+void PartitionJobs::EndWork(absl::FunctionRef<bool(const Key&)> holds) {
+  absl::MutexLock lock(&mutex_);
+  states_.Cancel(holds);
+  const auto gone = [this, holds] { return !states_.HasAny(holds); };
+  mutex_.Await(absl::Condition(&gone));
+}
+
+void PartitionJobs::AwaitIdle() const {
+  const auto idle = [this] { return has_searched_ && states_.empty(); };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&idle));
+}
+
+}  // namespace packhouse

@@ -1,0 +1,110 @@
+#include "service/wings/tfgnn/export_source.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "service/base/status_macros.h"
+#include "service/server/calls/wire_sizes.h"
+
+namespace packhouse {
+namespace {
+
+// What a response has beside its examples: ids, lengths, the schema.
+constexpr size_t kBesides = size_t{64} << 10;
+// Memory that a reader takes for each graph, beside its counts (see DatasetStore::OpenReader).
+constexpr uint64_t kReaderBytes = 40;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::Open(
+    const v1::ExportDatasetRequest& request, const DatasetStore& datasets,
+    size_t max_response_bytes, MemoryBudget* working) {
+  const std::string& name = request.name();
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(name));
+  Graphs graphs;
+  if (working != nullptr) {
+    const uint64_t bytes_of_graph = 16 * info.schema->num_components() + kReaderBytes;
+    PH_ASSIGN_OR_RETURN(graphs.memory,
+                        working->Hold(absl::StrCat("data set '", name, "', which is exported"),
+                                      bytes_of_graph * info.num_graphs));
+  }
+  PH_ASSIGN_OR_RETURN(graphs.reader, datasets.OpenReader(name));
+  return OpenPart(std::move(graphs), request.first_graph(), request.num_graphs(),
+                  max_response_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenEpoch(
+    const v1::ExportEpochRequest& request, std::shared_ptr<const PreparedEpoch> epoch,
+    Sharing ranks, size_t max_response_bytes, MemoryBudget* working) {
+  Graphs graphs;
+  graphs.reader = std::shared_ptr<const DatasetReader>(epoch, &epoch->plan().reader());
+  PH_ASSIGN_OR_RETURN(graphs.epoch,
+                      EpochOrder::Create(std::move(epoch), std::move(ranks), working));
+  return OpenPart(std::move(graphs), request.first_graph(), request.num_graphs(),
+                  max_response_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenPart(Graphs graphs, uint64_t first,
+                                                                     uint64_t num_graphs,
+                                                                     size_t max_response_bytes) {
+  const DatasetInfo& info = graphs.reader->info();
+  absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromSchema(*info.schema);
+  if (!sets.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("data set '", info.name, "': ", sets.status().message()));
+  }
+  const uint64_t n = graphs.size();
+  if (first > n) {
+    return absl::OutOfRangeError(absl::StrCat("first_graph: ", first, ", ",
+                                              graphs.epoch ? "the epoch of " : "", "data set '",
+                                              info.name, "' has ", n, " graphs"));
+  }
+  if (graphs.epoch) graphs.epoch->Advance(first);
+  const uint64_t end = first + std::min(num_graphs == 0 ? UINT64_MAX : num_graphs, n - first);
+  return std::unique_ptr<ExportSource>(
+      new ExportSource(std::move(graphs), *std::move(sets), first, end, max_response_bytes));
+}
+
+absl::StatusOr<std::optional<v1::ExportDatasetResponse>> ExportSource::Next() {
+  if (next_ == end_ && !is_first_) return std::nullopt;
+  v1::ExportDatasetResponse response;
+  response.set_first_graph(next_);
+  std::vector<uint64_t> graph_ids;
+  size_t bytes = 0;
+  while (next_ < end_ && bytes < kResponseBytes) {
+    const uint64_t place = graphs_.epoch ? graphs_.epoch->graph() : next_;
+    PH_ASSIGN_OR_RETURN(const StoredGraph graph, graphs_.reader->Graph(place));
+    std::string& example = *response.add_examples();
+    const absl::Status status = encoder_.Append(*graph.chunk, graph.index, &example);
+    if (!status.ok()) return absl::FailedPreconditionError(status.message());
+    if (example.size() + kBesides > max_response_bytes_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("graph ", place, " of the data set has an example of ", example.size(),
+                       " bytes, a response has at most ", max_response_bytes_));
+    }
+    // The last one may be large.
+    if (bytes != 0 && bytes + example.size() + kBesides > max_response_bytes_) {
+      response.mutable_examples()->RemoveLast();
+      break;
+    }
+    bytes += example.size();
+    graph_ids.push_back(graphs_.reader->graph_ids()[place]);
+    ++next_;
+    if (graphs_.epoch) graphs_.epoch->Advance(1);
+  }
+  // The rows were read from the store's file, which may have been lost meanwhile.
+  PH_RETURN_IF_ERROR(graphs_.reader->CheckIntact());
+  response.set_graph_ids(Uint64sToWire(graph_ids));
+  if (is_first_) {
+    is_first_ = false;
+    response.set_num_graphs(graphs_.size());
+    response.mutable_tfgnn_schema()->set_text(sets_.ToTfgnnText());
+  }
+  return response;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,88 @@
+// The responses of DatasetService.ExportDataset and LoaderService.ExportEpoch.
+#ifndef PACKHOUSE_SERVICE_WINGS_TFGNN_EXPORT_SOURCE_H_
+#define PACKHOUSE_SERVICE_WINGS_TFGNN_EXPORT_SOURCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "packhouse/v1/dataset.pb.h"
+#include "packhouse/v1/loader.pb.h"
+#include "service/base/memory_budget.h"
+#include "service/engine/epochs/dealing.h"
+#include "service/engine/epochs/epoch_order.h"
+#include "service/engine/epochs/prepared_epoch.h"
+#include "service/server/calls/response_source.h"
+#include "service/stores/datasets/dataset_store.h"
+#include "service/wings/tfgnn/example_encoder.h"
+#include "service/wings/tfgnn/graph_sets.h"
+
+namespace packhouse {
+
+// Gives the graphs of a data set or of an epoch as examples, about kResponseBytes in each response:
+// large enough that a response costs little, small enough to be made in a turn. Called by one
+// thread at a time.
+class ExportSource final : public ResponseSource<v1::ExportDatasetResponse> {
+ public:
+  static constexpr size_t kResponseBytes = size_t{1} << 20;
+
+  // `max_response_bytes` bounds a response; `working` (null: nothing is counted) has the memory of
+  // the open data set.
+  //
+  // NOT_FOUND; OUT_OF_RANGE for a first graph beyond the end; FAILED_PRECONDITION for a schema that
+  // TF-GNN has no form for; RESOURCE_EXHAUSTED if there is no room. O(graphs of the data set).
+  static absl::StatusOr<std::unique_ptr<ExportSource>> Open(const v1::ExportDatasetRequest& request,
+                                                            const DatasetStore& datasets,
+                                                            size_t max_response_bytes,
+                                                            MemoryBudget* working);
+  // The same for the request's epoch, which `ranks` share. O(batches).
+  static absl::StatusOr<std::unique_ptr<ExportSource>> OpenEpoch(
+      const v1::ExportEpochRequest& request, std::shared_ptr<const PreparedEpoch> epoch,
+      Sharing ranks, size_t max_response_bytes, MemoryBudget* working);
+
+  // RESOURCE_EXHAUSTED naming a graph whose example no response can hold; DATA_LOSS as
+  // DatasetReader; FAILED_PRECONDITION naming a graph whose lengths disagree with its values.
+  absl::StatusOr<std::optional<v1::ExportDatasetResponse>> Next() override;
+
+ private:
+  // What is exported.
+  struct Graphs {
+    MemoryHold memory;
+    std::shared_ptr<const DatasetReader> reader;
+    // Unset: the data set's own order.
+    std::optional<EpochOrder> epoch;
+
+    uint64_t size() const { return epoch ? epoch->num_graphs() : reader->num_graphs(); }
+  };
+
+  // `num_graphs` of them (0: all) from place `first` on.
+  static absl::StatusOr<std::unique_ptr<ExportSource>> OpenPart(Graphs graphs, uint64_t first,
+                                                                uint64_t num_graphs,
+                                                                size_t max_response_bytes);
+
+  ExportSource(Graphs graphs, tfgnn::GraphSets sets, uint64_t first, uint64_t end,
+               size_t max_response_bytes)
+      : graphs_(std::move(graphs)),
+        sets_(std::move(sets)),
+        encoder_(sets_),
+        next_(first),
+        end_(end),
+        max_response_bytes_(max_response_bytes) {}
+
+  Graphs graphs_;
+  const tfgnn::GraphSets sets_;
+  tfgnn::ExampleEncoder encoder_;
+  // In the order. The epoch stands at this graph.
+  uint64_t next_;
+  const uint64_t end_;
+  const size_t max_response_bytes_;
+  bool is_first_ = true;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WINGS_TFGNN_EXPORT_SOURCE_H_
