@@ -8,6 +8,7 @@ packhouse_room(base
           absl::statusor absl::str_format absl::strings absl::synchronization absl::time
           OpenSSL::Crypto ${ISAL_LIBRARY} Threads::Threads)
 
+# Its files lie on four floors by what they see; as a library they are one still.
 packhouse_room(admission
   FOLDER base
   SOURCES access/authorizer.cc server/calls/call_log.cc access/client_identity.cc

@@ -77,12 +77,48 @@ def all_tests(build: pathlib.Path) -> list[Test]:
     return tests
 
 
+# Of a folder of service/ the folder of tests/ with its tests, where that has another name than its last one.
+TESTS_OF: Final = {
+    "access": "admission",
+    "algorithms/planning/baselines": "planning",
+    "algorithms/planning/feedback": "planning",
+    "algorithms/planning/optimizer": "planning",
+    "algorithms/planning/tuning": "planning",
+    "algorithms/pieces": "partitioning",
+    "stores/keys": "cluster",
+    "stores/limits": "admission",
+    "stores/lmdb": "datasets",
+    "stores/logs": "ledger",
+    "engine/jobs": "delivery",
+    "server/calls": "wire",
+    "server/calls_grpc": "rpc",
+    "server/services": "rpc",
+    "server/listen": "rpc",
+    "wings/graphs/stored": "source_graphs",
+    "wings/graphs/files": "graph_files",
+    "wings/graphs/services": "wire",
+    "wings/partition/cutting": "partitioning",
+    "wings/partition/engines": "partitioning",
+    "wings/partition/files": "partition_files",
+    "wings/partition/jobs": "partition_jobs",
+    "wings/partition/services": "rpc",
+    "wings/partition_mpi/shares": "partitioning",
+    "wings/partition_mpi/runs": "partition_jobs",
+    "wings/cluster/etcd": "cluster",
+    "wings/cluster/s3": "objects",
+    "wings/cluster/graphs": "source_graphs",
+    "wings/cluster/jobs": "ledger",
+    "wings/cluster/shared": "shared_datasets",
+    "program/commands": "program",
+}
+
+
 def room_of(path: str) -> str:
-    """The room of a source: `epochs`, `source_graphs/stored`, `program` for what is loose, `client/cpp`."""
+    """The room of a source, by the name of its tests: `epochs`, `source_graphs`, `client/cpp`."""
     parts = pathlib.Path(path).parts
-    if parts[0] == "service":
-        return "/".join(parts[1:-1]) or "program"
-    return "/".join(parts[:2])
+    if parts[0] != "service":
+        return "/".join(parts[:2])
+    return TESTS_OF.get("/".join(parts[1:-1]), parts[-2])
 
 
 def further_tests(text: str) -> dict[str, list[str]]:

@@ -82,7 +82,7 @@ struct WindowsCounted {
 // The words with which an epoch was opened, so that its batches can be made again by its key alone.
 struct EpochWorded {
   EpochKey epoch;
-  // A packhouse.v1.EpochSpec without job and epoch; the wire room writes and reads it.
+  // A packhouse.v1.EpochSpec without job and epoch; server/wire writes and reads it.
   std::string words;
 
   friend bool operator==(const EpochWorded&, const EpochWorded&) = default;

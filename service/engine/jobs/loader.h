@@ -1,7 +1,7 @@
 // All jobs of a server: the epochs that they load, the workers that load them, and the batches that
 // are done.
 //
-// Start here: Loader is the class that the rpc room uses. Flow of a worker's stream: Load() gives a
+// Start here: Loader is the class that the services use. Flow of a worker's stream: Load() gives a
 // LoadSession. Its Next() gives batches until there are none now, or no more at all. Acknowledge()
 // makes batches done, durably. Destroying the session gives back the batches that it has not
 // acknowledged.

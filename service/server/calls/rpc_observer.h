@@ -1,4 +1,4 @@
-// What the rpc room tells observers.
+// What calls tell observers.
 #ifndef PACKHOUSE_SERVICE_SERVER_CALLS_RPC_OBSERVER_H_
 #define PACKHOUSE_SERVICE_SERVER_CALLS_RPC_OBSERVER_H_
 

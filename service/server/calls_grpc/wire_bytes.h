@@ -1,4 +1,4 @@
-// Converts gRPC's raw bytes to those of the room wire, and back.
+// Converts gRPC's raw bytes to those of server/calls, and back.
 #ifndef PACKHOUSE_SERVICE_SERVER_CALLS_GRPC_WIRE_BYTES_H_
 #define PACKHOUSE_SERVICE_SERVER_CALLS_GRPC_WIRE_BYTES_H_
 

@@ -1,4 +1,4 @@
-// A durable log of small records: what the delivery room must remember.
+// A durable log of small records: what the engine's jobs must remember.
 #ifndef PACKHOUSE_SERVICE_STORES_LOGS_RECORD_LOG_H_
 #define PACKHOUSE_SERVICE_STORES_LOGS_RECORD_LOG_H_
 
