@@ -42,7 +42,7 @@ def raised() -> Iterator[None]:
     Whatever a library makes of it, the program ends by the signal (`die_of_signal`), after
     `SECONDS_TO_END` at the latest: gRPC has a lock taken about once in 600 times, for which the end
     of the block waits. A second signal ends it at once. Then guards end the program's servers
-    (`LocalServer`). Only on the main thread signals are taken.
+    (`LocalServer`). For the main thread: Python takes signals on no other.
     """
     taken = [each for each in _SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
 

@@ -123,8 +123,8 @@ class EpochArguments(TypedDict, total=False):
       evaluation.
     - `mixing`: how fresh batches are. Graphs are exchanged between batches until two that share one
       are together again about as seldom as in a shuffle (`EpochInfo.company`): 1.1 times as often
-      (True), or so many times (a number of at least 1). False: only as the plan draws them. None: an
-      epoch that is begun goes on as it was begun, a new one is mixed. With `in_order` and
+      (True), or so many times (a number of at least 1). False: only as the plan draws them. None:
+      as True, but an epoch that was begun without mixing goes on without it. With `in_order` and
       `join_parts` there is nothing to mix: None or False.
     """
 
