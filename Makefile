@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint released-protos clean
+.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -304,6 +304,9 @@ lint: packages  ## clang-format and clang-tidy, warnings as errors; SINCE=main: 
 	cmake --build --preset lint --target packhouse_generated
 	$(PYTHON) tests/structure/clang_format_test.py .
 	$(PYTHON) -B tests/structure/clang_tidy.py build/lint $(if $(SINCE),--since '$(SINCE)')
+
+size:  ## Lines of code by floor, types in headers, long functions, and their goals; SIZE_FLAGS=--functions
+	@$(PYTHON) -B tests/structure/code_size.py . $(SIZE_FLAGS)
 
 released-protos: packages  ## The protos of this release, with which `make test` compares later ones
 	$(PYTHON) -B tests/structure/buf_test.py --write-released .
