@@ -16,8 +16,8 @@ packhouse_room(graphs
 
 packhouse_room(planning
   FOLDER algorithms/planning
-  SOURCES device_profile.cc dual_feasible_bound.cc limits.cc lower_bound.cc measured_bytes.cc
-          oversize_graphs.cc packing_problem.cc pattern_pricing.cc plan.cc size_groups.cc
+  SOURCES batch_cost.cc device_profile.cc dual_feasible_bound.cc limits.cc lower_bound.cc measured_bytes.cc
+          oversize_graphs.cc packing_problem.cc pattern_pricing.cc plan.cc size_groups.cc step_order.cc
           plan_memory.cc supply_bound.cc vector_kernels.cc
   DEPENDS packhouse_histograms)
 
