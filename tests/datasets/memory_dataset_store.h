@@ -179,7 +179,7 @@ class MemoryDatasetStore final : public DatasetStore {
       absl::string_view name) const override {
     absl::MutexLock lock(&mutex_);
     PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
-    return std::make_shared<const Reader>(*dataset);
+    return std::make_shared<const Reader>(*dataset, is_damaged_);
   }
 
   absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
@@ -191,6 +191,8 @@ class MemoryDatasetStore final : public DatasetStore {
   }
   // Before chunks are opened, which its error refuses. Set it while nobody opens any.
   std::function<absl::Status()> before_open_chunks = [] { return absl::OkStatus(); };
+  // From now on no reader reads a graph: DATA_LOSS.
+  void DamageGraphs() { *is_damaged_ = true; }
   // How often the sizes of a chunk were read.
   uint64_t num_counted() const { return num_counted_; }
 
@@ -207,7 +209,8 @@ class MemoryDatasetStore final : public DatasetStore {
 
   class Reader final : public DatasetReader {
    public:
-    explicit Reader(Dataset dataset) : dataset_(std::move(dataset)) {
+    Reader(Dataset dataset, std::shared_ptr<const std::atomic<bool>> is_damaged)
+        : dataset_(std::move(dataset)), is_damaged_(std::move(is_damaged)) {
       for (const auto& chunk : dataset_.chunks) {
         for (size_t i = 0; i < chunk->num_graphs(); ++i) {
           const auto tuple = chunk->sizes().tuple(i);
@@ -225,11 +228,13 @@ class MemoryDatasetStore final : public DatasetStore {
     absl::Span<const DamagedRecord> unreadable() const override { return {}; }
     absl::StatusOr<StoredGraph> Graph(size_t i) const override {
       if (i >= graphs_.size()) return absl::OutOfRangeError(absl::StrCat("graph ", i));
+      if (*is_damaged_) return absl::DataLossError(absl::StrCat("graph ", i, " is damaged"));
       return graphs_[i];
     }
 
    private:
     Dataset dataset_;
+    const std::shared_ptr<const std::atomic<bool>> is_damaged_;
     std::vector<uint32_t> counts_;
     std::vector<uint64_t> graph_ids_;
     std::vector<StoredGraph> graphs_;
@@ -261,7 +266,7 @@ class MemoryDatasetStore final : public DatasetStore {
         part.info.num_graphs += num_graphs_[chunk];
       }
       part.info.num_records = chunks.size();
-      return std::make_shared<const Reader>(std::move(part));
+      return std::make_shared<const Reader>(std::move(part), store_->is_damaged_);
     }
 
    private:
@@ -278,6 +283,7 @@ class MemoryDatasetStore final : public DatasetStore {
   }
 
   const uint64_t max_bytes_;
+  const std::shared_ptr<std::atomic<bool>> is_damaged_ = std::make_shared<std::atomic<bool>>();
   mutable std::atomic<uint64_t> num_counted_ = 0;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Dataset>> datasets_ ABSL_GUARDED_BY(mutex_);

@@ -405,6 +405,36 @@ TEST(LeaseTableTest, GoesOnFromWhatWasDone) {
   EXPECT_EQ(table.counters().acknowledged, 1U);
 }
 
+// What is told of a job's workers: steps of each, and how many of them are done, whoever did them.
+TEST(LeaseTableTest, TellsOfEachWorkersSteps) {
+  LeaseTable table = Table(14, Sharing::Ranked(2), BatchSet::Of({2}));
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  ASSERT_THAT(table.Join(2, 1), IsOk());
+  for (const int64_t batch : {0, 4, 6}) EXPECT_EQ(Next(table, 1), batch);
+  EXPECT_EQ(Next(table, 2), 1);
+  table.Acknowledge(1, {0}, kLeaseStart + absl::Seconds(1));
+  EpochWatch watch;
+  std::vector<SessionId> sessions;
+  table.AddTo(watch, sessions);
+  EXPECT_TRUE(watch.is_ranked);
+  ASSERT_EQ(watch.lanes.size(), 2U);
+  ASSERT_EQ(watch.workers.size(), 2U);
+  ASSERT_EQ(sessions.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    const bool is_first = sessions[i] == 1;
+    const WorkerWatch& worker = watch.workers[i];
+    EXPECT_EQ(worker.lane, is_first ? 0U : 1U);
+    EXPECT_EQ(worker.num_steps, 7U);
+    EXPECT_EQ(worker.num_done, is_first ? 2U : 0U);
+    EXPECT_EQ(worker.num_acknowledged, is_first ? 1U : 0U);
+    EXPECT_EQ(worker.num_in_flight, is_first ? 2U : 1U);
+    EXPECT_EQ(worker.last_heard, is_first ? kLeaseStart + absl::Seconds(1) : kLeaseStart);
+    EXPECT_FALSE(worker.has_ended);
+    EXPECT_EQ(watch.lanes[worker.lane].num_batches, 7U);
+    EXPECT_EQ(watch.lanes[worker.lane].num_done, worker.num_done);
+  }
+}
+
 TEST(LeaseTableTest, Refuses) {
   LeaseTable table = Table(3, Sharing::Ranked(2, LastSteps::kDropped));
   EXPECT_THAT(table.Join(1, 2),

@@ -696,6 +696,34 @@ TEST(LoaderTest, ASegmentThatFailsIsToldToThoseWhoNeedItAlone) {
   }
 }
 
+// Whatever the epoch is: a batch that cannot be built is an error, not a batch without contents,
+// and comes again.
+TEST(LoaderTest, ABatchThatCannotBeBuiltIsToldAndNotDelivered) {
+  for (const bool in_segments : {false, true}) {
+    SCOPED_TRACE(in_segments);
+    LoaderWorld world(1200);
+    world.Restart(QuickPlans());
+    const EpochRequest request = in_segments ? InSegments(1) : DatasetWorld::Request();
+    EpochRequest of_evaluation = request;
+    of_evaluation.key.job.clear();
+    PH_ASSERT_OK_AND_ASSIGN(auto session, world.Load(request, LoaderWorld::Dynamic("a")));
+    PH_ASSERT_OK_AND_ASSIGN(const auto evaluation, world.loader().Evaluate(of_evaluation, {}));
+    EXPECT_FALSE(TakeFromSegments(world, *session, 1).empty());
+    EXPECT_FALSE(IdsOf(*evaluation, 1).empty());
+    world.dataset().store().DamageGraphs();
+    const auto is_told =
+        StatusIs(absl::StatusCode::kDataLoss, AllOf(HasSubstr("graph "), HasSubstr("is damaged")));
+    EXPECT_THAT(session->Next(world.now), is_told);
+    EXPECT_THAT(evaluation->Next(), is_told);
+    const uint64_t num_batches = session->start().progress.num_batches;
+    session = nullptr;
+    PH_ASSERT_OK_AND_ASSIGN(session, world.Load(request, LoaderWorld::Dynamic("a")));
+    EXPECT_EQ(session->start().progress.num_batches, num_batches);
+    EXPECT_EQ(session->start().progress.num_done, 1U);
+    EXPECT_THAT(session->Next(world.now), is_told);
+  }
+}
+
 // As the worker processes of one trainer, who reads them in turn and so waits for none of them.
 TEST(LoaderTest, AWorkerThatDoesNotWaitForOthersEndsAndKeepsItsLeases) {
   LoaderWorld world;

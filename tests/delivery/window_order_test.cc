@@ -35,13 +35,14 @@ JoinRequest OneRank() {
 // Plans windows that go first at once. Others wait until they are let go, as on a busy machine.
 class SampledLoader {
  public:
-  SampledLoader() { Restart(); }
+  // With a budget, what is held of it is `memory`'s.
+  explicit SampledLoader(MemoryBudget* memory = nullptr) : memory_(memory) { Restart(); }
 
   // Forgets all that is not in the log.
   void Restart() {
     loader_ = nullptr;
     orders.clear();
-    catalog_ = std::make_unique<EpochCatalog>(nullptr, EpochBounds());
+    catalog_ = std::make_unique<EpochCatalog>(nullptr, EpochBounds(), memory_);
     auto loader = Loader::Open(catalog_.get(), &log_, {}, first_session_ += 1000);
     ASSERT_THAT(loader, IsOk());
     loader_ = *std::move(loader);
@@ -112,6 +113,7 @@ class SampledLoader {
   std::vector<Loader::WindowOrder> orders;
 
  private:
+  MemoryBudget* const memory_;
   OneGraphStore graphs_{SmallSourceGraph(kSampledNodes)};
   FailingLog log_;
   SessionId first_session_ = 1;
@@ -135,6 +137,19 @@ TEST(WindowOrderTest, ANewEpochsFirstBatchWaitsForNoLaterWindow) {
   EXPECT_THAT(world.orders, ElementsAre(kFirstWindow, kLaterWindow, kFirstWindow, kLaterWindow));
   world.LetGo();
   EXPECT_EQ(world.Take(*early).size(), kNodesOfWindow);
+}
+
+// Of a window that is planned: no room for its sub-graphs is an error, and no batch without
+// contents.
+TEST(WindowOrderTest, ABatchThatCannotBeBuiltIsToldAndNotDelivered) {
+  MemoryBudget memory(uint64_t{1} << 30);
+  SampledLoader world(&memory);
+  const auto session = world.Load("job");
+  EXPECT_FALSE(world.Take(*session, /*most=*/1).empty());
+  PH_ASSERT_OK_AND_ASSIGN(const MemoryHold rest,
+                          memory.Hold("all that is left", memory.bound() - memory.held()));
+  EXPECT_THAT(session->Next(absl::UnixEpoch()),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("sub-graphs of a batch")));
 }
 
 TEST(WindowOrderTest, AWorkerThatGoesOnGetsItsFirstWindowFirst) {

@@ -273,6 +273,31 @@ TEST_F(AssignmentTest, OfSeveralTypesEachIsSpread) {
   EXPECT_EQ(assignment.balance.size(), graph.node_types().size());
 }
 
+// Weights are taken while they add up to 2^62, and not one more.
+TEST_F(AssignmentTest, WeightsAreTakenUpToTheirBound) {
+  constexpr uint64_t kMost = uint64_t{1} << 62;
+  const auto with_rest = [](size_t n, uint64_t total) {
+    std::vector<uint64_t> weights(n, 1);
+    weights.back() = total - (n - 1);
+    return weights;
+  };
+  for (const uint64_t beyond : {0, 1}) {
+    PartitionOptions of_nodes;
+    of_nodes.weights.nodes = {{"w", with_rest(60, kMost + beyond)}};
+    PartitionOptions of_edges;
+    of_edges.weights.edges = {with_rest(graph_.edge_types()[0].size, kMost + beyond)};
+    for (const PartitionOptions& options : {of_nodes, of_edges}) {
+      const absl::Status status = CheckPartitionOptions(graph_, options);
+      if (beyond == 0) {
+        EXPECT_THAT(status, IsOk());
+      } else {
+        EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("they add up to more than 2^62")));
+      }
+    }
+  }
+}
+
 TEST_F(AssignmentTest, RefusesOptionsByName) {
   const auto refusal = [this](auto set) {
     PartitionOptions options;

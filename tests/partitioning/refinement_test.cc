@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <numeric>
+#include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -59,6 +62,65 @@ TEST(SymmetrizeTest, CountsParallelEdges) {
       }
     }
   }
+}
+
+// Weights of edges are added where edges join the same two nodes, then divided by what divides all
+// sums, and rounded up by a power of two until METIS can add them up.
+TEST(SymmetrizeTest, WeightsOfEdgesAreDividedAndRoundedUp) {
+  size_t num_rounded = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto source = RandomSourceGraph(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    SeededRandom random(seed);
+    const uint64_t factor = 1 + random.Below(5);
+    // From small ones to those whose sum is nearly 2^62.
+    const uint64_t most = ((uint64_t{1} << 62) / (graph.num_edges() + 1) / factor) >> (seed % 62);
+    std::vector<std::vector<uint64_t>> weights;
+    for (const HomogeneousEdgeType& type : graph.edge_types()) {
+      for (weights.emplace_back(); weights.back().size() < type.size;) {
+        weights.back().push_back(factor * random.Below(most + 1));
+      }
+    }
+    PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric,
+                            Symmetrize(graph, nullptr, {}, weights));
+    const uint32_t nodes = graph.num_nodes();
+    std::vector<std::map<uint32_t, uint64_t>> sums(nodes);
+    uint64_t divisor = 0;
+    uint64_t total = 0;
+    size_t num_entries = 0;
+    for (uint32_t node = 0; node < nodes; ++node) {
+      graph.ForEachWeighted(node, weights, [&](uint32_t other, uint64_t weight) {
+        if (other != node) sums[node][other] += weight;
+      });
+      num_entries += sums[node].size();
+      for (const auto& [other, sum] : sums[node]) divisor = std::gcd(divisor, sum);
+    }
+    divisor = std::max<uint64_t>(divisor, 1);
+    const uint64_t rounded = symmetric.rounded_by;
+    num_rounded += rounded > 1 ? 1 : 0;
+    EXPECT_EQ(rounded & (rounded - 1), 0U);
+    ASSERT_EQ(symmetric.num_entries(), num_entries);
+    std::set<uint64_t> expected;
+    for (uint32_t node = 0; node < nodes; ++node) {
+      uint64_t at = symmetric.offsets[node];
+      for (const auto& [other, sum] : sums[node]) {
+        const uint64_t weight = sum / divisor / rounded + (sum / divisor % rounded != 0 ? 1 : 0);
+        expected.insert(weight);
+        total += weight;
+        ASSERT_EQ(symmetric.neighbours_view()[at], other);
+        if (symmetric.weights != nullptr) {
+          ASSERT_EQ(symmetric.weights_view()[at], weight);
+        }
+        ++at;
+      }
+      EXPECT_EQ(at, symmetric.offsets[node + 1]);
+    }
+    EXPECT_LT(total, uint64_t{1} << 31);
+    EXPECT_EQ(symmetric.weights == nullptr, expected.size() <= 1);
+  }
+  EXPECT_GT(num_rounded, 50U);
+  EXPECT_LT(num_rounded, 150U);
 }
 
 TEST(RepairBalanceTest, OverfullAndEmptyPartsAreMended) {

@@ -147,6 +147,31 @@ TEST_P(HealthServiceTest, WhoWatchesHearsOfTheLameDuckAndIsSentAwayAfterIt) {
   drain.join();
 }
 
+// Who comes to a server that has sent the others away is sent away too, however long it drains.
+TEST_P(HealthServiceTest, WhoWatchesADrainingServerIsSentAwayAtOnce) {
+  StartServer();
+  const auto stream = StartPack();
+  ASSERT_TRUE(stream->stream->Write(OpenSizes(10)));
+  v1::PackResponse response;
+  ASSERT_TRUE(stream->stream->Read(&response));
+  const auto watch = Watch("");
+  EXPECT_EQ(watch->Next(), HealthCheckResponse::SERVING);
+  std::thread drain([&] { server_->Drain({.timeout = absl::Hours(1)}); });
+  while (watch->Next() != HealthCheckResponse::UNKNOWN) {
+  }
+  EXPECT_THAT(ToAbsl(watch->stream->Finish()),
+              StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+  // Over TCP there is no way to it any more.
+  const auto late = Watch("");
+  const HealthCheckResponse::ServingStatus told = late->Next();
+  EXPECT_EQ(told, HealthCheckResponse::UNKNOWN);
+  if (told != HealthCheckResponse::UNKNOWN) late->context.TryCancel();
+  EXPECT_THAT(ToAbsl(late->stream->Finish()),
+              StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+  stream->context.TryCancel();
+  drain.join();
+}
+
 // As /readyz: whatever keeps the server from work, and each service with it.
 TEST_P(HealthServiceTest, IsAsReadyAsTheServer) {
   OpenDatasets();

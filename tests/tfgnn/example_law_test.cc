@@ -189,6 +189,36 @@ TEST(ExampleLawTest, OtherWritersMeanTheSame) {
   });
 }
 
+// A record that is cut off anywhere is refused where protobuf's parser refuses it.
+TEST(ExampleLawTest, RecordsThatAreCutOffAreNotTakenForShorterOnes) {
+  const google::protobuf::LogSilencer silencer;
+  size_t num_whole = 0;
+  size_t num_cut = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromTfgnn(RandomTfgnnSchema(random)));
+    PH_ASSERT_OK_AND_ASSIGN(ExampleDecoder decoder, ExampleDecoder::Create(sets, Prefixed()));
+    for (const std::string& record : RecordsOf(sets, RandomGraphsOf(sets, seed))) {
+      for (size_t bytes = 0; bytes < record.size(); ++bytes) {
+        const std::string cut = record.substr(0, bytes);
+        RowBuilder rows(sets.shared_schema());
+        tensorflow::Example example;
+        if (example.ParseFromString(cut)) {
+          ++num_whole;
+          continue;
+        }
+        ++num_cut;
+        ASSERT_THAT(decoder.Append(cut, 0, rows),
+                    StatusIs(absl::StatusCode::kInvalidArgument, testing::StartsWith("record 0: ")))
+            << bytes << " of " << record.size() << " bytes";
+      }
+    }
+  }
+  EXPECT_GT(num_whole, 0U);
+  EXPECT_GT(num_cut, 1000U);
+}
+
 // Whatever becomes of a record's bytes, it is read or refused as protobuf's parser says, and a
 // refused one leaves the others as they are.
 TEST(ExampleLawTest, DamagedRecordsAreReadAsProtobufReadsThemOrRefused) {

@@ -110,6 +110,23 @@ TEST(FirstNodeReadoutTest, AddsOneEdgeAndOnePredictionToEachGraph) {
   PH_ASSERT_OK_AND_ASSIGN(GraphChunk empty, rows.Build(7));
   EXPECT_THAT(readout.Add(std::move(empty)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph 7: there is no node")));
+  // It is the set's own nodes that count, whichever set it is.
+  for (const char* const name : {"a", "z"}) {
+    PH_ASSERT_OK_AND_ASSIGN(const FirstNodeReadout of_set,
+                            FirstNodeReadout::Create(sets, "seed", name));
+    for (const char* const filled : {"a", "z"}) {
+      std::vector<uint32_t> counts(sets.schema().num_components());
+      counts[*sets.schema().sizes().IndexOf(filled)] = 1;
+      PH_ASSERT_OK_AND_ASSIGN(SizeTable sizes, SizeTable::WithIds(1, counts.size(), counts, {7}));
+      const std::string h = filled[0] == 'a' ? std::string(4, '\0') : std::string();
+      std::vector<absl::string_view> columns(sets.schema().tensors().size());
+      columns[*sets.schema().TensorIndex("a.h")] = h;
+      PH_ASSERT_OK_AND_ASSIGN(
+          GraphChunk one, GraphChunk::Create(&sets.schema(), std::move(sizes), columns, nullptr));
+      const absl::Status status = of_set.Add(std::move(one)).status();
+      EXPECT_EQ(status.ok(), name[0] == filled[0]) << name << " " << filled << " " << status;
+    }
+  }
 }
 
 }  // namespace
