@@ -1,10 +1,11 @@
-"""Rejects links between documents that lead nowhere, and pages that no other page links to.
+"""Rejects links between documents that lead nowhere, and names of what is not there.
 
 A relative link names a file or folder that is there; behind `#` stands a heading of that page, written
-as GitHub writes it.
+as GitHub writes it. Another page links to each page of docs/. A file of code that a page names is there,
+by the end of its path, and so is a command of `packhouse`.
 
-Usage: documents_test.py REPOSITORY. Exit status 1 if a link leads nowhere, if a page of docs/ is not
-linked, or if the check fails to find what it is given.
+Usage: documents_test.py REPOSITORY. Exit status 1 if something is not there, or if the check fails to
+find what it is given.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import sys
 FOLDERS = ("docs", "client", "deploy", "service", "proto", "tests")
 LINK = re.compile(r"!?\[(?:[^\]`]|`[^`]*`)*\]\(([^)\s]+)(?: \"[^\"]*\")?\)")
 HEADING = re.compile(r"^#+ (.*?)\s*$", re.MULTILINE)
+SOURCE = re.compile(r"`([\w./-]+\.(?:h|cc|py|proto))`")
+COMMAND = re.compile(r"(?:`|^(?:\$ )?)packhouse ([a-z][a-z-]*)", re.MULTILINE)
 BLOCK = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 
 
@@ -56,6 +59,20 @@ def problems(pages: dict[str, str], others: set[str]) -> list[str]:
     return sorted(found)
 
 
+def names_of_nothing(path: str, text: str, files: set[str], commands: set[str]) -> list[str]:
+    """What the page names and is not there; `files` are the ends of paths, from any folder on."""
+    code = "\n".join(found[0] for found in BLOCK.finditer(text))
+    used = {*COMMAND.findall(code), *re.findall(r"`packhouse ([a-z][a-z-]*)", text)}
+    found = [f"{path}: there is no command `packhouse {word}`" for word in used - commands]
+    found += [f"{path}: there is no file {name}" for name in set(SOURCE.findall(text)) - files]
+    return sorted(found)
+
+
+def ends_of(path: str) -> set[str]:
+    parts = path.split("/")
+    return {"/".join(parts[first:]) for first in range(len(parts))}
+
+
 def check_the_check() -> None:
     pages = {
         "README.md": "[a](docs/a.md#two-words-1) [b](https://c.d) [e](docs)\n```\n[x](y)\n```\n",
@@ -68,6 +85,11 @@ def check_the_check() -> None:
         "docs/b.md: a.md#three: there is no such heading",
         "docs/b.md: gone.md is not there",
         "docs/b.md: no page links to it",
+    ]
+    page = "`b/c.h`, `d.cc`, `packhouse plan --x`, packhouse does\n```\n$ packhouse plam\n```\n"
+    assert names_of_nothing("p", page, ends_of("a/b/c.h"), {"plan"}) == [
+        "p: there is no command `packhouse plam`",
+        "p: there is no file d.cc",
     ]
 
 
@@ -84,8 +106,15 @@ def main() -> int:
                 others.add(path.relative_to(root).as_posix())
     pages = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     found = problems(pages, others | set(FOLDERS))
-    if len(pages) < 20:
-        found.append(f"only {len(pages)} pages found below {root}")
+    files = set().union(*map(ends_of, others))
+    program = (root / "client/python/packhouse/command/program.py").read_text(encoding="utf-8")
+    listed = re.search(r"^COMMANDS.*?^}", program, re.MULTILINE | re.DOTALL)
+    commands = set(re.findall(r'^    "([a-z-]+)":', listed[0], re.MULTILINE)) if listed else set()
+    for path, text in pages.items():
+        if path.startswith("docs/"):
+            found += names_of_nothing(path, text, files, commands)
+    if len(pages) < 20 or len(commands) < 10:
+        found.append(f"only {len(pages)} pages and {len(commands)} commands found below {root}")
     print("\n".join(found))
     return 1 if found else 0
 
