@@ -62,7 +62,12 @@ class Count(NamedTuple):
     long: tuple[Function, ...] = ()
 
     def plus(self, other: Count) -> Count:
-        return Count(*(mine + theirs for mine, theirs in zip(self, other)))
+        return Count(
+            self.lines + other.lines,
+            self.types + other.types,
+            self.one_user + other.one_user,
+            self.long + other.long,
+        )
 
 
 def code_of(text: str) -> str:

@@ -110,9 +110,9 @@ def main() -> int:
     program = (root / "client/python/packhouse/command/program.py").read_text(encoding="utf-8")
     listed = re.search(r"^COMMANDS.*?^}", program, re.MULTILINE | re.DOTALL)
     commands = set(re.findall(r'^    "([a-z-]+)":', listed[0], re.MULTILINE)) if listed else set()
-    for path, text in pages.items():
-        if path.startswith("docs/"):
-            found += names_of_nothing(path, text, files, commands)
+    for page, text in pages.items():
+        if page.startswith("docs/"):
+            found += names_of_nothing(page, text, files, commands)
     if len(pages) < 20 or len(commands) < 10:
         found.append(f"only {len(pages)} pages and {len(commands)} commands found below {root}")
     print("\n".join(found))
