@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,13 +17,24 @@
 
 namespace packhouse {
 
+// What the tests of a program have seen told and read, by the fields' full names.
+struct SeenFields {
+  std::set<std::string> told;
+  std::set<std::string> read;
+};
+inline SeenFields& Seen() {
+  static auto* const seen = new SeenFields();
+  return *seen;
+}
+
 // The fields of `message` and of all messages within it that have no value, or the default one;
 // and numbers and texts that two fields of one message share. So whoever fills what is converted
 // with distinct values sees which fields have no place in the conversion, or another's. Of a oneof
 // one field has a value. Messages of a repeated field are taken together: each of their fields has
 // a value in one of them. Sorted by path, such as "report.balance.achieved".
-inline std::vector<std::string> UntoldFields(
-    const std::vector<const google::protobuf::Message*>& of, const std::string& path = "") {
+inline std::vector<std::string> UnsetFields(const std::vector<const google::protobuf::Message*>& of,
+                                            const std::string& path = "",
+                                            std::set<std::string>* set = nullptr) {
   std::vector<std::string> untold;
   const google::protobuf::Descriptor& type = *of.front()->GetDescriptor();
   std::map<std::string, std::string> field_of_value;
@@ -31,11 +43,13 @@ inline std::vector<std::string> UntoldFields(
     const std::string name = path + field.name();
     std::vector<const google::protobuf::Message*> within;
     bool is_told = false;
+    bool has_value = false;
     for (const google::protobuf::Message* const message : of) {
       const google::protobuf::Reflection& reflection = *message->GetReflection();
       if (field.is_repeated()) {
         const int size = reflection.FieldSize(*message, &field);
         is_told = is_told || size != 0;
+        has_value = has_value || size != 0;
         if (field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
         for (int i = 0; i < size; ++i) {
           within.push_back(&reflection.GetRepeatedMessage(*message, &field, i));
@@ -45,6 +59,7 @@ inline std::vector<std::string> UntoldFields(
                   reflection.HasOneof(*message, field.real_containing_oneof()))) {
         is_told = true;
         if (!reflection.HasField(*message, &field)) continue;
+        has_value = true;
         if (field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
           within.push_back(&reflection.GetMessage(*message, &field));
         } else if (field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_BOOL &&
@@ -59,10 +74,22 @@ inline std::vector<std::string> UntoldFields(
       }
     }
     if (!is_told) untold.push_back(name);
+    if (has_value && set != nullptr) set->insert(field.full_name());
     if (within.empty()) continue;
-    for (std::string& each : UntoldFields(within, name + ".")) untold.push_back(std::move(each));
+    for (std::string& each : UnsetFields(within, name + ".", set))
+      untold.push_back(std::move(each));
   }
   return untold;
+}
+// Of a message that a test fills by itself.
+inline std::vector<std::string> UnsetFields(const google::protobuf::Message& message) {
+  return UnsetFields(std::vector{&message});
+}
+
+// The same of what is converted into messages. What has a value is noted as told.
+inline std::vector<std::string> UntoldFields(
+    const std::vector<const google::protobuf::Message*>& of) {
+  return UnsetFields(of, "", &Seen().told);
 }
 inline std::vector<std::string> UntoldFields(const google::protobuf::Message& message) {
   return UntoldFields(std::vector{&message});
@@ -79,6 +106,15 @@ inline void FindUnreadFields(const google::protobuf::Message& message,
   reflection.ListFields(part, &fields);
   for (const google::protobuf::FieldDescriptor* const field : fields) {
     const std::string name = path + field->name();
+    const std::unique_ptr<google::protobuf::Message> kept(part.New());
+    kept->CopyFrom(part);
+    reflection.ClearField(&part, field);
+    if (describe() == whole) {
+      unread.push_back(name);
+    } else {
+      Seen().read.insert(field->full_name());
+    }
+    part.CopyFrom(*kept);
     if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
       const int size = field->is_repeated() ? reflection.FieldSize(part, field) : 1;
       for (int i = 0; i < size; ++i) {
@@ -87,13 +123,7 @@ inline void FindUnreadFields(const google::protobuf::Message& message,
                                               : *reflection.MutableMessage(&part, field),
                          name + ".", describe, whole, unread);
       }
-      continue;
     }
-    const std::unique_ptr<google::protobuf::Message> kept(part.New());
-    kept->CopyFrom(part);
-    reflection.ClearField(&part, field);
-    if (describe() == whole) unread.push_back(name);
-    part.CopyFrom(*kept);
   }
 }
 

@@ -263,8 +263,10 @@ TEST(ToldFieldsTest, OfAPlan) {
   SummaryToWire(outcome, schema, absl::Seconds(16) + absl::Nanoseconds(17), wire);
   EXPECT_THAT(UntoldFields(wire), ElementsAre("unfinished"));
   outcome.finished = false;
-  SummaryToWire(outcome, schema, absl::ZeroDuration(), wire);
-  EXPECT_TRUE(wire.unfinished());
+  v1::PlanSummary unfinished;
+  SummaryToWire(outcome, schema, absl::ZeroDuration(), unfinished);
+  EXPECT_TRUE(unfinished.unfinished());
+  EXPECT_THAT(UntoldFields({&wire, &unfinished}), IsEmpty());
 
   PackingPlan plan;
   plan.num_components = 2;
@@ -322,7 +324,7 @@ TEST(ToldFieldsTest, OfATuning) {
   profile.set_max_distinct_shapes(3);
   profile.set_measured_as("model/device");
   profile.set_fixed_cost(82.5);
-  EXPECT_THAT(UntoldFields(profile), IsEmpty());
+  EXPECT_THAT(UnsetFields(profile), IsEmpty());
   const auto describe = [&](const v1::DeviceProfile& changed) {
     const auto read = DeviceProfileFromWire(changed, schema);
     if (!read.ok()) return read.status().ToString();
@@ -440,7 +442,7 @@ TEST(ToldFieldsTest, OfAHistogramAndItsProducers) {
   sequence.set_sequence(2);
   sequence.mutable_forget_after()->set_seconds(3);
   sequence.mutable_forget_after()->set_nanos(4);
-  EXPECT_THAT(UntoldFields(sequence), IsEmpty());
+  EXPECT_THAT(UnsetFields(sequence), IsEmpty());
   EXPECT_THAT(UnreadFields(sequence,
                            [](const v1::ProducerSequence& changed) {
                              const auto read = ProducerFromWire(true, changed, absl::UnixEpoch());
@@ -498,7 +500,7 @@ std::string PlanOfPartition(const v1::PartitionRequest& request) {
 TEST(ReadFieldsTest, OfAPartition) {
   v1::PartitionJob told;
   PartitionJobToWire(DonePartition(), told);
-  EXPECT_THAT(UntoldFields(told.request()), IsEmpty());
+  EXPECT_THAT(UnsetFields(told.request()), IsEmpty());
   // These exclude each other.
   v1::PartitionRequest with_files = told.request();
   with_files.clear_without_files();
@@ -539,7 +541,7 @@ TEST(ReadFieldsTest, OfSubGraphs) {
   wire.set_exclude(v1::EXCLUDE_LINKS_SELF);
   wire.add_reverse_edge_sets("reverse");
   // Columns of `_readout` have rows of one length.
-  EXPECT_THAT(UntoldFields(wire), ElementsAre("readout_columns.ragged", "readout_columns.text"));
+  EXPECT_THAT(UnsetFields(wire), ElementsAre("readout_columns.ragged", "readout_columns.text"));
   const auto describe = [](const v1::SubGraphs& changed) {
     const auto read = SubGraphsFromWire(changed);
     return read.ok() ? absl::StrCat(read->graph, ": ", read->Words()) : read.status().ToString();
@@ -601,7 +603,7 @@ TEST(ReadFieldsTest, OfAnEpoch) {
   // The profile of a device is read as in ToldFieldsTest.OfATuning; samples by
   // SampledRequestFromWire(), joined parts where the epoch's source is chosen; `off` excludes
   // `most_company` (EpochWordsTest.MixingIsReadOrRefusedByName).
-  EXPECT_THAT(UntoldFields(one),
+  EXPECT_THAT(UnsetFields(one),
               ElementsAre("rank_groups.device_profile", "samples", "join_parts", "mixing.off"));
   // As of any data set with tensors.
   EXPECT_THAT(UnreadFields(one, describe), ElementsAre("payload"));
