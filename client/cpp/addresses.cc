@@ -1,16 +1,24 @@
 #include "client/cpp/addresses.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -65,6 +73,48 @@ bool IsNameOfThisMachine(const std::string& host) {
   return ::gethostname(name, sizeof name - 1) == 0 && host == absl::AsciiStrToLower(name);
 }
 
+// 0, or the number of the error.
+int ConnectError(const sockaddr* address, socklen_t size, absl::Duration patience) {
+  const int made = ::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (made < 0) return errno;
+  int error = ::connect(made, address, size) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd waited = {made, POLLOUT, 0};
+    socklen_t length = sizeof error;
+    if (::poll(&waited, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) <= 0) {
+      error = ETIMEDOUT;
+    } else if (::getsockopt(made, SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
+      error = errno;
+    }
+  }
+  ::close(made);
+  return error;
+}
+
+int SocketError(absl::string_view path, absl::Duration patience) {
+  sockaddr_un socket = {};
+  socket.sun_family = AF_UNIX;
+  if (path.size() >= sizeof socket.sun_path) return ENAMETOOLONG;
+  path.copy(socket.sun_path, path.size());
+  return ConnectError(reinterpret_cast<const sockaddr*>(&socket), sizeof socket, patience);
+}
+
+std::string Meaning(int error) {
+  switch (error) {
+    case 0:
+      return ": what listens there does not answer as gRPC";
+    case ECONNREFUSED:
+      return ": the connection is refused: no server listens there";
+    case ENOENT:
+      return ": there is no such socket";
+    case ETIMEDOUT:
+    case EAGAIN:
+      return ": nothing answers there, as behind a firewall";
+    default:
+      return absl::StrCat(": ", std::strerror(error));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> AddressesOf(const std::string& addresses) {
@@ -96,6 +146,32 @@ std::string ProxyVariable(const std::string& address) {
     if (proxy != nullptr && *proxy != '\0') return variable;
   }
   return "";
+}
+
+std::string WhyUnreachable(const std::string& address, absl::Duration patience) {
+  absl::string_view path = address;
+  if (absl::ConsumePrefix(&path, "unix:")) return Meaning(SocketError(path, patience));
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || colon == 0 || absl::StrContains(address, '/') ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port)) {
+    return "";
+  }
+  std::string host = address.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found) != 0) {
+    return absl::StrCat(": the name '", host, "' is not resolved");
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
+  int error = 0;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    error = ConnectError(each->ai_addr, each->ai_addrlen, patience);
+    if (error == 0) break;
+  }
+  return Meaning(error);
 }
 
 }  // namespace packhouse::client

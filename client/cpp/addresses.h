@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+
 namespace packhouse::client {
 
 // Those that "HOST:PORT", or several of these with commas between them, stands for; at least one.
@@ -19,6 +21,11 @@ bool IsOwnAddress(const std::string& address);
 // The variable of the environment by which gRPC may go to that address by an HTTP proxy; else
 // empty.
 std::string ProxyVariable(const std::string& address);
+
+// What a plain connection to HOST:PORT or unix:PATH meets, to be put behind `no server at X`: that
+// it is refused, that the name is not resolved, and so on. Each of a name's addresses is waited for
+// at most `patience`. Empty for gRPC's other names.
+std::string WhyUnreachable(const std::string& address, absl::Duration patience);
 
 }  // namespace packhouse::client
 

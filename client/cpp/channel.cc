@@ -18,6 +18,7 @@ namespace {
 
 // Time to learn why there is no connection.
 constexpr absl::Duration kAskWhy = absl::Seconds(2);
+constexpr absl::Duration kLook = absl::Milliseconds(500);
 
 absl::StatusOr<Credentials> CredentialsOf(const ChannelOptions& options) {
   if (options.secured_by) return *options.secured_by;
@@ -102,12 +103,17 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
 
 namespace {
 
-// Why a proxy may be the reason.
-std::string ByProxy(const std::string& address) {
+// To be put behind `no server at X within 10 s`.
+std::string WhyNoServer(const std::string& address, const std::shared_ptr<grpc::Channel>& channel) {
+  std::string why(MeaningOf(WhyNotConnected(channel)));
   const std::string variable = ProxyVariable(address);
-  if (variable.empty()) return "";
-  return absl::StrCat("; the call goes by the HTTP proxy of the variable ", variable,
-                      ": no_proxy excepts servers from it");
+  // By a proxy, nobody here knows what is at the other end.
+  if (why.empty() && variable.empty()) return WhyUnreachable(address, kLook);
+  if (!variable.empty()) {
+    absl::StrAppend(&why, "; the call goes by the HTTP proxy of the variable ", variable,
+                    ": no_proxy excepts servers from it");
+  }
+  return why;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectToOne(const std::string& address,
@@ -134,14 +140,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectToOne(const std::string& a
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
       const std::string why = WhyNotConnected(channel);
       if (MeansRefusal(why)) {
-        return absl::UnavailableError(
-            absl::StrCat("no connection to a packhouse server at '", address, "'", MeaningOf(why)));
+        return absl::UnavailableError(absl::StrCat("no server at ", address, MeaningOf(why)));
       }
     }
     if (!channel->WaitForStateChange(state, absl::ToChronoTime(end))) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "no connection to a packhouse server at '", address, "' within ",
-          absl::FormatDuration(timeout), MeaningOf(WhyNotConnected(channel)), ByProxy(address)));
+      return absl::UnavailableError(absl::StrCat("no server at ", address, " within ",
+                                                 absl::ToDoubleSeconds(timeout), " s",
+                                                 WhyNoServer(address, channel)));
     }
   }
 }

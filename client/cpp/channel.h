@@ -76,10 +76,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
 // For batches of 256 KiB and more, put GRPC_EXPERIMENTS=-tcp_read_chunks into the environment
 // before gRPC is first used: messages then arrive in one or two pieces, not in dozens.
 //
-// Errors: DEADLINE_EXCEEDED, naming the address, if there is no connection after `timeout`.
-// UNAVAILABLE, saying which side refuses whom, at once if it is for a certificate or the want of
-// TLS, as far as gRPC says it. INVALID_ARGUMENT if `address` names no server, and as ToGrpc() of
-// the credentials.
+// Errors: UNAVAILABLE, naming the address and what a plain connection meets there, if there is no
+// connection after `timeout`; at once, saying which side refuses whom, if it is for a certificate
+// or the want of TLS, as far as gRPC says it. INVALID_ARGUMENT if `address` names no server, and as
+// ToGrpc() of the credentials.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
                                                        absl::Duration timeout,
                                                        const ChannelOptions& options = {});

@@ -1,7 +1,9 @@
 #include "client/cpp/credentials.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -39,15 +41,23 @@ using Texts = std::map<std::string, std::string, std::less<>>;
 
 absl::StatusOr<std::string> BytesOf(const char* field, const std::string& path) {
   if (path.empty()) return std::string();
+  const auto unreadable = [&](int error) {
+    const std::string why =
+        absl::StrCat(path, ": ", field, ": cannot read it: ", std::strerror(error));
+    // The code that the Python client's command gives it.
+    if (error == ENOENT) return absl::NotFoundError(why);
+    if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(why);
+    if (error == EISDIR || error == ENOTDIR) return absl::FailedPreconditionError(why);
+    return absl::UnknownError(why);
+  };
   // The iterator throws where a folder is read.
   std::error_code error;
-  const bool is_folder = std::filesystem::is_directory(path, error);
+  if (std::filesystem::is_directory(path, error)) return unreadable(EISDIR);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::string bytes;
-  if (!is_folder) bytes.assign(std::istreambuf_iterator<char>(file), {});
-  if (is_folder || !file.is_open() || file.bad()) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ": cannot read '", path, "'"));
-  }
+  if (!file.is_open()) return unreadable(errno);
+  std::string bytes(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) return unreadable(EIO);
   return bytes;
 }
 

@@ -39,13 +39,14 @@ std::optional<std::string> VariableOfProcess(const char* name);
 // PACKHOUSE_TLS_SERVER_NAME, PACKHOUSE_TOKEN and PACKHOUSE_TOKEN_FILE. What they do not say, the
 // file says that PACKHOUSE_CONFIG names, or else ~/.config/packhouse/client.conf if there is one:
 // lines such as `tls_ca = /etc/ca.crt`. INVALID_ARGUMENT naming the variable, or the line of the
-// file, that makes no sense. No message shows a token.
+// file, that makes no sense; as ToGrpc() for a file that cannot be read. No message shows a token.
 absl::StatusOr<Credentials> CredentialsFromEnvironment(
     const Variables& variables = &VariableOfProcess);
 
 // gRPC's own; the server's name is not among them (channel.h sets it). INVALID_ARGUMENT if fields
-// do not fit together, naming a file that cannot be read, or the line of a token that no header can
-// carry. Certificates are read now.
+// do not fit together, or naming the line of a token that no header can carry; NOT_FOUND,
+// PERMISSION_DENIED, FAILED_PRECONDITION (a folder) or UNKNOWN naming a file that cannot be read.
+// Certificates are read now.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ToGrpc(const Credentials& credentials);
 
 // What gRPC's words about a failed connection mean, to be put behind them: which side refused whom,

@@ -27,7 +27,7 @@
 #include "service/engine/feedback/folder_feedback_store.h"
 #include "service/engine/histograms/histogram_file.h"
 #include "service/program/background_work.h"
-#include "service/program/commands/disk_commands.h"
+#include "service/program/commands/commands.h"
 #include "service/program/commit.h"
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/snapshot.h"
@@ -376,7 +376,7 @@ int Fail(absl::string_view event, const absl::Status& status, int exit_code) {
 }  // namespace packhouse
 
 int main(int argc, char** argv) {
-  if (const auto exit_code = packhouse::RunDiskCommand(argc, argv)) return *exit_code;
+  if (const auto exit_code = packhouse::RunCommand(argc, argv)) return *exit_code;
   packhouse::OpenStandardFiles();
   packhouse::Signals::Block();
   const auto parsed = packhouse::ParseOptions(argc, argv);

@@ -22,7 +22,7 @@
 #include "service/base/command_words.h"
 #include "service/base/memory_shares.h"
 #include "service/program/byte_flag.h"
-#include "service/program/commands/disk_commands.h"
+#include "service/program/commands/commands.h"
 #include "service/program/configuration.h"
 #include "service/program/version.h"
 #include "service/server/http/host_port.h"
@@ -256,7 +256,7 @@ uint64_t BudgetWithin(uint64_t memory_bytes) {
 absl::Status UnknownArguments(const CLI::App& app) {
   std::string said;
   for (const std::string& each : app.remaining()) {
-    if (IsDiskCommand(each)) {
+    if (IsCommand(each)) {
       return absl::InvalidArgumentError(absl::StrCat(
           each, " is a command, which takes none of these flags: it must be the first word"));
     }
@@ -505,7 +505,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--max-measured-models", options.max_measured_models,
                  "most pairs of a model and a device whose batches' cost is kept")
       ->check(CLI::Range(1, 10'000));
-  app.footer(DiskCommandsHelp());
+  app.footer(CommandsHelp());
   std::string config;
   bool print_config = false;
   app.add_option("--config", config,

@@ -12,12 +12,12 @@ packhouse_room(data_folder QUICK
 
 
 if(PACKHOUSE_WITH_GRPC)
-  # Of packhoused: what works on the disk without a server.
+  # Of packhoused: what works on the disk without a server, and on a server that runs, as its client.
   packhouse_room(program_commands QUICK
     FOLDER program/commands
     HEADERS packhouse_grpc_headers
-    SOURCES copy_command.cc disk_commands.cc policy_command.cc store_command.cc
-    DEPENDS packhouse_command_line packhouse_data_folder packhouse_security packhouse_shared_datasets)
+    SOURCES admin_command.cc admin_report.cc commands.cc copy_command.cc policy_command.cc store_command.cc
+    DEPENDS packhouse_client_command packhouse_command_line packhouse_data_folder packhouse_security packhouse_shared_datasets)
 
   configure_file(program/version.h.in ${PROJECT_BINARY_DIR}/generated/service/program/version.h @ONLY)
 

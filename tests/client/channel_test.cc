@@ -1,11 +1,17 @@
 #include "client/cpp/channel.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/addresses.h"
 #include "client/cpp/status.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server.h"
@@ -160,6 +166,34 @@ TEST(ConnectTest, AnAddressThatNamesNoServerIsRefused) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("names no server")))
         << address;
   }
+}
+
+// As the Python client says it, word for word.
+TEST(ConnectTest, WhoCannotConnectIsToldWhy) {
+  const auto told = [](const std::string& address) {
+    const absl::Status status = Connect(address, absl::Milliseconds(50)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << address;
+    return std::string(status.message());
+  };
+  // Nobody else gets the port, and nobody listens.
+  const int bound = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in here = {};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof here;
+  ASSERT_EQ(::bind(bound, reinterpret_cast<sockaddr*>(&here), size), 0);
+  ASSERT_EQ(::getsockname(bound, reinterpret_cast<sockaddr*>(&here), &size), 0);
+  const std::string address = absl::StrCat("127.0.0.1:", ntohs(here.sin_port));
+  EXPECT_EQ(told(address),
+            absl::StrCat("no server at ", address,
+                         " within 0.05 s: the connection is refused: no server listens there"));
+  ASSERT_EQ(::listen(bound, 4), 0);
+  EXPECT_THAT(told(address), HasSubstr(": what listens there does not answer as gRPC"));
+  ::close(bound);
+  const TemporaryFolder folder;
+  EXPECT_THAT(told("unix:" + folder.path() + "/none"), HasSubstr(": there is no such socket"));
+  EXPECT_EQ(WhyUnreachable("no name:1", absl::Seconds(1)), ": the name 'no name' is not resolved");
+  EXPECT_EQ(WhyUnreachable("dns:///packhouse:1", absl::Seconds(1)), "");
 }
 
 // It does not wait for what no time will bring.

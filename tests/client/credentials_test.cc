@@ -65,7 +65,12 @@ TEST(CredentialsTest, WhatMakesNoSenseIsNamed) {
   credentials.token = "x";
   EXPECT_THAT(refusal(), HasSubstr("over TLS only"));
   credentials.tls_ca = folder.path() + "/nothing";
-  EXPECT_THAT(refusal(), HasSubstr("tls_ca: cannot read"));
+  EXPECT_THAT(ToGrpc(credentials).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("/nothing: tls_ca: cannot read it: No such file or directory")));
+  credentials.tls_ca = folder.path();
+  EXPECT_THAT(ToGrpc(credentials).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("tls_ca: cannot read it")));
 }
 
 // gRPC prints a header that it cannot send. So what cannot be one is refused before, and not shown.

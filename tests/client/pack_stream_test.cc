@@ -284,11 +284,6 @@ TEST_F(PackStreamTest, AStreamMayBeDroppedAtAnyTime) {
   stream->reset();
 }
 
-TEST(ConnectTest, NoServerIsDeadlineExceeded) {
-  EXPECT_EQ(Connect("unix:/nonexistent", absl::Milliseconds(20)).status().code(),
-            absl::StatusCode::kDeadlineExceeded);
-}
-
 TEST(ToAbslStatusTest, KeepsCodeAndMessage) {
   EXPECT_EQ(ToAbslStatus(grpc::Status(grpc::StatusCode::DATA_LOSS, "torn")),
             absl::DataLossError("torn"));

@@ -31,7 +31,7 @@ _SCHEMA = GraphSchema(("nodes",), ())
 _LIMITS = {"nodes": 8, "graphs": 4}
 
 
-def command(*arguments: str, program: str = "PACKHOUSE_CLI") -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, program: str) -> subprocess.CompletedProcess[str]:
     if program not in os.environ:
         pytest.skip(f"{program} does not name a program")
     return subprocess.run(
@@ -45,7 +45,7 @@ def command(*arguments: str, program: str = "PACKHOUSE_CLI") -> subprocess.Compl
 
 def on_disk(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`packhoused store`."""
-    return command("store", *arguments, program="PACKHOUSED")
+    return run("store", *arguments, program="PACKHOUSED")
 
 
 def store(client: Client, name: str, num_graphs: int = 40) -> None:
@@ -72,7 +72,11 @@ def code_of(call: Any, *arguments: Any, **options: Any) -> tuple[grpc.StatusCode
     return grpc.StatusCode.OK, ""
 
 
-def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("program", ["PACKHOUSE_CLI", "PACKHOUSED"])
+def test_what_a_server_does_and_what_it_is_told(program: str, tmp_path: pathlib.Path) -> None:
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run("admin", *arguments, program=program)
+
     data = tmp_path / "data"
     arguments = (
         *("--data-dir", str(data), "--snapshot-dir", str(tmp_path / "copies")),
@@ -109,7 +113,7 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
             (entry,) = (each for each in found.clients if each.client != "unix")
             assert entry.client == "127.0.0.1" and not entry.is_principal
             assert entry.num_sessions == 1 and entry.num_leases == worker.num_leases
-            shown = command("admin", "clients", "--server", socket)
+            shown = command("clients", "--server", socket)
             assert shown.returncode == 0 and "Load" in shown.stdout and "team/d" in shown.stdout
 
         # Not yet in the file of the data folder.
@@ -120,12 +124,12 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
             with pytest.raises(PackhouseError) as refused:
                 admin.snapshot(name)
             assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
-        again = command("admin", "snapshot", "tuesday", "--server", socket)
+        again = command("snapshot", "tuesday", "--server", socket)
         assert again.returncode == 0, again.stderr
         assert on_disk("check", str(tmp_path / "copies" / "tuesday")).returncode == 0
-        shown = command("admin", "status", "--json", "--server", socket)
+        shown = command("status", "--json", "--server", socket)
         assert json.loads(shown.stdout)["log_level"] == "LOG_LEVEL_DEBUG"
-        assert command("admin", "log-level", "info", "--server", socket).stdout == (
+        assert command("log-level", "info", "--server", socket).stdout == (
             "log level: info, before: debug\n"
         )
         with grpc.insecure_channel(socket) as channel:
@@ -133,7 +137,7 @@ def test_what_a_server_does_and_what_it_is_told(tmp_path: pathlib.Path) -> None:
             # The server, with its counts of calls.
             assert len(servers(b"")) > 8
             assert code_of(servers, b"\xff")[0] is grpc.StatusCode.INVALID_ARGUMENT
-        drained = command("admin", "drain", "--yes", "--server", socket)
+        drained = command("drain", "--yes", "--server", socket)
         assert drained.returncode == 0 and drained.stdout == "drains\n"
         assert server.process.wait(60) == 0
     # Histograms outlive the server, and are in the snapshot.

@@ -188,7 +188,7 @@ void ShowNotes(const std::vector<std::string>& notes) {
 }
 
 void AddGraphImportOptions(GraphImportArguments& arguments, CLI::App& command) {
-  AddServerOption(arguments.server, command);
+  AddServerOption(arguments.server, kOwnServer, command);
   command.get_option("--server")->description("HOST:PORT or unix:PATH");
   command
       .add_option("--graph", arguments.graph,

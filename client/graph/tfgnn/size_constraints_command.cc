@@ -161,7 +161,7 @@ void AddTfgnnSizeConstraints(CLI::App& tfgnn, ExitCode& code) {
       "Show the shapes that TF-GNN would pad batches to (find_tight_size_constraints, "
       "learn_fit_or_skip_size_constraints), and how many batches packhouse needs in them");
   AddExamplesOptions(arguments->common, *command);
-  AddServerOption(arguments->server, *command);
+  AddServerOption(arguments->server, kOwnServer, *command);
   command->add_option("--batch-size", arguments->learn.batch_size, "Graphs a batch, for TF-GNN")
       ->type_name("COUNT")
       ->capture_default_str();

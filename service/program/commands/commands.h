@@ -1,6 +1,7 @@
-// The commands of packhoused that work on the disk, without a server: `packhoused store check DIR`.
-#ifndef PACKHOUSE_SERVICE_PROGRAM_COMMANDS_DISK_COMMANDS_H_
-#define PACKHOUSE_SERVICE_PROGRAM_COMMANDS_DISK_COMMANDS_H_
+// The commands of packhoused besides serving: those that work on the disk, without a server
+// (`packhoused store check DIR`), and those for a server that runs (`packhoused admin status`).
+#ifndef PACKHOUSE_SERVICE_PROGRAM_COMMANDS_COMMANDS_H_
+#define PACKHOUSE_SERVICE_PROGRAM_COMMANDS_COMMANDS_H_
 
 #include <optional>
 #include <string>
@@ -11,14 +12,14 @@ namespace packhouse {
 // nullopt if it names none: the words are a server's flags. Words of the form --NAME=VALUE before
 // the command are passed over, since an image or a script may put a server's flags there. A
 // server's environment variables have no part in it. To be called first.
-std::optional<int> RunDiskCommand(int argc, char** argv);
+std::optional<int> RunCommand(int argc, char** argv);
 
 // A line for each command, for `packhoused --help`.
-std::string DiskCommandsHelp();
+std::string CommandsHelp();
 
 // Whether `word` names one.
-bool IsDiskCommand(const std::string& word);
+bool IsCommand(const std::string& word);
 
 }  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_PROGRAM_COMMANDS_DISK_COMMANDS_H_
+#endif  // PACKHOUSE_SERVICE_PROGRAM_COMMANDS_COMMANDS_H_

@@ -195,7 +195,7 @@ def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
                 "servers from it"
             )
         raise PackhouseError(
-            grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds} s{why}"
+            grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds:g} s{why}"
         ) from None
 
 
@@ -232,7 +232,7 @@ def _why_unreachable(address: str) -> str:
     except socket.timeout:
         return ": nothing answers there, as behind a firewall"
     except (OSError, OverflowError) as error:
-        return f": {error}"
+        return f": {getattr(error, 'strerror', None) or error}"
     return ": what listens there does not answer as gRPC"
 
 
