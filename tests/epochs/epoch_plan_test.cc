@@ -452,6 +452,31 @@ TEST(EpochPlanTest, WhatDoesNotFitIsCountedOrAnError) {
                        HasSubstr(absl::StrCat("graph ", epoch->plan().oversize()[0].id))));
 }
 
+// What is told of a graph that is left out is the graph's own size, not what it counts as, and on
+// which side of its bound it lies.
+TEST(EpochPlanTest, WhatIsLeftOutIsToldWithItsOwnSize) {
+  DatasetWorld world(80, 2);
+  world.Seal();
+  const auto reader = world.store().OpenReader("graphs").value();
+  EpochRequest above = DatasetWorld::Request({24, 30, 6});
+  above.min_rows = MinRows({3, 3});
+  above.padding = Padding::kTfgnn;
+  // Two nodes that an edge joins are in one piece.
+  EpochRequest cut = DatasetWorld::Request({1, 12, 4});
+  cut.cuts_oversize = true;
+  const EpochRequest beyond = DatasetWorld::Request({5, 5, 3});
+  for (const EpochRequest& request : {above, cut, beyond}) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+    EXPECT_GT(epoch->plan().oversize().size(), 4U);
+    for (const OversizeItem& item : epoch->plan().oversize()) {
+      ASSERT_LT(item.component, 2U);
+      EXPECT_EQ(item.value, reader->counts()[2 * (item.id - 1000) + item.component]) << item.id;
+      EXPECT_EQ(item.is_too_small, item.value < item.bound) << item.id;
+      EXPECT_NE(item.value, item.bound) << item.id;
+    }
+  }
+}
+
 TEST(EpochPlanTest, NoBatchOutgrowsAMessage) {
   DatasetWorld world(80, 2);
   world.Seal();

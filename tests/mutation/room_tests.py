@@ -273,6 +273,8 @@ def _read_reached(text: str) -> tuple[dict[int, frozenset[str]], frozenset[int],
 
 
 def _limit(seconds: float) -> None:
+    # A run in the background ignores it, and so would programs that a test interrupts.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
 

@@ -19,8 +19,10 @@ class _Server:
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.num_calls = 0
 
     def __call__(self, requests: Iterator[Any]) -> Any:
+        self.num_calls += 1
         return _Call(self._answers(requests))
 
     def _answers(self, requests: Iterator[Any]) -> Iterator[Any]:
@@ -54,11 +56,12 @@ class _Call:
 
 def _observe(
     server: _Server, count: int, producer: str, first: int | None, retry_timeout: float = 60.0
-) -> None:
+) -> ReliableObserve:
     producing = ReliableObserve(server, "h", producer, first, retry_timeout, "server:1")
     for _ in range(count):
         producing.send(histogram_pb2.ObserveRequest())
     producing.finish()
+    return producing
 
 
 @pytest.mark.parametrize("retry_timeout", [0.0, 10.0, 1e6, float("inf")])
@@ -74,6 +77,21 @@ def test_a_name_that_was_made_up_is_let_go_and_a_given_one_is_kept(retry_timeout
     _observe(given, 3, "import", None, retry_timeout)
     assert given.sent == [9, 10, 11]
     assert not any(each.producer_sequence.HasField("forget_after") for each in given.requests)
+
+
+def test_all_requests_go_in_one_call() -> None:
+    server = _Server()
+    observing = _observe(server, 200, "", None)
+    assert server.sent == list(range(1, 201))
+    assert server.num_calls == 1
+    assert observing.num_counted == 200
+
+
+def test_nothing_sent_is_nothing_counted() -> None:
+    server = _Server()
+    observing = _observe(server, 0, "", None)
+    assert server.sent == []
+    assert (observing.num_counted, observing.num_graphs) == (0, 0)
 
 
 @pytest.mark.parametrize("count", range(1, 8))

@@ -6,13 +6,14 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import zipfile
 from typing import Any
 
 import numpy as np
 import pytest
 
 from packhouse import Client, GraphTable, LocalServer
-from packhouse.files import reading as files, npz
+from packhouse.files import file_kinds, npz, reading as files
 
 ARRAYS: dict[str, Any] = {
     "node_offsets": np.array([0, 2, 5]),
@@ -56,6 +57,26 @@ def test_a_pickle_is_not_read(tmp_path: pathlib.Path, ending: str) -> None:
     output = packhouse("ingest", made, "--dataset", "x")
     assert output.returncode == 1 and "--trust-pickle" in output.stderr
     assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "what"),
+    [
+        (["graphs/data.pkl", "graphs/data/0"], "a file of torch.save"),
+        (["x.npy", "y.npy"], "an archive of numpy's arrays"),
+        (["x.npy", "readme"], "a zip archive"),
+        ([], "a zip archive"),
+    ],
+)
+def test_an_archive_is_known_by_what_is_in_it(
+    tmp_path: pathlib.Path, names: list[str], what: str
+) -> None:
+    path = tmp_path / "graphs"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"0")
+    kind = file_kinds.kind_of(path)
+    assert kind is not None and kind[0] == what
 
 
 def test_unknown_files_are_refused_before_any_is_read(tmp_path: pathlib.Path) -> None:

@@ -726,6 +726,44 @@ def test_an_epoch_in_which_nothing_fits_is_an_error(make: Make, oversize: Oversi
 # Acknowledgements.
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_closing_acknowledges_the_last_step_if_all_were_given_out(make: Make, left: int) -> None:
+    """Else the one in hand comes again."""
+    loader = make()
+    steps = len(loader)
+    for _ in range(steps - left):
+        next(loader)
+    loader.close()
+    assert make().epoch_info().num_done == (steps if left == 0 else steps - left - 1)
+
+
+def test_a_closed_loader_is_read_by_any_thread(make: Make) -> None:
+    loader = make()
+    next(loader)
+    loader.close()
+    numbers: list[int] = []
+    reader = threading.Thread(target=lambda: numbers.extend(numbers_of(list(loader))), daemon=True)
+    reader.start()
+    reader.join(60)
+    # Asking for the next one says that the first is done.
+    assert len(numbers) == len(loader) - 1
+
+
+def test_closing_ends_the_watch_for_silence(server: LocalServer) -> None:
+    """Which there is where there are several servers."""
+
+    def watches() -> list[str]:
+        names = [each.name for each in threading.enumerate()]
+        return [name for name in names if name == "packhouse-silence"]
+
+    before = watches()
+    loader = Loader(f"{server.address},127.0.0.1:1", dataset=DATASET, job="watched", limits=LIMITS)
+    next(loader)
+    assert len(watches()) == len(before) + 1
+    loader.close()
+    assert watches() == before
+
+
 def test_the_batch_in_hand_is_not_acknowledged(make: Make) -> None:
     loader = make()
     for count, _ in enumerate(loader):
