@@ -211,7 +211,7 @@ def test_options_that_exclude_each_other_are_named(client: Client) -> None:
         PackOptions({"nodes": 5}, device=PROFILE)
     with pytest.raises(ValueError, match="calibration: it chooses limits for a device"):
         PackOptions({"nodes": 5}, calibration_graphs=3)
-    with pytest.raises(ValueError, match="device: {} is no DeviceProfile"):
+    with pytest.raises(TypeError, match="device: a dict is no DeviceProfile"):
         PackOptions(device={})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="limits: None is no mapping"):
         client.pack_sizes([sizes(3)])

@@ -125,7 +125,7 @@ def test_what_progress_raises_ends_the_search(client: Client) -> None:
         ),
         (
             HISTOGRAM,
-            DeviceProfile({"nodes": ComponentProfile(5, relative_cost=float("nan"))}),
+            DeviceProfile({"nodes": ComponentProfile(5, relative_cost=float("inf"))}),
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
         (
@@ -219,7 +219,7 @@ DEVICE = profile()
         (
             lambda c: c.plan(HISTOGRAM, LARGEST, heuristics=7),
             TypeError,
-            "heuristics: a int is no Iterable",
+            "heuristics: a int is no sequence of PlanHeuristic",
         ),
         (
             lambda c: c.plan(HISTOGRAM, LARGEST, warm_start="plan.pb"),

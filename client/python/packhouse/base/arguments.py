@@ -5,6 +5,7 @@ An error names the argument, what it is and what is right.
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import datetime
 import enum
@@ -14,7 +15,9 @@ import numbers
 import operator
 import os
 import re
-from typing import Any, Callable, Final, Iterable, TypeVar
+import sys
+import typing
+from typing import Any, Callable, Final, Iterable, Mapping, TypeVar
 
 
 def check_type(
@@ -41,6 +44,8 @@ def check_each(values: Any, argument: str, wanted: type) -> None:
 
 UINT32_MAX: Final = 2**32 - 1
 UINT64_MAX: Final = 2**64 - 1
+# In annotations: from 0 to 2^32 - 1.
+Uint32 = int
 
 
 def whole_number(value: Any, argument: str, most: int = UINT32_MAX) -> int:
@@ -110,9 +115,17 @@ def shows_arguments_of(*sources: Any) -> Callable[[_Function], _Function]:
                     known.add(parameter.name)
                     parameters.append(parameter)
         setattr(function, "__signature__", signature.replace(parameters=parameters))
+        setattr(function, _NAMES, _names_of(sources))
         return function
 
     return decorated
+
+
+def _names_of(sources: Iterable[Any]) -> Mapping[str, Any]:
+    names: list[Any] = []
+    for source in sources:
+        names += getattr(source, _NAMES, {}), vars(sys.modules[source.__module__])
+    return collections.ChainMap(*names)
 
 
 def _keywords_of(source: Any) -> list[inspect.Parameter]:
@@ -137,28 +150,50 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def names_arguments(kind: _Class) -> _Class:
-    """The public methods of a class refuse arguments of a wrong type by their names, first of all.
+    """A class and its public methods refuse arguments of a wrong type by their names, first of all.
 
-    They raise TypeError, or ValueError for a whole number below 0 or above 64 bits. Types are those
-    of the annotations; members of a Choice and rows by component are checked where they are read. A
-    class may have a `_hint`, which says how to come by one.
+    They raise TypeError, or ValueError for a whole number below 0 or above its bound, or NaN. Types
+    are those of the annotations, also of the members of sequences and mappings; types that
+    are not known here are checked where they are read. A class may have a `_hint`, which says how to
+    come by one.
     """
+    names_init_arguments(kind)
+    names = vars(sys.modules[kind.__module__])
     for name, method in list(vars(kind).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(kind, name, _naming_arguments(method))
+            setattr(kind, name, _naming_arguments(method, names))
     return kind
 
 
-def _naming_arguments(method: _Function) -> _Function:
-    signature = inspect.signature(method)
-    checks: dict[str, Callable[[Any, str], object] | None] = {}
+def names_init_arguments(kind: _Class) -> _Class:
+    """The same of what a class is made of alone."""
+    # A NamedTuple has no `__init__`.
+    name = "__init__" if "__init__" in vars(kind) else "__new__"
+    checked = _naming_arguments(vars(kind)[name], vars(sys.modules[kind.__module__]))
+    setattr(kind, name, checked if name == "__init__" else staticmethod(checked))
+    return kind
+
+
+def _naming_arguments(method: _Function, names: Mapping[str, Any]) -> _Function:
+    checks: dict[str, _Check | None] = {}
+    names = collections.ChainMap(getattr(method, _NAMES, {}), names)  # type: ignore[arg-type]
+
+    # When it is called first: importing the package stays quick.
+    @functools.lru_cache(maxsize=None)
+    def signature() -> inspect.Signature:
+        return inspect.signature(method)
 
     @functools.wraps(method)
     def checked(*positional: Any, **by_name: Any) -> Any:
-        for argument, value in signature.bind(*positional, **by_name).arguments.items():
+        try:
+            bound = signature().bind(*positional, **by_name)
+        except TypeError:
+            return method(*positional, **by_name)  # Which says what is amiss.
+        for argument, value in bound.arguments.items():
             if argument not in checks:
-                annotation = str(signature.parameters[argument].annotation)
-                checks[argument] = _check_of(annotation, method.__globals__)
+                annotation = signature().parameters[argument].annotation
+                text = getattr(annotation, "__forward_arg__", str(annotation))
+                checks[argument] = _check_of(text, names)
             check = checks[argument]
             if check is not None:
                 check(value, argument)
@@ -167,33 +202,86 @@ def _naming_arguments(method: _Function) -> _Function:
     return checked  # type: ignore[return-value]
 
 
-def _check_of(annotation: str, names: dict[str, Any]) -> Callable[[Any, str], object] | None:
+_Check = Callable[[Any, str], object]
+
+
+def _check_of(annotation: str, names: Mapping[str, Any]) -> _Check | None:
     """What checks a value; None for types that are not known here."""
     is_optional = annotation.endswith(" | None")
     annotation = annotation.removesuffix(" | None")
-    check = _CHECKS.get(annotation)
-    if check is None:
-        kinds = [_kind_of(each, names) for each in _ALTERNATIVES.split(annotation)]
-        if any(each is None for each in kinds):
-            return None
-        check = functools.partial(_check_kinds, tuple(filter(None, kinds)))
-    if not is_optional:
+    check = (
+        _CHECKS.get(annotation)
+        or _check_of_choices(annotation, names)
+        or _check_of_members(annotation, names)
+        or _check_of_kinds(_ALTERNATIVES.split(annotation), names)
+    )
+    if check is None or not is_optional:
         return check
     known = check
     return lambda value, argument: None if value is None else known(value, argument)
 
 
-def _kind_of(annotation: str, names: dict[str, Any]) -> type | None:
+def _check_of_choices(annotation: str, names: Mapping[str, Any]) -> _Check | None:
+    """Of members of a Choice, or of one; None for anything else."""
+    matched = _MEMBERS.fullmatch(annotation)
+    alias = names.get(annotation)
+    if matched is not None:
+        choices, several = [names.get(matched["member"])], True
+    elif typing.get_origin(alias) is typing.Union:
+        choices = list(typing.get_args(alias))
+        several = any(typing.get_origin(each) is collections.abc.Sequence for each in choices)
+    else:
+        choices, several = [names.get(each) for each in annotation.split(" | ")], False
+    for kind in choices:
+        if isinstance(kind, type) and issubclass(kind, Choice):
+            return kind.each_of if several else kind.of
+    return None
+
+
+def _check_of_kinds(alternatives: list[str], names: Mapping[str, Any]) -> _Check | None:
+    """Of instances of one of some classes; None if one of these is not known."""
+    kinds = [_kind_of(each, names) for each in alternatives]
+    if any(each is None for each in kinds):
+        return None
+    return functools.partial(_check_kinds, tuple(filter(None, kinds)))
+
+
+def _check_of_members(annotation: str, names: Mapping[str, Any]) -> _Check | None:
+    """Of one sequence or mapping whose members can be checked; None for anything else."""
+    matched = _MEMBERS.fullmatch(annotation)
+    if matched is None:
+        return None
+    container, member = matched["container"], matched["member"]
+    check = _check_of(member, names)
+    if check is None:
+        return None
+    each = _check_values if container == "Mapping" else _check_members
+    return functools.partial(each, check, member)
+
+
+def _check_members(check: _Check, member: str, values: Any, argument: str) -> None:
+    if isinstance(values, (str, bytes)) or not isinstance(values, collections.abc.Iterable):
+        raise TypeError(f"{argument}: a {type(values).__name__} is no sequence of {member}")
+    # What can be read only once is left as it is.
+    if isinstance(values, collections.abc.Sequence):
+        for number, value in enumerate(values):
+            check(value, f"{argument}[{number}]")
+
+
+def _check_values(check: _Check, member: str, values: Any, argument: str) -> None:
+    if not isinstance(values, collections.abc.Mapping):
+        raise TypeError(f"{argument}: a {type(values).__name__} is no mapping to {member}")
+    for name, value in values.items():
+        check_type(name, f"{argument}: a key", str)
+        check(value, f"{argument}[{name!r}]")
+
+
+def _kind_of(annotation: str, names: Mapping[str, Any]) -> type | None:
     """The class whose instances are wanted; None if it is not known."""
     generic = annotation.partition("[")[0]
-    if generic in ("Iterable", "Sequence"):
-        return collections.abc.Iterable
-    if generic == "Mapping":
-        return None if annotation == "Mapping[str, int]" else collections.abc.Mapping
-    if generic == "Callable" or annotation.startswith("On"):
-        return collections.abc.Callable  # type: ignore[return-value]
-    kind = _BUILT_IN.get(annotation) or names.get(annotation)
-    if kind is Any or not isinstance(kind, type) or issubclass(kind, Choice):
+    kind = _BUILT_IN.get(generic) or names.get(annotation)
+    kind = typing.get_origin(kind) or kind
+    if kind is Any or not isinstance(kind, type) or issubclass(kind, enum.Enum):
         return None
     if hasattr(kind, "__total__"):  # A TypedDict.
         return collections.abc.Mapping
@@ -203,21 +291,27 @@ def _kind_of(annotation: str, names: dict[str, Any]) -> type | None:
 
 
 def _check_kinds(kinds: tuple[type, ...], value: Any, argument: str) -> None:
-    if isinstance(value, kinds):
+    if isinstance(value, kinds) or (bool in kinds and _is_truth(value)):
         return
-    wanted = " or ".join(dict.fromkeys(kind.__name__ for kind in kinds))
+    wanted = " or ".join(dict.fromkeys(_SHOWN.get(kind, kind.__name__) for kind in kinds))
     hints = [kind._hint for kind in kinds if hasattr(kind, "_hint")]
     raise TypeError("; ".join([f"{argument}: a {type(value).__name__} is no {wanted}", *hints]))
+
+
+def _is_truth(value: Any) -> bool:
+    # numpy's are no bool.
+    return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
 
 
 def _check_number(value: Any, argument: str) -> None:
     if not isinstance(value, numbers.Real):
         raise TypeError(f"{argument}: {value!r} is no number")
+    if value != value:
+        raise ValueError(f"{argument}: {value!r} is no number")
 
 
 def _check_truth(value: Any, argument: str) -> None:
-    # numpy's are no bool.
-    if not isinstance(value, int) and type(value).__name__ not in ("bool_", "bool"):
+    if not isinstance(value, int) and not _is_truth(value):
         raise TypeError(f"{argument}: {value!r} is neither True nor False")
 
 
@@ -227,6 +321,18 @@ def _check_names(value: Any, argument: str) -> None:
     check_each(value, argument, str)
 
 
+def check_limits(limits: Any, argument: str) -> None:
+    """Raises ValueError naming the argument unless `limits` maps names to numbers of rows."""
+    if not isinstance(limits, collections.abc.Mapping):
+        raise ValueError(
+            f'{argument}: {limits!r} is no mapping such as {{"nodes": 512, "graphs": 32}}'
+        )
+    for component, rows in limits.items():
+        is_number = isinstance(rows, numbers.Integral) and not isinstance(rows, bool)
+        if not is_number or not 0 <= rows <= UINT64_MAX:
+            raise ValueError(f"{argument}: {rows!r} is no number of rows of {component!r}")
+
+
 def _check_array(value: Any, argument: str) -> None:
     if not isinstance(value, (collections.abc.Iterable, numbers.Number)):
         raise TypeError(f"{argument}: a {type(value).__name__} is no array")
@@ -234,22 +340,61 @@ def _check_array(value: Any, argument: str) -> None:
 
 # What stands between the types of a union, but not within brackets.
 _ALTERNATIVES: Final = re.compile(r" \| (?![^\[]*\])")
-_BUILT_IN: Final[dict[str, type]] = {
+_MEMBERS: Final = re.compile(
+    r"(?P<container>Iterable|Sequence|Collection|Mapping)"
+    r"\[(?:str, )?(?P<member>[\w.]+(?:\[[^\[\]]*\])?)\]"
+)
+# Where a function has the names that are in its annotations, beside its own module.
+_NAMES: Final = "_names_of_annotations"
+
+
+@typing.runtime_checkable
+class _File(typing.Protocol):
+    def fileno(self) -> int: ...
+
+
+_BUILT_IN: Final[dict[str, Any]] = {
     "str": str,
-    "os.PathLike[str]": os.PathLike,
+    "bytes": bytes,
+    "int": numbers.Integral,
+    "float": numbers.Real,
+    "bool": bool,
+    "os.PathLike": os.PathLike,
     "datetime.timedelta": datetime.timedelta,
+    "IO": _File,
+    "Iterable": collections.abc.Iterable,
+    "Sequence": collections.abc.Iterable,
+    "Collection": collections.abc.Iterable,
+    "Mapping": collections.abc.Mapping,
+    "Callable": collections.abc.Callable,
+    "npt.ArrayLike": collections.abc.Iterable,
+    "npt.NDArray": collections.abc.Iterable,
+}
+# Of classes that have other names for users.
+_SHOWN: Final = {
+    numbers.Integral: "whole number",
+    numbers.Real: "number",
+    _File: "file",
+    collections.abc.Iterable: "sequence",
+    collections.abc.Mapping: "mapping",
+    collections.abc.Callable: "function",
 }
 _CHECKS: Final[dict[str, Callable[[Any, str], object]]] = {
     "int": lambda value, argument: whole_number(value, argument, UINT64_MAX),
+    "Uint32": whole_number,
     "float": _check_number,
     "bool": _check_truth,
     "Sequence[str]": _check_names,
+    "Collection[str]": _check_names,
+    "tuple[str, ...]": _check_names,
+    "Mapping[str, int]": check_limits,
     **dict.fromkeys(
         (
             "npt.ArrayLike",
             "npt.ArrayLike | Iterable[npt.ArrayLike]",
             "npt.ArrayLike | Texts",
             "Sizes",
+            "GraphSubset",
         ),
         _check_array,
     ),

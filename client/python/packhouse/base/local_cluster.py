@@ -12,6 +12,7 @@ import tempfile
 import time
 from typing import Callable, Final, Sequence
 
+from packhouse.base.arguments import names_init_arguments
 from packhouse.base.local_server import LocalServer, find_server
 
 # Of the S3 server, which nobody else reaches.
@@ -26,6 +27,7 @@ _STOP_SECONDS: Final = 10.0
 _TRIES: Final = 5
 
 
+@names_init_arguments
 class LocalCluster:
     """Runs etcd, an S3 server and `num_servers` of packhoused for the length of a `with` block.
 

@@ -11,6 +11,7 @@ import subprocess
 import time
 from typing import IO, Any, Final, Sequence
 
+from packhouse.base.arguments import names_init_arguments
 from packhouse.base.processes import in_session_of_its_own
 
 _MOMENT: Final = 0.5
@@ -30,6 +31,7 @@ kill -KILL "$1"
 """
 
 
+@names_init_arguments
 class LocalServer:
     """Runs `packhoused` for the length of a `with` block, on ports of the system's choice.
 

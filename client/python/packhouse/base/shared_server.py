@@ -20,6 +20,7 @@ from typing import Any, Final, Sequence
 
 from packhouse._version import __version__
 from packhouse.base import server_guard
+from packhouse.base.arguments import names_init_arguments
 from packhouse.base.local_server import find_server
 from packhouse.base.processes import in_session_of_its_own
 
@@ -44,6 +45,7 @@ _SHARED_FILE_SYSTEMS: Final = frozenset(
 _MOST_PATH_BYTES: Final = 107
 
 
+@names_init_arguments
 class SharedServer:
     """The server that all processes of one user on one machine share.
 

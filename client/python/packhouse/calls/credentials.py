@@ -9,6 +9,8 @@ from typing import Any, Final, Mapping, NamedTuple
 
 import grpc
 
+from packhouse.base.arguments import names_arguments
+
 # Of each field: its variable. In a file its name stands without PACKHOUSE_, in lower case.
 _VARIABLES: Final = {
     "tls": "PACKHOUSE_TLS",
@@ -25,6 +27,7 @@ _FALSE: Final = ("", "0", "false", "no")
 _BLANKS: Final = " \t\r\n\v\f"
 
 
+@names_arguments
 class Credentials(NamedTuple):
     """What makes a connection secure; can be sent to another process. Empty fields: none.
 

@@ -10,6 +10,7 @@ from typing import Any, AsyncIterator, Final, Iterable, Iterator, NamedTuple
 
 import grpc
 
+from packhouse.base.arguments import names_arguments
 from packhouse.base.asynchronous import AsyncItems
 from packhouse.base.errors import PackhouseError
 from packhouse.data.schema import GraphSchema
@@ -19,6 +20,7 @@ from packhouse.v1 import graphs_pb2
 _MAX_EXAMPLES: Final = 1 << 20
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class TfgnnSchema:
     """A `tensorflow_gnn.GraphSchema`, as text or serialized; the server makes a GraphSchema of it,

@@ -8,6 +8,7 @@ from typing import Any, Final, Iterable, Iterator, Mapping, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.base.arguments import names_arguments
 from packhouse.data.schema import GRAPHS, GraphSchema, Layout, TensorSpec
 from packhouse.v1 import graphs_pb2, sizes_pb2
 
@@ -21,6 +22,7 @@ DEFAULT_CHUNK_BYTES: Final = 1 << 20
 MAX_CHUNK_BYTES: Final = (64 << 20) - (64 << 10)
 
 
+@names_arguments
 class GraphTable:
     """n graphs of one schema.
 

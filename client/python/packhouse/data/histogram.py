@@ -8,13 +8,17 @@ from typing import Any, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.base.arguments import names_arguments
 from packhouse.data.graphs import convert_exactly
 from packhouse.v1 import sizes_pb2
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Histogram:
     """`tuples` is uint32 [d, l] in component order, `counts` uint64 [d].
+
+    Raises ValueError or TypeError naming the field.
 
     `revision`: of a named histogram that several servers share, grows with each change. Otherwise 0.
     """
@@ -25,6 +29,20 @@ class Histogram:
     tuples: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.uint64]
     revision: int = 0
+
+    def __post_init__(self) -> None:
+        components = tuple(self.components)
+        tuples = convert_exactly(self.tuples, np.dtype("<u4"), "tuples")
+        counts = convert_exactly(self.counts, np.dtype("<u8"), "counts")
+        if tuples.size == 0:
+            tuples = tuples.reshape(-1 if components else 0, len(components))
+        if tuples.ndim != 2 or tuples.shape[1] != len(components):
+            raise ValueError(f"tuples: shape {tuples.shape}, needs (d, {len(components)})")
+        if counts.shape != (len(tuples),):
+            raise ValueError(f"counts: shape {counts.shape}, needs ({len(tuples)},)")
+        object.__setattr__(self, "components", components)
+        object.__setattr__(self, "tuples", tuples)
+        object.__setattr__(self, "counts", counts)
 
     @staticmethod
     def from_sizes(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Mapping, Sequence
 
 import numpy as np
 
-from packhouse.base.arguments import Choice
+from packhouse.base.arguments import Choice, names_arguments, whole_number
 from packhouse.v1 import graphs_pb2
 
 # The component of which every graph has exactly one row; never listed in a schema.
@@ -117,6 +117,16 @@ class Layout(Choice):
     ROWS_LAST = 2
 
 
+def _row_shape_of(row_shape: Any) -> tuple[int, ...]:
+    """Also of one extent. Raises TypeError or ValueError naming the field."""
+    try:
+        extents = tuple(row_shape)
+    except TypeError:
+        extents = (row_shape,)
+    return tuple(whole_number(extent, "row_shape") for extent in extents)
+
+
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
     """One tensor of every graph.
@@ -135,7 +145,7 @@ class TensorSpec:
     component: str
     row_shape: tuple[int, ...] = ()
     index_into: str | None = None
-    padding_value: int | float | bytes = 0
+    padding_value: bool | int | float | str | bytes = 0
     layout: Layout = Layout.ROWS_FIRST
 
     if TYPE_CHECKING:
@@ -147,7 +157,7 @@ class TensorSpec:
             component: str,
             row_shape: int | Sequence[int] = (),
             index_into: str | None = None,
-            padding_value: int | float | str | bytes = 0,
+            padding_value: bool | int | float | str | bytes = 0,
             layout: Layout | str = Layout.ROWS_FIRST,
         ) -> None: ...
 
@@ -156,10 +166,7 @@ class TensorSpec:
             object.__setattr__(self, "dtype", DType.of(self.dtype))
         except ValueError as error:
             raise ValueError(f"tensor {self.name!r}: {error}") from None
-        row_shape: Any = self.row_shape
-        if isinstance(row_shape, int):
-            row_shape = (row_shape,)
-        object.__setattr__(self, "row_shape", tuple(int(extent) for extent in row_shape))
+        object.__setattr__(self, "row_shape", _row_shape_of(self.row_shape))
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"tensor name {self.name!r} {_NAME_FORM}")
         for extent in self.row_shape:
@@ -277,6 +284,7 @@ class TensorSpec:
         )
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class GraphSchema:
     """The components of a size tuple, in order, and the tensors that grow along them.

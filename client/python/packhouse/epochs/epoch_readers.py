@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from typing import Any, Callable, Final, Iterable, Iterator, NamedTuple, TypeVar, cast
 
+from packhouse.base.arguments import names_init_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.epochs.acknowledging import Lease
 from packhouse.epochs.batches import LoadedBatch
@@ -47,6 +48,7 @@ class Leased(NamedTuple):
     lease: Lease
 
 
+@names_init_arguments
 class EpochReaders:
     """One trainer's share of a job's epochs, read by worker processes, as those of a data loader.
 

@@ -9,7 +9,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterable, Iterator, TypeVar
 
-from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
+from packhouse.base.arguments import (
+    UINT64_MAX,
+    Uint32,
+    names_init_arguments,
+    shows_arguments_of,
+    whole_number,
+)
 from packhouse.base.asynchronous import Ahead, AsyncItems
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import Backoff
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+@names_init_arguments
 class Evaluation:
     """All batches of an epoch, the same ones each time that it is iterated over.
 
@@ -60,8 +67,8 @@ class Evaluation:
         address: str,
         *,
         epoch: int = 0,
-        rank: int | None = None,
-        num_ranks: int | None = None,
+        rank: Uint32 | None = None,
+        num_ranks: Uint32 | None = None,
         drop_last: bool = False,
         **arguments: Unpack[LoadArguments],
     ) -> None:
@@ -165,6 +172,7 @@ class Evaluation:
 _Item = TypeVar("_Item")
 
 
+@names_init_arguments
 class EvaluationReaders:
     """One trainer's share of an evaluation, read by worker processes, as those of a data loader.
 

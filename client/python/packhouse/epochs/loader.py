@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Litera
 
 import grpc
 
-from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
+from packhouse.base.arguments import (
+    UINT64_MAX,
+    Uint32,
+    names_init_arguments,
+    shows_arguments_of,
+    whole_number,
+)
 from packhouse.base.asynchronous import AsyncItems
 from packhouse.base.errors import EpochFinishedError, PackhouseError
 from packhouse.calls.retrying import Backoff
@@ -84,6 +90,7 @@ class _Place:
         return batch if batch is not None and self.given.holds(batch.number) else None
 
 
+@names_init_arguments
 class Loader(Iterator[LoadedBatch]):
     """The batches of one worker, epoch by epoch; each graph of an epoch reaches one worker once.
 
@@ -142,12 +149,12 @@ class Loader(Iterator[LoadedBatch]):
         address: str,
         *,
         job: str,
-        rank: int | None = None,
-        num_ranks: int | None = None,
+        rank: Uint32 | None = None,
+        num_ranks: Uint32 | None = None,
         drop_last: bool = False,
         worker: str | None = None,
-        rank_group: int = 0,
-        max_in_flight: int = 0,
+        rank_group: Uint32 = 0,
+        max_in_flight: Uint32 = 0,
         attempt: str | None = None,
         acknowledge: Literal["automatic", "manual"] = "automatic",
         on_existing: OnExisting = "error",

@@ -9,14 +9,14 @@ from typing import Any, Mapping, NamedTuple, Sequence, TypedDict, Union
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import UINT64_MAX, whole_number
+from packhouse.base.arguments import UINT64_MAX, Uint32, check_limits, names_arguments, whole_number
 from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.calls.credentials import Credentials
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.graphs import convert_exactly
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
-from packhouse.planning.pack_options import OversizePolicy, check_limits, limits_to_proto
+from packhouse.planning.pack_options import OversizePolicy, limits_to_proto
 from packhouse.planning.tuning import DeviceProfile
 from packhouse.v1 import loader_pb2
 
@@ -24,6 +24,7 @@ from packhouse.v1 import loader_pb2
 GraphSubset = Union[npt.ArrayLike, range, Sequence[range]]
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class RankGroup:
     """The limits of `num_ranks` ranks: shapes, a larger one before a smaller one, or the device to choose them for.
@@ -34,7 +35,7 @@ class RankGroup:
 
     shapes: Sequence[Mapping[str, int]] = ()
     device_profile: DeviceProfile | None = None
-    num_ranks: int = 1
+    num_ranks: Uint32 = 1
 
     def to_proto(self) -> Any:
         """This group as a `packhouse.v1.RankGroup`."""
@@ -45,6 +46,7 @@ class RankGroup:
         )
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Draw:
     """Draws each epoch's graphs anew, by weights.
@@ -67,6 +69,7 @@ class Draw:
         )
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class Segments:
     """Plans epochs in segments, for data sets that are larger than the server's memory.
@@ -77,7 +80,7 @@ class Segments:
     """
 
     graphs: int = 0
-    tracks: int = 0
+    tracks: Uint32 = 0
 
     def to_proto(self) -> Any:
         """The `packhouse.v1.Segments`."""
@@ -141,7 +144,7 @@ class EpochArguments(TypedDict, total=False):
     sizes_only: bool
     oversize: OversizePolicy | str
     in_order: bool
-    look_ahead: int
+    look_ahead: Uint32
     grouped: bool
     subset: GraphSubset | None
     draw: Draw | None

@@ -24,6 +24,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.base.arguments import names_arguments
 from packhouse.data.graphs import Array, GraphTable
 from packhouse.data.schema import GRAPHS, GraphSchema, Layout, TensorSpec
 from packhouse.files import file_kinds
@@ -264,6 +265,7 @@ CELL_OFFSETS: Final = "cell_offsets"
 _Found = tuple[Array, Array, Array, Array]
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class Neighbours:
     """Which atoms are neighbours: within `cutoff`, and of each atom the nearest `max_neighbours`

@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.base.arguments import names_init_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.data.batch import Padding
 from packhouse.data.graphs import GraphTable, as_sizes
@@ -41,6 +42,7 @@ class _Question(NamedTuple):
     timeout: float
 
 
+@names_init_arguments
 class BatchSampler:
     """Lists of graph numbers, each a full batch: what torch's DataLoader takes as `batch_sampler`.
 

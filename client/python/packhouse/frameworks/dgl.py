@@ -13,7 +13,7 @@ from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import shows_arguments_of
+from packhouse.base.arguments import names_init_arguments, shows_arguments_of
 from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.data.graphs import Array, GraphTable
@@ -405,6 +405,7 @@ def _starts(
     return np.repeat(np.cumsum(num_nodes) - num_nodes, num_edges)
 
 
+@names_init_arguments
 class GraphDataLoader(TorchPackedLoader):
     """In the place of `dgl.dataloading.GraphDataLoader`: batches are joined graphs of DGL's.
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Iterable, Mapping, Protocol, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import UINT64_MAX, Choice, whole_number
+from packhouse.base.arguments import UINT64_MAX, Choice, names_arguments, whole_number
 from packhouse.large.source_graph import SourceGraphSchema
 
 _MOST_EDGES: Final = 2**31 - 1
@@ -98,6 +98,7 @@ class GraphSchemaSets(Protocol):
         """By their names."""
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class EdgeEnds:
     """The node sets of an edge set."""
@@ -130,6 +131,7 @@ SampleSizes = Union[int, Sequence[int]]
 SchemaLike = Union[GraphSchemaSets, SourceGraphSchema]
 
 
+@names_arguments
 class SamplingSpecBuilder:
     """Writes a spec step by step, with the names and rules of TF-GNN's builder.
 
@@ -238,6 +240,7 @@ class SamplingSpecBuilder:
     to_sampling_spec = build
 
 
+@names_arguments
 class SamplingStep:
     """Nodes that a spec has reached. `SamplingSpecBuilder.seed` and `sample` make it."""
 
@@ -279,6 +282,7 @@ class SamplingStep:
     to_sampling_spec = build
 
 
+@names_arguments
 class SamplingJoin:
     """Nodes that several steps give. `SamplingStep.join` makes it.
 
@@ -362,6 +366,8 @@ def make_sampling_spec_tree(
 
 def _sets_of(schema: SchemaLike) -> GraphSchemaSets:
     if not isinstance(schema, SourceGraphSchema):
+        if not (hasattr(schema, "node_sets") and hasattr(schema, "edge_sets")):
+            raise TypeError(f"graph_schema: a {type(schema).__name__} has no node_sets and edge_sets")
         return schema
     return SourceSets(
         dict.fromkeys(each.name for each in schema.node_sets),

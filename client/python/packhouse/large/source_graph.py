@@ -12,7 +12,7 @@ from typing import Any, Final, Iterator, Mapping, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import Choice
+from packhouse.base.arguments import Choice, Uint32, names_arguments
 from packhouse.data.schema import DType
 from packhouse.v1 import graphs_pb2, source_graph_pb2
 
@@ -25,6 +25,7 @@ _LOOKUPS: Final = {
 }
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class SourceColumn:
     """A feature of every node or edge of a set; `SourceColumn("x", "float32", (128,))`.
@@ -35,7 +36,7 @@ class SourceColumn:
 
     name: str
     dtype: DType | str = DType.UINT8
-    row_shape: Sequence[int] = ()
+    row_shape: Sequence[Uint32] = ()
     ragged: bool = False
     text: bool = False
 
@@ -68,6 +69,7 @@ class SourceColumn:
         )
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class SourceNodeSet:
     """Nodes of one kind, with ids that you choose: int64 numbers, or text if `text_ids`.
@@ -82,6 +84,7 @@ class SourceNodeSet:
     appended_only: bool = False
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class SourceEdgeSet:
     """Edges of one kind, from nodes of the set `source` to nodes of the set `target`.
@@ -99,6 +102,7 @@ class SourceEdgeSet:
     by_target: bool = True
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class SourceGraphSchema:
     """The sets of a source graph."""
@@ -236,6 +240,7 @@ _MOST_ROWS: Final = 1 << 22
 Texts = Sequence[Union[str, bytes]]
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class NodeRows:
     """Nodes of one set: their ids, and an array for each column, with a row for each node.
@@ -249,6 +254,7 @@ class NodeRows:
     columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class EdgeRows:
     """Edges of one set, by the ids of the nodes at their ends; columns as those of `NodeRows`."""

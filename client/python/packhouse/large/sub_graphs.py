@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import UINT64_MAX, names_arguments, whole_number
+from packhouse.base.arguments import UINT64_MAX, Uint32, names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import UnaryCalls
 from packhouse.data.graphs import GraphTable, convert_exactly
@@ -39,6 +39,7 @@ _EXCLUDE: Final[dict[str | None, Any]] = {
 }
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class SubGraphs:
     """Which sub-graphs are drawn, and what travels with them.
@@ -74,7 +75,7 @@ class SubGraphs:
 
     graph: str
     spec: SpecLike
-    seeds_per_graph: int = 1
+    seeds_per_graph: Uint32 = 1
     induced: bool = False
     induced_edge_sets: Sequence[str] = ()
     node_time_column: str = ""
@@ -97,6 +98,9 @@ class SubGraphs:
     def __post_init__(self) -> None:
         if self.payload not in ("features", "ids"):
             raise ValueError(f"payload: {self.payload!r} is neither 'features' nor 'ids'")
+        is_spec = isinstance(self.spec, (SamplingSpec, str, bytes))
+        if not is_spec and not hasattr(self.spec, "SerializeToString"):
+            raise TypeError(f"spec: {self.spec!r} is neither a SamplingSpec nor its text or bytes")
         whole_number(self.seeds_per_graph, "seeds_per_graph")
         whole_number(self.time_window, "time_window", UINT64_MAX)
         if self.exclude not in _EXCLUDE:
@@ -136,13 +140,12 @@ class SubGraphs:
             message.text = self.spec
         elif isinstance(self.spec, bytes):
             message.binary = self.spec
-        elif hasattr(self.spec, "SerializeToString"):
-            message.binary = self.spec.SerializeToString()
         else:
-            raise ValueError(f"spec: {self.spec!r} is neither a SamplingSpec nor its text or bytes")
+            message.binary = self.spec.SerializeToString()
         return message
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Seeds:
     """Nodes around which sub-graphs are drawn.
@@ -251,6 +254,7 @@ def seeds_to_proto(seeds: SeedsLike | None, sub_graphs: SubGraphs) -> Any:
     return None if seeds is None else Seeds.of(seeds).to_proto(sub_graphs.readout_columns)
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Samples:
     """For a `Loader`: epochs of sub-graphs instead of a data set's graphs.
@@ -265,13 +269,15 @@ class Samples:
 
     sub_graphs: SubGraphs
     seeds: SeedsLike | None = None
-    window: int = 0
+    window: Uint32 = 0
     exact_steps: bool = False
     draw_smaller: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.sub_graphs, SubGraphs):
             raise TypeError(f"sub_graphs: {self.sub_graphs!r} is no SubGraphs")
+        if self.seeds is not None:
+            _check_seeds(self.seeds)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

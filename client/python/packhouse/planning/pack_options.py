@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from packhouse.base.arguments import Choice
+from packhouse.base.arguments import Choice, Uint32, check_limits, names_arguments
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.examples import TfgnnSchema
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES
@@ -120,6 +120,7 @@ class SizesDriftedWarning(UserWarning):
     """The sizes of a stream's graphs have changed, and other limits would waste less."""
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class DriftWatch:
     """How a stream is watched for changes of the sizes of its graphs.
@@ -133,7 +134,7 @@ class DriftWatch:
     - `min_loss`: from which share of the cost of batches on a change is told; 0: 0.02.
     """
 
-    num_graphs: int = 0
+    num_graphs: Uint32 = 0
     min_loss: float = 0.0
 
 
@@ -245,6 +246,7 @@ def warn_of_oversize(what: str, num_rejected: int, first: Rejection | None, leve
     )
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class PackOptions:
     """How a stream is packed: `limits` or `device` is needed, not both.
@@ -281,13 +283,13 @@ class PackOptions:
       `min_nodes_per_component`); only with Padding.TFGNN. A smaller graph counts as one beyond the
       limits.
 
-    Raises ValueError naming the field.
+    Raises ValueError or TypeError naming the field.
     """
 
     limits: Mapping[str, int] | None = None
     padding: Padding = Padding.NONE
-    look_ahead: int = 0
-    max_age: int = 0
+    look_ahead: Uint32 = 0
+    max_age: Uint32 = 0
     max_delay: datetime.timedelta | None = None
     derived: Sequence[DerivedTensor] = ()
     oversize: OversizePolicy = OversizePolicy.ERROR
@@ -296,7 +298,7 @@ class PackOptions:
     writable: bool = False
     min_rows: Mapping[str, int] = dataclasses.field(default_factory=dict)
     device: DeviceProfile | None = None
-    calibration_graphs: int = 0
+    calibration_graphs: Uint32 = 0
     calibration_histogram: str = ""
     drift: DriftWatch | None = None
     compact: bool = False
@@ -332,8 +334,6 @@ class PackOptions:
             check_limits(self.limits, "limits")
         elif self.limits is not None:
             raise ValueError("limits: given beside device, for which the server chooses them")
-        elif not isinstance(self.device, DeviceProfile):
-            raise ValueError(f"device: {self.device!r} is no DeviceProfile")
         check_limits(self.min_rows, "min_rows")
         object.__setattr__(self, "padding", Padding.of(self.padding, "padding"))
         object.__setattr__(self, "derived", DerivedTensor.each_of(self.derived, "derived"))
@@ -460,18 +460,6 @@ class PackFlushed:
 
 
 OnRejected = Callable[[Sequence[Rejection]], None]
-
-
-def check_limits(limits: Any, argument: str) -> None:
-    """Raises ValueError naming the argument unless `limits` maps names to numbers of rows."""
-    if not isinstance(limits, Mapping):
-        raise ValueError(
-            f'{argument}: {limits!r} is no mapping such as {{"nodes": 512, "graphs": 32}}'
-        )
-    for component, rows in limits.items():
-        is_number = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
-        if not is_number or not 0 <= rows < 1 << 64:
-            raise ValueError(f"{argument}: {rows!r} is no number of rows of {component!r}")
 
 
 def limits_to_proto(limits: Mapping[str, int], argument: str = "limits") -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import Choice
+from packhouse.base.arguments import Choice, Uint32, names_arguments
 from packhouse.data.schema import GRAPHS
 from packhouse.v1 import planning_pb2
 
@@ -79,6 +79,7 @@ class LowerBoundKind(Choice):
     LINEAR_PROGRAM = 3
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class PlanHeuristic:
     """One way to plan; choices may be given by name. `component` belongs to PriorityKind.COMPONENT.
@@ -90,7 +91,7 @@ class PlanHeuristic:
     placement: PlacementRule = PlacementRule.BEST_FIT
     algorithm: PlanAlgorithm = PlanAlgorithm.TUPLE_PACKING
     component: str = ""
-    weights: Sequence[int] = ()
+    weights: Sequence[Uint32] = ()
     opening: OpeningRule = OpeningRule.ONE_GRAPH
 
     if TYPE_CHECKING:

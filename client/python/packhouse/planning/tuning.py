@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 from google.protobuf import json_format
 
-from packhouse.base.arguments import Choice
+from packhouse.base.arguments import Choice, Uint32, names_arguments
 from packhouse.planning.plans import ComponentEfficiency, efficiencies_from_proto
 from packhouse.v1 import planning_pb2
 
@@ -26,6 +26,7 @@ class TuneObjective(Choice):
     HARMONIC_MEAN = 2
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class ComponentProfile:
     """The allowed limits are the multiples of `multiple_of` in [min_rows, max_rows]; also what a
@@ -42,6 +43,7 @@ class ComponentProfile:
     relative_cost: float | None = None
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class DeviceProfile:
     """What the hardware can take, by component (and `graphs`); components not named have no limit.
@@ -60,7 +62,7 @@ class DeviceProfile:
     components: Mapping[str, ComponentProfile]
     memory_bytes: int = 0
     fixed_bytes: int = 0
-    max_distinct_shapes: int = 1
+    max_distinct_shapes: Uint32 = 1
     measured_as: str = ""
     fixed_cost: float = 0.0
 

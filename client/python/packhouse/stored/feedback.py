@@ -38,6 +38,7 @@ _STEPS_TOGETHER: Final = 32
 _MAX_SHAPES: Final = 1024
 
 
+@names_arguments
 @dataclasses.dataclass(frozen=True)
 class BatchFeedback:
     """What some batches of one shape cost.

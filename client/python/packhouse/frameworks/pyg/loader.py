@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any, Callable, Collection, Iterable, Mapping
 
-from packhouse.base.arguments import shows_arguments_of
+from packhouse.base.arguments import names_init_arguments, shows_arguments_of
 from packhouse.data.batch import Padding, PaddingLike
 from packhouse.frameworks.ingest import MakeTables
 from packhouse.frameworks.packed_loader import PackedLoader, Step, length_of
@@ -19,6 +19,7 @@ from packhouse.planning.tuning import DeviceProfile
 _GRAPHS_PER_TABLE = 1 << 14
 
 
+@names_init_arguments
 class DataLoader(TorchPackedLoader):
     """In the place of `torch_geometric.loader.DataLoader`: batches are PyG's own `Batch`.
 

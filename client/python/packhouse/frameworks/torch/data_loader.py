@@ -13,7 +13,7 @@ from typing import Any, Final, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from packhouse.base.arguments import shows_arguments_of
+from packhouse.base.arguments import names_init_arguments, shows_arguments_of
 from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.data.graphs import Array, GraphTable
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
@@ -242,6 +242,7 @@ def _narrowed(array: Array, number: int, name: str) -> Array:
 _DOCUMENTS_PER_TABLE: Final = 1 << 14
 
 
+@names_init_arguments
 class DataLoader(TorchPackedLoader):
     """In the place of `torch.utils.data.DataLoader`: batches are dictionaries of tensors.
 

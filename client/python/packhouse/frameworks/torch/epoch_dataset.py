@@ -15,6 +15,7 @@ import torch
 from torch import distributed
 from torch.utils.data import IterableDataset
 
+from packhouse.base.arguments import names_init_arguments
 from packhouse.data.batch import Batch
 from packhouse.data.graphs import Array, row_offsets, rows_of, shift_of_rows
 from packhouse.epochs.batches import LoadedBatch
@@ -96,6 +97,7 @@ def common_attempt() -> str | None:
     return drawn[0]
 
 
+@names_init_arguments
 class EpochDataset(IterableDataset):
     """A loader's epochs, or an evaluation, for torch's DataLoader with any number of worker processes.
 

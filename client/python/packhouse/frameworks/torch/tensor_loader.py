@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from packhouse.base.arguments import names_init_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.base.local_server import LocalServer
 from packhouse.client.facade import Client
@@ -224,6 +225,7 @@ class RowEpochs:
         yield np.concatenate([*held, np.empty(0, np.int64)])
 
 
+@names_init_arguments
 class TensorLoader:
     """Batches of the rows of tensors with equal numbers of rows: shuffled, in whole groups if need
     be.
