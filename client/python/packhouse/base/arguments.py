@@ -295,7 +295,10 @@ def _check_kinds(kinds: tuple[type, ...], value: Any, argument: str) -> None:
         return
     wanted = " or ".join(dict.fromkeys(_SHOWN.get(kind, kind.__name__) for kind in kinds))
     hints = [kind._hint for kind in kinds if hasattr(kind, "_hint")]
-    raise TypeError("; ".join([f"{argument}: a {type(value).__name__} is no {wanted}", *hints]))
+    words = f"{argument}: a {type(value).__name__} is no {wanted}"
+    if isinstance(value, (str, numbers.Number)):
+        words += f": {value!r:.100}"
+    raise TypeError("; ".join([words, *hints]))
 
 
 def _is_truth(value: Any) -> bool:
