@@ -21,6 +21,7 @@
 #include "service/engine/epochs/graph_selection.h"
 #include "service/engine/epochs/group_items.h"
 #include "service/engine/epochs/made_dataset.h"
+#include "service/engine/epochs/planning_room.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/epochs/reader_bytes.h"
 #include "service/engine/epochs/segmented_epoch.h"
@@ -465,6 +466,19 @@ TEST(EpochAccountingTest, PiecesOfABatch) {
         return epoch;
       },
       PointeeBytes<PreparedEpoch>, kWithCompany);
+}
+
+// More than was reserved to look for it.
+TEST(EpochAccountingTest, APlanThatIsKept) {
+  constexpr uint64_t kBytes = uint64_t{1} << 30;
+  ExpectAccounted(
+      [&](MemoryBudget* memory) -> absl::StatusOr<MemoryHold> {
+        const Making making = In(memory);
+        PlanningRoom room(making, /*num_distinct=*/10, /*num_components=*/2);
+        PH_RETURN_IF_ERROR(room.HoldPlans());
+        return room.Keep(kBytes);
+      },
+      [&](const MemoryHold&) { return kBytes; });
 }
 
 }  // namespace

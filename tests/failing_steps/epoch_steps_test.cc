@@ -105,6 +105,8 @@ TEST(EpochStepsTest, CancelledOrRefused) {
           return std::make_unique<EpochWorld>(reader, words, nullptr, memory);
         },
         memory, options);
+    // A refusal that is ignored: tests/epochs/accounting_test.cc. What an epoch does without, such
+    // as a copy of its rows, is refused here, too.
     if (HasFailure()) return;
   }
 }

@@ -1,11 +1,18 @@
 // A seal, whichever of its steps fails: the graph is sealed with all its rows, or open as before.
 #include <cerrno>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "service/wings/graphs/stored/external_sort.h"
 #include "tests/failing_steps/seal_world.h"
 #include "tests/support/failing_disk.h"
 #include "tests/support/failing_steps.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse {
 namespace {
@@ -35,6 +42,95 @@ TEST(SealStepsTest, DiskFails) {
     options.most_steps = 40;
     ExpectDoneOrNot([&] { return std::make_unique<SealWorld>(nullptr); }, disk, options);
   }
+}
+
+struct Number {
+  uint64_t value;
+};
+struct NumberLess {
+  bool operator()(const Number& a, const Number& b) const { return a.value < b.value; }
+};
+
+// Primes. Of so many there is a run and a block; or more runs than are merged at a time.
+constexpr uint64_t kFewNumbers = 311;
+constexpr uint64_t kManyNumbers = 17'011;
+
+// Numbers are sorted by runs on the disk.
+class SortWorld final : public StepsWorld {
+ public:
+  SortWorld(uint64_t num_numbers, CountedSteps* cancelled, uint64_t max_bytes = 0)
+      : num_numbers_(num_numbers),
+        cancelled_(cancelled),
+        space_(std::make_shared<DiskSpace>(folder_.path(), uint64_t{1} << 30, 0), "sort",
+               max_bytes) {
+    std::filesystem::create_directory(folder());
+  }
+  absl::Status Attempt() override {
+    const auto go_on = [this](const SourceGraphProgress&) {
+      return cancelled_ == nullptr || !cancelled_->Fails();
+    };
+    SealWork work(num_numbers_, go_on);
+    ExternalSort<Number, NumberLess> sort(folder(), &space_, /*memory_bytes=*/1, &work,
+                                          NumberLess());
+    for (uint64_t i = 0; i < num_numbers_; ++i) {
+      PH_RETURN_IF_ERROR(sort.Add({i * 7919 % num_numbers_}));
+    }
+    uint64_t next = 0;
+    PH_RETURN_IF_ERROR(sort.Merge([&](const Number& number) {
+      EXPECT_EQ(number.value, next++);
+      return absl::OkStatus();
+    }));
+    state_ = absl::StrCat(next, " numbers");
+    return absl::OkStatus();
+  }
+  std::string State() override { return state_; }
+  std::string Held() override {
+    return space_.used() == 0 ? "" : absl::StrCat(space_.used(), " bytes on the disk");
+  }
+  std::string folder() const override { return folder_.path() + "/runs"; }
+
+ private:
+  const uint64_t num_numbers_;
+  CountedSteps* const cancelled_;
+  const TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  GraphSpace space_;
+  std::string state_;
+};
+
+TEST(SortStepsTest, Cancelled) {
+  for (const uint64_t num_numbers : {kFewNumbers, kManyNumbers}) {
+    CancelledSteps cancelled;
+    StepsOptions options;
+    options.most_steps = num_numbers == kFewNumbers ? 1000 : 5;
+    const StepsTold told = ExpectDoneOrNot(
+        [&] { return std::make_unique<SortWorld>(num_numbers, &cancelled); }, cancelled, options);
+    EXPECT_EQ(told.num_done, 0U);
+  }
+}
+
+TEST(SortStepsTest, DiskFails) {
+  for (const uint64_t num_numbers : {kFewNumbers, kManyNumbers}) {
+    for (const int error : {EIO, ENOSPC}) {
+      FailingDisk disk({error, false, false});
+      StepsOptions options;
+      options.most_steps = num_numbers == kFewNumbers ? 1000 : 2;
+      ExpectDoneOrNot([&] { return std::make_unique<SortWorld>(num_numbers, nullptr); }, disk,
+                      options);
+    }
+  }
+}
+
+TEST(SortStepsTest, NoSpaceIsLeftFromSomeByteOn) {
+  uint64_t needed = 0;
+  for (uint64_t most = 1; most < 10'000; most += 24) {
+    SortWorld world(kFewNumbers, nullptr, most);
+    const absl::Status sorted = world.Attempt();
+    if (sorted.ok() && needed == 0) needed = most;
+    EXPECT_TRUE(sorted.ok() ? most >= needed : absl::IsResourceExhausted(sorted)) << sorted;
+    EXPECT_EQ(world.Held(), "");
+    EXPECT_EQ(world.State(), sorted.ok() ? "311 numbers" : "");
+  }
+  EXPECT_GE(needed, kFewNumbers * sizeof(Number));
 }
 
 }  // namespace

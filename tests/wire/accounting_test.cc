@@ -8,16 +8,25 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
 #include "service/engine/streams/drift_watch.h"
 #include "service/server/calls/wire_sizes.h"
+#include "service/server/services/append_handler.h"
+#include "service/server/services/pack_handler.h"
 #include "service/server/services/stream_drift.h"
 #include "service/server/wire/epoch_words.h"
+#include "service/server/wire/wire_datasets.h"
+#include "service/wings/graphs/services/source_graph_append_handler.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
+#include "tests/datasets/memory_dataset_store.h"
 #include "tests/epochs/dataset_worlds.h"
+#include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
+#include "tests/support/unwatched_streams.h"
 
 namespace packhouse {
 namespace {
@@ -97,6 +106,88 @@ TEST(WireAccountingTest, TheWatchOfAStream) {
       [&](const std::unique_ptr<StreamDrift>&) {
         return DriftWatch::BytesFor(schema->num_components(), options.num_graphs);
       });
+}
+
+// Three nodes and two edges; two of them do not fit into one piece.
+constexpr char kSchemaOfPieces[] =
+    "schema { components: 'nodes' components: 'edges' tensors { name: 'x' dtype: DATA_TYPE_INT8 "
+    "component: 'nodes' } tensors { name: 'ends' dtype: DATA_TYPE_INT32 row_shape: 2 component: "
+    "'edges' index_into: 'nodes' } } ";
+v1::GraphChunk GraphToCut() {
+  v1::GraphChunk chunk;
+  chunk.mutable_sizes()->set_num_graphs(1);
+  chunk.mutable_sizes()->set_counts(Uint32sToWire({3, 2}));
+  v1::TensorData& x = *chunk.add_tensors();
+  x.set_name("x");
+  x.set_data("abc");
+  v1::TensorData& ends = *chunk.add_tensors();
+  ends.set_name("ends");
+  ends.set_data(Uint32sToWire({0, 1, 1, 2}));
+  return chunk;
+}
+template <typename Request>
+std::unique_ptr<Request> RequestOf(const std::string& text) {
+  auto request = std::make_unique<Request>();
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, request.get())) << text;
+  return request;
+}
+uint64_t NothingIsKept(int /*made*/) { return 0; }
+
+TEST(WireAccountingTest, GraphsThatAreCutForADataset) {
+  const auto create = RequestOf<v1::CreateDatasetRequest>(
+      absl::StrCat("name: 'set' oversize_policy: OVERSIZE_POLICY_PARTITION max_rows { component: "
+                   "'nodes' rows: 2 } ",
+                   kSchemaOfPieces));
+  PH_ASSERT_OK_AND_ASSIGN(const NewDataset dataset, NewDatasetFromWire(*create));
+  ExpectAccounted(
+      [&](MemoryBudget* memory) -> absl::StatusOr<int> {
+        MemoryDatasetStore store(1 << 20);
+        PH_RETURN_IF_ERROR(store.Create("set", dataset.schema, dataset.options).status());
+        AppendHandler handler(&store, memory);
+        auto request = std::make_unique<v1::AppendRequest>();
+        request->set_dataset("set");
+        *request->mutable_graphs() = GraphToCut();
+        PH_RETURN_IF_ERROR(handler.Accept(std::move(request)));
+        EXPECT_GT(store.Get("set")->num_graphs, 1U);
+        return 0;
+      },
+      NothingIsKept);
+}
+
+TEST(WireAccountingTest, GraphsThatAreCutForAStream) {
+  const std::string open = absl::StrCat(
+      "open { oversize_policy: OVERSIZE_POLICY_PARTITION limits { capacities { "
+      "component: 'nodes' rows: 2 } } ",
+      kSchemaOfPieces, " }");
+  ExpectAccounted(
+      [&](MemoryBudget* memory) -> absl::StatusOr<int> {
+        SimulatedClock clock;
+        HistogramStore histograms{{}};
+        UnwatchedStreams observers;
+        PackHandler handler(&clock, {}, &histograms, &observers, memory);
+        PH_RETURN_IF_ERROR(handler.Accept(RequestOf<v1::PackRequest>(open)));
+        auto request = std::make_unique<v1::PackRequest>();
+        *request->mutable_graphs() = GraphToCut();
+        PH_RETURN_IF_ERROR(handler.Accept(std::move(request)));
+        return 0;
+      },
+      NothingIsKept);
+}
+
+TEST(WireAccountingTest, RowsThatAreAppended) {
+  // The store itself takes nothing, and says so.
+  ExpectAccounted(
+      [&](MemoryBudget* memory) -> absl::StatusOr<int> {
+        OneGraphStore graphs{SmallSourceGraph(3)};
+        SourceGraphAppendHandler handler(&graphs, memory);
+        const absl::Status status = handler.Accept(RequestOf<v1::AppendSourceGraphRequest>(
+            "graph: 'g' nodes { node_set: 'n' ids { integers: '\\1\\0\\0\\0\\0\\0\\0\\0' } columns "
+            "{ name: 'x' data: '\\1\\2\\3\\4\\5\\6\\7\\10' } }"));
+        if (absl::IsResourceExhausted(status)) return status;
+        EXPECT_FALSE(status.ok());
+        return 0;
+      },
+      NothingIsKept);
 }
 
 }  // namespace

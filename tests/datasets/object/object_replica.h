@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "service/base/memory_budget.h"
 #include "service/stores/objects/retrying_object_store.h"
 #include "service/wings/cluster/datasets/object_dataset_store.h"
 #include "tests/support/fake_key_value_store.h"
@@ -23,6 +24,8 @@ struct ObjectCluster {
   std::atomic<uint64_t> drawn = 0;
   // Above one, faults come in another order in each run.
   size_t reads_at_once = 1;
+  // Of replicas that are made from now on; null: nothing is counted.
+  MemoryBudget* memory = nullptr;
 
   // The same in every run.
   uint64_t Draw() {
@@ -61,6 +64,7 @@ class ObjectReplica {
     engines.draw = [cluster = cluster_] { return cluster->Draw(); };
     engines.call_time = absl::Hours(100);
     engines.reads_at_once = cluster_->reads_at_once;
+    engines.memory = cluster_->memory;
     return engines;
   }
 
