@@ -1,5 +1,9 @@
 // Whichever allocation of a call fails: the call is done, or RESOURCE_EXHAUSTED and all is as
 // before. (A job's: tests/delivery/out_of_memory_test.cc.)
+//
+// Not tried, since these end the process: a growing hash table of Abseil's (it notes its new
+// capacity before it allocates), and JSON of nlohmann's, whose destructors allocate (the files of a
+// partition).
 #include <memory>
 #include <string>
 

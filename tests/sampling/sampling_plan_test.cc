@@ -92,6 +92,16 @@ TEST(SamplingPlanTest, RefusalsNameTheOp) {
   EXPECT_THAT(Refusal(nameless), HasSubstr("the seed op has no op_name"));
 }
 
+TEST(SamplingPlanTest, AsManyOpsAsAllowedAreTakenAndNoMore) {
+  std::vector<SamplingOp> ops;
+  while (ops.size() < SamplingPlan::kMaxOps) {
+    ops.push_back(UniformOp("op" + std::to_string(ops.size()), {"seed"}, "cites", 3));
+  }
+  EXPECT_EQ(Refusal(SpecOf("paper", ops)), "accepted");
+  ops.push_back(UniformOp("more", {"seed"}, "cites", 3));
+  EXPECT_THAT(Refusal(SpecOf("paper", ops)), HasSubstr("1025 ops, at most 1024"));
+}
+
 TEST(SamplingPlanTest, WeightsAreANamedColumn) {
   SamplingOp op = UniformOp("h", {"seed"}, "written", 3);
   op.strategy = SamplingStrategy::kRandomWeighted;

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/wings/tfgnn/graph_schema_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/tfgnn/golden_files.h"
 
@@ -74,6 +75,24 @@ TEST(SamplingSpecTest, WhatIsNoSpecIsRefused) {
   // Strategy 9 of an op "h".
   EXPECT_THAT(refusal(std::string("\x0a\x03\x0a\x01s\x12\x05\x0a\x01h\x28\x09")),
               HasSubstr("op 'h': strategy"));
+}
+
+// As much as is allowed, most of it a comment; one byte more is refused.
+std::string PaddedTo(size_t bytes, std::string text) {
+  text += "\n#";
+  text.resize(bytes, '.');
+  return text;
+}
+
+TEST(SamplingSpecTest, AsManyBytesAsAllowedAreRead) {
+  const std::string spec = "seed_op { op_name: 's' node_set_name: 'n' }";
+  EXPECT_THAT(ParseSamplingSpec(PaddedTo(kMaxSamplingSpecBytes, spec)), IsOk());
+  EXPECT_THAT(ParseSamplingSpec(PaddedTo(kMaxSamplingSpecBytes + 1, spec)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 1048576")));
+  const std::string schema = "node_sets { key: 'n' value { } }";
+  EXPECT_THAT(ParseGraphSchema(PaddedTo(kMaxGraphSchemaBytes, schema)), IsOk());
+  EXPECT_THAT(ParseGraphSchema(PaddedTo(kMaxGraphSchemaBytes + 1, schema)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 16777216")));
 }
 
 TEST(SamplingSpecTest, RealSpecsParse) {
