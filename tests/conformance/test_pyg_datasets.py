@@ -514,7 +514,7 @@ def test_a_sampler_names_the_graph_that_is_too_large(server: LocalServer) -> Non
         len(packhouse.pyg.batch_sampler(server.address, graphs, limits))
     assert error.value.code is grpc.StatusCode.OUT_OF_RANGE
     sampler = packhouse.pyg.batch_sampler(server.address, graphs, limits, oversize="reject")
-    with pytest.warns(OversizeWarning, match="1 graphs .* graph 41: 500 rows of 'nodes'"):
+    with pytest.warns(OversizeWarning, match="1 graphs .* graph 41 has 500 nodes"):
         numbers = [number for batch in sampler for number in batch]
     assert sorted(numbers) == [number for number in range(60) if number != 41]
     nowhere = packhouse.pyg.batch_sampler("127.0.0.1:1", graphs, limits, timeout=0.1)

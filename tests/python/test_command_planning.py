@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from packhouse.command import pack_report, plan, plan_comparison, plan_report, tune_report
-from packhouse.command.device import profile_of
+from packhouse.command import pack_stream, plan_calls, plan_report, tune_report
+from packhouse.command.tune import profile_of
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.sizes import read_sizes
 from packhouse.data.histogram import Histogram
+from packhouse.planning.pack_options import Rejection
 from packhouse.planning.plans import PlanAlgorithm
 from packhouse.v1 import packing_pb2, planning_pb2
 
@@ -151,8 +152,8 @@ def test_patterns_are_listed_and_in_the_json() -> None:
 
 def test_planners_that_suit_the_limits_are_compared() -> None:
     def names(limits: dict[str, int], *left_out: str) -> list[str]:
-        compared = plan_comparison.Compared(**{name: False for name in left_out})
-        made = plan_comparison.summaries_to_fill(limits, COMPONENTS, compared)
+        compared = plan_calls.Compared(**{name: False for name in left_out})
+        made = plan_calls.summaries_to_fill(limits, COMPONENTS, compared)
         assert all(one.unfinished for one in made)
         return [one.name for one in made]
 
@@ -170,8 +171,8 @@ def test_planners_that_suit_the_limits_are_compared() -> None:
 
 def test_a_plan_file_comes_back_without_times(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "a.plan")
-    plan._save(path, with_patterns())
-    read = plan._read_plan(path, ["nodes"])
+    plan_calls._save(path, with_patterns())
+    read = plan_calls._read_plan(path, ["nodes"])
     assert read == with_patterns().plan
     for components, content, told in (
         (COMPONENTS, None, "is a plan of nodes, but the sizes have nodes, edges"),
@@ -181,7 +182,7 @@ def test_a_plan_file_comes_back_without_times(tmp_path: pathlib.Path) -> None:
         if content is not None:
             (tmp_path / "a.plan").write_bytes(content)
         with pytest.raises(Failure, match=told):
-            plan._read_plan(path, components)
+            plan_calls._read_plan(path, components)
 
 
 # tune
@@ -416,21 +417,23 @@ def test_each_error_of_a_device_names_option_and_value(given: dict[str, Any], to
 
 
 def test_the_volume_bound_is_the_tightest_component_rounded_up() -> None:
-    bound: Callable[..., int] = pack_report.volume_bound
-    assert bound(np.array([10, 7, 4]), [5, 3, 0]) == 3
-    assert bound(np.array([10, 7, 4]), [0, 0, 3]) == 2
+    def bound(rows: tuple[int, ...], capacities: tuple[int, ...]) -> int:
+        names = ("nodes", "edges", "graphs")
+        return pack_stream.volume_bound(dict(zip(names, rows)), dict(zip(names, capacities)))
+
+    assert bound((10, 7, 4), (5, 3, 0)) == 3
+    assert bound((10, 7, 4), (0, 0, 3)) == 2
     # Graphs without rows take a batch, too; nothing takes none.
-    assert bound(np.array([0, 0, 4]), [5, 3, 0]) == 1
-    assert bound(np.array([0, 0, 0]), [5, 3, 1]) == 0
+    assert bound((0, 0, 4), (5, 3, 0)) == 1
+    assert bound((0, 0, 0), (5, 3, 1)) == 0
 
 
 def test_a_rejection_is_told_with_its_bound() -> None:
     def told(reason: int, component: str, bound: int) -> str:
-        return pack_report.rejection_text(
-            packing_pb2.Rejection(
-                graph_id=3, reason=reason, component=component, value=9, bound=bound
-            )
+        message = packing_pb2.Rejection(
+            graph_id=3, reason=reason, component=component, value=9, bound=bound
         )
+        return Rejection.from_proto(message).describe()
 
     many = packing_pb2.REJECTION_REASON_TOO_LARGE
     assert told(many, "nodes", 8) == "graph 3 has 9 nodes, at most 8 fit a batch"

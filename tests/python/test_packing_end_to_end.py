@@ -191,7 +191,7 @@ def test_a_graph_may_fill_the_usable_rows_exactly_but_not_exceed_them(
     options = PackOptions(limits=limits, padding=padding, oversize=OversizePolicy.REJECT)
     most = usable["nodes"]
     sizes = [[most, 9], [most + 1, 0], [1, 10], [0, 0]]
-    words = f"pack: 2 graphs .* graph 1: {most + 1} rows of 'nodes', at most {most} fit"
+    words = f"pack: 2 graphs .* graph 1 has {most + 1} nodes, at most {most} fit"
     with client.pack_sizes([sizes], options) as stream:
         with pytest.warns(OversizeWarning, match=words) as warned:
             batches = list(stream)

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 import click
 
 from packhouse.command.arguments import json_option, server_options, value, yes_option
-from packhouse.command.connection import Server, connected
+from packhouse.command.connection import Server, ask, connected
 from packhouse.command.failures import FAILURE, OK
 from packhouse.command.group import Group
 from packhouse.command.output import confirm, grouped, percent, tell, TextTable
@@ -25,8 +25,8 @@ def _ask(server: Server, method: str) -> Any:
     """The answer as the protocol has it: what --json prints."""
     from packhouse.v1 import admin_pb2
 
-    with connected(server) as connection:
-        return connection.call(f"admin.Admin.{method}", getattr(admin_pb2, f"{method}Request")())
+    with connected(server) as client:
+        return ask(client, f"admin.Admin.{method}", getattr(admin_pb2, f"{method}Request")())
 
 
 @command.command("status")
@@ -52,8 +52,8 @@ def clients(server: Server, as_json: bool) -> None:
 @server_options(required=True)
 def log_level(level: str, server: Server) -> None:
     """Set the lowest level that is logged: trace, debug, info, warning, error or off"""
-    with connected(server) as connection:
-        before = connection.client.administration.set_log_level(level)
+    with connected(server) as client:
+        before = client.administration.set_log_level(level)
     print(f"log level: {level}, before: {before.name.lower()}")
 
 
@@ -73,9 +73,9 @@ def reload(server: Server, as_json: bool) -> int:
 @yes_option()
 def drain(server: Server, yes: bool) -> None:
     """End the server as SIGTERM does: what is open may end first"""
-    with connected(server) as connection:
+    with connected(server) as client:
         confirm(f"end the server at {server.address}", yes)
-        before = connection.client.administration.drain()
+        before = client.administration.drain()
     print("is draining already" if before else "drains")
 
 
@@ -85,8 +85,8 @@ def drain(server: Server, yes: bool) -> None:
 @server_options(required=True)
 def move_job(job: str, to: str, server: Server) -> None:
     """Move a job to another server of the cluster; its workers go on there"""
-    with connected(server) as connection:
-        connection.client.administration.move_job(job, to)
+    with connected(server) as client:
+        client.administration.move_job(job, to)
     print(f"{job}: moved to {to}")
 
 
@@ -98,8 +98,8 @@ def snapshot(name: str, server: Server, as_json: bool) -> None:
     """Copy what is stored into a folder of the server's --snapshot-dir"""
     from packhouse.v1 import admin_pb2
 
-    with connected(server) as connection:
-        taken = connection.client.administration.snapshot(name)
+    with connected(server) as client:
+        taken = client.administration.snapshot(name)
     answer = admin_pb2.TakeSnapshotResponse(is_done=True, **vars(taken))
     tell(as_json, message_json(answer), snapshot_text(answer))
 
@@ -108,9 +108,7 @@ def message_json(message: Any) -> Any:
     """A message as protobuf writes it in JSON, with the names of its proto; unset fields too."""
     from google.protobuf import json_format
 
-    named = functools.partial(
-        json_format.MessageToDict, message, preserving_proto_field_name=True
-    )
+    named = functools.partial(json_format.MessageToDict, message, preserving_proto_field_name=True)
     try:
         return named(always_print_fields_with_no_presence=True)
     except TypeError:  # Before protobuf 5.26.
@@ -125,7 +123,7 @@ def status_text(answer: Any) -> str:
     text = (
         f"packhoused {answer.version}, since {_time(answer.started)}"
         f"{', drains' if answer.is_draining else ''}\nlog level: {level}\n"
-        f"connections: {grouped(answer.num_connections)}\n\n"
+        f"connections: {answer.num_connections:,}\n\n"
     )
     memory = [
         (share.name, grouped(share.held_bytes), grouped(share.bound_bytes)) for share in answer.memory
@@ -134,20 +132,21 @@ def status_text(answer: Any) -> str:
     if answer.files:
         text += "\n" + files_text(answer.files)
     if answer.quotas:
-        quotas = TextTable(["namespace", "quota", "used", "limit"])
-        for quota in answer.quotas:
-            # Of planning, shares.
-            used, limit = (
-                f"{percent(number, 0)} %" if quota.quota == "planning" else grouped(int(number))
-                for number in (quota.used, quota.limit)
-            )
-            quotas.add_row(quota.namespace, quota.quota, used, limit)
-        text += "\n" + quotas.render()
+        quotas = [
+            (of.namespace, of.quota, _amount(of.quota, of.used), _amount(of.quota, of.limit))
+            for of in answer.quotas
+        ]
+        text += "\n" + TextTable(["namespace", "quota", "used", "limit"], quotas).render()
     if answer.members:
         jobs = ", ".join(answer.owned_jobs) or "no job"
         rows = [(one.address, jobs if one.is_this else "ask it") for one in answer.members]
         text += "\n" + TextTable(["server", "owns"], rows).render()
     return text
+
+
+def _amount(quota: str, number: float) -> str:
+    # Of planning, a share.
+    return f"{percent(number, 0)} %" if quota == "planning" else grouped(int(number))
 
 
 def clients_text(answer: Any) -> str:
@@ -188,9 +187,8 @@ def files_text(files: Sequence[Any]) -> str:
 def snapshot_text(answer: Any) -> str:
     """Of a `packhouse.v1.TakeSnapshotResponse`."""
     return (
-        f"{answer.folder}: {grouped(answer.num_files)} files, {grouped(answer.num_bytes)} bytes; of "
-        f"these {grouped(answer.num_kept_files)} files, {grouped(answer.num_kept_bytes)} bytes were "
-        "there already\n"
+        f"{answer.folder}: {answer.num_files:,} files, {answer.num_bytes:,} bytes; of "
+        f"these {answer.num_kept_files:,} files, {answer.num_kept_bytes:,} bytes were there already\n"
     )
 
 

@@ -309,9 +309,7 @@ def set_padding(request: Any, given: Mapping[str, Any], components: Sequence[str
     """
     padding, index_into, ragged = given["padding"], given["index_into"], given["ragged"]
     if index_into and padding not in ("graph", "tfgnn"):
-        raise Misuse(
-            "--index-into says what padding keeps free: it needs --padding graph or tfgnn"
-        )
+        raise Misuse("--index-into says what padding keeps free: it needs --padding graph or tfgnn")
     if ragged and padding != "tfgnn":
         raise Misuse("--ragged says what padding leaves as it is: it needs --padding tfgnn")
     for name, named in (("--index-into", index_into), ("--ragged", ragged)):
@@ -332,11 +330,7 @@ def padding_number(padding: str) -> int:
 
 
 def each_component(
-    name: str,
-    form: str,
-    values: Sequence[str],
-    components: Sequence[str],
-    read: Callable[[str], Any],
+    name: str, form: str, values: Sequence[str], components: Sequence[str], read: Callable[[str], Any],
 ) -> dict[str, Any]:
     """The values of an option as in `--limit nodes=222`, by component; `read` gives None for a
     malformed one, and `form` says what it must be.

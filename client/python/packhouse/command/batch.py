@@ -10,7 +10,7 @@ import click
 from packhouse.command.arguments import json_option, number, server_options, value
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure
-from packhouse.command.output import fields, grouped, print_json, TextTable
+from packhouse.command.output import fields, print_json, TextTable
 
 
 @click.command("batch")
@@ -31,13 +31,13 @@ def command(
     head: dict[str, Any] = {}
     batches = []
     schema: Any = None
-    with connected(server) as connection:
+    with connected(server) as client:
         if save:
             try:
                 os.makedirs(save, exist_ok=True)
             except OSError as error:
                 raise Failure("FAILED_PRECONDITION", f"--save {save}: {error.strerror}") from None
-        for response in connection.client.receipts.responses(job, epoch, number):
+        for response in client.receipts.responses(job, epoch, number):
             if response.HasField("opened"):
                 schema = response.opened.schema
                 head = _head(job, epoch, response)
@@ -79,12 +79,12 @@ def batch_text(loaded: Any, schema: Any) -> str:
     batch = loaded.batch
     components = [*schema.components, "graphs"]
     rows = [
-        f"{name} {grouped(real)} of {grouped(all_)}"
+        f"{name} {real:,} of {all_:,}"
         for name, real, all_ in zip(components, batch.real_rows, batch.rows)
     ]
     ids = _ids(batch)
     text = (
-        f"batch {batch.id}: {grouped(len(ids))} graphs; rows: {', '.join(rows)}\n"
+        f"batch {batch.id}: {len(ids):,} graphs; rows: {', '.join(rows)}\n"
         f"graphs  {' '.join(map(str, ids))}\n"
     )
     if loaded.drawn_smaller:
@@ -118,8 +118,10 @@ def batch_json(loaded: Any) -> dict[str, Any]:
 
 
 def _ids(batch: Any) -> list[int]:
-    data = batch.graph_ids
-    return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
+    import numpy as np
+
+    ids: list[int] = np.frombuffer(batch.graph_ids, "<u8").tolist()
+    return ids
 
 
 def _dtype(number: int) -> str:

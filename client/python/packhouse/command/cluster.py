@@ -9,7 +9,7 @@ import time
 
 import click
 
-from packhouse.command.arguments import option, whole_number
+from packhouse.command.arguments import number, value, whole_number
 from packhouse.command.group import Group
 
 
@@ -19,15 +19,8 @@ def command() -> None:
 
 
 @command.command("try")
-@option(
-    "--servers",
-    type=whole_number(1, 16),
-    default=2,
-    show_default=True,
-    metavar="N",
-    help="How many servers of packhouse",
-)
-@option("--folder", metavar="DIR", help="Keeps what is stored; otherwise a temporary folder")
+@number("--servers", "How many servers of packhouse", 2, type=whole_number(1, 16), show_default=True)
+@value("--folder", "DIR", "Keeps what is stored; otherwise a temporary folder")
 def try_(servers: int, folder: str) -> None:
     """Start a cluster on this machine: etcd, an S3 server and servers of packhouse.
 
@@ -35,8 +28,8 @@ def try_(servers: int, folder: str) -> None:
     found on PATH, or by the variables PACKHOUSE_ETCD, PACKHOUSE_S3_SERVER and PACKHOUSED.
     """
     # The servers may take longer to end than what other commands start.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         _try(servers, folder)
 

@@ -22,13 +22,8 @@ def command() -> None:
 
 
 _DATASETS = Stored(
-    "datasets",
-    "NAME",
-    "datasets",
-    "All data sets",
-    "Schema, bounds and sizes of a data set",
-    "Delete a data set and its graphs",
-    {"include_histogram": True},
+    "datasets", "NAME", "datasets", "All data sets", "Schema, bounds and sizes of a data set",
+    "Delete a data set and its graphs", {"include_histogram": True},
 )
 add_commands(command, _DATASETS)
 
@@ -77,7 +72,7 @@ def text(dataset: Dataset) -> str:
     lines += [f"{'tensors' if k == 0 else '':12}{tensor}" for k, tensor in enumerate(tensors)]
     told = "".join(f"{line}\n" for line in lines)
     if dataset.histogram is not None:
-        told += f"sizes       {grouped(len(dataset.histogram.counts))} distinct\n\n"
+        told += f"sizes       {len(dataset.histogram.counts):,} distinct\n\n"
         told += histogram_summary(dataset.histogram)
     if dataset.drift is not None:
         told += "\n" + _drift(dataset.drift)
@@ -130,7 +125,7 @@ def histogram_summary(histogram: Histogram) -> str:
 def verify_progress(done: VerifyProgress) -> str:
     """A part of a line."""
     return (
-        f"{grouped(done.num_records)} of {grouped(done.num_records_total)} records, "
+        f"{done.num_records:,} of {done.num_records_total:,} records, "
         f"{bytes_text(done.num_bytes)} of {bytes_text(done.num_bytes_total)}"
     )
 
@@ -145,17 +140,17 @@ def verify_text(name: str, found: Verification) -> str:
         )
     more = found.num_damaged - len(found.damaged)
     if more > 0:
-        lines.append(f"and {grouped(more)} more damaged records")
+        lines.append(f"and {more:,} more damaged records")
     lines += found.disagreements
     told = "no damage"
     if not found.is_sound:
         lost = sum(damaged.num_graphs for damaged in found.damaged)
         told = (
-            f"{grouped(found.num_damaged)} damaged records with {'more than ' if more > 0 else ''}"
-            f"{grouped(lost)} graphs, {len(found.disagreements)} disagreements"
+            f"{found.num_damaged:,} damaged records with {'more than ' if more > 0 else ''}"
+            f"{lost:,} graphs, {len(found.disagreements)} disagreements"
         )
     size = bytes_text(found.num_bytes)
-    lines.append(f"{name}: {grouped(found.num_records)} records, {size} read: {told}")
+    lines.append(f"{name}: {found.num_records:,} records, {size} read: {told}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -165,9 +160,7 @@ def verify_json(name: str, found: Verification) -> dict[str, Any]:
         "name": name,
         **fields(found, "undamaged=is_sound records=num_records bytes=num_bytes"),
         "damaged_records": found.num_damaged,
-        "damaged": [
-            fields(damaged, "record first_graph graphs=num_graphs message") for damaged in found.damaged
-        ],
+        "damaged": [fields(each, "record first_graph graphs=num_graphs message") for each in found.damaged],
         "disagreements": list(found.disagreements),
     }
 
@@ -206,15 +199,12 @@ def _tensor_json(spec: TensorSpec) -> dict[str, Any]:
 
 def _bounds(dataset: Dataset) -> str:
     bounds = [bytes_text(dataset.max_bytes)] if dataset.max_bytes else []
-    bounds += [f"{grouped(rows)} {name} of a graph" for name, rows in dataset.max_rows.items()]
+    bounds += [f"{rows:,} {name} of a graph" for name, rows in dataset.max_rows.items()]
     return f"at most {', '.join(bounds)}" if bounds else "none of its own"
 
 
 def _drift(drift: DatasetDrift) -> str:
-    text = (
-        f"sizes changed at about graph {grouped(drift.first_graph)} (found at "
-        f"{grouped(drift.found_graph)})\n"
-    )
+    text = f"sizes changed at about graph {drift.first_graph:,} (found at {drift.found_graph:,})\n"
     for name, mean in drift.means.items():
         text += f"- {name}: {mean:.4g} in the mean, before {drift.reference_means[name]:.4g}\n"
     return text

@@ -11,9 +11,9 @@ from packhouse.command.arguments import (
     NUMBER_32, json_option, limit_option, limits_of, limits_text, number, option, padding_choice,
     server_options,
 )  # fmt: skip
-from packhouse.command.connection import Server, connected
+from packhouse.command.connection import Server, ask, connected
 from packhouse.command.failures import Misuse
-from packhouse.command.output import fields, grouped, percent, small_percent, tell
+from packhouse.command.output import fields, percent, small_percent, tell
 
 # Counting the segments of 10^10 graphs takes minutes.
 _SECONDS = 3600.0
@@ -48,21 +48,16 @@ def command(
     from packhouse.epochs.request import EpochRequest, Segments
     from packhouse.v1 import loader_pb2
 
-    with connected(server) as connection:
-        components = connection.client.datasets.get(dataset).schema.components
-        arguments: dict[str, Any] = {
-            "dataset": dataset,
-            "limits": limits_of(limit, components),
-            "seed": seed,
-            "padding": padding or "none",
-            "segments": None if segments is None else Segments(segments, tracks),
-            "mixing": _mixing_of(mixing),
-            # Graphs beyond the limits are left out, and told.
-            "oversize": "reject",
-        }
+    with connected(server) as client:
+        components = client.datasets.get(dataset).schema.components
+        # Graphs beyond the limits are left out, and told.
+        arguments: dict[str, Any] = {"dataset": dataset, "seed": seed, "oversize": "reject"}
+        arguments |= {"limits": limits_of(limit, components), "padding": padding or "none"}
+        arguments["segments"] = None if segments is None else Segments(segments, tracks)
+        arguments["mixing"] = _mixing_of(mixing)
         spec = EpochRequest(arguments, job="").of_epoch(epoch)
         request = loader_pb2.GetEpochRequest(epoch=spec)
-        answer = connection.call("loader.Loader.GetEpoch", request, _SECONDS)
+        answer = ask(client, "loader.Loader.GetEpoch", request, _SECONDS)
     info = EpochInfo.from_proto(answer)
     tell(as_json, epoch_json(info), epoch_text(info))
 
@@ -83,12 +78,12 @@ def epoch_text(epoch: Any) -> str:
     """Batches and their bound, shapes and efficiencies, segments and what they cost, of an
     `EpochInfo`.
     """
-    text = f"{epoch.dataset}: {grouped(epoch.num_graphs)} graphs in {grouped(epoch.num_batches)} batches"
+    text = f"{epoch.dataset}: {epoch.num_graphs:,} graphs in {epoch.num_batches:,} batches"
     if epoch.lower_bound:
-        text += f"; at least {grouped(epoch.lower_bound)} are needed"
+        text += f"; at least {epoch.lower_bound:,} are needed"
     text += "\n"
     if epoch.num_rejected:
-        text += f"left out     {grouped(epoch.num_rejected)} graphs beyond the limits\n"
+        text += f"left out     {epoch.num_rejected:,} graphs beyond the limits\n"
     for shape in (shape for group in epoch.rank_groups for shape in group.shapes):
         efficiencies = [
             f"{name} {percent(each.efficiency)} %"
@@ -99,7 +94,7 @@ def epoch_text(epoch: Any) -> str:
     if epoch.segments is not None:
         of = epoch.segments
         text += (
-            f"segments     {grouped(of.num_segments)} of at most {grouped(of.max_graphs)} graphs, in "
+            f"segments     {of.num_segments:,} of at most {of.max_graphs:,} graphs, in "
             f"{of.num_tracks} {'track' if of.num_tracks == 1 else 'tracks'}"
         )
         if epoch.lower_bound:

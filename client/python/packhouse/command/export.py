@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import click
 
 from packhouse.command.arguments import (
     flag, limit_option, limits_of, number, padding_choice, server_options, value
 )  # fmt: skip
-from packhouse.command.connection import Connection, Server, connected
+from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Misuse
 from packhouse.command.output import bytes_text, grouped
+
+if TYPE_CHECKING:
+    from packhouse.client.facade import Client
 
 _RETRY_SECONDS = 300.0
 
@@ -50,10 +53,10 @@ def command(
 
     paths = tfrecords.files_to_write(tfrecord)
     begin = time.monotonic()
-    with connected(server) as connection:
+    with connected(server) as client:
         arguments: dict[str, Any] = {}
         if epoch is not None:
-            components = connection.client.datasets.get(dataset).schema.components
+            components = client.datasets.get(dataset).schema.components
             try:
                 limits = limits_of(limit, components)
             except Misuse as error:  # What the data set has is the server's word.
@@ -61,7 +64,7 @@ def command(
             arguments = {"epoch": epoch, "seed": of_epoch["seed"] or 0, "limits": limits}
             arguments |= {"padding": of_epoch["padding"] or "none", "grouped": of_epoch["grouped"]}
             arguments["oversize"] = "reject"
-        exported = _Exported(connection, dataset, arguments)
+        exported = _Exported(client, dataset, arguments)
         with tfrecords.Writer(paths) as writer:
             for example in exported.examples(first_graph, num_graphs):
                 writer.write(example)
@@ -73,7 +76,7 @@ def command(
     rate = exported.num_bytes / max(time.monotonic() - begin, 1e-9) / 1e6
     files = f"{len(paths)} file{'' if len(paths) == 1 else 's'}"
     print(
-        f"{dataset}: wrote {grouped(exported.num_graphs)} graphs to {files}; "
+        f"{dataset}: wrote {exported.num_graphs:,} graphs to {files}; "
         f"{bytes_text(exported.num_bytes)}, {rate:.1f} MB/s"
     )
 
@@ -81,8 +84,8 @@ def command(
 class _Exported:
     """The examples of a data set, also over a restart of the server, and what they came to."""
 
-    def __init__(self, connection: Connection, dataset: str, arguments: dict[str, Any]) -> None:
-        self._client = connection.client
+    def __init__(self, client: Client, dataset: str, arguments: dict[str, Any]) -> None:
+        self._client = client
         self._dataset = dataset
         self._arguments = arguments
         self.num_graphs = self.num_bytes = 0
@@ -105,10 +108,8 @@ class _Exported:
 
     def _rest(self, first_graph: int, num_graphs: int) -> Iterator[bytes]:
         stream = self._client.datasets.export_examples(
-            self._dataset,
-            first_graph=first_graph + self.num_graphs,
-            num_graphs=num_graphs and num_graphs - self.num_graphs,
-            **self._arguments,
+            self._dataset, first_graph=first_graph + self.num_graphs,
+            num_graphs=num_graphs and num_graphs - self.num_graphs, **self._arguments,
         )
         with stream:
             if not self.schema:

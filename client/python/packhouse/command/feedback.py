@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from packhouse.stored.feedback import DeviceModel
 
 
+_OF_SHAPE = "capacities=rows num_batches seconds expected_seconds peak_bytes num_out_of_memory"
+
+
 @click.group("feedback", cls=Group)
 def command() -> None:
     """List, show or delete what batches cost on devices, as trainers measured it"""
@@ -26,12 +29,8 @@ def _check(name: str) -> None:
 
 
 _MODELS = Stored(
-    "feedback",
-    "MODEL/DEVICE",
-    "feedback",
-    "All models and devices",
-    "What a batch and a row cost, and the shapes that were seen",
-    "Forget what was measured",
+    "feedback", "MODEL/DEVICE", "feedback", "All models and devices",
+    "What a batch and a row cost, and the shapes that were seen", "Forget what was measured",
     check=_check,
 )
 add_commands(command, _MODELS)
@@ -39,7 +38,7 @@ add_commands(command, _MODELS)
 
 def deed(name: str, model: DeviceModel | None) -> str:
     """What its deletion does; None: it cannot be described."""
-    reports = f"{grouped(model.num_reports)} reports" if model is not None else "all reports"
+    reports = f"{model.num_reports:,} reports" if model is not None else "all reports"
     return f"forget {reports} of '{name}'"
 
 
@@ -47,17 +46,15 @@ def table(models: Sequence[DeviceModel]) -> str:
     """A line each."""
     text = ""
     for model in models:
-        rows = [
-            f", {seconds:.3g} s a row of {name}" for name, seconds in model.seconds_per_row.items()
-        ]
+        rows = [f", {seconds:.3g} s a row of {name}" for name, seconds in model.seconds_per_row.items()]
         text += f"{_reports(model)}, {model.fixed_seconds:.4g} s a batch{''.join(rows)}\n"
     return text
 
 
 def _reports(model: DeviceModel) -> str:
     return (
-        f"{model.model}/{model.device}: {grouped(model.num_reports)} reports, "
-        f"{grouped(model.num_out_of_memory)} batches out of memory"
+        f"{model.model}/{model.device}: {model.num_reports:,} reports, "
+        f"{model.num_out_of_memory:,} batches out of memory"
     )
 
 
@@ -69,26 +66,21 @@ def text(model: DeviceModel) -> str:
         f"each batch: {model.fixed_seconds:.4g} s and {model.fixed_bytes:.0f} bytes",
     ]
     for name, seconds in model.seconds_per_row.items():
-        lines.append(
-            f"each row of {name}: {seconds:.4g} s and {model.bytes_per_row[name]:.1f} bytes"
-        )
+        lines.append(f"each row of {name}: {seconds:.4g} s and {model.bytes_per_row[name]:.1f} bytes")
     if model.least_seconds > 0:
         lines.append(f"at least {model.least_seconds:.4g} s")
     if model.most_bytes > 0:
         most = grouped(model.most_bytes)
         lines.append(f"no more than {most} bytes, since batches did not fit")
-    lines += [
-        f"half of the shapes are within {100 * model.spread:.2g} % of the expected seconds",
-        "",
-    ]
+    lines += [f"half of the shapes are within {100 * model.spread:.2g} % of the expected seconds", ""]
     for shape in model.shapes:
-        rows = ", ".join(f"{name} {grouped(count)}" for name, count in shape.rows.items())
+        rows = ", ".join(f"{name} {count:,}" for name, count in shape.rows.items())
         if shape.num_out_of_memory:
-            lines.append(f"{rows}: {grouped(shape.num_out_of_memory)} out of memory")
+            lines.append(f"{rows}: {shape.num_out_of_memory:,} out of memory")
             continue
         lines.append(
-            f"{rows}: {grouped(shape.num_batches)} batches, {shape.seconds:.4g} s (expected "
-            f"{shape.expected_seconds:.4g}), {grouped(shape.peak_bytes)} bytes"
+            f"{rows}: {shape.num_batches:,} batches, {shape.seconds:.4g} s (expected "
+            f"{shape.expected_seconds:.4g}), {shape.peak_bytes:,} bytes"
         )
     return "".join(f"{line}\n" for line in lines)
 
@@ -103,11 +95,5 @@ def json(model: DeviceModel) -> dict[str, Any]:
             {"component": name, "seconds_per_row": cost, "bytes_per_row": model.bytes_per_row[name]}
             for name, cost in model.seconds_per_row.items()
         ],
-        "shapes": [
-            fields(
-                shape,
-                "capacities=rows num_batches seconds expected_seconds peak_bytes num_out_of_memory",
-            )
-            for shape in model.shapes
-        ],
+        "shapes": [fields(shape, _OF_SHAPE) for shape in model.shapes],
     }

@@ -17,6 +17,7 @@ from packhouse.command.stored import Stored, add_commands, add_verify
 from packhouse.command.wings import NESTED, Unparsed, become, forwarded
 
 if TYPE_CHECKING:
+    from packhouse.client.facade import Client
     from packhouse.large.source_graph import (
         SourceColumn, SourceEdgeSet, SourceGraph, SourceNodeSet
     )  # fmt: skip
@@ -29,13 +30,11 @@ def command() -> None:
 
 
 _name = click.argument("name", metavar="NAME")
-_duplicates = choice(
-    "--duplicates",
-    ("refuse", "first", "last"),
-    "What becomes of a node that is there twice with different rows: refuse (the default), first or last",
-    default="refuse",
-    metavar="WHICH",
-)
+# fmt: off
+_duplicates = choice("--duplicates", ("refuse", "first", "last"), "What becomes of a node that is there "
+                     "twice with different rows: refuse (the default), first or last", default="refuse",
+                     metavar="WHICH")
+# fmt: on
 
 
 @command.command("import", cls=Unparsed)
@@ -81,11 +80,7 @@ def _import_tables(source: str, server: Server, graph: str, seal: bool, appended
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         made = import_graph(
-            server.address,
-            graph,
-            opened,
-            seal=seal,
-            appended_only=appended_only,
+            server.address, graph, opened, seal=seal, appended_only=appended_only,
             credentials=server.credentials(),
         )
     for each in told:
@@ -102,12 +97,8 @@ command.add_command(
 
 
 _GRAPHS = Stored(
-    "source_graphs",
-    "NAME",
-    "graph",
-    "All source graphs of a server",
-    "Sets, columns, bounds and sizes of a graph",
-    "Delete a graph and all its rows",
+    "source_graphs", "NAME", "graph", "All source graphs of a server",
+    "Sets, columns, bounds and sizes of a graph", "Delete a graph and all its rows",
 )
 add_commands(command, _GRAPHS)
 
@@ -121,20 +112,18 @@ def seal(name: str, server: Server, duplicates: str, as_json: bool) -> None:
     """Take no more rows, and build what is sampled from. If this command is interrupted, the server
     goes on; the same command joins it
     """
-    with connected(server) as connection, Progress() as line:
-        graph = connection.client.source_graphs.seal(
-            name,
-            duplicates=duplicates,
+    with connected(server) as client, Progress() as line:
+        graph = client.source_graphs.seal(
+            name, duplicates=duplicates,
             on_progress=lambda share: line.show(f"sealing, {100 * share:.0f} %"),
         )
     tell(as_json, json(graph), f"{graph_line(graph)}\n")
 
 
-def _verified(client: Any, name: str, line: Progress) -> SourceGraphVerification:
-    found: SourceGraphVerification = client.source_graphs.verify(
+def _verified(client: Client, name: str, line: Progress) -> SourceGraphVerification:
+    return client.source_graphs.verify(
         name, lambda done, total: line.show(f"{bytes_text(done)} of {bytes_text(total)}")
     )
-    return found
 
 
 add_verify(
@@ -151,7 +140,7 @@ add_verify(
 def size_text(graph: SourceGraph) -> str:
     """`1,940 nodes, 21,111 edges, 1.2 MiB`: a part of a line."""
     nodes, edges = _nodes(graph), _edges(graph)
-    return f"{grouped(nodes)} nodes, {grouped(edges)} edges, {bytes_text(graph.num_bytes)}"
+    return f"{nodes:,} nodes, {edges:,} edges, {bytes_text(graph.num_bytes)}"
 
 
 def graph_line(graph: SourceGraph) -> str:
@@ -223,13 +212,8 @@ def json(graph: SourceGraph) -> dict[str, Any]:
         "edges": _edges(graph),
         **fields(graph, "bytes=num_bytes max_bytes"),
         "node_sets": [
-            {
-                "name": nodes.name,
-                "nodes": graph.num_nodes.get(nodes.name, 0),
-                "ids": _ids(nodes),
-                "appended_only": nodes.appended_only,
-                "columns": _columns_json(nodes.columns),
-            }
+            {"name": nodes.name, "nodes": graph.num_nodes.get(nodes.name, 0), "ids": _ids(nodes)}
+            | {"appended_only": nodes.appended_only, "columns": _columns_json(nodes.columns)}
             for nodes in graph.schema.node_sets
         ],
         "edge_sets": edge_sets,
@@ -246,8 +230,8 @@ def verify_text(name: str, found: SourceGraphVerification) -> str:
     lines = list(found.damaged)
     more = found.num_damaged - len(found.damaged)
     if more > 0:
-        lines.append(f"and {grouped(more)} more damaged pieces")
-    told = "no damage" if found.is_sound else f"{grouped(found.num_damaged)} damaged pieces"
+        lines.append(f"and {more:,} more damaged pieces")
+    told = "no damage" if found.is_sound else f"{found.num_damaged:,} damaged pieces"
     lines.append(f"{name}: {bytes_text(found.num_bytes)} read: {told}")
     return "".join(f"{line}\n" for line in lines)
 

@@ -37,8 +37,7 @@ def command(
     for flag, named, what in (("--name", name, "histograms"), ("--dataset", dataset, "data sets")):
         if named and not server.address:
             raise Misuse(
-                f"{flag} '{named}' needs --server: a server that is started for this command has no "
-                f"{what}"
+                f"{flag} '{named}' needs --server: a server that is started for this command has no {what}"
             )
     if limit and not plot:
         raise Misuse("--limit draws lines: it needs --plot")
@@ -69,6 +68,4 @@ def _write(path: str, histogram: Histogram) -> None:
 
     head = ",".join([*(f"num_{name}" for name in histogram.components), "count"])
     rows = np.column_stack([histogram.tuples.astype("<u8"), histogram.counts])
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write(head + "\n")
-        np.savetxt(file, rows, fmt="%d", delimiter=",")
+    np.savetxt(path, rows, "%d", ",", header=head, comments="", encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import datetime
 import time
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping
 
@@ -12,14 +12,13 @@ from packhouse.command.arguments import (
     bytes_of, choice, flag, limits_of, number, server_options, value, values
 )  # fmt: skip
 from packhouse.command.connection import Server
+from packhouse.command.datasets import tensor_text
 from packhouse.command.failures import Failure, Misuse
-from packhouse.command.output import bytes_text, grouped, note
-from packhouse.command.signals import raised
+from packhouse.command.output import Progress, bytes_text, note
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
     from packhouse.command.ingest_sources import Chunk, Source
-    from packhouse.data.schema import TensorSpec
     from packhouse.stored.dataset import Dataset
 
 _LEAST_CHUNK: Final = 4 << 10
@@ -97,7 +96,7 @@ def command(server: Server, **given: Any) -> None:
     wanted = {
         "max_bytes": max_bytes,
         "max_rows": limits_of(given["max_rows"], source.schema.components, "--max-rows"),
-        "grouped": source.is_grouped,
+        "grouped": source.group_ids is not None,
         "oversize": given["oversize"],
     }
     from packhouse.client.facade import Client
@@ -112,9 +111,7 @@ def command(server: Server, **given: Any) -> None:
 class _Ingest:
     """One run of the command, once all arguments are read."""
 
-    def __init__(
-        self, client: Client, address: str, name: str, source: Source, quiet: bool
-    ) -> None:
+    def __init__(self, client: Client, address: str, name: str, source: Source, quiet: bool) -> None:
         self._client = client
         self._address = address
         self._name = name
@@ -131,20 +128,18 @@ class _Ingest:
         begin = time.monotonic()
         dataset = self._get_or_create(wanted)
         self._graphs_before = dataset.num_graphs
-        with _Shown(self._source, self._quiet) as shown:
+        with Progress(self._quiet, between_lines=10) as self._line:
             try:
-                self._append(dataset, producer, chunk_bytes, shown)
+                self._append(dataset, producer, chunk_bytes, begin)
             except Exception as error:
                 self._give_up(error)
                 raise
-        if seal:
-            dataset = self._again(lambda: self._client.datasets.seal(self._name))
-        else:
-            dataset = self._again(lambda: self._client.datasets.get(self._name))
+        of, name = self._client.datasets, self._name
+        dataset = self._again(lambda: of.seal(name) if seal else of.get(name))
         if not self._quiet:
             self._report(dataset, time.monotonic() - begin)
 
-    def _append(self, dataset: Dataset, producer: str, chunk_bytes: int, shown: _Shown) -> None:
+    def _append(self, dataset: Dataset, producer: str, chunk_bytes: int, begin: float) -> None:
         from packhouse.stored.appending import ReliableAppend
 
         ingest = self
@@ -155,17 +150,12 @@ class _Ingest:
             def _take(self, request: Any, answer: Any) -> None:
                 super()._take(request, answer)
                 ingest._take(answer)
-                shown.show(ingest._stored + ingest._present, ingest._bytes)
+                ingest._line.show(ingest._state(time.monotonic() - begin))
 
         appending = Append(
-            self._client.datasets.append_call,
-            dataset,
-            producer or f"ingest-{self._source.fingerprint}-{chunk_bytes}",
-            1,
-            _RETRY_SECONDS,
-            self._address,
-            None if producer else _REMEMBERED_SECONDS,
-            shown.wait,
+            self._client.datasets.append_call, dataset,
+            producer or f"ingest-{self._source.fingerprint}-{chunk_bytes}", 1, _RETRY_SECONDS,
+            self._address, None if producer else _REMEMBERED_SECONDS, self._wait,
         )
         try:
             chunks = self._source.chunks(chunk_bytes)
@@ -183,6 +173,23 @@ class _Ingest:
             appending.finish()
         finally:
             appending.close()
+
+    def _state(self, seconds: float) -> str:
+        """How far it is, after so many seconds."""
+        source, done = self._source, self._bytes
+        of = f" of {source.num_graphs:,}" if source.num_graphs else ""
+        graphs = self._stored + self._present
+        text = f"{graphs:,}{of} graphs, {done / max(seconds, 1e-9) / 1e6:.1f} MB/s"
+        if not source.num_bytes or not done:
+            return text
+        left = datetime.timedelta(seconds=round(seconds * max(0, source.num_bytes / done - 1)))
+        return f"{100 * done / source.num_bytes:5.1f} %  {text}, {left} left"
+
+    def _wait(self, error: Any, seconds: float) -> None:
+        """A failure, and when it is tried again."""
+        self._line.clear()
+        if not self._quiet:
+            note(f"{error.message} [{error.code.name}], trying again in {seconds:.2f} s")
 
     def _take(self, answer: Any) -> None:
         """Numbers ascend, so all chunks after a new chunk are new. A repetition after a new chunk is
@@ -258,9 +265,8 @@ class _Ingest:
             has, needs = _rows_text(dataset.max_rows), _rows_text(wanted["max_rows"])
             differs = f"was created with max_rows {has}, wanted is {needs}"
         elif wanted["max_bytes"] and dataset.max_bytes != wanted["max_bytes"]:
-            differs = (
-                f"was created with max_bytes {dataset.max_bytes}, wanted is {wanted['max_bytes']}"
-            )
+            has, needs = str(dataset.max_bytes), str(wanted["max_bytes"])
+            differs = f"was created with max_bytes {has}, wanted is {needs}"
         if differs:
             raise Failure("FAILED_PRECONDITION", f"data set '{self._name}' {differs}")
         return dataset
@@ -280,84 +286,25 @@ class _Ingest:
     def _report(self, dataset: Dataset, seconds: float) -> None:
         rate = self._bytes / seconds / 1e6 if seconds else 0.0
         print(
-            f"{dataset.name}: {grouped(dataset.num_graphs)} graphs, {grouped(dataset.num_bytes)} bytes; "
+            f"{dataset.name}: {dataset.num_graphs:,} graphs, {dataset.num_bytes:,} bytes; "
             f"{dataset.state.name.lower()}\n"
-            f"  stored {grouped(self._stored)} graphs, {grouped(self._present)} had been there; "
+            f"  stored {self._stored:,} graphs, {self._present:,} had been there; "
             f"{bytes_text(self._bytes)} in {seconds:.2f} s, {rate:.1f} MB/s"
         )
         if self._pieces > self._stored:
             print(
-                f"  graphs beyond the bounds were cut: they are stored as {grouped(self._pieces)} "
+                f"  graphs beyond the bounds were cut: they are stored as {self._pieces:,} "
                 "graphs with their pieces"
             )
         print(f"  components: {', '.join(dataset.schema.components)}")
         for spec in dataset.schema.tensors:
-            print(f"  {_told(spec)}")
+            print(f"  {tensor_text(spec)}")
         if self._graphs_before and not self._present and self._stored:
             note(
-                f"the data set had {grouped(self._graphs_before)} graphs before, which were not taken "
+                f"the data set had {self._graphs_before:,} graphs before, which were not taken "
                 "for these: they came from another source, or with another --chunk-bytes or --producer"
             )
 
 
 def _rows_text(rows: Mapping[str, int]) -> str:
     return " ".join(f"{name}={rows[name]}" for name in sorted(rows)) or "none"
-
-
-def _told(spec: TensorSpec) -> str:
-    """What was found out about a tensor: a reader sees whether it is what was meant."""
-    shape = f" {list(spec.row_shape)}" if spec.row_shape else ""
-    into = f", numbers of {spec.index_into}" if spec.index_into is not None else ""
-    return f"{spec.name}: {spec.dtype.name.lower()}{shape} for each of {spec.component}{into}"
-
-
-class _Shown:
-    """Progress on stderr: a bar on a terminal, which goes in the end; elsewhere a line now and then."""
-
-    _SECONDS: Final = 10.0
-
-    def __init__(self, source: Source, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._source = source
-        self._quiet = quiet
-        self._begin = time.monotonic()
-        self._due = self._begin + self._SECONDS
-        columns = [BarColumn(), TextColumn("{task.percentage:>5.1f} %  {task.fields[told]}")]
-        console = Console(stderr=True)
-        self._bar = Progress(
-            *columns,
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._shown = contextlib.ExitStack()
-        self._task = self._bar.add_task("", total=source.num_bytes or None, told="")
-
-    def __enter__(self) -> _Shown:
-        if not self._bar.disable:
-            # It hides the cursor.
-            self._shown.enter_context(raised())
-            self._shown.enter_context(self._bar)
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._shown.close()
-
-    def show(self, graphs: int, num_bytes: int) -> None:
-        """So many graphs and bytes are stored."""
-        of = f" of {grouped(self._source.num_graphs)}" if self._source.num_graphs else ""
-        now = time.monotonic()
-        rate = num_bytes / max(now - self._begin, 1e-9) / 1e6
-        told = f"{grouped(graphs)}{of} graphs, {rate:.1f} MB/s"
-        self._bar.update(self._task, completed=num_bytes, told=told)
-        if self._bar.disable and not self._quiet and now >= self._due:
-            self._due = now + self._SECONDS
-            note(told)
-
-    def wait(self, error: Any, seconds: float) -> None:
-        """A failure, and when it is tried again."""
-        if not self._quiet:
-            note(f"{error.message} [{error.code.name}], trying again in {seconds:.2f} s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import errno
 import hashlib
 import os
@@ -10,7 +11,7 @@ import re
 import sys
 from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
 
-import numpy as np
+from google.protobuf.message import DecodeError
 
 from packhouse.command.failures import Misuse
 from packhouse.command.output import note
@@ -18,7 +19,9 @@ from packhouse.data.examples import TfgnnSchema
 from packhouse.data.graphs import GraphTable
 from packhouse.data.schema import GraphSchema
 from packhouse.files import file_kinds, npz, reading, size_files, tfrecords
+from packhouse.frameworks.tfgnn.schemas import ExampleMessage, graph_schema, parse_graph_schema
 from packhouse.stored.appending import EncodedChunk
+from packhouse.v1 import graphs_pb2
 
 _MOST_GRAPHS: Final = 1 << 20
 # Of a file whose content would take long to read, to tell it from others.
@@ -41,15 +44,13 @@ class Source:
     """Graphs, read once in order. The number of graphs and bytes is 0 where it is not known."""
 
     schema: GraphSchema
-    is_grouped = False
+    group_ids: Any = None
     num_graphs = 0
     num_bytes = 0
     # The same for the same graphs wherever they lie.
     fingerprint: str
     _noun = "graphs"
-
-    def __init__(self) -> None:
-        self._num_left_out = 0
+    _num_left_out = 0
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """All graphs. Raises OSError or ValueError naming file and place."""
@@ -78,32 +79,19 @@ def _fingerprint(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+@dataclasses.dataclass
 class Tables(Source):
-    """Graphs in tables."""
+    """Graphs in tables. `group_ids` are those of all graphs; `constant`: see EncodedChunk. `schema` and
+    `tables` may be set later.
+    """
 
-    def __init__(
-        self,
-        schema: GraphSchema,
-        tables: Iterable[GraphTable],
-        fingerprint: str,
-        *,
-        num_graphs: int = 0,
-        num_bytes: int = 0,
-        group_ids: Any = None,
-        constant: bool = False,
-    ) -> None:
-        """`group_ids` are those of all graphs; `constant`: see EncodedChunk. `schema` and `tables` may be
-        set later.
-        """
-        super().__init__()
-        self.schema = schema
-        self.is_grouped = group_ids is not None
-        self.num_graphs = num_graphs
-        self.num_bytes = num_bytes
-        self.fingerprint = fingerprint
-        self.tables = tables
-        self._group_ids = group_ids
-        self._constant = constant
+    schema: GraphSchema
+    tables: Iterable[GraphTable]
+    fingerprint: str
+    num_graphs: int = 0
+    num_bytes: int = 0
+    group_ids: Any = None
+    constant: bool = False
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """As Source has it."""
@@ -112,9 +100,9 @@ class Tables(Source):
             for part in table.parts(chunk_bytes):
                 end = begin + len(part)
                 groups = b""
-                if self._group_ids is not None:
-                    groups = self._group_ids[begin:end].astype("<u8").tobytes()
-                chunk = EncodedChunk(part, constant=self._constant)
+                if self.group_ids is not None:
+                    groups = self.group_ids[begin:end].astype("<u8").tobytes()
+                chunk = EncodedChunk(part, constant=self.constant)
                 yield Chunk(chunk, len(part), chunk.num_bytes, groups)
                 begin = end
 
@@ -146,11 +134,8 @@ def open_files(given: Mapping[str, Any]) -> Source:
     fingerprint = _fingerprint(options, [_sample(name) for name in names])
     source = Tables(GraphSchema(()), (), fingerprint)
     tables = reading.tables(
-        names,
-        trust_pickle=given["trust_pickle"],
-        exclude=given["exclude"],
-        on_malformed=source.leave_out if given["skip_malformed"] else None,
-        neighbours=neighbours,
+        names, trust_pickle=given["trust_pickle"], exclude=given["exclude"],
+        on_malformed=source.leave_out if given["skip_malformed"] else None, neighbours=neighbours,
     )
     first = next(tables, None)
     if first is None:
@@ -183,12 +168,8 @@ def _is_npz(name: str) -> bool:
 def _of_npz(name: str, groups: str) -> Source:
     graphs = npz.NpzGraphs(name, groups)
     return Tables(
-        graphs.schema,
-        graphs.tables(),
-        _fingerprint(graphs.checksums, groups),
-        num_graphs=graphs.num_graphs,
-        num_bytes=graphs.num_bytes,
-        group_ids=graphs.group_ids,
+        graphs.schema, graphs.tables(), _fingerprint(graphs.checksums, groups),
+        num_graphs=graphs.num_graphs, num_bytes=graphs.num_bytes, group_ids=graphs.group_ids,
         constant=True,
     )
 
@@ -200,12 +181,8 @@ def _of_sizes(name: str) -> Source:
         table = size_files.load(name)
     content = hashlib.sha256(table.sizes.tobytes()).hexdigest()
     return Tables(
-        table.schema,
-        [table],
-        _fingerprint(table.schema.components, content),
-        num_graphs=len(table),
-        num_bytes=table.sizes.nbytes,
-        constant=True,
+        table.schema, [table], _fingerprint(table.schema.components, content), num_graphs=len(table),
+        num_bytes=table.sizes.nbytes, constant=True,
     )
 
 
@@ -233,17 +210,14 @@ def _neighbours(given: Mapping[str, Any]) -> Any:
 
 
 class Records(Source):
-    """TFRecord files of tf.Examples. The server decodes them, unless keys have a prefix or a read-out
-    is added. All records are read once before any is sent.
+    """TFRecord files of tf.Examples, which the server decodes. All records are read once before any is
+    sent.
     """
 
     _noun = "records"
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         """Raises OSError or ValueError naming file and place."""
-        super().__init__()
-        from packhouse.frameworks.tfgnn.schemas import graph_schema
-
         if given["groups"]:
             raise ValueError("--groups names an array; records have none")
         if len(given["source"]) > 1:
@@ -251,19 +225,24 @@ class Records(Source):
         path = given["graph_schema"]
         self._prefix: str = given["key_prefix"]
         self._skips: bool = given["skip_malformed"]
-        self._readout: str = given["readout"]
         try:
             tfgnn = TfgnnSchema.read(path)
-            self._read_schema = graph_schema(tfgnn)
+            self.schema = graph_schema(tfgnn)
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}") from None
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        if not self._read_schema.components and not self._read_schema.tensors:
+        if not self.schema.components and not self.schema.tensors:
             raise ValueError(f"{path}: is no graph schema: it has no set and no feature")
-        self.schema = self._read_schema
-        if self._readout:
-            self.schema = graph_schema(_with_readout(tfgnn, *self._readout_parts()))
+        self._key, equals, self._nodes = given["readout"].partition("=")
+        if given["readout"]:
+            if not equals:
+                raise ValueError(f"--readout '{given['readout']}': must be KEY=NODE_SET")
+            if self._nodes not in self.schema.components:
+                raise ValueError(
+                    f"--readout '{given['readout']}': the schema has no node set '{self._nodes}'"
+                )
+            self.schema = graph_schema(_with_readout(tfgnn, self._key, self._nodes))
         self._paths = tfrecords.files_of(given["source"][0])
         self._first_records: list[int] = []
         self._files: list[str] = []
@@ -279,19 +258,18 @@ class Records(Source):
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """As Source has it."""
-        decoded = bool(self._prefix or self._readout)
         first_id = num_bytes = 0
         records: list[bytes] = []
         for record in tfrecords.read(self._paths):
             is_full = num_bytes + len(record.data) > chunk_bytes or len(records) == _MOST_GRAPHS
             if records and is_full:
-                yield self._chunk(records, first_id, num_bytes, decoded)
+                yield self._chunk(records, first_id, num_bytes)
                 first_id += len(records)
                 records, num_bytes = [], 0
             records.append(record.data)
             num_bytes += len(record.data)
         if records:
-            yield self._chunk(records, first_id, num_bytes, decoded)
+            yield self._chunk(records, first_id, num_bytes)
 
     def explained(self, message: str) -> str:
         """As Source has it."""
@@ -307,93 +285,41 @@ class Records(Source):
         file = bisect.bisect_right(self._first_records, number) - 1
         return f"{self._files[file]}: record {number - self._first_records[file]}: {told}"
 
-    def _chunk(self, records: list[bytes], first_id: int, num_bytes: int, decoded: bool) -> Chunk:
-        if not decoded:
-            from packhouse.v1 import graphs_pb2
+    def _chunk(self, records: list[bytes], first_id: int, num_bytes: int) -> Chunk:
+        if self._prefix or self._nodes:
+            records = [self._changed(record, number) for number, record in enumerate(records, first_id)]
+        content = graphs_pb2.Examples(examples=records, first_id=first_id, skip_malformed=self._skips)
+        return Chunk(content, len(records), num_bytes)
 
-            content = graphs_pb2.Examples(
-                examples=records, first_id=first_id, skip_malformed=self._skips
-            )
-            return Chunk(content, len(records), num_bytes)
-        table = self._table(records, first_id)
-        return Chunk(EncodedChunk(table, constant=True), len(table), num_bytes)
-
-    def _table(self, records: list[bytes], first_id: int) -> GraphTable:
-        """Decoded here. Raises ValueError naming file and record."""
-        from packhouse.frameworks.tfgnn.example_decoding import table_from_examples
-
-        if self._prefix:
-            records = [_without_prefix(record, self._prefix) for record in records]
-        ids = list(range(first_id, first_id + len(records)))
-        while True:
-            try:
-                table = table_from_examples(self._read_schema, records, ids)
-                break
-            except ValueError as error:
-                found = _NUMBERED.search(str(error))
-                if found is None:
-                    raise
-                number = int(found[1])
-                told = self._place(ids[number], str(error)[found.end() :])
-                if not self._skips:
-                    raise ValueError(told) from None
-                self.leave_out(told)
-                del records[number], ids[number]
-        return self._with_readout(table) if self._readout else table
-
-    def _readout_parts(self) -> tuple[str, str]:
-        key, equals, nodes = self._readout.partition("=")
-        if not equals:
-            raise ValueError(f"--readout '{self._readout}': must be KEY=NODE_SET")
-        if nodes not in self._read_schema.components:
-            raise ValueError(f"--readout '{self._readout}': the schema has no node set '{nodes}'")
-        return key, nodes
-
-    def _with_readout(self, table: GraphTable) -> GraphTable:
-        """With a node of `_readout` for each graph, and an edge to it from the first node."""
-        key, nodes = self._readout_parts()
-        empty = np.flatnonzero(table.counts(nodes) == 0)
-        if len(empty):
-            raise ValueError(
-                self._place(
-                    int(table.graph_ids[empty[0]]), f"has no node of '{nodes}' for --readout"
-                )
-            )
-        sizes = np.ones((len(table), len(self.schema.components)), np.uint32)
-        for k, name in enumerate(self.schema.components):
-            if name in self._read_schema.components:
-                sizes[:, k] = table.counts(name)
-        zeros = np.zeros(len(table), np.int32)
-        columns = {
-            spec.name: table.tensors.get(spec.name, zeros) for spec in self.schema.tensors
-        }
-        return GraphTable(self.schema, sizes, columns, table.graph_ids)
+    def _changed(self, record: bytes, number: int) -> bytes:
+        """The features whose keys have the prefix, under the rest of their keys; and a node of
+        `_readout`, with an edge to it from the first node. Raises ValueError naming file and record.
+        """
+        message, made = ExampleMessage(), ExampleMessage()
+        try:
+            message.ParseFromString(record)
+        except DecodeError:
+            # The server names it.
+            return record
+        features = made.features.feature
+        for key, feature in message.features.feature.items():
+            if key.startswith(self._prefix):
+                features[key[len(self._prefix) :]].CopyFrom(feature)
+        if self._nodes:
+            size = f"nodes/{self._nodes}.#size"
+            if size in features and not sum(features[size].int64_list.value):
+                raise ValueError(self._place(number, f"has no node of '{self._nodes}' for --readout"))
+            edges = f"edges/_readout/{self._key}."
+            one, zero = ("nodes/_readout.#size", f"{edges}#size"), (f"{edges}#source", f"{edges}#target")
+            for number_, keys in ((1, one), (0, zero)):
+                for key in keys:
+                    features[key].int64_list.value.append(number_)
+        return bytes(made.SerializeToString())
 
 
 def _with_readout(schema: TfgnnSchema, key: str, nodes: str) -> TfgnnSchema:
-    from packhouse.frameworks.tfgnn.schemas import parse_graph_schema
-
     message = parse_graph_schema(schema.data)
     message.node_sets["_readout"].SetInParent()
     edges = message.edge_sets[f"_readout/{key}"]
     edges.source, edges.target = nodes, "_readout"
     return TfgnnSchema(message.SerializeToString())
-
-
-def _without_prefix(record: bytes, prefix: str) -> bytes:
-    """The features whose keys begin so, under the rest of their keys."""
-    from google.protobuf.message import DecodeError
-
-    from packhouse.frameworks.tfgnn.schemas import ExampleMessage
-
-    message = ExampleMessage()
-    try:
-        message.ParseFromString(record)
-    except DecodeError:
-        # Named when it is decoded.
-        return record
-    stripped = ExampleMessage()
-    for key, feature in message.features.feature.items():
-        if key.startswith(prefix):
-            stripped.features.feature[key[len(prefix) :]].CopyFrom(feature)
-    return bytes(stripped.SerializeToString())

@@ -17,17 +17,13 @@ _FOR_PEOPLE = "%Y-%m-%d %H:%M UTC"
 _FOR_PROGRAMS = "%Y-%m-%dT%H:%M:%SZ"
 
 
-
 @click.group("jobs", cls=Group)
 def command() -> None:
     """List, show or delete what a server keeps of jobs"""
 
 
 _JOBS = Stored(
-    "jobs",
-    "JOB",
-    "jobs",
-    "All jobs that have epochs",
+    "jobs", "JOB", "jobs", "All jobs that have epochs",
     "The epochs of a job, their progress and their loads",
     "Forget the epochs of a job and their progress. Its loads end",
 )
@@ -57,26 +53,18 @@ def text(job: Job) -> str:
         columns += ["segments", "lost to them"]
     rows = TextTable(columns)
     for epoch in job.epochs:
-        cells = [
-            str(epoch.epoch),
-            grouped(epoch.num_done),
-            grouped(epoch.num_batches),
-            str(epoch.generation),
-            grouped(epoch.num_sessions),
-            epoch.dataset,
-            epoch.client,
-            _last_used(epoch, _FOR_PEOPLE),
-        ]
+        cells = [str(epoch.epoch), grouped(epoch.num_done), grouped(epoch.num_batches)]
+        cells += [str(epoch.generation), grouped(epoch.num_sessions), epoch.dataset, epoch.client]
+        cells.append(_last_used(epoch, _FOR_PEOPLE))
         if epoch.num_segments:
             cells += [grouped(epoch.num_segments), small_percent(epoch.segmentation_loss)]
         rows.add_row(*cells)
     owner = f", with {job.owner}" if job.owner else ""
     told = (
-        f"{job.name}: {grouped(job.num_epochs)} epochs, {grouped(job.num_sessions)} streams{owner}"
-        f"\n\n{rows.render()}"
+        f"{job.name}: {job.num_epochs:,} epochs, {job.num_sessions:,} streams{owner}\n\n{rows.render()}"
     )
     earlier = job.num_epochs - len(job.epochs)
-    return told + (f"and {grouped(earlier)} earlier ones\n" if earlier > 0 else "")
+    return told + (f"and {earlier:,} earlier ones\n" if earlier > 0 else "")
 
 
 def json(job: Job) -> dict[str, Any]:

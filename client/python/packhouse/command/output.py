@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 import sys
 import time
 from typing import Any, Final, Iterable, NamedTuple, Sequence
@@ -11,6 +13,10 @@ from typing import Any, Final, Iterable, NamedTuple, Sequence
 from packhouse.command.failures import Failure, Misuse
 
 _BINARY_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+# Control characters, bytes that are no UTF-8, what ends a line or turns the text that follows.
+_HIDDEN: Final = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 # Between columns.
 _GAP: Final = 2
 # Between two looks of progress.
@@ -22,22 +28,11 @@ def readable(text: str) -> str:
     """As a terminal shows it and nothing more: control characters, but the line feed and the tab, and
     bytes that are no UTF-8 become \\xNN.
     """
-    return "".join(c if c in "\n\t" or _is_shown(c) else _escaped(c) for c in text)
+    return _HIDDEN.sub(_escaped, text)
 
 
-def _is_shown(character: str) -> bool:
-    code = ord(character)
-    is_control = code < 0x20 or 0x7F <= code < 0xA0
-    return not is_control and not 0xD800 <= code < 0xE000 and not _turns_text(code)
-
-
-def _turns_text(code: int) -> bool:
-    """Whether it changes the direction of what follows, or ends a line."""
-    return code in (0x2028, 0x2029) or 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
-
-
-def _escaped(character: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in found[0].encode("utf-8", "surrogateescape"))
 
 
 def grouped(number: int) -> str:
@@ -93,9 +88,7 @@ class TextTable:
     others flush right.
     """
 
-    def __init__(
-        self, columns: Sequence[Column | str], rows: Iterable[Sequence[object]] = ()
-    ) -> None:
+    def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[object]] = ()) -> None:
         self._columns = [Column(one) if isinstance(one, str) else one for one in columns]
         # A row of cells, or a heading.
         self._rows: list[list[str] | str] = []
@@ -144,23 +137,18 @@ class TextTable:
     def _groups(self, widths: list[int]) -> str:
         """The line of the groups' headings, centred between dashes; widens columns to hold them."""
         parts = []
-        begin = 0
-        while begin < len(widths):
-            group = self._columns[begin].group
-            end = begin + 1
-            while end < len(widths) and group and self._columns[end].group == group:
-                end += 1
-            width = sum(widths[begin:end]) + _GAP * (end - begin - 1)
-            widths[begin] += max(0, len(group) - width)
+        numbered = enumerate(self._columns)
+        for _, neighbours in itertools.groupby(numbered, lambda each: each[1].group or each[0]):
+            numbers = [number for number, _ in neighbours]
+            group = self._columns[numbers[0]].group
+            width = sum(widths[k] for k in numbers) + _GAP * (len(numbers) - 1)
+            widths[numbers[0]] += max(0, len(group) - width)
             width = max(width, len(group))
-            left, right = (width - len(group)) // 2, width - len(group) - (width - len(group)) // 2
-            if group:
-                before = "-" * (left - 1) + " " if left else ""
-                after = " " + "-" * (right - 1) if right else ""
-                parts.append(before + group + after)
+            dashes = width - len(group) - 2
+            if not group or dashes < 0:
+                parts.append(group.ljust(width))
             else:
-                parts.append(" " * width)
-            begin = end
+                parts.append(("-" * (dashes // 2) + f" {group} ").ljust(width, "-"))
         return (" " * _GAP).join(parts)
 
 
@@ -203,13 +191,15 @@ def _strict(value: Any) -> Any:
 
 class Progress:
     """`show` replaces the line on stderr, as often as a person can read it; where stderr is no
-    terminal, nothing is shown. For a `with` block.
+    terminal, it writes one now and then, or nothing. For a `with` block.
     """
 
-    def __init__(self) -> None:
-        self._is_on = sys.stderr is not None and sys.stderr.isatty()
+    def __init__(self, quiet: bool = False, between_lines: float = math.inf) -> None:
+        """`between_lines`: seconds, where there is no terminal."""
+        self._is_on = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self._between = _SECONDS if self._is_on else math.inf if quiet else between_lines
+        self._due = 0.0 if self._is_on else time.monotonic() + self._between
         self._is_shown = False
-        self._due = 0.0
 
     def __enter__(self) -> Progress:
         return self
@@ -219,10 +209,14 @@ class Progress:
 
     def show(self, text: str) -> None:
         """The state of things now."""
-        if self._is_on and time.monotonic() >= self._due:
-            self._due = time.monotonic() + _SECONDS
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self._between
+        if self._is_on:
             self._is_shown = True
             print(_CLEARED + readable(text), end="", flush=True, file=sys.stderr)
+        else:
+            note(text)
 
     def clear(self) -> None:
         """Takes the line away, for others or at the end."""

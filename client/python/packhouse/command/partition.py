@@ -96,8 +96,7 @@ def _on_server(server: Server, as_json: bool, **words: Any) -> None:
     _check(words)
     arguments = _arguments(words)
     graph, name = words["graph"], words["name"]
-    with connected(server) as connection:
-        client = connection.client
+    with connected(server) as client:
         with _interrupts() as interrupted:
             job = client.partitions.begin(graph, name, words["parts"], **arguments)
             if words["detach"]:
@@ -115,14 +114,12 @@ def _on_server(server: Server, as_json: bool, **words: Any) -> None:
             _download(client, words)
         if words["dataset"]:
             with Progress() as line:
+
+                def show(done: Any) -> None:
+                    line.show(f"{done.num_parts} of {done.num_parts_total} parts in the data set")
+
                 client.partitions.make_dataset(
-                    graph,
-                    name,
-                    words["dataset"],
-                    halo=words["dataset_halo"],
-                    on_progress=lambda done: line.show(
-                        f"{done.num_parts} of {done.num_parts_total} parts in the data set"
-                    ),
+                    graph, name, words["dataset"], halo=words["dataset_halo"], on_progress=show
                 )
     assert job.report is not None
     told = f"{report_table(job.report)}\n{report_picture(job.report)}"
@@ -156,9 +153,7 @@ def _arguments(words: dict[str, Any]) -> dict[str, Any]:
     for given in words["balance_ntypes"]:
         node_set, colon, columns = given.partition(":")
         if not colon or not node_set:
-            raise Misuse(
-                f"--balance-ntypes {given}: the graph has several node sets: give SET:{given}"
-            )
+            raise Misuse(f"--balance-ntypes {given}: the graph has several node sets: give SET:{given}")
         node_sets[node_set] = columns.split(",")
     same = ("method", "halo", "balance_edges", "imbalance", "seed", "mapping")
     return {name: words[name] for name in same} | {
@@ -212,10 +207,8 @@ def _waited(client: Client, graph: str, name: str, interrupted: list[int]) -> Pa
             job = client.partitions.cancel(graph, name)
     if job.state.name == "DONE":
         return job
-    raise Failure(
-        "CANCELLED",
-        f"partition '{name}' of '{graph}' was cancelled; the same command goes on with it",
-    )
+    told = f"partition '{name}' of '{graph}' was cancelled; the same command goes on with it"
+    raise Failure("CANCELLED", told)
 
 
 def _line_of(job: Partition) -> str:
@@ -235,6 +228,21 @@ def _download(client: Client, words: dict[str, Any]) -> None:
     client.partitions.download(words["graph"], words["name"], words["output"], finish)
 
 
+@click.command("convert-chunked")
+@click.argument("folder")
+@value("--output", "DIR", "The new folder", required=True)
+def convert_chunked(folder: str, output: str) -> None:
+    """Make numpy files of the Parquet files of a graph in DGL's chunked layout.
+
+    They are for packhouse partition, packhouse-partition and packhouse graph import. Other files stay
+    where they are. FOLDER has metadata.json.
+    """
+    from packhouse.files import chunked_parquet
+
+    converted = chunked_parquet.convert(folder, output)
+    print(f"{output}: {converted:,} Parquet files converted")
+
+
 # What a partition came to. Texts end in a line feed.
 
 _MOST_PARTS = 64
@@ -248,11 +256,10 @@ def report_table(report: PartitionReport) -> str:
     """
     reason = f": {report.reason}" if report.reason else ""
     text = (
-        f"{grouped(report.num_nodes)} nodes and {grouped(report.num_edges)} edges in "
-        f"{grouped(len(report.parts))} parts by {report.method.name.lower()}{reason}\n"
-        f"cut: {grouped(report.num_cut_edges)} edges, "
-        f"{percent(_share(report.num_cut_edges, report.num_edges))} %; volume: "
-        f"{grouped(report.volume)}\n\n"
+        f"{report.num_nodes:,} nodes and {report.num_edges:,} edges in "
+        f"{len(report.parts):,} parts by {report.method.name.lower()}{reason}\n"
+        f"cut: {report.num_cut_edges:,} edges, "
+        f"{percent(_share(report.num_cut_edges, report.num_edges))} %; volume: {report.volume:,}\n\n"
     )
     columns = [("part", ""), ("nodes", "inner"), ("edges", "inner"), ("nodes", "halo")]
     columns += [("edges", "halo"), ("cut %", ""), ("nodes", "over the mean")]
@@ -262,11 +269,8 @@ def report_table(report: PartitionReport) -> str:
     for number in _shown_parts(report):
         part = report.parts[number]
         table.add_row(
-            number,
-            grouped(part.num_inner_nodes),
-            grouped(part.num_inner_edges),
-            grouped(part.num_halo_nodes),
-            grouped(part.num_halo_edges),
+            number, grouped(part.num_inner_nodes), grouped(part.num_inner_edges),
+            grouped(part.num_halo_nodes), grouped(part.num_halo_edges),
             percent(_share(part.num_cut_edges, part.num_inner_edges)),
             f"{_share(part.num_inner_nodes, report.num_nodes) * count:.3f}",
             f"{_share(part.num_inner_edges, report.num_edges) * count:.3f}",

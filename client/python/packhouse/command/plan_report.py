@@ -32,12 +32,10 @@ _WIDE: Final = 10
 
 def certificate(best: Any) -> str:
     """How many packs, how far from the fewest, how full, found by whom."""
-    fullness = ", ".join(
-        f"{part.component} {percent(part.efficiency, 3)} %" for part in _limited(best)
-    )
+    fullness = ", ".join(f"{part.component} {percent(part.efficiency, 3)} %" for part in _limited(best))
     found_by = best.winner or best.name
     if best.steps:
-        found_by += f", {grouped(best.steps)} steps"
+        found_by += f", {best.steps:,} steps"
     seconds = _seconds(best)
     found_by += f", {1e3 * seconds:.1f} ms" if seconds < 1 else f", {seconds:.2f} s"
     if best.optimal:
@@ -46,8 +44,8 @@ def certificate(best: Any) -> str:
         more = grouped(best.packs - best.lower_bound)
         proof = f"at most {more} ({small_percent(best.gap)}) more than the fewest possible"
     text = (
-        f"packs        {grouped(best.packs)}, {proof}\n"
-        f"lower bound  {grouped(best.lower_bound)}, by {best.lower_bound_name}\n"
+        f"packs        {best.packs:,}, {proof}\n"
+        f"lower bound  {best.lower_bound:,}, by {best.lower_bound_name}\n"
         f"efficiency   {fullness}\n"
         f"found by     {found_by}\n"
     )
@@ -102,19 +100,17 @@ def comparison_end(best: Any, summaries: Sequence[Any], waits: bool) -> str:
 def summary_table(response: Any) -> str:
     """All summaries of an answer, by section; the first of the best's name is marked."""
     table = TextTable(_columns(response.best))
-    is_best_shown = is_any_shown = False
-    for section, heading in _SECTIONS.items():
-        for number, summary in enumerate(
-            [one for one in response.summaries if _section(one) == section]
-        ):
-            # The first section of the table needs no heading.
-            if number == 0 and is_any_shown:
-                table.add_heading("")
-                table.add_heading(heading)
-            is_best = not is_best_shown and summary.name == response.best.name
-            is_best_shown |= is_best
-            is_any_shown = True
-            table.add_row(*_cells(summary, is_best=is_best))
+    before = best = None
+    for summary in sorted(response.summaries, key=lambda one: list(_SECTIONS).index(_section(one))):
+        section = _section(summary)
+        # The first section of the table needs no heading.
+        if before not in (None, section):
+            table.add_heading("")
+            table.add_heading(_SECTIONS[section])
+        before = section
+        is_best = best is None and summary.name == response.best.name
+        best = summary if is_best else best
+        table.add_row(*_cells(summary, is_best=is_best))
     return table.render() + "* the fewest packs\n"
 
 

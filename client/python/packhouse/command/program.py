@@ -20,7 +20,8 @@ from packhouse.command.group import Group
 from packhouse.command.output import readable
 from packhouse.command.signals import die_of_signal, end_at_once
 
-# Of each command, the line of `packhouse --help`; the module of its name has `command`.
+# Of each command, the line of `packhouse --help`; the module of its name has `command`, or it is in
+# `_ELSEWHERE`.
 COMMANDS: Final = {
     "plan": "Plan as few packs as possible for a whole histogram, with a proof and a comparison",
     "tune": "Choose the limits under which an epoch costs a device the least",
@@ -45,6 +46,7 @@ COMMANDS: Final = {
 # What works on the disk without a server.
 _OF_THE_SERVER: Final = ("store", "policy")
 _MODULES: Final = "packhouse.command."
+_ELSEWHERE: Final = {"convert-chunked": "partition", "tfgnn": "wings"}
 
 
 class Program(Group):
@@ -58,7 +60,9 @@ class Program(Group):
         """Imports it."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(_MODULES + cmd_name.replace("-", "_")).command
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(_MODULES + _ELSEWHERE.get(cmd_name, name))
+        command: click.Command = getattr(module, name if cmd_name in _ELSEWHERE else "command")
         return command
 
     def resolve_command(
@@ -76,8 +80,7 @@ class Program(Group):
 
 
 @click.group(
-    "packhouse",
-    cls=Program,
+    "packhouse", cls=Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="packhouse %(version)s")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +12,7 @@ from packhouse.command.arguments import (
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Failure, Misuse
 from packhouse.command.group import Group
+from packhouse.command.output import Progress
 
 if TYPE_CHECKING:
     from packhouse.client.facade import Client
@@ -79,12 +78,10 @@ _draw_options = all_of(
 def estimate(server: Server, graphs: int, histogram: str, **draw: Any) -> None:
     """Draws some, and shows their sizes"""
     _check(draw)
-    with connected(server) as connection:
-        sub_graphs, seeds = _what_is_drawn(connection.client, draw)
+    with connected(server) as client:
+        sub_graphs, seeds = _what_is_drawn(client, draw)
         which = {"num_graphs": graphs, "seed": draw["seed"], "epoch": draw["epoch"]}
-        found = connection.client.samples.estimate_sizes(
-            sub_graphs, seeds, histogram=histogram, **which
-        )
+        found = client.samples.estimate_sizes(sub_graphs, seeds, histogram=histogram, **which)
     from packhouse.command.datasets import histogram_summary
 
     print(
@@ -117,22 +114,13 @@ def dataset(
     def on_progress(done: SampleProgress) -> None:
         nonlocal smaller
         smaller = done.num_drawn_smaller
-        told = f"\r{done.num_graphs} of {done.num_graphs_total} sub-graphs"
-        print(told, end="", flush=True, file=sys.stderr)
+        line.show(f"{done.num_graphs} of {done.num_graphs_total} sub-graphs")
 
-    with connected(server) as connection, contextlib.ExitStack() as stack:
-        sub_graphs, seeds = _what_is_drawn(connection.client, draw)
-        stack.callback(print, file=sys.stderr)
-        made = connection.client.samples.make_dataset(
-            sub_graphs,
-            dataset,
-            seeds,
-            seed=draw["seed"],
-            epoch=draw["epoch"],
-            max_bytes=max_bytes,
-            max_rows=max_rows,
-            draw_smaller=not refuse,
-            on_progress=on_progress,
+    with connected(server) as client, Progress(between_lines=0) as line:
+        sub_graphs, seeds = _what_is_drawn(client, draw)
+        made = client.samples.make_dataset(
+            sub_graphs, dataset, seeds, seed=draw["seed"], epoch=draw["epoch"], max_bytes=max_bytes,
+            max_rows=max_rows, draw_smaller=not refuse, on_progress=on_progress,
         )
     print(
         f"data set '{made.name}': {made.num_graphs} sub-graphs, {made.num_bytes} bytes; {smaller} "
@@ -142,11 +130,8 @@ def dataset(
 
 def _check(draw: dict[str, Any]) -> None:
     for name, other in (
-        ("seeds_by", "seeds"),
-        ("negatives", "seeds"),
-        ("readout_column", "seeds"),
-        ("negatives_per_link", "negatives"),
-        ("avoid", "negatives"),
+        ("seeds_by", "seeds"), ("negatives", "seeds"), ("readout_column", "seeds"),
+        ("negatives_per_link", "negatives"), ("avoid", "negatives"),
     ):
         if draw[name] not in (None, "", ()) and not draw[other]:
             raise Misuse(f"--{name.replace('_', '-')} requires --{other}")
@@ -155,8 +140,7 @@ def _check(draw: dict[str, Any]) -> None:
         raise ValueError(f"--negatives-per-link: {amount}, from 0 to {_MOST_NEGATIVES} is possible")
     if amount is not None and draw["negatives"] == "triplet" and amount != int(amount):
         raise ValueError(
-            f"--negatives-per-link: {amount}, a whole number is needed where each has the source of a "
-            "link"
+            f"--negatives-per-link: {amount}, a whole number is needed where each has the source of a link"
         )
     if draw["edge_time_column"] and draw["node_time_column"]:
         raise Misuse("--edge-time-column excludes --node-time-column")
@@ -166,6 +150,7 @@ def _what_is_drawn(client: Client, draw: dict[str, Any]) -> tuple[SubGraphs, See
     from packhouse.command import seeds
     from packhouse.large.sub_graphs import SubGraphs
 
+    # The server takes either form as bytes.
     with open(draw["spec"], "rb") as file:
         spec = file.read()
     columns = seeds.readout_columns(draw["readout_column"])
@@ -176,23 +161,10 @@ def _what_is_drawn(client: Client, draw: dict[str, Any]) -> tuple[SubGraphs, See
         *("weight_column", "link_node_set", "link_edge_set", "readout", "merge_parallel"),
     ]
     sub_graphs = SubGraphs(
-        graph=draw["graph"],
-        # The server takes either form as bytes.
-        spec=spec,
+        graph=draw["graph"], spec=spec, readout_columns=columns, untimed_sets=draw["untimed_set"],
         induced=draw["induced"] or bool(draw["induced_edge_set"]),
-        induced_edge_sets=draw["induced_edge_set"],
-        untimed_sets=draw["untimed_set"],
-        exclude=_EXCLUDE.get(draw["exclude"] or ""),
-        reverse_edge_sets=draw["reverse_edge_set"],
-        readout_columns=columns,
-        payload="ids" if draw["ids_only"] else "features",
+        induced_edge_sets=draw["induced_edge_set"], reverse_edge_sets=draw["reverse_edge_set"],
+        exclude=_EXCLUDE.get(draw["exclude"] or ""), payload="ids" if draw["ids_only"] else "features",
         **{name: draw[name] for name in same},
     )
-    if not draw["seeds"]:
-        return sub_graphs, None
-    amount = draw["negatives_per_link"]
-    file_ = seeds.SeedsFile(
-        draw["seeds"], draw["seeds_by"] or "id", draw["negatives"] or "",
-        1.0 if amount is None else amount, draw["seed"], draw["avoid"],
-    )  # fmt: skip
-    return sub_graphs, seeds.read_seeds(file_, sub_graphs, client)
+    return sub_graphs, seeds.read_seeds(draw, sub_graphs, client) if draw["seeds"] else None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from packhouse.command.connection import Server, connected
 from packhouse.command.failures import Misuse
-
-if TYPE_CHECKING:
-    from packhouse.files.size_files import SizeTable
-    from packhouse.data.histogram import Histogram
+from packhouse.data.histogram import Histogram
+from packhouse.files import npz, reading
+from packhouse.files.size_files import SizeTable, read
 
 
 class SizeSource(NamedTuple):
@@ -26,8 +27,7 @@ class SizeSource(NamedTuple):
             raise Misuse("one of --sizes, --dataset and --histogram is needed")
         if not self.file and not server.address:
             raise Misuse(
-                f"{self.name}: needs --server: a server that is started for this command alone has "
-                "none"
+                f"{self.name}: needs --server: a server that is started for this command alone has none"
             )
 
     @property
@@ -43,19 +43,14 @@ class SizeSource(NamedTuple):
         Raises OSError, ValueError or OverflowError of a file, PackhouseError with NOT_FOUND of a
         server.
         """
-        from packhouse.data.histogram import Histogram
-
         if self.file:
             table = read_sizes(self.file)
             return Histogram.from_sizes(table.sizes, table.components, table.counts)
-        with connected(server) as connection:
-            client = connection.client
+        with connected(server) as client:
             if self.histogram:
-                kept = client.histograms.get(self.histogram)
+                kept: Any = client.histograms.get(self.histogram)
             else:
-                found = client.datasets.get(self.dataset, include_histogram=True).histogram
-                assert found is not None
-                kept = found
+                kept = client.datasets.get(self.dataset, include_histogram=True).histogram
             return Histogram.from_sizes(kept.tuples, kept.components, kept.counts)
 
 
@@ -64,38 +59,21 @@ def read_sizes(path: str) -> SizeTable:
 
     Raises OSError, or ValueError naming file and place.
     """
-    from packhouse.files import size_files
-
-    is_list = path.endswith((".csv", ".csv.gz")) or not _has_graphs(path)
-    return size_files.read(path) if is_list else _sizes_of_graphs(path)
-
-
-def _has_graphs(path: str) -> bool:
-    """By its content if it is an archive of numpy's arrays, otherwise by its name."""
     with open(path, "rb") as file:
         is_archive = file.read(4) == b"PK\3\4"
-    from packhouse.files import npz, reading
-
-    if path.endswith(reading.PICKLES):
-        return False
-    return is_archive and npz.is_archive(path) or reading.is_known(path)
-
-
-def _sizes_of_graphs(path: str) -> SizeTable:
-    import numpy as np
-
-    from packhouse.files import npz, reading
-    from packhouse.files.size_files import SizeTable
-
-    if npz.is_archive(path):
+    if path.endswith((".csv", ".csv.gz", *reading.PICKLES)):
+        return read(path)
+    # By its content if it is an archive of numpy's arrays, otherwise by its name.
+    if is_archive and npz.is_archive(path):
         with npz.NpzGraphs(path) as graphs:
             return SizeTable(tuple(graphs.schema.components), graphs.sizes, None)
+    if not reading.is_known(path):
+        return read(path)
     tables = [(table.schema.components, table.sizes) for table in reading.tables([path])]
     if not tables:
         raise ValueError(f"{path}: there is no graph")
-    return SizeTable(
-        tuple(tables[0][0]), np.concatenate([sizes for _, sizes in tables]), None
-    )
+    sizes = np.concatenate([sizes for _, sizes in tables])
+    return SizeTable(tuple(tables[0][0]), sizes, None)
 
 
 def name_of_file(path: str) -> str:

@@ -50,8 +50,8 @@ def add_commands(group: click.Group, kind: Stored) -> None:
     @json_option()
     def show_all(server: Server, as_json: bool) -> None:
         report = _report(kind)
-        with connected(server) as connection:
-            things = list(kind.of(connection.client).list())
+        with connected(server) as client:
+            things = list(kind.of(client).list())
         tell(as_json, list(map(report.json, things)), report.table(things))
 
     @group.command("show", help=kind.of_show)
@@ -59,8 +59,8 @@ def add_commands(group: click.Group, kind: Stored) -> None:
     @server_options(required=True)
     @json_option()
     def show(name: str, server: Server, as_json: bool) -> None:
-        with connected(server) as connection:
-            thing = kind.get(connection.client, name)
+        with connected(server) as client:
+            thing = kind.get(client, name)
         tell(as_json, _report(kind).json(thing), _report(kind).text(thing))
 
     @group.command("delete", help=kind.of_delete)
@@ -69,11 +69,11 @@ def add_commands(group: click.Group, kind: Stored) -> None:
     @yes_option()
     def delete(name: str, server: Server, yes: bool) -> None:
         kind.check(name)
-        with connected(server) as connection:
+        with connected(server) as client:
             if not yes:
-                thing = _described(kind, connection.client, name)
+                thing = _described(kind, client, name)
                 confirm(_report(kind).deed(name, thing), yes)
-            kind.of(connection.client).delete(name)
+            kind.of(client).delete(name)
         print(f"{name}: deleted")
 
 
@@ -89,8 +89,8 @@ def add_verify(
     @server_options(required=True)
     @json_option()
     def verify(name: str, server: Server, as_json: bool) -> int:
-        with connected(server) as connection, Progress() as line:
-            found = read(connection.client, name, line)
+        with connected(server) as client, Progress() as line:
+            found = read(client, name, line)
         report = _report(kind)
         tell(as_json, report.verify_json(name, found), report.verify_text(name, found))
         return OK if found.is_sound else FAILURE

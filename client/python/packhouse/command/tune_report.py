@@ -56,10 +56,7 @@ def padding_overhead(epoch_cost: float, least_cost: float) -> float:
 
 def progress_line(progress: Any) -> str:
     """One line for a terminal: the progress of the search, and the best so far."""
-    line = (
-        f"planned {grouped(progress.planned)}, excluded {grouped(progress.excluded)} of "
-        f"{_candidates(progress)}"
-    )
+    line = f"planned {progress.planned:,}, excluded {progress.excluded:,} of {_candidates(progress)}"
     if progress.HasField("incumbent"):
         best = progress.incumbent
         line += f"; best so far {shape_text(best)}, {percent(best.harmonic_mean, 3)} %"
@@ -81,7 +78,7 @@ def recommendation_text(outcome: Outcome, profile: Any, components: Sequence[str
     else:
         cost = "the real rows cost nothing"
     lines = [
-        f"recommended  {named}: {grouped(sum(shape.packs for shape in shapes))} packs, harmonic mean "
+        f"recommended  {named}: {sum(shape.packs for shape in shapes):,} packs, harmonic mean "
         f"of efficiencies {percent(told.harmonic_mean, 3)} %",
         f"cost         {_cost(told.epoch_cost)} an epoch; {cost}",
         f"search       {_search(outcome)}",
@@ -89,9 +86,8 @@ def recommendation_text(outcome: Outcome, profile: Any, components: Sequence[str
     if outcome.has_cheaper_shape:
         cheapest = told.cheapest_shape
         lines.append(
-            f"cheapest     {shape_text(cheapest)}: {grouped(cheapest.packs)} packs, "
-            f"{_cost(cheapest.epoch_cost)} an epoch; the recommended limits cost hardly more in fewer "
-            "steps"
+            f"cheapest     {shape_text(cheapest)}: {cheapest.packs:,} packs, "
+            f"{_cost(cheapest.epoch_cost)} an epoch; the recommended limits cost hardly more in fewer steps"
         )
     if len(told.group_graphs) > 1:
         groups = ", ".join(grouped(number) for number in told.group_graphs)
@@ -103,7 +99,7 @@ def recommendation_text(outcome: Outcome, profile: Any, components: Sequence[str
         single = told.single_shape
         lines.append(
             f"gain         {small_percent(1 - told.epoch_cost / single.epoch_cost)} of the cost of the "
-            f"best single shape: {shape_text(single)} with {grouped(single.packs)} packs costs "
+            f"best single shape: {shape_text(single)} with {single.packs:,} packs costs "
             f"{_cost(single.epoch_cost)}"
         )
     if told.HasField("oversize") and told.oversize.num_graphs:
@@ -148,7 +144,7 @@ def frontier_table(outcome: Outcome) -> str:
         padding = small_percent(padding_overhead(shape.epoch_cost, least_cost))
         table.add_row(*_shape_cells(padding, shape, f"{batch_cost:.10g}"))
     total = len(outcome.frontier)
-    shown = "" if len(steps) == total else f" ({len(steps)} of {grouped(total)} points)"
+    shown = "" if len(steps) == total else f" ({len(steps)} of {total:,} points)"
     return f"frontier: the smallest limits for so much padding{shown}\n{table.render()}"
 
 
@@ -201,14 +197,9 @@ def _shape_columns(first: str, model: Any, last: str) -> list[Column]:
 
 def _shape_cells(first: str, shape: Any, last: str) -> list[str]:
     limited = _limited(shape)
-    return [
-        first,
-        *(str(part.capacity) for part in limited),
-        *(percent(part.efficiency, 3) for part in limited),
-        *(str(shape.packs), str(shape.lower_bound)),
-        *([bytes_text(shape.batch_bytes)] if shape.batch_bytes else []),
-        last,
-    ]
+    cells = [first, *(str(part.capacity) for part in limited)]
+    cells += [*(percent(part.efficiency, 3) for part in limited), str(shape.packs), str(shape.lower_bound)]
+    return [*cells, *([bytes_text(shape.batch_bytes)] if shape.batch_bytes else []), last]
 
 
 def _oversize(over: Any, profile: Any, components: Sequence[str]) -> str:
@@ -245,8 +236,8 @@ def _search(outcome: Outcome) -> str:
         text = "the best found; the budget ended before all others were excluded"
     if progress.candidates:
         text += (
-            f" ({_candidates(progress)} candidates: {grouped(progress.planned)} planned, "
-            f"{grouped(progress.excluded)} excluded by their bounds)"
+            f" ({_candidates(progress)} candidates: {progress.planned:,} planned, "
+            f"{progress.excluded:,} excluded by their bounds)"
         )
     return text
 

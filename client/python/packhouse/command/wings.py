@@ -1,7 +1,10 @@
-"""packhouse-graph: the program for files of large graphs and of TF-GNN, which is started for them."""
+"""packhouse-graph: the program for files of large graphs and of TF-GNN, which is started for them; and
+packhouse tfgnn, all of which it does.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,6 +16,7 @@ from typing import Any, Final, NoReturn, Sequence
 import click
 
 from packhouse.command.failures import Failure
+from packhouse.command.group import Group
 
 _PROGRAM: Final = "packhouse-graph"
 _VARIABLE: Final = "PACKHOUSE_GRAPH"
@@ -22,21 +26,16 @@ NESTED: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100
 
 def find_program(what: str) -> str:
     """Raises Failure if it is not there; `what` is the command that needs it."""
-    named = os.environ.get(_VARIABLE, "")
-    if named:
-        program = shutil.which(named)
-        if program is None:
-            raise Failure("NOT_FOUND", f"{_VARIABLE}: {named} is no program")
-        return program
-    beside = ""
-    try:
-        from packhouse.base.local_server import find_server
+    from packhouse.base.local_server import find_server
 
+    named = os.environ.get(_VARIABLE, "")
+    beside = ""
+    with contextlib.suppress(FileNotFoundError):
         server = find_server(None)
         beside = os.path.join(os.path.dirname(shutil.which(server) or server), _PROGRAM)
-    except FileNotFoundError:
-        pass
-    found = (shutil.which(beside) if beside else None) or shutil.which(_PROGRAM)
+    found = shutil.which(named or beside) or shutil.which(named or _PROGRAM)
+    if found is None and named:
+        raise Failure("NOT_FOUND", f"{_VARIABLE}: {named} is no program")
     if found is None:
         raise Failure(
             "NOT_FOUND",
@@ -65,11 +64,8 @@ def run(words: Sequence[str], what: str) -> None:
     RuntimeError if these name no status.
     """
     done = subprocess.run(
-        ["packhouse", *words],
-        executable=find_program(what),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
+        ["packhouse", *words], executable=find_program(what), stdin=subprocess.DEVNULL,
+        capture_output=True, check=False,
     )
     if done.returncode != 0:
         told = done.stderr.decode(errors="replace").strip().removeprefix("packhouse: ")
@@ -99,3 +95,19 @@ def forwarded(name: str, told: str, before: Sequence[str], called: str = "packho
         become(called, [*before, *words], " ".join(before))
 
     return Unparsed(name, callback=command, help=told)
+
+
+@click.group("tfgnn", cls=Group)
+def tfgnn() -> None:
+    """Work with TF-GNN's schemas and TFRecords of tf.Examples"""
+
+
+for _name, _told in (
+    ("validate", "Check a schema as TF-GNN does, and show which tensors packhouse makes of it"),
+    ("print", "Show the graphs of TFRecord files"),
+    ("generate", "Write random graphs that obey a schema"),
+    ("stats", "Show sizes and features of TFRecord files"),
+    ("size-constraints", "Show the shapes that TF-GNN would pad batches to, and how many packhouse needs"),
+    ("convert-ogb", "Write a downloaded data set of OGB (one large graph) as a unigraph"),
+):
+    tfgnn.add_command(forwarded(_name, _told, ["tfgnn", _name]))

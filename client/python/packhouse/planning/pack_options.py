@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from packhouse.data.graphs import DEFAULT_CHUNK_BYTES
 from packhouse.data.schema import GraphSchema
 from packhouse.planning.tuning import DeviceProfile, Oversize
 from packhouse.v1 import batch_pb2, packing_pb2
+
+# Of a component without a limit: row numbers of 32 bits are its limit.
+_MOST_ROWS: Final = (1 << 31) - 1
 
 
 class CapacityTerm(Choice):
@@ -425,16 +428,17 @@ class Rejection:
     message: str = ""
 
     def describe(self) -> str:
-        """In words."""
+        """In words, as in `graph 0 has 9 nodes, at most 8 fit a batch`."""
         if self.reason == "REJECTION_REASON_MALFORMED":
             return f"graph {self.graph_id} is malformed: {self.message}"
+        needs, bound = "has", f"at most {self.bound} fit a batch"
         if self.reason == "REJECTION_REASON_TOO_SMALL":
-            return (
-                f"graph {self.graph_id}: {self.value} rows of {self.component!r}, at least "
-                f"{self.bound} are needed"
-            )
-        what = f"rows of '{self.component}'" if self.component else "bytes"
-        return f"graph {self.graph_id}: {self.value} {what}, at most {self.bound} fit a batch"
+            bound = f"at least {self.bound} are needed"
+        elif self.reason == "REJECTION_REASON_TOO_MUCH_MEMORY":
+            needs, bound = "needs a batch of", f"at most {self.bound} are the device's (memory_bytes)"
+        elif self.component and self.bound == _MOST_ROWS:
+            bound += ", whose rows are numbered in 32 bits"
+        return f"graph {self.graph_id} {needs} {self.value} {self.component or 'bytes'}, {bound}"
 
     @staticmethod
     def from_proto(message: Any) -> Rejection:

@@ -75,8 +75,8 @@ class PackStream(Iterator[Batch]):
         self._on_rejected = on_rejected
         self._opened: PackOpened | None = None
         self._tuned: PackTuned | None = None
-        # The latest change of sizes that was told, with `PackOptions.drift`.
-        self.drift: PackDrifted | None = None
+        # The changes of sizes that were told, with `PackOptions.drift`.
+        self.drifts: list[PackDrifted] = []
         self._next_token = 1
         self._closed = False
         # Held by the thread that reads: of waits that `async for` has left, another one.
@@ -100,6 +100,11 @@ class PackStream(Iterator[Batch]):
         self._call = start_call(requests)
         if isinstance(requests, RequestQueue) and not self._call.add_callback(requests.close):
             requests.close()
+
+    @property
+    def drift(self) -> PackDrifted | None:
+        """The latest of `drifts`."""
+        return self.drifts[-1] if self.drifts else None
 
     @property
     def opened(self) -> PackOpened:
@@ -295,9 +300,11 @@ class PackStream(Iterator[Batch]):
         elif kind == "tuned":
             self._tuned = PackTuned.from_proto(response.tuned)
         elif kind == "drifted":
-            self.drift = PackDrifted.from_proto(response.drifted)
+            drift = PackDrifted.from_proto(response.drifted)
+            if self.drift != drift:
+                self.drifts.append(drift)
             # The caller of __next__.
-            self.drift.warn(5)
+            drift.warn(5)
         elif kind == "flushed":
             totals = response.flushed
             self.flushed = PackFlushed(

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.command.failures import Misuse
-from packhouse.command.output import grouped
 from packhouse.command.plots import figure as figures
 from packhouse.data.histogram import Histogram
 
@@ -104,8 +103,7 @@ def view_of(
     if not is_there.any():
         raise Misuse("--plot, --axes: the histogram has no graphs to draw")
     drawn = Histogram(
-        tuple(components),
-        histogram.tuples[is_there][:, [names.index(name) for name in components]],
+        tuple(components), histogram.tuples[is_there][:, [names.index(name) for name in components]],
         histogram.counts[is_there],
     )
     capacities = tuple(tuple(shape.get(name, 0) for name in components) for shape in shapes)
@@ -153,7 +151,7 @@ def _axis(name: str, values: npt.NDArray[Any], limit: int, is_logarithmic: bool)
 
 def draw(path: str, title: str, view: View) -> None:
     """The picture with this panel alone. Raises as `figure.picture`."""
-    sizes = f"{grouped(view.histogram.num_graphs)} graphs"
+    sizes = f"{view.histogram.num_graphs:,} graphs"
     with figures.picture(path, f"{title}: {sizes}", 9, 6.8) as figure:
         axes = figure.add_subplot()
         draw_panel(figure, axes, view, "")
@@ -184,11 +182,8 @@ def draw_panel(
 
 
 def _draw_cells(
-    figure: Figure,
-    axes: Axes,
-    bins: Sequence[npt.NDArray[np.int64]],
-    places: Sequence[npt.NDArray[np.float64]],
-    counts: npt.NDArray[np.float64],
+    figure: Figure, axes: Axes, bins: Sequence[npt.NDArray[np.int64]],
+    places: Sequence[npt.NDArray[np.float64]], counts: npt.NDArray[np.float64],
 ) -> None:
     from matplotlib.colors import LogNorm
 
@@ -197,12 +192,8 @@ def _draw_cells(
     # The scale spans at least a decade, since equal ends make no scale.
     highest = max(10.0, float(cells.max()))
     mesh = axes.pcolormesh(
-        places[0],
-        places[1],
-        np.where(cells == 0, np.nan, cells),
-        norm=LogNorm(1, highest),
-        cmap=figures.PALETTE,
-        rasterized=True,
+        places[0], places[1], np.where(cells == 0, np.nan, cells), norm=LogNorm(1, highest),
+        cmap=figures.PALETTE, rasterized=True,
     )
     axes.grid(True)
     bar = figures.colour_bar(figure, axes, mesh, "graphs per cell")
@@ -229,7 +220,7 @@ def _draw_limit(axes: Axes, limit: int, letter: str) -> None:
     if not limit:
         return
     style = {"color": figures.MARK, "linestyle": _DASHES, "linewidth": 1.4}
-    text = f"limit {grouped(limit)}"
+    text = f"limit {limit:,}"
     if letter == "x":
         axes.axvline(limit, **style)
         where: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "xy": (limit, 1.0)}
@@ -241,9 +232,7 @@ def _draw_limit(axes: Axes, limit: int, letter: str) -> None:
         axes.annotate(text, xytext=(6, 3), textcoords="offset points", color=figures.MARK, **where)
 
 
-def _draw_corners(
-    axes: Axes, shapes: Sequence[tuple[int, ...]], shape_names: Sequence[str]
-) -> None:
+def _draw_corners(axes: Axes, shapes: Sequence[tuple[int, ...]], shape_names: Sequence[str]) -> None:
     """The corner that each shape cuts out of the panel, up to its end where it has no limit; a number
     stands at its foot.
     """

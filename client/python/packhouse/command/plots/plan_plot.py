@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.command.failures import Failure
-from packhouse.command.output import grouped, percent
+from packhouse.command.output import percent
 from packhouse.command.plots import figure as figures
 from packhouse.command.plots.histogram_plot import View, draw_panel
 
@@ -65,10 +65,8 @@ def fill_curves(response: Any, components: Sequence[str]) -> list[FillCurve]:
         [(entry.tuple, entry.copies) for pattern in patterns for entry in pattern.entries], np.int64
     ).reshape(-1, 2)
     if len(entries) and entries[:, 0].max() >= len(tuples):
-        raise Failure(
-            "INTERNAL",
-            f"the server's plan has no tuple {entries[:, 0].max()}, only {len(tuples)}",
-        )
+        told = f"the server's plan has no tuple {entries[:, 0].max()}, only {len(tuples)}"
+        raise Failure("INTERNAL", told)
     rows = np.zeros((len(patterns), width + 1), np.int64)
     of_pattern = np.repeat(np.arange(len(patterns)), numbers)
     np.add.at(rows, of_pattern, tuples[entries[:, 0]] * entries[:, 1:])
@@ -90,10 +88,8 @@ def draw(path: str, name: str, view: View, components: Sequence[str], response: 
     histogram's. Raises as `fill_curves` and `figure.picture`.
     """
     best = response.best
-    proof = "proved optimal" if best.optimal else f"at least {grouped(best.lower_bound)} are needed"
-    title = (
-        f"{name}: {grouped(view.histogram.num_graphs)} graphs in {grouped(best.packs)} packs, {proof}"
-    )
+    proof = "proved optimal" if best.optimal else f"at least {best.lower_bound:,} are needed"
+    title = f"{name}: {view.histogram.num_graphs:,} graphs in {best.packs:,} packs, {proof}"
     curves = fill_curves(response, components)
     with figures.picture(path, title, 13.5, 6.1) as figure:
         left, right = figure.subplots(1, 2)
@@ -108,19 +104,13 @@ def _draw_fill(axes: Axes, curves: Sequence[FillCurve]) -> None:
         places, fill = curve.steps()
         packs = max(packs, int(curve.packs.sum()))
         # Where curves coincide, the lower one stays visible.
+        label = f"{curve.component} of {curve.capacity:,}: {percent(curve.efficiency, 3)} %"
         axes.step(
-            places,
-            fill,
-            where="post",
-            linewidth=max(1.2, 3.5 - number),
-            color=figures.line_colour(number),
-            label=figures.plain(
-                f"{curve.component} of {grouped(curve.capacity)}: {percent(curve.efficiency, 3)} %"
-            ),
+            places, fill, where="post", linewidth=max(1.2, 3.5 - number),
+            color=figures.line_colour(number), label=figures.plain(label),
         )
-    label = "packs, the emptiest first"
-    end = packs + 0.5
-    figures.set_axis(axes, "x", label, 0.5, end, logarithmic=packs > _MANY_PACKS)
+    is_wide = packs > _MANY_PACKS
+    figures.set_axis(axes, "x", "packs, the emptiest first", 0.5, packs + 0.5, logarithmic=is_wide)
     figures.set_axis(axes, "y", "rows / capacity, %", 0, 104)
     above_key = 22 + 16 * ((len(curves) + 1) // 2)
     axes.set_title("fill of the packs, each component sorted by itself", pad=above_key)

@@ -37,9 +37,7 @@ def count_capacities(part: Any) -> int:
     return max(0, int(part.max_rows // step - (max(1, part.min_rows) - 1) // step))
 
 
-def grid_request(
-    request: Any, histogram: Histogram, axes: Sequence[str], shape: Any
-) -> Any | None:
+def grid_request(request: Any, histogram: Histogram, axes: Sequence[str], shape: Any) -> Any | None:
     """The TuneRequest whose cells `draw` draws for the two `axes`; other components stay at the
     capacities of `shape`. The axes have every capacity that the profile allows and that takes the
     graphs; if these were more than MOST_CELLS cells, every n-th capacity, for about 4,000 cells. None
@@ -152,12 +150,7 @@ def batch_cost_text(profile: Any) -> str:
 
 
 def draw(
-    path: str,
-    name: str,
-    histogram: Histogram,
-    axes: Sequence[str],
-    profile: Any,
-    outcome: Outcome,
+    path: str, name: str, histogram: Histogram, axes: Sequence[str], profile: Any, outcome: Outcome,
     cells: Sequence[Any],
 ) -> None:
     """The whole picture, with the grid if `cells` make one. Raises as `figure.picture`."""
@@ -193,13 +186,8 @@ def _draw_grid(figure: Figure, axes: Axes, grid: Grid, names: Sequence[str], sha
     # The scale spans at least a percent, since equal ends make no scale.
     top = min(100.0, float(np.ceil(most)))
     mesh = axes.pcolormesh(
-        x,
-        y,
-        100 * grid.efficiency,
-        cmap=figures.PALETTE,
-        vmin=min(top - 1, float(np.floor(least))),
-        vmax=top,
-        rasterized=True,
+        x, y, 100 * grid.efficiency, cmap=figures.PALETTE, vmin=min(top - 1, float(np.floor(least))),
+        vmax=top, rasterized=True,
     )
     figures.set_axis(axes, "x", f"limit of {names[0]}", x[0], x[-1])
     figures.set_axis(axes, "y", f"limit of {names[1]}", y[0], y[-1])
@@ -270,14 +258,9 @@ def _draw_frontier(axes: Axes, outcome: Outcome, batch_cost: str) -> None:
     padding = small_percent(chosen[1] / 100)
     _mark(axes, chosen[0], max(chosen[1], floor), f"{what}: {shape_text(single)}, padding {padding}")
     if is_several:
+        text = f"recommended: {len(told.shapes)} shapes together, padding {small_percent(together / 100)}"
         axes.axhline(
-            max(together, floor),
-            color=figures.MARK,
-            linestyle=(0, (6, 4)),
-            linewidth=1.6,
-            label=figures.plain(
-                f"recommended: {len(told.shapes)} shapes together, padding "
-                f"{small_percent(together / 100)}"
-            ),
+            max(together, floor), color=figures.MARK, linestyle=(0, (6, 4)), linewidth=1.6,
+            label=figures.plain(text),
         )
     axes.legend(loc="upper right")
