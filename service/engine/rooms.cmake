@@ -36,7 +36,7 @@ packhouse_room(feedback
 packhouse_room(delivery
   FOLDER engine/jobs
   SOURCES acknowledge_operation.cc cursor.cc epoch_quota.cc evaluation.cc forget_operation.cc
-          held_plan.cc job.cc job_census.cc job_state.cc join_operation.cc joining.cc lease_table.cc
-          lease_timer.cc ledger_writer.cc load_event.cc loader.cc measured_limits.cc owned_jobs.cc
+          held_plan.cc job.cc job_census.cc job_state.cc jobs.cc join_operation.cc joining.cc
+          lease_table.cc lease_timer.cc load_event.cc loader.cc measured_limits.cc
           retention_timer.cc segment_makings.cc window_plans.cc windows_operation.cc
   DEPENDS packhouse_ledger)

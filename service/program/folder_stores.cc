@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
+#include "service/engine/jobs/job.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/stores/limits/data_folder.h"
 
@@ -57,12 +59,16 @@ absl::StatusOr<WatchedStore<LmdbDatasetStore>> OpenDatasets(const Options& optio
   return watched;
 }
 
-absl::StatusOr<WatchedStore<LmdbRecordLog>> OpenLedger(const Options& options,
-                                                       metrics::Metrics& metrics, LimitedLog& log) {
-  LmdbRecordLog::Options ledger;
+absl::StatusOr<WatchedStore<LmdbJobLogs>> OpenLedger(const Options& options,
+                                                     metrics::Metrics& metrics, LimitedLog& log,
+                                                     const Clock& clock) {
+  LmdbJobLogs::Options ledger;
   ledger.folder = DeliveryFolder(options.data_dir);
-  return OpenWatched<LmdbRecordLog>("delivery", ledger,
-                                    metrics.AddStore("delivery", ledger.max_bytes), log);
+  // Some 10^6 sessions a millisecond are more than there are: numbers of earlier runs are lower.
+  ledger.first_revision =
+      static_cast<uint64_t>(absl::ToUnixNanos(clock.Now())) >> Job::kSessionBits;
+  return OpenWatched<LmdbJobLogs>("delivery", ledger,
+                                  metrics.AddStore("delivery", ledger.max_bytes), log);
 }
 
 absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> OpenSourceGraphs(const Options& options) {
@@ -78,7 +84,7 @@ absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> OpenSourceGraphs(const Opt
 }  // namespace
 
 absl::StatusOr<FolderStores> FolderStores::Open(const Options& options, metrics::Metrics& metrics,
-                                                LimitedLog& log) {
+                                                LimitedLog& log, const Clock& clock) {
   FolderStores stores;
   if (options.data_dir.empty()) return stores;
   PH_RETURN_IF_ERROR(CheckRestored(options.data_dir));
@@ -87,7 +93,7 @@ absl::StatusOr<FolderStores> FolderStores::Open(const Options& options, metrics:
   PH_RETURN_IF_ERROR(VerifyFolderContents(options.data_dir, {}));
   PH_ASSIGN_OR_RETURN(stores.datasets, OpenDatasets(options, metrics, log));
   if (options.membership.ledger.empty()) {
-    PH_ASSIGN_OR_RETURN(stores.ledger, OpenLedger(options, metrics, log));
+    PH_ASSIGN_OR_RETURN(stores.ledger, OpenLedger(options, metrics, log, clock));
     PH_ASSIGN_OR_RETURN(stores.source_graphs, OpenSourceGraphs(options));
   }
   PH_RETURN_IF_ERROR(VerifyFolderContents(options.data_dir, stores.identities()));

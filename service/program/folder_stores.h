@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/clock.h"
 #include "service/base/limited_log.h"
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/options.h"
@@ -15,7 +16,7 @@
 #include "service/stores/datasets/store_prober.h"
 #include "service/stores/datasets/store_watch.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
-#include "service/stores/logs/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_job_logs.h"
 #include "service/wings/graphs/stored/file_source_graph_store.h"
 
 namespace packhouse {
@@ -43,14 +44,14 @@ struct WatchedStore {
 // etcd, and no source graphs, which would be of one server.
 struct FolderStores {
   WatchedStore<LmdbDatasetStore> datasets;
-  WatchedStore<LmdbRecordLog> ledger;
+  WatchedStore<LmdbJobLogs> ledger;
   std::unique_ptr<FileSourceGraphStore> source_graphs;
 
   // FAILED_PRECONDITION if the folder is half restored; DATA_LOSS if something is missing that it
   // must have; errors of the stores. `metrics` and `log`
   // must outlive the result.
   static absl::StatusOr<FolderStores> Open(const Options& options, metrics::Metrics& metrics,
-                                           LimitedLog& log);
+                                           LimitedLog& log, const Clock& clock);
 
   // For folder_contents.h.
   StoreIdentities identities() const;

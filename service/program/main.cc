@@ -244,7 +244,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
 
   // What is on the disk, and whom the server knows.
   PH_ASSIGN_OR_RETURN(const FolderStores folder,
-                      FolderStores::Open(options, metrics, logs.limited));
+                      FolderStores::Open(options, metrics, logs.limited, clock));
   // What keeps the server from work. Each label of packhouse_ready is added in this function.
   Readiness readiness;
   if (folder.datasets.store != nullptr) {
@@ -288,10 +288,10 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
     server_options.shared_histograms = membership->keys();
     server_options.replica = membership->replica();
   } else {
+    server_options.job_logs = folder.ledger.store.get();
     server_options.histograms_folder = options.data_dir;
   }
   server_options.log = {&logs.limited, &logs.deletions, metrics.CountCalls(journal.get())};
-  server_options.loader.log = &logs.limited;
   server_options.sampling_observer = &metrics;
   server_options.feedback = feedback.get();
   // The page shows them, and nothing else.
@@ -304,10 +304,9 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   server_options.signer = &signer;
   server_options.readiness = &readiness;
   server_options.admin = AdminActionsWithSnapshots(options, folder, files.get(), &logs.all, clock);
-  PH_ASSIGN_OR_RETURN(
-      const auto server,
-      rpc::Server::Start(server_options, &clock, &metrics, &metrics, stores->datasets(),
-                         folder.ledger.store.get(), stores->source_graphs()));
+  PH_ASSIGN_OR_RETURN(const auto server,
+                      rpc::Server::Start(server_options, &clock, &metrics, &metrics,
+                                         stores->datasets(), stores->source_graphs()));
   if (!options.tcp_congestion.empty()) {
     const absl::Status set = rpc::SetTcpCongestion(server->address(), options.tcp_congestion);
     if (!set.ok()) {

@@ -284,7 +284,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
     server.memory_budget = std::min(server.memory_budget, BudgetWithin(*cgroup.memory_bytes));
   }
   // Longer than a fast disk's commits, and not felt by a worker that begins an epoch.
-  server.loader.gather_joins = absl::Milliseconds(10);
+  server.jobs.gather_joins = absl::Milliseconds(10);
   std::string lame_duck = "5s";
   std::string drain_timeout = "30s";
   std::string max_connection_age = "0s";
@@ -404,10 +404,10 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--lease-duration", lease_duration,
                  "how long a dynamic worker may be silent before its batches go to others")
       ->check(DurationFrom(absl::Seconds(1)));
-  app.add_option("--max-epochs", server.loader.max_epochs,
+  app.add_option("--max-epochs", server.jobs.max_epochs,
                  "most epochs of all jobs that are unfinished or remembered")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--max-epochs-per-client", server.loader.max_epochs_per_client,
+  app.add_option("--max-epochs-per-client", server.jobs.max_epochs_per_client,
                  "most of these that one client has opened")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--epoch-retention", epoch_retention,
@@ -573,7 +573,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
     (void)absl::ParseDuration(*text, &parsed);
     if (parsed != absl::ZeroDuration()) *duration = std::max(parsed, absl::Milliseconds(1));
   }
-  (void)absl::ParseDuration(lease_duration, &server.loader.lease_duration);
+  (void)absl::ParseDuration(lease_duration, &server.jobs.lease_duration);
   (void)absl::ParseDuration(stream_idle_timeout, &server.stream_idle_timeout);
   if (server.stream_idle_timeout == absl::ZeroDuration()) {
     server.stream_idle_timeout = absl::InfiniteDuration();
@@ -583,9 +583,9 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   options.histogram_retention = ParseRetention(histogram_retention).value_or(Retention());
   options.model_retention = ParseRetention(model_retention).value_or(Retention());
   if (const absl::Status status = CheckRetentions(options); !status.ok()) return status;
-  (void)absl::ParseDuration(epoch_retention, &server.loader.epoch_retention);
-  if (server.loader.epoch_retention == absl::ZeroDuration()) {
-    server.loader.epoch_retention = absl::InfiniteDuration();
+  (void)absl::ParseDuration(epoch_retention, &server.jobs.epoch_retention);
+  if (server.jobs.epoch_retention == absl::ZeroDuration()) {
+    server.jobs.epoch_retention = absl::InfiniteDuration();
   }
   return options;
 }

@@ -1,6 +1,6 @@
 packhouse_room(ledger_lmdb
   FOLDER program/data_folder
-  SOURCES lmdb_log_repair.cc stores/logs/lmdb_record_log.cc
+  SOURCES lmdb_log_repair.cc stores/logs/lmdb_job_logs.cc
   DEPENDS packhouse_ledger packhouse_datasets_lmdb)
 
 packhouse_room(data_folder QUICK

@@ -244,13 +244,14 @@ void BM_DeliverEpoch(benchmark::State& state) {
   uint64_t bytes = 0;
   for (auto unused : state) {
     MemoryLog log;
-    LedgerWriter writer(&log, size_t{1} << 40, 0, 0);
     EpochQuota quota(1, 1);
     Job::Environment environment;
-    environment.writer = &writer;
+    environment.max_log_records = size_t{1} << 40;
     environment.quota = &quota;
     environment.executor = [](const std::function<void()>& work) { work(); };
-    const auto job = std::make_shared<Job>("job", JobLedger(), &environment);
+    const auto job = std::make_shared<Job>(
+        "job", JobLedger(), std::shared_ptr<RecordLog>(std::shared_ptr<void>(), &log), 0,
+        &environment);
     std::vector<std::shared_ptr<Job::Session>> sessions;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       JoinRequest request;
@@ -304,15 +305,16 @@ class SlowLog final : public RecordLog {
 void BM_WorkersJoinAtOnce(benchmark::State& state) {
   constexpr uint32_t kWorkers = 64;
   SlowLog log(absl::Milliseconds(10));
-  LedgerWriter writer(&log, size_t{1} << 40, 0, 0);
   EpochQuota quota(1 << 20, 1 << 20);
   SystemClock clock;
   WorkerPool pool(&clock, 8);
   Job::Environment environment;
-  environment.writer = &writer;
+  environment.max_log_records = size_t{1} << 40;
   environment.quota = &quota;
   environment.executor = [&](std::function<void()> work) { pool.Submit("", std::move(work)); };
-  const auto job = std::make_shared<Job>("job", JobLedger(), &environment);
+  const auto job = std::make_shared<Job>("job", JobLedger(),
+                                         std::shared_ptr<RecordLog>(std::shared_ptr<void>(), &log),
+                                         0, &environment);
 
   absl::Mutex mutex;
   absl::Duration latest;

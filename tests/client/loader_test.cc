@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "service/server/listen/server.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
-#include "service/stores/logs/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_job_logs.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
@@ -65,13 +65,15 @@ class LoaderTest : public testing::Test {
     store.folder = absl::StrCat(folder_.path(), "/datasets");
     store.max_bytes = uint64_t{1} << 30;
     PH_ASSERT_OK_AND_ASSIGN(datasets_, LmdbDatasetStore::Open(store));
-    LmdbRecordLog::Options log;
+    LmdbJobLogs::Options log;
+    log.first_revision = ++num_openings_ << 20;
     log.folder = absl::StrCat(folder_.path(), "/delivery");
-    PH_ASSERT_OK_AND_ASSIGN(ledger_, LmdbRecordLog::Open(log));
+    PH_ASSERT_OK_AND_ASSIGN(ledger_, LmdbJobLogs::Open(log));
     rpc::ServerOptions options;
     options.address = address_;
-    PH_ASSERT_OK_AND_ASSIGN(server_, rpc::Server::Start(options, &clock_, &observer_, &observer_,
-                                                        datasets_.get(), ledger_.get()));
+    options.job_logs = ledger_.get();
+    PH_ASSERT_OK_AND_ASSIGN(
+        server_, rpc::Server::Start(options, &clock_, &observer_, &observer_, datasets_.get()));
   }
 
   // As a crash: the store and the ledger are what is left.
@@ -129,7 +131,8 @@ class LoaderTest : public testing::Test {
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
   const std::string address_ = absl::StrCat("unix:", folder_.path(), "/socket");
   std::unique_ptr<DatasetStore> datasets_;
-  std::unique_ptr<RecordLog> ledger_;
+  uint64_t num_openings_ = 0;
+  std::unique_ptr<JobLogs> ledger_;
   std::unique_ptr<rpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };
@@ -296,8 +299,8 @@ TEST_F(LoaderTest, AnEvaluationRewindsAndKeepsNothing) {
   EXPECT_EQ(passes[0], passes[1]);
   EXPECT_THAT(loader.State(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has no state")));
-  PH_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> records, ledger_->ReadAll());
-  EXPECT_THAT(records, testing::IsEmpty());
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> jobs, ledger_->Names());
+  EXPECT_THAT(jobs, testing::IsEmpty());
 }
 
 TEST_F(LoaderTest, CancelEndsAWaitForWhatOthersHave) {

@@ -136,9 +136,8 @@ class SharedJobsTest : public testing::Test {
       rpc::ServerOptions options;
       options.address = replica.address;
       options.job_logs = &replica.logs;
-      PH_ASSERT_OK_AND_ASSIGN(replica.server,
-                              rpc::Server::Start(options, &clock_, &observer_, &observer_,
-                                                 datasets_.get(), /*ledger=*/nullptr));
+      PH_ASSERT_OK_AND_ASSIGN(replica.server, rpc::Server::Start(options, &clock_, &observer_,
+                                                                 &observer_, datasets_.get()));
     }
   }
   ~SharedJobsTest() override { replicas_.clear(); }
@@ -353,7 +352,7 @@ TEST_F(SharedJobsTest, JobsOfWhichNothingIsKeptAreGivenBack) {
   const auto loader = MakeLoader(job);
   std::map<uint64_t, int> counts;
   ReadSome(*loader, kNumSharedGraphs, counts);
-  for (int i = 0; i + 1 < OwnedJobs::kIdleTurns; ++i) {
+  for (int i = 0; i + 1 < Jobs::kIdleTurns; ++i) {
     EXPECT_THAT(second().server->SweepJobs(), IsOk());
   }
   EXPECT_THAT(first().logs.OwnerOf(job), IsOk());

@@ -33,10 +33,10 @@ struct OpenStores {
     of_datasets.folder = DatasetsFolder(data_dir);
     of_datasets.max_bytes = uint64_t{1} << 28;
     datasets = LmdbDatasetStore::Open(of_datasets).value();
-    LmdbRecordLog::Options of_ledger;
+    LmdbJobLogs::Options of_ledger;
     of_ledger.folder = DeliveryFolder(data_dir);
     of_ledger.max_bytes = uint64_t{1} << 26;
-    ledger = LmdbRecordLog::Open(of_ledger).value();
+    ledger = LmdbJobLogs::Open(of_ledger).value();
     FileSourceGraphStore::Options of_graphs;
     of_graphs.folder = SourceGraphsFolder(data_dir);
     of_graphs.min_free_bytes = 0;
@@ -47,7 +47,7 @@ struct OpenStores {
 
   std::string data_dir;
   std::unique_ptr<LmdbDatasetStore> datasets;
-  std::unique_ptr<LmdbRecordLog> ledger;
+  std::unique_ptr<LmdbJobLogs> ledger;
   std::unique_ptr<FileSourceGraphStore> graphs;
 };
 
@@ -91,10 +91,11 @@ inline std::vector<LedgerEvent> EventsOf(const std::string& job, uint64_t first_
   return events;
 }
 
-inline void AppendEvents(LmdbRecordLog& log, const std::vector<LedgerEvent>& events) {
+inline void AppendEvents(LmdbJobLogs& logs, const std::string& job,
+                         const std::vector<LedgerEvent>& events) {
   std::vector<std::string> records;
   for (const LedgerEvent& event : events) records.push_back(EncodeEvent(event));
-  ASSERT_THAT(log.Append(records), IsOk());
+  ASSERT_THAT(logs.Open(job).value().log->Append(records), IsOk());
 }
 
 inline void AppendNodes(FileSourceGraphStore& store, const std::string& name, uint64_t seed,
@@ -137,7 +138,7 @@ inline void MakeDataFolder(const std::string& data_dir) {
   ASSERT_THAT(stores.datasets->WaitUntilErased(), IsOk());
   for (const auto& [job, generation] :
        std::map<std::string, uint64_t>{{"others", 1}, {"third/job", 3}, {"train", 5}}) {
-    AppendEvents(*stores.ledger, EventsOf(job, generation));
+    AppendEvents(*stores.ledger, job, EventsOf(job, generation));
   }
   for (const char* const name : {"graph/sealed", "graph/open"}) {
     ASSERT_THAT(stores.graphs->Create(name, LawSchema(), LawOptions()), IsOk());
@@ -154,7 +155,9 @@ inline void MakeDataFolder(const std::string& data_dir) {
 // All that can be read.
 struct Contents {
   std::map<std::string, std::string> datasets;
-  std::optional<JobLedger> ledger;
+  // By name; nullopt if a record cannot be read, or does not fit.
+  std::optional<std::map<std::string, JobLedger>> jobs;
+  uint64_t mark = 0;
   std::map<std::string, ReadGraph> sealed_graphs;
   std::map<std::string, std::string> open_graphs;
   std::map<std::string, uint64_t> histograms;
@@ -181,6 +184,19 @@ inline std::string ContentOf(const LmdbDatasetStore& store, const DatasetInfo& i
   return content;
 }
 
+inline std::optional<std::map<std::string, JobLedger>> ReadJobs(LmdbJobLogs& logs) {
+  std::map<std::string, JobLedger> jobs;
+  const std::vector<std::string> names = logs.Names().value();
+  for (const std::string& job : names) {
+    const auto records = logs.Read(job);
+    if (!records.ok()) return std::nullopt;
+    auto ledger = JobLedger::Replay(*records);
+    if (!ledger.ok()) return std::nullopt;
+    jobs[job] = *std::move(ledger);
+  }
+  return jobs;
+}
+
 inline Contents ReadContents(const std::string& data_dir) {
   Contents contents;
   const OpenStores stores(data_dir);
@@ -189,11 +205,8 @@ inline Contents ReadContents(const std::string& data_dir) {
     contents.datasets[info.name] =
         info.state == DatasetState::kDamaged ? "damaged" : ContentOf(*stores.datasets, info);
   }
-  if (const auto records = stores.ledger->ReadAll(); records.ok()) {
-    if (auto ledger = JobLedger::Replay(*records); ledger.ok()) {
-      contents.ledger = *std::move(ledger);
-    }
-  }
+  contents.jobs = ReadJobs(*stores.ledger);
+  contents.mark = stores.ledger->Open("any").value().log->mark().value_or(0);
   const auto graphs = stores.graphs->List(0, "");
   for (const SourceGraphInfo& info : graphs->graphs) {
     if (info.state == SourceGraphState::kSealed) {

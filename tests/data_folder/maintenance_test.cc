@@ -37,24 +37,50 @@ std::vector<std::string> FoundIn(const std::string& data_dir) {
 
 using MaintenanceTest = FolderTest;
 
-// The records of the log, with their checksums.
-std::vector<std::string> RawRecords(const std::string& data_dir) {
-  std::vector<std::string> raw;
-  const OpenStores stores(data_dir);
+// A record of a job's log with its checksum, and its key.
+struct RawRecord {
+  std::string job;
   uint64_t sequence = 0;
-  const auto records = stores.ledger->ReadAll();
-  for (const std::string& record : *records) {
-    raw.push_back(WithChecksum(LogRecordKey(++sequence), record));
+  std::string key;
+  std::string value;
+};
+
+// Those of all logs, which are numbered in the order in which they were begun.
+std::vector<RawRecord> RawRecords(const std::string& data_dir) {
+  std::vector<RawRecord> raw;
+  const OpenStores stores(data_dir);
+  uint64_t log = 0;
+  const std::vector<std::string> names = stores.ledger->Names().value();
+  for (const std::string& job : names) {
+    ++log;
+    uint64_t sequence = 0;
+    const std::vector<std::string> records = stores.ledger->Read(job).value();
+    for (const std::string& record : records) {
+      const std::string key = RecordKey(log, ++sequence);
+      raw.push_back({job, sequence, key, WithChecksum(key, record)});
+    }
   }
   return raw;
 }
 
-// The ledger without some jobs; last generations apart.
+std::string Named(const RawRecord& record) {
+  return absl::StrCat("job '", record.job, "', record ", record.sequence);
+}
+
+// The logs as they were at first.
+std::vector<NewLog> LogsOf(const std::vector<RawRecord>& raw) {
+  std::vector<NewLog> logs;
+  for (const RawRecord& record : raw) {
+    if (record.sequence == 1) logs.push_back({record.job, logs.size() + 1, 1, {}});
+    logs.back().records.push_back(record.value.substr(0, record.value.size() - 4));
+  }
+  return logs;
+}
+
 std::map<std::string, std::vector<std::string>> JobsOf(const std::string& data_dir) {
   std::map<std::string, std::vector<std::string>> jobs;
-  for (auto& [job, ledger] : (*std::move(ReadContents(data_dir).ledger)).SplitByJob()) {
-    jobs[job] = ledger.EpochRecords();
-  }
+  const Contents contents = ReadContents(data_dir);
+  for (const auto& [job, ledger] : *contents.jobs) jobs[job] = ledger.EpochRecords();
   return jobs;
 }
 
@@ -77,8 +103,7 @@ TEST_F(MaintenanceTest, ASoundFolderIsSoundAndStaysAsItIs) {
   EXPECT_EQ(counts.num_ledger_records, 36U);
   EXPECT_EQ(counts.num_source_graphs, 2U);
   EXPECT_EQ(counts.num_histograms, 2U);
-  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report,
-                          RepairDataFolder(data_dir_, {.may_lose_all_jobs = true}));
+  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
   EXPECT_FALSE(report.is_changed);
   EXPECT_TRUE(read_all() == before);
 }
@@ -236,104 +261,90 @@ TEST_F(MaintenanceTest, ASourceGraphThatIsMissingIsDamaged) {
 // One flipped bit of a record is put right: nothing is lost.
 TEST_F(MaintenanceTest, AFlippedBitIsPutRight) {
   const Contents contents = ReadContents(data_dir_);
-  const std::vector<std::string> raw = RawRecords(data_dir_);
+  const std::vector<RawRecord> raw = RawRecords(data_dir_);
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
-    const size_t hit = random.Below(raw.size());
-    std::string damaged = raw[hit];
+    const RawRecord& hit = raw[random.Below(raw.size())];
+    std::string damaged = hit.value;
     damaged[random.Below(damaged.size())] ^= static_cast<char>(1 << random.Below(8));
-    PutRaw(DeliveryFolder(data_dir_), LogRecordKey(hit + 1), damaged);
-    EXPECT_FALSE(ReadContents(data_dir_).ledger.has_value());
-    EXPECT_THAT(FoundIn(data_dir_), Contains(AllOf(HasSubstr(absl::StrCat("record ", hit + 1)),
-                                                   HasSubstr("data.mdb"), HasSubstr("one bit"))));
+    PutRaw(DeliveryFolder(data_dir_), hit.key, damaged);
+    EXPECT_FALSE(ReadContents(data_dir_).jobs.has_value());
+    EXPECT_THAT(FoundIn(data_dir_), Contains(AllOf(HasSubstr(Named(hit)), HasSubstr("data.mdb"),
+                                                   HasSubstr("one bit"))));
     PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
     EXPECT_TRUE(report.is_changed);
     EXPECT_THAT(report.lost_jobs, IsEmpty());
     EXPECT_TRUE(FoundIn(data_dir_).empty());
-    EXPECT_TRUE(ReadContents(data_dir_) == contents);
-    // Back to the records that were there at first.
-    std::vector<std::string> records;
-    for (const std::string& each : raw) records.push_back(each.substr(0, each.size() - 4));
-    ASSERT_THAT(RewriteLog(DeliveryFolder(data_dir_), 1, records), IsOk());
+    EXPECT_TRUE(ReadContents(data_dir_).jobs == contents.jobs);
+    ASSERT_THAT(RewriteLogs(DeliveryFolder(data_dir_), {4, 0}, LogsOf(raw)), IsOk());
   }
+  EXPECT_TRUE(ReadContents(data_dir_) == contents);
 }
 
-// A damaged record costs the job that it belongs to, and no other job changes.
+// A damaged record, or one that is missing, costs the job that it belongs to, and no other job
+// changes.
 TEST_F(MaintenanceTest, ADamagedRecordCostsItsJobAlone) {
   const auto jobs = JobsOf(data_dir_);
   const Contents contents = ReadContents(data_dir_);
-  const std::vector<std::string> raw = RawRecords(data_dir_);
-  std::vector<std::string> records;
-  for (const std::string& each : raw) records.push_back(each.substr(0, each.size() - 4));
-  uint64_t num_attributed = 0;
+  const std::vector<RawRecord> raw = RawRecords(data_dir_);
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
-    const size_t hit = random.Below(raw.size());
-    // The jobs are in the order of their names.
-    const std::string job = hit < 12 ? "others" : hit < 24 ? "third/job" : "train";
-    std::string damaged = raw[hit];
-    // At the end, where names are not; or anywhere.
-    const size_t begin = seed % 2 == 0 ? damaged.size() - 6 : random.Below(damaged.size() - 2);
-    damaged[begin] ^= 0x15;
-    damaged[begin + 1] ^= 0x2a;
-    PutRaw(DeliveryFolder(data_dir_), LogRecordKey(hit + 1), damaged);
-    auto report = RepairDataFolder(data_dir_, {});
-    if (absl::IsFailedPrecondition(report.status())) {
-      // Nobody can tell whose it was: nothing has changed, until it is said that all may go.
-      EXPECT_THAT(report, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                   AllOf(HasSubstr("--lose-all-jobs"),
-                                         HasSubstr(absl::StrCat("record ", hit + 1)))));
-      EXPECT_FALSE(ReadContents(data_dir_).ledger.has_value());
-      report = RepairDataFolder(data_dir_, {.may_lose_all_jobs = true});
-      ASSERT_THAT(report, IsOk());
-      EXPECT_THAT(report->lost_jobs, ElementsAre("others", "third/job", "train"));
+    const RawRecord& hit = raw[random.Below(raw.size())];
+    if (seed % 3 == 0) {
+      EraseKey(DeliveryFolder(data_dir_), hit.key);
+      EXPECT_THAT(FoundIn(data_dir_), Contains(AllOf(HasSubstr(Named(hit)), HasSubstr("missing"))));
     } else {
-      ASSERT_THAT(report, IsOk());
-      ++num_attributed;
-      EXPECT_THAT(report->lost_jobs, Contains(job));
-      EXPECT_THAT(report->done, ElementsAre(HasSubstr(absl::StrCat("record ", hit + 1))));
+      std::string damaged = hit.value;
+      const size_t begin = random.Below(damaged.size() - 2);
+      damaged[begin] ^= 0x15;
+      damaged[begin + 1] ^= 0x2a;
+      PutRaw(DeliveryFolder(data_dir_), hit.key, damaged);
+      EXPECT_FALSE(ReadContents(data_dir_).jobs.has_value());
     }
-    EXPECT_TRUE(report->is_changed);
+    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
+    EXPECT_TRUE(report.is_changed);
+    EXPECT_THAT(report.lost_jobs, ElementsAre(hit.job));
+    EXPECT_THAT(report.done, ElementsAre(HasSubstr(Named(hit))));
     auto expected = jobs;
-    for (const std::string& lost : report->lost_jobs) expected.erase(lost);
+    expected.erase(hit.job);
     EXPECT_TRUE(JobsOf(data_dir_) == expected);
     EXPECT_TRUE(FoundIn(data_dir_).empty());
     const Contents after = ReadContents(data_dir_);
     // Generations of the lost job are not used again.
-    EXPECT_GE(after.ledger->last_generation(), contents.ledger->last_generation());
+    EXPECT_GE(after.mark, contents.jobs->at(hit.job).last_generation());
     EXPECT_TRUE(after.datasets == contents.datasets);
     EXPECT_TRUE(after.sealed_graphs == contents.sealed_graphs);
     EXPECT_TRUE(after.open_graphs == contents.open_graphs);
-    ASSERT_THAT(RewriteLog(DeliveryFolder(data_dir_), 1, records), IsOk());
+    ASSERT_THAT(RewriteLogs(DeliveryFolder(data_dir_), {4, 0}, LogsOf(raw)), IsOk());
   }
-  EXPECT_GT(num_attributed, 30U);
 }
 
-// A record that is gone may have been anybody's.
-TEST_F(MaintenanceTest, AMissingRecordCostsNothingUnsaid) {
-  PutRaw(DeliveryFolder(data_dir_), LogRecordKey(40),
-         WithChecksum(LogRecordKey(40), EncodeEvent(EpochForgotten{{"train", 0}})));
-  EXPECT_THAT(RepairDataFolder(data_dir_, {}), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                        AllOf(HasSubstr("record 37: is missing"),
-                                                              HasSubstr("Nothing was changed"))));
-  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report,
-                          RepairDataFolder(data_dir_, {.may_lose_all_jobs = true}));
-  EXPECT_EQ(report.lost_jobs.size(), 3U);
-  EXPECT_GE(ReadContents(data_dir_).ledger->last_generation(), 6U);
-}
-
-// The numbers of the format and of the beginning can be made again.
+// Heads, and what all logs have together, can be made again, and a record under a damaged key is
+// known by its checksum.
 TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
   const Contents contents = ReadContents(data_dir_);
-  for (const std::string& key : {LogFormatKey(), LogBeginKey(), std::string("zzz")}) {
+  for (const std::string& key :
+       {LogFormatKey(), LogTailKey(), NameKey("third/job"), RecordKey(7, 3), std::string("zzz")}) {
+    SCOPED_TRACE(key);
     PutRaw(DeliveryFolder(data_dir_), key, "not its checksum");
     EXPECT_FALSE(FoundIn(data_dir_).empty());
     PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
     EXPECT_TRUE(report.is_changed);
+    EXPECT_THAT(report.lost_jobs, IsEmpty());
     EXPECT_TRUE(FoundIn(data_dir_).empty());
-    EXPECT_TRUE(ReadContents(data_dir_) == contents);
+    EXPECT_TRUE(ReadContents(data_dir_).jobs == contents.jobs);
+    EXPECT_GE(ReadContents(data_dir_).mark, 6U);
+  }
+  const std::vector<RawRecord> raw = RawRecords(data_dir_);
+  for (const std::string& key : {RecordKey(9, 5), std::string("x")}) {
+    EraseKey(DeliveryFolder(data_dir_), raw[7].key);
+    PutRaw(DeliveryFolder(data_dir_), key, raw[7].value);
+    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
+    EXPECT_THAT(report.lost_jobs, IsEmpty());
+    EXPECT_THAT(report.done, ElementsAre(HasSubstr("that of a record, damaged")));
+    EXPECT_TRUE(ReadContents(data_dir_).jobs == contents.jobs);
   }
 }
 
@@ -368,7 +379,7 @@ TEST_F(MaintenanceTest, WhatIsOpenIsRefusedWithItsProcess) {
   const auto refused =
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("in use by process"));
   EXPECT_THAT(CheckDataFolder(data_dir_, [](const StoredDamage&) {}), refused);
-  EXPECT_THAT(RepairDataFolder(data_dir_, {.may_lose_all_jobs = true}), refused);
+  EXPECT_THAT(RepairDataFolder(data_dir_, {}), refused);
   EXPECT_THAT(CompactDataFolder(data_dir_), refused);
 }
 

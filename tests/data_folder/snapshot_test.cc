@@ -78,7 +78,7 @@ class SnapshotTest : public FolderTest {
 TEST_F(SnapshotTest, ARestoredFolderHasEverything) {
   const Contents contents = ReadContents(data_dir_);
   EXPECT_EQ(contents.datasets.size(), 2U);
-  EXPECT_EQ(contents.ledger->num_epochs(), 6U);
+  EXPECT_EQ(contents.jobs->size(), 3U);
   EXPECT_EQ(contents.sealed_graphs.size(), 1U);
   EXPECT_EQ(contents.open_graphs.size(), 1U);
   EXPECT_EQ(contents.histograms.size(), 2U);
@@ -130,7 +130,7 @@ TEST_F(SnapshotTest, ItIsOfOneMoment) {
       const std::string name = absl::StrCat("new/", call);
       EXPECT_THAT(stores.datasets->Create(name, FolderSchema(), {}), IsOk());
       AppendGraphs(*stores.datasets, name, 1, 10);
-      AppendEvents(*stores.ledger,
+      AppendEvents(*stores.ledger, "train",
                    {BatchesAcknowledged{{"train", 0}, 5, BatchSet::Of({10 + call})}});
       if (call == 1) {
         EXPECT_THAT(stores.datasets->Delete("sealed"), IsOk());

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
-#include "service/stores/logs/lmdb_record_log.h"
+#include "tests/ledger/lmdb/one_log.h"
 #include "tests/support/recorded_log.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"
@@ -76,10 +76,10 @@ TEST_F(StoreWatchTest, AStoreTriesOnDemand) {
   EXPECT_THAT(store->TryCommit(0), IsOk());
   EXPECT_THAT(watch_.failure(), IsOk());
 
-  LmdbRecordLog::Options ledger;
+  LmdbJobLogs::Options ledger;
   ledger.folder = folder.path() + "/ledger";
   ledger.observer = &watch_;
-  PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open(ledger));
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OneLog::Open(ledger));
   EXPECT_THAT(log->Append({"a"}), IsOk());
   End(absl::UnavailableError("the disk is gone"));
   EXPECT_THAT(log->TryCommit(0), IsOk());
@@ -94,10 +94,10 @@ TEST_F(StoreWatchTest, ADiskThatIsFullIsNoticedAndItsRecoveryToo) {
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
   const std::string other = disk.path() + "/other";
   std::ofstream(other) << std::string(1 << 20, 'o');
-  LmdbRecordLog::Options options;
+  LmdbJobLogs::Options options;
   options.folder = disk.path() + "/ledger";
   options.observer = &watch_;
-  PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open(options));
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OneLog::Open(options));
   while (log->Append({std::string(100'000, 'x')}).ok()) {
   }
   EXPECT_THAT(watch_.failure(), StatusIs(absl::StatusCode::kResourceExhausted, _));

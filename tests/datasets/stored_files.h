@@ -45,6 +45,20 @@ inline void PutRaw(const std::string& folder, const std::string& key, const std:
   mdb_env_close(env);
 }
 
+inline void EraseKey(const std::string& folder, const std::string& key) {
+  MDB_env* env = nullptr;
+  ASSERT_EQ(mdb_env_create(&env), 0);
+  ASSERT_EQ(mdb_env_open(env, folder.c_str(), 0, 0640), 0);
+  MDB_txn* txn = nullptr;
+  ASSERT_EQ(mdb_txn_begin(env, nullptr, 0, &txn), 0);
+  MDB_dbi dbi = 0;
+  ASSERT_EQ(mdb_dbi_open(txn, nullptr, 0, &dbi), 0);
+  MDB_val key_val = {key.size(), const_cast<char*>(key.data())};
+  ASSERT_EQ(mdb_del(txn, dbi, &key_val, nullptr), 0);
+  ASSERT_EQ(mdb_txn_commit(txn), 0);
+  mdb_env_close(env);
+}
+
 // Numbers of the meta pages and of what may be pages of LMDB's trees.
 inline std::vector<size_t> TreePages(const std::string& file) {
   std::vector<size_t> pages = {0, 1};

@@ -22,6 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/engine/jobs/loader.h"
+#include "tests/delivery/all_jobs.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/random.h"
@@ -169,11 +170,10 @@ class Schedule {
 
   void StartServer() {
     log_.Reopen();
-    LoaderOptions options;
+    JobsOptions options;
     options.lease_duration = kLease;
     options.max_log_records = 12;
-    first_session_ += 10000;
-    auto opened = Loader::Open(&world_.catalog(), &log_, options, first_session_);
+    auto opened = AllJobs::Open(&world_.catalog(), &logs_, options);
     ASSERT_THAT(opened, IsOk());
     loader_ = *std::move(opened);
     loader_->RunInBackground(
@@ -621,8 +621,9 @@ class Schedule {
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(24 * 365 * 50);
 
   FailingLog log_;
+  LogsOfJobs logs_{&log_};
   std::vector<std::function<void()>> deferred_;
-  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<AllJobs> loader_;
   // All streams of all workers that the server has not seen end.
   std::vector<std::shared_ptr<Stream>> streams_;
 
@@ -634,7 +635,6 @@ class Schedule {
   std::vector<Worker> workers_;
   std::vector<Worker> zombies_;
   std::vector<Cursor> cursors_;
-  SessionId first_session_ = 1;
 
   // By generation: where it started, what clients were told is done, whose acknowledgements
   // counted.

@@ -565,13 +565,13 @@ TEST_F(JobTest, ACursorMayNotNameAnyGeneration) {
   request.cursor = cursor;
   EXPECT_THAT(Join(request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no server has given")));
-  request.cursor->generation = LedgerWriter::kMaxNamedGeneration;
+  request.cursor->generation = kMaxNamedGeneration;
   PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(request));
-  EXPECT_EQ(seat.start.join.generation, LedgerWriter::kMaxNamedGeneration + 1);
+  EXPECT_EQ(seat.start.join.generation, kMaxNamedGeneration + 1);
   request.cursor->generation = seat.start.join.generation;
   request.attempt = "2";
   PH_ASSERT_OK_AND_ASSIGN(const Seat again, Join(request));
-  EXPECT_EQ(again.start.join.generation, LedgerWriter::kMaxNamedGeneration + 2);
+  EXPECT_EQ(again.start.join.generation, kMaxNamedGeneration + 2);
 }
 
 TEST_F(JobTest, Refuses) {
@@ -700,9 +700,9 @@ TEST_F(JobTest, RanksThatComeOneByOneTakeTwoCommits) {
 // Committers that wait hold threads, so others do not wait while there are enough of them.
 TEST_F(JobTest, FewCommittersWaitForJoinsAtTheSameTime) {
   world_->GatherJoins(absl::Hours(1));
-  EXPECT_TRUE(world_->writer().BeginGathering());
-  EXPECT_TRUE(world_->writer().BeginGathering());
-  EXPECT_FALSE(world_->writer().BeginGathering());
+  EXPECT_TRUE(world_->gathering().Take());
+  EXPECT_TRUE(world_->gathering().Take());
+  EXPECT_FALSE(world_->gathering().Take());
   for (uint32_t rank = 0; rank < 3; ++rank) {
     JoinRequest request = Rank(rank, 4);
     request.now = kStart;

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "service/engine/jobs/job.h"
 #include "service/stores/logs/record_log.h"
+#include "tests/ledger/ledger_logs.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -23,20 +24,19 @@ struct Seat {
   LoadStart start;
 };
 
-// The jobs of a server, whose log outlives it. What is done in the background is done when the test
+// The jobs of a server, whose logs outlive it. What is done in the background is done when the test
 // says so, or at once.
 class JobWorld {
  public:
-  explicit JobWorld(RecordLog* log, absl::Duration retention = absl::InfiniteDuration(),
+  explicit JobWorld(JobLogs* logs, absl::Duration retention = absl::InfiniteDuration(),
                     size_t max_records = 1 << 20, MemoryBudget* memory = nullptr)
-      : records_(log->ReadAll().value()),
-        ledger_(JobLedger::Replay(records_).value()),
-        writer_(log, max_records, records_.size(), ledger_.last_generation()) {
-    environment_.writer = &writer_;
+      : logs_(logs) {
     environment_.quota = &quota_;
     environment_.memory = memory;
     environment_.lease_duration = absl::Seconds(10);
     environment_.epoch_retention = retention;
+    environment_.gathering = &gathering_;
+    environment_.max_log_records = max_records;
     environment_.executor = [this](std::function<void()> work) {
       if (is_deferring) {
         deferred.push_back(std::move(work));
@@ -44,17 +44,28 @@ class JobWorld {
         work();
       }
     };
-    for (const EpochKey& key : ledger_.Epochs()) {
-      quota_.TakeAnyway({ledger_.Find(key)->client, key.job});
-    }
-    for (auto& [name, part] : JobLedger(ledger_).SplitByJob()) {
-      jobs_[name] = std::make_shared<Job>(name, std::move(part), &environment_);
-    }
+    const std::vector<std::string> names = logs_->Names().value();
+    for (const std::string& name : names) job(name);
   }
+  // With the log of the job "job".
+  explicit JobWorld(RecordLog* log, absl::Duration retention = absl::InfiniteDuration(),
+                    size_t max_records = 1 << 20, MemoryBudget* memory = nullptr)
+      : JobWorld(new LogsOfJobs(log), retention, max_records, memory) {
+    own_logs_.reset(logs_);
+  }
+
+  ~JobWorld() { deferred.clear(); }  // It may keep jobs.
+  JobWorld(const JobWorld&) = delete;
+  JobWorld& operator=(const JobWorld&) = delete;
 
   Job& job(const std::string& name = "job") {
     std::shared_ptr<Job>& job = jobs_[name];
-    if (job == nullptr) job = std::make_shared<Job>(name, JobLedger(), &environment_);
+    if (job == nullptr) {
+      std::shared_ptr<RecordLog> log = logs_->Open(name).value().log;
+      const std::vector<std::string> records = log->ReadAll().value();
+      job = std::make_shared<Job>(name, JobLedger::Replay(records).value(), std::move(log),
+                                  records.size(), &environment_);
+    }
     return *job;
   }
 
@@ -77,7 +88,7 @@ class JobWorld {
     return seat;
   }
 
-  // All jobs together, as a reader of the log should see them.
+  // All jobs together, as a reader of the logs should see them.
   JobLedger Ledger() {
     std::vector<std::string> records;
     for (auto& [name, job] : jobs_) {
@@ -88,7 +99,7 @@ class JobWorld {
     return JobLedger::Replay(records).value();
   }
   void Compact() {
-    writer_.Compact([this] { return Ledger().EpochRecords(); });
+    for (auto& [name, job] : jobs_) job->Compact();
   }
 
   void GatherJoins(absl::Duration longest) { environment_.gather_joins = longest; }
@@ -98,16 +109,16 @@ class JobWorld {
   }
 
   EpochQuota& quota() { return quota_; }
-  LedgerWriter& writer() { return writer_; }
+  GatheringPlaces& gathering() { return gathering_; }
 
   bool is_deferring = false;
   std::vector<std::function<void()>> deferred;
 
  private:
-  const std::vector<std::string> records_;
-  const JobLedger ledger_;
-  LedgerWriter writer_;
+  std::unique_ptr<JobLogs> own_logs_;
+  JobLogs* const logs_;
   EpochQuota quota_{4096, 4096};
+  GatheringPlaces gathering_{2};
   Job::Environment environment_;
   std::map<std::string, std::shared_ptr<Job>> jobs_;
   SessionId last_session_ = 0;

@@ -19,6 +19,7 @@
 #include "service/base/clock.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/jobs/segment_makings.h"
+#include "tests/delivery/all_jobs.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/random.h"
@@ -68,14 +69,14 @@ class LockedLog final : public RecordLog {
 // A server with a data set; Restart() forgets all that is not in the log.
 class LoaderWorld {
  public:
-  explicit LoaderWorld(size_t num_graphs = 60, LoaderOptions options = Options())
+  explicit LoaderWorld(size_t num_graphs = 60, JobsOptions options = Options())
       : options_(options), dataset_(num_graphs) {
     dataset_.Seal();
     Restart();
   }
 
-  static LoaderOptions Options() {
-    LoaderOptions options;
+  static JobsOptions Options() {
+    JobsOptions options;
     options.lease_duration = kLoaderLease;
     return options;
   }
@@ -84,8 +85,7 @@ class LoaderWorld {
   void Restart(const EpochBounds& bounds = {}) {
     loader_ = nullptr;
     catalog_ = std::make_unique<EpochCatalog>(&dataset_.store(), bounds);
-    auto loader = Loader::Open(catalog_.get(), &log_, options_, first_session_);
-    first_session_ += 1000;
+    auto loader = AllJobs::Open(catalog_.get(), &logs_, options_);
     ASSERT_THAT(loader, IsOk());
     loader_ = *std::move(loader);
   }
@@ -119,7 +119,7 @@ class LoaderWorld {
                                 session.start().join.generation, batches, now);
   }
 
-  Loader& loader() { return *loader_; }
+  AllJobs& loader() { return *loader_; }
   DatasetWorld& dataset() { return dataset_; }
   FailingLog& log() { return log_.log(); }
   void BeforeWrites(std::function<void()> call) { log_.before_write = std::move(call); }
@@ -127,12 +127,12 @@ class LoaderWorld {
   absl::Time now = absl::UnixEpoch();
 
  private:
-  const LoaderOptions options_;
+  const JobsOptions options_;
   DatasetWorld dataset_;
   LockedLog log_;
-  SessionId first_session_ = 1;
+  LogsOfJobs logs_{&log_};
   std::unique_ptr<EpochCatalog> catalog_;
-  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<AllJobs> loader_;
 };
 
 // Takes batches until there are none; acknowledges each. The ids of their graphs.
@@ -156,7 +156,7 @@ void ExpectAllOnce(std::vector<uint64_t> ids, size_t num_graphs) {
 // Whatever is written, joins, deletions and the compaction of the log among it: batches leave
 // meanwhile, and timers do their work.
 TEST(LoaderTest, NobodyWaitsForTheLogButWhoWritesToIt) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.max_log_records = 16;
   LoaderWorld world(60, options);
   PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(DatasetWorld::Request(),
@@ -178,15 +178,15 @@ TEST(LoaderTest, NobodyWaitsForTheLogButWhoWritesToIt) {
     EXPECT_THAT(world.Load(request, LoaderWorld::Dynamic("worker")), IsOk());
   }
   EXPECT_THAT(world.Acknowledge(*session, {0}), IsOk());
-  EXPECT_THAT(world.loader().DeleteJob("other"), IsOk());
-  EXPECT_GT(writes, 12);
+  EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+  EXPECT_GT(writes, 8);
   world.BeforeWrites([] {});
 }
 
 // Names of jobs that are gone take no memory and no place in the log; their generations are not
 // used again all the same.
 TEST(LoaderTest, ADeletedJobLeavesNothing) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.max_log_records = 16;
   LoaderWorld world(60, options);
   uint64_t last_generation = 0;
@@ -1162,7 +1162,7 @@ TEST(LoaderTest, DeletesAJob) {
 }
 
 TEST(LoaderTest, RemembersABoundedNumberOfEpochs) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.max_epochs = 5;
   options.kept_finished_epochs = 2;
   LoaderWorld world(20, options);
@@ -1184,7 +1184,7 @@ TEST(LoaderTest, RemembersABoundedNumberOfEpochs) {
 
 // A checkpoint of an epoch that is forgotten rolls back to it: each later epoch makes room once.
 TEST(LoaderTest, ARollBackToAForgottenEpochGivesEachLaterOneBackOnce) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.kept_finished_epochs = 2;
   options.max_epochs = 3;
   LoaderWorld world(20, options);
@@ -1219,23 +1219,24 @@ TEST(LoaderTest, ARollBackToAForgottenEpochGivesEachLaterOneBackOnce) {
 
 // The epoch that is forgotten for a new one may be the only one that has the plan of the new one.
 TEST(LoaderTest, APlanOutlivesTheEpochThatMakesRoom) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.kept_finished_epochs = 2;
   LoaderWorld world(20, options);
   for (const uint64_t epoch : {0, 1, 2, 3, 4, 5, 6}) {
     const uint32_t max_nodes = epoch % 3 == 0 ? 24 : 25;
     PH_ASSERT_OK_AND_ASSIGN(
-        const auto session,
+        auto session,
         world.Load(DatasetWorld::Request({max_nodes, 30, 6}, epoch), LoaderWorld::Rank(0, 1)));
     ExpectAllOnce(TakeAll(world, *session), 20);
     EXPECT_LE(world.loader().Snapshot().num_epochs, 3);
+    session = nullptr;
     if (epoch == 4) world.Restart();
   }
 }
 
 // What nobody uses makes room, after a restart too; its checkpoint is refused, and says why.
 TEST(LoaderTest, EpochsThatNobodyUsesAreForgotten) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.epoch_retention = absl::Hours(48);
   LoaderWorld world(60, options);
   world.now = absl::UnixEpoch() + absl::Hours(24 * 365 * 50);
@@ -1281,7 +1282,7 @@ TEST(LoaderTest, EpochsThatNobodyUsesAreForgotten) {
 }
 
 TEST(LoaderTest, AnExpiredEpochIsBegunAnewWithoutItsCursor) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.epoch_retention = absl::Hours(48);
   LoaderWorld world(60, options);
   JoinRequest join = LoaderWorld::Rank(0, 1);
@@ -1303,7 +1304,7 @@ TEST(LoaderTest, AnExpiredEpochIsBegunAnewWithoutItsCursor) {
 
 // An older server did not write when an epoch was used.
 TEST(LoaderTest, EpochsWithoutATimeCountAsUsedWhenTheyAreFirstLookedAt) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.epoch_retention = absl::Hours(48);
   LoaderWorld world(60, options);
   const EpochIdentity identity =
@@ -1321,7 +1322,7 @@ TEST(LoaderTest, EpochsWithoutATimeCountAsUsedWhenTheyAreFirstLookedAt) {
 
 // One client cannot take the others' epochs, across restarts.
 TEST(LoaderTest, EpochsAreCountedByClient) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.max_epochs = 5;
   options.max_epochs_per_client = 3;
   LoaderWorld world(20, options);
@@ -1411,7 +1412,7 @@ TEST(LoaderTest, EpochsAreLetGoOfInTheBackground) {
 }
 
 TEST(LoaderTest, TheLogStaysShort) {
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.max_log_records = 16;
   LoaderWorld world(60, options);
   for (uint64_t epoch = 0; epoch < 8; ++epoch) {
@@ -1544,9 +1545,9 @@ TEST(LoaderTest, AReceiptIsFoundInTheEpochsThatMayBeShown) {
       return shown.count(identity.key.epoch) != 0;
     });
   };
-  PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned first, find({0, 1}));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Planned first, find({0, 1}));
   EXPECT_EQ(first.opened.identity.key.epoch, 0U);
-  PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned second, find({1}));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Planned second, find({1}));
   EXPECT_EQ(second.opened.identity.key.epoch, 1U);
   EXPECT_EQ(second.plan->receipt, receipt);
   EXPECT_THAT(find({}).status(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
@@ -1591,7 +1592,7 @@ INSTANTIATE_TEST_SUITE_P(, LoaderThreadsTest, ::testing::Bool(),
 TEST_P(LoaderThreadsTest, ManyThreadsLoadOneEpoch) {
   SystemClock clock;
   WorkerPool pool(&clock, 2);
-  LoaderOptions options = LoaderWorld::Options();
+  JobsOptions options = LoaderWorld::Options();
   options.max_log_records = 24;
   LoaderWorld world(400, options);
   if (GetParam()) {

@@ -14,9 +14,9 @@
 #include "gtest/gtest.h"
 #include "service/engine/jobs/cursor.h"
 #include "service/engine/jobs/job.h"
-#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/delivery/job_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
+#include "tests/ledger/lmdb/one_log.h"
 #include "tests/support/failing_new.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -315,9 +315,9 @@ TEST(OutOfMemoryTest, WhoeverIsInALostEpochLoadsAgain) {
 // The store's own commits, in the thread that has them to do.
 TEST(OutOfMemoryTest, AnAppendIsThereOrIsNot) {
   const TemporaryFolder folder(TemporaryFolder::InMemory());
-  LmdbRecordLog::Options options;
+  LmdbJobLogs::Options options;
   options.folder = folder.path();
-  PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open(options));
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OneLog::Open(options));
   std::vector<std::string> expected;
   const auto append = [&](uint64_t number) {
     const std::vector<std::string> records = {absl::StrCat("record ", number),

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "service/engine/jobs/loader.h"
 #include "service/wings/tfgnn/sampling_spec.h"
+#include "tests/delivery/all_jobs.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
@@ -43,7 +44,7 @@ class SampledLoader {
     loader_ = nullptr;
     orders.clear();
     catalog_ = std::make_unique<EpochCatalog>(nullptr, EpochBounds(), memory_);
-    auto loader = Loader::Open(catalog_.get(), &log_, {}, first_session_ += 1000);
+    auto loader = AllJobs::Open(catalog_.get(), &logs_, {});
     ASSERT_THAT(loader, IsOk());
     loader_ = *std::move(loader);
     loader_->PlanInBackground(
@@ -89,7 +90,7 @@ class SampledLoader {
     return ids;
   }
 
-  Loader& loader() { return *loader_; }
+  AllJobs& loader() { return *loader_; }
   // Work that waits.
   std::vector<Loader::Planning> TakeHeld() { return std::exchange(held_, {}); }
   size_t num_held() const { return held_.size(); }
@@ -116,11 +117,11 @@ class SampledLoader {
   MemoryBudget* const memory_;
   OneGraphStore graphs_{SmallSourceGraph(kSampledNodes)};
   FailingLog log_;
-  SessionId first_session_ = 1;
+  LogsOfJobs logs_{&log_};
   bool is_woken_ = false;
   std::vector<Loader::Planning> held_;
   std::unique_ptr<EpochCatalog> catalog_;
-  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<AllJobs> loader_;
 };
 
 TEST(WindowOrderTest, ANewEpochsFirstBatchWaitsForNoLaterWindow) {

@@ -251,7 +251,7 @@ def test_data_sets_have_one_writer_with_a_volume_that_it_can_write() -> None:
     (mount,) = DATASETS.container()["volumeMounts"]
     assert mount == {"name": claim["metadata"]["name"], "mountPath": DATASETS.argument("--data-dir")}
     assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
-    # What both stores map, at most: see LmdbDatasetStore::Options and LmdbRecordLog::Options.
+    # What both stores map, at most: see LmdbDatasetStore::Options and LmdbJobLogs::Options.
     datasets = int(DATASETS.argument("--max-store-bytes")) * 5 // 4 + (256 << 20)
     ledger = 4 * (1 << 30) + (256 << 20)
     assert datasets + ledger < bytes_of(claim["spec"]["resources"]["requests"]["storage"])

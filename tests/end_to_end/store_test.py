@@ -164,15 +164,15 @@ def test_a_damaged_ledger_costs_its_job_and_not_the_start(tmp_path: pathlib.Path
         take(server.address, "damaged-job", 5)
     file = data / "delivery" / "data.mdb"
     content = file.read_bytes()
-    # Two bits behind the name in one record of the job; on a free page they would not matter.
+    # Two bits behind the name in one record of the job; on a free page they would not matter, and
+    # the head of the log can be made again.
     for found in re.finditer(b"damaged-job", content):
         place = found.end() + 3
         file.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
         checked = run("check", data)
-        if checked.returncode == 1:
+        if checked.returncode == 1 and ", record " in checked.stdout:
             break
-    assert "delivery/data.mdb, record" in checked.stdout
-    assert "job 'damaged-job'" in checked.stdout
+    assert "delivery/data.mdb, job 'damaged-job', record" in checked.stdout
     assert "sound-job" not in checked.stdout
     status, words = refused("--data-dir", str(data))
     assert status == 1

@@ -17,8 +17,8 @@
 #include "gtest/gtest.h"
 #include "service/stores/lmdb/lmdb_compaction.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
-#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/failing_disk/disk_laws.h"
+#include "tests/ledger/lmdb/one_log.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
@@ -143,10 +143,10 @@ class LogWorld {
 
   absl::Status Open() {
     log_.reset();
-    LmdbRecordLog::Options options;
+    LmdbJobLogs::Options options;
     options.folder = folder_;
     options.max_bytes = kMaxBytes;
-    auto log = LmdbRecordLog::Open(options);
+    auto log = OneLog::Open(options);
     if (log.ok()) log_ = *std::move(log);
     return log.status();
   }
@@ -193,7 +193,7 @@ class LogWorld {
   }
 
   const std::string folder_;
-  std::unique_ptr<LmdbRecordLog> log_;
+  std::unique_ptr<OneLog> log_;
 };
 
 template <typename World>

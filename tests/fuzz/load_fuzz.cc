@@ -16,31 +16,16 @@
 #include "service/server/services/load_source.h"
 #include "service/server/wire/wire_datasets.h"
 #include "service/server/wire/wire_loader.h"
-#include "service/stores/logs/record_log.h"
 #include "tests/datasets/memory_dataset_store.h"
+#include "tests/delivery/all_jobs.h"
 #include "tests/fuzz/message_stream.h"
+#include "tests/ledger/ledger_logs.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/unwatched_streams.h"
 
 namespace {
 
 namespace v1 = packhouse::v1;
-
-class MemoryLog final : public packhouse::RecordLog {
- public:
-  absl::Status Append(absl::Span<const std::string> records) override {
-    records_.insert(records_.end(), records.begin(), records.end());
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::vector<std::string>> ReadAll() override { return records_; }
-  absl::Status Replace(absl::Span<const std::string> records) override {
-    records_.assign(records.begin(), records.end());
-    return absl::OkStatus();
-  }
-
- private:
-  std::vector<std::string> records_;
-};
 
 // Appends until a message is empty or malformed.
 void AppendAll(packhouse::DatasetStore& store, packhouse::MessageStream& messages) {
@@ -59,7 +44,7 @@ void AppendAll(packhouse::DatasetStore& store, packhouse::MessageStream& message
 }
 
 void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
-          packhouse::Loader& loader) {
+          packhouse::AllJobs& loader) {
   // Searches and samples of any size are slow, not wrong.
   for (const v1::RankGroup& rank_group : request.epoch().rank_groups()) {
     if (rank_group.has_device_profile() || rank_group.num_ranks() > 64) return;
@@ -88,10 +73,9 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
   const packhouse::LoadStart start = (*session)->start();
   packhouse::SimulatedClock clock;
   packhouse::UnwatchedStreams observers;
-  packhouse::EarlyEnd early_end;
   packhouse::LoadSource source(
-      &clock, *std::move(session), observers.ForStream(info.schema->sizes(), {}), [](absl::Time) {},
-      &early_end, [] {});
+      &clock, loader.job(key.job), *std::move(session),
+      observers.ForStream(info.schema->sizes(), {}), [](absl::Time) {}, [] {});
   for (uint64_t steps = start.num_steps_done;;) {
     const auto reply = source.Next();
     if (!reply.ok()) {
@@ -132,10 +116,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bounds.max_graphs_per_batch = 1000;
   bounds.framing = &packhouse::WireFraming();
   packhouse::EpochCatalog catalog(&store, bounds);
-  MemoryLog log;
-  packhouse::LoaderOptions options;
+  packhouse::FailingLog log;
+  packhouse::LogsOfJobs logs(&log);
+  packhouse::JobsOptions options;
   options.max_log_records = 16;
-  auto loader = packhouse::Loader::Open(&catalog, &log, options, 1).value();
+  auto loader = packhouse::AllJobs::Open(&catalog, &logs, options).value();
   while (const auto load = messages.Next()) {
     v1::LoadRequest request;
     if (!request.ParseFromString(*load)) continue;
@@ -144,6 +129,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // What is in the log is enough to go on.
   loader = nullptr;
-  if (!packhouse::Loader::Open(&catalog, &log, options, 1).ok()) std::abort();
+  if (!packhouse::AllJobs::Open(&catalog, &logs, options).ok()) std::abort();
   return 0;
 }

@@ -9,8 +9,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/engine/jobs/event_codec.h"
 #include "service/engine/jobs/job.h"
-#include "service/stores/logs/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_job_logs.h"
 #include "tests/delivery/job_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
 #include "tests/support/random.h"
@@ -31,16 +32,28 @@ constexpr uint64_t kSeeds = 3;
 constexpr uint64_t kSeeds = 30;
 #endif
 
-absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLog(const std::string& folder) {
-  LmdbRecordLog::Options options;
+absl::StatusOr<std::unique_ptr<LmdbJobLogs>> OpenLog(const std::string& folder) {
+  LmdbJobLogs::Options options;
   options.folder = folder;
-  return LmdbRecordLog::Open(options);
+  return LmdbJobLogs::Open(options);
 }
 
-absl::StatusOr<JobLedger> Replayed(LmdbRecordLog& log) {
-  const auto records = log.ReadAll();
-  if (!records.ok()) return records.status();
-  return JobLedger::Replay(*records);
+// All jobs together.
+absl::StatusOr<JobLedger> Replayed(LmdbJobLogs& logs) {
+  std::vector<std::string> all;
+  uint64_t last = 0;
+  const std::vector<std::string> names = logs.Names().value();
+  for (const std::string& job : names) {
+    const auto records = logs.Read(job);
+    if (!records.ok()) return records.status();
+    // Each has its own generations.
+    const auto ledger = JobLedger::Replay(*records);
+    if (!ledger.ok()) return ledger.status();
+    last = std::max(last, ledger->last_generation());
+    for (std::string& record : ledger->EpochRecords()) all.push_back(std::move(record));
+  }
+  all.push_back(EncodeEvent(GenerationsUsed{"", last}));
+  return JobLedger::Replay(all);
 }
 
 // A server with a few epochs of each of two jobs; odd ones are ranked, even ones dynamic.
@@ -112,7 +125,7 @@ class Server {
   uint64_t num_compactions() const { return num_compactions_; }
 
  private:
-  const std::unique_ptr<LmdbRecordLog> log_;
+  const std::unique_ptr<LmdbJobLogs> log_;
   JobWorld world_;
   std::map<EpochKey, std::optional<Seat>> seats_;
   std::map<EpochKey, std::string> cursors_;

@@ -273,24 +273,6 @@ TEST(JobLedgerTest, AForkSharesWhatNeitherChanges) {
   }
 }
 
-// Each job's part, put together again, is the whole.
-TEST(JobLedgerTest, SplitsByJob) {
-  for (uint64_t seed = 0; seed < 100; ++seed) {
-    Random random(seed);
-    JobLedger ledger;
-    for (int i = 0; i < 80; ++i) (void)ledger.Apply(RandomEvent(random));
-    std::vector<std::string> records;
-    for (const auto& [name, part] : JobLedger(ledger).SplitByJob()) {
-      EXPECT_FALSE(part.empty());
-      for (const EpochKey& key : part.Epochs()) EXPECT_EQ(key.job, name);
-      for (std::string& record : part.EpochRecords()) records.push_back(std::move(record));
-    }
-    records.push_back(EncodeEvent(GenerationsUsed{"", ledger.last_generation()}));
-    PH_ASSERT_OK_AND_ASSIGN(const JobLedger whole, JobLedger::Replay(records));
-    EXPECT_TRUE(whole == ledger);
-  }
-}
-
 // A log of a server that numbered generations by job, and kept neither who nor when.
 TEST(JobLedgerTest, ReadsOlderLogs) {
   EpochIdentity a = IdentityOf({10});
@@ -309,8 +291,6 @@ TEST(JobLedgerTest, ReadsOlderLogs) {
   EXPECT_EQ(ledger.last_generation(), 9U);
   EXPECT_EQ(ledger.Find(a.key)->client, "");
   EXPECT_EQ(ledger.Find(a.key)->used_seconds, 0U);
-  // Nothing is left of a job that was deleted but that its numbers are used up.
-  EXPECT_EQ(JobLedger(ledger).SplitByJob().size(), 2U);
 }
 
 TEST(JobLedgerTest, WhatIsOpenedAgainHasNotExpired) {

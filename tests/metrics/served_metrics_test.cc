@@ -83,8 +83,10 @@ class ServedMetricsTest : public rpc::ServerTest {
         datasets_->Append("graphs", RandomChunk(random, &schema, 40, 9, 0), {}, std::nullopt),
         IsOk());
     ASSERT_THAT(datasets_->Seal("graphs"), IsOk());
-    PH_ASSERT_OK_AND_ASSIGN(server_, rpc::Server::Start({}, &clock_, &watched_, &metrics_,
-                                                        datasets_.get(), ledger_.get()));
+    rpc::ServerOptions options;
+    options.job_logs = ledger_.get();
+    PH_ASSERT_OK_AND_ASSIGN(
+        server_, rpc::Server::Start(options, &clock_, &watched_, &metrics_, datasets_.get()));
     metrics_.SetDelivery([this] { return server_->delivery(); });
     channel_ = NewChannel();
   }

@@ -301,7 +301,7 @@ TEST_P(LoaderServiceTest, ListsJobs) {
 // Forgotten by the server itself, without any call.
 TEST_P(LoaderServiceTest, ForgetsEpochsThatNobodyUses) {
   ServerOptions options;
-  options.loader.epoch_retention = absl::Hours(24);
+  options.jobs.epoch_retention = absl::Hours(24);
   Start(60, options);
   std::string cursor;
   {
@@ -457,7 +457,7 @@ TEST_P(LoaderServiceTest, ABrokenStreamGivesItsBatchesBack) {
 
 TEST_P(LoaderServiceTest, ASilentWorkersLeasesExpire) {
   ServerOptions options;
-  options.loader.lease_duration = absl::Seconds(30);
+  options.jobs.lease_duration = absl::Seconds(30);
   Start(60, options);
   LoadCall silent(*stub_, Dynamic("silent", 1000));
   ASSERT_THAT(silent.Open(), IsOk());

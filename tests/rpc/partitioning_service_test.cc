@@ -28,8 +28,10 @@ class PartitioningServiceTest : public SamplingServerTest {
   void Start() {
     if (datasets_ == nullptr) OpenDatasets();
     server_.reset();
-    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(ServerOptions(), &clock_, &observer_, &observer_,
-                                                   datasets_.get(), ledger_.get(), &stored_));
+    ServerOptions options;
+    options.job_logs = ledger_.get();
+    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
+                                                   datasets_.get(), &stored_));
     channel_ = NewChannel();
     stub_ = v1::PartitioningService::NewStub(channel_);
   }

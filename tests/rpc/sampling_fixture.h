@@ -27,8 +27,9 @@ class SamplingServerTest : public ServerTest {
     ServerOptions options;
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
     options.sampling_observer = sampling_observer_;
+    options.job_logs = ledger_.get();
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
-                                                   datasets_.get(), ledger_.get(), &graphs_));
+                                                   datasets_.get(), &graphs_));
     channel_ = NewChannel();
   }
 

@@ -22,7 +22,7 @@
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/listen/server.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
-#include "service/stores/logs/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_job_logs.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -127,15 +127,17 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
     options.max_bytes = max_bytes;
     options.folder = folder_.path() + "/datasets";
     PH_ASSERT_OK_AND_ASSIGN(datasets_, LmdbDatasetStore::Open(options));
-    LmdbRecordLog::Options log;
+    LmdbJobLogs::Options log;
+    log.first_revision = ++num_openings_ << 20;
     log.folder = folder_.path() + "/delivery";
-    PH_ASSERT_OK_AND_ASSIGN(ledger_, LmdbRecordLog::Open(log));
+    PH_ASSERT_OK_AND_ASSIGN(ledger_, LmdbJobLogs::Open(log));
   }
 
   void StartServer(ServerOptions options = {}) {
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
+    options.job_logs = ledger_.get();
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
-                                                   datasets_.get(), ledger_.get(), source_graphs_));
+                                                   datasets_.get(), source_graphs_));
     channel_ = NewChannel();
   }
 
@@ -160,8 +162,9 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
   SimulatedClock clock_;
   CountingObserver observer_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
-  std::unique_ptr<DatasetStore> datasets_;     // Null: no folder for data.
-  std::unique_ptr<RecordLog> ledger_;          // Likewise.
+  std::unique_ptr<DatasetStore> datasets_;  // Null: no folder for data.
+  uint64_t num_openings_ = 0;
+  std::unique_ptr<JobLogs> ledger_;            // Likewise.
   SourceGraphStore* source_graphs_ = nullptr;  // A test may set it.
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -14,7 +14,6 @@
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/jobs/evaluation.h"
-#include "service/engine/jobs/loader.h"
 #include "service/server/calls/wire_graphs.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/services/append_handler.h"
@@ -27,6 +26,7 @@
 #include "service/wings/graphs/services/wire_sampling.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
 #include "tests/datasets/memory_dataset_store.h"
+#include "tests/delivery/all_jobs.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/epochs/parts_worlds.h"
 #include "tests/ledger/ledger_logs.h"
@@ -399,7 +399,8 @@ TEST(ToldAnswersTest, OfASession) {
   world.Seal();
   EpochCatalog catalog(&world.store(), {});
   FailingLog log;
-  PH_ASSERT_OK_AND_ASSIGN(const auto loader, Loader::Open(&catalog, &log, {}, 4000));
+  LogsOfJobs logs(&log);
+  PH_ASSERT_OK_AND_ASSIGN(const auto loader, AllJobs::Open(&catalog, &logs, {}));
   JoinRequest join;
   join.sharing = Sharing::Ranked(2);
   join.lane = 1;

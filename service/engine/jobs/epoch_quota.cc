@@ -8,33 +8,15 @@
 
 namespace packhouse {
 
-std::optional<uint64_t> EpochsHere::TakeBelow(uint64_t most, const std::string& job) {
-  const absl::string_view where = NamespaceOf(job);
-  absl::MutexLock lock(&mutex_);
-  if (most != std::numeric_limits<uint64_t>::max()) {
-    uint64_t num_there = 0;
-    std::vector<std::string> here = {job};
-    for (const auto& [name, count] : by_job_) {
-      if (NamespaceOf(name) != where) continue;
-      num_there += count;
-      if (name != job) here.push_back(name);
-    }
-    if (elsewhere_) num_there += elsewhere_(where, here);
-    if (num_there >= most) return num_there;
+uint64_t EpochQuota::NumThere(const std::string& where, const std::string& job) const {
+  const auto there = by_namespace_.find(where);
+  const uint64_t num_here = there == by_namespace_.end() ? 0 : there->second;
+  if (!elsewhere_) return num_here;
+  std::vector<std::string> here = {job};
+  for (const auto& [name, count] : by_job_) {
+    if (name != job && NamespaceOf(name) == where) here.push_back(name);
   }
-  ++by_job_[job];
-  return std::nullopt;
-}
-
-void EpochsHere::Add(const std::string& job) {
-  absl::MutexLock lock(&mutex_);
-  ++by_job_[job];
-}
-
-void EpochsHere::GiveBack(const std::string& job) {
-  absl::MutexLock lock(&mutex_);
-  const auto of_job = by_job_.find(job);
-  if (--of_job->second == 0) by_job_.erase(of_job);
+  return num_here + elsewhere_(where, here);
 }
 
 absl::Status EpochQuota::Take(const EpochOwner& owner) {
@@ -54,37 +36,22 @@ absl::Status EpochQuota::Take(const EpochOwner& owner) {
                      "' are remembered, at most ", max_epochs_per_client_,
                      " (--max-epochs-per-client); finish them, or delete jobs that will not"));
   }
-  if (here_ != nullptr) {
-    if (const auto num_there = here_->TakeBelow(most_there, owner.job)) {
-      return BeyondQuota(where, "epochs", *num_there + 1, most_there);
-    }
-  } else {
-    const auto there = by_namespace_.find(where);
-    const uint64_t num_there = there == by_namespace_.end() ? 0 : there->second;
-    if (num_there >= most_there) {
-      return BeyondQuota(where, "epochs", num_there + 1, most_there);
-    }
+  if (most_there != kNone) {
+    const uint64_t num_there = NumThere(where, owner.job);
+    if (num_there >= most_there) return BeyondQuota(where, "epochs", num_there + 1, most_there);
   }
   Add(owner);
   return absl::OkStatus();
 }
 
-EpochQuota::~EpochQuota() {
-  absl::MutexLock lock(&mutex_);
-  for (const auto& [job, count] : by_job_) {
-    for (uint64_t i = 0; i < count; ++i) here_->GiveBack(job);
-  }
-}
-
 void EpochQuota::TakeAnyway(const EpochOwner& owner) {
   absl::MutexLock lock(&mutex_);
-  if (here_ != nullptr) here_->Add(owner.job);
   Add(owner);
 }
 
 void EpochQuota::Add(const EpochOwner& owner) {
   ++num_epochs_;
-  if (here_ != nullptr) ++by_job_[owner.job];
+  ++by_job_[owner.job];
   ++by_namespace_[std::string(NamespaceOf(owner.job))];
   if (!owner.client.empty()) ++by_client_[owner.client];
 }
@@ -92,11 +59,8 @@ void EpochQuota::Add(const EpochOwner& owner) {
 void EpochQuota::GiveBack(const EpochOwner& owner) {
   absl::MutexLock lock(&mutex_);
   --num_epochs_;
-  if (here_ != nullptr) {
-    here_->GiveBack(owner.job);
-    const auto of_job = by_job_.find(owner.job);
-    if (--of_job->second == 0) by_job_.erase(of_job);
-  }
+  const auto of_job = by_job_.find(owner.job);
+  if (--of_job->second == 0) by_job_.erase(of_job);
   const auto there = by_namespace_.find(std::string(NamespaceOf(owner.job)));
   if (--there->second == 0) by_namespace_.erase(there);
   if (owner.client.empty()) return;

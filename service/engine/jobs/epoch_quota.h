@@ -29,42 +29,20 @@ struct EpochOwner {
   const std::string& job;
 };
 
-// How many epochs of a namespace there are, of all jobs but these.
+// How many epochs of a namespace other servers' jobs have: all jobs but these.
 using EpochsElsewhere =
     std::function<uint64_t(absl::string_view where, const std::vector<std::string>& but_jobs)>;
-
-// Where each job has an EpochQuota of its own: the epochs of all jobs of the server, so that jobs
-// that begin at once count each other. Thread-safe.
-class EpochsHere {
- public:
-  explicit EpochsHere(EpochsElsewhere elsewhere) : elsewhere_(std::move(elsewhere)) {}
-
-  // Counts one more epoch of `job`, unless its namespace has `most` or more: then how many it has.
-  std::optional<uint64_t> TakeBelow(uint64_t most, const std::string& job);
-  void Add(const std::string& job);
-  void GiveBack(const std::string& job);
-
- private:
-  const EpochsElsewhere elsewhere_;
-  absl::Mutex mutex_;
-  // Of jobs that have any.
-  std::map<std::string, uint64_t> by_job_ ABSL_GUARDED_BY(mutex_);
-};
 
 // Thread-safe; its lock is never held while waiting for anything but other counters.
 class EpochQuota {
  public:
-  // Without `quotas_of` namespaces have no quotas; without `here` all epochs are counted by this.
+  // Without `quotas_of` namespaces have no quotas; without `elsewhere` there are no other servers.
   EpochQuota(size_t max_epochs, size_t max_epochs_per_client, QuotasOf quotas_of = nullptr,
-             std::shared_ptr<EpochsHere> here = nullptr)
+             EpochsElsewhere elsewhere = nullptr)
       : max_epochs_(max_epochs),
         max_epochs_per_client_(max_epochs_per_client),
         quotas_of_(std::move(quotas_of)),
-        here_(std::move(here)) {}
-  // Gives back all epochs.
-  ~EpochQuota();
-  EpochQuota(const EpochQuota&) = delete;
-  EpochQuota& operator=(const EpochQuota&) = delete;
+        elsewhere_(std::move(elsewhere)) {}
 
   // Counts one more epoch. RESOURCE_EXHAUSTED naming the value, the bound and its flag or quota.
   absl::Status Take(const EpochOwner& owner);
@@ -78,16 +56,17 @@ class EpochQuota {
   std::map<std::string, uint64_t> CountByNamespace() const;
 
  private:
-  // Here alone.
   void Add(const EpochOwner& owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t NumThere(const std::string& where, const std::string& job) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_epochs_;
   const size_t max_epochs_per_client_;
   const QuotasOf quotas_of_;
-  const std::shared_ptr<EpochsHere> here_;
+  const EpochsElsewhere elsewhere_;
 
   mutable absl::Mutex mutex_;
-  // With `here_` only.
+  // Of jobs that have any.
   std::map<std::string, uint64_t> by_job_ ABSL_GUARDED_BY(mutex_);
   size_t num_epochs_ ABSL_GUARDED_BY(mutex_) = 0;
   // The numbers of clients that have any.

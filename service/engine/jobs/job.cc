@@ -27,11 +27,28 @@ void RunWake(const std::function<void()>& wake) {
 
 }  // namespace
 
-Job::Job(std::string name, JobLedger ledger, const JobEnvironment* environment)
+Job::Job(std::string name, JobLedger ledger, std::shared_ptr<RecordLog> log, size_t num_records,
+         const JobEnvironment* environment)
     : name_(std::move(name)),
       environment_(*environment),
+      log_(std::move(log)),
+      next_session_(log_->owner_revision() << kSessionBits),
       state_(name_, std::move(ledger), environment),
-      burst_(kLongestGathering * environment->gather_joins) {}
+      num_records_(num_records),
+      burst_(kLongestGathering * environment->gather_joins) {
+  const JobLedger& known = state_.ledger();
+  for (const EpochKey& key : known.Epochs()) {
+    environment_.quota->TakeAnyway({known.Find(key)->client, name_});
+  }
+}
+
+Job::~Job() {
+  absl::MutexLock lock(&mutex_);
+  const JobLedger& ledger = state_.ledger();
+  for (const EpochKey& key : ledger.Epochs()) {
+    environment_.quota->GiveBack({ledger.Find(key)->client, name_});
+  }
+}
 
 void Job::RunAll(const Wakes& wakes) const {
   for (const auto& wake : wakes.each) RunWake(wake);
@@ -80,9 +97,9 @@ void Job::CommitIfNobodyDoes() {
   {
     absl::MutexLock lock(&mutex_);
     if (environment_.gather_joins > absl::ZeroDuration() && burst_.ExpectsMore() &&
-        environment_.writer->BeginGathering()) {
+        environment_.gathering != nullptr && environment_.gathering->Take()) {
       GatherJoins();
-      environment_.writer->EndGathering();
+      environment_.gathering->GiveBack();
     }
     committer_called_ = false;
     if (committing_ || queue_.empty()) return;
@@ -156,9 +173,13 @@ void Job::CommitQueued() {
   } else if (written.ok()) {
     // If there is no memory for the call, the log is not called.
     written = OutOfMemory();
-    HasMemoryFor([&] { written = environment_.writer->Write(pending.records, apply); });
+    HasMemoryFor([&] {
+      written = log_->Append(pending.records);
+      if (written.ok()) apply();
+    });
   }
   bool needs_committer = false;
+  bool needs_compaction = false;
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& one : operations) {
@@ -172,11 +193,58 @@ void Job::CommitQueued() {
     committing_ = false;
     state_.GiveBackUnused();
     needs_committer = NeedsCommitter();
+    num_records_ += pending.records.size();
+    needs_compaction =
+        num_records_ >= environment_.max_log_records && !std::exchange(compaction_called_, true);
   }
   for (const auto& one : operations) {
     if (const auto* const wake = one->Answered()) RunWake(*wake);
   }
   RunAll(wakes);
+  if (needs_committer) CallCommitter();
+  if (needs_compaction) CallCompaction();
+}
+
+void Job::CallCompaction() {
+  if (HasMemoryFor(
+          [this] { environment_.executor([self = shared_from_this()] { self->Compact(); }); })) {
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  compaction_called_ = false;
+}
+
+void Job::Compact() {
+  const auto nobody_commits = [this]()
+                                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !committing_; };
+  std::optional<JobLedger> ledger;
+  {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&nobody_commits));
+    committing_ = true;
+    HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      ledger = state_.ForkLedger();
+      ledger->Apply(GenerationsUsed{"", state_.last_generation()}).IgnoreError();
+    });
+  }
+  std::vector<std::string> records;
+  bool is_replaced = false;
+  HasMemoryFor([&] {
+    if (!ledger) return;
+    records = ledger->Snapshot();
+    is_replaced = log_->Replace(records).ok();
+  });
+  ledger.reset();
+  bool needs_committer = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    committing_ = false;
+    compaction_called_ = false;
+    // If it was in vain, or of little use, it is due again after as many records.
+    const size_t half = environment_.max_log_records / 2;
+    num_records_ = is_replaced ? std::min(records.size(), half) : half;
+    needs_committer = NeedsCommitter();
+  }
   if (needs_committer) CallCommitter();
 }
 
@@ -449,18 +517,33 @@ absl::Time Job::NextExpiry() const {
   return next;
 }
 
+namespace {
+
+std::optional<Job::Opened> OpenedIn(const JobLedger& ledger, const EpochKey& key) {
+  const EpochState* const state = ledger.Find(key);
+  if (state == nullptr) return std::nullopt;
+  return Job::Opened{state->identity, ledger.PlanOf(key), state->words, state->windows};
+}
+
+}  // namespace
+
+std::optional<Job::Opened> OpenedWithPlanIn(
+    const JobLedger& ledger, absl::string_view receipt,
+    absl::FunctionRef<bool(const EpochIdentity&)> may_show) {
+  for (const EpochKey& key : ledger.Epochs()) {
+    const std::shared_ptr<const KeptPlan> plan = ledger.PlanOf(key);
+    if (plan == nullptr || plan->receipt != receipt) continue;
+    if (may_show(ledger.Find(key)->identity)) return OpenedIn(ledger, key);
+  }
+  return std::nullopt;
+}
+
 std::optional<Job::Opened> Job::OpenedAs(uint64_t epoch) const {
   absl::MutexLock lock(&mutex_);
-  return OpenedLocked(KeyOf(epoch));
+  return OpenedIn(state_.ledger(), KeyOf(epoch));
 }
 
-std::optional<Job::Opened> Job::OpenedLocked(const EpochKey& key) const {
-  const EpochState* const state = state_.ledger().Find(key);
-  if (state == nullptr) return std::nullopt;
-  return Opened{state->identity, state_.ledger().PlanOf(key), state->words, state->windows};
-}
-
-std::optional<Job::Opened> Job::OpenedNear(uint64_t epoch) const {
+absl::StatusOr<Job::Opened> Job::OpenedNear(uint64_t epoch) const {
   absl::MutexLock lock(&mutex_);
   std::optional<EpochKey> nearest;
   const auto distance = [epoch](const EpochKey& key) {
@@ -470,18 +553,14 @@ std::optional<Job::Opened> Job::OpenedNear(uint64_t epoch) const {
     // Ascending.
     if (!nearest || distance(key) <= distance(*nearest)) nearest = key;
   }
-  return nearest ? OpenedLocked(*nearest) : std::nullopt;
+  if (nearest) return *OpenedIn(state_.ledger(), *nearest);
+  return absl::NotFoundError(absl::StrCat("job ", Quoted(name_), ": has no epochs"));
 }
 
 std::optional<Job::Opened> Job::OpenedWithPlan(
     absl::string_view receipt, absl::FunctionRef<bool(const EpochIdentity&)> may_show) const {
   absl::MutexLock lock(&mutex_);
-  for (const EpochKey& key : state_.ledger().Epochs()) {
-    const std::shared_ptr<const KeptPlan> plan = state_.ledger().PlanOf(key);
-    if (plan == nullptr || plan->receipt != receipt) continue;
-    if (may_show(state_.ledger().Find(key)->identity)) return OpenedLocked(key);
-  }
-  return std::nullopt;
+  return OpenedWithPlanIn(state_.ledger(), receipt, may_show);
 }
 
 absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity) const {
@@ -499,6 +578,22 @@ absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity) con
 std::vector<EpochSummary> Job::Epochs() const {
   absl::MutexLock lock(&mutex_);
   return state_.Summaries();
+}
+
+absl::StatusOr<JobSummary> Job::Summary(size_t max_epochs) const {
+  JobSummary summary;
+  summary.name = name_;
+  summary.epochs = Epochs();
+  summary.num_epochs = summary.epochs.size();
+  if (summary.epochs.empty()) {
+    return absl::NotFoundError(absl::StrCat("job ", Quoted(name_), ": has no epochs"));
+  }
+  for (const EpochSummary& epoch : summary.epochs) {
+    summary.num_sessions += epoch.num_sessions;
+    summary.used_seconds = std::max(summary.used_seconds, epoch.used_seconds);
+  }
+  if (summary.epochs.size() > max_epochs) summary.epochs.resize(max_epochs);
+  return summary;
 }
 
 std::vector<SessionSummary> Job::Sessions() const {
@@ -544,6 +639,16 @@ JobLedger Job::ForkLedger() {
 bool Job::IsForgotten() const {
   absl::MutexLock lock(&mutex_);
   return state_.ledger().empty() && queue_.empty() && !committing_;
+}
+
+bool Job::HasRecords() const {
+  absl::MutexLock lock(&mutex_);
+  return num_records_ != 0;
+}
+
+uint64_t Job::last_generation() const {
+  absl::MutexLock lock(&mutex_);
+  return state_.last_generation();
 }
 
 }  // namespace packhouse

@@ -1,5 +1,5 @@
-// One job: its part of the ledger, the sessions that load its epochs, and the queue of changes that
-// wait to become durable.
+// One job: its ledger and the log of it, the sessions that load its epochs, and the queue of
+// changes that wait to become durable.
 //
 // Every change to the ledger is an operation: a worker joins, batches are acknowledged, epochs are
 // forgotten. Operations wait in a queue. One thread at a time commits. It takes all waiting
@@ -7,13 +7,17 @@
 // writes all their events as one append, without the mutex, and then applies them and answers. So N
 // operations that come at the same time take two appends: one for the first, and one for all that
 // came while the first was written. The mutex is never held while waiting for the disk, the log, or
-// another job.
+// another job. Changes of several jobs share the disk's flushes: their logs see to that.
+//
+// A log that has become long is replaced by a shorter one of the same ledger. That is one more turn
+// of the committing thread: nothing is committed meanwhile, so the log has what the ledger has.
 //
 // job_state.h has the state of a job, and says who wakes whom when it changes. The operations are
 // in join_operation.h, acknowledge_operation.h and forget_operation.h.
 #ifndef PACKHOUSE_SERVICE_ENGINE_JOBS_JOB_H_
 #define PACKHOUSE_SERVICE_ENGINE_JOBS_JOB_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,6 +34,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/base/early_end.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/jobs/acknowledge_operation.h"
 #include "service/engine/jobs/delivery_snapshot.h"
@@ -42,6 +47,7 @@
 #include "service/engine/jobs/joining.h"
 #include "service/engine/jobs/kept_plan.h"
 #include "service/engine/jobs/lease_table.h"
+#include "service/stores/logs/record_log.h"
 
 namespace packhouse {
 
@@ -61,6 +67,17 @@ struct Offer : Lease {
   std::optional<uint64_t> plan_window;
 };
 
+// A job, for people.
+struct JobSummary {
+  std::string name;
+  // The highest number first; not all of them if there are many.
+  std::vector<EpochSummary> epochs;
+  uint64_t num_epochs = 0;
+  uint64_t num_sessions = 0;
+  uint64_t used_seconds = 0;  // That of its latest epoch.
+  std::string owner = {};     // The server that has it, where several share the jobs.
+};
+
 // Thread-safe. If there is no memory left, calls fail with RESOURCE_EXHAUSTED, or throw
 // std::bad_alloc before anything has changed. Nothing durable is lost.
 class Job : public std::enable_shared_from_this<Job> {
@@ -72,11 +89,27 @@ class Job : public std::enable_shared_from_this<Job> {
   // Runs of batches that are done, of an epoch.
   static constexpr size_t kMaxRuns = AcknowledgeOperation::kMaxRuns;
 
-  // `ledger` has only epochs of this job, and the quota has been taken for each. It may exceed the
-  // memory budget; later additions are reserved.
-  Job(std::string name, JobLedger ledger, const Environment* environment);
+  // Sessions of a job are numbered from its log's owner_revision() on: up to 2^20 of them.
+  static constexpr int kSessionBits = 20;
+
+  // `ledger` is what `log`, which is this job's own, says with `num_records` records. It takes its
+  // epochs from the quota, also beyond that, until the job is destroyed; and it may exceed the
+  // memory budget: later additions are reserved.
+  Job(std::string name, JobLedger ledger, std::shared_ptr<RecordLog> log, size_t num_records,
+      const Environment* environment);
+  // No session is left, and nothing is under way.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
 
   const std::string& name() const { return name_; }
+  // To be asked about the log's ownership() before anything of the job is sent.
+  RecordLog& log() const { return *log_; }
+  // Ends the job's streams when it is lost. When that has begun, the job stays as it is until the
+  // last of them has gone.
+  EarlyEnd& early_end() { return early_end_; }
+  // Another one each time.
+  SessionId NewSession() { return next_session_.fetch_add(1, std::memory_order_relaxed); }
 
   // A worker joins, as PlanJoin() says. A rank's new session takes over from its previous one; if
   // the number of readers changes, it takes over from all sessions of the rank, in the same
@@ -164,8 +197,8 @@ class Job : public std::enable_shared_from_this<Job> {
   };
   std::optional<Opened> OpenedAs(uint64_t epoch) const;
   // The same of the epoch, or else of the one nearest to it, a later one rather than an earlier
-  // one.
-  std::optional<Opened> OpenedNear(uint64_t epoch) const;
+  // one. NOT_FOUND if the job has no epochs.
+  absl::StatusOr<Opened> OpenedNear(uint64_t epoch) const;
   // The same of the first epoch that may be shown and whose kept plan has this receipt. `may_show`
   // is called under the job's mutex: it must not block.
   std::optional<Opened> OpenedWithPlan(
@@ -175,6 +208,8 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::StatusOr<EpochProgress> ProgressOf(const EpochIdentity& identity) const;
   // By number, the highest first.
   std::vector<EpochSummary> Epochs() const;
+  // With at most `max_epochs` of them. NOT_FOUND if it has none.
+  absl::StatusOr<JobSummary> Summary(size_t max_epochs) const;
   // By epoch and number. O(sessions and their batches in flight).
   std::vector<SessionSummary> Sessions() const;
   // Adds the job's figures to it, except the number of epochs.
@@ -185,6 +220,13 @@ class Job : public std::enable_shared_from_this<Job> {
   JobLedger ForkLedger();
   // Whether nothing is left of the job, and nothing is under way.
   bool IsForgotten() const;
+  // Whether the log has, or may have, a record.
+  bool HasRecords() const;
+  // The last generation that was drawn; 0: none.
+  uint64_t last_generation() const;
+  // Replaces the log by a shorter one that says the same; if the log refuses, or there is no
+  // memory, it stays as it was. Blocks.
+  void Compact();
 
  private:
   // Queues an operation and returns when it has been answered.
@@ -198,6 +240,8 @@ class Job : public std::enable_shared_from_this<Job> {
                PendingChanges& pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes CommitIfNobodyDoes() run soon on another thread, or here if there is no memory for that.
   void CallCommitter() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Makes Compact() run soon.
+  void CallCompaction() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunAll(const Wakes& wakes) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Offer> NextOrLose(Session& session, absl::Time now, Wakes& wakes)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -212,11 +256,12 @@ class Job : public std::enable_shared_from_this<Job> {
   bool NeedsCommitter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EpochKey KeyOf(uint64_t epoch) const { return {name_, epoch}; }
-  std::optional<Opened> OpenedLocked(const EpochKey& key) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string name_;
   const JobEnvironment& environment_;
+  const std::shared_ptr<RecordLog> log_;
+  std::atomic<SessionId> next_session_;
+  EarlyEnd early_end_;
 
   mutable absl::Mutex mutex_;
   // Only the committing thread replaces its ledger.
@@ -227,8 +272,15 @@ class Job : public std::enable_shared_from_this<Job> {
   // meanwhile.
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;
   bool committer_called_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the log; approximate.
+  size_t num_records_ ABSL_GUARDED_BY(mutex_);
+  bool compaction_called_ ABSL_GUARDED_BY(mutex_) = false;
   JoinBurst burst_ ABSL_GUARDED_BY(mutex_);
 };
+
+// Job::OpenedWithPlan() of a ledger that no job has.
+std::optional<Job::Opened> OpenedWithPlanIn(const JobLedger& ledger, absl::string_view receipt,
+                                            absl::FunctionRef<bool(const EpochIdentity&)> may_show);
 
 }  // namespace packhouse
 

@@ -17,13 +17,12 @@ constexpr size_t kPage = 1000;
 // Uses are said this seldom: each is a write.
 constexpr uint64_t kWorthSaying = 60;
 
-ListedJob ListedAs(const std::string& name, const Loader& loader) {
+ListedJob ListedAs(const Job& job) {
   ListedJob listed;
-  listed.name = name;
-  const auto job = loader.GetJob(name);
-  if (!job.ok()) return listed;
-  listed.num_epochs = job->num_epochs;
-  for (const EpochSummary& epoch : job->epochs) {
+  listed.name = job.name();
+  const std::vector<EpochSummary> epochs = job.Epochs();
+  listed.num_epochs = epochs.size();
+  for (const EpochSummary& epoch : epochs) {
     if (epoch.used_seconds == 0) continue;
     if (listed.oldest_use == 0) listed.oldest_use = epoch.used_seconds;
     listed.oldest_use = std::min(listed.oldest_use, epoch.used_seconds);
@@ -52,8 +51,8 @@ void JobCensus::Know(const ListedJob& job) {
   }
 }
 
-absl::Status JobCensus::Say(const OwnedJob& job) {
-  ListedJob listed = ListedAs(job.name(), job.loader());
+absl::Status JobCensus::Say(const Job& job) {
+  ListedJob listed = ListedAs(job);
   const auto said = said_.find(listed.name);
   if (said != said_.end() && said->second.num_epochs == listed.num_epochs &&
       listed.latest_use < said->second.latest_use + kWorthSaying) {
@@ -82,11 +81,11 @@ void JobCensus::AddEmptied(const std::vector<std::string>& jobs) {
   }
 }
 
-absl::Status JobCensus::SayEmptied(const std::string& name, OwnedJobs& jobs) {
+absl::Status JobCensus::SayEmptied(const std::string& name, Jobs& jobs) {
   PH_ASSIGN_OR_RETURN(const bool is_removed, directory_->RemoveUnowned(name));
   if (!is_removed) {
     // This server may not have been able to give it back. If it is another's, that one says it.
-    PH_ASSIGN_OR_RETURN(const OwnedJobs::Place place, jobs.Open(name));
+    PH_ASSIGN_OR_RETURN(const Jobs::Place place, jobs.Open(name));
     if (place.job != nullptr) return Say(*place.job);
     if (place.owner.revision == 0) return absl::OkStatus();  // Nobody's by now: the next turn.
   }
@@ -133,7 +132,7 @@ std::vector<std::string> JobCensus::NextUnused(absl::Time now) const {
   return unused;
 }
 
-absl::Status JobCensus::ForgetUnused(OwnedJobs& jobs, absl::Time now) {
+absl::Status JobCensus::ForgetUnused(Jobs& jobs, absl::Time now) {
   if (retention_ == absl::InfiniteDuration()) return absl::OkStatus();
   absl::Status first;
   for (const std::string& name : NextUnused(now)) {
@@ -142,7 +141,7 @@ absl::Status JobCensus::ForgetUnused(OwnedJobs& jobs, absl::Time now) {
     const auto place = jobs.Open(name);
     absl::Status done = place.status();
     if (place.ok() && place->job != nullptr) {
-      done = place->job->loader().ForgetUnused(now).status();
+      done = place->job->ForgetUnused(now).status();
       if (done.ok()) done = Say(*place->job);
     }
     first.Update(done);
@@ -151,13 +150,13 @@ absl::Status JobCensus::ForgetUnused(OwnedJobs& jobs, absl::Time now) {
   return first;
 }
 
-absl::Status JobCensus::Turn(OwnedJobs& jobs, absl::Time now) {
-  const std::vector<std::shared_ptr<OwnedJob>> here = jobs.Jobs();
+absl::Status JobCensus::Turn(Jobs& jobs, absl::Time now) {
+  const std::vector<std::shared_ptr<Job>> here = jobs.Here();
   std::set<std::string> names;
-  for (const std::shared_ptr<OwnedJob>& job : here) names.insert(job->name());
+  for (const std::shared_ptr<Job>& job : here) names.insert(job->name());
   std::erase_if(said_, [&](const auto& said) { return !names.contains(said.first); });
   absl::Status first;
-  for (const std::shared_ptr<OwnedJob>& job : here) {
+  for (const std::shared_ptr<Job>& job : here) {
     const absl::Status said = Say(*job);
     first.Update(said);
     if (DidNotAnswer(said)) return first;

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "service/engine/jobs/owned_jobs.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/stores/logs/job_directory.h"
 
 namespace packhouse {
@@ -28,17 +28,17 @@ class JobCensus {
   // Jobs that are opened in a turn, since their epochs are to be forgotten.
   static constexpr int kMostOpened = 16;
 
-  // `directory` must outlive it. `retention`: LoaderOptions::epoch_retention.
+  // `directory` must outlive it. `retention`: JobsOptions::epoch_retention.
   JobCensus(JobDirectory* directory, absl::Duration retention)
       : directory_(directory), retention_(retention) {}
 
   // Says in the directory what has changed of the jobs that are here; now and then reads what
   // others say, and forgets epochs of jobs that are nobody's and unused. The first error; the next
   // turn tries again. It goes no further if the store does not answer. To be called about each
-  // second, after OwnedJobs::Sweep().
-  absl::Status Turn(OwnedJobs& jobs, absl::Time now);
+  // second, after Jobs::Sweep().
+  absl::Status Turn(Jobs& jobs, absl::Time now);
 
-  // Jobs that OwnedJobs::Sweep() has given back without epochs. They are removed from the
+  // Jobs that Jobs::Sweep() has given back without epochs. They are removed from the
   // directory, now or as soon as that works. Without I/O; of the thread of Turn().
   void AddEmptied(const std::vector<std::string>& jobs);
 
@@ -50,11 +50,11 @@ class JobCensus {
  private:
   // Until the next Read(), the job counts as this server knows it.
   void Know(const ListedJob& job) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Say(const OwnedJob& job);
-  absl::Status SayEmptied(const std::string& name, OwnedJobs& jobs);
+  absl::Status Say(const Job& job);
+  absl::Status SayEmptied(const std::string& name, Jobs& jobs);
   absl::Status Read();
   std::vector<std::string> NextUnused(absl::Time now) const;
-  absl::Status ForgetUnused(OwnedJobs& jobs, absl::Time now);
+  absl::Status ForgetUnused(Jobs& jobs, absl::Time now);
 
   JobDirectory* const directory_;
   const absl::Duration retention_;

@@ -81,24 +81,6 @@ absl::StatusOr<JobLedger> JobLedger::Replay(absl::Span<const std::string> record
   return ledger;
 }
 
-std::map<std::string, JobLedger> JobLedger::SplitByJob() && {
-  std::map<std::string, JobLedger> jobs;
-  const auto job_of = [&](const EpochKey& key) -> JobLedger& {
-    JobLedger& job = jobs[key.job];
-    job.last_generation_ = last_generation_;
-    job.last_opening_ = last_opening_;
-    return job;
-  };
-  for (auto& [key, slot] : epochs_) {
-    JobLedger& job = job_of(key);
-    job.bytes_ += slot.state->Bytes();
-    if (!slot.state->plan.empty()) job.UsePlan(plans_.at(slot.state->plan).plan);
-    job.epochs_.emplace(key, std::move(slot));
-  }
-  for (const auto& [key, expired] : expired_) job_of(key).expired_.emplace(key, expired);
-  return jobs;
-}
-
 JobLedger JobLedger::Fork() {
   JobLedger fork;
   for (auto& [key, slot] : epochs_) {

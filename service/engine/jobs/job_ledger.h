@@ -97,9 +97,6 @@ class JobLedger {
   // DATA_LOSS naming the first record that cannot be read or does not fit those before it.
   static absl::StatusOr<JobLedger> Replay(absl::Span<const std::string> records);
 
-  // The part of each job, by its name.
-  std::map<std::string, JobLedger> SplitByJob() &&;
-
   // A copy that shares everything that neither changes afterwards. O(epochs). Different threads may
   // use the two.
   JobLedger Fork();

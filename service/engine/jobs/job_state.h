@@ -28,11 +28,11 @@
 #include "service/engine/jobs/delivery_snapshot.h"
 #include "service/engine/jobs/epoch_quota.h"
 #include "service/engine/jobs/epoch_watch.h"
+#include "service/engine/jobs/gathering_places.h"
 #include "service/engine/jobs/job_ledger.h"
 #include "service/engine/jobs/job_session.h"
 #include "service/engine/jobs/kept_plan.h"
 #include "service/engine/jobs/lease_table.h"
-#include "service/engine/jobs/ledger_writer.h"
 #include "service/engine/jobs/window_plans.h"
 
 namespace packhouse {
@@ -45,7 +45,6 @@ inline constexpr int kLongestGathering = 5;
 
 // What all jobs of a server share. The pointees outlive the jobs.
 struct JobEnvironment {
-  LedgerWriter* writer = nullptr;
   EpochQuota* quota = nullptr;
   // For the ledger's part and for loaded epochs. May be null.
   MemoryBudget* memory = nullptr;
@@ -60,6 +59,10 @@ struct JobEnvironment {
   // until all of them are there; at most kLongestGathering times as long. A join that comes alone
   // does not wait, and acknowledgements do not wait either.
   absl::Duration gather_joins = absl::ZeroDuration();
+  // How many threads may wait so at the same time. Null: none.
+  GatheringPlaces* gathering = nullptr;
+  // When a job's log has this many records, it is rewritten without outdated ones.
+  size_t max_log_records = 65536;
   // Epochs that nobody has used for this long are forgotten.
   absl::Duration epoch_retention = absl::InfiniteDuration();
 };
@@ -108,6 +111,16 @@ class JobState {
 
   const std::string& name() const { return name_; }
   const JobEnvironment& environment() const { return environment_; }
+
+  // A number above all that were drawn for the job, and above `named`, the generation of a cursor.
+  // `named` is at most kMaxNamedGeneration, or was drawn.
+  uint64_t DrawGeneration(uint64_t named) {
+    last_drawn_ = std::max(last_generation(), named) + 1;
+    return last_drawn_;
+  }
+  // The last generation of all that were drawn, durable or not.
+  uint64_t last_generation() const { return std::max(last_drawn_, ledger_.last_generation()); }
+
   EpochKey KeyOf(uint64_t epoch) const { return {name_, epoch}; }
 
   const JobLedger& ledger() const { return ledger_; }
@@ -192,6 +205,7 @@ class JobState {
   const std::string name_;
   const JobEnvironment& environment_;
   JobLedger ledger_;
+  uint64_t last_drawn_ = 0;
   // By number.
   std::map<uint64_t, std::unique_ptr<OpenEpoch>> epochs_;
   std::map<uint64_t, RestingEpoch> resting_;

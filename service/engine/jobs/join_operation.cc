@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/engine/jobs/epoch_quota.h"
-#include "service/engine/jobs/ledger_writer.h"
+#include "service/engine/jobs/joining.h"
 
 namespace packhouse {
 namespace {
@@ -31,9 +31,8 @@ uint64_t ExpectedSteps(const EpochState& state, Reader reader) {
 
 absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   if (session_->has_left) return absl::CancelledError("load: its stream has ended");
-  LedgerWriter& writer = *job.environment().writer;
-  if (request_.cursor && request_.cursor->generation > LedgerWriter::kMaxNamedGeneration &&
-      request_.cursor->generation > writer.last_generation()) {
+  if (request_.cursor && request_.cursor->generation > kMaxNamedGeneration &&
+      request_.cursor->generation > job.last_generation()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cursor: is of generation ", request_.cursor->generation, ", which no server has given"));
   }
@@ -54,9 +53,8 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   }
   PH_RETURN_IF_ERROR(job.Reserve(bytes));
   PH_ASSIGN_OR_RETURN(MemoryHold dealing, job.HoldDealing(identity_, request_.sharing));
-  PH_ASSIGN_OR_RETURN(plan_, PlanJoin(pending.ledger, identity_, request_, [&](uint64_t above) {
-                        return writer.DrawGeneration(above);
-                      }));
+  PH_ASSIGN_OR_RETURN(plan_, PlanJoin(pending.ledger, identity_, request_,
+                                      [&](uint64_t above) { return job.DrawGeneration(above); }));
   if (plan_.starts) plan_.starts->Keep(std::move(dealing));
   // If an earlier join starts the generation, that join opens it.
   if (!plan_.starts && !pending.started.contains(identity_.key)) {

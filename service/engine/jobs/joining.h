@@ -73,11 +73,15 @@ inline constexpr size_t kMaxWorkers = 65536;
 // Last uses of an epoch are written at most this often: they need not be exact.
 inline constexpr absl::Duration kUseGranularity = absl::Hours(1);
 
+// A cursor may name any generation up to this one, or up to the last that was drawn, so that
+// invented cursors cannot use up the numbers.
+inline constexpr uint64_t kMaxNamedGeneration = uint64_t{1} << 62;
+
 // The reason why the ledger does not have an epoch: FAILED_PRECONDITION or NOT_FOUND.
 absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key);
 
 // Plans the join of a worker. `draw_generation` gives a number that was never used and is above the
-// given one. The given one is at most LedgerWriter::kMaxNamedGeneration, or was drawn before.
+// given one. The given one is at most kMaxNamedGeneration, or was drawn before.
 //
 // The worker takes part in the current generation, or starts a new one, which ends all sessions of
 // the previous one:

@@ -5,7 +5,7 @@ namespace packhouse {
 void LeaseTimer::Arm(absl::Time expiry) {
   if (expiry == absl::InfiniteFuture()) return;
   absl::MutexLock lock(&mutex_);
-  if (!armed_ && loader_ != nullptr) ArmLocked(expiry);
+  if (!armed_ && jobs_ != nullptr) ArmLocked(expiry);
 }
 
 void LeaseTimer::ArmLocked(absl::Time expiry) {
@@ -23,14 +23,14 @@ void LeaseTimer::ArmLocked(absl::Time expiry) {
 void LeaseTimer::Fire() {
   absl::MutexLock lock(&mutex_);
   armed_ = false;
-  if (loader_ == nullptr) return;
-  loader_->Expire(clock_->Now());
-  ArmLocked(loader_->NextExpiry());
+  if (jobs_ == nullptr) return;
+  jobs_->Expire(clock_->Now());
+  ArmLocked(jobs_->NextExpiry());
 }
 
 void LeaseTimer::Stop() {
   absl::MutexLock lock(&mutex_);
-  loader_ = nullptr;
+  jobs_ = nullptr;
 }
 
 }  // namespace packhouse

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "service/access/job_pool.h"
 #include "service/base/clock.h"
-#include "service/engine/jobs/loader.h"
+#include "service/engine/jobs/jobs.h"
 
 namespace packhouse {
 
@@ -18,14 +18,13 @@ class LeaseTimer : public std::enable_shared_from_this<LeaseTimer> {
  public:
   // Leases are given back on `pool`, which outlives the timer: the clock's thread must not wait for
   // a job's mutex.
-  LeaseTimer(Clock* clock, JobPool* pool, Loader* loader)
-      : clock_(clock), pool_(pool), loader_(loader) {}
+  LeaseTimer(Clock* clock, JobPool* pool, Jobs* jobs) : clock_(clock), pool_(pool), jobs_(jobs) {}
 
   // To be called with the end of each new lease. All leases are equally long, so the timer is never
   // late. O(1).
   void Arm(absl::Time expiry);
 
-  // To be called before the loader is destroyed. Waits until the timer no longer uses it.
+  // To be called before the jobs are destroyed. Waits until the timer no longer uses it.
   void Stop();
 
  private:
@@ -34,8 +33,8 @@ class LeaseTimer : public std::enable_shared_from_this<LeaseTimer> {
 
   Clock* const clock_;
   JobPool* const pool_;
-  absl::Mutex mutex_;  // Taken before the loader's.
-  Loader* loader_ ABSL_GUARDED_BY(mutex_);
+  absl::Mutex mutex_;  // Taken before theirs.
+  Jobs* jobs_ ABSL_GUARDED_BY(mutex_);
   bool armed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

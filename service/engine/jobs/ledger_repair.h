@@ -1,8 +1,7 @@
-// What is left of a ledger of which some records are damaged.
+// What is left of a job's ledger of which some records are damaged.
 //
-// A lost record belongs to one job, and only this job is given up: nobody knows what it had done by
-// then. The job is told by what can still be read of the record: its name, or the generation, which
-// no other job has. All other jobs are as they were.
+// Each job has a log of its own. If a record of it is lost, the job is given up: nobody knows what
+// it had done by then. All other jobs are as they were.
 #ifndef PACKHOUSE_SERVICE_ENGINE_JOBS_LEDGER_REPAIR_H_
 #define PACKHOUSE_SERVICE_ENGINE_JOBS_LEDGER_REPAIR_H_
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace packhouse {
@@ -30,30 +30,25 @@ struct FoundRecord {
 struct RecordLoss {
   uint64_t sequence = 0;
   std::string what;
-  // The jobs that it may have belonged to, in ascending order; empty: any job, or none if
-  // `is_mended`.
-  std::vector<std::string> jobs;
   bool is_mended = false;
 };
 
 struct LedgerRepair {
   // In the order of the records.
   std::vector<RecordLoss> losses;
-  // Names of the jobs that are given up, in ascending order; those whose records do not fit
-  // together without the lost ones too.
-  std::vector<std::string> lost_jobs;
-  // Whether a loss may belong to any job: then all of them are in `lost_jobs`.
-  bool loses_all = false;
-  // Records of everything else, for RecordLog::Replace(). Generations that were used are not used
-  // again.
+  // The job is given up, since records are lost or do not fit together.
+  bool is_lost = false;
+  // No generation above it was used, also not by a record that is lost.
+  uint64_t last_generation = 0;
+  // All records, unless the job is given up.
   std::vector<std::string> records;
-
-  bool is_sound() const { return losses.empty() && lost_jobs.empty(); }
 };
 
-// `records` in the order of their sequence numbers, with one for each that is missing. O(bytes) for
-// each job that is given up.
+// `records` in the order of their sequence numbers, with one for each that is missing. O(bytes).
 LedgerRepair RepairLedger(absl::Span<const FoundRecord> records);
+
+// The job of an event; empty if the bytes are none, or the event names no job.
+std::string JobOfEvent(absl::string_view bytes);
 
 }  // namespace packhouse
 

@@ -8,7 +8,6 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/mixing.h"
 #include "service/engine/epochs/segmented_epoch.h"
-#include "service/engine/jobs/event_codec.h"
 #include "service/engine/jobs/held_plan.h"
 #include "service/engine/jobs/kept_plan.h"
 
@@ -144,61 +143,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
   return event;
 }
 
-namespace {
-
-// No worker goes on in a generation that was dealt before a restore (Loader::Open()): batches that
-// it has are dealt again.
-absl::Status LeaveFormerGenerations(uint64_t former, JobLedger& ledger, RecordLog& log) {
-  PH_RETURN_IF_ERROR(ledger.Apply(GenerationsUsed{"", former}));
-  std::vector<std::string> records;
-  for (const EpochKey& key : ledger.Epochs()) {
-    const EpochState& state = *ledger.Find(key);
-    if (state.generation == 0 || state.generation > former) continue;
-    const LedgerEvent event = GenerationStarted{key, ledger.last_generation() + 1, state.attempt,
-                                                state.sharing, state.DoneWithoutPadding()};
-    PH_RETURN_IF_ERROR(ledger.Apply(event));
-    records.push_back(EncodeEvent(event));
-  }
-  return records.empty() ? absl::OkStatus() : log.Append(records);
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Loader>> Loader::Open(EpochCatalog* catalog, RecordLog* log,
-                                                     const LoaderOptions& options,
-                                                     SessionId first_session, MemoryBudget* memory,
-                                                     uint64_t former_generations) {
-  PH_ASSIGN_OR_RETURN(const std::vector<std::string> records, log->ReadAll());
-  PH_ASSIGN_OR_RETURN(JobLedger ledger, JobLedger::Replay(records));
-  PH_RETURN_IF_ERROR(LeaveFormerGenerations(former_generations, ledger, *log));
-  return std::unique_ptr<Loader>(new Loader(catalog, log, options, std::move(ledger),
-                                            records.size(), first_session, memory,
-                                            former_generations));
-}
-
-Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options,
-               JobLedger ledger, size_t num_records, SessionId first_session, MemoryBudget* memory,
-               uint64_t former_generations)
-    : catalog_(catalog),
-      options_(options),
-      writer_(log, options.max_log_records, num_records, ledger.last_generation(),
-              options.gathering),
-      quota_(options.max_epochs, options.max_epochs_per_client, options.quotas_of,
-             options.epochs_here),
-      environment_({&writer_, &quota_, memory,
-                    [this](std::function<void()> work) { InBackground(std::move(work)); },
-                    options.lease_duration, options.kept_finished_epochs, options.gather_joins,
-                    options.epoch_retention}),
-      next_session_(first_session),
-      former_generations_(former_generations) {
-  for (const EpochKey& key : ledger.Epochs())
-    quota_.TakeAnyway({ledger.Find(key)->client, key.job});
-  for (auto& [name, part] : std::move(ledger).SplitByJob()) {
-    jobs_[name].job = std::make_shared<Job>(name, std::move(part), &environment_);
-  }
-}
-
-Loader::~Loader() {
+void Loader::AwaitBackground() {
   const auto is_quiet = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(background_mutex_) {
     return num_in_background_ == 0;
   };
@@ -225,63 +170,20 @@ void Loader::InBackground(std::function<void()> work) {
   });
 }
 
-// --- The map of jobs.
-
-std::shared_ptr<Job> Loader::Pin(Entry& entry) {
-  ++entry.num_pins;
-  return std::shared_ptr<Job>(entry.job.get(),
-                              [this, job = entry.job](Job* /*same*/) { Unpin(*job); });
-}
-
-std::shared_ptr<Job> Loader::Find(const std::string& name) {
-  absl::MutexLock lock(&mutex_);
-  const auto found = jobs_.find(name);
-  return found == jobs_.end() ? nullptr : Pin(found->second);
-}
-
-std::shared_ptr<Job> Loader::FindOrCreate(const std::string& name) {
-  absl::MutexLock lock(&mutex_);
-  Entry& entry = jobs_[name];
-  if (entry.job == nullptr) {
-    JobLedger ledger;
-    // Of an epoch that was lost with a restore, workers may still come.
-    (void)ledger.Apply(GenerationsUsed{"", former_generations_});
-    entry.job = std::make_shared<Job>(name, std::move(ledger), &environment_);
-  }
-  return Pin(entry);
-}
-
-void Loader::Unpin(Job& job) {
-  std::shared_ptr<Job> gone;  // Destroyed without the mutex.
-  absl::MutexLock lock(&mutex_);
-  const auto found = jobs_.find(job.name());
-  // Without pins nothing is under way, and nothing can begin.
-  if (--found->second.num_pins != 0 || !job.IsForgotten()) return;
-  job.AddTo(gone_);
-  gone = std::move(found->second.job);
-  jobs_.erase(found);
-}
-
-std::vector<std::shared_ptr<Job>> Loader::Jobs() const {
-  std::vector<std::shared_ptr<Job>> jobs;
-  absl::MutexLock lock(&mutex_);
-  jobs.reserve(jobs_.size());
-  for (const auto& [name, entry] : jobs_) jobs.push_back(entry.job);
-  return jobs;
-}
-
 // --- Epochs.
 
-std::optional<KeptPlannerResult> Loader::Adopt(const std::optional<Cursor>& cursor,
-                                               EpochRequest& request) {
+std::optional<KeptPlannerResult> Loader::Adopt(const Job* job, const std::optional<Cursor>& cursor,
+                                               EpochRequest& request) const {
   std::optional<Job::Opened> opened;
-  const auto job = Find(request.key.job);
   if (job != nullptr) opened = job->OpenedAs(request.key.epoch);
   if (!opened && cursor) opened = Job::Opened{cursor->identity, nullptr, "", {}};
   if (opened) KeepMixing(opened->identity, request);
   // Epochs in segments have the same numbers of batches, which take long to count.
   const bool is_other = request.segments && (!opened || opened->plan == nullptr);
-  if (is_other && job != nullptr) opened = job->OpenedNear(request.key.epoch);
+  if (is_other && job != nullptr) {
+    auto near = job->OpenedNear(request.key.epoch);
+    opened = near.ok() ? std::optional(*std::move(near)) : std::nullopt;
+  }
   if (!opened) return std::nullopt;
   auto kept = Adopt(*opened, request);
   if (kept) kept->is_of_other_epoch = is_other;
@@ -307,11 +209,7 @@ std::optional<KeptPlannerResult> Loader::Adopt(const Job::Opened& opened,
   }
   return KeptPlannerResult{
       opened.plan->receipt, identity.dataset_version,
-      [plan = opened.plan, memory = environment_.memory] { return ReadHeldPlan(*plan, memory); }};
-}
-
-std::shared_ptr<const MeasuredLimits::Measured> Loader::FixMeasured(EpochRequest& request) {
-  return measured_limits_.Fix(Find(request.key.job).get(), environment_.memory, request);
+      [plan = opened.plan, memory = memory_] { return ReadHeldPlan(*plan, memory); }};
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
@@ -428,27 +326,25 @@ void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32
            });
 }
 
-absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
+absl::StatusOr<Loader::Description> Loader::Describe(const Job* job, EpochRequest request,
                                                      const GivenUp& given_up) {
-  const auto measured = FixMeasured(request);
-  const auto kept = Adopt(std::nullopt, request);
+  const auto measured = measured_limits_.Fix(job, memory_, request);
+  const auto kept = Adopt(job, std::nullopt, request);
   PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", given_up, kept));
   EpochProgress progress = {request.key, 0, 0, epoch->identity().num_batches()};
-  if (const auto job = Find(request.key.job)) {
+  if (job != nullptr) {
     PH_ASSIGN_OR_RETURN(progress, job->ProgressOf(epoch->identity()));
   }
   return Description{std::move(epoch), std::move(progress)};
 }
 
-absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest request,
-                                                               JoinRequest join,
-                                                               size_t max_in_flight,
-                                                               std::function<void()> wake,
-                                                               const GivenUp& given_up) {
-  auto measured = FixMeasured(request);
+absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
+    std::shared_ptr<Job> job, EpochRequest request, JoinRequest join, size_t max_in_flight,
+    std::function<void()> wake, const GivenUp& given_up) {
+  auto measured = measured_limits_.Fix(job.get(), memory_, request);
   // Of an epoch that is not in the ledger any more, the cursor knows the limits.
   if (measured != nullptr && join.cursor) KeepLimits(join.cursor->identity, nullptr, request);
-  const auto kept = Adopt(join.cursor, request);
+  const auto kept = Adopt(job.get(), join.cursor, request);
   PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, join.client, given_up, kept));
   if (prepared->windows() != nullptr) {
     join.windows = prepared->windows()->Counts();
@@ -457,10 +353,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest requ
   } else if (!kept && prepared->joined() == nullptr) {
     const auto& of_dataset = static_cast<const PreparedEpoch&>(*prepared);
     join.plan = KeepPlan(*of_dataset.plan().planned());
-    LogLimits(options_.log, request, of_dataset);
+    LogLimits(log_, request, of_dataset);
   }
-  std::shared_ptr<Job> job = FindOrCreate(request.key.job);
-  const SessionId id = next_session_.fetch_add(1, std::memory_order_relaxed);
+  const SessionId id = job->NewSession();
   auto plan = [this, pinned = job, key = request.key, epoch = prepared, client = join.client](
                   uint64_t opening, uint64_t window, bool is_first) {
     PlanWindow(pinned, key, opening, epoch, window,
@@ -468,19 +363,19 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest requ
   };
   auto seat = job->StartJoin(prepared->identity(), std::move(join), id, max_in_flight,
                              std::move(wake), job);
-  CompactIfDue();
   auto session = std::unique_ptr<LoadSession>(
       new LoadSession(std::move(job), std::move(seat), std::move(prepared), std::move(plan)));
   session->measured_ = std::move(measured);
   return session;
 }
 
-absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, JoinRequest join,
+absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(std::shared_ptr<Job> job,
+                                                          EpochRequest request, JoinRequest join,
                                                           size_t max_in_flight,
                                                           std::function<void()> wake,
                                                           const GivenUp& given_up) {
-  PH_ASSIGN_OR_RETURN(auto session, StartLoad(std::move(request), std::move(join), max_in_flight,
-                                              std::move(wake), given_up));
+  PH_ASSIGN_OR_RETURN(auto session, StartLoad(std::move(job), std::move(request), std::move(join),
+                                              max_in_flight, std::move(wake), given_up));
   session->job_->AwaitStarted(*session->seat_);
   PH_RETURN_IF_ERROR(session->HasJoined().status());
   return session;
@@ -501,32 +396,11 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest&
     auto make = [this, epoch, client](uint32_t segment, SegmentMakings::Waiter waiter) {
       MakeSegmentSoon(epoch, segment, client, std::move(waiter));
     };
-    return Evaluation::Open(std::move(epoch), std::move(evaluation), environment_.memory,
-                            std::move(make), std::move(wake));
+    return Evaluation::Open(std::move(epoch), std::move(evaluation), memory_, std::move(make),
+                            std::move(wake));
   }
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
-  return Evaluation::Open(std::move(prepared), std::move(evaluation), environment_.memory);
-}
-
-absl::StatusOr<Job::Opened> Loader::OpenedNear(const EpochKey& key) {
-  if (const std::shared_ptr<Job> job = Find(key.job)) {
-    if (std::optional<Job::Opened> opened = job->OpenedNear(key.epoch)) return *std::move(opened);
-  }
-  return absl::NotFoundError(absl::StrCat("job ", Quoted(key.job), ": has no epochs"));
-}
-
-absl::StatusOr<Loader::Planned> Loader::FindPlan(
-    absl::string_view receipt, absl::FunctionRef<bool(const EpochIdentity&)> may_show) {
-  for (const std::shared_ptr<Job>& job : Jobs()) {
-    std::optional<Job::Opened> opened = job->OpenedWithPlan(receipt, may_show);
-    if (!opened) continue;
-    PH_ASSIGN_OR_RETURN(auto plan, ReadHeldPlan(*opened->plan, environment_.memory));
-    return Planned{*std::move(opened), std::move(plan)};
-  }
-  return absl::NotFoundError(
-      absl::StrCat("receipt ", Quoted(receipt),
-                   ": no epoch that is remembered has it; name the histogram "
-                   "or the data set that it is for"));
+  return Evaluation::Open(std::move(prepared), std::move(evaluation), memory_);
 }
 
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochRequest request,
@@ -542,7 +416,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochReques
   if (HasMeasuredDevice(request)) {
     std::shared_ptr<const PlannerResult> plan;
     if (opened.plan != nullptr) {
-      PH_ASSIGN_OR_RETURN(plan, ReadHeldPlan(*opened.plan, environment_.memory));
+      PH_ASSIGN_OR_RETURN(plan, ReadHeldPlan(*opened.plan, memory_));
     }
     KeepLimits(opened.identity, plan.get(), request);
   }
@@ -556,158 +430,6 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochReques
     if (epoch->windows() != nullptr) PH_RETURN_IF_ERROR(epoch->windows()->Learn(opened.windows));
   }
   return epoch;
-}
-
-absl::StatusOr<AcknowledgeResult> Loader::Acknowledge(const EpochKey& key, SessionId session,
-                                                      uint64_t generation,
-                                                      absl::Span<const uint64_t> batches,
-                                                      absl::Time now) {
-  const std::shared_ptr<Job> job = Find(key.job);
-  if (job == nullptr) return NoSuchEpoch(JobLedger(), key);
-  auto result = job->Acknowledge(key.epoch, session, generation, batches, now);
-  CompactIfDue();
-  return result;
-}
-
-absl::StatusOr<std::string> Loader::CursorAtStep(const EpochKey& key, uint64_t generation,
-                                                 uint64_t steps) {
-  const std::shared_ptr<Job> job = Find(key.job);
-  if (job == nullptr) return NoSuchEpoch(JobLedger(), key);
-  return job->CursorAtStep(key.epoch, generation, steps);
-}
-
-namespace {
-
-JobSummary SummaryOf(const Job& job, size_t max_epochs) {
-  JobSummary summary;
-  summary.name = job.name();
-  summary.epochs = job.Epochs();
-  summary.num_epochs = summary.epochs.size();
-  for (const EpochSummary& epoch : summary.epochs) {
-    summary.num_sessions += epoch.num_sessions;
-    summary.used_seconds = std::max(summary.used_seconds, epoch.used_seconds);
-  }
-  if (summary.epochs.size() > max_epochs) summary.epochs.resize(max_epochs);
-  return summary;
-}
-
-}  // namespace
-
-JobList Loader::ListJobs(size_t page_size, const std::string& page_token) const {
-  page_size = std::min(page_size == 0 ? size_t{100} : page_size, kMaxPageSize);
-  std::vector<std::shared_ptr<Job>> jobs;
-  JobList list;
-  {
-    absl::MutexLock lock(&mutex_);
-    auto entry = jobs_.upper_bound(page_token);
-    for (; entry != jobs_.end() && jobs.size() < page_size; ++entry) {
-      jobs.push_back(entry->second.job);
-    }
-    if (entry != jobs_.end()) list.next_page_token = jobs.back()->name();
-  }
-  for (const std::shared_ptr<Job>& job : jobs) {
-    JobSummary summary = SummaryOf(*job, kMaxListedEpochs);
-    if (summary.num_epochs != 0) list.jobs.push_back(std::move(summary));
-  }
-  return list;
-}
-
-absl::StatusOr<JobSummary> Loader::GetJob(const std::string& job) const {
-  std::shared_ptr<Job> found;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (const auto entry = jobs_.find(job); entry != jobs_.end()) found = entry->second.job;
-  }
-  if (found != nullptr) {
-    JobSummary summary = SummaryOf(*found, kMaxShownEpochs);
-    if (summary.num_epochs != 0) return summary;
-  }
-  return absl::NotFoundError(absl::StrCat("job ", Quoted(job), ": has no epochs"));
-}
-
-std::vector<EpochWatch> Loader::WatchJob(const std::string& job) const {
-  std::shared_ptr<Job> found;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (const auto entry = jobs_.find(job); entry != jobs_.end()) found = entry->second.job;
-  }
-  return found == nullptr ? std::vector<EpochWatch>() : found->Watch();
-}
-
-absl::Status Loader::DeleteJob(const std::string& job) {
-  const std::shared_ptr<Job> found = Find(job);
-  if (found == nullptr)
-    return absl::NotFoundError(absl::StrCat("job ", Quoted(job), ": has no epochs"));
-  const absl::Status status = found->Forget();
-  CompactIfDue();
-  return status;
-}
-
-absl::StatusOr<size_t> Loader::ForgetUnused(absl::Time now) {
-  size_t forgotten = 0;
-  for (const std::shared_ptr<Job>& job : Jobs()) {
-    const std::shared_ptr<Job> pinned = Find(job->name());
-    if (pinned == nullptr) continue;
-    pinned->Rest();
-    PH_ASSIGN_OR_RETURN(const size_t of_job, pinned->ForgetUnused(now));
-    forgotten += of_job;
-  }
-  CompactIfDue();
-  return forgotten;
-}
-
-// --- The log.
-
-void Loader::CompactIfDue() {
-  if (!writer_.TakeDue()) return;
-  InBackground([this] {
-    writer_.Compact([this] {
-      std::vector<std::string> records;
-      for (const std::shared_ptr<Job>& job : Jobs()) {
-        std::vector<std::string> own = job->ForkLedger().EpochRecords();
-        std::move(own.begin(), own.end(), std::back_inserter(records));
-      }
-      return records;
-    });
-  });
-}
-
-// --- Leases.
-
-void Loader::Expire(absl::Time now) {
-  for (const std::shared_ptr<Job>& job : Jobs()) job->Expire(now);
-}
-
-absl::Time Loader::NextExpiry() const {
-  absl::Time next = absl::InfiniteFuture();
-  for (const std::shared_ptr<Job>& job : Jobs()) next = std::min(next, job->NextExpiry());
-  return next;
-}
-
-size_t Loader::num_jobs() const {
-  absl::MutexLock lock(&mutex_);
-  return jobs_.size();
-}
-
-std::vector<SessionSummary> Loader::Sessions() const {
-  std::vector<SessionSummary> sessions;
-  for (const std::shared_ptr<Job>& job : Jobs()) {
-    std::vector<SessionSummary> of_job = job->Sessions();
-    sessions.insert(sessions.end(), std::make_move_iterator(of_job.begin()),
-                    std::make_move_iterator(of_job.end()));
-  }
-  return sessions;
-}
-
-DeliverySnapshot Loader::Snapshot() const {
-  DeliverySnapshot snapshot;
-  {
-    absl::MutexLock lock(&mutex_);
-    snapshot = gone_;
-  }
-  snapshot.num_epochs = quota_.num_epochs();
-  for (const std::shared_ptr<Job>& job : Jobs()) job->AddTo(snapshot);
-  return snapshot;
 }
 
 }  // namespace packhouse

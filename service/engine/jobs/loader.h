@@ -1,22 +1,14 @@
-// All jobs of a server: the epochs that they load, the workers that load them, and the batches that
-// are done.
+// Epochs that are loaded: by the workers of jobs, and for evaluations.
 //
-// Start here: Loader is the class that the services use. Flow of a worker's stream: Load() gives a
-// LoadSession. Its Next() gives batches until there are none now, or no more at all. Acknowledge()
-// makes batches done, durably. Destroying the session gives back the batches that it has not
-// acknowledged.
-//
-// Locks. A job has its own mutex (job.h). The map of jobs has another, which is taken before a
-// job's. Both are held only for moments, and never while waiting for the disk. So Next(), Expire()
-// and other calls that only use leases never wait for a call that waits for the disk.
+// Flow of a worker's stream: StartLoad() gives a LoadSession. Its Next() gives batches until there
+// are none now, or no more at all. Job::Acknowledge() makes batches done, durably. Destroying the
+// session gives back the batches that it has not acknowledged. Jobs (jobs.h) has the jobs.
 #ifndef PACKHOUSE_SERVICE_ENGINE_JOBS_LOADER_H_
 #define PACKHOUSE_SERVICE_ENGINE_JOBS_LOADER_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,80 +16,31 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "service/access/client_identity.h"
 #include "service/base/limited_log.h"
+#include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/epoch_request.h"
 #include "service/engine/epochs/given_up.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/epochs/segmented_epoch.h"
-#include "service/engine/jobs/delivery_snapshot.h"
-#include "service/engine/jobs/epoch_quota.h"
-#include "service/engine/jobs/epoch_watch.h"
 #include "service/engine/jobs/evaluation.h"
-#include "service/engine/jobs/gathering_places.h"
 #include "service/engine/jobs/job.h"
-#include "service/engine/jobs/job_ledger.h"
 #include "service/engine/jobs/joining.h"
-#include "service/engine/jobs/ledger_writer.h"
 #include "service/engine/jobs/load_event.h"
 #include "service/engine/jobs/measured_limits.h"
-#include "service/stores/logs/record_log.h"
+#include "service/engine/jobs/segment_makings.h"
 
 namespace packhouse {
 
-// A job, for people.
-struct JobSummary {
-  std::string name;
-  // The highest number first; not all of them if there are many.
-  std::vector<EpochSummary> epochs;
-  uint64_t num_epochs = 0;
-  uint64_t num_sessions = 0;
-  uint64_t used_seconds = 0;  // That of its latest epoch.
-};
-
-struct JobList {
-  std::vector<JobSummary> jobs;
-  std::string next_page_token;  // Empty: there are no more.
-};
-
-struct LoaderOptions {
-  // Dynamic workers that are silent for this long lose their batches.
-  absl::Duration lease_duration = absl::Minutes(5);
-  // How long workers that come together wait for the next one (job_state.h); zero: not at all.
-  absl::Duration gather_joins = absl::ZeroDuration();
-  // How many threads may wait so at the same time, of all loaders that share it. Null: the loader
-  // has LedgerWriter::kOwnPlaces.
-  std::shared_ptr<GatheringPlaces> gathering = nullptr;
-  // The most remembered epochs: begun and not finished, or among a job's latest.
-  size_t max_epochs = 4096;
-  // The most of these that one client has opened.
-  size_t max_epochs_per_client = 1024;
-  // Of namespaces; null: they have none.
-  QuotasOf quotas_of = nullptr;
-  // Where other loaders have epochs of the same namespaces, counts all of them; null: none do.
-  std::shared_ptr<EpochsHere> epochs_here = nullptr;
-  // Epochs that nobody has used for this long are forgotten (ForgetUnused()).
-  absl::Duration epoch_retention = absl::Hours(24 * 30);
-  // The number of finished epochs of a job that are remembered, for late acknowledgements.
-  size_t kept_finished_epochs = 8;
-  // When the log has this many records, it is rewritten without outdated ones.
-  size_t max_log_records = 65536;
-  // Is told why limits of adaptive jobs move, or stay. May be null; must outlive the loader.
-  LimitedLog* log = nullptr;
-};
-
 class Loader;
 
-// One stream of one worker. Thread-compatible; the loader must outlive it.
+// One stream of one worker. Keeps the job. Thread-compatible; the loader must outlive it.
 class LoadSession {
  public:
   // Gives back batches that were not acknowledged.
@@ -154,28 +97,28 @@ class LoadSession {
   bool has_joined_ = false;
 };
 
-// Thread-safe. Calls that make changes durable wait for the log; other calls do not wait for them.
+// Thread-safe.
 class Loader {
  public:
-  // Reads the log. The pointees must outlive the loader; the log must be thread-safe. Session ids
-  // count from `first_session`, above those of earlier runs. DATA_LOSS as JobLedger::Replay. The
-  // memory of jobs (names, epochs, acknowledgements, leases) is held from `memory` if it is not
-  // null. Generations up to `former_generations` are of before what the log lies in was restored
-  // from a backup: each epoch that has one gets another, so that workers of before are refused.
-  static absl::StatusOr<std::unique_ptr<Loader>> Open(EpochCatalog* catalog, RecordLog* log,
-                                                      const LoaderOptions& options,
-                                                      SessionId first_session,
-                                                      MemoryBudget* memory = nullptr,
-                                                      uint64_t former_generations = 0);
+  // The pointees must outlive the loader. `memory` holds plans; it may be null. `log` is told why
+  // limits of adaptive jobs move, or stay; it may be null.
+  explicit Loader(EpochCatalog* catalog, MemoryBudget* memory = nullptr, LimitedLog* log = nullptr)
+      : catalog_(catalog), memory_(memory), log_(log) {}
 
   // Waits for background work. Everything that it gave must have been destroyed.
-  ~Loader();
+  ~Loader() { AwaitBackground(); }
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
 
   // Sets the executor for work that no caller waits for: committing joins, compacting the log,
   // letting go of epochs. Such work waits for the disk. Without an executor the calling thread does
   // it at once. Not thread-safe: call it before everything else. The executor must run all work
   // before the loader is destroyed.
   void RunInBackground(Executor executor) { background_ = std::move(executor); }
+  // Runs such work.
+  void InBackground(std::function<void()> work);
+  // Waits until nothing is done in the background.
+  void AwaitBackground();
 
   // The same for plans of windows, which take seconds. `work` asks `given_up` now and then. By
   // default the calling thread plans at once.
@@ -191,29 +134,32 @@ class Loader {
       std::function<void(const ClientId& client, WindowOrder order, Planning work)>;
   void PlanInBackground(PlanExecutor executor) { plan_executor_ = std::move(executor); }
 
-  // The figures of an epoch and its progress; opens nothing. Errors as EpochCatalog::Prepare;
-  // FAILED_PRECONDITION for an epoch that was opened with other words.
+  // The figures of an epoch and its progress; opens nothing. `job`: the request's, if it is known.
+  // Errors as EpochCatalog::Prepare; FAILED_PRECONDITION for an epoch that was opened with other
+  // words.
   struct Description {
     std::shared_ptr<const LoadableEpoch> epoch;
     EpochProgress progress;
   };
   // `given_up` as for EpochCatalog::Prepare.
-  absl::StatusOr<Description> Describe(EpochRequest request, const GivenUp& given_up = {});
+  absl::StatusOr<Description> Describe(const Job* job, EpochRequest request,
+                                       const GivenUp& given_up = {});
 
-  // Joins an epoch, as PlanJoin() says. The join is committed later, with others; the session's
-  // HasJoined() has the result, with the errors of Job::StartJoin(). `wake` is called when the
-  // session has said to wait and may have more now. `wake` must not block. Any thread may call it,
-  // and it may be called once more after the session has gone. At most `max_in_flight` batches, at
-  // least 1, are leased to it.
+  // Joins an epoch of the job, as PlanJoin() says. The join is committed later, with others; the
+  // session's HasJoined() has the result, with the errors of Job::StartJoin(). `wake` is called
+  // when the session has said to wait and may have more now. `wake` must not block. Any thread may
+  // call it, and it may be called once more after the session has gone. At most `max_in_flight`
+  // batches, at least 1, are leased to it.
   //
   // Errors as EpochCatalog::Prepare, which asks `given_up`.
-  absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(EpochRequest request, JoinRequest join,
+  absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(std::shared_ptr<Job> job,
+                                                         EpochRequest request, JoinRequest join,
                                                          size_t max_in_flight,
                                                          std::function<void()> wake,
                                                          const GivenUp& given_up = {});
   // The same, and waits until the worker has joined. An error is the reason why it has not.
-  absl::StatusOr<std::unique_ptr<LoadSession>> Load(EpochRequest request, JoinRequest join,
-                                                    size_t max_in_flight,
+  absl::StatusOr<std::unique_ptr<LoadSession>> Load(std::shared_ptr<Job> job, EpochRequest request,
+                                                    JoinRequest join, size_t max_in_flight,
                                                     std::function<void()> wake,
                                                     const GivenUp& given_up = {});
 
@@ -235,17 +181,6 @@ class Loader {
       const EpochRequest& request, const GivenUp& given_up,
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
-  // What the ledger has of an epoch, or of the job's nearest one that it remembers (Job). NOT_FOUND
-  // if it remembers none of the job.
-  absl::StatusOr<Job::Opened> OpenedNear(const EpochKey& key);
-  // What it has of an epoch that may be shown and whose kept plan has this receipt; and the plan.
-  // NOT_FOUND naming the receipt if there is none; DATA_LOSS and RESOURCE_EXHAUSTED of the plan.
-  struct Planned {
-    Job::Opened opened;
-    std::shared_ptr<const PlannerResult> plan;
-  };
-  absl::StatusOr<Planned> FindPlan(absl::string_view receipt,
-                                   absl::FunctionRef<bool(const EpochIdentity&)> may_show);
   // An epoch whose batches are made again (RebuildSource), with the plan that `opened` has. Errors
   // as EpochCatalog::Prepare. FAILED_PRECONDITION naming the first difference, if `opened` is of
   // the same epoch, and the epoch that can be made of the request is another one; and for another
@@ -254,73 +189,8 @@ class Loader {
                                                                const Job::Opened& opened,
                                                                const GivenUp& given_up);
 
-  // As Job; NOT_FOUND if there is no such epoch. Acknowledgements of a job that come at the same
-  // time share a commit of the log. So do those of several jobs, if the log allows it.
-  absl::StatusOr<AcknowledgeResult> Acknowledge(const EpochKey& key, SessionId session,
-                                                uint64_t generation,
-                                                absl::Span<const uint64_t> batches, absl::Time now);
-  absl::StatusOr<std::string> CursorAtStep(const EpochKey& key, uint64_t generation,
-                                           uint64_t steps);
-
-  // Jobs that have epochs, by name. A page may be shorter than asked for, and is the last only if
-  // its token is empty. At most kMaxPageSize jobs in a page (0: 100), and kMaxListedEpochs epochs
-  // of each job.
-  static constexpr size_t kMaxPageSize = 1000;
-  static constexpr size_t kMaxListedEpochs = 100;
-  JobList ListJobs(size_t page_size, const std::string& page_token) const;
-  // With at most kMaxShownEpochs epochs. NOT_FOUND if it has none.
-  static constexpr size_t kMaxShownEpochs = 10'000;
-  absl::StatusOr<JobSummary> GetJob(const std::string& job) const;
-
-  // The epochs of a job that somebody loads now, by number, with who works on them; none if there
-  // is no such job. Waits for the job's mutex, for moments.
-  std::vector<EpochWatch> WatchJob(const std::string& job) const;
-
-  // Forgets all epochs of a job. NOT_FOUND if there are none.
-  absl::Status DeleteJob(const std::string& job);
-
-  // Forgets epochs that nobody has used for as long as the options say; returns how many. Stops at
-  // the first error. Waits for the disk. Frees the memory of epochs that nobody loads (Job::Rest).
-  absl::StatusOr<size_t> ForgetUnused(absl::Time now);
-  absl::Duration epoch_retention() const { return options_.epoch_retention; }
-
-  // Gives back expired leases; the time at which the next one expires, InfiniteFuture if there is
-  // none.
-  void Expire(absl::Time now);
-  absl::Time NextExpiry() const;
-
-  // Jobs that have epochs, or are being loaded.
-  size_t num_jobs() const;
-
-  // Remembered epochs of all namespaces that have any.
-  std::map<std::string, uint64_t> EpochsByNamespace() const { return quota_.CountByNamespace(); }
-
-  // The workers that load epochs now, by job and session. O(sessions and their batches in flight).
-  std::vector<SessionSummary> Sessions() const;
-
-  // For metrics. O(open epochs) and the runs of batches of those that are loaded.
-  DeliverySnapshot Snapshot() const;
-
  private:
   friend class LoadSession;
-
-  // A job stays as long as it is pinned or has something in the ledger.
-  struct Entry {
-    std::shared_ptr<Job> job;
-    size_t num_pins = 0;
-  };
-
-  Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options, JobLedger ledger,
-         size_t num_records, SessionId first_session, MemoryBudget* memory,
-         uint64_t former_generations);
-
-  // Pins a job until the result is destroyed, which must not happen under a job's mutex. Null if
-  // there is none.
-  std::shared_ptr<Job> Find(const std::string& name);
-  std::shared_ptr<Job> FindOrCreate(const std::string& name);
-  std::shared_ptr<Job> Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Unpin(Job& job);
-  std::vector<std::shared_ptr<Job>> Jobs() const;
 
   // The last reference to the epoch is dropped in the background: the last reader of a deleted data
   // set erases it from the disk.
@@ -340,40 +210,27 @@ class Loader {
   // Makes a segment for an evaluation, unless it is being made for another.
   void MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
                        const ClientId& client, SegmentMakings::Waiter waiter);
-  // As MeasuredLimits::Fix().
-  std::shared_ptr<const MeasuredLimits::Measured> FixMeasured(EpochRequest& request);
   // What stays as it was when the epoch was first opened. The ranks that rounds are planned for
-  // become the request's. Returns the plan; nullopt if none is kept for this request.
-  std::optional<KeptPlannerResult> Adopt(const std::optional<Cursor>& cursor,
-                                         EpochRequest& request);
+  // become the request's. Returns the plan; nullopt if none is kept for this request. `job` may be
+  // null.
+  std::optional<KeptPlannerResult> Adopt(const Job* job, const std::optional<Cursor>& cursor,
+                                         EpochRequest& request) const;
   std::optional<KeptPlannerResult> Adopt(const Job::Opened& opened, EpochRequest& request) const;
   // One more piece of work in the background, as long as the result lives: so it no longer counts
   // when it is done, and also if an executor has no memory for it.
   std::shared_ptr<Loader> CountInBackground();
-  void InBackground(std::function<void()> work);
-  void CompactIfDue();
 
   EpochCatalog* const catalog_;
-  const LoaderOptions options_;
-  LedgerWriter writer_;
-  EpochQuota quota_;
-  Job::Environment environment_;
+  MemoryBudget* const memory_;
+  LimitedLog* const log_;
   MeasuredLimits measured_limits_;
   SegmentMakings segment_makings_;
   Executor background_ = [](const std::function<void()>& work) { work(); };
   PlanExecutor plan_executor_ = [](const ClientId& /*client*/, WindowOrder /*order*/,
                                    const Planning& work) { work([] { return false; }); };
-  std::atomic<SessionId> next_session_;
-
-  mutable absl::Mutex mutex_;
-  std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mutex_);
-  DeliverySnapshot gone_ ABSL_GUARDED_BY(mutex_);  // Totals of jobs that are gone.
 
   absl::Mutex background_mutex_;
   size_t num_in_background_ ABSL_GUARDED_BY(background_mutex_) = 0;
-
-  // Those of before a restore.
-  const uint64_t former_generations_;
 };
 
 }  // namespace packhouse

@@ -10,7 +10,7 @@ absl::Duration RetentionTimer::PeriodOf(absl::Duration retention) {
 
 void RetentionTimer::Start() {
   absl::MutexLock lock(&mutex_);
-  if (loader_ != nullptr) SetTimer();
+  if (jobs_ != nullptr) SetTimer();
 }
 
 void RetentionTimer::SetTimer() {
@@ -25,15 +25,15 @@ void RetentionTimer::SetTimer() {
 
 void RetentionTimer::Fire() {
   absl::MutexLock lock(&mutex_);
-  if (loader_ == nullptr) return;
+  if (jobs_ == nullptr) return;
   // If the log refuses now, the next period tries again.
-  (void)loader_->ForgetUnused(clock_->Now());
+  (void)jobs_->ForgetUnused(clock_->Now());
   SetTimer();
 }
 
 void RetentionTimer::Stop() {
   absl::MutexLock lock(&mutex_);
-  loader_ = nullptr;
+  jobs_ = nullptr;
 }
 
 }  // namespace packhouse

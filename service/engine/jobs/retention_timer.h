@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "service/access/job_pool.h"
 #include "service/base/clock.h"
-#include "service/engine/jobs/loader.h"
+#include "service/engine/jobs/jobs.h"
 
 namespace packhouse {
 
@@ -18,12 +18,12 @@ namespace packhouse {
 class RetentionTimer : public std::enable_shared_from_this<RetentionTimer> {
  public:
   // The work runs on `pool`, where it waits for the disk. `pool` outlives the timer.
-  RetentionTimer(Clock* clock, JobPool* pool, Loader* loader, absl::Duration retention)
-      : clock_(clock), pool_(pool), retention_(retention), loader_(loader) {}
+  RetentionTimer(Clock* clock, JobPool* pool, Jobs* jobs, absl::Duration retention)
+      : clock_(clock), pool_(pool), retention_(retention), jobs_(jobs) {}
 
-  // May be called once. Does nothing without a loader.
+  // May be called once. Does nothing without jobs.
   void Start();
-  // To be called before the loader is destroyed. Waits until the timer no longer uses it.
+  // To be called before the jobs are destroyed. Waits until the timer no longer uses it.
   void Stop();
 
   // The period: an eighth of the retention, so that an epoch outlives its time by at most an
@@ -37,8 +37,8 @@ class RetentionTimer : public std::enable_shared_from_this<RetentionTimer> {
   Clock* const clock_;
   JobPool* const pool_;
   const absl::Duration retention_;
-  absl::Mutex mutex_;  // Taken before the loader's.
-  Loader* loader_ ABSL_GUARDED_BY(mutex_);
+  absl::Mutex mutex_;  // Taken before theirs.
+  Jobs* jobs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

@@ -203,8 +203,6 @@ void AddStoreCommand(CLI::App& app, ExitCode& code) {
           "--drop-source-graph", arguments->dropped_graphs,
           "Remove this source graph, which is damaged, with its partitions; may be repeated")
       ->type_name("NAME");
-  repair->add_flag("--lose-all-jobs", arguments->repair.may_lose_all_jobs,
-                   "Give up all jobs if nobody can tell which one a damaged record belongs to");
   repair->add_flag("--accept-missing", arguments->repair.accept_missing,
                    "Go on without files that the folder must have, and that are missing or empty");
 

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/checksum.h"
+#include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/stores/lmdb/checked_value.h"
 #include "service/stores/lmdb/lmdb_environment.h"
@@ -26,85 +29,123 @@
 namespace packhouse {
 namespace {
 
-// Room for a log of the default bound and for its successor (LmdbRecordLog::Options::max_bytes).
+// Room for logs of the default bound and for their successors (LmdbJobLogs::Options::max_bytes).
 constexpr uint64_t kLogMapBytes = uint64_t{5} << 30;
-// More missing records than this are no gap but a damaged number.
-constexpr uint64_t kMaxGap = 1 << 20;
 
 absl::Status LostRecord(absl::string_view why) { return absl::DataLossError(why); }
 
 struct RawLog {
+  std::string job;
+  std::optional<LmdbLogHead> head;          // Not of a log whose head is lost.
   std::map<uint64_t, std::string> records;  // By sequence number, with their checksums.
-  std::vector<std::pair<std::string, std::string>> strays;
-  FoundLog found;
-  uint64_t begin = 0;  // 0: not known.
 };
 
-absl::StatusOr<RawLog> ReadRaw(const LmdbEnvironment& environment) {
-  RawLog log;
+struct RawLogs {
+  std::map<uint64_t, RawLog> logs;  // By number.
+  std::vector<std::pair<std::string, std::string>> strays;
+  FoundLogs found;
+};
+
+// The value under a key, mended if need be; nullopt if it cannot be.
+std::optional<std::string> PayloadOf(absl::string_view key, absl::string_view raw) {
+  std::string value(raw);
+  if (!CheckedPayload(key, value).ok() && !MendOneBit(key, value)) return std::nullopt;
+  return std::string(*CheckedPayload(key, value));
+}
+
+void ReadHead(absl::string_view key, absl::string_view raw, RawLogs& logs) {
+  const std::string job(key.substr(kNamePrefix.size()));
+  const auto payload = PayloadOf(key, raw);
+  const auto head = payload ? LmdbLogHead::Decode(*payload) : absl::DataLossError("");
+  if (!CheckedPayload(key, raw).ok() || !head.ok()) {
+    logs.found.disorder.push_back(
+        absl::StrCat("the head of the log of job ", Quoted(job), " is damaged"));
+  }
+  if (head.ok() && !logs.logs.contains(head->number)) logs.logs[head->number] = {job, *head, {}};
+}
+
+absl::StatusOr<RawLogs> ReadRaw(const LmdbEnvironment& environment) {
+  RawLogs logs;
   PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction,
                       LmdbTransaction::Begin(environment, LmdbTransaction::Kind::kRead));
   PH_ASSIGN_OR_RETURN(LmdbCursor cursor, LmdbCursor::At(transaction, absl::string_view("\0", 1)));
   bool has_format = false;
+  bool has_tail = false;
+  std::map<uint64_t, std::map<uint64_t, std::string>> headless;
   for (; cursor.valid();) {
     const absl::string_view key = cursor.key();
     const auto payload = CheckedPayload(key, cursor.raw_value());
+    const auto number = NumberBeforeEnd(key);
     if (key == LogFormatKey()) {
       has_format = true;
       if (payload.ok()) {
         PH_RETURN_IF_ERROR(CheckFormat(environment, key, kLogFormatVersion).status());
         PH_ASSIGN_OR_RETURN(const StoreFormat format, DecodeFormat(*payload));
-        log.found.identity = format.identity;
+        logs.found.identity = format.identity;
       } else {
-        log.found.disorder.push_back("the number of the format is damaged");
+        logs.found.disorder.push_back("the number of the format is damaged");
       }
-    } else if (key == LogBeginKey()) {
-      const auto begin = payload.ok() ? DecodeNumber(*payload) : payload.status();
-      if (begin.ok()) {
-        log.begin = *begin;
+    } else if (key == LogTailKey()) {
+      const auto mended = PayloadOf(key, cursor.raw_value());
+      const auto tail = mended ? LmdbLogsTail::Decode(*mended) : absl::DataLossError("");
+      has_tail = tail.ok();
+      if (tail.ok()) logs.found.tail = *tail;
+      if (!payload.ok() || !tail.ok()) {
+        logs.found.disorder.push_back("the numbers of the next log and generation are damaged");
+      }
+    } else if (absl::StartsWith(key, kNamePrefix)) {
+      ReadHead(key, cursor.raw_value(), logs);
+    } else if (absl::StartsWith(key, kRecordPrefix) && number) {
+      const uint64_t sequence = *NumberAtEnd(key);
+      const auto log = logs.logs.find(*number);
+      if (log == logs.logs.end()) {
+        headless[*number][sequence] = std::string(cursor.raw_value());
+      } else if (sequence < log->second.head->begin || sequence >= log->second.head->end) {
+        logs.strays.emplace_back(key, cursor.raw_value());
       } else {
-        log.found.disorder.push_back("the number of the first record is damaged");
+        log->second.records[sequence] = std::string(cursor.raw_value());
       }
-    } else if (key.size() == LogRecordKey(0).size() && absl::StartsWith(key, kRecordPrefix)) {
-      log.records[*NumberAtEnd(key)] = std::string(cursor.raw_value());
     } else {
-      log.strays.emplace_back(key, cursor.raw_value());
+      logs.strays.emplace_back(key, cursor.raw_value());
     }
     PH_RETURN_IF_ERROR(cursor.Next());
   }
   PH_RETURN_IF_ERROR(environment.CheckFiles());
-  const bool is_empty = log.records.empty() && log.strays.empty() && log.begin == 0;
-  if (!has_format && !is_empty) log.found.disorder.push_back("it has no format");
-  if (log.begin == 0 && !is_empty && log.found.disorder.empty()) {
-    log.found.disorder.push_back("it does not say at which record it begins");
+  for (auto& [number, records] : headless) {
+    // A record of a key that is right says that there is such a log, and whose it is.
+    std::string job;
+    for (const auto& [sequence, raw] : records) {
+      const auto payload = CheckedPayload(RecordKey(number, sequence), raw);
+      if (payload.ok() && job.empty()) job = JobOfEvent(*payload);
+    }
+    if (!job.empty()) {
+      logs.found.disorder.push_back(absl::StrCat("the log of job ", Quoted(job), " has no head"));
+      logs.logs[number] = {std::move(job), std::nullopt, std::move(records)};
+      continue;
+    }
+    for (auto& [sequence, raw] : records) {
+      logs.strays.emplace_back(RecordKey(number, sequence), std::move(raw));
+    }
   }
-  return log;
+  const bool is_empty = logs.logs.empty() && logs.strays.empty() && !has_tail;
+  if (!has_format && !is_empty) logs.found.disorder.push_back("it has no format");
+  if (!has_tail && !is_empty && logs.found.disorder.empty()) {
+    logs.found.disorder.push_back("it does not say which log is the next");
+  }
+  for (const auto& [number, log] : logs.logs) {
+    logs.found.tail.next_number = std::max(logs.found.tail.next_number, number + 1);
+  }
+  return logs;
 }
 
-// Records with numbers that cannot be: the largest numbers that are far from the others.
-void TakeOutImpossible(RawLog& log) {
-  while (log.records.size() > 1 || (log.records.size() == 1 && log.begin != 0)) {
-    const auto last = std::prev(log.records.end());
-    const uint64_t before = log.records.size() > 1 ? std::prev(last)->first : log.begin;
-    if (last->first < before || last->first - before <= kMaxGap) break;
-    log.strays.emplace_back(LogRecordKey(last->first), std::move(last->second));
-    log.records.erase(last);
-  }
-  while (log.records.size() > 1 && log.begin == 0) {
-    const auto first = log.records.begin();
-    if (std::next(first)->first - first->first <= kMaxGap) break;
-    log.strays.emplace_back(LogRecordKey(first->first), std::move(first->second));
-    log.records.erase(first);
-  }
-  while (log.begin != 0 && !log.records.empty() && log.records.begin()->first < log.begin) {
-    const auto first = log.records.begin();
-    log.strays.emplace_back(LogRecordKey(first->first), std::move(first->second));
-    log.records.erase(first);
-  }
+// The sequence numbers that a log is to have.
+std::pair<uint64_t, uint64_t> RangeOf(const RawLog& log) {
+  if (log.head) return {log.head->begin, log.head->end};
+  return {log.records.begin()->first, log.records.rbegin()->first + 1};
 }
 
-FoundRecord ReadFound(uint64_t sequence, std::string raw) {
-  const std::string key = LogRecordKey(sequence);
+FoundRecord ReadFound(uint64_t number, uint64_t sequence, std::string raw) {
+  const std::string key = RecordKey(number, sequence);
   FoundRecord record;
   record.sequence = sequence;
   auto payload = CheckedPayload(key, raw);
@@ -118,6 +159,20 @@ FoundRecord ReadFound(uint64_t sequence, std::string raw) {
   raw.resize(raw.size() - std::min(raw.size(), kChecksumBytes));
   record.bytes = std::move(raw);
   return record;
+}
+
+// The value of a key that is none may be a record that is missing.
+bool PutWhereMissing(const std::string& raw, RawLogs& logs) {
+  for (auto& [number, log] : logs.logs) {
+    const auto [begin, end] = RangeOf(log);
+    for (uint64_t sequence = begin; sequence < end; ++sequence) {
+      if (log.records.contains(sequence)) continue;
+      if (!CheckedPayload(RecordKey(number, sequence), raw).ok()) continue;
+      log.records[sequence] = raw;
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -156,44 +211,39 @@ bool MendOneBit(absl::string_view key, std::string& raw_value) {
   return false;
 }
 
-absl::StatusOr<FoundLog> ReadDamagedLog(const std::string& folder) {
+absl::StatusOr<FoundLogs> ReadDamagedLogs(const std::string& folder) {
   std::error_code error;
   const std::string file = folder + StoreFolder::kDataFile;
-  if (std::filesystem::file_size(file, error) == 0 || error) return FoundLog();
+  if (std::filesystem::file_size(file, error) == 0 || error) return FoundLogs();
   PH_ASSIGN_OR_RETURN(const auto environment, LmdbEnvironment::Open(folder, kLogMapBytes));
-  PH_ASSIGN_OR_RETURN(RawLog log, ReadRaw(*environment));
-  TakeOutImpossible(log);
-  uint64_t first = log.begin;
-  if (first == 0) first = log.records.empty() ? 1 : log.records.begin()->first;
-  uint64_t end = log.records.empty() ? first : log.records.rbegin()->first + 1;
-  // Values under keys that are none may be records: the next one, or one that is missing.
-  for (auto& [key, raw] : log.strays) {
-    bool is_found = false;
-    for (uint64_t sequence = first; sequence <= end && !is_found; ++sequence) {
-      if (log.records.contains(sequence)) continue;
-      is_found = CheckedPayload(LogRecordKey(sequence), raw).ok();
-      if (!is_found) continue;
-      log.records[sequence] = raw;
-      end = std::max(end, sequence + 1);
-    }
-    log.found.disorder.push_back(
+  PH_ASSIGN_OR_RETURN(RawLogs raw, ReadRaw(*environment));
+  for (const auto& [key, value] : raw.strays) {
+    const bool is_found = PutWhereMissing(value, raw);
+    raw.found.disorder.push_back(
         absl::StrCat("the key '", absl::CHexEscape(key), "' is ",
-                     is_found ? "that of a record, damaged" : "none of this log"));
+                     is_found ? "that of a record, damaged" : "of no log"));
   }
-  for (uint64_t sequence = first; sequence < end; ++sequence) {
-    const auto found = log.records.find(sequence);
-    if (found == log.records.end()) {
-      log.found.records.push_back({sequence, "", LostRecord("is missing"), false});
-    } else {
-      log.found.records.push_back(ReadFound(sequence, std::move(found->second)));
+  for (auto& [number, log] : raw.logs) {
+    FoundLog found;
+    found.job = log.job;
+    found.number = number;
+    const auto [begin, end] = RangeOf(log);
+    for (uint64_t sequence = begin; sequence < end; ++sequence) {
+      const auto record = log.records.find(sequence);
+      if (record == log.records.end()) {
+        found.records.push_back({sequence, "", LostRecord("is missing"), false});
+      } else {
+        found.records.push_back(ReadFound(number, sequence, std::move(record->second)));
+      }
     }
+    found.next_sequence = end;
+    raw.found.logs.push_back(std::move(found));
   }
-  log.found.next_sequence = end;
-  return std::move(log.found);
+  return std::move(raw.found);
 }
 
-absl::Status RewriteLog(const std::string& folder, uint64_t next_sequence,
-                        absl::Span<const std::string> records) {
+absl::Status RewriteLogs(const std::string& folder, const LmdbLogsTail& tail,
+                         absl::Span<const NewLog> logs) {
   PH_ASSIGN_OR_RETURN(const auto environment, LmdbEnvironment::Open(folder, kLogMapBytes));
   PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
                       LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kWrite));
@@ -210,9 +260,14 @@ absl::Status RewriteLog(const std::string& folder, uint64_t next_sequence,
   }
   for (const std::string& key : keys) PH_RETURN_IF_ERROR(transaction.Erase(key));
   PH_RETURN_IF_ERROR(transaction.Put(LogFormatKey(), kept));
-  PH_RETURN_IF_ERROR(transaction.Put(LogBeginKey(), EncodeNumber(next_sequence)));
-  for (const std::string& record : records) {
-    PH_RETURN_IF_ERROR(transaction.Put(LogRecordKey(next_sequence++), record));
+  PH_RETURN_IF_ERROR(transaction.Put(LogTailKey(), tail.Encode()));
+  for (const NewLog& log : logs) {
+    LmdbLogHead head = {log.number, log.first_sequence, log.first_sequence, 0};
+    for (const std::string& record : log.records) {
+      PH_RETURN_IF_ERROR(transaction.Put(RecordKey(log.number, head.end++), record));
+      head.num_bytes += LmdbJobLogs::BytesOf(*environment, record.size() + kChecksumBytes);
+    }
+    PH_RETURN_IF_ERROR(transaction.Put(NameKey(log.job), head.Encode()));
   }
   return transaction.Commit();
 }

@@ -22,7 +22,6 @@
 #include "service/stores/lmdb/lmdb_compaction.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/lmdb/lmdb_store_check.h"
-#include "service/stores/logs/lmdb_record_log.h"
 #include "service/wings/graphs/stored/source_graph_check.h"
 #include "service/wings/partition/jobs/partition_check.h"
 
@@ -48,32 +47,65 @@ absl::Status CheckIsWhole(const std::string& data_dir) {
   return VerifyFolderContents(data_dir, {});
 }
 
-std::string JobsOf(const RecordLoss& loss) {
+std::string CostOf(const RecordLoss& loss, const std::string& job) {
   if (loss.is_mended) return "nothing: packhoused store repair puts it right";
-  if (loss.jobs.empty()) return "all jobs: nobody knows which one it belongs to";
-  return absl::StrCat("job ", absl::StrJoin(loss.jobs, ", ", [](std::string* out, const auto& job) {
-                        absl::StrAppend(out, Quoted(job));
-                      }));
+  return absl::StrCat("job ", Quoted(job));
 }
 
 absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor found,
                                      uint64_t& identity) {
   const std::string file = folder + "/data.mdb";
-  const auto log = ReadDamagedLog(folder);
-  if (absl::IsDataLoss(log.status())) {
+  const auto logs = ReadDamagedLogs(folder);
+  if (absl::IsDataLoss(logs.status())) {
     found(
-        {file, "", std::string(log.status().message()), "all jobs, until a snapshot is restored"});
+        {file, "", std::string(logs.status().message()), "all jobs, until a snapshot is restored"});
     return 0;
   }
-  PH_RETURN_IF_ERROR(log.status());
-  identity = log->identity;
-  for (const std::string& what : log->disorder) {
+  PH_RETURN_IF_ERROR(logs.status());
+  identity = logs->identity;
+  for (const std::string& what : logs->disorder) {
     found({file, "", what, "nothing: packhoused store repair puts it right"});
   }
-  for (const RecordLoss& loss : RepairLedger(log->records).losses) {
-    found({file, absl::StrCat("record ", loss.sequence), loss.what, JobsOf(loss)});
+  uint64_t num_records = 0;
+  for (const FoundLog& log : logs->logs) {
+    num_records += log.records.size();
+    for (const RecordLoss& loss : RepairLedger(log.records).losses) {
+      found({file, absl::StrCat("job ", Quoted(log.job), ", record ", loss.sequence), loss.what,
+             CostOf(loss, log.job)});
+    }
   }
-  return log->records.size();
+  return num_records;
+}
+
+// Repairs the logs of jobs. `found` is what is there of them.
+absl::Status RepairLogs(const std::string& folder, const FoundLogs& found, RepairReport& report) {
+  LmdbLogsTail tail = found.tail;
+  std::vector<NewLog> logs;
+  bool is_sound = found.disorder.empty();
+  for (const std::string& what : found.disorder) report.done.push_back(what);
+  for (const FoundLog& log : found.logs) {
+    LedgerRepair repair = RepairLedger(log.records);
+    is_sound = is_sound && repair.losses.empty();
+    for (const RecordLoss& loss : repair.losses) {
+      report.done.push_back(
+          absl::StrCat("job ", Quoted(log.job), ", record ", loss.sequence, ": ", loss.what, "; ",
+                       loss.is_mended ? "it was put right, nothing is lost"
+                                      : absl::StrCat("it costs ", CostOf(loss, log.job))));
+    }
+    // Also if it is the folder's own mark that is damaged.
+    tail.mark = std::max(tail.mark, repair.last_generation);
+    if (repair.is_lost) {
+      report.lost_jobs.push_back(log.job);
+      continue;
+    }
+    logs.push_back(
+        {log.job, log.number, log.next_sequence - log.records.size(), std::move(repair.records)});
+  }
+  std::sort(report.lost_jobs.begin(), report.lost_jobs.end());
+  if (is_sound) return absl::OkStatus();
+  PH_RETURN_IF_ERROR(RewriteLogs(folder, tail, logs));
+  report.is_changed = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> CheckHistograms(const std::string& data_dir, DamageVisitor found) {
@@ -178,31 +210,14 @@ absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
   RepairReport report;
   PH_RETURN_IF_ERROR(AcceptMissing(data_dir, options, report));
   const std::string folder = DeliveryFolder(data_dir);
-  const auto log = ReadDamagedLog(folder);
-  if (absl::IsDataLoss(log.status())) {
+  const auto logs = ReadDamagedLogs(folder);
+  if (absl::IsDataLoss(logs.status())) {
     return absl::DataLossError(absl::StrCat(
-        log.status().message(), "; this cannot be repaired, restore a snapshot, or move '", folder,
+        logs.status().message(), "; this cannot be repaired, restore a snapshot, or move '", folder,
         "' away and say --accept-missing: then all jobs are lost"));
   }
-  PH_RETURN_IF_ERROR(log.status());
-  const LedgerRepair repair = RepairLedger(log->records);
-  for (const std::string& what : log->disorder) report.done.push_back(what);
-  for (const RecordLoss& loss : repair.losses) {
-    report.done.push_back(absl::StrCat("record ", loss.sequence, ": ", loss.what, "; ",
-                                       loss.is_mended ? "it was put right, nothing is lost"
-                                                      : absl::StrCat("it costs ", JobsOf(loss))));
-  }
-  report.lost_jobs = repair.lost_jobs;
-  if (repair.is_sound() && log->disorder.empty()) return report;
-  if (repair.loses_all && !options.may_lose_all_jobs) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(absl::StrJoin(report.done, "\n"),
-                     "\nNothing was changed. Restore a snapshot, or say --lose-all-jobs to give up "
-                     "all ",
-                     repair.lost_jobs.size(), " jobs"));
-  }
-  PH_RETURN_IF_ERROR(RewriteLog(folder, log->next_sequence, repair.records));
-  report.is_changed = true;
+  PH_RETURN_IF_ERROR(logs.status());
+  PH_RETURN_IF_ERROR(RepairLogs(folder, *logs, report));
   return report;
 }
 

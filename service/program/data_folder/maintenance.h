@@ -28,8 +28,6 @@ struct DataFolderCounts {
 absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found);
 
 struct RepairOptions {
-  // All jobs are given up if nobody can tell which one a damaged record belongs to.
-  bool may_lose_all_jobs = false;
   // What the folder must have (folder_contents.h), and what is missing, is given up.
   bool accept_missing = false;
 };
@@ -47,9 +45,8 @@ struct RepairReport {
 // damaged data sets and source graphs are served as damaged, and can be deleted, or dropped by
 // DropDamagedGraph().
 //
-// FAILED_PRECONDITION, and nothing changes, if something is missing and not `accept_missing`, or if
-// a damaged record may belong to any job and not `may_lose_all_jobs`; DATA_LOSS if the trees of its
-// file are damaged: then only a snapshot helps.
+// FAILED_PRECONDITION, and nothing changes, if something is missing and not `accept_missing`;
+// DATA_LOSS if the trees of the ledger's file are damaged: then only a snapshot helps.
 absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
                                               const RepairOptions& options);
 

@@ -22,6 +22,7 @@
 #include "service/program/data_folder/snapshot.h"
 #include "service/program/data_folder/value_file.h"
 #include "service/stores/limits/data_folder.h"
+#include "service/stores/lmdb/checked_value.h"
 #include "service/stores/lmdb/datasets_cut.h"
 
 namespace packhouse {
@@ -118,25 +119,41 @@ absl::Status RestoreDatasets(const std::string& folder, const SnapshotManifest& 
 
 absl::Status RestoreLedger(const std::string& folder, const SnapshotManifest& manifest,
                            const std::string& data_dir) {
-  LmdbRecordLog::Options options;
+  LmdbJobLogs::Options options;
   options.folder = DeliveryFolder(data_dir);
-  PH_ASSIGN_OR_RETURN(const auto log, LmdbRecordLog::Open(options));
+  PH_ASSIGN_OR_RETURN(const auto logs, LmdbJobLogs::Open(options));
   PH_ASSIGN_OR_RETURN(ValueReader reader,
                       ValueReader::Open(absl::StrCat(folder, "/", kSnapshotLedger),
                                         manifest.files.at(kSnapshotLedger)));
-  for (bool has_more = true; has_more;) {
-    std::vector<std::string> records;
-    for (uint64_t bytes = 0; records.size() < kRecordsInAppend && bytes < kBytesInAppend;) {
-      absl::string_view key;
-      absl::string_view record;
-      PH_ASSIGN_OR_RETURN(has_more, reader.Next(key, record));
-      if (!has_more) break;
-      records.emplace_back(record);
-      bytes += record.size();
+  // Records of one job that are not appended yet.
+  std::string job;
+  std::vector<std::string> records;
+  uint64_t bytes = 0;
+  const auto append = [&]() -> absl::Status {
+    if (records.empty()) return absl::OkStatus();
+    PH_ASSIGN_OR_RETURN(const JobPlace place, logs->Open(job));
+    PH_RETURN_IF_ERROR(place.log->Append(records));
+    records.clear();
+    bytes = 0;
+    return absl::OkStatus();
+  };
+  for (;;) {
+    absl::string_view key;
+    absl::string_view record;
+    PH_ASSIGN_OR_RETURN(const bool has_one, reader.Next(key, record));
+    if (!has_one) return append();
+    if (key.empty()) {
+      PH_ASSIGN_OR_RETURN(const uint64_t mark, DecodeNumber(record));
+      PH_RETURN_IF_ERROR(logs->RaiseMark(mark));
+      continue;
     }
-    PH_RETURN_IF_ERROR(log->Append(records));
+    if (key != job || records.size() >= kRecordsInAppend || bytes >= kBytesInAppend) {
+      PH_RETURN_IF_ERROR(append());
+      job = std::string(key);
+    }
+    records.emplace_back(record);
+    bytes += record.size();
   }
-  return absl::OkStatus();
 }
 
 absl::Status RestoreFiles(const std::string& folder, const SnapshotManifest& manifest,

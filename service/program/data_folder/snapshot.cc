@@ -19,6 +19,7 @@
 #include "service/program/data_folder/snapshot_writer.h"
 #include "service/program/data_folder/value_file.h"
 #include "service/stores/limits/data_folder.h"
+#include "service/stores/lmdb/checked_value.h"
 
 namespace packhouse {
 namespace {
@@ -54,12 +55,16 @@ absl::Status WriteRecords(const DatasetsCut& cut, SnapshotWriter& writer, uint64
   return absl::OkStatus();
 }
 
-absl::Status WriteLedger(const LmdbRecordLog& ledger, const LmdbTransaction& moment,
+// First the mark, then each job's records under its name.
+absl::Status WriteLedger(const LmdbJobLogs& ledger, const LmdbTransaction& moment,
                          SnapshotWriter& writer) {
+  PH_ASSIGN_OR_RETURN(const uint64_t mark, ledger.MarkAt(moment));
   return writer.Write(kSnapshotLedger, [&](SnapshotFile& file) -> absl::Status {
     ValueWriter values(&file);
-    PH_RETURN_IF_ERROR(
-        ledger.ForEach(moment, [&](absl::string_view record) { return values.Add("", record); }));
+    PH_RETURN_IF_ERROR(values.Add("", EncodeNumber(mark)));
+    PH_RETURN_IF_ERROR(ledger.ForEach(moment, [&](absl::string_view job, absl::string_view record) {
+      return values.Add(job, record);
+    }));
     return values.Flush();
   });
 }
@@ -183,9 +188,9 @@ absl::StatusOr<SnapshotReport> TakeSnapshotOffline(const std::string& data_dir,
   LmdbDatasetStore::Options of_datasets;
   of_datasets.folder = DatasetsFolder(data_dir);
   PH_ASSIGN_OR_RETURN(const auto datasets, LmdbDatasetStore::Open(of_datasets));
-  LmdbRecordLog::Options of_ledger;
+  LmdbJobLogs::Options of_ledger;
   of_ledger.folder = DeliveryFolder(data_dir);
-  PH_ASSIGN_OR_RETURN(const auto ledger, LmdbRecordLog::Open(of_ledger));
+  PH_ASSIGN_OR_RETURN(const auto ledger, LmdbJobLogs::Open(of_ledger));
   FileSourceGraphStore::Options of_graphs;
   of_graphs.folder = SourceGraphsFolder(data_dir);
   PH_ASSIGN_OR_RETURN(const auto graphs, FileSourceGraphStore::Open(of_graphs));

@@ -9,7 +9,8 @@
 //   manifest                                 written last (snapshot_manifest.h)
 //   datasets/values                          everything of data sets but the records (value_file.h)
 //   datasets/records/NUMBER/FIRST_GRAPH      records, about 64 MiB in a file
-//   delivery/records                         the ledger
+//   delivery/records                         logs of jobs: the mark, then records under their job's
+//                                            name
 //   source_graphs/...                        as in the data folder; partitions that are whole
 //   files/NAME                               the files in the data folder itself, such as keys
 //   files/histograms                         named histograms (histogram_file.h), each of a moment
@@ -29,7 +30,7 @@
 #include "service/program/data_folder/snapshot_manifest.h"
 #include "service/stores/limits/snapshot_report.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
-#include "service/stores/logs/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_job_logs.h"
 #include "service/wings/graphs/stored/file_source_graph_store.h"
 
 namespace packhouse {
@@ -44,7 +45,7 @@ inline constexpr char kSnapshotFiles[] = "files/";
 struct OpenedFolder {
   std::string data_dir;
   const LmdbDatasetStore* datasets = nullptr;
-  const LmdbRecordLog* ledger = nullptr;
+  const LmdbJobLogs* ledger = nullptr;
   const FileSourceGraphStore* source_graphs = nullptr;
   // The bytes of the file of named histograms, as a server has them in memory. Null: those of the
   // file in the folder, if there is one.

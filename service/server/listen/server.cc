@@ -32,7 +32,7 @@ std::unique_ptr<HistogramStore> MakeHistograms(const ServerOptions& options, Mem
   }
   auto shared = std::make_unique<SharedHistogramStore>(
       options.shared_histograms,
-      SharedHistogramStore::Options{options.replica, std::move(bounds), options.loader.log},
+      SharedHistogramStore::Options{options.replica, std::move(bounds), options.log.failures},
       memory);
   shared->Start();
   return shared;
@@ -90,7 +90,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       quota_graphs_(WithQuotas<QuotaSourceGraphStore>(source_graphs, quotas_of_, &disk_quota_)),
       source_graphs_(source_graphs),
       // A partition is a folder of one server.
-      partitions_(source_graphs == nullptr || options.job_logs != nullptr
+      partitions_(source_graphs == nullptr || options.shares_jobs()
                       ? nullptr
                       : MakePartitions(source_graphs, options, clock, working_.get(), quotas_of_,
                                        &disk_quota_)),
@@ -108,7 +108,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                      [this](std::function<void()> read) { pools_.RunOnAppends(std::move(read)); },
                      kLongestSample),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)) {
-  jobs_->StartOn(pools_, options);
+  jobs_->StartOn(pools_);
   const ServiceSources sources{
       .context = ContextOfCalls(options, rpc_observer),
       .streams = BoundsOfStreams(options),
@@ -180,9 +180,11 @@ AdminView Server::ViewForAdmins() {
                                          {"unsent", unsent_bytes(), max_unsent_bytes()},
                                          {"working", working_bytes(), max_working_bytes()}};
   };
-  view.sessions = [this] { return jobs_->Sessions(); };
+  view.sessions = [this] {
+    return jobs_->jobs() == nullptr ? std::vector<SessionSummary>() : jobs_->jobs()->Sessions();
+  };
   view.quotas = [this] { return recent_quotas(); };
-  view.jobs = jobs_->owned();
+  view.jobs = jobs_->are_shared() ? jobs_->jobs() : nullptr;
   view.histograms = [this](absl::FunctionRef<absl::Status(absl::string_view)> append) {
     return WriteHistograms(*histograms_, clock_->Now(), append);
   };
@@ -192,11 +194,11 @@ AdminView Server::ViewForAdmins() {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,
                                                       PackObserverFactory* pack_observers,
-                                                      DatasetStore* datasets, RecordLog* ledger,
+                                                      DatasetStore* datasets,
                                                       SourceGraphStore* source_graphs) {
   PH_ASSIGN_OR_RETURN(const ServerBounds bounds, ServerBounds::Of(options));
   auto working = std::make_unique<MemoryBudget>(bounds.shares.working_bytes);
-  PH_ASSIGN_OR_RETURN(auto jobs, ServedJobs::Open(options, clock, datasets, ledger, working.get()));
+  PH_ASSIGN_OR_RETURN(auto jobs, ServedJobs::Open(options, clock, datasets, working.get()));
   auto server = std::unique_ptr<Server>(new Server(options, bounds, clock, rpc_observer,
                                                    pack_observers, datasets, std::move(working),
                                                    std::move(jobs), source_graphs));

@@ -50,7 +50,6 @@
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/datasets/quota_dataset_store.h"
 #include "service/stores/limits/disk_quota.h"
-#include "service/stores/logs/record_log.h"
 #include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
 #include "service/wings/partition/jobs/partition_jobs.h"
@@ -60,16 +59,16 @@ namespace packhouse::rpc {
 // Serves from Start() until it is drained (server_drain.h) or destroyed.
 class Server {
  public:
-  // The pointees must outlive the server. `datasets` and `ledger`, which must be thread-safe, may
-  // be null together: then every call about data sets and epochs is FAILED_PRECONDITION. Without
-  // `source_graphs`, which must be thread-safe, so is every call about source graphs.
+  // The pointees must outlive the server. `datasets`, which must be thread-safe, and
+  // options.job_logs may be null together: then every call about data sets and epochs is
+  // FAILED_PRECONDITION. Without `source_graphs`, which must be thread-safe, so is every call about
+  // source graphs.
   // INVALID_ARGUMENT for options that do not fit together; UNAVAILABLE if the address cannot be
-  // listened on; DATA_LOSS if the ledger, or the file of histograms, cannot be read.
+  // listened on; DATA_LOSS if a ledger, or the file of histograms, cannot be read.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Clock* clock,
                                                        RpcObserver* rpc_observer,
                                                        PackObserverFactory* pack_observers,
                                                        DatasetStore* datasets,
-                                                       RecordLog* ledger = nullptr,
                                                        SourceGraphStore* source_graphs = nullptr);
   // Ends at once.
   ~Server();
@@ -117,22 +116,24 @@ class Server {
   std::vector<QuotaReading> recent_quotas() { return recent_quotas_.Get(); }
 
   // Ends what is left of jobs that other servers have taken, and counts those of all
-  // (ServedJobs::Sweep()). To be called now and then, by one thread; does nothing without job_logs.
+  // (ServedJobs::Sweep()). To be called now and then, by one thread; does nothing on a server that
+  // is alone.
   absl::Status SweepJobs() { return jobs_->Sweep(); }
 
-  // Of the jobs that are here now, and of all that were; nullopt without job_logs.
+  // Of the jobs that are here now, and of all that were; nullopt if it is alone.
   struct SharedJobs {
     uint64_t num_owned = 0;
-    OwnedJobs::Counts counts;
+    Jobs::Counts counts;
   };
   std::optional<SharedJobs> shared_jobs() const {
-    const OwnedJobs* const owned = jobs_->owned();
-    if (owned == nullptr) return std::nullopt;
-    return SharedJobs{owned->Jobs().size(), owned->counts()};
+    if (!jobs_->are_shared()) return std::nullopt;
+    return SharedJobs{jobs_->jobs()->num_here(), jobs_->jobs()->counts()};
   }
 
   // Empty without a ledger. Of the jobs that are here, if several servers share the jobs.
-  DeliverySnapshot delivery() const { return jobs_->Snapshot(); }
+  DeliverySnapshot delivery() const {
+    return jobs_->jobs() == nullptr ? DeliverySnapshot() : jobs_->jobs()->Snapshot();
+  }
   // The same without waiting for long for the loader's locks: if they take too long, the last known
   // snapshot.
   DeliverySnapshot recent_delivery() { return recent_delivery_.Get(); }
@@ -141,7 +142,10 @@ class Server {
   // is shown as long as somebody loads it.
   std::vector<std::string> histogram_names() const { return histograms_->Names(); }
   const LiveStreams& live_streams() const { return live_streams_; }
-  std::vector<EpochWatch> WatchJob(const std::string& job) const { return jobs_->Watch(job); }
+  std::vector<EpochWatch> WatchJob(const std::string& job) const {
+    const auto here = jobs_->jobs() == nullptr ? nullptr : jobs_->jobs()->Find(job);
+    return here == nullptr ? std::vector<EpochWatch>() : here->Watch();
+  }
   std::vector<FeedbackReading> feedback() const { return feedback_->Readings(); }
   // Of a source graph that was deleted without a call: PartitionJobs::ForgetGraph().
   void ForgetSourceGraph(absl::string_view name) {

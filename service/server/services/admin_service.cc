@@ -93,7 +93,7 @@ CallReactor* AdminService::GetServer(grpc::CallbackServerContext* call) {
             wire.set_is_this(address == view_.jobs->address());
             wire.set_address(std::move(address));
           }
-          for (const auto& job : view_.jobs->Jobs()) status.add_owned_jobs(job->name());
+          for (const auto& job : view_.jobs->Here()) status.add_owned_jobs(job->name());
         }
         return status;
       });
@@ -158,8 +158,8 @@ CallReactor* AdminService::MoveJob(grpc::CallbackServerContext* call) {
         if (view_.jobs == nullptr) {
           return absl::FailedPreconditionError("this server shares its jobs with no other");
         }
-        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenJob(*view_.jobs, parsed.job(), call));
-        PH_RETURN_IF_ERROR(used.loader->GetJob(parsed.job()).status());
+        PH_ASSIGN_OR_RETURN(const auto job, OpenJob(view_.jobs, parsed.job(), call));
+        PH_RETURN_IF_ERROR(job->Summary(1).status());
         PH_RETURN_IF_ERROR(view_.jobs->Move(parsed.job(), parsed.address()));
         return v1::MoveJobResponse();
       });

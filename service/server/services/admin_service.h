@@ -10,7 +10,7 @@
 
 #include "service/access/policy.h"
 #include "service/engine/jobs/job_session.h"
-#include "service/engine/jobs/owned_jobs.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
 #include "service/server/services/admin_actions.h"
@@ -30,7 +30,7 @@ struct AdminView {
   std::function<std::vector<SessionSummary>()> sessions;
   std::function<std::vector<QuotaReading>()> quotas;
   // Null: this server shares its jobs with no other.
-  OwnedJobs* jobs = nullptr;
+  Jobs* jobs = nullptr;
   // The bytes of the file of named histograms, as they are now (histogram_file.h).
   std::function<absl::Status(absl::FunctionRef<absl::Status(absl::string_view)> append)> histograms;
 };

@@ -4,21 +4,15 @@
 
 #include "absl/status/statusor.h"
 #include "packhouse/v1/loader.pb.h"
-#include "service/engine/jobs/loader.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/server/calls/call_context.h"
-#include "service/stores/logs/job_directory.h"
 
 namespace packhouse {
 
-// The first page after the token that shows something to the caller. Its token names something that
-// it may see, too.
+// The first page after the token that shows something to the caller (Jobs::List()). Its token names
+// something that it may see, too.
 absl::StatusOr<v1::ListJobsResponse> PageOfJobs(const v1::ListJobsRequest& request,
-                                                const CallContext& context, const Loader& loader);
-// The same where several servers share the jobs: what their owners have last said. `directory` may
-// be null: UNIMPLEMENTED.
-absl::StatusOr<v1::ListJobsResponse> PageOfAllJobs(const v1::ListJobsRequest& request,
-                                                   const CallContext& context,
-                                                   JobDirectory* directory);
+                                                const CallContext& context, const Jobs& jobs);
 
 }  // namespace packhouse
 

@@ -18,25 +18,16 @@ constexpr char kNoRetryHere[] = "grpc-retry-pushback-ms";
 
 }  // namespace
 
-absl::StatusOr<UsedLoader> OpenLoader(Loader* loader, OwnedJobs* owned, const std::string& job,
-                                      grpc::CallbackServerContext* call) {
-  if (loader == nullptr) return NoDataFolder();
-  if (owned == nullptr) return UsedLoader{loader, nullptr};
-  return OpenJob(*owned, job, call);
-}
-
-absl::StatusOr<UsedLoader> OpenJob(OwnedJobs& owned, const std::string& job,
-                                   grpc::CallbackServerContext* call) {
+absl::StatusOr<std::shared_ptr<Job>> OpenJob(Jobs* jobs, const std::string& job,
+                                             grpc::CallbackServerContext* call) {
+  if (jobs == nullptr) return NoDataFolder();
   PH_RETURN_IF_ERROR(CheckJobName(job));
-  PH_ASSIGN_OR_RETURN(OwnedJobs::Place place, owned.Open(job));
-  if (place.job == nullptr) {
-    call->AddTrailingMetadata(kOwnerMetadata, place.owner.address);
-    call->AddTrailingMetadata(kNoRetryHere, "-1");
-    return absl::UnavailableError(
-        absl::StrCat("job ", Quoted(job), " is with the server at ", place.owner.address));
-  }
-  Loader* const of_job = &place.job->loader();
-  return UsedLoader{of_job, std::move(place.job)};
+  PH_ASSIGN_OR_RETURN(Jobs::Place place, jobs->Open(job));
+  if (place.job != nullptr) return std::move(place.job);
+  call->AddTrailingMetadata(kOwnerMetadata, place.owner.address);
+  call->AddTrailingMetadata(kNoRetryHere, "-1");
+  return absl::UnavailableError(
+      absl::StrCat("job ", Quoted(job), " is with the server at ", place.owner.address));
 }
 
 }  // namespace packhouse::rpc

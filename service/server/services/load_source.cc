@@ -20,7 +20,7 @@ LoadReply BatchOf(const LoadableEpoch& epoch, LoadEvent event, PackObserver& obs
 absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   if (state_ == State::kEnded) return std::nullopt;
   PH_RETURN_IF_ERROR(early_end_.status());
-  if (owned_ != nullptr) PH_RETURN_IF_ERROR(owned_->ownership());
+  PH_RETURN_IF_ERROR(job_->log().ownership());
   LoadReply reply;
   v1::LoadResponse& response = reply.message;
   if (state_ == State::kJoining) {

@@ -12,33 +12,33 @@
 #include "service/base/clock.h"
 #include "service/base/early_end.h"
 #include "service/engine/jobs/evaluation.h"
+#include "service/engine/jobs/job.h"
 #include "service/engine/jobs/loader.h"
-#include "service/engine/jobs/owned_jobs.h"
 #include "service/engine/streams/pack_observer.h"
 #include "service/server/calls/batch_reply.h"
 #include "service/server/calls/response_source.h"
+#include "service/stores/logs/job_logs.h"
 
 namespace packhouse {
 
 using LoadReply = BatchReply<v1::LoadResponse>;
 
-// A worker's stream: `opened`, batches, `end_of_epoch`. It ends early if `early_end` says so. The
-// pointees must outlive the source.
+// A worker's stream: `opened`, batches, `end_of_epoch`. It ends early if the job says so, and sends
+// nothing while the job's ownership is in doubt (UNAVAILABLE). The pointees must outlive the
+// source.
 class LoadSource final : public ResponseSource<LoadReply> {
  public:
   // `leased` is called after each batch, with the time at which its lease expires. `signer` signs
-  // cursors; it may be null. `owned`: the job of the session, where servers share the jobs; then
-  // nothing is sent while its ownership is in doubt (UNAVAILABLE).
-  LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
+  // cursors; it may be null. `job` is the session's.
+  LoadSource(const Clock* clock, std::shared_ptr<Job> job, std::unique_ptr<LoadSession> session,
              std::unique_ptr<PackObserver> observer, std::function<void(absl::Time)> leased,
-             EarlyEnd* early_end, std::function<void()> wake, const TextSigner* signer = nullptr,
-             std::shared_ptr<OwnedJob> owned = nullptr)
-      : owned_(std::move(owned)),
+             std::function<void()> wake, const TextSigner* signer = nullptr)
+      : job_(std::move(job)),
         clock_(clock),
         session_(std::move(session)),
         observer_(std::move(observer)),
         leased_(std::move(leased)),
-        early_end_(early_end, std::move(wake)),
+        early_end_(&job_->early_end(), std::move(wake)),
         signer_(signer) {}
   ~LoadSource() override { observer_->OnPending(0, 0); }
 
@@ -51,7 +51,7 @@ class LoadSource final : public ResponseSource<LoadReply> {
  private:
   enum class State { kJoining, kDelivering, kWaiting, kEnded };
 
-  const std::shared_ptr<OwnedJob> owned_;  // Outlives the session.
+  const std::shared_ptr<Job> job_;  // Outlives the session.
   const Clock* const clock_;
   const std::unique_ptr<LoadSession> session_;
   const std::unique_ptr<PackObserver> observer_;

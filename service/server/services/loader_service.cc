@@ -31,6 +31,9 @@ namespace {
 
 using Source = ResponseSource<LoadReply>;
 
+// Of a job that is asked for.
+constexpr size_t kMaxShownEpochs = 10'000;
+
 absl::Status CheckExport(const v1::EpochSpec& epoch) {
   if (!epoch.job().empty()) {
     return absl::InvalidArgumentError("epoch.job: must be empty for an export");
@@ -54,6 +57,7 @@ absl::Status CheckExport(const v1::EpochSpec& epoch) {
 absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
                                                   absl::string_view cursor, EpochRequest epoch,
                                                   ClientId client, absl::Time now, Loader& loader,
+                                                  std::shared_ptr<Job> job,
                                                   std::function<void()> wake,
                                                   const GivenUp& given_up) {
   PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch, cursor));
@@ -61,21 +65,21 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request
   join.words = WordsOf(request.epoch());
   join.client = std::move(client);
   join.now = now;
-  return loader.StartLoad(std::move(epoch), std::move(join), max_in_flight, std::move(wake),
-                          given_up);
+  return loader.StartLoad(std::move(job), std::move(epoch), std::move(join), max_in_flight,
+                          std::move(wake), given_up);
 }
 
 absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeRequest& request,
-                                                     Loader& loader, const TextSigner* signer,
+                                                     Job& job, const TextSigner* signer,
                                                      absl::Time now) {
   if (request.batches().size() > static_cast<int>(kMaxAcknowledged)) {
     return absl::InvalidArgumentError(
         absl::StrCat("batches: ", request.batches().size(), ", at most ", kMaxAcknowledged));
   }
   const std::vector<uint64_t> batches(request.batches().begin(), request.batches().end());
-  PH_ASSIGN_OR_RETURN(AcknowledgeResult result,
-                      loader.Acknowledge({request.job(), request.epoch()}, request.session(),
-                                         request.generation(), batches, now));
+  PH_ASSIGN_OR_RETURN(
+      AcknowledgeResult result,
+      job.Acknowledge(request.epoch(), request.session(), request.generation(), batches, now));
   v1::AcknowledgeResponse response;
   response.set_num_new(result.num_new);
   response.set_cursor(SignedCursor(signer, std::move(result.cursor)));
@@ -84,14 +88,14 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
 
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
                                     const DatasetStore& datasets, const SourceGraphStore* graphs,
-                                    Loader& loader, MemoryBudget* working, const TextSigner* signer,
-                                    const MeasuredModels* measured, const GivenUp& given_up,
-                                    bool at_once) {
+                                    Loader& loader, const Job* job, MemoryBudget* working,
+                                    const TextSigner* signer, const MeasuredModels* measured,
+                                    const GivenUp& given_up, bool at_once) {
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(request.epoch(), datasets, graphs,
                                                            working, memory, measured, at_once));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
-                      loader.Describe(std::move(epoch), given_up));
+                      loader.Describe(job, std::move(epoch), given_up));
   v1::Epoch response;
   EpochToWire(*description.epoch, description.progress, response);
   SignCursors(signer, response);
@@ -103,11 +107,10 @@ GivenUp OnlyIfReady() {
   return [] { return true; };
 }
 
-absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request,
-                                                Loader& loader, const TextSigner* signer) {
-  PH_ASSIGN_OR_RETURN(
-      std::string cursor,
-      loader.CursorAtStep({request.job(), request.epoch()}, request.generation(), request.steps()));
+absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request, Job& job,
+                                                const TextSigner* signer) {
+  PH_ASSIGN_OR_RETURN(std::string cursor,
+                      job.CursorAtStep(request.epoch(), request.generation(), request.steps()));
   v1::ReportStepResponse response;
   response.set_cursor(SignedCursor(signer, std::move(cursor)));
   return response;
@@ -116,7 +119,7 @@ absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& req
 }  // namespace
 
 LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
-                             const SourceGraphStore* graphs, Loader* loader, OwnedJobs* owned,
+                             const SourceGraphStore* graphs, Loader* loader, Jobs* jobs,
                              PackObserverFactory* observers, const MeasuredModels* measured)
     : EarlyService(v1::LoaderService::service_full_name()),
       context_(context),
@@ -124,13 +127,13 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
       datasets_(datasets),
       graphs_(graphs),
       loader_(loader),
-      owned_(owned),
+      jobs_(jobs),
       observers_(observers),
-      timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, loader)),
+      timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, jobs)),
       measured_(measured),
       retention_(std::make_shared<RetentionTimer>(
-          context.clock, context.append_pool, loader,
-          loader == nullptr ? absl::InfiniteDuration() : loader->epoch_retention())) {
+          context.clock, context.append_pool, jobs,
+          jobs == nullptr ? absl::InfiniteDuration() : jobs->epoch_retention())) {
   retention_->Start();
   Serve("Load", &LoaderService::Load);
   Serve("Acknowledge", &LoaderService::Acknowledge);
@@ -140,6 +143,12 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
   Serve("DeleteJob", &LoaderService::DeleteJob);
   Serve("ListJobs", &LoaderService::ListJobs);
   Serve("GetJob", &LoaderService::GetJob);
+}
+
+absl::StatusOr<std::shared_ptr<Job>> LoaderService::OpenNamedJob(
+    const std::string& job, grpc::CallbackServerContext* call) const {
+  if (job.empty() && jobs_ != nullptr) return nullptr;
+  return OpenJob(jobs_, job, call);
 }
 
 LoaderService::~LoaderService() {
@@ -154,10 +163,10 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
                         bool at_once) -> absl::StatusOr<std::unique_ptr<Source>> {
     if (loader_ == nullptr) return NoDataFolder();
     PH_RETURN_IF_ERROR(early_end_.status());
-    OwnedJobs::Place place;
-    if (owned_ != nullptr && !parsed.has_evaluation()) {
+    Jobs::Place place;
+    if (!parsed.has_evaluation()) {
       PH_RETURN_IF_ERROR(CheckJobName(parsed.epoch().job()));
-      PH_ASSIGN_OR_RETURN(place, owned_->Open(parsed.epoch().job()));
+      PH_ASSIGN_OR_RETURN(place, jobs_->Open(parsed.epoch().job()));
       if (place.job == nullptr) return std::make_unique<RedirectSource>(std::move(place.owner));
     }
     const std::string& named = parsed.epoch().has_samples()
@@ -177,21 +186,13 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
                                                 &early_end_, sink.Waker(), context_.signer);
     }
     PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context_, parsed.cursor()));
-    Loader& loader = place.job == nullptr ? *loader_ : place.job->loader();
-    PH_ASSIGN_OR_RETURN(auto session, Join(parsed, cursor, std::move(epoch), client,
-                                           context_.clock->Now(), loader, sink.Waker(), given_up));
+    PH_ASSIGN_OR_RETURN(auto session,
+                        Join(parsed, cursor, std::move(epoch), client, context_.clock->Now(),
+                             *loader_, place.job, sink.Waker(), given_up));
     auto observer = observers_->ForStream(session->epoch().schema().sizes(), packed_for);
-    if (place.job == nullptr) {
-      return std::make_unique<LoadSource>(
-          context_.clock, std::move(session), std::move(observer),
-          [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker(),
-          context_.signer);
-    }
-    OwnedJob* const job = place.job.get();
     return std::make_unique<LoadSource>(
-        context_.clock, std::move(session), std::move(observer),
-        [job](absl::Time expiry) { job->OnLeased(expiry); }, &job->early_end(), sink.Waker(),
-        context_.signer, std::move(place.job));
+        context_.clock, std::move(place.job), std::move(session), std::move(observer),
+        [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, sink.Waker(), context_.signer);
   };
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, *call, Method::kLoad,
@@ -214,8 +215,8 @@ CallReactor* LoaderService::Acknowledge(grpc::CallbackServerContext* call) {
       append_context_, Method::kAcknowledge, call,
       [this,
        call](const v1::AcknowledgeRequest& parsed) -> absl::StatusOr<v1::AcknowledgeResponse> {
-        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
-        return Acknowledged(parsed, *used.loader, context_.signer, context_.clock->Now());
+        PH_ASSIGN_OR_RETURN(const auto job, OpenJob(jobs_, parsed.job(), call));
+        return Acknowledged(parsed, *job, context_.signer, context_.clock->Now());
       });
 }
 
@@ -224,20 +225,16 @@ CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
       context_, *call, Method::kGetEpoch,
       [this, call](const v1::GetEpochRequest& parsed,
                    PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
-        PH_ASSIGN_OR_RETURN(const UsedLoader used,
-                            OpenLoader(loader_, parsed.epoch().job().empty() ? nullptr : owned_,
-                                       parsed.epoch().job(), call));
-        return Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
+        PH_ASSIGN_OR_RETURN(const auto job, OpenNamedJob(parsed.epoch().job(), call));
+        return Described(parsed, *datasets_, graphs_, *loader_, job.get(), context_.working,
                          context_.signer, measured_,
                          GivenUp([&turn] { return turn.GivenUp(); },
                                  [&turn] { return turn.GivenUpWhileWaiting(); }),
                          /*at_once=*/false);
       },
       [this, call](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
-        PH_ASSIGN_OR_RETURN(const UsedLoader used,
-                            OpenLoader(loader_, parsed.epoch().job().empty() ? nullptr : owned_,
-                                       parsed.epoch().job(), call));
-        auto epoch = Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
+        PH_ASSIGN_OR_RETURN(const auto job, OpenNamedJob(parsed.epoch().job(), call));
+        auto epoch = Described(parsed, *datasets_, graphs_, *loader_, job.get(), context_.working,
                                context_.signer, measured_, OnlyIfReady(), /*at_once=*/true);
         if (absl::IsCancelled(epoch.status())) return std::nullopt;
         return epoch;
@@ -269,8 +266,8 @@ CallReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ReportStepRequest>(
       context_, Method::kReportStep, call,
       [this, call](const v1::ReportStepRequest& parsed) -> absl::StatusOr<v1::ReportStepResponse> {
-        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
-        return Reported(parsed, *used.loader, context_.signer);
+        PH_ASSIGN_OR_RETURN(const auto job, OpenJob(jobs_, parsed.job(), call));
+        return Reported(parsed, *job, context_.signer);
       });
 }
 
@@ -279,8 +276,8 @@ CallReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call) {
       append_context_, Method::kDeleteJob, call,
       [this, call](const v1::DeleteJobRequest& parsed,
                    const CallContext& context) -> absl::StatusOr<v1::DeleteJobResponse> {
-        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
-        PH_RETURN_IF_ERROR(used.loader->DeleteJob(parsed.job()));
+        PH_ASSIGN_OR_RETURN(const auto job, OpenJob(jobs_, parsed.job(), call));
+        PH_RETURN_IF_ERROR(job->Forget());
         LogDeletion(context.log, context.client, "job", parsed.job());
         return v1::DeleteJobResponse();
       });
@@ -291,9 +288,8 @@ CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
       context_, Method::kListJobs, call,
       [this](const v1::ListJobsRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::ListJobsResponse> {
-        if (loader_ == nullptr) return NoDataFolder();
-        if (owned_ != nullptr) return PageOfAllJobs(parsed, context, owned_->directory());
-        return PageOfJobs(parsed, context, *loader_);
+        if (jobs_ == nullptr) return NoDataFolder();
+        return PageOfJobs(parsed, context, *jobs_);
       });
 }
 
@@ -301,12 +297,11 @@ CallReactor* LoaderService::GetJob(grpc::CallbackServerContext* call) {
   return RunUnary<v1::GetJobRequest>(
       context_, Method::kGetJob, call,
       [this, call](const v1::GetJobRequest& parsed) -> absl::StatusOr<v1::Job> {
-        PH_RETURN_IF_ERROR(CheckJobName(parsed.job()));
-        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
-        PH_ASSIGN_OR_RETURN(const JobSummary job, used.loader->GetJob(parsed.job()));
+        PH_ASSIGN_OR_RETURN(const auto job, OpenJob(jobs_, parsed.job(), call));
+        PH_ASSIGN_OR_RETURN(JobSummary summary, job->Summary(kMaxShownEpochs));
+        summary.owner = jobs_->address();
         v1::Job wire;
-        JobToWire(job, wire);
-        if (owned_ != nullptr) wire.set_owner(owned_->address());
+        JobToWire(summary, wire);
         return wire;
       });
 }

@@ -3,13 +3,14 @@
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_LOADER_SERVICE_H_
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "service/algorithms/planning/feedback/measured_model.h"
 #include "service/base/early_end.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/engine/jobs/lease_timer.h"
 #include "service/engine/jobs/loader.h"
-#include "service/engine/jobs/owned_jobs.h"
 #include "service/engine/jobs/retention_timer.h"
 #include "service/engine/streams/pack_observer.h"
 #include "service/server/calls/call_context.h"
@@ -23,20 +24,18 @@ namespace packhouse::rpc {
 // wait for the disk on the append pool. Thread-safe.
 class LoaderService final : public EarlyService {
  public:
-  // The pointees must outlive the service. `datasets` and `loader` may be null together: then every
-  // call is answered with NoDataFolder().
-  // `graphs` is for epochs of sub-graphs; it may be null. `owned`: the loaders of jobs, if several
-  // servers share the jobs; then `loader` has none. Null: `loader` has all of them. `measured` has
-  // what was measured of devices.
+  // The pointees must outlive the service. `datasets`, `loader` and `jobs` may be null together:
+  // then every call is answered with NoDataFolder(). `graphs` is for epochs of sub-graphs; it may
+  // be null. `measured` has what was measured of devices.
   LoaderService(const CallContext& context, const DatasetStore* datasets,
-                const SourceGraphStore* graphs, Loader* loader, OwnedJobs* owned,
+                const SourceGraphStore* graphs, Loader* loader, Jobs* jobs,
                 PackObserverFactory* observers, const MeasuredModels* measured);
   ~LoaderService() override;
 
   // Every Load stream ends with `status`, after the batches that were made for it; new streams end
-  // at once. All other calls are answered as usual. May be called once.
+  // at once. All other calls about jobs that are here are answered as usual. May be called once.
   void EndLoads(absl::Status status) {
-    if (owned_ != nullptr) owned_->EndAll(status);
+    if (jobs_ != nullptr) jobs_->EndAll(status);
     early_end_.Begin(std::move(status));
   }
 
@@ -49,13 +48,16 @@ class LoaderService final : public EarlyService {
   CallReactor* DeleteJob(grpc::CallbackServerContext* call);
   CallReactor* ListJobs(grpc::CallbackServerContext* call);
   CallReactor* GetJob(grpc::CallbackServerContext* call);
+  // OpenJob(), or null for a call that names none.
+  absl::StatusOr<std::shared_ptr<Job>> OpenNamedJob(const std::string& job,
+                                                    grpc::CallbackServerContext* call) const;
 
   const CallContext context_;
   const CallContext append_context_;
   const DatasetStore* const datasets_;
   const SourceGraphStore* const graphs_;
   Loader* const loader_;
-  OwnedJobs* const owned_;
+  Jobs* const jobs_;
   PackObserverFactory* const observers_;
   const std::shared_ptr<LeaseTimer> timer_;
   const MeasuredModels* const measured_;

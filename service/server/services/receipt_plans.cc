@@ -148,24 +148,22 @@ absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
   return response;
 }
 
-absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, Loader* loader,
-                                                const OwnedJobs* owned,
+absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, const Jobs* jobs,
                                                 const DatasetStore* datasets,
                                                 const CallContext& context,
                                                 const Principal& principal, PlanningTurn& turn,
                                                 MemoryHold& answer) {
   if (request.receipt().empty()) return absl::InvalidArgumentError("receipt: is empty");
-  if (loader == nullptr || datasets == nullptr) return NoDataFolder();
+  if (jobs == nullptr || datasets == nullptr) return NoDataFolder();
   const auto may_show = [&](const EpochIdentity& identity) {
     return MaySeeEpoch(context, principal, identity);
   };
   const auto may_see = [&](const std::string& job) {
     return context.authorizer == nullptr || context.authorizer->MaySee(principal, job);
   };
-  PH_ASSIGN_OR_RETURN(const Loader::Planned found,
-                      owned == nullptr ? loader->FindPlan(request.receipt(), may_show)
-                                       : owned->FindPlan(request.receipt(), may_see, may_show,
-                                                         [&turn] { return turn.GivenUp(); }));
+  PH_ASSIGN_OR_RETURN(
+      const Jobs::Planned found,
+      jobs->FindPlan(request.receipt(), may_see, may_show, [&turn] { return turn.GivenUp(); }));
   const EpochIdentity& identity = found.opened.identity;
   v1::ReplanResponse response;
   response.set_job(identity.key.job);

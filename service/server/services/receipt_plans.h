@@ -7,8 +7,7 @@
 #include "service/access/planning_pool.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/histograms/histogram_store.h"
-#include "service/engine/jobs/loader.h"
-#include "service/engine/jobs/owned_jobs.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/server/calls/call_context.h"
 #include "service/stores/datasets/dataset_store.h"
 
@@ -20,10 +19,9 @@ absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
                                              const DatasetStore* datasets,
                                              const CallContext& context, PlanningTurn& turn,
                                              MemoryHold& answer);
-// As a ledger keeps it, if `principal` may see what it is of: that of `loader`, or where servers
-// share the jobs, those of all jobs; else `owned` is null. `loader` and `datasets` may be null.
-absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, Loader* loader,
-                                                const OwnedJobs* owned,
+// As the ledger of a job keeps it, if `principal` may see what it is of (Jobs::FindPlan()). `jobs`
+// and `datasets` may be null.
+absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, const Jobs* jobs,
                                                 const DatasetStore* datasets,
                                                 const CallContext& context,
                                                 const Principal& principal, PlanningTurn& turn,

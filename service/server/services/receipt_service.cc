@@ -37,14 +37,13 @@ absl::Status CheckRightToTrain(const CallContext& context, const Principal& prin
 
 absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
     const v1::RebuildBatchesRequest& request, const DatasetStore& datasets,
-    const SourceGraphStore* graphs, Loader& loader, const CallContext& context,
+    const SourceGraphStore* graphs, Loader& loader, const Job& job, const CallContext& context,
     const Principal& principal, const GivenUp& given_up, const Making& making) {
-  PH_RETURN_IF_ERROR(CheckJobName(request.job()));
   if (!request.words().job().empty() || request.words().epoch() != 0) {
     return absl::InvalidArgumentError("words: have no job and no epoch, the request has them");
   }
   const EpochKey key = {request.job(), request.epoch()};
-  PH_ASSIGN_OR_RETURN(const Job::Opened opened, loader.OpenedNear(key));
+  PH_ASSIGN_OR_RETURN(const Job::Opened opened, job.OpenedNear(key.epoch));
   const bool is_remembered = opened.identity.key == key;
   v1::EpochSpec spec = request.words();
   if (request.has_words()) {
@@ -68,32 +67,18 @@ absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
                              words_of_epoch, making);
 }
 
-// Keeps the job whose loader has made the epoch.
-class SourceOfJob final : public ResponseSource<RebuildReply> {
- public:
-  SourceOfJob(std::shared_ptr<OwnedJob> job, std::unique_ptr<ResponseSource<RebuildReply>> source)
-      : job_(std::move(job)), source_(std::move(source)) {}
-
-  absl::StatusOr<std::optional<RebuildReply>> Next() override { return source_->Next(); }
-  bool IsWaiting() const override { return source_->IsWaiting(); }
-
- private:
-  const std::shared_ptr<OwnedJob> job_;
-  const std::unique_ptr<ResponseSource<RebuildReply>> source_;
-};
-
 }  // namespace
 
 ReceiptService::ReceiptService(const CallContext& context, const HistogramStore* histograms,
                                const DatasetStore* datasets, const SourceGraphStore* graphs,
-                               Loader* loader, OwnedJobs* owned)
+                               Loader* loader, Jobs* jobs)
     : EarlyService(v1::ReceiptService::service_full_name()),
       context_(context),
       histograms_(histograms),
       datasets_(datasets),
       graphs_(graphs),
       loader_(loader),
-      owned_(owned) {
+      jobs_(jobs) {
   Serve("Replan", &ReceiptService::Replan);
   Serve("RebuildBatches", &ReceiptService::RebuildBatches);
 }
@@ -110,7 +95,7 @@ CallReactor* ReceiptService::Replan(grpc::CallbackServerContext* call) {
         if (parsed.source_case() != v1::ReplanRequest::SOURCE_NOT_SET) {
           return PlanAgain(parsed, *histograms_, datasets_, context_, turn, *answer);
         }
-        return PlanOfLedger(parsed, loader_, owned_, datasets_, context_, principal, turn, *answer);
+        return PlanOfLedger(parsed, jobs_, datasets_, context_, principal, turn, *answer);
       });
 }
 
@@ -121,14 +106,11 @@ CallReactor* ReceiptService::RebuildBatches(grpc::CallbackServerContext* call) {
       [this, call, principal](const v1::RebuildBatchesRequest& parsed,
                               ProgressSink<RebuildReply>& sink)
           -> absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> {
-        PH_ASSIGN_OR_RETURN(UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        PH_ASSIGN_OR_RETURN(const auto job, OpenJob(jobs_, parsed.job(), call));
         const GivenUp given_up([&sink] { return sink.given_up(); },
                                [&sink] { return sink.given_up_while_waiting(); });
-        PH_ASSIGN_OR_RETURN(
-            auto source,
-            Rebuild(parsed, *datasets_, graphs_, *used.loader, context_, principal, given_up,
-                    Making(context_.working, [&sink] { return sink.given_up(); })));
-        return std::make_unique<SourceOfJob>(std::move(used.job), std::move(source));
+        return Rebuild(parsed, *datasets_, graphs_, *loader_, *job, context_, principal, given_up,
+                       Making(context_.working, [&sink] { return sink.given_up(); }));
       });
 }
 

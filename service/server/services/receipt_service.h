@@ -3,8 +3,8 @@
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_RECEIPT_SERVICE_H_
 
 #include "service/engine/histograms/histogram_store.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/engine/jobs/loader.h"
-#include "service/engine/jobs/owned_jobs.h"
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
 #include "service/stores/datasets/dataset_store.h"
@@ -16,13 +16,11 @@ namespace packhouse::rpc {
 // Plan, and RebuildBatches as Load, to observers. Thread-safe.
 class ReceiptService final : public EarlyService {
  public:
-  // The pointees must outlive the service. `datasets` and `loader` may be null together: then what
-  // needs them is answered with NoDataFolder(). `graphs` may be null. `owned`: as LoaderService;
-  // then plans of epochs are not found by their receipts (UNIMPLEMENTED), and batches are made
-  // again by the owner of their job.
+  // The pointees must outlive the service. `datasets`, `loader` and `jobs` may be null together:
+  // then what needs them is answered with NoDataFolder(). `graphs` may be null.
   ReceiptService(const CallContext& context, const HistogramStore* histograms,
                  const DatasetStore* datasets, const SourceGraphStore* graphs, Loader* loader,
-                 OwnedJobs* owned);
+                 Jobs* jobs);
 
  private:
   CallReactor* Replan(grpc::CallbackServerContext* call);
@@ -33,7 +31,7 @@ class ReceiptService final : public EarlyService {
   const DatasetStore* const datasets_;
   const SourceGraphStore* const graphs_;
   Loader* const loader_;
-  OwnedJobs* const owned_;
+  Jobs* const jobs_;
 };
 
 }  // namespace packhouse::rpc

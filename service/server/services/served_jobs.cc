@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <iterator>
 #include <utility>
 
-#include "absl/time/time.h"
 #include "service/base/status_macros.h"
-#include "service/engine/jobs/lease_timer.h"
-#include "service/engine/jobs/retention_timer.h"
 #include "service/server/calls/batch_reply.h"
 #include "service/server/services/quota_use.h"
 #include "service/server/services/server_bounds.h"
@@ -17,41 +13,12 @@
 namespace packhouse::rpc {
 namespace {
 
-// The timers of a job's own loader.
-class JobTimers final : public JobCompany {
- public:
-  JobTimers(Clock* clock, JobPool* leases, JobPool* retention, Loader& loader)
-      : leases_(std::make_shared<LeaseTimer>(clock, leases, &loader)),
-        retention_(
-            std::make_shared<RetentionTimer>(clock, retention, &loader, loader.epoch_retention())) {
-    retention_->Start();
-  }
-  ~JobTimers() override {
-    leases_->Stop();
-    retention_->Stop();
-  }
-  JobTimers(const JobTimers&) = delete;
-  JobTimers& operator=(const JobTimers&) = delete;
-
-  void OnLeased(absl::Time until) override { leases_->Arm(until); }
-
- private:
-  const std::shared_ptr<LeaseTimer> leases_;
-  const std::shared_ptr<RetentionTimer> retention_;
-};
-
-LoaderOptions LoaderOptionsOf(const ServerOptions& options) {
-  LoaderOptions loader = options.loader;
-  loader.quotas_of = QuotasOfPolicy(options.authorizer);
+JobsOptions JobsOptionsOf(const ServerOptions& options) {
+  JobsOptions jobs = options.jobs;
+  jobs.quotas_of = QuotasOfPolicy(options.authorizer);
   // Most threads are left for acknowledgements and appends.
-  loader.gathering =
-      std::make_shared<GatheringPlaces>(std::max<size_t>(1, options.append_threads / 4));
-  return loader;
-}
-
-// Session ids of this run of the server are above those of earlier ones.
-SessionId FirstSession(const Clock& clock) {
-  return static_cast<SessionId>(absl::ToUnixNanos(clock.Now()));
+  jobs.gathering_places = std::max<size_t>(1, options.append_threads / 4);
+  return jobs;
 }
 
 void RunInBackground(Loader& loader, ServerPools& pools) {
@@ -73,103 +40,47 @@ void RunInBackground(Loader& loader, ServerPools& pools) {
 
 absl::StatusOr<std::unique_ptr<ServedJobs>> ServedJobs::Open(const ServerOptions& options,
                                                              Clock* clock, DatasetStore* datasets,
-                                                             RecordLog* ledger,
                                                              MemoryBudget* working) {
-  auto jobs = std::unique_ptr<ServedJobs>(new ServedJobs(clock, working));
-  static NoLog no_log;
-  if (options.job_logs != nullptr) ledger = &no_log;
-  if (datasets == nullptr || ledger == nullptr) return jobs;
+  JobLogs* const logs = options.job_logs;
+  auto served = std::unique_ptr<ServedJobs>(new ServedJobs(clock));
+  if (datasets == nullptr || logs == nullptr) return served;
   const StreamBounds streams = StreamBoundsOf(options, nullptr);
-  jobs->catalog_ = std::make_unique<EpochCatalog>(
+  served->catalog_ = std::make_unique<EpochCatalog>(
       datasets,
       EpochBounds{.max_graphs_per_batch = streams.max_graphs_per_batch,
                   .max_batch_bytes = streams.max_batch_bytes,
                   .framing = &WireFraming()},
       working);
-  jobs->catalog_->SetSamplingObserver(options.sampling_observer);
-  PH_ASSIGN_OR_RETURN(jobs->loader_,
-                      Loader::Open(jobs->catalog_.get(), ledger, LoaderOptionsOf(options),
-                                   FirstSession(*clock), working));
-  return jobs;
+  served->catalog_->SetSamplingObserver(options.sampling_observer);
+  served->loader_ = std::make_unique<Loader>(served->catalog_.get(), working, options.log.failures);
+  JobsOptions jobs = JobsOptionsOf(options);
+  if (JobDirectory* const directory = logs->directory(); directory != nullptr) {
+    served->census_ = std::make_unique<JobCensus>(directory, jobs.epoch_retention);
+    jobs.epochs_elsewhere = [census = served->census_.get()](
+                                absl::string_view where, const std::vector<std::string>& but_jobs) {
+      return census->EpochsElsewhere(where, but_jobs);
+    };
+  }
+  PH_ASSIGN_OR_RETURN(served->jobs_, Jobs::Create(served->loader_.get(), logs, jobs, working));
+  return served;
 }
 
-void ServedJobs::StartOn(ServerPools& pools, const ServerOptions& options) {
-  if (options.job_logs != nullptr) {
-    LoaderOptions loader = LoaderOptionsOf(options);
-    if (JobDirectory* const directory = options.job_logs->directory(); directory != nullptr) {
-      census_ = std::make_unique<JobCensus>(directory, loader.epoch_retention);
-      loader.epochs_here = std::make_shared<EpochsHere>(
-          [census = census_.get()](absl::string_view where,
-                                   const std::vector<std::string>& but_jobs) {
-            return census->EpochsElsewhere(where, but_jobs);
-          });
-    }
-    owned_ = std::make_unique<OwnedJobs>(
-        catalog_.get(), options.job_logs, loader, working_,
-        [&pools, clock = clock_](Loader& job) -> std::unique_ptr<JobCompany> {
-          RunInBackground(job, pools);
-          return std::make_unique<JobTimers>(clock, &pools.streams, &pools.appends, job);
-        });
-  }
+void ServedJobs::StartOn(ServerPools& pools) {
   if (loader_ != nullptr) RunInBackground(*loader_, pools);
 }
 
 absl::Status ServedJobs::Sweep() {
-  if (owned_ == nullptr) return absl::OkStatus();
+  if (jobs_ == nullptr || jobs_->is_alone()) return absl::OkStatus();
   // Streams of lost jobs end first: the census waits long for a store that does not answer.
-  const std::vector<std::string> empty = owned_->Sweep();
+  const std::vector<std::string> empty = jobs_->Sweep();
   if (census_ == nullptr) return absl::OkStatus();
   census_->AddEmptied(empty);
-  return census_->Turn(*owned_, clock_->Now());
+  return census_->Turn(*jobs_, clock_->Now());
 }
 
 std::map<std::string, uint64_t> ServedJobs::EpochsByNamespace() const {
   if (census_ != nullptr) return census_->EpochsByNamespace();
-  std::map<std::string, uint64_t> epochs;
-  for (const auto& loader : Loaders()) {
-    for (const auto& [name, count] : loader->EpochsByNamespace()) epochs[name] += count;
-  }
-  return epochs;
-}
-
-std::vector<std::shared_ptr<const Loader>> ServedJobs::Loaders() const {
-  std::vector<std::shared_ptr<const Loader>> loaders;
-  if (owned_ != nullptr) {
-    for (const auto& job : owned_->Jobs()) loaders.emplace_back(job, &job->loader());
-  } else if (loader_ != nullptr) {
-    loaders.emplace_back(std::shared_ptr<void>(), loader_.get());
-  }
-  return loaders;
-}
-
-DeliverySnapshot ServedJobs::Snapshot() const {
-  DeliverySnapshot sum;
-  for (const auto& loader : Loaders()) {
-    DeliverySnapshot one = loader->Snapshot();
-    sum.totals = sum.totals + one.totals;
-    sum.num_generations += one.num_generations;
-    sum.num_epochs += one.num_epochs;
-    for (const auto& [job, counts] : one.jobs) sum.jobs[job] += counts;
-    std::move(one.progress.begin(), one.progress.end(), std::back_inserter(sum.progress));
-  }
-  return sum;
-}
-
-std::vector<SessionSummary> ServedJobs::Sessions() const {
-  std::vector<SessionSummary> all;
-  for (const auto& loader : Loaders()) {
-    std::vector<SessionSummary> some = loader->Sessions();
-    std::move(some.begin(), some.end(), std::back_inserter(all));
-  }
-  return all;
-}
-
-std::vector<EpochWatch> ServedJobs::Watch(const std::string& job) const {
-  for (const auto& loader : Loaders()) {
-    std::vector<EpochWatch> watched = loader->WatchJob(job);
-    if (!watched.empty()) return watched;
-  }
-  return {};
+  return jobs_ == nullptr ? std::map<std::string, uint64_t>() : jobs_->EpochsByNamespace();
 }
 
 }  // namespace packhouse::rpc

@@ -1,5 +1,4 @@
-// The jobs that a server has: one loader for all, or where servers share the jobs, a loader for
-// each that is here.
+// The jobs that a server has, with what opens their epochs.
 #ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_SERVED_JOBS_H_
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_SERVED_JOBS_H_
 
@@ -7,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,59 +13,49 @@
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/jobs/job_census.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/engine/jobs/loader.h"
-#include "service/engine/jobs/owned_jobs.h"
 #include "service/server/services/server_options.h"
 #include "service/server/services/server_pools.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/stores/logs/record_log.h"
+#include "service/stores/logs/job_logs.h"
 
 namespace packhouse::rpc {
 
 class ServedJobs {
  public:
-  // Reads the ledger, if there is one. Without data sets, or without a place for the jobs, there
-  // are none, and no loader. The pointees must outlive the result. DATA_LOSS if the ledger cannot
-  // be read.
+  // Without data sets, or without logs for the jobs, there are none, and no loader. The pointees
+  // must outlive the result. Errors as Jobs::Create().
   static absl::StatusOr<std::unique_ptr<ServedJobs>> Open(const ServerOptions& options,
                                                           Clock* clock, DatasetStore* datasets,
-                                                          RecordLog* ledger, MemoryBudget* working);
+                                                          MemoryBudget* working);
 
-  // Lets loaders work on the pools, which must outlive this. To be called once, before there are
+  // Lets the loader work on the pools, which must outlive this. To be called once, before there are
   // calls.
-  void StartOn(ServerPools& pools, const ServerOptions& options);
+  void StartOn(ServerPools& pools);
 
-  EpochCatalog* catalog() const { return catalog_.get(); }  // Null without data sets.
-  // Null without data sets. Where servers share the jobs, it has no jobs, but evaluations.
+  // Null together, without data sets.
+  EpochCatalog* catalog() const { return catalog_.get(); }
   Loader* loader() const { return loader_.get(); }
-  // Null: loader() has all jobs.
-  OwnedJobs* owned() const { return owned_.get(); }
+  Jobs* jobs() const { return jobs_.get(); }
+  // Whether several servers share the jobs.
+  bool are_shared() const { return jobs_ != nullptr && !jobs_->is_alone(); }
 
-  // What is to be done now and then, by one thread, where servers share the jobs:
-  // OwnedJobs::Sweep() and JobCensus::Turn(), whose error is returned. Waits for the store.
+  // What is to be done now and then, by one thread, where servers share the jobs: Jobs::Sweep() and
+  // JobCensus::Turn(), whose error is returned. Waits for the store.
   absl::Status Sweep();
   // Epochs by namespace, of all servers.
   std::map<std::string, uint64_t> EpochsByNamespace() const;
 
-  // The loaders of all jobs that are here, kept by the results.
-  std::vector<std::shared_ptr<const Loader>> Loaders() const;
-
-  // Of all of them together.
-  DeliverySnapshot Snapshot() const;
-  std::vector<SessionSummary> Sessions() const;
-  // Empty if the job is not here.
-  std::vector<EpochWatch> Watch(const std::string& job) const;
-
  private:
-  ServedJobs(Clock* clock, MemoryBudget* working) : clock_(clock), working_(working) {}
+  explicit ServedJobs(Clock* clock) : clock_(clock) {}
 
   Clock* const clock_;
-  MemoryBudget* const working_;
   std::unique_ptr<EpochCatalog> catalog_;
   std::unique_ptr<Loader> loader_;
   // Null if there is no directory of jobs.
   std::unique_ptr<JobCensus> census_;
-  std::unique_ptr<OwnedJobs> owned_;
+  std::unique_ptr<Jobs> jobs_;
 };
 
 }  // namespace packhouse::rpc

@@ -17,7 +17,7 @@
 #include "service/engine/epochs/sampling_observer.h"
 #include "service/engine/feedback/feedback_store.h"
 #include "service/engine/histograms/histogram_store.h"
-#include "service/engine/jobs/loader.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/engine/streams/stream_packer.h"
 #include "service/server/calls/call_log.h"
 #include "service/server/calls/gate.h"
@@ -83,10 +83,11 @@ struct ServerOptions {
   // Where named histograms are kept (histogram_file.h): read at the start, written by
   // SaveHistograms(). Empty: they end with the server.
   std::string histograms_folder;
-  LoaderOptions loader;
-  // The logs of jobs, if several servers share the jobs: then there is no ledger. Null: this server
-  // has all jobs. Must outlive the server.
+  JobsOptions jobs;
+  // The logs of the jobs. Null: there are none. Must outlive the server.
   JobLogs* job_logs = nullptr;
+  // Whether several servers share the jobs.
+  bool shares_jobs() const { return job_logs != nullptr && !job_logs->is_alone(); }
   // Called when the server drains and its Load streams have been told so: others may take the jobs.
   // May be null.
   std::function<void()> leave_cluster;

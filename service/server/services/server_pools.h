@@ -22,15 +22,12 @@ struct ServerPools {
         planning(clock, options.plan_threads, quotas_of),
         windows(clock, options.plan_threads),
         appends(clock, options.append_threads),
-        distant(options.job_logs == nullptr
-                    ? nullptr
-                    : std::make_unique<WorkerPool>(clock, options.append_threads)),
-        lookups(options.job_logs == nullptr
-                    ? nullptr
-                    : std::make_unique<WorkerPool>(clock, options.append_threads)),
-        reports(options.job_logs == nullptr
-                    ? nullptr
-                    : std::make_unique<WorkerPool>(clock, options.append_threads)) {}
+        distant(options.shares_jobs() ? std::make_unique<WorkerPool>(clock, options.append_threads)
+                                      : nullptr),
+        lookups(options.shares_jobs() ? std::make_unique<WorkerPool>(clock, options.append_threads)
+                                      : nullptr),
+        reports(options.shares_jobs() ? std::make_unique<WorkerPool>(clock, options.append_threads)
+                                      : nullptr) {}
 
   // Runs nobody's job where it may wait for the disk.
   void RunOnAppends(std::function<void()> work) { appends.Submit(/*client=*/"", std::move(work)); }

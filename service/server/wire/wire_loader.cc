@@ -456,6 +456,7 @@ void JobToWire(const JobSummary& job, v1::Job& wire) {
       out.mutable_last_used()->set_seconds(static_cast<int64_t>(epoch.used_seconds));
     }
   }
+  wire.set_owner(job.owner);
   wire.set_num_epochs(job.num_epochs);
   wire.set_num_sessions(job.num_sessions);
   if (job.used_seconds != 0) {

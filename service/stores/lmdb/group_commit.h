@@ -19,11 +19,11 @@
 
 namespace packhouse {
 
-// The totals of a store of data sets or of a log. A change works on a copy, which becomes valid
+// The totals of a store of data sets or of logs. A change works on a copy, which becomes valid
 // with its commit.
 struct StoreTotals {
-  uint64_t next_number = 1;  // The number of the next data set, or of the log's next record.
-  uint64_t num_entries = 0;  // Data sets, or records of the log.
+  uint64_t next_number = 1;  // The number of the next data set.
+  uint64_t num_entries = 0;  // Data sets, or records of all logs.
   uint64_t num_bytes =
       0;  // Bytes of all records; those of deleted data sets count until they are erased.
 };

@@ -15,9 +15,9 @@
 
 namespace packhouse {
 
-// Of the data sets, and of the log. No release has written version 1.
+// Of the data sets, and of the logs. No release has written another version.
 inline constexpr uint32_t kStoreFormatVersion = 2;
-inline constexpr uint32_t kLogFormatVersion = 2;
+inline constexpr uint32_t kLogFormatVersion = 3;
 
 struct StoreFormat {
   uint64_t version = 0;

@@ -30,8 +30,7 @@ std::string ProducerKey(uint64_t dataset, absl::string_view producer) {
   return absl::StrCat(ProducerPrefix(dataset), producer);
 }
 std::string LogFormatKey() { return "l"; }
-std::string LogBeginKey() { return "b"; }
-std::string LogRecordKey(uint64_t sequence) { return NumberedKey(kRecordPrefix, sequence); }
+std::string LogTailKey() { return "b"; }
 
 std::optional<uint64_t> NumberAtEnd(absl::string_view key) {
   if (key.size() != 1 + sizeof(uint64_t) && key.size() != 1 + 2 * sizeof(uint64_t)) {
@@ -42,6 +41,11 @@ std::optional<uint64_t> NumberAtEnd(absl::string_view key) {
     number = number << 8 | static_cast<unsigned char>(byte);
   }
   return number;
+}
+
+std::optional<uint64_t> NumberBeforeEnd(absl::string_view key) {
+  if (key.size() != 1 + 2 * sizeof(uint64_t)) return std::nullopt;
+  return NumberAtEnd(key.substr(0, key.size() - sizeof(uint64_t)));
 }
 
 }  // namespace packhouse

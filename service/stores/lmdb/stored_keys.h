@@ -1,4 +1,4 @@
-// Keys of the embedded store and of the record log; docs/storage-format.md has their grammar.
+// Keys of the embedded store and of the logs of jobs; docs/storage-format.md has their grammar.
 #ifndef PACKHOUSE_SERVICE_STORES_LMDB_STORED_KEYS_H_
 #define PACKHOUSE_SERVICE_STORES_LMDB_STORED_KEYS_H_
 
@@ -19,10 +19,10 @@ std::string RecordKey(uint64_t dataset, uint64_t first_graph);
 std::string HistogramKeyOf(uint64_t dataset, uint64_t first_graph);
 std::string ProducerKey(uint64_t dataset, absl::string_view producer);
 std::string TombstoneKey(uint64_t dataset);
-// The key of a record log's format; the log has an environment of its own.
+// The keys of the logs' format, and of what they have together; logs have an environment of their
+// own. The head of a log is under NameKey(), its records are under RecordKey().
 std::string LogFormatKey();
-std::string LogBeginKey();
-std::string LogRecordKey(uint64_t sequence);
+std::string LogTailKey();
 // The prefix of all keys of a kind.
 inline constexpr absl::string_view kNamePrefix = "n";
 inline constexpr absl::string_view kStatePrefix = "s";
@@ -36,6 +36,8 @@ std::string HistogramPrefix(uint64_t dataset);
 std::string ProducerPrefix(uint64_t dataset);
 // The big-endian number in which a key of a record, a run, a state or a tombstone ends.
 std::optional<uint64_t> NumberAtEnd(absl::string_view key);
+// The one before it, in a key that has two.
+std::optional<uint64_t> NumberBeforeEnd(absl::string_view key);
 
 }  // namespace packhouse
 

@@ -1,4 +1,5 @@
-// Logs of jobs where several servers share the jobs: a log is of the server that owns its job.
+// The logs of jobs: each job has a log of its own, which is of the server that owns the job. A
+// server that is alone owns all jobs.
 #ifndef PACKHOUSE_SERVICE_STORES_LOGS_JOB_LOGS_H_
 #define PACKHOUSE_SERVICE_STORES_LOGS_JOB_LOGS_H_
 
@@ -14,36 +15,16 @@
 
 namespace packhouse {
 
-// The log of one job that this server owns. Thread-safe.
-class OwnedLog : public RecordLog {
- public:
-  // OK as long as this server surely owns the job, and may send what it has for the job's workers.
-  // Otherwise UNAVAILABLE, saying why. Without I/O, and quick. It may become OK again, unless
-  // is_lost().
-  virtual absl::Status ownership() const = 0;
-  // The log will never again take anything.
-  virtual bool is_lost() const = 0;
-  // Gives the job back, so that any server may take it; the log is lost then. Nobody uses it
-  // meanwhile. If this fails, the job stays this server's until its lease ends.
-  virtual absl::Status Release() = 0;
-  // As Release(), to the server at `address`: it is the one that should own the job, for as long as
-  // it lives. OK and nothing else if that is this server. NOT_FOUND if no server has the address:
-  // then the log is not lost.
-  virtual absl::Status MoveTo(const std::string& address) = 0;
-  // Larger for each later owner of the job.
-  virtual uint64_t owner_revision() const = 0;
-};
-
 // Another server, that owns a job or should.
 struct JobOwner {
   std::string address;
-  // OwnedLog::owner_revision(); 0: nobody owns the job, and this server is the one that should.
+  // RecordLog::owner_revision(); 0: nobody owns the job, and this server is the one that should.
   uint64_t revision = 0;
 };
 
 // Either `log` is set, or another server is named by `owner`.
 struct JobPlace {
-  std::unique_ptr<OwnedLog> log;
+  std::unique_ptr<RecordLog> log;
   JobOwner owner;
 };
 
@@ -52,12 +33,17 @@ class JobLogs {
  public:
   virtual ~JobLogs() = default;
 
+  // Whether this server has all jobs that there are, from the start on and for ever.
+  virtual bool is_alone() const { return false; }
+  // The jobs that have logs, by name, of a server that is alone.
+  virtual absl::StatusOr<std::vector<std::string>> Names() { return std::vector<std::string>(); }
+
   // Becomes the owner of the job, if nobody is and this server should be. The caller's
   // earlier logs of the job, if there are any, are lost. UNAVAILABLE if that cannot be known now,
   // or this server may own nothing. Other errors as those of the log.
   virtual absl::StatusOr<JobPlace> Open(const std::string& job) = 0;
 
-  // Where clients reach this server.
+  // Where clients reach this server; empty for a server that is alone.
   virtual const std::string& address() const = 0;
   // The addresses of all servers that share the jobs, as they were a second or so ago. Does not
   // wait.

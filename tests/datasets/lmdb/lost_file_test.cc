@@ -21,8 +21,8 @@
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/lmdb/lmdb_environment.h"
 #include "service/stores/lmdb/lmdb_transaction.h"
-#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/datasets/stored_files.h"
+#include "tests/ledger/lmdb/one_log.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -407,7 +407,7 @@ TEST(LostFileTest, ALogTellsItToo) {
     SCOPED_TRACE(mishap.name);
     TemporaryFolder parent;
     const std::string folder = parent.path() + "/log";
-    PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open({folder}));
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OneLog::Open({folder}));
     const std::vector<std::string> records(100, std::string(1000, 'x'));
     ASSERT_THAT(log->Append(records), IsOk());
     ASSERT_THAT(log->health(), IsOk());
@@ -426,7 +426,7 @@ TEST(LostFileTest, ALogUnderLoadTellsEachAppend) {
     Random random(round);
     TemporaryFolder parent;
     const std::string folder = parent.path() + "/log";
-    PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open({folder}));
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OneLog::Open({folder}));
     std::atomic<bool> is_lost = false;
     std::atomic<size_t> num_calls = 0;
     std::vector<std::thread> threads;

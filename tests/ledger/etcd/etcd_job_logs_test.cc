@@ -98,7 +98,7 @@ TEST_F(EtcdJobLogsTest, AllNameTheSameOwner) {
   for (int j = 0; j < 40; ++j) {
     const std::string job = absl::StrCat("job", j);
     std::set<std::string> named;
-    std::unique_ptr<OwnedLog> log;
+    std::unique_ptr<RecordLog> log;
     for (const auto& server : all_) {
       PH_ASSERT_OK_AND_ASSIGN(JobPlace place, server->logs.Open(job));
       named.insert(place.log == nullptr ? place.owner.address : server->lease.address());
@@ -122,7 +122,7 @@ TEST_F(EtcdJobLogsTest, AJobIsWhereItWasMovedTo) {
   for (int i = 0; i < 3; ++i) Start();
   TickAll();
   const auto owner_of = [&](const std::string& job) {
-    std::unique_ptr<OwnedLog> log;
+    std::unique_ptr<RecordLog> log;
     for (const auto& server : all_) {
       auto place = server->logs.Open(job);
       EXPECT_THAT(place, IsOk());

@@ -8,9 +8,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/datasets/killed_process.h"
 #include "tests/ledger/lmdb/killed_records.h"
+#include "tests/ledger/lmdb/one_log.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -35,9 +35,9 @@ TEST(LogCrashTest, WhatWasAcknowledgedSurvivesEveryKill) {
       EXPECT_TRUE(acknowledged.emplace(writer, append).second) << line << "acknowledged twice";
     }
 
-    LmdbRecordLog::Options options;
+    LmdbJobLogs::Options options;
     options.folder = folder.path();
-    PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open(options));
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OneLog::Open(options));
     PH_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> records, log->ReadAll());
     EXPECT_EQ(log->num_records(), records.size());
     std::vector<uint64_t> next_append(kKilledWriters);

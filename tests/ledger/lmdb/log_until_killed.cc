@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "service/stores/logs/lmdb_record_log.h"
 #include "tests/ledger/lmdb/killed_records.h"
+#include "tests/ledger/lmdb/one_log.h"
 
 namespace {
 
@@ -25,13 +25,13 @@ void Expect(const absl::Status& status) {
   std::_Exit(3);
 }
 
-void Replace(packhouse::LmdbRecordLog& log) {
+void Replace(packhouse::RecordLog& log) {
   const auto records = log.ReadAll();
   Expect(records.status());
   Expect(log.Replace(*records));
 }
 
-void Append(packhouse::LmdbRecordLog& log, absl::Mutex& replacing, uint64_t writer,
+void Append(packhouse::RecordLog& log, absl::Mutex& replacing, uint64_t writer,
             uint64_t next_append) {
   for (uint64_t append = next_append;; ++append) {
     if (writer == 0 && append % kAppendsToReplace == 0) {
@@ -51,9 +51,9 @@ void Append(packhouse::LmdbRecordLog& log, absl::Mutex& replacing, uint64_t writ
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  packhouse::LmdbRecordLog::Options options;
+  packhouse::LmdbJobLogs::Options options;
   options.folder = argv[1];
-  const auto log = packhouse::LmdbRecordLog::Open(options);
+  const auto log = packhouse::OneLog::Open(options);
   Expect(log.status());
   const auto records = (*log)->ReadAll();
   Expect(records.status());

@@ -14,7 +14,7 @@
 
 namespace packhouse {
 
-class EtcdJobLogs::LeasedLog final : public OwnedLog {
+class EtcdJobLogs::LeasedLog final : public RecordLog {
  public:
   LeasedLog(EtcdJobLogs* logs, std::unique_ptr<EtcdRecordLog> log, std::string job, LeaseId lease)
       : logs_(logs), log_(std::move(log)), job_(std::move(job)), lease_(lease) {}

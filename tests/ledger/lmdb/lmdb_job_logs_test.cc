@@ -1,4 +1,4 @@
-#include "service/stores/logs/lmdb_record_log.h"
+#include "service/stores/logs/lmdb_job_logs.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,7 @@
 #include "service/stores/lmdb/store_format.h"
 #include "service/stores/lmdb/stored_keys.h"
 #include "tests/datasets/stored_files.h"
+#include "tests/ledger/lmdb/one_log.h"
 #include "tests/ledger/record_log_laws.h"
 #include "tests/support/random.h"
 #include "tests/support/small_disk.h"
@@ -31,11 +34,14 @@ namespace {
 
 // How many more flushes the disk does before it fails; below zero, it never does.
 std::atomic<int> flushes_left = -1;
+// Called once, by the next flush; set while nobody writes.
+std::function<void()> during_next_flush;
 
 }  // namespace
 
 // In the place of the C library's, for LMDB.
 extern "C" int fdatasync(int fd) {
+  if (const auto call = std::exchange(during_next_flush, nullptr)) call();
   if (flushes_left == 0) {
     errno = EIO;
     return -1;
@@ -65,12 +71,12 @@ constexpr uint64_t kDamagedFiles = 1500;
 constexpr size_t kTornCommits = 300;
 #endif
 
-absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLog(const std::string& folder,
-                                                       uint64_t max_bytes = uint64_t{1} << 28) {
-  LmdbRecordLog::Options options;
+absl::StatusOr<std::unique_ptr<OneLog>> OpenLog(const std::string& folder,
+                                                uint64_t max_bytes = uint64_t{1} << 28) {
+  LmdbJobLogs::Options options;
   options.folder = folder;
   options.max_bytes = max_bytes;
-  return LmdbRecordLog::Open(options);
+  return OneLog::Open(options);
 }
 
 std::string RandomRecord(Random& random, size_t max_bytes) {
@@ -94,9 +100,9 @@ void AppendTo(Records& records, const Records& more) {
   records.insert(records.end(), more.begin(), more.end());
 }
 
-class LmdbRecordLogTest : public ::testing::Test {
+class LmdbJobLogsTest : public ::testing::Test {
  protected:
-  ~LmdbRecordLogTest() override { flushes_left = -1; }
+  ~LmdbJobLogsTest() override { flushes_left = -1; }
 
   // A log with free pages of what was replaced, and what it has.
   Records BuildLog() {
@@ -117,7 +123,7 @@ class LmdbRecordLogTest : public ::testing::Test {
 };
 
 // Against a vector, through all that may happen to a log.
-TEST_F(LmdbRecordLogTest, IsAListThatLasts) {
+TEST_F(LmdbJobLogsTest, IsAListThatLasts) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     TemporaryFolder folder(TemporaryFolder::InMemory());
@@ -151,7 +157,7 @@ TEST_F(LmdbRecordLogTest, IsAListThatLasts) {
 }
 
 // The example in docs/storage-format.md.
-TEST_F(LmdbRecordLogTest, TheFormatIsAsDescribed) {
+TEST_F(LmdbJobLogsTest, TheFormatIsAsDescribed) {
   uint64_t identity = 0;
   {
     PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
@@ -159,7 +165,7 @@ TEST_F(LmdbRecordLogTest, TheFormatIsAsDescribed) {
     identity = log->identity();
   }
   EXPECT_NE(identity, 0U);
-  const std::string format = WithChecksum(LogFormatKey(), EncodeNumber(2) + EncodeNumber(identity));
+  const std::string format = WithChecksum(LogFormatKey(), EncodeNumber(3) + EncodeNumber(identity));
   PH_ASSERT_OK_AND_ASSIGN(const auto environment,
                           LmdbEnvironment::Open(folder_.path(), uint64_t{1} << 28));
   PH_ASSERT_OK_AND_ASSIGN(const LmdbTransaction transaction,
@@ -171,12 +177,16 @@ TEST_F(LmdbRecordLogTest, TheFormatIsAsDescribed) {
     found[absl::BytesToHexString(cursor.key())] = absl::BytesToHexString(cursor.raw_value());
     ASSERT_THAT(cursor.Next(), IsOk());
   }
-  EXPECT_THAT(found, ElementsAre(testing::Pair("62", "0100000000000000d6d19d24"),
-                                 testing::Pair("6c", absl::BytesToHexString(format)),
-                                 testing::Pair("720000000000000001", "ac0273326d07")));
+  EXPECT_THAT(found,
+              ElementsAre(testing::Pair("62", "0200000000000000000000000000000026e969e7"),
+                          testing::Pair("6c", absl::BytesToHexString(format)),
+                          testing::Pair("6e6a6f62",
+                                        "010000000000000001000000000000000200000000000000"
+                                        "2600000000000000ee13ad21"),
+                          testing::Pair("7200000000000000010000000000000001", "ac0237194b54")));
 }
 
-TEST_F(LmdbRecordLogTest, SequenceNumbersAreNotUsedAgain) {
+TEST_F(LmdbJobLogsTest, SequenceNumbersAreNotUsedAgain) {
   {
     PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
     ASSERT_THAT(log->Append({"a", "b"}), IsOk());
@@ -190,12 +200,12 @@ TEST_F(LmdbRecordLogTest, SequenceNumbersAreNotUsedAgain) {
     ASSERT_THAT(log->Append({"c"}), IsOk());
   }
   // The page that the disk had before, coming back: the right checksum, the wrong record.
-  PutRaw(folder_.path(), LogRecordKey(2), WithChecksum(LogRecordKey(2), "b"));
+  PutRaw(folder_.path(), RecordKey(1, 2), WithChecksum(RecordKey(1, 2), "b"));
   EXPECT_THAT(OpenLog(folder_.path()),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 3 is missing")));
 }
 
-TEST_F(LmdbRecordLogTest, AFolderIsOneProcesssAtATime) {
+TEST_F(LmdbJobLogsTest, AFolderIsOneProcesssAtATime) {
   PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path() + "/delivery"));
   EXPECT_THAT(OpenLog(folder_.path() + "/delivery"),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -203,19 +213,19 @@ TEST_F(LmdbRecordLogTest, AFolderIsOneProcesssAtATime) {
                              HasSubstr(absl::StrCat(::getpid())))));
 }
 
-TEST_F(LmdbRecordLogTest, AnotherFormatVersionIsNamed) {
+TEST_F(LmdbJobLogsTest, AnotherFormatVersionIsNamed) {
   const Records records = BuildLog();
   PutRaw(folder_.path(), LogFormatKey(), WithChecksum(LogFormatKey(), EncodeNumber(7)));
   EXPECT_THAT(OpenLog(folder_.path()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("format version 7, this packhoused reads version 2")));
+                       HasSubstr("format version 7, this packhoused reads version 3")));
   PutRaw(folder_.path(), LogFormatKey(),
          WithChecksum(LogFormatKey(), EncodeNumber(kLogFormatVersion)));
   PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
   EXPECT_EQ(log->ReadAll().value(), records);
 }
 
-TEST_F(LmdbRecordLogTest, AFolderOfDataSetsIsNoLog) {
+TEST_F(LmdbJobLogsTest, AFolderOfDataSetsIsNoLog) {
   LmdbDatasetStore::Options options;
   options.folder = folder_.path();
   ASSERT_THAT(LmdbDatasetStore::Open(options), IsOk());
@@ -228,14 +238,93 @@ TEST_F(LmdbRecordLogTest, AFolderOfDataSetsIsNoLog) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("something else")));
 }
 
-// Each append's records are next to each other, and each thread's in its order.
+// What happens to one log changes no other: against a list for each.
+TEST_F(LmdbJobLogsTest, LogsAreApart) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    Random random(seed);
+    LmdbJobLogs::Options options;
+    options.folder = folder.path();
+    PH_ASSERT_OK_AND_ASSIGN(auto logs, LmdbJobLogs::Open(options));
+    std::map<std::string, Records> model;
+    uint64_t mark = 0;
+    for (int step = 0; step < 80; ++step) {
+      // Names that begin alike.
+      const std::string job(1 + random.Below(3), 'j');
+      const auto log = logs->Open(job).value().log;
+      const uint64_t choice = random.Below(12);
+      if (choice < 7) {
+        const Records more = RandomRecords(random, 5);
+        ASSERT_THAT(log->Append(more), IsOk());
+        if (!more.empty()) AppendTo(model[job], more);
+      } else if (choice < 9) {
+        model[job] = RandomRecords(random, 5);
+        ASSERT_THAT(log->Replace(model[job]), IsOk());
+      } else if (choice < 11) {
+        const uint64_t of_job = random.Below(1000);
+        mark = std::max(mark, of_job);
+        ASSERT_THAT(log->Erase(of_job), IsOk());
+        model.erase(job);
+      } else {
+        const uint64_t bytes = logs->num_bytes();
+        logs = nullptr;
+        PH_ASSERT_OK_AND_ASSIGN(logs, LmdbJobLogs::Open(options));
+        EXPECT_EQ(logs->num_bytes(), bytes);
+      }
+      Records names;
+      size_t num_records = 0;
+      for (const auto& [name, records] : model) {
+        names.push_back(name);
+        num_records += records.size();
+        EXPECT_TRUE(logs->Read(name).value() == records) << name;
+      }
+      EXPECT_EQ(logs->Names().value(), names);
+      EXPECT_EQ(logs->num_records(), num_records);
+      EXPECT_EQ(logs->Open("any").value().log->mark().value(), mark);
+      std::map<std::string, Records> all;
+      PH_ASSERT_OK_AND_ASSIGN(const LmdbTransaction moment, logs->BeginReading());
+      ASSERT_THAT(logs->ForEach(moment,
+                                [&](absl::string_view name, absl::string_view record) {
+                                  all[std::string(name)].emplace_back(record);
+                                  return absl::OkStatus();
+                                }),
+                  IsOk());
+      for (const auto& [name, records] : model) EXPECT_TRUE(all[name] == records) << name;
+    }
+  }
+}
+
+// A log that is begun later has no number of an earlier one, so that no old record comes back; and
+// each opening of a log has a revision of its own, above those of all runs before.
+TEST_F(LmdbJobLogsTest, NumbersAndRevisionsAreNotUsedAgain) {
+  LmdbJobLogs::Options options;
+  options.folder = folder_.path();
+  options.first_revision = 100;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto logs, LmdbJobLogs::Open(options));
+    const auto first = logs->Open("job").value().log;
+    ASSERT_THAT(first->Append({"a"}), IsOk());
+    ASSERT_THAT(first->Erase(0), IsOk());
+    const auto second = logs->Open("job").value().log;
+    EXPECT_LT(first->owner_revision(), second->owner_revision());
+    EXPECT_GE(first->owner_revision(), 100U);
+  }
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto logs, LmdbJobLogs::Open(options));
+    ASSERT_THAT(logs->Open("job").value().log->Append({"b"}), IsOk());
+  }
+  PutRaw(folder_.path(), RecordKey(1, 1), WithChecksum(RecordKey(1, 1), "a"));
+  EXPECT_THAT(LmdbJobLogs::Open(options), StatusIs(absl::StatusCode::kDataLoss, _));
+}
+
 // The laws of every log (record_log_laws.h).
-TEST_F(LmdbRecordLogTest, ManyThreadsAppend) {
+TEST_F(LmdbJobLogsTest, ManyThreadsAppend) {
   TestManyThreadsAppend([&] { return OpenLog(folder_.path()); }, 8, 40);
 }
 
 // The disk fails after some flushes, again and again.
-TEST_F(LmdbRecordLogTest, LosesNothingAcknowledged) {
+TEST_F(LmdbJobLogsTest, LosesNothingAcknowledged) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     TemporaryFolder folder(TemporaryFolder::InMemory());
@@ -262,12 +351,37 @@ class CountingObserver final : public CommitObserver {
   uint64_t num_bytes = 0;
 };
 
-TEST_F(LmdbRecordLogTest, CommitsAreObserved) {
+// Appends to many logs share the disk's flushes as those to one do.
+TEST_F(LmdbJobLogsTest, AppendsToManyLogsShareFlushes) {
   CountingObserver observer;
-  LmdbRecordLog::Options options;
+  LmdbJobLogs::Options options;
   options.folder = folder_.path();
   options.observer = &observer;
-  PH_ASSERT_OK_AND_ASSIGN(auto log, LmdbRecordLog::Open(options));
+  PH_ASSERT_OK_AND_ASSIGN(const auto logs, LmdbJobLogs::Open(options));
+  const size_t begun = observer.num_begun;
+  constexpr size_t kJobs = 64;
+  std::vector<std::thread> threads;
+  // While the disk is busy with the first one, all others come.
+  during_next_flush = [&] {
+    for (size_t i = 1; i < kJobs; ++i) {
+      threads.emplace_back([&, i] {
+        EXPECT_THAT(logs->Open(absl::StrCat("job", i)).value().log->Append({"a"}), IsOk());
+      });
+    }
+    while (logs->num_waiting() != kJobs - 1) std::this_thread::yield();
+  };
+  EXPECT_THAT(logs->Open("job0").value().log->Append({"a"}), IsOk());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(observer.num_begun, begun + 2);
+  EXPECT_EQ(logs->Names().value().size(), kJobs);
+}
+
+TEST_F(LmdbJobLogsTest, CommitsAreObserved) {
+  CountingObserver observer;
+  LmdbJobLogs::Options options;
+  options.folder = folder_.path();
+  options.observer = &observer;
+  PH_ASSERT_OK_AND_ASSIGN(auto log, OneLog::Open(options));
   const size_t begun = observer.num_begun;
   ASSERT_THAT(log->Append({"a", "b"}), IsOk());
   ASSERT_THAT(log->Append({}), IsOk());
@@ -275,11 +389,11 @@ TEST_F(LmdbRecordLogTest, CommitsAreObserved) {
   EXPECT_EQ(observer.num_bytes, log->num_bytes());
   observer.num_bytes = 0;
   log = nullptr;
-  PH_ASSERT_OK_AND_ASSIGN(log, LmdbRecordLog::Open(options));
+  PH_ASSERT_OK_AND_ASSIGN(log, OneLog::Open(options));
   EXPECT_EQ(observer.num_bytes, log->num_bytes());
 }
 
-TEST_F(LmdbRecordLogTest, AFullLogTakesASmallerSnapshot) {
+TEST_F(LmdbJobLogsTest, AFullLogTakesASmallerSnapshot) {
   PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path(), 1000));
   const std::string record(100, 'x');
   Records records;
@@ -302,7 +416,7 @@ TEST_F(LmdbRecordLogTest, AFullLogTakesASmallerSnapshot) {
 }
 
 // Snapshots take the place of the log again and again; the file stays small.
-TEST_F(LmdbRecordLogTest, FreePagesAreUsedAgain) {
+TEST_F(LmdbJobLogsTest, FreePagesAreUsedAgain) {
   PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
   const Records records(500, std::string(200, 'x'));
   for (int round = 0; round < 30; ++round) {
@@ -312,7 +426,7 @@ TEST_F(LmdbRecordLogTest, FreePagesAreUsedAgain) {
   EXPECT_LT(std::filesystem::file_size(DataFile(folder_.path())), 4U << 20);
 }
 
-TEST_F(LmdbRecordLogTest, ABadRecordIsNamed) {
+TEST_F(LmdbJobLogsTest, ABadRecordIsNamed) {
   {
     PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
     ASSERT_THAT(log->Append({"first", "second", "third"}), IsOk());
@@ -327,13 +441,13 @@ TEST_F(LmdbRecordLogTest, ABadRecordIsNamed) {
                                          AllOf(HasSubstr(folder_.path()), HasSubstr("record 2"))));
   }
   WriteFile(DataFile(folder_.path()), good);
-  PutRaw(folder_.path(), LogRecordKey(5), WithChecksum(LogRecordKey(5), "fifth"));
+  PutRaw(folder_.path(), RecordKey(1, 5), WithChecksum(RecordKey(1, 5), "fifth"));
   EXPECT_THAT(OpenLog(folder_.path()),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 4 is missing")));
 }
 
 // The log never gives a wrong record and never crashes.
-TEST_F(LmdbRecordLogTest, FlippedBitsAreFoundOrHarmless) {
+TEST_F(LmdbJobLogsTest, FlippedBitsAreFoundOrHarmless) {
   const Records records = BuildLog();
   const std::string good = ReadFile(DataFile(folder_.path()));
   const std::vector<size_t> tree_pages = TreePages(good);
@@ -379,7 +493,7 @@ TEST_F(LmdbRecordLogTest, FlippedBitsAreFoundOrHarmless) {
 
 // LMDB writes data first, then one of the two meta pages: as long as that is not there, whatever
 // has come of the data, the old records are there, all of them and nothing else.
-TEST_F(LmdbRecordLogTest, ATornReplacementIsWholeOrNotThere) {
+TEST_F(LmdbJobLogsTest, ATornReplacementIsWholeOrNotThere) {
   const Records old_records = BuildLog();
   const std::string before = ReadFile(DataFile(folder_.path()));
   Random random(2);
@@ -417,7 +531,7 @@ TEST_F(LmdbRecordLogTest, ATornReplacementIsWholeOrNotThere) {
   expect(after, new_records);
 }
 
-TEST_F(LmdbRecordLogTest, AFailedFlushRefusesEverythingUntilReopened) {
+TEST_F(LmdbJobLogsTest, AFailedFlushRefusesEverythingUntilReopened) {
   const auto dead = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("until it is opened anew"));
   PH_ASSERT_OK_AND_ASSIGN(auto log, OpenLog(folder_.path()));
   ASSERT_THAT(log->Append({"kept"}), IsOk());
@@ -439,7 +553,7 @@ TEST_F(LmdbRecordLogTest, AFailedFlushRefusesEverythingUntilReopened) {
 }
 
 // The disk fails under many threads: whatever was acknowledged is there after all.
-TEST_F(LmdbRecordLogTest, ADiskThatFailsLosesNothingAcknowledged) {
+TEST_F(LmdbJobLogsTest, ADiskThatFailsLosesNothingAcknowledged) {
   for (int flushes = 1; flushes < 12; ++flushes) {
     SCOPED_TRACE(testing::Message() << "flushes=" << flushes);
     TemporaryFolder folder(TemporaryFolder::InMemory());
@@ -477,7 +591,7 @@ TEST_F(LmdbRecordLogTest, ADiskThatFailsLosesNothingAcknowledged) {
 }
 
 // Appends until the disk is full.
-void Fill(LmdbRecordLog& log, Records& records) {
+void Fill(OneLog& log, Records& records) {
   for (size_t i = 0;; ++i) {
     const Records more = {absl::StrCat(i), std::string(1000 + 7 * (i % 100), 'x')};
     const absl::Status status = log.Append(more);
@@ -489,7 +603,7 @@ void Fill(LmdbRecordLog& log, Records& records) {
   }
 }
 
-TEST_F(LmdbRecordLogTest, AFullDiskLosesNothingAndGoesOnOnceThereIsSpace) {
+TEST_F(LmdbJobLogsTest, AFullDiskLosesNothingAndGoesOnOnceThereIsSpace) {
   SmallDisk disk(3 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
   const std::string other = disk.path() + "/other";
@@ -517,7 +631,7 @@ TEST_F(LmdbRecordLogTest, AFullDiskLosesNothingAndGoesOnOnceThereIsSpace) {
   EXPECT_TRUE(log->ReadAll().value() == records);
 }
 
-TEST_F(LmdbRecordLogTest, AReadOnlyDiskIsRead) {
+TEST_F(LmdbJobLogsTest, AReadOnlyDiskIsRead) {
   SmallDisk disk(8 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
   {

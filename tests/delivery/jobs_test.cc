@@ -1,9 +1,10 @@
-// Jobs of servers that share them: where a loader of a job is, and for how long.
-#include "service/engine/jobs/owned_jobs.h"
+// Jobs of servers that share them, and of one that is alone: where a job is, and for how long.
+#include "service/engine/jobs/jobs.h"
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -18,13 +19,16 @@
 #include "service/base/memory_budget.h"
 #include "service/engine/jobs/job_census.h"
 #include "service/stores/keys/replica_lease.h"
+#include "service/stores/logs/lmdb_job_logs.h"
 #include "service/wings/cluster/jobs/etcd_job_directory.h"
 #include "service/wings/cluster/jobs/etcd_job_logs.h"
 #include "service/wings/cluster/jobs/job_keys.h"
+#include "tests/delivery/all_jobs.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse {
 namespace {
@@ -32,11 +36,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kServerLease = absl::Seconds(10);
-
-class NoCompany final : public JobCompany {
- public:
-  void OnLeased(absl::Time /*until*/) override {}
-};
 
 struct SharingServer {
   SharingServer(FakeKeyValueServers& servers, SimulatedClock& clock, DatasetWorld& dataset,
@@ -46,19 +45,22 @@ struct SharingServer {
               [&clock] { return clock.Now(); }),
         logs(&connection, &lease, name, uint64_t{1} << 20, [&clock] { return clock.Now(); }),
         catalog(&dataset.store(), EpochBounds()),
-        jobs(&catalog, &logs, LoaderOptions(), /*memory=*/nullptr,
-             [](Loader&) { return std::make_unique<NoCompany>(); }) {}
+        loader(&catalog),
+        own_jobs(Jobs::Create(&loader, &logs, JobsOptions(), /*memory=*/nullptr).value()),
+        jobs(*own_jobs) {}
 
   FakeConnection connection;
   ReplicaLease lease;
   EtcdJobLogs logs;
   EpochCatalog catalog;
-  OwnedJobs jobs;
+  Loader loader;
+  const std::unique_ptr<Jobs> own_jobs;
+  Jobs& jobs;
 };
 
-class OwnedJobsTest : public ::testing::Test {
+class JobsTest : public ::testing::Test {
  protected:
-  OwnedJobsTest() {
+  JobsTest() {
     dataset_.Seal();
     for (const char* name : {"a", "b"}) {
       auto server = std::make_unique<SharingServer>(servers_, clock_, dataset_, name);
@@ -70,19 +72,19 @@ class OwnedJobsTest : public ::testing::Test {
     other_ = server_[owner_->lease.address() == "a:1" ? "b" : "a"].get();
   }
 
-  static std::unique_ptr<LoadSession> Load(OwnedJob& job) {
+  std::unique_ptr<LoadSession> Load(const std::shared_ptr<Job>& job) {
     JoinRequest join;
     join.lane = 0;
     join.sharing = Sharing::Ranked(1);
-    auto session = job.loader().Load(DatasetWorld::Request(), std::move(join), 4, [] {});
+    auto session = owner_->loader.Load(job, DatasetWorld::Request(), std::move(join), 4, [] {});
     EXPECT_THAT(session, IsOk());
     return *std::move(session);
   }
-  absl::StatusOr<AcknowledgeResult> Acknowledge(OwnedJob& job, const LoadSession& session,
+  absl::StatusOr<AcknowledgeResult> Acknowledge(Job& job, const LoadSession& session,
                                                 uint64_t batch) {
-    return job.loader().Acknowledge(session.epoch().identity().key, session.start().session,
-                                    session.start().join.generation, std::vector<uint64_t>{batch},
-                                    clock_.Now());
+    return job.Acknowledge(session.epoch().identity().key.epoch, session.start().session,
+                           session.start().join.generation, std::vector<uint64_t>{batch},
+                           clock_.Now());
   }
 
   const std::string job_ = DatasetWorld::Request().key.job;
@@ -94,9 +96,9 @@ class OwnedJobsTest : public ::testing::Test {
   SharingServer* other_ = nullptr;
 };
 
-// Whoever asks at once, there is one loader of a job; other servers say where.
-TEST_F(OwnedJobsTest, AJobHasOneLoader) {
-  std::set<OwnedJob*> found;
+// Whoever asks at once, there is one job of a name; other servers say where.
+TEST_F(JobsTest, AJobIsHereOnce) {
+  std::set<Job*> found;
   absl::Mutex mutex;
   std::vector<std::thread> threads;
   threads.reserve(8);
@@ -111,63 +113,63 @@ TEST_F(OwnedJobsTest, AJobHasOneLoader) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(found.size(), 1U);
   EXPECT_EQ(owner_->jobs.counts().num_opened, 1U);
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place elsewhere, other_->jobs.Open(job_));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place elsewhere, other_->jobs.Open(job_));
   EXPECT_EQ(elsewhere.job, nullptr);
   EXPECT_EQ(elsewhere.owner.address, owner_->lease.address());
 }
 
 // Joins of many jobs that wait for others of their job leave threads to those who acknowledge.
-TEST_F(OwnedJobsTest, JobsShareThePlacesWhereJoinsWait) {
-  LoaderOptions options;
+TEST_F(JobsTest, JobsShareThePlacesWhereJoinsWait) {
+  JobsOptions options;
   options.gather_joins = absl::Hours(1);
-  options.gathering = std::make_shared<GatheringPlaces>(1);
+  options.gathering_places = 1;
   // As appends' threads: work of each job on a thread of its own.
   std::vector<std::thread> threads;
-  OwnedJobs jobs(&owner_->catalog, &owner_->logs, options, /*memory=*/nullptr, [&](Loader& loader) {
-    loader.RunInBackground(
-        [&threads](std::function<void()> work) { threads.emplace_back(std::move(work)); });
-    return std::make_unique<NoCompany>();
-  });
+  Loader loader(&owner_->catalog);
+  loader.RunInBackground(
+      [&threads](std::function<void()> work) { threads.emplace_back(std::move(work)); });
+  PH_ASSERT_OK_AND_ASSIGN(const auto jobs,
+                          Jobs::Create(&loader, &owner_->logs, options, /*memory=*/nullptr));
   std::vector<std::string> names;
   for (int i = 0; names.size() < 2; ++i) {
     const std::string name = absl::StrCat("job", i);
     const auto members = owner_->lease.ReadMembers().value();
     if (RendezvousOwner(name, members)->address == owner_->lease.address()) names.push_back(name);
   }
-  const auto start = [&](OwnedJob& job, const std::string& name, uint32_t rank) {
+  const auto start = [&](const std::shared_ptr<Job>& job, uint32_t rank) {
     EpochRequest request = DatasetWorld::Request();
-    request.key.job = name;
+    request.key.job = job->name();
     JoinRequest join;
     join.lane = rank;
     join.sharing = Sharing::Ranked(4);
     join.now = clock_.Now();
-    auto session = job.loader().StartLoad(request, std::move(join), 4, [] {});
+    auto session = loader.StartLoad(job, request, std::move(join), 4, [] {});
     EXPECT_THAT(session, IsOk());
     return *std::move(session);
   };
   const auto await = [](LoadSession& session) {
     while (!session.HasJoined().value()) std::this_thread::yield();
   };
-  std::vector<OwnedJobs::Place> places;
+  std::vector<Jobs::Place> places;
   std::vector<std::unique_ptr<LoadSession>> sessions;
   for (const std::string& name : names) {
-    PH_ASSERT_OK_AND_ASSIGN(OwnedJobs::Place place, jobs.Open(name));
+    PH_ASSERT_OK_AND_ASSIGN(Jobs::Place place, jobs->Open(name));
     ASSERT_NE(place.job, nullptr);
-    sessions.push_back(start(*place.job, name, 0));
+    sessions.push_back(start(place.job, 0));
     await(*sessions.back());
     places.push_back(std::move(place));
   }
   // The second of the first job waits for the others, an hour long.
-  sessions.push_back(start(*places[0].job, names[0], 1));
-  while (options.gathering->Take()) {
-    options.gathering->GiveBack();
+  sessions.push_back(start(places[0].job, 1));
+  while (jobs->gathering().Take()) {
+    jobs->gathering().GiveBack();
     std::this_thread::yield();
   }
   // There is no place for another job's, which go on at once.
-  sessions.push_back(start(*places[1].job, names[1], 1));
+  sessions.push_back(start(places[1].job, 1));
   await(*sessions.back());
   for (uint32_t rank = 2; rank < 4; ++rank) {
-    sessions.push_back(start(*places[0].job, names[0], rank));
+    sessions.push_back(start(places[0].job, rank));
   }
   for (const auto& session : sessions) await(*session);
   for (std::thread& thread : threads) thread.join();
@@ -178,24 +180,29 @@ TEST_F(OwnedJobsTest, JobsShareThePlacesWhereJoinsWait) {
 
 // A server with a census, of which a test chooses the options.
 struct CountedServer {
-  CountedServer(SharingServer& server, LoaderOptions options)
+  CountedServer(SharingServer& server, JobsOptions options)
       : census(server.logs.directory(), options.epoch_retention),
-        jobs(&server.catalog, &server.logs, WithCensus(std::move(options)), /*memory=*/nullptr,
-             [](Loader&) { return std::make_unique<NoCompany>(); }) {}
+        loader(server.loader),
+        own_jobs(Jobs::Create(&loader, &server.logs, WithCensus(std::move(options)),
+                              /*memory=*/nullptr)
+                     .value()),
+        jobs(*own_jobs) {}
 
-  LoaderOptions WithCensus(LoaderOptions options) const {
-    options.epochs_here = std::make_shared<EpochsHere>(
-        [this](absl::string_view where, const std::vector<std::string>& but_jobs) {
-          return census.EpochsElsewhere(where, but_jobs);
-        });
+  JobsOptions WithCensus(JobsOptions options) const {
+    options.epochs_elsewhere = [this](absl::string_view where,
+                                      const std::vector<std::string>& but_jobs) {
+      return census.EpochsElsewhere(where, but_jobs);
+    };
     return options;
   }
 
   JobCensus census;
-  OwnedJobs jobs;
+  Loader& loader;
+  const std::unique_ptr<Jobs> own_jobs;
+  Jobs& jobs;
 };
 
-class JobCensusTest : public OwnedJobsTest {
+class JobCensusTest : public JobsTest {
  protected:
   // Names of jobs in a namespace that this server should have.
   std::string JobOf(SharingServer& server, const std::string& where) {
@@ -205,7 +212,7 @@ class JobCensusTest : public OwnedJobsTest {
       if (RendezvousOwner(name, members)->address == server.lease.address()) return name;
     }
   }
-  absl::Status LoadOne(OwnedJobs& jobs, const std::string& name) {
+  absl::Status LoadOne(Jobs& jobs, const std::string& name) {
     auto place = jobs.Open(name);
     if (!place.ok()) return place.status();
     if (place->job == nullptr) return absl::UnavailableError(place->owner.address);
@@ -215,11 +222,11 @@ class JobCensusTest : public OwnedJobsTest {
     join.lane = 0;
     join.sharing = Sharing::Ranked(1);
     join.now = clock_.Now();
-    return place->job->loader().Load(request, std::move(join), 4, [] {}).status();
+    return owner_->loader.Load(place->job, request, std::move(join), 4, [] {}).status();
   }
   absl::Status Delete(CountedServer& server, const std::string& name) {
     auto place = server.jobs.Open(name);
-    return place.ok() ? place->job->loader().DeleteJob(name) : place.status();
+    return place.ok() ? place->job->Forget() : place.status();
   }
   // As a server does each second.
   absl::Status SweepOnce(CountedServer& server) {
@@ -245,7 +252,7 @@ class JobCensusTest : public OwnedJobsTest {
 
 // A namespace has its quota of epochs once, not at each server or job.
 TEST_F(JobCensusTest, QuotasOfEpochsAreOverAllServers) {
-  LoaderOptions options;
+  JobsOptions options;
   options.quotas_of = [](absl::string_view) {
     Quotas quotas;
     quotas.epochs = 2;
@@ -268,7 +275,7 @@ TEST_F(JobCensusTest, QuotasOfEpochsAreOverAllServers) {
   }
   // An epoch that is there is loaded on; one that is deleted makes room.
   EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
-  EXPECT_THAT(first.jobs.Open(job).value().job->loader().DeleteJob(job), IsOk());
+  EXPECT_THAT(first.jobs.Open(job).value().job->Forget(), IsOk());
   TurnAll(first);
   TurnAll(second);
   EXPECT_THAT(LoadOne(second.jobs, JobOf(*other_, "team")), IsOk());
@@ -276,7 +283,7 @@ TEST_F(JobCensusTest, QuotasOfEpochsAreOverAllServers) {
 
 // One server alone is never behind what it has said itself.
 TEST_F(JobCensusTest, WhatAServerSaysCountsAtOnce) {
-  LoaderOptions options;
+  JobsOptions options;
   options.quotas_of = [](absl::string_view) {
     Quotas quotas;
     quotas.epochs = 1;
@@ -302,7 +309,7 @@ TEST_F(JobCensusTest, WhatAServerSaysCountsAtOnce) {
 
 // Without waiting for anything to be said or read.
 TEST_F(JobCensusTest, JobsOfOneServerCountEachOtherAtOnce) {
-  LoaderOptions options;
+  JobsOptions options;
   options.quotas_of = [](absl::string_view) {
     Quotas quotas;
     quotas.epochs = 2;
@@ -322,11 +329,11 @@ TEST_F(JobCensusTest, JobsOfOneServerCountEachOtherAtOnce) {
 
 // Any server finds the plan of a receipt, whoever has the job, and whether anybody has it.
 TEST_F(JobCensusTest, AReceiptIsFoundAtAnyServer) {
-  CountedServer first(*owner_, LoaderOptions());
-  CountedServer second(*other_, LoaderOptions());
+  CountedServer first(*owner_, JobsOptions());
+  CountedServer second(*other_, JobsOptions());
   const std::string job = JobOf(*owner_, "team");
   EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
-  const auto opened = first.jobs.Open(job).value().job->loader().OpenedNear({job, 0});
+  const auto opened = first.jobs.Open(job).value().job->OpenedNear(0);
   ASSERT_THAT(opened, IsOk());
   ASSERT_NE(opened->plan, nullptr);
   const std::string receipt = opened->plan->receipt;
@@ -341,7 +348,7 @@ TEST_F(JobCensusTest, AReceiptIsFoundAtAnyServer) {
   EXPECT_THAT(find(first), IsOk());
   EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
   EXPECT_THAT(SweepOnce(first), IsOk());
-  PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned found, find(second));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Planned found, find(second));
   EXPECT_EQ(found.opened.identity.key.job, job);
   EXPECT_EQ(found.plan->receipt, receipt);
   EXPECT_EQ(found.plan->patterns, find(first)->plan->patterns);
@@ -360,15 +367,14 @@ TEST_F(JobCensusTest, AReceiptIsFoundAtAnyServer) {
 
 // Whatever is wrong with the ledger of another job.
 TEST_F(JobCensusTest, ADamagedLedgerHidesNoReceipt) {
-  CountedServer first(*owner_, LoaderOptions());
-  CountedServer second(*other_, LoaderOptions());
+  CountedServer first(*owner_, JobsOptions());
+  CountedServer second(*other_, JobsOptions());
   const std::string damaged = JobOf(*owner_, "a");
   const std::string job = JobOf(*owner_, "team");
   for (const std::string& name : {damaged, job}) EXPECT_THAT(LoadOne(first.jobs, name), IsOk());
   EXPECT_THAT(SweepOnce(first), IsOk());
   EXPECT_THAT(NamesListed(), testing::ElementsAre(damaged, job));
-  const std::string receipt =
-      first.jobs.Open(job).value().job->loader().OpenedNear({job, 0})->plan->receipt;
+  const std::string receipt = first.jobs.Open(job).value().job->OpenedNear(0)->plan->receipt;
   const auto find = [&] {
     return second.jobs.FindPlan(
         receipt, [](const std::string& /*name*/) { return true; },
@@ -382,24 +388,23 @@ TEST_F(JobCensusTest, ADamagedLedgerHidesNoReceipt) {
     change.then = {Operation::Put(JobKeys(damaged).head(), head)};
     ASSERT_THAT(connection.Commit(change), IsOk());
     EXPECT_THAT(other_->logs.Read(damaged), testing::Not(IsOk())) << head;
-    PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned found, find());
+    PH_ASSERT_OK_AND_ASSIGN(const Jobs::Planned found, find());
     EXPECT_EQ(found.opened.identity.key.job, job) << head;
   }
 }
 
 // It reads what may be much, so it waits as others do, for one caller at a time, with a budget.
 TEST_F(JobCensusTest, OneSearchForAReceiptReadsLedgersAtATime) {
-  CountedServer first(*owner_, LoaderOptions());
+  CountedServer first(*owner_, JobsOptions());
   const std::string job = JobOf(*owner_, "team");
   EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
   EXPECT_THAT(SweepOnce(first), IsOk());
-  const std::string receipt =
-      first.jobs.Open(job).value().job->loader().OpenedNear({job, 0})->plan->receipt;
+  const std::string receipt = first.jobs.Open(job).value().job->OpenedNear(0)->plan->receipt;
   MemoryBudget memory(uint64_t{1} << 20);
-  OwnedJobs second(&other_->catalog, &other_->logs, LoaderOptions(), &memory,
-                   [](Loader&) { return std::make_unique<NoCompany>(); });
+  PH_ASSERT_OK_AND_ASSIGN(const auto second,
+                          Jobs::Create(&other_->loader, &other_->logs, JobsOptions(), &memory));
   const auto find = [&](const std::function<void()>& meanwhile) {
-    return second.FindPlan(
+    return second->FindPlan(
         receipt,
         [&](const std::string& /*name*/) {
           meanwhile();
@@ -432,7 +437,7 @@ TEST_F(JobCensusTest, OneSearchForAReceiptReadsLedgersAtATime) {
 TEST_F(JobCensusTest, DeletedJobsAreNotListed) {
   const std::string job = JobOf(*owner_, "team");
   const std::string other = JobOf(*owner_, "team");
-  CountedServer first(*owner_, LoaderOptions());
+  CountedServer first(*owner_, JobsOptions());
   EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
   EXPECT_THAT(LoadOne(first.jobs, other), IsOk());
   EXPECT_THAT(SweepOnce(first), IsOk());
@@ -446,8 +451,8 @@ TEST_F(JobCensusTest, DeletedJobsAreNotListed) {
   EXPECT_THAT(SweepOnce(first), IsOk());
   EXPECT_THAT(NamesListed(), testing::ElementsAre(other));
 
-  for (int i = 0; i < OwnedJobs::kIdleTurns; ++i) first.jobs.Sweep();
-  CountedServer again(*owner_, LoaderOptions());
+  for (int i = 0; i < Jobs::kIdleTurns; ++i) first.jobs.Sweep();
+  CountedServer again(*owner_, JobsOptions());
   EXPECT_THAT(Delete(again, other), IsOk());
   EXPECT_THAT(SweepOnce(again), IsOk());
   EXPECT_THAT(NamesListed(), testing::IsEmpty());
@@ -458,7 +463,7 @@ TEST_F(JobCensusTest, ALateRemovalLeavesAJobThatIsOwned) {
   JobDirectory& directory = *owner_->logs.directory();
   EXPECT_THAT(directory.Put({job_, 1, 2, 3}), IsOk());
   {
-    PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
+    PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place place, owner_->jobs.Open(job_));
     EXPECT_FALSE(directory.RemoveUnowned(job_).value());
     EXPECT_THAT(NamesListed(), testing::ElementsAre(job_));
   }
@@ -469,7 +474,7 @@ TEST_F(JobCensusTest, ALateRemovalLeavesAJobThatIsOwned) {
 
 // However many jobs there are to tell of: each call may wait for seconds.
 TEST_F(JobCensusTest, ATurnAsksAStoreThatDoesNotAnswerOnce) {
-  CountedServer server(*owner_, LoaderOptions());
+  CountedServer server(*owner_, JobsOptions());
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(LoadOne(server.jobs, JobOf(*owner_, "team")), IsOk());
   }
@@ -507,7 +512,7 @@ TEST_F(JobCensusTest, JobsAreListedByNameOverAllPages) {
 
 // Those that cannot be opened do not keep others from their turn, nor do those without a known use.
 TEST_F(JobCensusTest, EveryUnusedJobHasItsTurn) {
-  LoaderOptions options;
+  JobsOptions options;
   options.epoch_retention = absl::Hours(10);
   CountedServer server(*owner_, options);
   JobDirectory& directory = *owner_->logs.directory();
@@ -522,13 +527,13 @@ TEST_F(JobCensusTest, EveryUnusedJobHasItsTurn) {
 
 // Also of jobs that nobody owns any more.
 TEST_F(JobCensusTest, EpochsThatNobodyUsesAreForgotten) {
-  LoaderOptions options;
+  JobsOptions options;
   options.epoch_retention = absl::Hours(10);
   CountedServer first(*owner_, options);
   const std::string job = JobOf(*owner_, "team");
   EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
   TurnAll(first);
-  for (int i = 0; i < OwnedJobs::kIdleTurns; ++i) first.jobs.Sweep();
+  for (int i = 0; i < Jobs::kIdleTurns; ++i) first.jobs.Sweep();
   EXPECT_THAT(owner_->logs.OwnerOf(job), StatusIs(absl::StatusCode::kNotFound, testing::_));
 
   CountedServer again(*owner_, options);
@@ -547,19 +552,19 @@ TEST_F(JobCensusTest, EpochsThatNobodyUsesAreForgotten) {
   pass(absl::Hours(2));
   PH_ASSERT_OK_AND_ASSIGN(listed, owner_->logs.directory()->List("", 10));
   EXPECT_THAT(listed.jobs, testing::IsEmpty());
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, again.jobs.Open(job));
-  EXPECT_THAT(place.job->loader().GetJob(job), StatusIs(absl::StatusCode::kNotFound, testing::_));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place place, again.jobs.Open(job));
+  EXPECT_THAT(place.job->Summary(1), StatusIs(absl::StatusCode::kNotFound, testing::_));
 }
 
 // All workers may be saving their state when the owner goes, so that nobody loads the job.
-TEST_F(OwnedJobsTest, AcknowledgementsNeedNobodyWhoLoads) {
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place first, owner_->jobs.Open(job_));
-  const auto session = Load(*first.job);
+TEST_F(JobsTest, AcknowledgementsNeedNobodyWhoLoads) {
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place first, owner_->jobs.Open(job_));
+  const auto session = Load(first.job);
   EXPECT_THAT(Acknowledge(*first.job, *session, 0), IsOk());
   owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
   clock_.Advance(kServerLease);
   ASSERT_THAT(other_->lease.Tick(), IsOk());
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place second, other_->jobs.Open(job_));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place second, other_->jobs.Open(job_));
   ASSERT_NE(second.job, nullptr);
   PH_ASSERT_OK_AND_ASSIGN(AcknowledgeResult result, Acknowledge(*second.job, *session, 0));
   EXPECT_EQ(result.num_new, 0U);
@@ -569,9 +574,9 @@ TEST_F(OwnedJobsTest, AcknowledgementsNeedNobodyWhoLoads) {
 
 // A server that is cut off sends its workers away, those that wait too; the next owner goes on in
 // the same generation, and what the first has still to say is refused.
-TEST_F(OwnedJobsTest, AJobOfAServerThatIsCutOffIsTaken) {
-  PH_ASSERT_OK_AND_ASSIGN(OwnedJobs::Place first, owner_->jobs.Open(job_));
-  auto session = Load(*first.job);
+TEST_F(JobsTest, AJobOfAServerThatIsCutOffIsTaken) {
+  PH_ASSERT_OK_AND_ASSIGN(Jobs::Place first, owner_->jobs.Open(job_));
+  auto session = Load(first.job);
   EXPECT_THAT(Acknowledge(*first.job, *session, 0), IsOk());
   owner_->jobs.Sweep();
   EXPECT_THAT(first.job->early_end().status(), IsOk());
@@ -585,10 +590,10 @@ TEST_F(OwnedJobsTest, AJobOfAServerThatIsCutOffIsTaken) {
   EXPECT_THAT(owner_->jobs.Open(job_), StatusIs(absl::StatusCode::kUnavailable, testing::_));
 
   ASSERT_THAT(other_->lease.Tick(), IsOk());
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place second, other_->jobs.Open(job_));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place second, other_->jobs.Open(job_));
   ASSERT_NE(second.job, nullptr);
   EXPECT_EQ(other_->jobs.counts().num_taken_over, 1U);
-  const auto next = Load(*second.job);
+  const auto next = Load(second.job);
   EXPECT_EQ(next->start().join.generation, session->start().join.generation);
   EXPECT_GT(next->start().session, session->start().session);
   PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult again, Acknowledge(*second.job, *next, 0));
@@ -602,55 +607,145 @@ TEST_F(OwnedJobsTest, AJobOfAServerThatIsCutOffIsTaken) {
 
   // It is kept until nobody uses it.
   session = nullptr;
-  const std::weak_ptr<OwnedJob> kept = std::exchange(first.job, nullptr);
+  const std::weak_ptr<Job> kept = std::exchange(first.job, nullptr);
   owner_->jobs.Sweep();
   EXPECT_TRUE(kept.expired());
 }
 
-TEST_F(OwnedJobsTest, JobsThatNobodyLoadsAreGivenBack) {
+TEST_F(JobsTest, JobsThatNobodyLoadsAreGivenBack) {
   // Nothing is kept of it.
   EXPECT_THAT(owner_->jobs.Open(job_), IsOk());
   owner_->jobs.Sweep();
   EXPECT_THAT(owner_->logs.OwnerOf(job_), StatusIs(absl::StatusCode::kNotFound, testing::_));
   {
-    PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
-    const auto session = Load(*place.job);
-    for (int i = 0; i <= OwnedJobs::kIdleTurns; ++i) owner_->jobs.Sweep();
+    PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place place, owner_->jobs.Open(job_));
+    const auto session = Load(place.job);
+    for (int i = 0; i <= Jobs::kIdleTurns; ++i) owner_->jobs.Sweep();
     EXPECT_THAT(owner_->logs.OwnerOf(job_), IsOk());
   }
-  for (int i = 0; i + 1 < OwnedJobs::kIdleTurns; ++i) owner_->jobs.Sweep();
+  for (int i = 0; i + 1 < Jobs::kIdleTurns; ++i) owner_->jobs.Sweep();
   EXPECT_THAT(owner_->logs.OwnerOf(job_), IsOk());
   owner_->jobs.Sweep();
   EXPECT_THAT(owner_->logs.OwnerOf(job_), StatusIs(absl::StatusCode::kNotFound, testing::_));
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place again, owner_->jobs.Open(job_));
-  EXPECT_EQ(again.job->loader().num_jobs(), 1U);
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place again, owner_->jobs.Open(job_));
+  EXPECT_FALSE(again.job->IsForgotten());
 }
 
-TEST_F(OwnedJobsTest, AJobThatCannotBeOpenedIsTriedAgain) {
+TEST_F(JobsTest, AJobThatCannotBeOpenedIsTriedAgain) {
   owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
   EXPECT_THAT(owner_->jobs.Open(job_), StatusIs(absl::StatusCode::kUnavailable, testing::_));
   owner_->connection.SetFaults(nullptr);
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place place, owner_->jobs.Open(job_));
   ASSERT_NE(place.job, nullptr);
   // A failed commit of unknown outcome loses the log, not the job.
-  auto session = Load(*place.job);
+  auto session = Load(place.job);
   owner_->connection.SetFaults([] { return StoreFault::kRequestLost; });
   EXPECT_THAT(Acknowledge(*place.job, *session, 0),
               StatusIs(absl::StatusCode::kUnavailable, testing::_));
   owner_->connection.SetFaults(nullptr);
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place anew, owner_->jobs.Open(job_));
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place anew, owner_->jobs.Open(job_));
   ASSERT_NE(anew.job, nullptr);
   EXPECT_NE(anew.job, place.job);
   EXPECT_EQ(owner_->logs.commits().num_failed, 1U);
 }
 
-TEST_F(OwnedJobsTest, AServerThatEndsOpensNoJob) {
-  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
+// What was trained on can be acknowledged to the end.
+TEST_F(JobsTest, AServerThatEndsOpensNoOtherJob) {
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place place, owner_->jobs.Open(job_));
+  const auto session = Load(place.job);
   owner_->jobs.EndAll(absl::UnavailableError("it drains"));
   EXPECT_THAT(place.job->early_end().status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("it drains")));
-  EXPECT_THAT(owner_->jobs.Open(job_),
+  PH_ASSERT_OK_AND_ASSIGN(const Jobs::Place again, owner_->jobs.Open(job_));
+  EXPECT_EQ(again.job, place.job);
+  EXPECT_THAT(Acknowledge(*again.job, *session, 0), IsOk());
+  EXPECT_THAT(owner_->jobs.Open("another"),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("it drains")));
+}
+
+// A server that is alone, over the logs in a folder.
+class JobsAloneTest : public ::testing::Test {
+ protected:
+  JobsAloneTest() {
+    dataset_.Seal();
+    Restart();
+  }
+
+  void Restart() {
+    jobs_ = nullptr;
+    logs_ = nullptr;
+    LmdbJobLogs::Options options;
+    options.folder = folder_.path();
+    options.first_revision = first_revision_ += 1000;
+    logs_ = LmdbJobLogs::Open(options).value();
+    jobs_ = AllJobs::Open(&catalog_, logs_.get(), JobsOptions()).value();
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadSession>> Load(const std::string& job,
+                                                    std::optional<uint64_t> generation = {}) {
+    EpochRequest request = DatasetWorld::Request();
+    request.key.job = job;
+    JoinRequest join;
+    join.sharing = Sharing::Ranked(1);
+    join.generation = generation;
+    return jobs_->Load(std::move(request), std::move(join), 4, [] {});
+  }
+
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  DatasetWorld dataset_{60};
+  EpochCatalog catalog_{&dataset_.store(), EpochBounds()};
+  uint64_t first_revision_ = 0;
+  std::unique_ptr<LmdbJobLogs> logs_;
+  std::unique_ptr<AllJobs> jobs_;
+};
+
+// All jobs are here from the start on, each with a log of its own; nothing gives them away.
+TEST_F(JobsAloneTest, AllJobsAreHere) {
+  for (const char* const job : {"b", "a"}) EXPECT_THAT(Load(job), IsOk());
+  EXPECT_THAT(logs_->Names().value(), testing::ElementsAre("a", "b"));
+  Restart();
+  EXPECT_EQ(jobs_->jobs().num_here(), 2U);
+  for (int i = 0; i <= Jobs::kIdleTurns; ++i) jobs_->jobs().Sweep();
+  std::vector<std::string> listed;
+  for (const JobSummary& job : jobs_->ListJobs(0, "").jobs) listed.push_back(job.name);
+  EXPECT_THAT(listed, testing::ElementsAre("a", "b"));
+  EXPECT_EQ(jobs_->Snapshot().num_epochs, 2U);
+}
+
+// A job that is deleted leaves no log behind, and its workers have no part in a later job of its
+// name, here or after a restart.
+TEST_F(JobsAloneTest, NothingIsLeftOfADeletedJobButItsGenerations) {
+  std::set<uint64_t> generations;
+  std::set<SessionId> sessions;
+  for (int i = 0; i < 4; ++i) {
+    PH_ASSERT_OK_AND_ASSIGN(auto session, Load("job"));
+    EXPECT_TRUE(generations.insert(session->start().join.generation).second);
+    EXPECT_TRUE(sessions.insert(session->start().session).second);
+    session = nullptr;
+    for (const uint64_t former : generations) {
+      if (former == *generations.rbegin()) continue;
+      EXPECT_THAT(jobs_->Acknowledge({"job", 0}, 0, former, {0}, absl::UnixEpoch()),
+                  StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+    }
+    EXPECT_THAT(jobs_->DeleteJob("job"), IsOk());
+    jobs_->jobs().Sweep();
+    EXPECT_TRUE(logs_->Names()->empty());
+    EXPECT_EQ(logs_->num_records(), 0U);
+    EXPECT_EQ(jobs_->jobs().num_here(), 0U);
+    if (i % 2 == 1) Restart();
+  }
+}
+
+// Whatever clients ask for: jobs that there never were take no memory for long, and no disk.
+TEST_F(JobsAloneTest, UnknownJobsAreDropped) {
+  EXPECT_THAT(Load("job"), IsOk());
+  for (int i = 0; i < 5000; ++i) {
+    EXPECT_THAT(jobs_->Acknowledge({absl::StrCat("none", i), 0}, 0, 1, {0}, absl::UnixEpoch()),
+                StatusIs(absl::StatusCode::kNotFound, testing::_));
+    ASSERT_LE(jobs_->jobs().num_here(), 200U);
+  }
+  EXPECT_THAT(logs_->Names().value(), testing::ElementsAre("job"));
+  EXPECT_EQ(jobs_->ListJobs(0, "").jobs.size(), 1U);
 }
 
 }  // namespace
