@@ -141,8 +141,8 @@ TEST(ToldAnswersTest, OfAPackStream) {
   // These streams have no epoch, and no malformed examples.
   EXPECT_THAT(
       UntoldOf(answers),
-      UnorderedElementsAre("batch.epoch", "rejected.rejections.message", "tuned.oversize",
-                           "drifted.offered.shapes.batch_bytes",
+      UnorderedElementsAre("batch.epoch", "batch.tensors.gap", "rejected.rejections.message",
+                           "tuned.oversize", "drifted.offered.shapes.batch_bytes",
                            "drifted.offered.shapes.memory_bytes", "drifted.offered.oversize"));
 }
 
@@ -220,7 +220,7 @@ TEST(ToldAnswersTest, OfSubGraphs) {
       UntoldOf(answers),
       UnorderedElementsAre("opened.schema.tensors.padding_value", "opened.schema.tensors.layout",
                            "opened.batch_bytes", "batch.epoch", "batch.tensors.declared_dtype",
-                           "rejected.rejections.message"));
+                           "batch.tensors.gap", "rejected.rejections.message"));
 }
 
 TEST(ToldAnswersTest, OfRowsThatAreLookedUp) {
@@ -390,7 +390,7 @@ TEST(ToldAnswersTest, OfAnEpochInSegmentsAndItsEvaluation) {
                            "epoch.generation", "epoch.samples", "epoch.joined_parts",
                            "epoch.num_cut_graphs", "epoch.num_pieces", "epoch.company",
                            "schema.tensors.padding_value", "schema.tensors.layout", "generation",
-                           "session", "cursor", "num_steps_is_estimate"));
+                           "session", "cursor", "num_steps_is_estimate", "lane"));
   EXPECT_EQ(opened.num_steps_done(), 2U);
 }
 
@@ -426,7 +426,7 @@ TEST(ToldAnswersTest, OfASession) {
           absl::StrCat("epoch.lower_bound: ", wire.epoch().num_batches(), ", as num_batches"),
           "epoch.samples", "epoch.joined_parts", "epoch.num_cut_graphs", "epoch.num_pieces",
           "epoch.segments", "schema.tensors.padding_value", "schema.tensors.layout",
-          "num_steps_is_estimate"));
+          "num_steps_is_estimate", "lane"));
   EXPECT_EQ(wire.session(), second->start().session);
   EXPECT_EQ(wire.generation(), start.join.generation);
   EXPECT_EQ(wire.num_steps(), second->start().num_steps);
