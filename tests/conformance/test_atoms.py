@@ -313,9 +313,9 @@ def test_neighbours_are_matscipys_on_what_ase_builds() -> None:
 def test_arguments_that_make_no_sense_are_named() -> None:
     table = load(structures(3))
     for cutoff in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="cutoff .* is no positive number"):
+        with pytest.raises(ValueError, match="cutoff.* is no (positive )?number"):
             packhouse.atoms.with_neighbours(table, cutoff)
-    with pytest.raises(ValueError, match="max_neighbours -1 is below 0"):
+    with pytest.raises(ValueError, match="max_neighbours: -1 is not from 0 to "):
         packhouse.atoms.with_neighbours(table, 3, max_neighbours=-1)
     with pytest.raises(ValueError, match="need a cutoff"):
         packhouse.atoms.tables(structures(3), keep_edges=True)

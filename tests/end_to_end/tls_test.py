@@ -214,7 +214,7 @@ def test_our_client_says_which_side_refuses_whom(place: Place, tmp_path: pathlib
                 Client(address, credentials=credentials, connect_timeout=within)
             assert failed.value.code is grpc.StatusCode.UNAVAILABLE
             # A refusal is told at once; what may be another reason only at the end.
-            assert (f"within {float(within)} s" in str(failed.value)) == (within == 1)
+            assert (f"within {within:g} s" in str(failed.value)) == (within == 1)
             return str(failed.value)
 
         with Client(server.address, credentials=mutual) as client:

@@ -695,7 +695,7 @@ def test_graphs_beyond_the_limits_are_named(make: Make) -> None:
         first, "REJECTION_REASON_TOO_LARGE", "nodes", int(MOLECULES.sizes[first, 0]), bound
     )
     assert len(info.rejections) == min(100, len(too_large))
-    words = f"epoch 0 of job .*: {len(too_large)} graphs .*; the first: graph {first}: .* {bound} fit"
+    words = f"epoch 0 of job .*: {len(too_large)} graphs .*; the first: graph {first} has .* {bound} fit"
     with pytest.warns(OversizeWarning, match=words) as warned:
         expect_every_graph_once(list(loader), among=np.setdiff1d(np.arange(400), too_large))
     assert [each.filename for each in warned] == [__file__]
