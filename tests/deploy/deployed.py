@@ -18,15 +18,20 @@ TIMES: Final = {"$__rate_interval": "3s", "$__range": "10s"}
 METRICS_HEAD: Final = """\
 # Metrics
 
-What `/metrics` says, in Prometheus' text format or, for those who ask, in that of OpenMetrics, with the traces
-of some calls ([exemplars](security.md)). [What may fail](cluster.md#what-may-fail) says which metrics to look
-at where servers share data sets. `make test` holds this page against real servers;
-`tests/deploy/monitored_world.py --write` writes it anew. [`deploy`](../deploy/README.md#prometheus-and-grafana)
-has alerts and dashboards.
+`/metrics` has them in Prometheus' text format or, for those who ask, in that of OpenMetrics, with the traces of
+some calls ([exemplars](security.md)). It says of each its type and what it means:
+
+```sh
+curl -s localhost:9464/metrics | grep HELP
+```
 
 Times are in seconds, sizes in bytes. Labels that clients choose (components, jobs, data sets, namespaces)
 are bounded: further values share the label `other`. A histogram `NAME` has the series `NAME_bucket`,
 `NAME_sum` and `NAME_count`. Metrics of a feature that is not in use, such as certificates, are left out.
+
+[`deploy`](../deploy/README.md#prometheus-and-grafana) has alerts and dashboards.
+[Several servers](cluster.md#what-may-fail) have a table of the metrics to look at. `make test` holds this list
+against real servers; `tests/deploy/monitored_world.py --write` writes it anew.
 
 """
 
@@ -61,15 +66,14 @@ def queries(path: Path, **chosen: str) -> list[str]:
 
 
 class Family(NamedTuple):
-    """A metric as the page tells it."""
+    """A metric: its labels, and what the server says that it means."""
 
     name: str
-    kind: str
     labels: str
     text: str
 
 
-def families(pages: list[str]) -> list[Family]:
+def families_of(pages: list[str]) -> list[Family]:
     """Those of all pages together, by name; each label that any sample has."""
     kinds: dict[str, str] = {}
     texts: dict[str, str] = {}
@@ -81,14 +85,14 @@ def families(pages: list[str]) -> list[Family]:
             family = name if name in kinds else re.sub(r"_(bucket|sum|count)$", "", name)
             labels.setdefault(family, set()).update(re.findall(r'(\w+)="', given))
     return [
-        Family(name, kind, ", ".join(sorted(labels.get(name, set()) - {"le"})), texts[name])
-        for name, kind in sorted(kinds.items())
+        Family(name, ", ".join(sorted(labels.get(name, set()) - {"le"})), texts.get(name, ""))
+        for name in sorted(kinds)
     ]
 
 
 def documented(pages: list[str]) -> str:
     """The page of the documentation."""
-    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for family in families(pages):
-        lines.append(f"| `{family.name}` | {family.kind} | {family.labels} | {family.text} |")
+    lines = ["| metric | labels |", "|---|---|"]
+    for family in families_of(pages):
+        lines.append(f"| `{family.name}` | {family.labels} |")
     return METRICS_HEAD + "\n".join(lines) + "\n"

@@ -20,6 +20,7 @@ from deployed import (
     RULES,
     dashboard,
     documented,
+    families_of,
     in_grafana,
     queries,
 )
@@ -142,6 +143,7 @@ def test_every_metric_is_documented(world: World) -> None:
     assert METRICS_PAGE.read_text() == documented(
         world.pages
     ), "run python3 tests/deploy/monitored_world.py --write"
+    assert [family.name for family in families_of(world.pages) if not family.text] == []
 
 
 @needs_promtool
