@@ -125,11 +125,13 @@ class Acknowledger:
     def check(self) -> None:
         """Raises what sending has failed with."""
         # Without the lock, as it is asked for each batch: who sets it wakes the reader afterwards.
-        if self._failure is not None or self._waiting or self._sending:
-            with self._lock:
-                self._check()
-                if (self._waiting or self._sending) and not self._closed:
-                    self._sender.start()
+        if self._failure is None:
+            if not (self._waiting or self._sending) or self._sender.works():
+                return
+        with self._lock:
+            self._check()
+            if (self._waiting or self._sending) and not self._closed:
+                self._sender.start()
 
     def flush(self) -> None:
         """Waits until all that was added is durable. Raises what sending has failed with."""

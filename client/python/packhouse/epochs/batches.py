@@ -82,7 +82,7 @@ class LoadedBatch(Batch):
     @property
     def lease(self) -> Lease:
         """All that acknowledging it needs; a collate function keeps it with its result."""
-        return Lease(self.epoch, self.generation, self.session, self.number, self.step)
+        return Lease(self.epoch, self.generation, self.session, self.id, self.step)
 
     @property
     def loss_weight(self) -> float:
@@ -114,29 +114,35 @@ class GivenBatches:
         with self._lock:
             self._num_expected = num_batches
 
+    # Without the lock, as they are asked for each batch: one look at one set.
+
     def has(self, number: int) -> bool:
         """Whether it was given out."""
-        with self._lock:
-            return number in self._given
+        return number in self._given
+
+    def holds(self, number: int) -> bool:
+        """Whether it was given out and is not acknowledged."""
+        return number in self._held
+
+    def may_have_all_with(self, num_ahead: int) -> bool:
+        """Whether `has_all_with` may be true of so many."""
+        return len(self._given) + num_ahead >= self._num_expected
 
     def give(self, number: int, step: int) -> None:
         """Marks it as given out, and not done. Idempotent."""
         with self._lock:
             self._held[number] = step
-            self._last_given_step = max(self._last_given_step, step)
+            if step > self._last_given_step:
+                self._last_given_step = step
             self._given.add(number)
-
-    def holds(self, number: int) -> bool:
-        """Whether it was given out and is not acknowledged."""
-        with self._lock:
-            return number in self._held
 
     def acknowledge(self, number: int) -> bool:
         """Marks it as done. True if it was the last one that was awaited."""
         with self._lock:
             step = self._held.get(number)
             if step is not None:
-                self._last_acknowledged_step = max(self._last_acknowledged_step, step)
+                if step > self._last_acknowledged_step:
+                    self._last_acknowledged_step = step
                 del self._held[number]
             return not self._held and len(self._given) >= self._num_expected
 

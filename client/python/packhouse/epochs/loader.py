@@ -78,11 +78,20 @@ class _Place:
 
     def knows(self, number: int) -> bool:
         """Whether this batch has come before."""
-        return self.given.has(number) or any(batch.number == number for batch in self.ahead)
+        if self.given.has(number):
+            return True
+        # Most often there are none: a generator would cost more than this loop.
+        for batch in self.ahead:
+            if batch.id == number:
+                return True
+        return False
 
     def has_all(self) -> bool:
         """Whether all batches have come."""
-        return self.given.has_all_with([batch.number for batch in self.ahead])
+        ahead, given = self.ahead, self.given
+        return given.may_have_all_with(len(ahead)) and given.has_all_with(
+            [batch.number for batch in ahead]
+        )
 
     def in_hand(self) -> LoadedBatch | None:
         """Given out last, and not acknowledged yet."""
@@ -361,7 +370,7 @@ class Loader(Iterator[LoadedBatch]):
         whatever happens, it is still ahead. With an index above 0 it does not wait for the end of
         the epoch, but counts its batches. Errors: as iterating.
         """
-        return self._peek(index, lambda: False)
+        return self._peek(index, _is_never_left)
 
     def _peek(self, index: int, is_left: Callable[[], bool]) -> LoadedBatch | None:
         """The same, until the wait `is_left`."""
@@ -430,10 +439,6 @@ class Loader(Iterator[LoadedBatch]):
     def _read_until(self, place: _Place, count: int, is_left: Callable[[], bool]) -> None:
         """Waits until so many batches are ahead, or the epoch has no more, or the wait is left."""
         interrupts = self._num_interrupts
-
-        def is_over() -> bool:
-            return self._num_interrupts != interrupts or is_left()
-
         with self._reading:
             connection = self._connect()
             try:
@@ -442,7 +447,7 @@ class Loader(Iterator[LoadedBatch]):
                         break
                     # Else a worker that was rolled back might wait for ever.
                     connection.check()
-                    received = self._receive(connection, is_over)
+                    received = self._receive(connection, interrupts, is_left)
                     if isinstance(received, ReceivedBatch):
                         if not place.knows(received.id):
                             batch = LoadedBatch.of_loaded_parts(
@@ -646,17 +651,22 @@ class Loader(Iterator[LoadedBatch]):
                 connection = self._connect()
                 try:
                     while place.first_opened is None:
-                        self._receive(connection, lambda: self._num_interrupts != interrupts)
+                        self._receive(connection, interrupts, _is_never_left)
                 except BaseException as failure:
                     connection.abandon(is_interrupted=is_foreign(failure))
                     raise
         return place.first_opened
 
-    def _receive(self, connection: LoadConnection, is_left: Callable[[], bool]) -> Any:
-        """A batch, or another `packhouse.v1.LoadResponse`, of the present stream or a new one."""
+    def _receive(
+        self, connection: LoadConnection, interrupts: int, is_left: Callable[[], bool]
+    ) -> Any:
+        """A batch, or another `packhouse.v1.LoadResponse`, of the present stream or a new one.
+
+        Until the wait `is_left`, or there are more interrupts than that.
+        """
         backoff: Backoff | None = None
         while True:
-            if is_left():
+            if self._num_interrupts != interrupts or is_left():
                 raise PackhouseError(grpc.StatusCode.CANCELLED, "the wait for a batch was left")
             try:
                 received = connection.receive(self._load_request)
@@ -671,14 +681,14 @@ class Loader(Iterator[LoadedBatch]):
                         connection.describe("Load"),
                     )
                 delay = backoff.delay_after(error)
-            if not is_left():
+            if self._num_interrupts == interrupts and not is_left():
                 time.sleep(delay)
         if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
             opened = received.opened
             place = self._place
             if place.first_opened is None and not self._accept(opened):
                 connection.leave()
-                return self._receive(connection, is_left)
+                return self._receive(connection, interrupts, is_left)
             place.session = opened.session
             connection.acknowledger.renew(self.epoch, opened.generation, opened.session)
             if place.first_opened is None:
@@ -775,6 +785,10 @@ class Loader(Iterator[LoadedBatch]):
             connection.leave()
         finally:
             self._reading.release()
+
+
+def _is_never_left() -> bool:
+    return False
 
 
 class _AsyncWaits:
