@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from lanes import in_a_slot
 from random_graphs import molecules, narrowed, random_schema, random_table
 from reference_collation import batch_message
 
@@ -103,6 +105,44 @@ def read_by_hand(
 ) -> dict[str, Any] | None:
     parts = reader.read(response)
     return None if parts is None else content(LoadedBatch.of_loaded_parts(parts, schema, 1, 2))
+
+
+@both_readers
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_batch_in_a_slot_is_what_protobuf_reads(kind: Any, seed: int, is_copied: bool) -> None:
+    rng = np.random.default_rng(seed)
+    message, schema = random_batch(rng, Padding(1 + seed % 4))
+    if seed % 3 == 0:
+        message = narrowed(rng, message)
+    reader = kind(is_loaded=True)
+    # Once more than it takes to remember a layout, and then another beginning.
+    for number in range(5):
+        message.id += number
+        response = load_response(rng, message)
+        expected = read_by_protobuf(response.SerializeToString(), schema)
+        offset = 8 * number if number > 3 else 8
+        whole = in_a_slot(response, offset)
+        buffer = (ctypes.c_char * (offset + len(whole) + 64))()
+        ctypes.memmove(ctypes.addressof(buffer) + offset, whole, len(whole))
+        parts = reader.read_slot(buffer, ctypes.addressof(buffer), offset, len(whole), is_copied)
+        assert parts is not None
+        if is_copied:
+            ctypes.memset(buffer, 0xFF, len(buffer))
+        assert content(LoadedBatch.of_loaded_parts(parts, schema, 1, 2)) == expected
+        for array in (parts.graph_ids, parts.sizes, *parts.tensors.values()):
+            assert array.flags.behaved
+        # Nothing but tensors holds the buffer.
+        held = [each for each in parts.tensors.values() if holds(each, buffer)]
+        assert len(held) == (0 if is_copied else len(parts.tensors))
+        assert not holds(parts.graph_ids, buffer) and not holds(parts.sizes, buffer)
+
+
+def holds(array: Any, buffer: Any) -> bool:
+    """Whether the array is a view of the buffer."""
+    while array is not None and array is not buffer:
+        array = getattr(array, "base", None)
+    return array is buffer
 
 
 @both_readers

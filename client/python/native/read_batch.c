@@ -1,7 +1,8 @@
 // packhouse._native: reads a batch where it was received, as packhouse/data/reading.py does.
 //
 // A response is walked once. Tensors become numpy arrays over its bytes, or over one piece of
-// memory of their own that is aligned for devices. Whatever is not as the server writes it is left
+// memory of their own that is aligned for devices; or, of a response that lies in a slot of shared
+// memory, over the slot. Whatever is not as the server writes it is left
 // to protobuf: then `read_batch` returns None. So this file decides nothing about what is valid.
 //
 // Only Python's stable ABI is used, and numpy only as objects that are called: one build serves all
@@ -44,6 +45,7 @@ enum {
   kShape = 0x1A,
   kData = 0x22,
   kDeclared = 0x28,
+  kGap = 0x32,
 };
 
 // Numbers of packhouse.v1.DataType.
@@ -78,6 +80,8 @@ typedef struct {
 // What numpy is called for; set by `prepare`.
 typedef struct {
   PyObject* ndarray;
+  PyObject* record_of;  // Of names, arrays, their offsets and the bytes of all: a type of all.
+  PyObject* no_shape;
   PyObject* received;   // The type ReceivedBatch.
   PyObject* tuple_new;  // tuple.__new__, which makes one without running Python code.
   PyObject* graph_ids_type;
@@ -87,6 +91,30 @@ typedef struct {
 } State;
 
 static State state;
+
+// Batches of one shape lay their tensors out alike. What such tensors are is remembered from the
+// second batch on: one array over all of them, whose fields they are, takes half of the time of an
+// array for each.
+enum { kMaxLayouts = 8, kMaxSeen = 64, kMaxKeyBytes = 4096 };
+
+typedef struct {
+  unsigned char bytes[kMaxKeyBytes];
+  size_t size;  // 0: too long to be remembered.
+} Key;
+
+typedef struct {
+  unsigned char* key;  // NULL: free.
+  size_t key_size;
+  PyObject* record;    // The type.
+  PyObject* names;     // A list.
+  PyObject* declared;  // None, or a dict.
+} Layout;
+
+static Layout layouts[kMaxLayouts];
+static int next_layout;
+// Hashes of keys that came once: those of ragged batches are not worth a layout.
+static uint64_t seen[kMaxSeen];
+static int next_seen;
 
 // The functions below return 0 for what is to be left to protobuf, and 1 otherwise.
 
@@ -117,6 +145,7 @@ static int ReadBytes(Span* span, Span* content) {
 }
 
 static int ReadTensor(Span span, Tensor* tensor) {
+  Span gap;
   memset(tensor, 0, sizeof *tensor);
   tensor->data.at = tensor->data.end = span.end;
   while (span.at < span.end) {
@@ -134,6 +163,9 @@ static int ReadTensor(Span span, Tensor* tensor) {
       case kShape:
         // A second one would be appended to the first.
         if (tensor->shape.at != NULL || !ReadBytes(&span, &tensor->shape)) return 0;
+        break;
+      case kGap:
+        if (!ReadBytes(&span, &gap)) return 0;
         break;
       case kData:
         return ReadBytes(&span, &tensor->data) && span.at == span.end;
@@ -284,7 +316,7 @@ static PyObject* SmallerGraphs(const Batch* batch) {
   return graphs;
 }
 
-// Where arrays are: in the response, or copied to memory of their own.
+// Where arrays are: in the response or slot, or copied to memory of their own.
 typedef struct {
   PyObject* buffer;
   const unsigned char* start;  // Of `buffer`'s bytes.
@@ -394,11 +426,153 @@ static PyObject* TensorArrays(Place* place, Span span, PyObject** declared) {
   return arrays;
 }
 
-// Memory for copies of the ids, the sizes and the tensors. Returns 0 for what is not valid.
-static int Allocate(const Batch* batch, Place* place) {
+static void AddToKey(Key* key, const void* bytes, size_t size) {
+  if (key->size == 0 || size > kMaxKeyBytes - key->size) {
+    key->size = 0;
+    return;
+  }
+  memcpy(key->bytes + key->size, bytes, size);
+  key->size += size;
+}
+
+static void AddSpanToKey(Key* key, Span span) {
+  const uint64_t size = (uint64_t)(span.end - span.at);
+  AddToKey(key, &size, sizeof size);
+  if (size != 0) AddToKey(key, span.at, size);
+}
+
+// All that tells the arrays apart from those of another batch, but for where the first one begins.
+static void MakeKey(Span tensors, Key* key) {
+  Span span = tensors;
+  Span content;
+  Tensor tensor;
+  key->bytes[0] = 0;
+  key->size = 1;
+  while (span.at < span.end) {
+    if (*span.at++ != kTensors || !ReadBytes(&span, &content) || !ReadTensor(content, &tensor)) {
+      key->size = 0;
+      return;
+    }
+    const uint64_t numbers[4] = {tensor.type, tensor.declared,
+                                 (uint64_t)(tensor.data.at - tensors.at),
+                                 (uint64_t)(tensor.data.end - tensor.data.at)};
+    AddSpanToKey(key, tensor.name);
+    AddSpanToKey(key, tensor.shape);
+    AddToKey(key, numbers, sizeof numbers);
+  }
+}
+
+// As TensorArrays, of a layout that is known; NULL without an exception if it is not.
+static PyObject* KnownArrays(Place* place, Span tensors, const Key* key, PyObject** declared) {
+  const Layout* layout = layouts;
+  while (layout < layouts + kMaxLayouts &&
+         (layout->key_size != key->size || memcmp(layout->key, key->bytes, key->size) != 0)) {
+    ++layout;
+  }
+  if (layout == layouts + kMaxLayouts) return NULL;
+  // Another thread may put something else in the layout's place.
+  PyObject* names = layout->names;
+  PyObject* types = layout->declared;
+  Py_INCREF(names);
+  Py_INCREF(types);
+  PyObject* record = PyObject_CallFunction(state.ndarray, "OOOn", state.no_shape, layout->record,
+                                           place->buffer, (Py_ssize_t)(tensors.at - place->start));
+  PyObject* arrays = record == NULL ? NULL : PyDict_New();
+  const Py_ssize_t count = PyList_Size(names);
+  for (Py_ssize_t i = 0; arrays != NULL && i < count; ++i) {
+    PyObject* name = PyList_GetItem(names, i);
+    PyObject* array = PyObject_GetItem(record, name);
+    if (array == NULL || PyDict_SetItem(arrays, name, array) < 0) Py_CLEAR(arrays);
+    Py_XDECREF(array);
+  }
+  Py_XDECREF(record);
+  Py_DECREF(names);
+  if (arrays == NULL) {
+    Py_DECREF(types);
+    return NULL;
+  }
+  Py_DECREF(*declared);
+  *declared = types;
+  return arrays;
+}
+
+// Remembers the layout if its key comes a second time. Returns -1 with an exception set if there is
+// no memory.
+static int Learn(Span tensors, const Key* key, PyObject* arrays, PyObject* declared) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (size_t i = 0; i < key->size; ++i) hash = (hash ^ key->bytes[i]) * 0x100000001b3u;
+  int is_new = 1;
+  for (int i = 0; i < kMaxSeen; ++i) is_new = is_new && seen[i] != hash;
+  if (is_new) {
+    seen[next_seen] = hash;
+    next_seen = (next_seen + 1) % kMaxSeen;
+    return 0;
+  }
+  PyObject* offsets = PyList_New(0);
+  Span span = tensors;
+  Span content;
+  Tensor tensor;
+  while (offsets != NULL && span.at < span.end) {
+    ++span.at;
+    ReadBytes(&span, &content);  // MakeKey has read it.
+    ReadTensor(content, &tensor);
+    PyObject* offset = PyLong_FromSsize_t((Py_ssize_t)(tensor.data.at - tensors.at));
+    if (offset == NULL || PyList_Append(offsets, offset) < 0) Py_CLEAR(offsets);
+    Py_XDECREF(offset);
+  }
+  PyObject* names = offsets == NULL ? NULL : PyDict_Keys(arrays);
+  PyObject* values = names == NULL ? NULL : PyDict_Values(arrays);
+  PyObject* record = NULL;
+  if (values != NULL) {
+    record = PyObject_CallFunction(state.record_of, "OOOn", names, values, offsets,
+                                   (Py_ssize_t)(tensors.end - tensors.at));
+  }
+  unsigned char* bytes = record == NULL ? NULL : PyMem_Malloc(key->size);
+  if (record != NULL && bytes == NULL) PyErr_NoMemory();
+  Py_XDECREF(offsets);
+  Py_XDECREF(values);
+  if (bytes == NULL) {
+    Py_XDECREF(names);
+    Py_XDECREF(record);
+    if (!PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
+    // Of names that fields cannot have: such batches are all read as the first ones.
+    PyErr_Clear();
+    return 0;
+  }
+  memcpy(bytes, key->bytes, key->size);
+  Layout* layout = &layouts[next_layout];
+  next_layout = (next_layout + 1) % kMaxLayouts;
+  const Layout before = *layout;
+  Py_INCREF(declared);
+  *layout = (Layout){bytes, key->size, record, names, declared};
+  PyMem_Free(before.key);
+  Py_XDECREF(before.record);
+  Py_XDECREF(before.names);
+  Py_XDECREF(before.declared);
+  return 0;
+}
+
+// As TensorArrays, by a layout that is known if there is one.
+static PyObject* Arrays(Place* place, Span tensors, PyObject** declared) {
+  // Copies have other places.
+  const int has_places = place->next == NULL && tensors.at < tensors.end;
+  Key key;
+  key.size = 0;
+  if (has_places) MakeKey(tensors, &key);
+  if (key.size == 0) return TensorArrays(place, tensors, declared);
+  PyObject* arrays = KnownArrays(place, tensors, &key, declared);
+  if (arrays != NULL || PyErr_Occurred()) return arrays;
+  arrays = TensorArrays(place, tensors, declared);
+  if (arrays != NULL && Learn(tensors, &key, arrays, *declared) < 0) Py_CLEAR(arrays);
+  return arrays;
+}
+
+// Memory for copies of the ids and the sizes and, of these fields, the tensors. Returns 0 for what
+// is not valid.
+static int Allocate(const Batch* batch, Span tensors, Place* place) {
   size_t total = kAlignment;
   size_t count = 2;
-  Span span = batch->tensors;
+  Span span = tensors;
   Span content;
   Tensor tensor;
   total += (size_t)(batch->graph_ids.end - batch->graph_ids.at);
@@ -420,15 +594,15 @@ static int Allocate(const Batch* batch, Place* place) {
   return 1;
 }
 
-// A ReceivedBatch in the order of its fields.
-static PyObject* Received(const Batch* batch, Place* place) {
-  PyObject* ids = Column(place, state.graph_ids_type, 8, batch->graph_ids);
-  PyObject* sizes = ids == NULL ? NULL : Column(place, state.sizes_type, 4, batch->sizes);
+// A ReceivedBatch in the order of its fields. `small` is the place of ids and sizes.
+static PyObject* Received(const Batch* batch, Place* small, Place* place) {
+  PyObject* ids = Column(small, state.graph_ids_type, 8, batch->graph_ids);
+  PyObject* sizes = ids == NULL ? NULL : Column(small, state.sizes_type, 4, batch->sizes);
   PyObject* real_rows = sizes == NULL ? NULL : Numbers(batch->real_rows);
   PyObject* rows = real_rows == NULL ? NULL : Numbers(batch->rows);
   Py_INCREF(Py_None);
   PyObject* declared = Py_None;
-  PyObject* tensors = rows == NULL ? NULL : TensorArrays(place, batch->tensors, &declared);
+  PyObject* tensors = rows == NULL ? NULL : Arrays(place, batch->tensors, &declared);
   PyObject* smaller = tensors == NULL ? NULL : SmallerGraphs(batch);
   PyObject* fields = NULL;
   PyObject* received = NULL;
@@ -473,11 +647,44 @@ static PyObject* ReadBatch(PyObject* module, PyObject* arguments) {
   PyObject* received = NULL;
   if (ReadResponse(whole, is_loaded, &batch)) {
     if (!is_copied) {
-      received = Received(&batch, &place);
-    } else if (Allocate(&batch, &place)) {
-      received = Received(&batch, &place);
+      received = Received(&batch, &place, &place);
+    } else if (Allocate(&batch, batch.tensors, &place)) {
+      received = Received(&batch, &place, &place);
       Py_DECREF(place.buffer);
     }
+  }
+  if (received == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
+  return received;
+}
+
+// read_slot(buffer, its address, offset, size, is_copied): of `size` bytes from `offset` on, which
+// are in the buffer. Python 3.9's stable ABI cannot ask a buffer for its address.
+static PyObject* ReadSlot(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* buffer;
+  unsigned long long address;
+  Py_ssize_t offset, size;
+  int is_copied;
+  if (!PyArg_ParseTuple(arguments, "OKnnp:read_slot", &buffer, &address, &offset, &size,
+                        &is_copied)) {
+    return NULL;
+  }
+  if (state.ndarray == NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "prepare() comes first");
+    return NULL;
+  }
+  const unsigned char* start = (const unsigned char*)(uintptr_t)address;
+  const Span whole = {start + offset, start + offset + size};
+  Batch batch;
+  Place place = {buffer, start, NULL};
+  Place copies;
+  PyObject* received = NULL;
+  // Views of ids and sizes would keep the slot after the tensors have gone, and lie at any address.
+  const Span none = {NULL, NULL};
+  if (ReadResponse(whole, 1, &batch) &&
+      Allocate(&batch, is_copied ? batch.tensors : none, &copies)) {
+    received = Received(&batch, &copies, is_copied ? &copies : &place);
+    Py_DECREF(copies.buffer);
   }
   if (received == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
   return received;
@@ -525,12 +732,12 @@ static PyObject* Crc32cOfBytes(PyObject* module, PyObject* argument) {
   return PyLong_FromUnsignedLong(Crc32c(bytes, (size_t)PyBytes_Size(argument)));
 }
 
-// prepare(ReceivedBatch, numpy.ndarray, types by number, type of ids, type of sizes)
+// prepare(ReceivedBatch, numpy.ndarray, types by number, type of ids, type of sizes, record_of)
 static PyObject* Prepare(PyObject* module, PyObject* arguments) {
   (void)module;
-  PyObject *received, *ndarray, *types, *graph_ids_type, *sizes_type;
-  if (!PyArg_ParseTuple(arguments, "OOOOO:prepare", &received, &ndarray, &types, &graph_ids_type,
-                        &sizes_type)) {
+  PyObject *received, *ndarray, *types, *graph_ids_type, *sizes_type, *record_of;
+  if (!PyArg_ParseTuple(arguments, "OOOOOO:prepare", &received, &ndarray, &types, &graph_ids_type,
+                        &sizes_type, &record_of)) {
     return NULL;
   }
   State next;
@@ -558,6 +765,9 @@ static PyObject* Prepare(PyObject* module, PyObject* arguments) {
   }
   next.tuple_new = PyObject_GetAttrString((PyObject*)&PyTuple_Type, "__new__");
   if (next.tuple_new == NULL) return NULL;
+  next.no_shape = PyTuple_New(0);
+  if (next.no_shape == NULL) return NULL;
+  next.record_of = record_of;
   next.received = received;
   next.ndarray = ndarray;
   next.graph_ids_type = graph_ids_type;
@@ -566,6 +776,7 @@ static PyObject* Prepare(PyObject* module, PyObject* arguments) {
   Py_INCREF(ndarray);
   Py_INCREF(graph_ids_type);
   Py_INCREF(sizes_type);
+  Py_INCREF(record_of);
   for (int i = 0; i < kMaxTypes; ++i) Py_XINCREF(next.types[i]);
   // What was prepared before stays alive: it is a handful of objects, and happens in tests alone.
   state = next;
@@ -577,6 +788,7 @@ static PyMethodDef methods[] = {
     {"repeated_numbers", RepeatedNumbers, METH_O, "Each position as often as its count says."},
     {"crc32c", Crc32cOfBytes, METH_O, "The checksum of TFRecord files, without their mask."},
     {"read_batch", ReadBatch, METH_VARARGS, "The batch of a response, or None for protobuf."},
+    {"read_slot", ReadSlot, METH_VARARGS, "The same of a response that lies in a slot."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -211,6 +211,7 @@ def _check_of(annotation: str, names: Mapping[str, Any]) -> _Check | None:
     annotation = annotation.removesuffix(" | None")
     check = (
         _CHECKS.get(annotation)
+        or _check_of_words(annotation, names)
         or _check_of_choices(annotation, names)
         or _check_of_members(annotation, names)
         or _check_of_kinds(_ALTERNATIVES.split(annotation), names)
@@ -236,6 +237,20 @@ def _check_of_choices(annotation: str, names: Mapping[str, Any]) -> _Check | Non
         if isinstance(kind, type) and issubclass(kind, Choice):
             return kind.each_of if several else kind.of
     return None
+
+
+def _check_of_words(annotation: str, names: Mapping[str, Any]) -> _Check | None:
+    """Of a `Literal` that has a name; None for anything else."""
+    alias = names.get(annotation)
+    if typing.get_origin(alias) is not typing.Literal:
+        return None
+    return functools.partial(check_word, typing.get_args(alias))
+
+
+def check_word(words: tuple[str, ...], value: Any, argument: str) -> None:
+    """Raises ValueError naming the argument unless it is one of these words."""
+    if value not in words:
+        raise ValueError(f"{argument} {value!r} is none of {words}")
 
 
 def _check_of_kinds(alternatives: list[str], names: Mapping[str, Any]) -> _Check | None:

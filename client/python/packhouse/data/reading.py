@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Sequence, Union
 
 import grpc
 import numpy as np
@@ -24,6 +24,18 @@ from packhouse.data.graphs import Array
 from packhouse.data.schema import DType
 from packhouse.v1 import batch_pb2, loader_pb2
 
+def _record_of(
+    names: list[str], tensors: Sequence[Array | _Part], offsets: list[int], size: int
+) -> np.dtype[Any]:
+    """A type whose fields are such tensors, at these places of `size` bytes. Raises ValueError if
+    numpy has no such type.
+
+    One view of all, and then its fields, is a third of the time of a view for each.
+    """
+    formats = [(each.dtype, each.shape) for each in tensors]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+
 try:
     from packhouse import _native
 except ImportError:
@@ -35,6 +47,7 @@ else:
         {dtype.value: dtype.numpy for dtype in DType},
         GRAPH_IDS,
         SIZES,
+        _record_of,
     )
 
 # Whether the C extension was built.
@@ -43,11 +56,24 @@ HAS_NATIVE: Final = _native is not None
 _IS_NATIVE: Final = HAS_NATIVE and os.environ.get("PACKHOUSE_NATIVE", "1") != "0"
 
 
+# What a response is read from.
+Bytes = Union[bytes, memoryview]
+
+
 class Reader(Protocol):
     """Reads the responses of one `Pack` or `Load`. Not thread-safe."""
 
     def read(self, response: bytes) -> ReceivedBatch | None:
         """The batch of a response; None if it has none, or if protobuf is to read it."""
+
+    def read_slot(
+        self, buffer: Any, address: int, offset: int, size: int, is_copied: bool
+    ) -> ReceivedBatch | None:
+        """The same of a response of `Load` in `size` bytes from `offset` on of a writable buffer.
+
+        `address` is the buffer's. Arrays of tensors hold the buffer, and those of ids and sizes are
+        small copies; if `is_copied`, all are copies. All are writable and aligned.
+        """
 
 
 class NativeReader:
@@ -66,6 +92,13 @@ class NativeReader:
         batch: ReceivedBatch | None = _native.read_batch(
             response, self._is_loaded, self._is_writable
         )
+        return batch if batch is None or self._widen else batch.as_wanted(widen=False)
+
+    def read_slot(
+        self, buffer: Any, address: int, offset: int, size: int, is_copied: bool
+    ) -> ReceivedBatch | None:
+        """See Reader."""
+        batch: ReceivedBatch | None = _native.read_slot(buffer, address, offset, size, is_copied)
         return batch if batch is None or self._widen else batch.as_wanted(widen=False)
 
 
@@ -92,6 +125,7 @@ _DTYPE: Final = 0x10
 _SHAPE: Final = 0x1A
 _DATA: Final = 0x22
 _DECLARED: Final = 0x28
+_GAP: Final = 0x32
 
 # Field 15000 of value 0, which no message has.
 _UNKNOWN_FIELD: Final = b"\xc0\xa9\x07\x00"
@@ -130,11 +164,12 @@ def _parse(kind: Any, data: bytes) -> Any:
     return message
 
 
-def _parse_part(kind: Any, data: bytes) -> Any:
+def _parse_part(kind: Any, part: Bytes) -> Any:
     """As `_parse`, of a part of a message: refuses an end of a group as the last byte, too.
 
     Protobuf refuses it in the whole message, but accepts it here; it reads no field after it.
     """
+    data = bytes(part)
     message = _parse(kind, data)
     if data and data[-1] & 7 == _END_GROUP:
         _parse(kind, data + _UNKNOWN_FIELD)
@@ -176,7 +211,22 @@ class BatchReader:
         batch = batch.as_wanted(widen=self._widen)
         return batch.writable() if self._is_writable else batch
 
-    def _read(self, response: bytes) -> ReceivedBatch | None:
+    def read_slot(
+        self, buffer: Any, address: int, offset: int, size: int, is_copied: bool
+    ) -> ReceivedBatch | None:
+        """See Reader."""
+        try:
+            batch = self._read(memoryview(buffer).cast("B")[offset : offset + size])
+        except (DecodeError, IndexError, OverflowError, ValueError):
+            return None
+        if batch is None:
+            return None
+        batch = batch.as_wanted(widen=self._widen)
+        if is_copied:
+            return batch.writable()
+        return batch._replace(graph_ids=batch.graph_ids.copy(), sizes=batch.sizes.copy())
+
+    def _read(self, response: Bytes) -> ReceivedBatch | None:
         if not response or response[0] != _RESPONSE_BATCH:
             return None
         length, start = _read_length(response, 1)
@@ -217,7 +267,7 @@ class BatchReader:
             return None
         return received(head, tensors, loaded, declared)
 
-    def _learn(self, response: bytes, parts: list[_Part], first: int, end: int) -> None:
+    def _learn(self, response: Bytes, parts: list[_Part], first: int, end: int) -> None:
         """Remembers a layout that comes a second time."""
         if not parts:
             return
@@ -244,19 +294,19 @@ class _Part(NamedTuple):
     # Its own type, if it travels in a narrow one.
     declared: np.dtype[Any] | None
 
-    def view(self, response: bytes) -> Array:
+    def view(self, response: Bytes) -> Array:
         return np.ndarray(self.shape, self.dtype, response, self.begin)
 
 
 class _Layout:
     """All tensors of a batch: the bytes between their data, and how to view the data."""
 
-    def __init__(self, response: bytes, parts: list[_Part], first: int, end: int) -> None:
+    def __init__(self, response: Bytes, parts: list[_Part], first: int, end: int) -> None:
         self.size = end - first
         heads = []
         at = first
         for part in parts:
-            heads.append(response[at : part.begin])
+            heads.append(bytes(response[at : part.begin]))
             at = part.end
         self._heads = tuple(heads)
         self.key = hash((self._heads, self.size))
@@ -270,21 +320,14 @@ class _Layout:
             for head, part in zip(self._heads, parts)
         )
         self._between = struct.Struct("<" + "".join(words))
-        # One view of all, whose fields are the tensors: a third of the time of a view for each.
-        self._record = np.dtype(
-            {
-                "names": self._names,
-                "formats": [(part.dtype, part.shape) for part in parts],
-                "offsets": [part.begin - first for part in parts],
-                "itemsize": self.size,
-            }
-        )
+        offsets = [part.begin - first for part in parts]
+        self._record = _record_of(self._names, parts, offsets, self.size)
 
-    def fits(self, response: bytes, first: int) -> bool:
+    def fits(self, response: Bytes, first: int) -> bool:
         """Whether a batch with this layout has its tensors at `first`."""
         return self._between.unpack_from(response, first) == self._heads
 
-    def view(self, response: bytes, first: int) -> dict[str, Array]:
+    def view(self, response: Bytes, first: int) -> dict[str, Array]:
         """The tensors. Requires that it fits."""
         record: Array = np.ndarray((), self._record, response, first)
         return {name: record[name] for name in self._names}
@@ -294,7 +337,7 @@ def _declared_of(parts: list[_Part]) -> dict[str, np.dtype[Any]]:
     return {part.name: part.declared for part in parts if part.declared is not None}
 
 
-def _skip_to_tensors(response: bytes, at: int, end: int) -> int:
+def _skip_to_tensors(response: Bytes, at: int, end: int) -> int:
     """Where the first of a batch's tensors is, or the batch's end."""
     while at < end and response[at] != _TENSORS:
         kind = response[at] & 7
@@ -312,7 +355,7 @@ def _skip_to_tensors(response: bytes, at: int, end: int) -> int:
     return at
 
 
-def _read_tensors(response: bytes, at: int, end: int) -> list[_Part]:
+def _read_tensors(response: Bytes, at: int, end: int) -> list[_Part]:
     """The bytes between. Raises ValueError unless they are tensors that each end with their data.
     """
     parts = []
@@ -335,7 +378,7 @@ def _read_tensors(response: bytes, at: int, end: int) -> list[_Part]:
                 break
             if tag in (_DTYPE, _DECLARED):
                 at = _skip_varint(response, at + 1)
-            elif tag in (_NAME, _SHAPE):
+            elif tag in (_NAME, _SHAPE, _GAP):
                 length, at = _read_length(response, at + 1)
                 at += length
             else:
@@ -344,7 +387,7 @@ def _read_tensors(response: bytes, at: int, end: int) -> list[_Part]:
             if at > tensor_end:
                 raise ValueError("a field ends behind its tensor")
             description_end = tensor_end
-        tensor = _parse(batch_pb2.Tensor, response[description:description_end])
+        tensor = _parse(batch_pb2.Tensor, bytes(response[description:description_end]))
         dtype = DType(tensor.dtype).numpy
         shape = tuple(tensor.shape)
         if math.prod(shape) * dtype.itemsize != tensor_end - begin:
@@ -355,7 +398,7 @@ def _read_tensors(response: bytes, at: int, end: int) -> list[_Part]:
     return parts
 
 
-def _read_length(response: bytes, at: int) -> tuple[int, int]:
+def _read_length(response: Bytes, at: int) -> tuple[int, int]:
     """A length, and where it ends. Raises IndexError at the response's end, or ValueError."""
     byte = response[at]
     at += 1
@@ -371,7 +414,7 @@ def _read_length(response: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a length is too long")
 
 
-def _skip_varint(response: bytes, at: int) -> int:
+def _skip_varint(response: Bytes, at: int) -> int:
     for end in range(at + 1, at + 1 + _MAX_VARINT_BYTES):
         if response[end - 1] < 0x80:
             return end

@@ -24,6 +24,7 @@ from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.info import EpochInfo, check_not_empty
+from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection
 from packhouse.epochs.reader_pass import Orders, OrdersFile, worker_process
 from packhouse.epochs.request import EpochRequest, LoadArguments, split_arguments
@@ -84,6 +85,12 @@ class Evaluation:
         self._is_placed = rank is not None or num_ranks is not None
         self._sharing = ranked_of(self._request, rank, num_ranks, drop_last)
         self._has_checked = False
+        self._transport: Transport = "bytes"
+
+    @property
+    def transport(self) -> Transport:
+        """How the batches of the pass that began last come: see `Loader.transport`."""
+        return self._transport
 
     @property
     def epoch(self) -> int:
@@ -159,6 +166,7 @@ class Evaluation:
                     continue
                 kind = received.WhichOneof("message")
                 if kind == "opened":
+                    self._transport = connection.transport
                     schema = GraphSchema.from_proto(received.opened.schema)
                     if not self._has_checked:
                         check_not_empty(received.opened.epoch, 3)

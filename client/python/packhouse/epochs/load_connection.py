@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -14,9 +15,10 @@ from packhouse.base.errors import PackhouseError
 from packhouse.calls.channel import HEALTH_CHECK, make_channel
 from packhouse.calls.retrying import Backoff, SilenceWatch
 from packhouse.calls.servers import Replicas, owner_named_by
-from packhouse.data.batch import received_by_protobuf
-from packhouse.data.reading import new_reader, parse_response
+from packhouse.data.batch import ReceivedBatch, received_by_protobuf
+from packhouse.data.reading import Reader, new_reader, parse_response
 from packhouse.epochs.acknowledging import Acknowledger
+from packhouse.epochs.lane import Lane, Transport, is_worth_asking
 from packhouse.epochs.request import Connecting
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
@@ -76,10 +78,17 @@ class LoadConnection:
         self._load_channel: Any = None
         self._load: Any = None
         self._load_address = ""
+        # Of the present call: how many responses have come by it, and its lane, if it has one.
+        self._num_responses = 0
+        self._lane: Lane | None = None
+        # How the last call's batches came.
+        self._transport: Transport = "bytes"
+        # A server that took too long to open a lane is not asked again.
+        self._avoids_lane = False
         # Whether another server has named the one that is asked now.
         self._is_redirected = False
         self._is_writable = writable
-        self._reader = new_reader(is_loaded=True, writable=writable, widen=connecting.widen)
+        self._reader: Reader = new_reader(is_loaded=True, writable=writable, widen=connecting.widen)
         # Whether the reader of Load is to look why nothing may come: since its last `check`.
         self._woken = False
         # The call that was cancelled because its server is silent.
@@ -93,6 +102,11 @@ class LoadConnection:
     def longest_delay(self) -> float:
         """Seconds to wait at most before another try."""
         return self._replicas.longest_delay
+
+    @property
+    def transport(self) -> Transport:
+        """How batches come, or came by the last call."""
+        return self._transport
 
     def call(self, method: str, request: Any) -> Any:
         """Makes a unary call that is safe to retry, and retries it. Raises PackhouseError."""
@@ -114,6 +128,12 @@ class LoadConnection:
         contradicts itself. After any other exception, as a signal handler's, what was received may
         be lost: call `abandon`.
         """
+        lane = self._lane
+        # Who woke it may have found no lane yet, but finds the call.
+        if lane is not None and self._num_responses >= lane.num_before and not self._woken:
+            batch = self._receive_by_lane(lane)
+            if batch is not None:
+                return batch
         received = self._receive_here(make_request)
         while isinstance(received, loader_pb2.LoadRedirect):
             self.leave()
@@ -131,8 +151,19 @@ class LoadConnection:
         self._is_redirected = False
         return received
 
+    def _receive_by_lane(self, lane: Lane) -> ReceivedBatch | None:
+        """None: the next response comes by the call."""
+        self._num_waits += 1
+        self._silence.waiting = self._num_waits
+        try:
+            return lane.receive()
+        finally:
+            self._silence.waiting = 0
+            if lane.has_ended:
+                self._lane = None
+
     def _receive_here(self, make_request: Callable[[], Any]) -> Any:
-        """The same from one server; a redirect is returned."""
+        """The same by the call, from one server; a redirect is returned."""
         if self._closed:
             raise ValueError("the loader is closed")
         try:
@@ -147,7 +178,11 @@ class LoadConnection:
                 start_load = self._load_channel.unary_stream(
                     _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
                 )
-                self._load = start_load(make_request())
+                request = make_request()
+                lane = "off" if self._avoids_lane else self._connecting.lane
+                request.lane = is_worth_asking(address, lane)
+                self._num_responses = 0
+                self._load = start_load(request)
             if self._replicas.are_several:
                 self._silence.start()
             load = self._load
@@ -170,6 +205,7 @@ class LoadConnection:
             # Not chained: the error is the call, and would keep it alive.
             failure = PackhouseError.of(error)
         else:
+            self._num_responses += 1
             return self._reader.read(response) or self._parse(response)
         if self._silent_load is load:
             failure = PackhouseError(
@@ -197,6 +233,7 @@ class LoadConnection:
             for _ in self._load:
                 pass
             self._load = None
+            self._close_lane()
         except grpc.RpcError:  # All has come, however the stream ends.
             self.leave()
         finally:
@@ -214,6 +251,7 @@ class LoadConnection:
         """
         load, channel = self._load, self._load_channel
         try:
+            self._close_lane()
             if load is not None:
                 load.cancel()
             if channel is not None:
@@ -241,9 +279,7 @@ class LoadConnection:
         """
         # Before the call is looked for: its reader looks the other way round.
         self._woken = True
-        load = self._load
-        if load is not None:
-            load.cancel()
+        self._cancel(self._load)
 
     def close(self) -> None:
         """Tries for some seconds to send the waiting acknowledgements, and disconnects. Idempotent.
@@ -267,11 +303,49 @@ class LoadConnection:
         response = parse_response(loader_pb2.LoadResponse, data)
         if response.HasField("redirect"):
             return response.redirect
+        if response.HasField("opened"):
+            self._open_lane(response.opened)
         if not response.HasField("batch"):
             return response
         batch = received_by_protobuf(response.batch.batch, response.batch)
         batch = batch.as_wanted(widen=self._connecting.widen)
         return batch.writable() if self._is_writable else batch
+
+    def _open_lane(self, opened: Any) -> None:
+        """Raises PackhouseError if there is none, and must be one."""
+        self._transport = "bytes"
+        why = "the server does not know lanes"
+        if opened.HasField("lane"):
+            why = opened.lane.refusal
+        if opened.lane.token:
+            try:
+                self._lane = Lane(opened.lane, self._reader, self._parse)
+                self._transport = "lane"
+                return
+            except socket.timeout:
+                why = "the server does not take the connection"
+                # It may have, meanwhile, and then ends the call.
+                self._avoids_lane = self._connecting.lane != "required"
+            except OSError as error:
+                why = f"{opened.lane.socket_path}: {error.strerror or error}"
+        if self._connecting.lane == "required":
+            raise PackhouseError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"lane 'required': {self._load_address} gives none: {why}",
+            )
+
+    def _close_lane(self) -> None:
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.close()
+
+    def _cancel(self, load: Any) -> None:
+        """Ends a call, and what waits for its lane. From any thread."""
+        if load is not None:
+            load.cancel()
+        lane = self._lane
+        if lane is not None:
+            lane.interrupt()
 
     def _lives(self) -> bool:
         """Whether the server that Load waits for answers, and is still the one to wait for."""
@@ -303,7 +377,7 @@ class LoadConnection:
         load, self._asked_load = self._asked_load, None
         if load is not None:
             self._silent_load = load
-            load.cancel()
+            self._cancel(load)
 
     def _make_channel(
         self, address: str, *, reads_on_callers_thread: bool = False

@@ -29,6 +29,7 @@ from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import GivenBatches, LoadedBatch, MicroBatch, split_batch
 from packhouse.epochs.info import EpochInfo, check_not_empty
+from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection, is_foreign
 from packhouse.epochs.request import EpochRequest, LoadArguments, split_arguments
 from packhouse.epochs.settings import (
@@ -224,6 +225,8 @@ class Loader(Iterator[LoadedBatch]):
         # Whether an epoch has ended here: then the next one may be over before this worker comes.
         self._has_ended_one = False
         self._connection: LoadConnection | None = None
+        # Of the connection before.
+        self._transport: Transport = "bytes"
         self._finalizer: Any = None
         # Held by the thread that waits for batches: of waits that `async for` has left, another one.
         self._reading = threading.RLock()
@@ -276,6 +279,13 @@ class Loader(Iterator[LoadedBatch]):
         Dynamic workers keep it in checkpoints; `state_dict` is more exact.
         """
         return self._connection.acknowledger.cursor if self._connection is not None else ""
+
+    @property
+    def transport(self) -> Transport:
+        """How batches come, or came last: "lane" or "bytes", which it is before any has come. See
+        `lane` in `ConnectionArguments`.
+        """
+        return self._transport if self._connection is None else self._connection.transport
 
     @property
     def generation_cursor(self) -> str:
@@ -594,7 +604,7 @@ class Loader(Iterator[LoadedBatch]):
         if connection.pid == os.getpid():
             self._leave()
         connection.close()
-        self._connection = None
+        self._transport, self._connection = connection.transport, None
         # What holds no connection holds nothing of gRPC's, so that a fork is safe.
         if finalizer is not None:
             finalizer.detach()

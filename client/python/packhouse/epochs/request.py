@@ -15,6 +15,7 @@ from packhouse.calls.credentials import Credentials
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.graphs import convert_exactly
+from packhouse.epochs.lane import LaneChoice, chosen_lane
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
 from packhouse.planning.pack_options import OversizePolicy, limits_to_proto
 from packhouse.planning.tuning import DeviceProfile
@@ -318,6 +319,11 @@ class ConnectionArguments(TypedDict, total=False):
     - `max_message_bytes`: the largest message that is taken.
     - `options`: gRPC's channel arguments: see `packhouse.calls.channel.make_channel`.
     - `credentials`: for TLS and tokens: see `Credentials`; None for those of the environment.
+    - `lane`: how batches come where the server is on this machine and offers a lane, memory that it
+      shares with this process. Then arrays are views of what the server has written, writable and at
+      multiples of 64 bytes, whatever `writable` says; they stay valid as long as they live. "auto":
+      so, if it can be, or what the environment variable PACKHOUSE_LANE says; "required": so, or
+      iterating raises FAILED_PRECONDITION with the reason; "off": as bytes.
     """
 
     writable: bool
@@ -327,6 +333,7 @@ class ConnectionArguments(TypedDict, total=False):
     max_message_bytes: int
     options: ChannelOptions
     credentials: Credentials | None
+    lane: LaneChoice
 
 
 class LoadArguments(EpochArguments, ConnectionArguments, total=False):
@@ -347,6 +354,7 @@ class Connecting(NamedTuple):
     credentials: Credentials | None = None
     # As ConnectionArguments.
     widen: bool = True
+    lane: LaneChoice = "auto"
 
 
 def split_arguments(
@@ -361,6 +369,7 @@ def split_arguments(
         if name in rest
     }
     given["widen"] = bool(rest.pop("widen", True))
+    given["lane"] = chosen_lane(rest.pop("lane", "auto"))
     if "options" in given:
         given["options"] = tuple(given["options"])
     in_flight = whole_number(max_in_flight, "max_in_flight")

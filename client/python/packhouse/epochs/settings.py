@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 import warnings
-from typing import Any, Callable, Final, Literal, TypedDict, Union
+from typing import Any, Callable, Literal, TypedDict, Union
 
-from packhouse.base.arguments import whole_number
+from packhouse.base.arguments import check_word, whole_number
 from packhouse.base.errors import EpochBegunError, EpochFinishedError, PackhouseError
 from packhouse.epochs.info import EpochInfo
 from packhouse.epochs.request import Connecting, EpochRequest
@@ -115,13 +116,10 @@ def ranked_of(
 
 OnExisting = Literal["error", "resume", "restart"]
 
-_CHOICES: Final = ("error", "resume", "restart")
-
 
 def check_on_existing(on_existing: str) -> None:
     """Raises ValueError unless it is one of the choices."""
-    if on_existing not in _CHOICES:
-        raise ValueError(f"on_existing {on_existing!r} is none of {_CHOICES}")
+    check_word(typing.get_args(OnExisting), on_existing, "on_existing")
 
 
 class EpochBegunWarning(UserWarning):

@@ -1,0 +1,152 @@
+"""Memory that a server of the same host writes batches into, one slot each, and who views a slot.
+
+The mapping is the client's own: it stays while an array views it, whatever becomes of the server. A
+slot is returned when the last array over it has gone. See `Lane`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import threading
+import weakref
+from collections import deque
+from typing import Any, Final
+
+from packhouse.base.forks import tell_forks
+
+_MREMAP_MAYMOVE: Final = 1
+_MREMAP_FIXED: Final = 2
+_FAILED: Final = ctypes.c_void_p(-1).value
+
+
+class SlotMemory:
+    """A memory file in slots of equal size, mapped for reading and writing. Linux's alone.
+
+    What is viewed when this process forks becomes a copy in its place before, and its slot is
+    returned: neither process sees what the other one or the server writes. `take` and
+    `take_returned` are for one thread; arrays may go, and processes fork, on any.
+    """
+
+    def __init__(self, descriptor: int, num_slots: int, slot_bytes: int) -> None:
+        """Maps the file, whose descriptor stays the caller's. Raises OSError."""
+        self.num_slots = num_slots
+        self.slot_bytes = slot_bytes
+        self._kind = _buffer_type(slot_bytes)
+        # Slots that nobody views any more. Destructors append to it, without a lock: they run
+        # anywhere.
+        self.returned: deque[int] = deque()
+        # Slots that `take_returned` has not told since they were taken, and whom their views tell.
+        self.held: dict[int, deque[int]] = {}
+        # For `take_returned` and forks. Of a signal handler that forks: reentrant.
+        self._lock = threading.RLock()
+        size = num_slots * slot_bytes
+        address = _map(descriptor, size)
+        # Where slots are now, and all that is mapped.
+        self.addresses = [address + number * slot_bytes for number in range(num_slots)]
+        self._regions = [(address, size)]
+        # Not at the interpreter's end, when arrays may still be there.
+        weakref.finalize(self, _unmap, self._regions).atexit = False
+        tell_forks(self)
+
+    def take(self, number: int) -> Any:
+        """The slot as a buffer, for arrays: when all of them have gone, and the buffer, it is
+        returned.
+        """
+        buffer = self._kind.from_address(self.addresses[number])
+        # The memory must not go before.
+        buffer.memory = self
+        buffer.number = number
+        buffer.returned = self.held[number] = self.returned
+        return buffer
+
+    def take_returned(self) -> list[int]:
+        """Slots that nobody views any more, each once."""
+        numbers = []
+        with self._lock:
+            returned = self.returned
+            while returned:
+                number = returned.popleft()
+                self.held.pop(number, None)
+                numbers.append(number)
+        return numbers
+
+    def before_fork(self) -> None:
+        """See Forked."""
+        with self._lock:
+            # What is viewed now tells a deque that nobody looks at.
+            before, self.returned = self.returned, deque()
+            while before:
+                self.returned.append(before.popleft())
+            for number, told in list(self.held.items()):
+                if told is before and number not in self.returned:
+                    self._move(number)
+                    self.returned.append(number)
+
+    def after_fork_in_child(self) -> None:
+        """See Forked."""
+        # Another thread may have held it. The slots are the parent's.
+        self._lock = threading.RLock()
+        self.held = {}
+
+    def _move(self, number: int) -> None:
+        """Leaves a copy in the slot's place, and maps the slot elsewhere. Who reads at the place sees
+        the shared memory or the copy, which are the same. Raises OSError.
+        """
+        libc, place, size = _libc(), self.addresses[number], self.slot_bytes
+        # Of size 0, it is mapped once more.
+        elsewhere = _checked(libc.mremap(place, 0, size, _MREMAP_MAYMOVE, None), size)
+        self._regions.append((elsewhere, size))
+        copy = _map(-1, size)
+        ctypes.memmove(copy, place, size)
+        _checked(libc.mremap(copy, size, size, _MREMAP_MAYMOVE | _MREMAP_FIXED, place), size)
+        self.addresses[number] = elsewhere
+
+
+@functools.lru_cache(maxsize=None)
+def _buffer_type(num_bytes: int) -> Any:
+    """A buffer of so many bytes at an address, which tells when it goes."""
+    members = {
+        "__del__": _tell_returned,
+        # Of a buffer that an exception has left before it was a slot's.
+        "number": 0,
+        "returned": deque(maxlen=0),
+    }
+    return type("SlotBuffer", (ctypes.c_char * num_bytes,), members)
+
+
+def _tell_returned(buffer: Any) -> None:
+    buffer.returned.append(buffer.number)
+
+
+# The module `mmap` keeps a descriptor open as long as arrays view what it has mapped.
+@functools.lru_cache(maxsize=None)
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = libc.mremap.restype = pointer
+    libc.mmap.argtypes = (pointer, size, number, number, number, ctypes.c_long)
+    libc.mremap.argtypes = (pointer, size, size, number, pointer)
+    libc.munmap.argtypes = (pointer, size)
+    return libc
+
+
+def _map(descriptor: int, size: int) -> int:
+    """Anonymous memory if `descriptor` is -1."""
+    flags = mmap.MAP_SHARED if descriptor >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    protection = mmap.PROT_READ | mmap.PROT_WRITE
+    return _checked(_libc().mmap(None, size, protection, flags, descriptor, 0), size)
+
+
+def _checked(address: int, size: int) -> int:
+    if address == _FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{size} bytes cannot be mapped: {os.strerror(number)}")
+    return address
+
+
+def _unmap(regions: list[tuple[int, int]]) -> None:
+    for address, size in regions:
+        _libc().munmap(address, size)

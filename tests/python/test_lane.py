@@ -1,0 +1,410 @@
+"""The client's end of a lane: what holds a slot, and until when; and a server that does odd things."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+import signal
+import socket
+import threading
+from typing import Any, Iterator
+
+import numpy as np
+import pytest
+from lanes import BY_CALL, TOKEN, SlotServer
+
+from packhouse import DType, GraphSchema, LoadedBatch, Loader, PackhouseError
+from packhouse.data.reading import HAS_NATIVE, BatchReader, NativeReader
+from packhouse.epochs.lane import Lane
+from packhouse.v1 import batch_pb2, loader_pb2
+
+KINDS: list[Any] = [BatchReader, *([NativeReader] if HAS_NATIVE else [])]
+SCHEMA = GraphSchema(components=("nodes",))
+ROWS = 100
+
+
+def batch_of(number: int, rows: int = ROWS) -> Any:
+    """A batch whose tensor has its number in each row."""
+    values = np.full(rows, number, "<f4")
+    tensor = batch_pb2.Tensor(name="x", dtype=DType.FLOAT32.value, shape=[rows], data=values.tobytes())
+    return loader_pb2.LoadResponse(
+        batch=loader_pb2.LoadedBatch(
+            batch=batch_pb2.Batch(
+                id=number,
+                step=number,
+                graph_ids=np.array([number], "<u8").tobytes(),
+                sizes=np.array([rows], "<u4").tobytes(),
+                real_rows=[rows, 1],
+                rows=[rows, 1],
+                tensors=[tensor],
+            )
+        )
+    )
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[SlotServer]:
+    made = SlotServer(tmp_path)
+    yield made
+    made.close()
+
+
+def open_lane(server: SlotServer, kind: Any = KINDS[-1]) -> Lane:
+    lane = Lane(server.offer, kind(is_loaded=True), lambda data: None)
+    server.taken()
+    return lane
+
+
+def next_batch(lane: Lane) -> LoadedBatch:
+    parts = lane.receive()
+    assert parts is not None
+    return LoadedBatch.of_loaded_parts(parts, SCHEMA, 1, 1)
+
+
+def expect_all(batch: LoadedBatch, number: int) -> None:
+    assert batch["x"].tolist() == [number] * ROWS
+    assert batch.graph_ids.tolist() == [number] and batch.sizes.tolist() == [[ROWS]]
+
+
+def lies_in(array: Any, lane: Lane) -> bool:
+    address = array.__array_interface__["data"][0]
+    memory = lane._memory
+    first = memory.addresses[0]
+    return bool(first <= address < first + memory.num_slots * memory.slot_bytes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_read_where_it_lies(server: SlotServer, kind: Any) -> None:
+    lane = open_lane(server, kind)
+    assert server.hello == b"PHL1" + TOKEN and lane.num_before == 1
+    for number in range(6):
+        server.write(number % 4, batch_of(number), offset=number * 8)
+        batch = next_batch(lane)
+        expect_all(batch, number)
+        assert lies_in(batch["x"], lane)
+        for array in (batch["x"], batch.graph_ids, batch.sizes):
+            assert array.flags.writeable and array.flags.aligned
+        assert batch["x"].__array_interface__["data"][0] % 64 == 0
+    lane.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_slot_is_returned_when_its_last_view_has_gone(server: SlotServer, kind: Any) -> None:
+    lane = open_lane(server, kind)
+    server.write(2, batch_of(7))
+    batch = next_batch(lane)
+    ids = batch.graph_ids
+    view = batch["x"][10:20].reshape(5, 2).view("<i4")
+    del batch
+    server.say(BY_CALL)
+    assert lane.receive() is None and server.released() == []
+    del view
+    # The ids are no view.
+    server.say(BY_CALL)
+    assert lane.receive() is None and server.released() == [2]
+    assert ids.tolist() == [7]
+    lane.close()
+
+
+def test_views_outlive_the_lane_the_server_and_the_loaders_memory(server: SlotServer) -> None:
+    lane = open_lane(server)
+    server.write(0, batch_of(3))
+    batch = next_batch(lane)
+    lane.close()
+    server.close()
+    server.memory = os.memfd_create("another")
+    del lane
+    gc.collect()
+    expect_all(batch, 3)
+    batch["x"][:] = 4
+    assert batch["x"].sum() == 4 * ROWS
+
+
+@pytest.mark.parametrize("num_slots", [3, 4, 16])
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_keeps_all_batches_leaves_two_slots(
+    tmp_path: pathlib.Path, kind: Any, num_slots: int
+) -> None:
+    server = SlotServer(tmp_path, num_slots)
+    lane = open_lane(server, kind)
+    free = list(range(num_slots))
+    kept = []
+    for number in range(3 * num_slots):
+        free += server.released()
+        assert len(free) >= 2
+        slot = free.pop(0)
+        server.write(slot, batch_of(number))
+        kept.append(next_batch(lane))
+        if number >= num_slots:
+            assert not lies_in(kept[-1]["x"], lane)
+    for number, batch in enumerate(kept):
+        expect_all(batch, number)
+    # What has gone goes back, and the lane is as it was.
+    kept.clear()
+    server.say(BY_CALL)
+    assert lane.receive() is None
+    free += server.released()
+    assert sorted(free) == list(range(num_slots))
+    server.write(free[0], batch_of(1))
+    assert lies_in(next_batch(lane)["x"], lane)
+    lane.close()
+    server.close()
+
+
+def test_releases_go_together(tmp_path: pathlib.Path) -> None:
+    server = SlotServer(tmp_path, num_slots=16)
+    lane = open_lane(server)
+    messages = []
+    for number in range(32):
+        server.write(number % 16, batch_of(number))
+        next_batch(lane)
+        released = server.released()
+        if released:
+            messages.append(len(released))
+    assert messages == [4] * 7
+    lane.close()
+    server.close()
+
+
+def in_child(work: Any) -> int:
+    """What `work` gives in a forked process; it ends at once then."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_process_shares_nothing(server: SlotServer) -> None:
+    lane = open_lane(server)
+    server.write(0, batch_of(1))
+    batch = next_batch(lane)
+    go, gone = os.pipe()
+
+    def work() -> int:
+        # Until the parent has let go, and the server has written.
+        os.read(go, 1)
+        assert batch["x"].tolist() == [1] * ROWS
+        batch["x"][:] = 9
+        batch.__dict__.clear()
+        gc.collect()
+        with pytest.raises(OSError):
+            lane._socket.send(b"0000")
+        return 0
+
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    batch["x"][:] = 5
+    server.fill(0, b"\xff")
+    assert batch["x"].tolist() == [5] * ROWS
+    del batch
+    # It went back before the fork, and goes back once, whoever lets go first.
+    server.say(BY_CALL)
+    assert lane.receive() is None and server.released() == [0]
+    os.write(gone, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    server.say(BY_CALL)
+    assert lane.receive() is None and server.released() == []
+    assert os.pread(server.memory, 4, 0) == b"\xff" * 4
+    # The slot is the same as before.
+    for number in range(5):
+        server.write(0, batch_of(number))
+        batch = next_batch(lane)
+        expect_all(batch, number)
+        if number % 2:
+            assert in_child(lambda: 0) == 0
+            expect_all(batch, number)
+        del batch
+        server.say(BY_CALL)
+        assert lane.receive() is None and server.released() == [0]
+    lane.close()
+    os.close(go)
+    os.close(gone)
+
+
+def test_a_child_that_lives_on_does_not_keep_the_lane_open(server: SlotServer) -> None:
+    lane = open_lane(server)
+    go, gone = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(gone)
+        os.read(go, 1)
+        os._exit(0)
+    os.close(go)
+    lane.close()
+    # The server sees the end while the child lives.
+    assert server.connection.recv(64) == b""
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    os.close(gone)
+    os.waitpid(child, 0)
+
+
+def test_many_lanes_leave_no_descriptor_and_no_mapping(tmp_path: pathlib.Path) -> None:
+    def counts() -> tuple[int, int]:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            mapped = sum("memfd:slots" in line for line in maps)
+        return len(os.listdir("/proc/self/fd")), mapped
+
+    gc.collect()
+    before = counts()
+    kept = []
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        server = SlotServer(folder)
+        lane = open_lane(server)
+        server.write(0, batch_of(number))
+        kept.append(next_batch(lane)["x"])
+        lane.close()
+        server.close()
+    del lane
+    gc.collect()
+    # Views hold memory, and no descriptor.
+    assert counts() == (before[0], before[1] + 20)
+    kept.clear()
+    gc.collect()
+    assert counts() == before
+
+
+@pytest.mark.parametrize(
+    "place", [(4, 0, 10), (BY_CALL - 1, 0, 0), (0, 0, 8193), (0, 8192, 1), (1, 4096, 1 << 63)]
+)
+def test_a_place_beyond_the_memory_is_refused(
+    server: SlotServer, place: tuple[int, int, int]
+) -> None:
+    lane = open_lane(server)
+    server.say(*place)
+    with pytest.raises(PackhouseError, match=f"^INTERNAL: .* slot {place[0]} of 4 of 8192 bytes"):
+        lane.receive()
+    lane.close()
+
+
+def test_a_slot_that_is_viewed_is_not_given_twice(server: SlotServer) -> None:
+    lane = open_lane(server)
+    server.write(0, batch_of(1))
+    batch = next_batch(lane)
+    server.write(0, batch_of(2))
+    with pytest.raises(PackhouseError, match="^INTERNAL: .* or it was held"):
+        lane.receive()
+    del batch
+    lane.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_bytes_in_a_slot_are_a_batch_or_left_to_protobuf(
+    server: SlotServer, kind: Any
+) -> None:
+    left: list[bytes] = []
+    lane = Lane(server.offer, kind(is_loaded=True), left.append)
+    server.taken()
+    rng = np.random.default_rng(2)
+    start = b"\x12\x3e\x0a\x3c\x08\x01\x22\x08\x42\x20\x0a\x01"
+    for number in range(300):
+        content = start[: number % 12] + rng.bytes(64 - number % 12)
+        os.pwrite(server.memory, content, 0)
+        server.say(0, 0, len(content))
+        lane.receive()
+        lane._return_slots()
+    assert left and all(len(each) == 64 for each in left)
+    lane.close()
+
+
+@pytest.mark.parametrize("what", ["closes", "magic", "slots", "bytes", "descriptor", "path"])
+def test_a_lane_that_is_not_given_is_an_error_of_the_system(
+    tmp_path: pathlib.Path, server: SlotServer, what: str
+) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    if what == "closes":
+        server.welcome = b""
+    elif what == "magic":
+        server.welcome = server.told_welcome(b"PHL2")
+    elif what == "slots":
+        server.num_slots = 2
+        os.ftruncate(server.memory, 2 * server.slot_bytes)
+        server.welcome = server.told_welcome()
+    elif what == "bytes":
+        server.num_slots = 5
+        server.welcome = server.told_welcome()
+    elif what == "descriptor":
+        server.welcome = server.welcome[:10]
+    else:
+        server.offer.socket_path = str(tmp_path / "none")
+    with pytest.raises(OSError):
+        Lane(server.offer, BatchReader(is_loaded=True), lambda data: None)
+    gc.collect()
+    if what != "path":
+        server.taken()
+        if server.connection.fileno() >= 0:
+            before += 1
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_another_thread_ends_a_wait(server: SlotServer) -> None:
+    lane = open_lane(server)
+    threading.Timer(0.01, lane.interrupt).start()
+    assert lane.receive() is None and lane.has_ended
+    # And one that has not begun.
+    assert lane.receive() is None
+
+
+def test_a_signal_handler_that_raises_loses_no_message(server: SlotServer) -> None:
+    lane = open_lane(server)
+
+    def raises(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, raises)
+    try:
+        main = threading.main_thread().ident
+        threading.Timer(0.01, lambda: signal.pthread_kill(main, signal.SIGUSR1)).start()  # type: ignore[arg-type]
+        with pytest.raises(KeyboardInterrupt):
+            lane.receive()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    server.write(3, batch_of(8))
+    expect_all(next_batch(lane), 8)
+    lane.close()
+
+
+def test_releases_to_a_server_that_has_gone_are_forgotten(server: SlotServer) -> None:
+    lane = open_lane(server)
+    server.write(0, batch_of(1))
+    batch = next_batch(lane)
+    server.connection.close()
+    del batch
+    assert lane.receive() is None and lane.has_ended
+
+
+def test_what_no_lane_is_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(lane: Any) -> Loader:
+        return Loader("nowhere:1", dataset="d", job="j", limits={"nodes": 1}, lane=lane)
+
+    for lane in ("fast", "", None, 3, True, b"off"):
+        with pytest.raises(ValueError, match=rf"^lane {lane!r} is none of \('auto', "):
+            make(lane)
+    for lane in ("auto", "required", "off"):
+        assert make(lane).settings.connecting.lane == lane
+    monkeypatch.setenv("PACKHOUSE_LANE", "off")
+    assert make("auto").settings.connecting.lane == "off"
+    assert make("required").settings.connecting.lane == "required"
+    monkeypatch.setenv("PACKHOUSE_LANE", "slow")
+    with pytest.raises(ValueError, match="^PACKHOUSE_LANE 'slow' is none of"):
+        make("auto")
+    assert make("off").settings.connecting.lane == "off"
+
+
+def test_sockets_are_those_of_a_process(server: SlotServer) -> None:
+    lane = open_lane(server)
+    assert not os.get_inheritable(lane._socket.fileno())
+    assert lane._socket.type == socket.SOCK_SEQPACKET
+    lane.close()
