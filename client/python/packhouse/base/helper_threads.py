@@ -47,7 +47,7 @@ class HelperThread:
         Waits until the thread is where its end would be told, but never for a lock of its caller's.
         """
         for _ in range(_STARTS):
-            if self.works():
+            if self._works():
                 return
             begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
             thread = threading.Thread(target=self._run, args=(begun,), name=self._name, daemon=True)
@@ -55,11 +55,6 @@ class HelperThread:
             if _has_begun(thread, begun):
                 return
         raise RuntimeError(f"the thread {self._name} ends before it begins")
-
-    def works(self) -> bool:
-        """Whether the thread works now: if it ends later, `on_failure` is called later."""
-        # Not alive: after a fork.
-        return self._is_working and self._thread is not None and self._thread.is_alive()
 
     def join(self, timeout: float | None = None) -> bool:
         """Whether it has ended within `timeout` seconds (None: however long it takes). True on the
@@ -70,6 +65,10 @@ class HelperThread:
             return True
         thread.join(timeout)
         return not thread.is_alive()
+
+    def _works(self) -> bool:
+        # Not alive: after a fork.
+        return self._is_working and self._thread is not None and self._thread.is_alive()
 
     # Without a loop: of the `try` in a loop, Python has an instruction that no handler of the same
     # function covers.
@@ -88,7 +87,7 @@ class HelperThread:
     def _begin(self) -> bool:
         """Whether this thread is to work: of several that were started, only the first one."""
         with self._lock:
-            if self.works():
+            if self._works():
                 return False
             self._thread = threading.current_thread()
             self._is_working = True

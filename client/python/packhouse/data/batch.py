@@ -402,25 +402,22 @@ class Batch:
 
 def fields_of(parts: ReceivedBatch, schema: GraphSchema) -> dict[str, Any]:
     """The fields of a Batch. Raises ValueError if it contradicts itself."""
+    # As a tuple: names cost as much as all else here.
+    number, epoch, step, graph_ids, sizes, real_rows, rows, tensors, _, _, _, _, _, declared = parts
     components = schema.all_components
-    graph_ids = parts.graph_ids
-    if len(parts.real_rows) != len(components) or len(parts.rows) != len(components):
+    if len(real_rows) != len(components) or len(rows) != len(components):
         raise ValueError(
-            f"a batch of {len(components)} components has {len(parts.real_rows)} counts of real "
-            f"rows and {len(parts.rows)} of rows"
+            f"a batch of {len(components)} components has {len(real_rows)} counts of real rows and "
+            f"{len(rows)} of rows"
         )
     return {
         "schema": schema,
-        "id": parts.id,
-        "epoch": parts.epoch,
-        "step": parts.step,
+        "id": number,
+        "epoch": epoch,
+        "step": step,
         "graph_ids": graph_ids,
-        "sizes": parts.sizes.reshape(len(graph_ids), len(components) - 1),
-        "real_rows": dict(zip(components, parts.real_rows)),
-        "rows": dict(zip(components, parts.rows)),
-        "tensors": (
-            parts.tensors
-            if parts.declared is None
-            else WideTensors(parts.tensors, parts.declared)
-        ),
+        "sizes": sizes.reshape(len(graph_ids), len(components) - 1),
+        "real_rows": dict(zip(components, real_rows)),
+        "rows": dict(zip(components, rows)),
+        "tensors": tensors if declared is None else WideTensors(tensors, declared),
     }

@@ -80,6 +80,9 @@ class Acknowledger:
         self._is_hurried = False
         self._closed = False
         self._failure: BaseException | None = None
+        # Whether the thread was started and has told no failure since: then it is at work, or tells
+        # one, and to look at it for each batch would cost more than all else here.
+        self._is_sending = False
         # reset() starts a new round; what is of an earlier round no longer matters.
         self._round = 0
         # Of the streams that were opened here, by epoch and generation: the present one, and all.
@@ -113,7 +116,8 @@ class Acknowledger:
             if self._closed:
                 raise ValueError("the loader is closed")
             self._waiting.append(lease)
-            self._sender.start()
+            if not self._is_sending:
+                self._start()
             if self._is_idle or len(self._waiting) == self._gather:
                 self._wakes.put(None)
 
@@ -125,13 +129,12 @@ class Acknowledger:
     def check(self) -> None:
         """Raises what sending has failed with."""
         # Without the lock, as it is asked for each batch: who sets it wakes the reader afterwards.
-        if self._failure is None:
-            if not (self._waiting or self._sending) or self._sender.works():
-                return
+        if self._failure is None and (self._is_sending or not (self._waiting or self._sending)):
+            return
         with self._lock:
             self._check()
             if (self._waiting or self._sending) and not self._closed:
-                self._sender.start()
+                self._start()
 
     def flush(self) -> None:
         """Waits until all that was added is durable. Raises what sending has failed with."""
@@ -147,7 +150,7 @@ class Acknowledger:
                     if told not in self._flushing:
                         self._flushing.append(told)
                     self._hurry()
-                    self._sender.start()
+                    self._start()
                 told.get()
         finally:
             with self._lock:
@@ -172,10 +175,14 @@ class Acknowledger:
             if not self._closed and self._failure is None and (self._waiting or self._sending):
                 # Of a thread that died. As the interpreter ends, there are no more threads.
                 with contextlib.suppress(RuntimeError):
-                    self._sender.start()
+                    self._start()
             self._closed = True
             self._tell()
         return self._sender.join(timeout)
+
+    def _start(self) -> None:
+        self._sender.start()
+        self._is_sending = True
 
     def _check(self) -> None:
         failure, self._failure = self._failure, None
@@ -247,6 +254,7 @@ class Acknowledger:
         with self._lock:
             if started_in not in (None, self._round):
                 return
+            self._is_sending = False
             self._failure = failure
             self._is_idle = True
             for told in self._flushing:

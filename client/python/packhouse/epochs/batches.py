@@ -65,7 +65,7 @@ class LoadedBatch(Batch):
         fields["is_redelivered"] = parts.is_redelivered
         fields["graphs_of_step"] = parts.graphs_of_step
         fields["shape"] = parts.shape
-        fields["drawn_smaller"] = dict(parts.drawn_smaller)
+        fields["drawn_smaller"] = dict(parts.drawn_smaller) if parts.drawn_smaller else {}
         return LoadedBatch._make(fields)
 
     def of_step(self, step: int, graphs_of_step: int) -> LoadedBatch:
