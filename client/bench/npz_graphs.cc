@@ -115,7 +115,7 @@ absl::Status NpzGraphs::AppendIndices(uint64_t begin, uint64_t end, std::size_t 
   const std::vector<uint64_t>& row_offsets = layout_.offsets[*column.index_into];
   const uint64_t first_edge = edge_offsets[begin];
   const uint64_t edges = edge_offsets[end] - first_edge;
-  const v1::DataType dtype = column.array->header.dtype;
+  const DType dtype = column.array->header.dtype;
   std::string bytes;
   absl::Status status = streams_[i].Append(edges * ElementBytes(dtype), bytes);
   if (!status.ok()) return status;

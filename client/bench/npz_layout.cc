@@ -21,6 +21,11 @@ constexpr absl::string_view kEdgeIndex = "edge_index";
 constexpr absl::string_view kOffsetsSuffix = ".offsets";
 constexpr absl::string_view kGraphs = "graphs";
 
+v1::DataType WireType(DType dtype) {
+  // The contract numbers types in the order of DType, from 1.
+  return static_cast<v1::DataType>(static_cast<int>(dtype) + 1);
+}
+
 // Builds a layout. Messages name file and array.
 class LayoutBuilder {
  public:
@@ -54,7 +59,7 @@ class LayoutBuilder {
   absl::Status AddTensor(const NpzArray& array, std::size_t component) {
     v1::TensorSpec& spec = *layout_.schema.add_tensors();
     spec.set_name(array.name);
-    spec.set_dtype(array.header.dtype);
+    spec.set_dtype(WireType(array.header.dtype));
     spec.set_component(std::string(Name(component)));
     for (std::size_t i = 1; i < array.header.shape.size(); ++i) {
       if (array.header.shape[i] > std::numeric_limits<uint32_t>::max()) {
@@ -77,7 +82,7 @@ class LayoutBuilder {
   absl::Status AddEnds(const NpzArray& array, std::size_t component, const End (&ends)[2]) {
     const uint64_t edges = Rows(component);
     if (array.header.shape.size() != 2 || array.header.shape[0] != 2 ||
-        array.header.shape[1] != edges || !IsWholeNumbers(array.header.dtype)) {
+        array.header.shape[1] != edges || !IsInteger(array.header.dtype)) {
       return WrongShape(array, "; must be whole numbers [2, ", edges, "]");
     }
     uint64_t first_element = 0;

@@ -14,21 +14,9 @@
 #include "absl/types/span.h"
 #include "client/cpp/little_endian.h"
 #include "gtest/gtest.h"
+#include "tests/support/npy_text.h"
 
 namespace packhouse::client {
-
-// A header of format 1.0 around the text of its dictionary, which is padded as numpy does.
-inline std::string NpyHeaderOf(absl::string_view dictionary) {
-  std::string text(dictionary);
-  text.append(63 - (10 + text.size()) % 64, ' ');
-  text += '\n';
-  std::string header = "\x93NUMPY";
-  header += '\x01';
-  header += '\0';
-  const auto size = static_cast<uint16_t>(text.size());
-  AppendLittleEndian(absl::MakeConstSpan(&size, 1), header);
-  return header + text;
-}
 
 // A .npy file; `shape` as in Python: `(3,)`, `(2, 5)`.
 template <typename T>

@@ -196,6 +196,7 @@ SEEN_BY_COMMANDS: dict[str, tuple[str, ...]] = {
         "wings/tfgnn",
         *FORMS,
     ),
+    "client/graph/files/": ("wings/graphs/files", *FORMS),
     "client/graph/": ("base/command_line", "base"),
     "client/command/": ("base/command_line", "base"),
     "client/bench/": ("base/command_line", "base"),

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/graph/files/npy_header.h"
+#include "service/wings/graphs/files/npy_header.h"
 
 // libzip's, which only the implementation sees.
 struct zip;

@@ -7,13 +7,9 @@
 
 namespace packhouse::client {
 
-bool IsWholeNumbers(v1::DataType dtype) {
-  return dtype >= v1::DATA_TYPE_INT8 && dtype <= v1::DATA_TYPE_UINT64;
-}
-
 absl::StatusOr<std::vector<uint64_t>> ReadWholeNumbers(const NpzArchive& archive,
                                                        const NpzArray& array) {
-  if (array.header.shape.size() != 1 || !IsWholeNumbers(array.header.dtype)) {
+  if (array.header.shape.size() != 1 || !IsInteger(array.header.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat(archive.Place(array), ": has the shape ",
                                                    ShapeText(array.header),
                                                    "; must be one row of whole numbers"));

@@ -11,11 +11,9 @@
 #include "absl/status/statusor.h"
 #include "client/cpp/little_endian.h"
 #include "client/graph/files/npz_archive.h"
-#include "packhouse/v1/graphs.pb.h"
+#include "service/algorithms/graphs/dtype.h"
 
 namespace packhouse::client {
-
-bool IsWholeNumbers(v1::DataType dtype);
 
 // Reads a whole array of one dimension.
 //
@@ -40,25 +38,25 @@ void ForEachElement(const std::string& bytes, Take& take) {
 }
 
 // Hands each element of `bytes` to `take`, as an int64_t or uint64_t; it returns whether to go on.
-// Does nothing unless IsWholeNumbers(dtype).
+// Does nothing unless IsInteger(dtype).
 template <typename Take>
-void ForEachWholeNumber(v1::DataType dtype, const std::string& bytes, Take take) {
+void ForEachWholeNumber(DType dtype, const std::string& bytes, Take take) {
   switch (dtype) {
-    case v1::DATA_TYPE_INT8:
+    case DType::kInt8:
       return ForEachElement<int8_t>(bytes, take);
-    case v1::DATA_TYPE_INT16:
+    case DType::kInt16:
       return ForEachElement<int16_t>(bytes, take);
-    case v1::DATA_TYPE_INT32:
+    case DType::kInt32:
       return ForEachElement<int32_t>(bytes, take);
-    case v1::DATA_TYPE_INT64:
+    case DType::kInt64:
       return ForEachElement<int64_t>(bytes, take);
-    case v1::DATA_TYPE_UINT8:
+    case DType::kUint8:
       return ForEachElement<uint8_t>(bytes, take);
-    case v1::DATA_TYPE_UINT16:
+    case DType::kUint16:
       return ForEachElement<uint16_t>(bytes, take);
-    case v1::DATA_TYPE_UINT32:
+    case DType::kUint32:
       return ForEachElement<uint32_t>(bytes, take);
-    case v1::DATA_TYPE_UINT64:
+    case DType::kUint64:
       return ForEachElement<uint64_t>(bytes, take);
     default:
       return;

@@ -140,7 +140,7 @@ class EdgeArrays final : public TableReader {
 uint64_t RowBytes(const std::vector<ArrayColumn>& columns) {
   uint64_t bytes = 0;
   for (const ArrayColumn& column : columns) {
-    bytes += column.row_elements * ElementBytes(column.arrays[0].dtype());
+    bytes += column.row_elements * ElementBytes(column.arrays[0].header.dtype);
   }
   return bytes;
 }

@@ -44,8 +44,8 @@ absl::Status AddArray(const std::string& name, NpyArray array, GraphArrays* arra
 }
 
 absl::Status CheckNumbers(const NpyArray& array, size_t dimensions) {
-  if (!IsWholeNumbers(array.header.dtype)) {
-    return BadArray(array, "has elements of type ", DTypeName(array.dtype()),
+  if (!IsInteger(array.header.dtype)) {
+    return BadArray(array, "has elements of type ", DTypeName(array.header.dtype),
                     "; ids are whole numbers");
   }
   if (array.header.shape.size() != dimensions) {
@@ -129,6 +129,34 @@ absl::StatusOr<std::vector<std::string>> EndsOf(const std::string& set, const Gr
                   arrays.nodes.size());
 }
 
+// Where an edge set has the numbers or ids of its ends. How many edges there are.
+absl::StatusOr<uint64_t> FindEnds(const SetArrays& of_set, EdgeEnds& sources, EdgeEnds& targets) {
+  if (const auto both = of_set.find("edge_index"); both != of_set.end()) {
+    PH_RETURN_IF_ERROR(CheckNumbers(both->second, 2));
+    if (both->second.rows() != 2) {
+      return BadArray(both->second, "has the shape ", ShapeText(both->second.header),
+                      ", [2, edges] is needed");
+    }
+    sources.ids = targets.ids = both->second;
+    return both->second.header.shape[1];
+  }
+  const auto source = of_set.find("source");
+  const auto target = of_set.find("target");
+  if (source == of_set.end() || target == of_set.end()) {
+    return BadArray(of_set.begin()->second,
+                    "its edge set has neither source and target nor edge_index");
+  }
+  PH_RETURN_IF_ERROR(CheckNumbers(source->second, 1));
+  PH_RETURN_IF_ERROR(CheckNumbers(target->second, 1));
+  if (target->second.rows() != source->second.rows()) {
+    return BadArray(target->second, "has ", target->second.rows(), " rows, source has ",
+                    source->second.rows());
+  }
+  sources.ids = source->second;
+  targets.ids = target->second;
+  return source->second.rows();
+}
+
 absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fingerprint) {
   std::vector<SourceNodeSetSpec> node_sets;
   std::vector<SourceEdgeSetSpec> edge_sets;
@@ -180,7 +208,6 @@ absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fin
     spec.name = uses[ends[1]] == 1 ? ends[1] : name;
     spec.source = node_set(ends[0]);
     spec.target = node_set(ends[2]);
-    std::optional<uint64_t> num_edges;
     const auto ends_in = [&numbered](const std::string& set) {
       EdgeEnds end;
       end.node_set = set;
@@ -191,31 +218,7 @@ absl::StatusOr<SourceTables> TablesOf(const GraphArrays& arrays, std::string fin
     };
     EdgeEnds sources = ends_in(ends[0]);
     EdgeEnds targets = ends_in(ends[2]);
-    if (const auto both = of_set.find("edge_index"); both != of_set.end()) {
-      PH_RETURN_IF_ERROR(CheckNumbers(both->second, 2));
-      if (both->second.rows() != 2) {
-        return BadArray(both->second, "has the shape ", ShapeText(both->second.header),
-                        ", [2, edges] is needed");
-      }
-      num_edges = both->second.header.shape[1];
-      sources.ids = targets.ids = both->second;
-    } else {
-      const auto source = of_set.find("source");
-      const auto target = of_set.find("target");
-      if (source == of_set.end() || target == of_set.end()) {
-        return BadArray(of_set.begin()->second,
-                        "its edge set has neither source and target nor edge_index");
-      }
-      PH_RETURN_IF_ERROR(CheckNumbers(source->second, 1));
-      PH_RETURN_IF_ERROR(CheckNumbers(target->second, 1));
-      num_edges = source->second.rows();
-      if (target->second.rows() != *num_edges) {
-        return BadArray(target->second, "has ", target->second.rows(), " rows, source has ",
-                        *num_edges);
-      }
-      sources.ids = source->second;
-      targets.ids = target->second;
-    }
+    PH_ASSIGN_OR_RETURN(std::optional<uint64_t> num_edges, FindEnds(of_set, sources, targets));
     PH_ASSIGN_OR_RETURN(SetColumns columns,
                         ColumnsOf(of_set, {"source", "target", "edge_index"}, &num_edges));
     spec.columns = std::move(columns.specs);

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,42 +12,24 @@
 #include "client/graph/source_graphs/table_writers.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/wings/graphs/files/npy_header.h"
 
 namespace packhouse::client {
 namespace {
 
 using graph_files::SourceRows;
 
-// numpy's name of a type.
-std::string NumpyType(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "|b1";
-    case DType::kInt8:
-      return "|i1";
-    case DType::kUint8:
-      return "|u1";
-    case DType::kFloat16:
-    case DType::kFloat32:
-    case DType::kFloat64:
-      return absl::StrCat("<f", ElementBytes(dtype));
-    default:
-      return absl::StrCat(DTypeName(dtype)[0] == 'u' ? "<u" : "<i", ElementBytes(dtype));
-  }
-}
-
 // A .npy file whose number of rows is known at the end.
 class NpyFile {
  public:
-  static constexpr size_t kHeaderBytes = 128;
-
   NpyFile(std::string path, DType dtype, std::vector<uint32_t> row_shape)
       : path_(std::move(path)),
         dtype_(dtype),
         row_shape_(std::move(row_shape)),
+        // Room for any number of rows.
+        header_bytes_(HeaderOf(std::numeric_limits<uint64_t>::max(), 0).size()),
         file_(path_, std::ios::binary) {
-    // Room for the header.
-    file_ << std::string(kHeaderBytes, ' ');
+    file_ << std::string(header_bytes_, ' ');
   }
 
   void Append(absl::string_view bytes) {
@@ -54,24 +37,24 @@ class NpyFile {
   }
 
   absl::Status Finish(uint64_t rows) {
-    std::string shape = absl::StrCat(rows, ",");
-    for (const uint32_t extent : row_shape_) absl::StrAppend(&shape, " ", extent, ",");
-    std::string header("\x93NUMPY\x01\x00\x76\x00", 10);
-    absl::StrAppend(&header, "{'descr': '", NumpyType(dtype_),
-                    "', 'fortran_order': False, 'shape': (", shape, "), }");
-    header.resize(kHeaderBytes - 1, ' ');
-    header += '\n';
     file_.seekp(0);
-    Append(header);
+    Append(HeaderOf(rows, header_bytes_));
     file_.close();
     if (file_) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat(path_, ": ", std::strerror(errno)));
   }
 
  private:
+  std::string HeaderOf(uint64_t rows, size_t least_bytes) const {
+    std::vector<uint64_t> shape = {rows};
+    shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
+    return MakeNpyHeader(dtype_, shape, least_bytes);
+  }
+
   const std::string path_;
   const DType dtype_;
   const std::vector<uint32_t> row_shape_;
+  const size_t header_bytes_;
   std::ofstream file_;
 };
 

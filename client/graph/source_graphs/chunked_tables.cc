@@ -77,10 +77,10 @@ class ChunkFolder {
     uint64_t found = 0;
     for (const std::string& path : paths) {
       PH_ASSIGN_OR_RETURN(NpyArray array, OpenNpyFile(path));
-      if (!IsWholeNumbers(array.header.dtype) || array.header.shape.size() != 2 ||
+      if (!IsInteger(array.header.dtype) || array.header.shape.size() != 2 ||
           array.header.shape[1] != 2) {
         return absl::InvalidArgumentError(
-            absl::StrCat(path, ": has rows of ", DTypeName(array.dtype()), " ",
+            absl::StrCat(path, ": has rows of ", DTypeName(array.header.dtype), " ",
                          ShapeText(array.header), ", two whole numbers are needed"));
       }
       found += array.rows();

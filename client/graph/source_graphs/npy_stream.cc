@@ -14,11 +14,6 @@
 
 namespace packhouse::client {
 
-DType NpyArray::dtype() const {
-  // The contract numbers types in the order of DType, from 1.
-  return static_cast<DType>(static_cast<int>(header.dtype) - 1);
-}
-
 absl::StatusOr<NpyArray> OpenNpyFile(const std::string& path) {
   const auto fail = [&path](const absl::Status& status) { return InFile(path, status); };
   std::ifstream file(path, std::ios::binary);
@@ -51,7 +46,7 @@ absl::StatusOr<NpyArray> OpenNpyFile(const std::string& path) {
 absl::StatusOr<SourceColumnSpec> ColumnOfArray(const NpyArray& array, const std::string& name) {
   SourceColumnSpec column;
   column.name = name;
-  column.dtype = array.dtype();
+  column.dtype = array.header.dtype;
   if (array.header.shape.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(array.place, ": has no dimension; the first one numbers its rows"));
@@ -85,7 +80,7 @@ absl::Status NpyStream::Open() {
 
 absl::Status NpyStream::Append(uint64_t elements, std::string* bytes) {
   if (arrays_.empty()) return absl::DataLossError("there is no array");
-  for (uint64_t wanted = elements * ElementBytes(arrays_[0].dtype()); wanted > 0;) {
+  for (uint64_t wanted = elements * ElementBytes(arrays_[0].header.dtype); wanted > 0;) {
     if (left_ == 0) {
       if (next_ == arrays_.size()) {
         return absl::DataLossError(absl::StrCat(arrays_.back().place, ": ends too soon"));

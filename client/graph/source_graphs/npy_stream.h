@@ -12,9 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/graph/files/npy_header.h"
 #include "client/graph/files/npz_archive.h"
-#include "service/algorithms/graphs/dtype.h"
+#include "service/wings/graphs/files/npy_header.h"
 #include "service/wings/graphs/source_graphs/source_graph_schema.h"
 
 namespace packhouse::client {
@@ -31,7 +30,6 @@ struct NpyArray {
 
   // Its first extent. Requires a dimension.
   uint64_t rows() const { return header.shape[0]; }
-  DType dtype() const;
 };
 
 // Reads the header of a file. NOT_FOUND, INVALID_ARGUMENT naming the file: as ParseNpyHeader, or

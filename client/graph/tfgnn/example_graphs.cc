@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/graph/files/input_file.h"
 #include "client/graph/tfgnn/tfrecord_files.h"
 #include "service/algorithms/graphs/index_values.h"
 #include "service/base/in_file.h"

@@ -17,7 +17,7 @@ set_source_files_properties(wings/graphs/sampling/draw_random.cc PROPERTIES
 
 packhouse_room(graph_files
   FOLDER wings/graphs/files
-  SOURCES csv_reader.cc csv_rows.cc example_rows.cc field_values.cc unigraph.cc
+  SOURCES csv_reader.cc csv_rows.cc example_rows.cc field_values.cc npy_header.cc unigraph.cc
   DEPENDS packhouse_source_graphs packhouse_tfgnn)
 
 packhouse_room(source_graphs_stored

@@ -17,7 +17,7 @@ packhouse_room(partition_files
   SOURCES array.cc chunked_layout.cc dgl_reader.cc dgl_writer.cc json_fields.cc metis_graph_file.cc
           npy_file.cc number_lines.cc parmetis_converter.cc parmetis_rows.cc partition_json.cc
           safetensors_file.cc text_rows.cc
-  DEPENDS packhouse_graphs nlohmann_json::nlohmann_json)
+  DEPENDS packhouse_graph_files nlohmann_json::nlohmann_json)
 
 packhouse_room(partition_jobs
   FOLDER wings/partition/jobs

@@ -2,8 +2,6 @@
 #ifndef PACKHOUSE_SERVICE_WINGS_PARTITION_FILES_NPY_FILE_H_
 #define PACKHOUSE_SERVICE_WINGS_PARTITION_FILES_NPY_FILE_H_
 
-#include <cstddef>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -12,18 +10,14 @@
 
 namespace packhouse {
 
-// Longer headers are refused.
-inline constexpr size_t kMaxNpyHeader = size_t{1} << 16;
-
 // Format 1.0 in row-major order; the bytes are those of numpy.save. bfloat16, which numpy does not
 // have, is written as uint16. Errors: as WriteRows, and those of `sink`.
 absl::Status WriteNpyFile(const ArraySource& array, ByteSink& sink);
 
-// A whole file of format 1.0, 2.0 or 3.0; the array's name is empty. The rows point into `file`.
+// A whole file; the array's name is empty. The rows point into `file`.
 //
-// Errors: INVALID_ARGUMENT saying what is wrong, for any bytes: no .npy file, cut short or too
-// long, big-endian elements, Fortran order, an element type that we do not have. The caller names
-// the file.
+// Errors: INVALID_ARGUMENT saying what is wrong, for any bytes: as ParseNpyHeader, or too few or
+// too many rows. The caller names the file.
 absl::StatusOr<ArrayView> ReadNpyFile(absl::string_view file);
 
 }  // namespace packhouse

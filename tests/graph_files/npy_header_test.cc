@@ -1,14 +1,14 @@
-#include "client/graph/files/npy_header.h"
+#include "service/wings/graphs/files/npy_header.h"
 
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/npz_writer.h"
+#include "tests/support/npy_text.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
@@ -20,7 +20,7 @@ constexpr char kPlain[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,
 TEST(ParseNpyHeaderTest, WhatNumpyWritesIsRead) {
   const std::string file = NpyHeaderOf(kPlain) + "the elements";
   PH_ASSERT_OK_AND_ASSIGN(const NpyHeader header, ParseNpyHeader(file));
-  EXPECT_EQ(header.dtype, v1::DATA_TYPE_INT32);
+  EXPECT_EQ(header.dtype, DType::kInt32);
   EXPECT_THAT(header.shape, ElementsAre(3, 2));
   EXPECT_EQ(header.num_elements, 6);
   EXPECT_EQ(header.data_bytes, 24);
@@ -42,14 +42,12 @@ TEST(ParseNpyHeaderTest, ShapesOfAnyRank) {
   EXPECT_EQ(parse("(0, 9)")->RowElements(), 9);
 }
 
-TEST(ParseNpyHeaderTest, EveryElementTypeOfTheWireButBfloat16) {
-  const std::vector<std::pair<std::string, v1::DataType>> types = {
-      {"|b1", v1::DATA_TYPE_BOOL},    {"|i1", v1::DATA_TYPE_INT8},
-      {"<i2", v1::DATA_TYPE_INT16},   {"<i4", v1::DATA_TYPE_INT32},
-      {"<i8", v1::DATA_TYPE_INT64},   {"|u1", v1::DATA_TYPE_UINT8},
-      {"<u2", v1::DATA_TYPE_UINT16},  {"<u4", v1::DATA_TYPE_UINT32},
-      {"<u8", v1::DATA_TYPE_UINT64},  {"<f2", v1::DATA_TYPE_FLOAT16},
-      {"<f4", v1::DATA_TYPE_FLOAT32}, {"<f8", v1::DATA_TYPE_FLOAT64}};
+TEST(ParseNpyHeaderTest, EveryElementTypeButBfloat16) {
+  const std::vector<std::pair<std::string, DType>> types = {
+      {"|b1", DType::kBool},    {"|i1", DType::kInt8},    {"<i2", DType::kInt16},
+      {"<i4", DType::kInt32},   {"<i8", DType::kInt64},   {"|u1", DType::kUint8},
+      {"<u2", DType::kUint16},  {"<u4", DType::kUint32},  {"<u8", DType::kUint64},
+      {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64}};
   for (const auto& [descr, dtype] : types) {
     SCOPED_TRACE(descr);
     PH_ASSERT_OK_AND_ASSIGN(const NpyHeader header,
@@ -78,10 +76,10 @@ TEST(ParseNpyHeaderTest, BadDictionariesAreRefusedSayingWhatIsWrong) {
       {"{'descr': '>i4', 'fortran_order': False, 'shape': (3,)}",
        "dtype '>i4' is big-endian; save the array as '<i4'"},
       {"{'descr': '<i4', 'fortran_order': True, 'shape': (3, 2)}", "is in Fortran order"},
-      {"{'descr': '|O', 'fortran_order': False, 'shape': (3,)}", "dtype '|O' cannot be sent"},
-      {"{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}", "dtype '<c8' cannot be sent"},
-      {"{'descr': '|i4', 'fortran_order': False, 'shape': (3,)}", "dtype '|i4' cannot be sent"},
-      {"{'descr': '', 'fortran_order': False, 'shape': (3,)}", "dtype '' cannot be sent"},
+      {"{'descr': '|O', 'fortran_order': False, 'shape': (3,)}", "dtype '|O' cannot be read"},
+      {"{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}", "dtype '<c8' cannot be read"},
+      {"{'descr': '|i4', 'fortran_order': False, 'shape': (3,)}", "dtype '|i4' cannot be read"},
+      {"{'descr': '', 'fortran_order': False, 'shape': (3,)}", "dtype '' cannot be read"},
       {"{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (3,)}",
        "in place of a simple dtype"},
       {"{'descr': '<i4', 'shape': (3,)}", "lacks the key 'fortran_order'"},
@@ -142,6 +140,26 @@ TEST(ParseNpyHeaderTest, NoPrefixOfAHeaderIsOne) {
   }
 }
 
+TEST(MakeNpyHeaderTest, IsReadAsWhatWasMade) {
+  const std::vector<std::vector<uint64_t>> shapes = {
+      {}, {0}, {7}, {2, 3}, std::vector<uint64_t>(32, 1)};
+  for (const std::vector<uint64_t>& shape : shapes) {
+    for (const DType dtype :
+         {DType::kBool, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUint8,
+          DType::kUint16, DType::kUint32, DType::kUint64, DType::kFloat16, DType::kFloat32,
+          DType::kFloat64, DType::kBfloat16}) {
+      for (const size_t least : {0, 64, 1000}) {
+        const std::string made = MakeNpyHeader(dtype, shape, least);
+        EXPECT_GE(made.size(), least);
+        PH_ASSERT_OK_AND_ASSIGN(const NpyHeader header, ParseNpyHeader(made));
+        EXPECT_EQ(header.dtype, dtype == DType::kBfloat16 ? DType::kUint16 : dtype);
+        EXPECT_EQ(header.shape, shape);
+        EXPECT_EQ(header.header_bytes, made.size());
+      }
+    }
+  }
+}
+
 // Whatever is read must be sound: its elements are as many as its shape says.
 TEST(ParseNpyHeaderTest, AnyByteMayBeAnything) {
   const std::string file = NpyHeaderOf(kPlain);
@@ -166,4 +184,4 @@ TEST(ParseNpyHeaderTest, AnyByteMayBeAnything) {
 }
 
 }  // namespace
-}  // namespace packhouse::client
+}  // namespace packhouse

@@ -1,5 +1,6 @@
-#include "client/graph/files/npy_header.h"
+#include "service/wings/graphs/files/npy_header.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -12,16 +13,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "client/cpp/little_endian.h"
-#include "client/cpp/schema_layout.h"
+#include "service/base/status_macros.h"
 
-namespace packhouse::client {
+namespace packhouse {
 namespace {
 
 constexpr absl::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kVersionBytes = 2;
-constexpr std::size_t kMaxDimensions = 32;  // numpy's own bound.
-constexpr std::size_t kShownBytes = 40;
+constexpr size_t kVersionBytes = 2;
+// numpy makes the elements begin at a multiple of this.
+constexpr size_t kAlignment = 64;
+constexpr size_t kShownBytes = 40;
 constexpr uint64_t kMaxDataBytes = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
 template <typename... Args>
@@ -33,15 +34,21 @@ std::string Shown(absl::string_view text) {
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kShownBytes)), "'");
 }
 
-absl::StatusOr<v1::DataType> ParseElementType(absl::string_view descr) {
-  constexpr std::pair<absl::string_view, v1::DataType> kTypes[] = {
-      {"b1", v1::DATA_TYPE_BOOL},    {"i1", v1::DATA_TYPE_INT8},    {"i2", v1::DATA_TYPE_INT16},
-      {"i4", v1::DATA_TYPE_INT32},   {"i8", v1::DATA_TYPE_INT64},   {"u1", v1::DATA_TYPE_UINT8},
-      {"u2", v1::DATA_TYPE_UINT16},  {"u4", v1::DATA_TYPE_UINT32},  {"u8", v1::DATA_TYPE_UINT64},
-      {"f2", v1::DATA_TYPE_FLOAT16}, {"f4", v1::DATA_TYPE_FLOAT32}, {"f8", v1::DATA_TYPE_FLOAT64},
-  };
+struct NumpyType {
+  absl::string_view name;  // Without its byte order.
+  DType dtype;
+};
+constexpr NumpyType kNumpyTypes[] = {
+    {"b1", DType::kBool},     {"i1", DType::kInt8},    {"i2", DType::kInt16},
+    {"i4", DType::kInt32},    {"i8", DType::kInt64},   {"u1", DType::kUint8},
+    {"u2", DType::kUint16},   {"u4", DType::kUint32},  {"u8", DType::kUint64},
+    {"f2", DType::kFloat16},  {"f4", DType::kFloat32}, {"f8", DType::kFloat64},
+    {"u2", DType::kBfloat16},
+};
+
+absl::StatusOr<DType> ParseElementType(absl::string_view descr) {
   if (!descr.empty()) {
-    for (const auto& [name, dtype] : kTypes) {
+    for (const auto& [name, dtype] : kNumpyTypes) {
       if (descr.substr(1) != name) continue;
       const bool one_byte = ElementBytes(dtype) == 1;
       if (descr[0] == '>' && !one_byte) {
@@ -50,7 +57,7 @@ absl::StatusOr<v1::DataType> ParseElementType(absl::string_view descr) {
       if (descr[0] == '<' || descr[0] == '>' || (descr[0] == '|' && one_byte)) return dtype;
     }
   }
-  return Malformed("dtype ", Shown(descr), " cannot be sent: only bool, integers and floats can");
+  return Malformed("dtype ", Shown(descr), " cannot be read: only bool, integers and floats can");
 }
 
 // The Python literal `{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2), }`, accepted only
@@ -98,7 +105,7 @@ class DictionaryParser {
 
   std::optional<absl::string_view> TakeString() {
     if (rest_.empty() || (rest_[0] != '\'' && rest_[0] != '"')) return std::nullopt;
-    const std::size_t end = rest_.find(rest_[0], 1);
+    const size_t end = rest_.find(rest_[0], 1);
     if (end == absl::string_view::npos) return std::nullopt;
     const absl::string_view text = rest_.substr(1, end - 1);
     if (absl::StrContains(text, '\\')) return std::nullopt;
@@ -114,11 +121,11 @@ class DictionaryParser {
       uint64_t extent = 0;
       const auto [stop, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
       if (error != std::errc()) return Unexpected("an extent below 2^64");
-      if (shape_->size() == kMaxDimensions) {
-        return Malformed("shape has more than ", kMaxDimensions, " dimensions");
+      if (shape_->size() == kMaxNpyDimensions) {
+        return Malformed("shape has more than ", kMaxNpyDimensions, " dimensions");
       }
       shape_->push_back(extent);
-      Take(rest_.substr(0, static_cast<std::size_t>(stop - rest_.data())));
+      Take(rest_.substr(0, static_cast<size_t>(stop - rest_.data())));
       const bool comma = Take(",");
       closed = Take(")");
       // `(3)` is a number, `(3,)` a shape.
@@ -134,9 +141,7 @@ class DictionaryParser {
       if (!there) return Malformed("header lacks the key '", key, "'");
     }
     NpyHeader header;
-    const absl::StatusOr<v1::DataType> dtype = ParseElementType(*descr_);
-    if (!dtype.ok()) return dtype.status();
-    header.dtype = *dtype;
+    PH_ASSIGN_OR_RETURN(header.dtype, ParseElementType(*descr_));
     if (*fortran_order_) {
       return Malformed("is in Fortran order; save numpy.ascontiguousarray of it");
     }
@@ -164,7 +169,7 @@ class DictionaryParser {
 };
 
 // Bytes of the length field in this version; 0 if there is no such version.
-std::size_t LengthBytes(absl::string_view header) {
+size_t LengthBytes(absl::string_view header) {
   const char major = header[kMagic.size()];
   if (header[kMagic.size() + 1] != 0) return 0;
   return major == 1 ? sizeof(uint16_t) : major == 2 || major == 3 ? sizeof(uint32_t) : 0;
@@ -174,7 +179,7 @@ std::size_t LengthBytes(absl::string_view header) {
 
 uint64_t NpyHeader::RowElements() const {
   uint64_t elements = 1;
-  for (std::size_t i = 1; i < shape.size(); ++i) elements *= shape[i];
+  for (size_t i = 1; i < shape.size(); ++i) elements *= shape[i];
   return elements;
 }
 
@@ -182,24 +187,25 @@ std::string ShapeText(const NpyHeader& header) {
   return absl::StrCat("[", absl::StrJoin(header.shape, ", "), "]");
 }
 
-absl::StatusOr<std::size_t> NpyHeaderBytes(absl::string_view prefix) {
+absl::StatusOr<size_t> NpyHeaderBytes(absl::string_view prefix) {
   if (prefix.size() < kNpyPrefixBytes) {
     return Malformed("is no .npy file: it ends after ", prefix.size(), " bytes");
   }
   if (!absl::StartsWith(prefix, kMagic)) {
     return Malformed("is no .npy file: it begins with ", Shown(prefix.substr(0, kMagic.size())));
   }
-  const std::size_t length_bytes = LengthBytes(prefix);
+  const size_t length_bytes = LengthBytes(prefix);
   const char* const length = prefix.data() + kMagic.size() + kVersionBytes;
   if (length_bytes == 0) {
     return Malformed("has version ", static_cast<int>(static_cast<unsigned char>(prefix[6])), ".",
                      static_cast<int>(static_cast<unsigned char>(prefix[7])),
                      " of the .npy format, not 1.0, 2.0 or 3.0");
   }
-  const std::size_t text_bytes = length_bytes == sizeof(uint16_t)
-                                     ? std::size_t{LoadLittleEndian<uint16_t>(length)}
-                                     : std::size_t{LoadLittleEndian<uint32_t>(length)};
-  const std::size_t bytes = kMagic.size() + kVersionBytes + length_bytes + text_bytes;
+  uint32_t text_bytes = 0;  // Little-endian.
+  for (size_t i = length_bytes; i > 0; --i) {
+    text_bytes = text_bytes << 8 | static_cast<unsigned char>(length[i - 1]);
+  }
+  const size_t bytes = kMagic.size() + kVersionBytes + length_bytes + size_t{text_bytes};
   if (bytes < kNpyPrefixBytes || bytes > kMaxNpyHeaderBytes) {
     return Malformed("has a header of ", bytes, " bytes, must be ", kNpyPrefixBytes, " to ",
                      kMaxNpyHeaderBytes);
@@ -208,7 +214,7 @@ absl::StatusOr<std::size_t> NpyHeaderBytes(absl::string_view prefix) {
 }
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view header) {
-  const absl::StatusOr<std::size_t> bytes = NpyHeaderBytes(header.substr(0, kNpyPrefixBytes));
+  const absl::StatusOr<size_t> bytes = NpyHeaderBytes(header.substr(0, kNpyPrefixBytes));
   if (!bytes.ok()) return bytes.status();
   if (header.size() < *bytes) {
     return Malformed("ends within its header: ", header.size(), " of ", *bytes, " bytes");
@@ -221,4 +227,25 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view header) {
   return parsed;
 }
 
-}  // namespace packhouse::client
+std::string MakeNpyHeader(DType dtype, absl::Span<const uint64_t> shape, size_t least_bytes) {
+  absl::string_view type;
+  for (const NumpyType& known : kNumpyTypes) {
+    if (known.dtype == dtype) type = known.name;
+  }
+  std::string text =
+      absl::StrCat("{'descr': '", ElementBytes(dtype) == 1 ? "|" : "<", type,
+                   "', 'fortran_order': False, 'shape': (", absl::StrJoin(shape, ", "),
+                   shape.size() == 1 ? ",)" : ")", ", }");
+  constexpr size_t kBefore = kMagic.size() + kVersionBytes + sizeof(uint16_t);
+  // Spaces and a newline.
+  const size_t needed = kBefore + text.size() + 1;
+  const size_t bytes = std::max(needed + kAlignment - needed % kAlignment, least_bytes);
+  text.append(bytes - needed, ' ');
+  text += '\n';
+  const char length[] = {static_cast<char>(text.size() & 0xff),
+                         static_cast<char>(text.size() >> 8)};
+  return absl::StrCat(kMagic, absl::string_view("\x01\x00", kVersionBytes),
+                      absl::string_view(length, sizeof(length)), text);
+}
+
+}  // namespace packhouse
