@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "client/cpp/job_calls.h"
 #include "client/cpp/job_servers.h"
 #include "grpcpp/channel.h"
@@ -26,9 +27,9 @@ class AdminClient {
   explicit AdminClient(const std::shared_ptr<grpc::Channel>& channel,
                        absl::Duration call_timeout = absl::Minutes(1),
                        JobServers::Connect connect = &JobServers::ConnectToOwner)
-      : call_timeout_(call_timeout),
-        job_calls_(channel, call_timeout, std::move(connect)),
-        stub_(v1::AdminService::NewStub(channel)) {}
+      : channel_(channel),
+        once_(Once(channel, call_timeout)),
+        at_owner_(AtOwner(channel, call_timeout, std::move(connect), Repeat::kNever)) {}
 
   absl::StatusOr<v1::GetServerResponse> GetServer() const;
   absl::StatusOr<v1::ListClientsResponse> ListClients() const;
@@ -49,9 +50,11 @@ class AdminClient {
                                                         const Progress& progress = nullptr) const;
 
  private:
-  const absl::Duration call_timeout_;
-  const JobCalls job_calls_;
-  const std::unique_ptr<v1::AdminService::Stub> stub_;
+  using Stub = v1::AdminService::Stub;
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const CallWay once_;
+  const CallWay at_owner_;
 };
 
 }  // namespace packhouse::client

@@ -1,45 +1,23 @@
 #include "client/cpp/dataset_client.h"
 
-#include <iterator>
-#include <utility>
-
-#include "absl/strings/str_cat.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
 namespace packhouse::client {
 
 DatasetClient::DatasetClient(Servers servers, DatasetClientOptions options)
-    : servers_(std::move(servers)), home_(servers_.current()), options_(std::move(options)) {}
-
-absl::Status DatasetClient::Try(absl::Duration timeout, CallOnChannel call) const {
-  return CallWithRetry(servers_, options_.retry, "DatasetService", timeout, call);
-}
-
-absl::Status DatasetClient::TryAtHome(CallOnChannel call, bool* was_retried) const {
-  return CallWithRetry(home_, options_.retry, "DatasetService", options_.call_timeout, call,
-                       was_retried);
-}
+    : anywhere_(WithRetry(servers, options.retry, "DatasetService", options.call_timeout)),
+      at_home_(WithRetry(servers.current(), options.retry, "DatasetService", options.call_timeout)),
+      slowly_(WithRetry(servers, options.retry, "DatasetService", options.verify_timeout)) {}
 
 absl::StatusOr<v1::Dataset> DatasetClient::Create(const v1::CreateDatasetRequest& request) const {
-  v1::Dataset dataset;
-  absl::Status status = TryAtHome([&](const auto& channel, grpc::ClientContext& context) {
-    return v1::DatasetService::NewStub(channel)->CreateDataset(&context, request, &dataset);
-  });
-  if (!status.ok()) return status;
-  return dataset;
+  return Call(at_home_, &Stub::CreateDataset, request);
 }
 
 absl::StatusOr<v1::Dataset> DatasetClient::Seal(const std::string& name) const {
   v1::SealDatasetRequest request;
   request.set_name(name);
-  v1::Dataset dataset;
-  absl::Status status =
-      Try(options_.call_timeout, [&](const auto& channel, grpc::ClientContext& context) {
-        return v1::DatasetService::NewStub(channel)->SealDataset(&context, request, &dataset);
-      });
-  if (!status.ok()) return status;
-  return dataset;
+  return Call(anywhere_, &Stub::SealDataset, request);
 }
 
 absl::StatusOr<v1::GetDatasetResponse> DatasetClient::Get(const std::string& name,
@@ -47,48 +25,20 @@ absl::StatusOr<v1::GetDatasetResponse> DatasetClient::Get(const std::string& nam
   v1::GetDatasetRequest request;
   request.set_name(name);
   request.set_include_histogram(include_histogram);
-  v1::GetDatasetResponse response;
-  absl::Status status =
-      Try(options_.call_timeout, [&](const auto& channel, grpc::ClientContext& context) {
-        return v1::DatasetService::NewStub(channel)->GetDataset(&context, request, &response);
-      });
-  if (!status.ok()) return status;
-  return response;
+  return Call(anywhere_, &Stub::GetDataset, request);
 }
 
 absl::StatusOr<std::vector<v1::Dataset>> DatasetClient::List(uint32_t page_size) const {
-  std::vector<v1::Dataset> datasets;
   v1::ListDatasetsRequest request;
   request.set_page_size(page_size);
-  do {
-    v1::ListDatasetsResponse response;
-    absl::Status status =
-        Try(options_.call_timeout, [&](const auto& channel, grpc::ClientContext& context) {
-          return v1::DatasetService::NewStub(channel)->ListDatasets(&context, request, &response);
-        });
-    if (!status.ok()) return status;
-    if (!response.next_page_token().empty() && response.next_page_token() == request.page_token()) {
-      return absl::InternalError("the server's next page is the one that it has just sent");
-    }
-    datasets.insert(datasets.end(), std::make_move_iterator(response.mutable_datasets()->begin()),
-                    std::make_move_iterator(response.mutable_datasets()->end()));
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty());
-  return datasets;
+  return ListAll(anywhere_, &Stub::ListDatasets, request,
+                 &v1::ListDatasetsResponse::mutable_datasets);
 }
 
 absl::Status DatasetClient::Delete(const std::string& name) const {
   v1::DeleteDatasetRequest request;
   request.set_name(name);
-  v1::DeleteDatasetResponse response;
-  bool was_retried = false;
-  absl::Status status = TryAtHome(
-      [&](const auto& channel, grpc::ClientContext& context) {
-        return v1::DatasetService::NewStub(channel)->DeleteDataset(&context, request, &response);
-      },
-      &was_retried);
-  if (was_retried && absl::IsNotFound(status)) return absl::OkStatus();
-  return status;
+  return CallToDelete(at_home_, &Stub::DeleteDataset, request);
 }
 
 absl::StatusOr<v1::VerifyDatasetResponse> DatasetClient::Verify(
@@ -97,9 +47,9 @@ absl::StatusOr<v1::VerifyDatasetResponse> DatasetClient::Verify(
   v1::VerifyDatasetRequest request;
   request.set_name(name);
   v1::VerifyDatasetResponse last;
-  absl::Status status =
-      Try(options_.verify_timeout, [&](const auto& channel, grpc::ClientContext& context) {
-        const auto stream = v1::DatasetService::NewStub(channel)->VerifyDataset(&context, request);
+  const absl::Status status = slowly_(
+      [&](const auto& channel, grpc::ClientContext& context) {
+        const auto stream = Stub(channel).VerifyDataset(&context, request);
         v1::VerifyDatasetResponse response;
         last.Clear();
         while (stream->Read(&response)) {
@@ -107,7 +57,8 @@ absl::StatusOr<v1::VerifyDatasetResponse> DatasetClient::Verify(
           last = response;
         }
         return stream->Finish();
-      });
+      },
+      nullptr);
   if (!status.ok()) return status;
   if (!last.finished()) return absl::InternalError("the verification ended without a result");
   return last;
@@ -117,8 +68,8 @@ template <typename Request, typename Start>
 absl::Status DatasetClient::ExportFrom(Request rest, Start start, const TakeExported& take) const {
   absl::Status taken;
   bool has_all = false;
-  const absl::Status status =
-      Try(options_.verify_timeout, [&](const auto& channel, grpc::ClientContext& context) {
+  const absl::Status status = slowly_(
+      [&](const auto& channel, grpc::ClientContext& context) {
         const auto stream = start(channel, context, rest);
         v1::ExportDatasetResponse response;
         while (stream->Read(&response)) {
@@ -135,7 +86,8 @@ absl::Status DatasetClient::ExportFrom(Request rest, Start start, const TakeExpo
         }
         const grpc::Status ended = stream->Finish();
         return has_all ? grpc::Status::OK : ended;
-      });
+      },
+      nullptr);
   return taken.ok() ? status : taken;
 }
 
@@ -144,7 +96,7 @@ absl::Status DatasetClient::Export(const v1::ExportDatasetRequest& request,
   return ExportFrom(
       request,
       [](const auto& channel, grpc::ClientContext& context, const v1::ExportDatasetRequest& rest) {
-        return v1::DatasetService::NewStub(channel)->ExportDataset(&context, rest);
+        return Stub(channel).ExportDataset(&context, rest);
       },
       take);
 }
@@ -154,7 +106,7 @@ absl::Status DatasetClient::ExportEpoch(const v1::ExportEpochRequest& request,
   return ExportFrom(
       request,
       [](const auto& channel, grpc::ClientContext& context, const v1::ExportEpochRequest& rest) {
-        return v1::LoaderService::NewStub(channel)->ExportEpoch(&context, rest);
+        return v1::LoaderService::Stub(channel).ExportEpoch(&context, rest);
       },
       take);
 }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "client/cpp/dataset_retry.h"
 #include "client/cpp/servers.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
@@ -58,18 +59,16 @@ class DatasetClient {
   absl::Status ExportEpoch(const v1::ExportEpochRequest& request, TakeExported take) const;
 
  private:
-  // Calls `call` with a fresh context until it is OK or fails for good; returns whether it was
-  // tried more than once.
-  absl::Status Try(absl::Duration timeout, CallOnChannel call) const;
-  // The same at one server: for calls that are not safe to repeat at another one.
-  absl::Status TryAtHome(CallOnChannel call, bool* was_retried = nullptr) const;
+  using Stub = v1::DatasetService::Stub;
+
   // `start` begins the call for what is left of the request.
   template <typename Request, typename Start>
   absl::Status ExportFrom(Request rest, Start start, const TakeExported& take) const;
 
-  const Servers servers_;
-  const Servers home_;
-  const DatasetClientOptions options_;
+  const CallWay anywhere_;
+  // For what is not safe to repeat at another server.
+  const CallWay at_home_;
+  const CallWay slowly_;
 };
 
 }  // namespace packhouse::client

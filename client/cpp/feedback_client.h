@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/feedback.grpc.pb.h"
 #include "packhouse/v1/feedback.pb.h"
@@ -22,7 +23,7 @@ class FeedbackClient {
  public:
   explicit FeedbackClient(const std::shared_ptr<grpc::Channel>& channel,
                           absl::Duration call_timeout = absl::Minutes(1))
-      : call_timeout_(call_timeout), stub_(v1::FeedbackService::NewStub(channel)) {}
+      : once_(Once(channel, call_timeout)) {}
 
   // The number of reports of the model on the device now. Report many batches at a time: a report
   // waits for the server's disk.
@@ -33,8 +34,9 @@ class FeedbackClient {
   absl::Status Delete(const std::string& model, const std::string& device) const;
 
  private:
-  const absl::Duration call_timeout_;
-  const std::unique_ptr<v1::FeedbackService::Stub> stub_;
+  using Stub = v1::FeedbackService::Stub;
+
+  const CallWay once_;
 };
 
 }  // namespace packhouse::client

@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "client/cpp/job_servers.h"
 #include "client/cpp/servers.h"
 #include "grpcpp/channel.h"
@@ -16,32 +17,15 @@
 
 namespace packhouse::client {
 
-// Begins with the channel that the client was given, which may lead to any of the servers.
-// Thread-safe.
-class JobCalls {
- public:
-  // Servers that are asked: when a job changes its owner, two may name each other for a while.
-  static constexpr int kMaxAsked = 3;
+// Whether a call may be made once more at the next of several servers, where one is away.
+enum class Repeat { kNever, kSafe };
 
-  // A call has at most `timeout` at each server. `connect` makes channels to owners.
-  JobCalls(Servers servers, absl::Duration timeout, JobServers::Connect connect)
-      : servers_(std::move(servers)), timeout_(timeout), connect_(std::move(connect)) {}
-
-  // Whether a call may be made once more at the next of several servers, where one is away.
-  enum class Repeat { kNever, kSafe };
-
-  // Makes the call; once more at the job's owner, if the server that was asked names it, and if it
-  // is safe to repeat once at each other server. The status of the last try.
-  absl::Status Call(absl::FunctionRef<grpc::Status(const std::shared_ptr<grpc::Channel>& channel,
-                                                   grpc::ClientContext& context)>
-                        make,
-                    Repeat repeat = Repeat::kNever) const;
-
- private:
-  const Servers servers_;
-  const absl::Duration timeout_;
-  const JobServers::Connect connect_;
-};
+// Makes a call at a job's owner: begins with the servers that are given, each of which may be any
+// of those that share the jobs, and makes it once more at the owner if the one that was asked names
+// it. If it is safe to repeat, once at each other server too. Each try has at most `timeout`.
+// `connect` makes channels to owners.
+CallWay AtOwner(Servers servers, absl::Duration timeout, JobServers::Connect connect,
+                Repeat repeat);
 
 }  // namespace packhouse::client
 

@@ -5,12 +5,12 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "client/cpp/job_calls.h"
 #include "client/cpp/job_servers.h"
 #include "grpcpp/channel.h"
@@ -25,9 +25,10 @@ namespace packhouse::client {
 // LoaderService. Thread-safe.
 class JobClient {
  public:
-  explicit JobClient(Servers servers, absl::Duration call_timeout = absl::Minutes(1),
-                     JobServers::Connect connect = &JobServers::ConnectToOwner)
-      : calls_(std::move(servers), call_timeout, std::move(connect)) {}
+  explicit JobClient(const Servers& servers, absl::Duration call_timeout = absl::Minutes(1),
+                     const JobServers::Connect& connect = &JobServers::ConnectToOwner)
+      : safely_(AtOwner(servers, call_timeout, connect, Repeat::kSafe)),
+        once_(AtOwner(servers, call_timeout, connect, Repeat::kNever)) {}
 
   // All jobs in ascending order of names, read page by page.
   absl::StatusOr<std::vector<v1::Job>> List(uint32_t page_size = 0) const;
@@ -37,7 +38,8 @@ class JobClient {
   absl::StatusOr<v1::Epoch> GetEpoch(const v1::EpochSpec& spec) const;
 
  private:
-  const JobCalls calls_;
+  const CallWay safely_;
+  const CallWay once_;
 };
 
 }  // namespace packhouse::client

@@ -35,43 +35,27 @@ bool IsBelow(const std::string& path) {
 
 }  // namespace
 
-PartitionClient::PartitionClient(std::shared_ptr<grpc::Channel> channel,
-                                 PartitionClientOptions options)
-    : channel_(std::move(channel)),
-      options_(std::move(options)),
-      stub_(v1::PartitioningService::NewStub(channel_)) {}
-
-// `call` gets a context and the response.
-template <typename Response, typename Call>
-absl::StatusOr<Response> PartitionClient::Try(const Call& call) const {
-  Response response;
-  const absl::Status status =
-      CallWithRetry(channel_, options_.retry, "PartitioningService", options_.call_timeout,
-                    [&](grpc::ClientContext& context) { return call(&context, &response); });
-  if (!status.ok()) return status;
-  return response;
-}
+PartitionClient::PartitionClient(Servers servers, PartitionClientOptions options)
+    : anywhere_(WithRetry(servers, options.retry, "PartitioningService", options.call_timeout)),
+      at_home_(
+          WithRetry(servers.current(), options.retry, "PartitioningService", options.call_timeout)),
+      slowly_(WithRetry(servers, options.retry, "PartitioningService", options.long_timeout)) {}
 
 absl::StatusOr<v1::PartitionJob> PartitionClient::Partition(
     const v1::PartitionRequest& request) const {
-  return Try<v1::PartitionJob>(
-      [&](auto* context, auto* response) { return stub_->Partition(context, request, response); });
+  return Call(anywhere_, &Stub::Partition, request);
 }
 
 absl::StatusOr<v1::PartitionJob> PartitionClient::Get(const std::string& graph,
                                                       const std::string& name) const {
-  const auto request = Named<v1::GetPartitionRequest>(graph, name);
-  return Try<v1::PartitionJob>([&](auto* context, auto* response) {
-    return stub_->GetPartition(context, request, response);
-  });
+  return Call(anywhere_, &Stub::GetPartition, Named<v1::GetPartitionRequest>(graph, name));
 }
 
 absl::StatusOr<std::vector<v1::PartitionJob>> PartitionClient::List(
     const std::string& graph) const {
   v1::ListPartitionsRequest request;
   request.set_graph(graph);
-  auto response = Try<v1::ListPartitionsResponse>(
-      [&](auto* context, auto* answer) { return stub_->ListPartitions(context, request, answer); });
+  auto response = Call(anywhere_, &Stub::ListPartitions, request);
   if (!response.ok()) return response.status();
   return std::vector<v1::PartitionJob>(
       std::make_move_iterator(response->mutable_partitions()->begin()),
@@ -80,23 +64,12 @@ absl::StatusOr<std::vector<v1::PartitionJob>> PartitionClient::List(
 
 absl::StatusOr<v1::PartitionJob> PartitionClient::Cancel(const std::string& graph,
                                                          const std::string& name) const {
-  const auto request = Named<v1::CancelPartitionRequest>(graph, name);
-  return Try<v1::PartitionJob>([&](auto* context, auto* response) {
-    return stub_->CancelPartition(context, request, response);
-  });
+  return Call(anywhere_, &Stub::CancelPartition, Named<v1::CancelPartitionRequest>(graph, name));
 }
 
 absl::Status PartitionClient::Delete(const std::string& graph, const std::string& name) const {
-  const auto request = Named<v1::DeletePartitionRequest>(graph, name);
-  v1::DeletePartitionResponse response;
-  bool was_retried = false;
-  const absl::Status status = CallWithRetry(
-      channel_, options_.retry, "DeletePartition", options_.call_timeout,
-      [&](grpc::ClientContext& context) {
-        return stub_->DeletePartition(&context, request, &response);
-      },
-      &was_retried);
-  return was_retried && absl::IsNotFound(status) ? absl::OkStatus() : status;
+  return CallToDelete(at_home_, &Stub::DeletePartition,
+                      Named<v1::DeletePartitionRequest>(graph, name));
 }
 
 absl::StatusOr<v1::PartitionJob> PartitionClient::Wait(
@@ -121,13 +94,13 @@ absl::StatusOr<v1::Dataset> PartitionClient::MakeDataset(
     const v1::PartitionDatasetRequest& request,
     absl::FunctionRef<void(const v1::PartitionDatasetResponse&)> progress) const {
   v1::PartitionDatasetResponse last;
-  const absl::Status status =
-      CallWithRetry(channel_, options_.retry, "PartitionDataset", options_.long_timeout,
-                    [&](grpc::ClientContext& context) {
-                      const auto responses = stub_->PartitionDataset(&context, request);
-                      while (responses->Read(&last)) progress(last);
-                      return responses->Finish();
-                    });
+  const absl::Status status = slowly_(
+      [&](const auto& channel, grpc::ClientContext& context) {
+        const auto responses = Stub(channel).PartitionDataset(&context, request);
+        while (responses->Read(&last)) progress(last);
+        return responses->Finish();
+      },
+      nullptr);
   if (!status.ok()) return status;
   if (!last.has_dataset()) {
     return absl::InternalError("the server did not say what it has made");
@@ -172,9 +145,7 @@ absl::Status PartitionClient::DownloadFile(const v1::PartitionJob& job,
   request.set_path(file.path());
   request.set_max_bytes(kPieceBytes);
   while (request.offset() < file.num_bytes()) {
-    const auto piece = Try<v1::ReadPartitionFileResponse>([&](auto* context, auto* response) {
-      return stub_->ReadPartitionFile(context, request, response);
-    });
+    const auto piece = Call(anywhere_, &Stub::ReadPartitionFile, request);
     if (!piece.ok()) return piece.status();
     if (piece->data().empty() || piece->num_bytes() != file.num_bytes()) {
       return absl::DataLossError(absl::StrCat("'", file.path(), "' has ", piece->num_bytes(),

@@ -3,7 +3,6 @@
 #define PACKHOUSE_CLIENT_CPP_PARTITION_CLIENT_H_
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,8 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "client/cpp/dataset_retry.h"
-#include "grpcpp/channel.h"
+#include "client/cpp/servers.h"
 #include "packhouse/v1/partitioning.grpc.pb.h"
 #include "packhouse/v1/partitioning.pb.h"
 
@@ -27,12 +27,12 @@ struct PartitionClientOptions {
   RetryOptions retry;
 };
 
-// Every call blocks. Errors are the server's, see PartitioningService. Thread-safe if the functions
-// in RetryOptions are.
+// Every call blocks. Errors are the server's, see PartitioningService. Of several servers, all but
+// Delete() go on at the next one while one is away. Thread-safe if the functions in RetryOptions
+// are.
 class PartitionClient {
  public:
-  explicit PartitionClient(std::shared_ptr<grpc::Channel> channel,
-                           PartitionClientOptions options = {});
+  explicit PartitionClient(Servers servers, PartitionClientOptions options = {});
 
   absl::StatusOr<v1::PartitionJob> Partition(const v1::PartitionRequest& request) const;
   absl::StatusOr<v1::PartitionJob> Get(const std::string& graph, const std::string& name) const;
@@ -67,12 +67,12 @@ class PartitionClient {
   absl::Status DownloadFile(const v1::PartitionJob& job, const v1::PartitionFile& file,
                             const std::string& path) const;
 
-  template <typename Response, typename Call>
-  absl::StatusOr<Response> Try(const Call& call) const;
+  using Stub = v1::PartitioningService::Stub;
 
-  const std::shared_ptr<grpc::Channel> channel_;
-  const PartitionClientOptions options_;
-  const std::unique_ptr<v1::PartitioningService::Stub> stub_;
+  const CallWay anywhere_;
+  // For what is not safe to repeat at another server.
+  const CallWay at_home_;
+  const CallWay slowly_;
 };
 
 }  // namespace packhouse::client

@@ -5,28 +5,22 @@
 namespace packhouse::client {
 
 absl::StatusOr<v1::ReplanResponse> ReceiptClient::Replan(const v1::ReplanRequest& request) const {
-  v1::ReplanResponse response;
-  const absl::Status status = calls_.Call(
-      [&](const auto& channel, auto& context) {
-        return v1::ReceiptService::NewStub(channel)->Replan(&context, request, &response);
-      },
-      JobCalls::Repeat::kSafe);
-  if (!status.ok()) return status;
-  return response;
+  return Call(safely_, &v1::ReceiptService::Stub::Replan, request);
 }
 
 absl::Status ReceiptClient::RebuildBatches(
     const v1::RebuildBatchesRequest& request,
     absl::FunctionRef<absl::Status(const v1::RebuildBatchesResponse&)> take) const {
   absl::Status taken;
-  const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
-    const auto stub = v1::ReceiptService::NewStub(channel);
-    const auto reader = stub->RebuildBatches(&context, request);
-    v1::RebuildBatchesResponse response;
-    while (taken.ok() && reader->Read(&response)) taken = take(response);
-    if (!taken.ok()) context.TryCancel();
-    return reader->Finish();
-  });
+  const absl::Status status = once_(
+      [&](const auto& channel, auto& context) {
+        const auto reader = v1::ReceiptService::Stub(channel).RebuildBatches(&context, request);
+        v1::RebuildBatchesResponse response;
+        while (taken.ok() && reader->Read(&response)) taken = take(response);
+        if (!taken.ok()) context.TryCancel();
+        return reader->Finish();
+      },
+      nullptr);
   return taken.ok() ? status : taken;
 }
 

@@ -3,12 +3,12 @@
 #define PACKHOUSE_CLIENT_CPP_RECEIPT_CLIENT_H_
 
 #include <memory>
-#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "client/cpp/job_calls.h"
 #include "client/cpp/job_servers.h"
 #include "grpcpp/channel.h"
@@ -22,9 +22,10 @@ namespace packhouse::client {
 // ReceiptService. Thread-safe.
 class ReceiptClient {
  public:
-  explicit ReceiptClient(Servers servers, absl::Duration call_timeout = absl::Minutes(1),
-                         JobServers::Connect connect = &JobServers::ConnectToOwner)
-      : calls_(std::move(servers), call_timeout, std::move(connect)) {}
+  explicit ReceiptClient(const Servers& servers, absl::Duration call_timeout = absl::Minutes(1),
+                         const JobServers::Connect& connect = &JobServers::ConnectToOwner)
+      : safely_(AtOwner(servers, call_timeout, connect, Repeat::kSafe)),
+        once_(AtOwner(servers, call_timeout, connect, Repeat::kNever)) {}
 
   absl::StatusOr<v1::ReplanResponse> Replan(const v1::ReplanRequest& request) const;
 
@@ -34,7 +35,8 @@ class ReceiptClient {
       absl::FunctionRef<absl::Status(const v1::RebuildBatchesResponse&)> take) const;
 
  private:
-  const JobCalls calls_;
+  const CallWay safely_;
+  const CallWay once_;
 };
 
 }  // namespace packhouse::client

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/cpp/call.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
@@ -15,14 +16,8 @@ SamplingClient::SamplingClient(Servers servers, SamplingClientOptions options)
 
 absl::StatusOr<v1::EstimateSizesResponse> SamplingClient::EstimateSizes(
     const v1::EstimateSizesRequest& request) const {
-  v1::EstimateSizesResponse response;
-  absl::Status status = CallWithRetry(
-      servers_, options_.retry, "EstimateSizes", options_.call_timeout,
-      [&](const auto& channel, grpc::ClientContext& context) {
-        return v1::SamplingService::NewStub(channel)->EstimateSizes(&context, request, &response);
-      });
-  if (!status.ok()) return status;
-  return response;
+  return Call(WithRetry(servers_, options_.retry, "EstimateSizes", options_.call_timeout),
+              &v1::SamplingService::Stub::EstimateSizes, request);
 }
 
 absl::StatusOr<v1::SampleDatasetResponse> SamplingClient::SampleDataset(

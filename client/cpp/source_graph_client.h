@@ -2,7 +2,6 @@
 #ifndef PACKHOUSE_CLIENT_CPP_SOURCE_GRAPH_CLIENT_H_
 #define PACKHOUSE_CLIENT_CPP_SOURCE_GRAPH_CLIENT_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call.h"
 #include "client/cpp/dataset_retry.h"
-#include "grpcpp/channel.h"
+#include "client/cpp/servers.h"
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "packhouse/v1/source_graph.pb.h"
 
@@ -27,15 +27,15 @@ struct SourceGraphClientOptions {
   RetryOptions retry;
 };
 
-// Every call blocks. Errors are the server's, see SourceGraphService. Thread-safe if the functions
-// in RetryOptions are.
+// Every call blocks. Errors are the server's, see SourceGraphService. Of several servers, reads and
+// Seal() go on at the next one while one is away; Create() and Delete() stay with the first.
+// Thread-safe if the functions in RetryOptions are.
 class SourceGraphClient {
  public:
   // Work that is done, and all work.
   using Progress = absl::FunctionRef<void(uint64_t done, uint64_t total)>;
 
-  explicit SourceGraphClient(std::shared_ptr<grpc::Channel> channel,
-                             SourceGraphClientOptions options = {});
+  explicit SourceGraphClient(Servers servers, SourceGraphClientOptions options = {});
 
   // ALREADY_EXISTS may be caused by this very call, if its first try worked and the answer was
   // lost. Get shows the existing graph.
@@ -56,15 +56,12 @@ class SourceGraphClient {
   absl::StatusOr<v1::ReadEdgesResponse> ReadEdges(const v1::ReadEdgesRequest& request) const;
 
  private:
-  // Calls `call` with a fresh context until it is OK or fails for good; tells whether it was tried
-  // more than once.
-  absl::Status Try(absl::Duration timeout,
-                   absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
-                   bool* was_retried = nullptr) const;
+  using Stub = v1::SourceGraphService::Stub;
 
-  const std::shared_ptr<grpc::Channel> channel_;
-  const SourceGraphClientOptions options_;
-  const std::unique_ptr<v1::SourceGraphService::Stub> stub_;
+  const CallWay anywhere_;
+  // For what is not safe to repeat at another server.
+  const CallWay at_home_;
+  const CallWay slowly_;
 };
 
 }  // namespace packhouse::client

@@ -3,12 +3,6 @@
 #include <utility>
 
 namespace packhouse::client {
-namespace {
-
-constexpr std::chrono::minutes kCallTimeout{10};
-
-}  // namespace
-
 absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address) {
   std::unique_ptr<LocalServer> own;
   // The command's own server is reached by nobody else.
@@ -24,11 +18,7 @@ absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address) {
   absl::StatusOr<Servers> servers =
       ConnectAsCommand(address.empty() ? own->address() : address, *credentials);
   if (!servers.ok()) return servers.status();
-  return ServerConnection{std::move(own), servers->current(), *std::move(servers)};
-}
-
-std::chrono::system_clock::time_point CallDeadline() {
-  return std::chrono::system_clock::now() + kCallTimeout;
+  return ServerConnection{std::move(own), *std::move(servers)};
 }
 
 }  // namespace packhouse::client

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import pathlib
+from typing import Any, Iterator
 
 import grpc
 import pytest
@@ -11,6 +13,8 @@ from packhouse import Client, Loader, LocalServer, PackhouseError
 from packhouse.base.errors import meaning_of_end, passes
 from packhouse.calls.channel import is_own, proxy_variable
 from packhouse.calls.retrying import Backoff
+from packhouse.files.graph_import import import_graph
+from packhouse.v1 import source_graph_pb2
 
 _ALWAYS = {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"}
 
@@ -119,9 +123,32 @@ def test_a_proxy_of_the_environment_is_not_for_this_machine(
     with LocalServer() as server:
         with Client(server.address) as client:
             assert client.histograms.observe("h", [[[1, 1]]]).num_counted == 1
-        # Of several, the first that answers.
-        with Client(f"127.0.0.1:1,{server.address}") as client:
-            assert client.histograms.observe("h", [[[1, 1]]]).num_counted == 1
     with pytest.raises(PackhouseError, match="HTTP proxy of the variable grpc_proxy") as raised:
         Client("192.0.2.1:1", connect_timeout=0.6)
     assert raised.value.code is grpc.StatusCode.UNAVAILABLE
+
+
+class _NoRows:
+    """Files of a graph as `import_graph` reads them."""
+
+    fingerprint = "none"
+    schema = source_graph_pb2.SourceGraphSchema(
+        node_sets=[{"name": "n", "id_kind": source_graph_pb2.NODE_ID_KIND_INTEGER}]
+    )
+
+    def requests(self, request_bytes: int) -> Iterator[Any]:
+        yield from ()
+
+
+def test_of_several_servers_the_first_that_answers_is_taken(tmp_path: pathlib.Path) -> None:
+    with LocalServer(arguments=("--data-dir", str(tmp_path))) as server:
+        several = f"127.0.0.1:1, {server.address}"
+        with Client(several) as client:
+            assert client.histograms.observe("h", [[[1, 1]]]).num_counted == 1
+            assert list(client.source_graphs.list()) == []
+        made = import_graph(several, "g", _NoRows(), seal=True)  # type: ignore[arg-type]
+        assert made.name == "g" and made.version
+    for nothing in ("", " , "):
+        for connect in (Client, lambda address: import_graph(address, "g", _NoRows())):  # type: ignore
+            with pytest.raises(PackhouseError, match="names no server"):
+                connect(nothing)

@@ -179,11 +179,10 @@ absl::Status WithRowsThere(const absl::Status& refused,
 }  // namespace
 
 absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
-                                              const std::shared_ptr<grpc::Channel>& channel,
-                                              const SourceTables& tables) {
+                                              const Servers& servers, const SourceTables& tables) {
   SourceGraphClientOptions client_options;
   client_options.retry = options.retry;
-  const SourceGraphClient client(channel, client_options);
+  const SourceGraphClient client(servers, client_options);
   v1::CreateSourceGraphRequest wanted;
   wanted.set_name(options.graph);
   *wanted.mutable_schema() = WireSourceSchema(tables, options.lookup);
@@ -214,7 +213,7 @@ absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
     if (answer.is_repetition) result.totals.rows_present += answer.num_nodes + answer.num_edges;
     if (options.on_progress) options.on_progress(result.totals, -1);
   };
-  SourceGraphAppender appender(channel, append_options);
+  SourceGraphAppender appender(servers.current(), append_options);
   SourceTablesReader reader(tables);
   graph_files::SourceRows rows;
   while (true) {

@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "client/cpp/dataset_retry.h"
+#include "client/cpp/servers.h"
 #include "client/graph/source_graphs/source_tables.h"
-#include "grpcpp/channel.h"
 #include "packhouse/v1/source_graph.pb.h"
 
 namespace packhouse::client {
@@ -60,8 +60,7 @@ struct GraphImportResult {
 // sealed, or that it was created without `appended_only`; errors of the tables, of
 // SourceGraphClient and of SourceGraphAppender. Memory: some requests.
 absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
-                                              const std::shared_ptr<grpc::Channel>& channel,
-                                              const SourceTables& tables);
+                                              const Servers& servers, const SourceTables& tables);
 
 // How the first set that differs does so; empty: the schemas mean the same.
 std::string SchemaDifference(const v1::SourceGraphSchema& there, const v1::SourceGraphSchema& ours);

@@ -166,7 +166,7 @@ ExitCode RunGraphImport(const GraphImportArguments& arguments, const SourceTable
     display.ShowRetry(status, wait);
   };
   const absl::StatusOr<GraphImportResult> result =
-      ImportGraph(*options, connection->channel, tables);
+      ImportGraph(*options, connection->servers, tables);
   display.Clear();
   if (!result.ok()) return Fail(result.status());
   ShowNotes(result->notes);

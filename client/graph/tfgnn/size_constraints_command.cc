@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/status.h"
+#include "client/cpp/call.h"
 #include "client/graph/files/graph_sizes.h"
 #include "client/graph/tfgnn/tfgnn_commands.h"
-#include "grpcpp/client_context.h"
 #include "packhouse/v1/planning.grpc.pb.h"
 #include "service/base/command_line/table.h"
 #include "service/wings/tfgnn/size_constraints.h"
@@ -56,20 +55,17 @@ v1::Limits UsableLimits(const tfgnn::GraphSets& sets, const tfgnn::SizeConstrain
 }
 
 // The number of packs; nullopt if some graph does not fit.
-absl::StatusOr<std::optional<uint64_t>> PacksOfPlan(v1::PlanningService::Stub& stub,
+absl::StatusOr<std::optional<uint64_t>> PacksOfPlan(const CallWay& way,
                                                     const v1::Histogram& histogram,
                                                     const v1::Limits& limits) {
   v1::PlanRequest request;
   *request.mutable_histogram() = histogram;
   *request.mutable_limits() = limits;
   request.set_summaries_only(true);
-  grpc::ClientContext context;
-  context.set_deadline(CallDeadline());
-  v1::PlanResponse response;
-  const grpc::Status status = stub.Plan(&context, request, &response);
-  if (status.error_code() == grpc::StatusCode::OUT_OF_RANGE) return std::nullopt;
-  if (!status.ok()) return ToAbslStatus(status);
-  return response.best().packs();
+  const auto response = Call(way, &v1::PlanningService::Stub::Plan, request);
+  if (absl::IsOutOfRange(response.status())) return std::nullopt;
+  if (!response.ok()) return response.status();
+  return response->best().packs();
 }
 
 ExitCode RunConstraints(const ConstraintsArguments& arguments) {
@@ -108,7 +104,7 @@ ExitCode RunConstraints(const ConstraintsArguments& arguments) {
   if (!histogram.ok()) return Fail(histogram.status());
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
   if (!connection.ok()) return Fail(connection.status());
-  const auto stub = v1::PlanningService::NewStub(connection->channel);
+  const CallWay once = Once(connection->servers.current(), kCallTimeout);
   TextTable totals({{"total", ""}, {"tight", ""}, {"fit or skip", ""}});
   const auto add = [&](const std::string& name, auto total) {
     totals.AddRow({name, absl::StrCat(total(*tight)), absl::StrCat(total(*learned))});
@@ -132,7 +128,7 @@ ExitCode RunConstraints(const ConstraintsArguments& arguments) {
     v1::Limits limits = UsableLimits(*sets, shape.constraints);
     limits.mutable_capacities()->rbegin()->set_rows(
         std::max<uint64_t>(sizes.num_rows, arguments.learn.batch_size));
-    const absl::StatusOr<std::optional<uint64_t>> packs = PacksOfPlan(*stub, *histogram, limits);
+    const absl::StatusOr<std::optional<uint64_t>> packs = PacksOfPlan(once, *histogram, limits);
     if (!packs.ok()) return Fail(packs.status());
     const bool skips = &shape != &shapes[0];
     batches.AddRow(

@@ -175,11 +175,6 @@ class Replicas:
         )
 
     @property
-    def first(self) -> str:
-        """One of the given addresses, for calls that any server answers."""
-        return self._addresses[0]
-
-    @property
     def current(self) -> str:
         """Where the next call goes."""
         with self._lock:

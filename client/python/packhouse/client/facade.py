@@ -137,7 +137,7 @@ class Client:
         """The server's large graphs, from which many small ones are drawn."""
         from packhouse.large.source_graphs import SourceGraphs
 
-        return SourceGraphs(self._channel, self._call, self._address)
+        return SourceGraphs(self._servers, self._call, self._address)
 
     @functools.cached_property
     def samples(self) -> Sampling:
@@ -151,7 +151,7 @@ class Client:
         """Partitions of source graphs into parts."""
         from packhouse.large.partitions import Partitions
 
-        return Partitions(self._channel, self._call)
+        return Partitions(self._servers, self._call)
 
     @functools.cached_property
     def receipts(self) -> Receipts:

@@ -11,10 +11,11 @@ import sys
 import threading
 from typing import Any, Final, Mapping
 
+import grpc
 import numpy as np
 
-from packhouse.calls.channel import await_server, make_channel
-from packhouse.calls.servers import Replicas
+from packhouse.calls.channel import make_channel
+from packhouse.calls.servers import addresses_of, first_that_answers
 from packhouse.data.batch import (
     Batch,
     DerivedTensor,
@@ -204,15 +205,19 @@ def split_batch(
     options = PackOptions(
         limits=limits, padding=padding, derived=derived, look_ahead=min(len(batch), 16384)
     )
-    address = Replicas(connecting.address).first
-    channel = make_channel(
-        address,
-        max_message_bytes=connecting.max_message_bytes,
-        options=connecting.options,
-        credentials=connecting.credentials,
-    )
+
+    def connect(to: str) -> grpc.Channel:
+        return make_channel(
+            to,
+            max_message_bytes=connecting.max_message_bytes,
+            options=connecting.options,
+            credentials=connecting.credentials,
+        )
+
+    # Any server packs.
+    addresses = addresses_of(connecting.address)
+    channel, _ = first_that_answers(connect, addresses, _CONNECT_SECONDS)
     with contextlib.closing(channel):
-        await_server(channel, address, _CONNECT_SECONDS)
         # Arrays that outlive the stream.
         packed = [
             each.writable() for each in pack_tables(pack_method(channel), (table,), options)

@@ -32,6 +32,7 @@ from packhouse.base.errors import PackhouseError
 from packhouse.calls.channel import make_channel
 from packhouse.calls.credentials import Credentials
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff
+from packhouse.calls.servers import Servers, addresses_of, first_that_answers
 from packhouse.files import arrow
 from packhouse.v1 import graphs_pb2, source_graph_pb2, source_graph_pb2_grpc
 
@@ -298,6 +299,8 @@ def _column_bytes(column: Any) -> tuple[bytes, bytes]:
     return np.ascontiguousarray(values).tobytes(), b"" if lengths is None else lengths.tobytes()
 
 
+# As long as a Client waits for its server.
+_CONNECT_SECONDS: Final = 10.0
 # Requests that are sent and not answered: enough to keep the server busy while answers travel.
 _WINDOW: Final = 8
 
@@ -314,7 +317,7 @@ def import_graph(
     credentials: Credentials | None = None,
 ) -> Any:
     """Creates the source graph if need be, stores all rows, and returns a
-    `packhouse.v1.SourceGraph`. `credentials`: None for those of the environment.
+    `packhouse.v1.SourceGraph`. `address` and `credentials`: as a `Client` takes them.
 
     An edge may end at an id that the node files do not have: that node has zeros in every column,
     and a UserWarning tells how many there are once the graph is sealed. With `appended_only`,
@@ -325,9 +328,14 @@ def import_graph(
     graph has another schema, is sealed, or was created without `appended_only`, or for an edge that
     it refuses.
     """
-    channel = make_channel(address, credentials=credentials)
+    def connect(to: str) -> grpc.Channel:
+        return make_channel(to, credentials=credentials)
+
+    addresses = addresses_of(address)
+    channel, first = first_that_answers(connect, addresses, _CONNECT_SECONDS)
+    servers = Servers(channel, first, connect, addresses)
     try:
-        stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
+        stub = source_graph_pb2_grpc.SourceGraphServiceStub(servers)
         schema = source_graph_pb2.SourceGraphSchema.FromString(files.schema.SerializeToString())
         for each in schema.node_sets:
             each.appended_only = appended_only
@@ -361,6 +369,7 @@ def import_graph(
     except grpc.RpcError as error:
         raise PackhouseError.of(error) from None
     finally:
+        servers.close()
         channel.close()
 
 
