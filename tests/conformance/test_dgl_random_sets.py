@@ -121,7 +121,7 @@ class _Maker:
         if {"_N"} == set(types) and [key[1] for key in keys] == ["_E"]:
             return
         for name in types:
-            if name == "nodes":
+            if name in ("nodes", "edges"):
                 self.oddities.append((name, "a type called as that of graphs without types"))
         for key in keys:
             if key[1] in ("nodes", "edges"):

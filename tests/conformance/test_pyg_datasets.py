@@ -273,6 +273,46 @@ def test_the_first_graph_does_not_decide_what_the_others_have() -> None:
             packhouse.pyg.table(graphs, exclude_keys=["virial"])
 
 
+def test_a_joined_data_set_of_unlike_graphs_names_what_some_lack() -> None:
+    """PyG joins them, and takes the number of graphs from any one attribute."""
+
+    def paper(**more: Any) -> HeteroData:
+        data = HeteroData()
+        for kind in ("extra", "paper") if more.get("extra_first") else ("paper", "extra"):
+            if kind == "paper":
+                data[kind].x = torch.zeros(2, 1)
+            elif more:
+                data[kind].pos = torch.zeros(2, 3)
+        return data
+
+    for extra_first in (True, False):
+        joined = InMemory([paper(extra_first=extra_first), paper(), paper()])
+        says = "graphs 0 to 2: attribute 'extra.pos' has rows of 1 graphs only; .* lack 'extra'"
+        with pytest.raises(ValueError, match=says):
+            packhouse.pyg.table(joined)
+    # PyG counts what the first type has, whether it is wanted or not.
+    joined = InMemory([paper(extra_first=True), paper(), paper()])
+    with pytest.raises(ValueError, match="'paper.x' has rows of 3 graphs, of which PyG counts 1"):
+        packhouse.pyg.table(joined, exclude_keys=["pos"])
+
+
+def test_a_joined_data_set_in_which_pyg_counts_no_graph_is_refused() -> None:
+    """It may have lost some of them."""
+
+    def nodes(count: int) -> HeteroData:
+        data = HeteroData()
+        data["paper"].num_nodes = count
+        return data
+
+    graphs = [nodes(2), nodes(3)]
+    assert packhouse.pyg.table(graphs).sizes.tolist() == [[2], [3]]
+    assert len(InMemory(graphs)) == 0
+    with pytest.raises(ValueError, match="PyG counts no graph in this data set"):
+        packhouse.pyg.table(InMemory(graphs))
+    with pytest.raises(ValueError, match="PyG counts no graph in this data set"):
+        packhouse.frameworks.pyg.datasets.sizes_of(InMemory(graphs))
+
+
 def test_one_graph_of_another_type_changes_no_values() -> None:
     def data(value: float, dtype: torch.dtype) -> Data:
         y = torch.tensor([value], dtype=dtype)
@@ -423,6 +463,39 @@ def test_what_pyg_refuses_is_one_line_with_the_file(
     assert ran.returncode == 1
     assert "old.pt: PyG cannot read it: RuntimeError: " in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_command_guesses_no_numbers_of_nodes(
+    server: LocalServer, client: Client, tmp_path: pathlib.Path
+) -> None:
+    """Five atoms, of which edges join two, are five also in a file."""
+
+    def ingest(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-B", "-m", "packhouse", "ingest", str(tmp_path / f"{name}.pt")]
+        command += ["--server", server.address, "--dataset", f"guess-{name}", "--trust-pickle"]
+        return subprocess.run([*command, "--seal", *words], capture_output=True, text=True)
+
+    def molecule(**more: Any) -> Data:
+        return Data(edge_index=torch.tensor([[0, 1], [1, 0]]), z=torch.arange(5), **more)
+
+    torch.save([molecule() for _ in range(3)], tmp_path / "list.pt")
+    InMemory.save([molecule() for _ in range(3)], str(tmp_path / "joined.pt"))
+    torch.save([molecule(x=torch.zeros(5, 1)) for _ in range(3)], tmp_path / "left-out.pt")
+    torch.save([molecule(num_nodes=5), molecule(num_nodes=5)], tmp_path / "told.pt")
+    for name in ("list", "joined"):
+        done = ingest(name)
+        assert done.returncode == 1 and f"{name}.pt: " in done.stderr
+        assert "nothing says how many nodes" in done.stderr and "Traceback" not in done.stderr
+    for name, words in (("left-out", ("--exclude", "x")), ("told", ())):
+        done = ingest(name, *words)
+        assert done.returncode == 1
+        assert "'z' has as many rows as nodes, and 5 in each" in done.stderr
+    other = Data(edge_index=torch.zeros(2, 0).long(), z=torch.arange(2), num_nodes=2)
+    torch.save([molecule(num_nodes=5), other], tmp_path / "sizes.pt")
+    done = ingest("sizes")
+    assert done.returncode == 0, done.stderr
+    stored = client.datasets.get("guess-sizes", include_histogram=True).histogram
+    assert stored is not None and sorted(stored.tuples.tolist()) == [[2, 0], [5, 2]]
 
 
 def test_a_command_stores_a_saved_data_set(

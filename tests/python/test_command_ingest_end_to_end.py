@@ -56,6 +56,20 @@ def test_groups_are_stored_with_their_graphs(
     assert status == 1 and "cannot open" in errors
 
 
+def test_the_schema_that_was_found_is_told(ingest: Any, source: pathlib.Path) -> None:
+    """What each column is taken for, so that another reading of a file is seen at once."""
+    status, out, _ = ingest("cli/told", source, "--seal")
+    assert status == 0
+    told = out[out.index("  components: ") :]
+    assert told.splitlines() == [
+        "  components: nodes, edges",
+        "  senders: int32 of edges, into nodes",
+        "  receivers: int32 of edges, into nodes",
+        "  x: float32 [2] of nodes",
+        "  fold: int64 of graphs",
+    ]
+
+
 def test_sources_follow_one_another_and_none_is_stored_twice(
     ingest: Any, client: Client, source: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -17,7 +19,7 @@ from packhouse import DType, GraphSchema, TensorSpec
 from packhouse.data.reading import HAS_NATIVE, repeated_numbers
 from packhouse.frameworks import batch_sampler
 from packhouse.frameworks.batch_sampler import BatchSampler
-from packhouse.frameworks.layout import Layout
+from packhouse.frameworks.layout import RESERVED, Layout
 from packhouse.frameworks.pyg.joining import LazyDict
 from packhouse.frameworks.tfgnn import datasets as tfgnn_datasets
 
@@ -35,6 +37,14 @@ loaded = frameworks & set(sys.modules)
 assert not loaded, loaded
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("page", ["pyg.md", "dgl.md"])
+def test_each_reserved_name_is_on_the_page(page: str) -> None:
+    pages = pathlib.Path(__file__).parents[2] / "docs" / "frameworks"
+    (reserving,) = re.findall(r"[^.:]*`lease`[^.:]*", (pages / page).read_text())
+    named = re.findall(r"`([a-z_#]+)`", reserving)
+    assert set(named) >= RESERVED, page
 
 
 def test_roles_follow_from_names() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from random_graphs import molecules, random_schema, random_table
 
-from packhouse import GRAPHS, DType, GraphSchema, GraphTable, TensorSpec
+from packhouse import GRAPHS, DType, GraphSchema, GraphTable, Histogram, TensorSpec
+from packhouse.frameworks.batch_sampler import BatchSampler
 
 SEEDS = range(40)
 
@@ -194,6 +195,25 @@ def test_columns_that_disagree_with_sizes_are_refused() -> None:
         GraphTable(table.schema, table.sizes, table.tensors | {"z": np.zeros(3)})
     with pytest.raises(ValueError, match="give sizes"):
         GraphTable.from_graphs(GraphSchema(("nodes",)), [{}])
+
+
+def test_gaps_and_rows_of_several_lengths_are_refused_by_name() -> None:
+    """Below a gap of a masked array any value may stand."""
+    schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
+    gaps = np.ma.masked_array([[1], [7]], mask=[[False], [True]])
+    uneven: Any = [[1], [2, 3]]
+    for odd, says in ((gaps, " has gaps"), (uneven, ": .*sequence")):
+        with pytest.raises(ValueError, match=f"^sizes{says}"):
+            GraphTable(schema, odd, {"x": np.zeros(8)})
+        with pytest.raises(ValueError, match=f"^sizes{says}"):
+            BatchSampler("nowhere", odd, {"nodes": 8})
+        with pytest.raises(ValueError, match=f"^tuples{says}"):
+            Histogram(("nodes",), odd, [1, 1])
+        with pytest.raises(ValueError, match=f"x'?{says}"):
+            GraphTable(schema, [[1], [1]], {"x": odd})
+    # Without a gap it is an array as any other.
+    whole = GraphTable(schema, np.ma.masked_array([[1], [7]]), {"x": np.ma.ones(8)})
+    assert whole.sizes.tolist() == [[1], [7]] and whole.tensors["x"].tolist() == [1] * 8
 
 
 def ids_of(message: Any) -> list[int]:

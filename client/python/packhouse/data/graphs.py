@@ -364,9 +364,14 @@ def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> A
     """`values` as an array of `dtype`; the same array if it has that type already.
 
     Integers must keep their value; floating-point numbers may be rounded. Raises ValueError
-    naming `name`.
+    naming `name`; also for a masked array with gaps, below which any value may stand.
     """
-    array = np.asarray(values)
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has gaps, which a masked array hides: fill them")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # numpy's words, as of rows of several lengths.
+        raise ValueError(f"{name}: {error}") from None
     if array.dtype == dtype:
         return array
     if array.size == 0:

@@ -202,14 +202,33 @@ class _Reader:
         slices = self._slices[key] if store._key is None else self._slices[store._key][key]
         counts: Counts = np.diff(np.asarray(slices, np.int64))
         if len(counts) != self._num_graphs:
-            last = self._first_id + self._num_graphs - 1
-            raise _Named(
-                f"graphs {self._first_id} to {last}: attribute {self._name(store, key)!r} has rows "
-                f"of {len(counts)} graphs only; PyG's data set does not tell which lack "
-                + ("it" if store._key is None else f"{store._key!r}")
-                + ": give all graphs the same attributes and types before they are joined"
-            )
+            raise self._uneven()
         return counts
+
+    def _uneven(self) -> _Named:
+        """Of a data set that PyG has joined of unlike graphs: names what the fewest have."""
+        found = []
+        for store in self._data.stores:
+            slices = self._slices if store._key is None else self._slices.get(store._key, {})
+            for key in store.keys():
+                if key in slices and key not in self._exclude_keys:
+                    found.append((len(slices[key]) - 1, self._name(store, key), store._key))
+        fewest, name, kind = min(found, key=lambda each: each[0])
+        # PyG takes the number of graphs that any one attribute has for that of all.
+        most = max(count for count, *_ in found)
+        last = self._first_id + most - 1
+        if fewest == most:
+            return _Named(
+                f"graphs {self._first_id} to {last}: attribute {name!r} has rows of {most} graphs, "
+                f"of which PyG counts {self._num_graphs}: what is left out has so many; "
+                "give all graphs the same attributes and types before they are joined"
+            )
+        lacked = "it" if kind is None else repr(kind)
+        return _Named(
+            f"graphs {self._first_id} to {last}: attribute {name!r} has rows of {fewest} graphs "
+            f"only; PyG's data set does not tell which lack {lacked}: "
+            "give all graphs the same attributes and types before they are joined"
+        )
 
     def _rows(self, store: Any, key: str) -> Any:
         """The attribute as a dense tensor whose first dimension counts rows."""

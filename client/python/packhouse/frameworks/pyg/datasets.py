@@ -223,6 +223,12 @@ def _parts(
     from torch_geometric.data.collate import collate
 
     if isinstance(dataset, InMemoryDataset) and _is_joined(dataset):
+        if not dataset.len():
+            # It counts by slices, which numbers of nodes alone do not have.
+            raise ValueError(
+                "graph 0: PyG counts no graph in this data set, as none has a tensor of its own: "
+                "give each one, or the graphs as a list"
+            )
         take = None if dataset._indices is None else np.asarray(list(dataset.indices()), np.int64)
         yield Collated(dataset._data, dataset.slices, dataset.len(), take)
         return
