@@ -366,7 +366,7 @@ def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> A
     Integers must keep their value; floating-point numbers may be rounded. Raises ValueError
     naming `name`; also for a masked array with gaps, below which any value may stand.
     """
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
         raise ValueError(f"{name} has gaps, which a masked array hides: fill them")
     try:
         array = np.asarray(values)
