@@ -7,7 +7,8 @@ packhouse_room(streams
 
 packhouse_room(epochs
   FOLDER engine/epochs
-  SOURCES batch_set.cc dealing.cc epoch_batches.cc epoch_catalog.cc epoch_identity.cc epoch_items.cc
+  SOURCES batch_set.cc cost_order.cc dealing.cc epoch_batches.cc epoch_catalog.cc epoch_identity.cc
+          epoch_items.cc
           epoch_order.cc epoch_pieces.cc epoch_plan.cc epoch_request.cc epoch_shapes.cc
           fresh_batches.cc gathered_rows.cc graph_selection.cc group_items.cc item_sizes.cc
           wings/partition/epochs/joined_epoch.cc wings/partition/epochs/joined_packing.cc

@@ -1584,6 +1584,121 @@ TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
   ExpectAllOnce(all, 120);
 }
 
+std::string BytesOf(const Batch& batch) {
+  std::string bytes;
+  for (const uint64_t id : batch.graph_ids) absl::StrAppend(&bytes, id, " ");
+  for (const BatchTensor& tensor : batch.tensors) absl::StrAppend(&bytes, tensor.data);
+  return bytes;
+}
+
+// Batches in steps of like cost: whoever goes on, with any number of ranks, after any crash, gets
+// the epoch that was begun, each batch with the same bytes, and each graph once.
+TEST(LoaderTest, StepsOfLikeCostStayThroughCrashesAndOtherRanks) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    LoaderWorld world(200);
+    EpochRequest request = DatasetWorld::Request();
+    if (seed % 2 == 1) {
+      request.rank_groups = {{{{64, 64, 20}}, std::nullopt, 3}, {{{20, 24, 6}}, std::nullopt, 2}};
+    }
+    request.rank_groups[0].num_ranks = 3;
+    request.cost_balanced.emplace().cost =
+        BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
+    // Of a server that has never seen the job.
+    EpochCatalog apart(&world.dataset().store(), {});
+    PH_ASSERT_OK_AND_ASSIGN(const auto planned, apart.Prepare(request));
+    std::vector<uint64_t> all;
+    std::optional<Cursor> cursor;
+    for (int start = 0; all.size() < 200; ++start) {
+      ASSERT_LT(start, 100);
+      EpochRequest asked = request;
+      JoinRequest join;
+      join.attempt = absl::StrCat("attempt ", start);
+      join.cursor = cursor;
+      for (uint32_t i = 0; i < asked.rank_groups.size(); ++i) {
+        uint32_t& num_ranks = asked.rank_groups[i].num_ranks;
+        if (start != 0) num_ranks = static_cast<uint32_t>(random.Between(1, 4));
+        for (uint32_t r = 0; r < num_ranks; ++r) join.sharing.rank_group_of_rank.push_back(i);
+      }
+      const bool is_dynamic = start != 0 && random.Below(4) == 0;
+      if (is_dynamic) {
+        join.sharing = Sharing::Dynamic();
+        join.worker = "worker";
+      }
+      const size_t lanes =
+          is_dynamic ? asked.rank_groups.size() : join.sharing.rank_group_of_rank.size();
+      for (uint32_t lane = 0; lane < lanes; ++lane) {
+        join.lane = lane;
+        if (is_dynamic) join.worker = absl::StrCat("worker ", lane);
+        PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(asked, join));
+        EXPECT_EQ(session->epoch().identity(), planned->identity());
+        for (uint64_t left = random.Below(7); left != 0; --left) {
+          PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+          if (event.kind != LoadEvent::Kind::kBatch) break;
+          PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult result,
+                                  world.Acknowledge(*session, {event.number}));
+          cursor = DecodeCursor(result.cursor).value();
+          if (event.is_padding) continue;
+          const Batch& sent = event.built.batch;
+          EXPECT_EQ(BytesOf(sent), BytesOf(planned->Build(event.number)->batch));
+          all.insert(all.end(), sent.graph_ids.begin(), sent.graph_ids.end());
+        }
+      }
+      // As a crash; sometimes of a server that has forgotten everything, too.
+      if (random.Below(3) == 0 && cursor) {
+        EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+      } else {
+        cursor = std::nullopt;
+      }
+      world.Restart();
+    }
+    ExpectAllOnce(all, 200);
+  }
+}
+
+// As the limits: whoever comes later orders by what was measured when the epoch was begun.
+TEST(LoaderTest, MeasuredCostsOfAnEpochStayWithIt) {
+  LoaderWorld world;
+  const auto request = [](double of_edges) {
+    EpochRequest asked = MeasuredRequest(0, 64, 48);
+    asked.adaptive = false;
+    asked.padding = Padding::kNone;
+    asked.rank_groups[0].num_ranks = 2;
+    asked.rank_groups[0].measured->components[1].relative_cost = of_edges;
+    asked.cost_balanced.emplace();
+    return asked;
+  };
+  std::string cursor;
+  EpochIdentity begun;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request(1), LoaderWorld::Rank(0, 2)));
+    begun = session->epoch().identity();
+    PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+    cursor = world.Acknowledge(*session, {event.number})->cursor;
+  }
+  EXPECT_THAT(begun.options, HasSubstr("; costs "));
+  EXPECT_EQ(world.loader().Describe(request(9))->epoch->identity(), begun);
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const Job::Opened opened, world.loader().OpenedNear({"job", 5}));
+    EpochRequest rebuilt = request(9);
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, world.loader().Rebuild(rebuilt, opened, {}));
+    EXPECT_EQ(again->identity(), begun);
+    rebuilt.key.epoch = 5;
+    EXPECT_THAT(
+        world.loader().Rebuild(rebuilt, opened, {}).status(),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 HasSubstr("epoch 5 of job 'job': what its devices were measured to cost")));
+  }
+  // The cursor knows them, too.
+  EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+  world.Restart();
+  JoinRequest join = LoaderWorld::Rank(0, 2);
+  join.cursor = DecodeCursor(cursor).value();
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request(9), join));
+  EXPECT_EQ(session->epoch().identity(), begun);
+}
+
 // With joins and compaction on threads of their own, as in a server, or where they come from.
 class LoaderThreadsTest : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(, LoaderThreadsTest, ::testing::Bool(),

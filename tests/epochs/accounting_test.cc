@@ -196,6 +196,10 @@ TEST(EpochAccountingTest, PlansAndEpochs) {
   add("several shapes")->rank_groups[0].shapes.push_back({12, 15, 6});
   EpochRequest* const ranks = add("unequal ranks");
   ranks->rank_groups.push_back({{{20, 26, 6}}, std::nullopt, 2});
+  EpochRequest* const steps = add("in steps of like cost");
+  steps->rank_groups[0].num_ranks = 3;
+  steps->cost_balanced.emplace().cost =
+      BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
   EpochRequest* const device = add("a device");
   device->rank_groups[0].shapes.clear();
   device->rank_groups[0].device.emplace();

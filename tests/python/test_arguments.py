@@ -34,8 +34,8 @@ MODULES = ("sampling", "atoms", "torch", "pyg", "dgl", "jraph", "tfgnn", "base.l
 ANSWERS = frozenset(
     """
     AppendTotals Batch Company ComponentEfficiency DamagedRecord Dataset DatasetDrift DeviceModel
-    DriftedComponent EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape ExampleStream
-    FoundNodes Job JobEpoch JoinedParts LoadedBatch MeasuredShape Meter MicroBatch NextFit ObserveTotals
+    DriftedComponent EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape EpochSteps
+    ExampleStream FoundNodes Job JobEpoch JoinedParts LoadedBatch MeasuredShape Meter MicroBatch NextFit ObserveTotals
     Oversize PackDrifted PackFlushed PackOpened PackShape PackStream PackTuned PackhouseError Partition
     PartitionBalance PartitionPart PartitionReport PartsProgress Pattern Plan PlanSummary
     ReadEdges Rejection SampleProgress SampleStream SizeEstimate SkippedExample SourceAppendTotals

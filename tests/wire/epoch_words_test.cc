@@ -22,8 +22,10 @@
 namespace packhouse {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // One model on one device, whose batches cost 0.01 s and 1 us a row.
 class OneModel final : public MeasuredModels {
@@ -106,6 +108,111 @@ TEST(EpochWordsTest, MixingIsReadOrRefusedByName) {
   mixing.clear_most_company();
   EXPECT_TRUE(read()->mixing.is_off);
   EXPECT_EQ(read()->mixing.most_company, std::nullopt);
+}
+
+TEST(EpochWordsTest, TheOrderIsReadOrRefusedByName) {
+  DatasetWorld world(10);
+  world.Seal();
+  v1::EpochSpec spec;
+  spec.set_dataset("graphs");
+  MemoryHold memory;
+  const auto read = [&] { return OpenEpochRequest(spec, world.store(), nullptr, nullptr, memory); };
+  EXPECT_FALSE(read()->cost_balanced.has_value());
+  spec.mutable_order()->mutable_shuffled();
+  EXPECT_FALSE(read()->cost_balanced.has_value());
+  spec.set_in_order(true);
+  EXPECT_THAT(read(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("order.shuffled: not together with in_order")));
+  spec.clear_in_order();
+  v1::CostBalanced& balanced = *spec.mutable_order()->mutable_cost_balanced();
+  ASSERT_TRUE(read()->cost_balanced.has_value());
+  EXPECT_FALSE(read()->cost_balanced->cost.has_value());
+
+  const auto add = [&](v1::CostForm form, const std::string& component, double weight) {
+    v1::CostTerm& term = *balanced.add_terms();
+    term.set_form(form);
+    term.set_component(component);
+    term.set_weight(weight);
+  };
+  add(v1::COST_FORM_UNSPECIFIED, "edges", 0);
+  add(v1::COST_FORM_SQUARED_ROWS, "graphs", 0.5);
+  add(v1::COST_FORM_SUM_OF_SQUARES, "nodes", 3);
+  add(v1::COST_FORM_BATCH, "", 7);
+  add(v1::COST_FORM_ROWS, "nodes", 2);
+  EXPECT_EQ(read()->cost_balanced->cost->Words(), "1*c1 + 0.5*c2^2 + 3*sum c0^2 + 7*batch + 2*c0");
+
+  const auto refused = [&](const std::string& message) {
+    EXPECT_THAT(read(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  balanced.mutable_terms(4)->set_component("atoms");
+  refused("order.cost_balanced.terms: number 4: unknown component 'atoms'");
+  balanced.mutable_terms(4)->set_component("");
+  refused("order.cost_balanced.terms: number 4: unknown component ''");
+  balanced.mutable_terms(4)->set_form(static_cast<v1::CostForm>(9));
+  refused("order.cost_balanced.terms: number 4: unknown form 9");
+  balanced.mutable_terms(4)->set_form(v1::COST_FORM_BATCH);
+  balanced.mutable_terms(4)->set_component("nodes");
+  refused("number 4: of COST_FORM_BATCH with component 'nodes', must have none");
+  balanced.mutable_terms(4)->set_form(v1::COST_FORM_SUM_OF_SQUARES);
+  balanced.mutable_terms(4)->set_component("graphs");
+  refused("order.cost_balanced: cost: term 4 is of component 2");
+  balanced.mutable_terms(4)->set_component("nodes");
+  for (const double weight : {-1.0, std::numeric_limits<double>::infinity()}) {
+    balanced.mutable_terms(4)->set_weight(weight);
+    refused("order.cost_balanced: cost: term 4 has weight ");
+  }
+  balanced.mutable_terms(4)->set_weight(1);
+  EXPECT_THAT(read(), IsOk());
+  balanced.set_num_ranks(8);
+  spec.add_rank_groups()->set_num_ranks(1);
+  EXPECT_EQ(read()->rank_groups[0].num_ranks, 8U);
+  spec.add_rank_groups()->set_num_ranks(3);
+  refused("order.cost_balanced.num_ranks: 8, must be unset with several rank groups");
+  balanced.clear_num_ranks();
+  EXPECT_EQ(read()->rank_groups[1].num_ranks, 3U);
+  while (balanced.terms_size() <= 64) add(v1::COST_FORM_ROWS, "nodes", 1);
+  refused("order.cost_balanced: cost: 65 terms, must be 1 to 64");
+}
+
+// One rank group is for as many ranks as it says, or as load.
+TEST(EpochWordsTest, StepsAreForTheRanksOfTheLoad) {
+  v1::LoadRequest wire;
+  EpochRequest request = DatasetWorld::Request();
+  const auto ranks_of = [&](uint32_t said) {
+    request.rank_groups[0].num_ranks = said;
+    TakeRanks(wire, request);
+    return request.rank_groups[0].num_ranks;
+  };
+  wire.mutable_ranked()->set_num_ranks(8);
+  EXPECT_EQ(ranks_of(0), 0U);
+  request.cost_balanced.emplace();
+  EXPECT_EQ(ranks_of(0), 8U);
+  EXPECT_EQ(ranks_of(5), 5U);
+  wire.mutable_evaluation()->mutable_ranked()->set_num_ranks(3);
+  EXPECT_EQ(ranks_of(0), 3U);
+  wire.mutable_dynamic();
+  EXPECT_EQ(ranks_of(0), 0U);
+  wire.mutable_ranked()->set_num_ranks(8);
+  request.rank_groups.push_back(request.rank_groups[0]);
+  EXPECT_EQ(ranks_of(0), 0U);
+}
+
+TEST(EpochWordsTest, TheStepsOfAnEpochAreTold) {
+  DatasetWorld world(200);
+  world.Seal();
+  EpochCatalog catalog(&world.store(), EpochBounds());
+  EpochRequest request = DatasetWorld::Request();
+  request.rank_groups[0].num_ranks = 3;
+  request.cost_balanced.emplace().cost =
+      BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.Prepare(request));
+  v1::Epoch wire;
+  EpochToWire(*epoch, EpochProgress(), wire);
+  EXPECT_THAT(UntoldFields(wire), Each(Not(HasSubstr("steps"))));
+  EXPECT_EQ(wire.steps().efficiency(), epoch->steps()->efficiency);
+  EXPECT_EQ(wire.steps().of_shuffle(), epoch->steps()->of_shuffle);
+  EXPECT_LT(wire.steps().of_shuffle(), wire.steps().efficiency());
+  EXPECT_EQ(wire.steps().num_ranks(0), 3U);
 }
 
 TEST(EpochWordsTest, TheCompanyOfAnEpochIsTold) {

@@ -325,7 +325,7 @@ TEST(ToldAnswersTest, OfAnEpochOfSubGraphs) {
   EXPECT_THAT(UntoldFields(wire),
               UnorderedElementsAre("num_rejected", "rejections", "rank_groups.shapes.components",
                                    "lower_bound", "receipt", "joined_parts", "num_cut_graphs",
-                                   "num_pieces", "segments", "company"));
+                                   "num_pieces", "segments", "company", "steps"));
   EXPECT_EQ(wire.samples().num_seeds(), 60U);
   EXPECT_EQ(wire.samples().num_windows(), 3U);
 }
@@ -345,11 +345,12 @@ TEST(ToldAnswersTest, OfAnEpochOfJoinedParts) {
   }
   v1::Epoch wire;
   EpochToWire(*epoch, SomeProgress(), wire);
-  EXPECT_THAT(UntoldFields(wire),
-              UnorderedElementsAre(
-                  "num_batches: 2, as dataset_version", "num_rejected", "rejections",
-                  "rank_groups.shapes.components", "rank_groups.shapes.batch_bytes", "lower_bound",
-                  "receipt", "samples", "num_cut_graphs", "num_pieces", "segments", "company"));
+  EXPECT_THAT(
+      UntoldFields(wire),
+      UnorderedElementsAre("num_batches: 2, as dataset_version", "num_rejected", "rejections",
+                           "rank_groups.shapes.components", "rank_groups.shapes.batch_bytes",
+                           "lower_bound", "receipt", "samples", "num_cut_graphs", "num_pieces",
+                           "segments", "company", "steps"));
   EXPECT_EQ(wire.joined_parts().num_inner_edges(), epoch->edges().inner);
   EXPECT_EQ(wire.joined_parts().num_cut_edges(), epoch->edges().cut);
   EXPECT_EQ(wire.joined_parts().num_restored_edges(), epoch->edges().restored);
@@ -369,7 +370,7 @@ TEST(ToldAnswersTest, OfAnEpochInSegmentsAndItsEvaluation) {
   EpochToWire(*epoch, SomeProgress(), wire);
   EXPECT_THAT(UntoldFields(wire),
               UnorderedElementsAre("job", "num_rejected", "rejections", "samples", "joined_parts",
-                                   "num_cut_graphs", "num_pieces", "company"));
+                                   "num_cut_graphs", "num_pieces", "company", "steps"));
   EXPECT_EQ(wire.segments().num_segments(), epoch->plan().layout().num_segments());
   EXPECT_EQ(wire.segments().num_tracks(), 1U);
   EXPECT_EQ(wire.segments().max_graphs(), epoch->plan().layout().max_graphs());
@@ -389,8 +390,8 @@ TEST(ToldAnswersTest, OfAnEpochInSegmentsAndItsEvaluation) {
       UnorderedElementsAre("epoch.job", "epoch.num_rejected", "epoch.rejections", "epoch.num_done",
                            "epoch.generation", "epoch.samples", "epoch.joined_parts",
                            "epoch.num_cut_graphs", "epoch.num_pieces", "epoch.company",
-                           "schema.tensors.padding_value", "schema.tensors.layout", "generation",
-                           "session", "cursor", "num_steps_is_estimate", "lane"));
+                           "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout",
+                           "generation", "session", "cursor", "num_steps_is_estimate", "lane"));
   EXPECT_EQ(opened.num_steps_done(), 2U);
 }
 
@@ -425,7 +426,7 @@ TEST(ToldAnswersTest, OfASession) {
           "epoch.num_rejected", "epoch.rejections",
           absl::StrCat("epoch.lower_bound: ", wire.epoch().num_batches(), ", as num_batches"),
           "epoch.samples", "epoch.joined_parts", "epoch.num_cut_graphs", "epoch.num_pieces",
-          "epoch.segments", "schema.tensors.padding_value", "schema.tensors.layout",
+          "epoch.segments", "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout",
           "num_steps_is_estimate", "lane"));
   EXPECT_EQ(wire.session(), second->start().session);
   EXPECT_EQ(wire.generation(), start.join.generation);

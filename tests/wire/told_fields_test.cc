@@ -395,7 +395,8 @@ TEST(ToldFieldsTest, OfAPlannedEpoch) {
     // good as its bound.
     const std::string bound =
         absl::StrCat("lower_bound: ", plan->lower_bound(), ", as num_batches");
-    std::vector<std::string> untold = {bound, "samples", "joined_parts", "segments", "company"};
+    std::vector<std::string> untold = {bound,      "samples", "joined_parts",
+                                       "segments", "company", "steps"};
     for (const char* const each : {"num_rejected", "rejections"}) {
       if (cuts) untold.push_back(each);
     }
@@ -599,14 +600,20 @@ TEST(ReadFieldsTest, OfAnEpoch) {
   one.mutable_draw()->set_weights(std::string(16, '\x3f'));
   one.set_integer_width(v1::INTEGER_WIDTH_COMPACT);
   one.mutable_mixing()->set_most_company(13);
+  v1::CostTerm& term = *one.mutable_order()->mutable_cost_balanced()->add_terms();
+  term.set_form(v1::COST_FORM_SUM_OF_SQUARES);
+  term.set_component("nodes");
+  term.set_weight(14);
+  one.mutable_order()->mutable_cost_balanced()->set_num_ranks(15);
   EXPECT_THAT(EpochRequestFromWire(one, schema), IsOk());
   // The profile of a device is read as in ToldFieldsTest.OfATuning; samples by
   // SampledRequestFromWire(), joined parts where the epoch's source is chosen; `off` excludes
   // `most_company` (EpochWordsTest.MixingIsReadOrRefusedByName).
   EXPECT_THAT(UnsetFields(one),
               ElementsAre("rank_groups.device_profile", "samples", "join_parts", "mixing.off"));
-  // As of any data set with tensors.
-  EXPECT_THAT(UnreadFields(one, describe), ElementsAre("payload"));
+  // As of any data set with tensors; and the order says for how many ranks it is.
+  EXPECT_THAT(UnreadFields(one, describe), ElementsAre("rank_groups.num_ranks", "payload"));
+  one.clear_order();
   one.set_payload(v1::PAYLOAD_SIZES);
   one.clear_derived();
   one.clear_integer_width();

@@ -95,6 +95,7 @@ constexpr absl::string_view kWhich = "what the call is about; without it nothing
 constexpr Elsewhere kReadElsewhere[] = {
     {"AcknowledgeRequest", "batches epoch generation job session",
      "tests/rpc/loader_service_test.cc"},
+    {"BatchOrder", "shuffled", "tests/wire/epoch_words_test.cc"},
     {"CancelPartitionRequest", "graph name", kWhich},
     {"DeleteDatasetRequest", "name", kWhich},
     {"DeleteHistogramRequest", "histogram", kWhich},

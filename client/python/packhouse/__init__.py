@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         EpochSamples,
         EpochSegments,
         EpochShape,
+        EpochSteps,
         JoinedParts,
     )
     from packhouse.epochs.loader import Loader
@@ -173,7 +174,8 @@ _MODULES: Final = {
         "Rejection PackFlushed"
     ),
     "epochs.info": (
-        "Company EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape JoinedParts"
+        "Company EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape EpochSteps "
+        "JoinedParts"
     ),
     "epochs.epoch_readers": "EpochReaders",
     "epochs.settings": "EpochBegunWarning LoaderState",
@@ -253,6 +255,7 @@ __all__ = [
     "EpochSamples",
     "EpochSegments",
     "EpochShape",
+    "EpochSteps",
     "Evaluation",
     "EvaluationReaders",
     "ExampleStream",

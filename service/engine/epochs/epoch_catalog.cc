@@ -8,6 +8,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/reader_bytes.h"
 
 namespace packhouse {
@@ -209,9 +210,10 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     const std::optional<KeptPlannerResult>& kept) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   const std::string reader_key = ReaderKey(info);
-  std::string plan_key = absl::StrCat(reader_key, request.Words(), MeasuredWords(request),
-                                      request.oversize_is_error ? " or fail" : "");
-  if (request.rank_groups.size() > 1) {
+  std::string plan_key =
+      absl::StrCat(reader_key, request.Words(), MeasuredWords(request), DeviceCostWords(request),
+                   request.oversize_is_error ? " or fail" : "");
+  if (request.rank_groups.size() > 1 || request.cost_balanced) {
     for (const RankGroupRequest& rank_group : request.rank_groups) {
       absl::StrAppend(&plan_key, " ", rank_group.num_ranks);
     }

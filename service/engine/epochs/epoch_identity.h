@@ -25,8 +25,9 @@ struct EpochKey {
 struct IdentityRankGroup {
   // Capacity per component, `graphs` last.
   std::vector<uint64_t> capacities;
-  // Ranks that the rounds were planned for (round_plan.h); 0 if there is only one rank group. Later
-  // the number of ranks may differ; the plan stays, since otherwise the batches would change.
+  // Ranks that the rounds were planned for (round_plan.h), or the steps of like cost
+  // (cost_order.h); 0 if there is one rank group, and no such steps. Later the number of ranks may
+  // differ; the plan stays, since otherwise the batches would change.
   uint64_t planned_ranks = 0;
   uint64_t num_batches = 0;
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/planning/limits.h"
+#include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/graph_selection.h"
 #include "service/engine/epochs/mixing.h"
@@ -88,6 +89,7 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
   auto plan = std::shared_ptr<EpochPlan>(
       new EpochPlan(std::move(reader), std::move(piece_schema), std::move(shapes)));
   plan->mixing_ = MixingFor(request, plan->shapes_, bounds.max_batch_bytes);
+  if (request.cost_balanced) plan->cost_order_.emplace(request);
   plan->is_of_one_epoch_ = request.draw.has_value();
   if (request.whole_graphs) plan->max_batch_bytes_ = bounds.max_batch_bytes;
   PH_RETURN_IF_ERROR(plan->PackSizes(request.min_rows, making));
@@ -190,6 +192,38 @@ absl::StatusOr<EpochFigures> EpochPlan::FiguresOf(const EpochBatches& batches,
   return FiguresOfBatches(shapes_, items(), batches, max_batch_bytes_, making);
 }
 
+ItemSizes EpochPlan::Graphs() const {
+  return pieces_ != nullptr ? pieces_->sizes() : SizesOfGraphs(*reader_);
+}
+
+void EpochPlan::AddItem(const ItemSizes& graphs, uint32_t item, absl::Span<uint64_t> rows,
+                        absl::Span<uint64_t> squares) const {
+  const auto add = [&](uint32_t graph) {
+    const absl::Span<const uint32_t> sizes = graphs.tuple(graph);
+    AddRows(sizes, 1, rows);
+    for (size_t k = 0; k < squares.size(); ++k) {
+      squares[k] = CheckedAdd(squares[k], uint64_t{sizes[k]} * sizes[k]).value_or(UINT64_MAX);
+    }
+  };
+  if (!groups_) return add(item);
+  for (const uint32_t graph : groups_->graphs(item)) add(graph);
+}
+
+absl::StatusOr<std::optional<StepFigures>> EpochPlan::StepsOf(const EpochSeed& seed,
+                                                              const EpochBatches& batches,
+                                                              const Making& making) const {
+  if (!cost_order_) return std::nullopt;
+  const ItemSizes graphs = Graphs();
+  PH_ASSIGN_OR_RETURN(StepFigures figures, cost_order_->Figures(
+                                               shapes_,
+                                               [&](uint32_t item, absl::Span<uint64_t> rows,
+                                                   absl::Span<uint64_t> squares) {
+                                                 AddItem(graphs, item, rows, squares);
+                                               },
+                                               seed, making, batches));
+  return figures;
+}
+
 uint64_t EpochPlan::bytes() const {
   // Names, shapes, lists: small.
   constexpr uint64_t kBesides = 16384;
@@ -214,6 +248,15 @@ absl::StatusOr<std::shared_ptr<const EpochBatches>> EpochPlan::BatchesOf(
                       mixing_ ? DrawFreshEpoch(*classes_, planned_->patterns, items(),
                                                LimitsOfItems(), seed, group_ids, making, *mixing_)
                               : DrawEpoch(*classes_, planned_->patterns, seed, group_ids, making));
+  if (cost_order_) {
+    const ItemSizes graphs = Graphs();
+    PH_RETURN_IF_ERROR(cost_order_->Order(
+        shapes_,
+        [&](uint32_t item, absl::Span<uint64_t> rows, absl::Span<uint64_t> squares) {
+          AddItem(graphs, item, rows, squares);
+        },
+        seed, making, drawn));
+  }
   auto batches = std::make_shared<const EpochBatches>(std::move(drawn));
   absl::MutexLock lock(&mutex_);
   std::erase_if(drawn_, [](const auto& entry) { return entry.second.expired(); });

@@ -24,6 +24,7 @@
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/algorithms/pieces/piece_schema.h"
 #include "service/base/memory_budget.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/epoch_items.h"
 #include "service/engine/epochs/epoch_pieces.h"
@@ -115,8 +116,9 @@ class EpochPlan {
   // Set if graphs that exceed the limits are cut; otherwise null.
   const EpochPieces* pieces() const { return pieces_.get(); }
   // The batches of one epoch, as numbers of items(). Errors and cost as DrawFreshEpoch(), or as
-  // DrawEpoch() for an epoch that is not mixed; those that somebody still has are given at once. In
-  // order, they exist already, and are the same for all epochs.
+  // DrawEpoch() for an epoch that is not mixed, and as CostOrder::Order() where it is ordered by
+  // cost; those that somebody still has are given at once. In order, they exist already, and are
+  // the same for all epochs.
   absl::StatusOr<std::shared_ptr<const EpochBatches>> BatchesOf(const EpochSeed& seed,
                                                                 const Making& making) const;
   // Of these batches of an epoch beside the epoch before, or epoch 1 beside epoch 0. Draws that
@@ -125,6 +127,10 @@ class EpochPlan {
   absl::StatusOr<std::optional<Company>> CompanyAt(const EpochSeed& seed,
                                                    const EpochBatches& batches,
                                                    const Making& making) const;
+  // Of these batches of an epoch; nullopt unless they come in steps of like cost.
+  absl::StatusOr<std::optional<StepFigures>> StepsOf(const EpochSeed& seed,
+                                                     const EpochBatches& batches,
+                                                     const Making& making) const;
   // The figures of an epoch's batches: as summaries(), unless items were exchanged between batches.
   absl::StatusOr<EpochFigures> FiguresOf(const EpochBatches& batches, const Making& making) const;
 
@@ -146,6 +152,12 @@ class EpochPlan {
   absl::Status Summarize(const Making& making);
   // Of the planned items, by rank group and shape.
   ShapeLimits LimitsOfItems() const;
+  // Adds up what an item's graphs have, as CostOrder::AddItem. `graphs` are the sizes of all graphs
+  // and pieces.
+  void AddItem(const ItemSizes& graphs, uint32_t item, absl::Span<uint64_t> rows,
+               absl::Span<uint64_t> squares) const;
+  // The sizes of all graphs and pieces, without minimums.
+  ItemSizes Graphs() const;
   // The batches of that epoch that somebody still has; null if nobody has.
   std::shared_ptr<const EpochBatches> FindDrawn(const EpochSeed& seed) const;
 
@@ -173,6 +185,8 @@ class EpochPlan {
   std::optional<uint64_t> max_batch_bytes_;
   // Unset: epochs are as they are drawn.
   std::optional<FreshBatchesOptions> mixing_;
+  // Unset: all orders of the batches are equally likely.
+  std::optional<CostOrder> cost_order_;
   // Graphs are drawn by weights: the plan is for one epoch.
   bool is_of_one_epoch_ = false;
 

@@ -16,6 +16,10 @@ namespace {
 // Bytes of a hash that identifies a subset, weights or a device.
 constexpr size_t kHashBytes = 8;
 
+// With the version of the rules by which batches are ordered. Raise it when the same words would
+// give another order: another release then refuses such an epoch.
+constexpr absl::string_view kInSteps = "in steps of like cost by v1";
+
 uint64_t BitsOf(double value) {
   uint64_t bits;
   static_assert(sizeof(bits) == sizeof(value));
@@ -142,6 +146,11 @@ std::string EpochRequest::Words() const {
   words.emplace_back(whole_graphs ? absl::StrCat("whole graphs", DerivedWords(derived)) : "sizes");
   if (integer_width == IntegerWidth::kCompact) words.emplace_back("compact integers");
   if (const auto most_company = MostCompany()) words.push_back(MixingWords(*most_company));
+  if (cost_balanced) {
+    words.push_back(absl::StrCat(kInSteps, cost_balanced->cost
+                                               ? absl::StrCat(": ", cost_balanced->cost->Words())
+                                               : " of devices"));
+  }
   return absl::StrJoin(words, "; ");
 }
 

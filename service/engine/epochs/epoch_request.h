@@ -13,6 +13,7 @@
 #include "service/algorithms/collation/batch_layout.h"
 #include "service/algorithms/collation/min_rows.h"
 #include "service/algorithms/collation/tensor_framing.h"
+#include "service/algorithms/planning/batch_cost.h"
 #include "service/algorithms/planning/device_profile.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/wings/graphs/epochs/sub_graph_source.h"
@@ -28,7 +29,7 @@ struct RankGroupRequest {
   // before a smaller one.
   std::vector<std::vector<uint64_t>> shapes;
   std::optional<DeviceProfile> device;
-  // Ignored if there is one rank group.
+  // With one rank group, read only if batches come in steps of like cost.
   uint32_t num_ranks = 1;
   // `device` with what was measured of it, if that was asked for (DeviceProfile::measured_as) and
   // there is a measurement: shapes are chosen for this. It is no part of the request's words, since
@@ -90,6 +91,16 @@ struct MixingRequest {
   bool is_off = false;
 };
 
+// Batches come in steps of like cost (cost_order.h): of each rank group, as many batches share a
+// step as it has ranks.
+struct CostBalancedRequest {
+  // Unset: what the devices of the rank groups cost.
+  std::optional<BatchCost> cost = std::nullopt;
+  // Without `cost`: by rank group, what its device cost when the epoch was begun; empty if it was
+  // not. No part of the request's words, as RankGroupRequest::measured.
+  std::vector<BatchCost> begun = {};
+};
+
 struct EpochRequest {
   std::string dataset;
   EpochKey key;
@@ -118,6 +129,8 @@ struct EpochRequest {
   // Limits may move from epoch to epoch, by what is measured. Without it `present` shapes stay.
   bool adaptive = false;
   MixingRequest mixing;
+  // Unset: all orders of the batches are equally likely.
+  std::optional<CostBalancedRequest> cost_balanced;
 
   // To how much company the epoch is mixed; nullopt: it is not.
   std::optional<double> MostCompany() const;

@@ -37,6 +37,8 @@ enum class DrawPurpose : uint64_t {
   kTracks = 9,
   kOtherDraw = 10,
   kExchanges = 11,
+  kSteps = 12,
+  kShuffledSteps = 13,
 };
 
 // Where the sequence of a purpose starts. For a fixed seed and purpose, other epochs have other

@@ -19,7 +19,8 @@ constexpr size_t kItemsAhead = 16;
 }  // namespace
 
 std::string EpochOptions(const EpochRequest& request, absl::string_view receipt) {
-  return absl::StrCat(request.Words(), "; plan ", receipt, "; rules ", kRulesVersion);
+  return absl::StrCat(request.Words(), DeviceCostWords(request), "; plan ", receipt, "; rules ",
+                      kRulesVersion);
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
@@ -33,20 +34,23 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     PH_ASSIGN_OR_RETURN(company,
                         plan->CompanyAt({request.seed, request.key.epoch}, *batches, making));
   }
+  PH_ASSIGN_OR_RETURN(std::optional<StepFigures> steps,
+                      plan->StepsOf({request.seed, request.key.epoch}, *batches, making));
   EpochIdentity identity = {
       request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
   for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
-    identity.rank_groups.push_back(
-        {plan->shapes(i)[0].capacities,
-         plan->num_rank_groups() > 1 ? request.rank_groups[i].num_ranks : 0, plan->num_batches(i)});
+    const bool is_for_ranks = plan->num_rank_groups() > 1 || request.cost_balanced;
+    identity.rank_groups.push_back({plan->shapes(i)[0].capacities,
+                                    is_for_ranks ? request.rank_groups[i].num_ranks : 0,
+                                    plan->num_batches(i)});
   }
   identity.options = EpochOptions(request, plan->receipt());
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
   // Pieces of graphs are no graphs of the data set.
   if (!request.whole_graphs || plan->pieces() != nullptr) gathered = nullptr;
-  return std::shared_ptr<const PreparedEpoch>(
-      new PreparedEpoch(std::move(plan), std::move(batches), std::move(figures), company,
-                        std::move(identity), bounds, request.whole_graphs, std::move(gathered)));
+  return std::shared_ptr<const PreparedEpoch>(new PreparedEpoch(
+      std::move(plan), std::move(batches), std::move(figures), company, std::move(steps),
+      std::move(identity), bounds, request.whole_graphs, std::move(gathered)));
 }
 
 uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + batches_->bytes(); }

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "service/algorithms/collation/batch.h"
 #include "service/algorithms/collation/batch_shape.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_plan.h"
@@ -62,6 +63,8 @@ class PreparedEpoch final : public LoadableEpoch {
   }
   // EpochPlan::CompanyAt() of this epoch, if it was measured.
   const std::optional<Company>& company() const { return company_; }
+  // EpochPlan::StepsOf() of this epoch.
+  const std::optional<StepFigures>& steps() const { return steps_; }
 
   // For batch `number` < identity().num_batches().
   uint64_t NumGraphs(uint64_t number) const override;
@@ -77,13 +80,14 @@ class PreparedEpoch final : public LoadableEpoch {
 
  private:
   PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
-                EpochFigures figures, std::optional<Company> company, EpochIdentity identity,
-                const EpochBounds& bounds, bool whole_graphs,
-                std::shared_ptr<GatheredRows> gathered)
+                EpochFigures figures, std::optional<Company> company,
+                std::optional<StepFigures> steps, EpochIdentity identity, const EpochBounds& bounds,
+                bool whole_graphs, std::shared_ptr<GatheredRows> gathered)
       : plan_(std::move(plan)),
         batches_(std::move(batches)),
         figures_(std::move(figures)),
         company_(company),
+        steps_(std::move(steps)),
         identity_(std::move(identity)),
         bounds_(bounds),
         whole_graphs_(whole_graphs),
@@ -101,6 +105,7 @@ class PreparedEpoch final : public LoadableEpoch {
   const std::shared_ptr<const EpochBatches> batches_;
   const EpochFigures figures_;
   const std::optional<Company> company_;
+  const std::optional<StepFigures> steps_;
   const EpochIdentity identity_;
   const EpochBounds bounds_;
   const bool whole_graphs_;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/mixing.h"
 #include "service/engine/epochs/round_plan.h"
@@ -82,6 +83,7 @@ absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& datase
                                "a device profile: name the limits"));
   }
   PH_RETURN_IF_ERROR(CheckMixing(request));
+  PH_RETURN_IF_ERROR(CheckCostOrder(request));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && several_shapes, "in_order", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.grouped && several_shapes, "grouped", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && request.grouped, "in_order", "grouped"));

@@ -31,6 +31,7 @@ absl::Status CheckSegmented(const EpochRequest& request, const DatasetInfo& data
   if (!request.min_rows.empty()) return refuse("min_rows");
   if (request.join_parts) return refuse("join_parts");
   if (request.samples) return refuse("samples");
+  if (request.cost_balanced) return refuse("order.cost_balanced");
   if (request.cuts_oversize) return refuse("OVERSIZE_POLICY_PARTITION");
   if (request.rank_groups.size() != 1 || request.rank_groups[0].device ||
       request.rank_groups[0].shapes.size() != 1) {

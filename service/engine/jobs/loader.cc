@@ -6,6 +6,7 @@
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/mixing.h"
 #include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/jobs/held_plan.h"
@@ -177,7 +178,10 @@ std::optional<KeptPlannerResult> Loader::Adopt(const Job* job, const std::option
   std::optional<Job::Opened> opened;
   if (job != nullptr) opened = job->OpenedAs(request.key.epoch);
   if (!opened && cursor) opened = Job::Opened{cursor->identity, nullptr, "", {}};
-  if (opened) KeepMixing(opened->identity, request);
+  if (opened) {
+    KeepMixing(opened->identity, request);
+    KeepCosts(opened->identity, request);
+  }
   // Epochs in segments have the same numbers of batches, which take long to count.
   const bool is_other = request.segments && (!opened || opened->plan == nullptr);
   if (is_other && job != nullptr) {
@@ -413,6 +417,13 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochReques
                      ": the limits of an adaptive job's epoch are known only while it is "
                      "remembered"));
   }
+  if (!is_remembered && request.cost_balanced && !request.cost_balanced->cost &&
+      HasMeasuredDevice(request)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch ", request.key.epoch, " of job ", Quoted(request.key.job),
+                     ": what its devices were measured to cost, by which its batches are ordered, "
+                     "is known only while it is remembered"));
+  }
   if (HasMeasuredDevice(request)) {
     std::shared_ptr<const PlannerResult> plan;
     if (opened.plan != nullptr) {
@@ -421,6 +432,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochReques
     KeepLimits(opened.identity, plan.get(), request);
   }
   KeepMixing(opened.identity, request);
+  if (is_remembered) KeepCosts(opened.identity, request);
   std::optional<KeptPlannerResult> kept = Adopt(opened, request);
   // A plan of an epoch that draws its graphs is for that epoch alone.
   if (request.draw && !is_remembered) kept = std::nullopt;

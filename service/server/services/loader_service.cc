@@ -177,6 +177,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
     PH_ASSIGN_OR_RETURN(EpochRequest epoch,
                         OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
                                          memory, measured_, at_once));
+    TakeRanks(parsed, epoch);
     if (parsed.has_evaluation()) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
       PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), client,

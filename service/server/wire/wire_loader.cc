@@ -100,6 +100,61 @@ absl::StatusOr<MixingRequest> MixingFromWire(const v1::Mixing& wire) {
   return mixing;
 }
 
+absl::StatusOr<CostTerm> CostTermFromWire(const v1::CostTerm& wire, int number,
+                                          const SizeSchema& schema) {
+  const std::string field = absl::StrCat("order.cost_balanced.terms: number ", number);
+  CostTerm term;
+  term.weight = wire.weight() == 0 ? 1 : wire.weight();
+  switch (wire.form()) {
+    case v1::COST_FORM_UNSPECIFIED:
+    case v1::COST_FORM_ROWS:
+      term.form = CostForm::kRows;
+      break;
+    case v1::COST_FORM_SQUARED_ROWS:
+      term.form = CostForm::kSquaredRows;
+      break;
+    case v1::COST_FORM_SUM_OF_SQUARES:
+      term.form = CostForm::kSumOfSquares;
+      break;
+    case v1::COST_FORM_BATCH:
+      if (!wire.component().empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(field, ": of COST_FORM_BATCH with component ", Quoted(wire.component()),
+                         ", must have none"));
+      }
+      term.form = CostForm::kBatch;
+      return term;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": unknown form ", static_cast<int>(wire.form())));
+  }
+  const std::optional<size_t> component = schema.IndexOf(wire.component());
+  if (!component) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": unknown component ", Quoted(wire.component())));
+  }
+  term.component = *component;
+  return term;
+}
+
+absl::StatusOr<CostBalancedRequest> CostBalancedFromWire(const v1::CostBalanced& wire,
+                                                         const SizeSchema& schema) {
+  CostBalancedRequest request;
+  if (wire.terms().empty()) return request;
+  std::vector<CostTerm> terms;
+  for (int i = 0; i < wire.terms_size(); ++i) {
+    PH_ASSIGN_OR_RETURN(const CostTerm term, CostTermFromWire(wire.terms(i), i, schema));
+    terms.push_back(term);
+  }
+  auto cost = BatchCost::Create(std::move(terms), schema.num_components());
+  if (!cost.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("order.cost_balanced: ", cost.status().message()));
+  }
+  request.cost = *std::move(cost);
+  return request;
+}
+
 absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochRequest& epoch) {
   if (wire.num_ranks() == 0 || wire.num_ranks() > Sharing::kMaxRanks ||
       wire.rank() >= wire.num_ranks()) {
@@ -185,6 +240,20 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   if (wire.has_mixing()) {
     PH_ASSIGN_OR_RETURN(request.mixing, MixingFromWire(wire.mixing()));
   }
+  if (wire.order().has_shuffled() && wire.in_order()) {
+    return absl::InvalidArgumentError("order.shuffled: not together with in_order");
+  }
+  if (wire.order().has_cost_balanced()) {
+    const v1::CostBalanced& balanced = wire.order().cost_balanced();
+    PH_ASSIGN_OR_RETURN(request.cost_balanced, CostBalancedFromWire(balanced, schema.sizes()));
+    if (request.rank_groups.size() == 1) {
+      request.rank_groups[0].num_ranks = balanced.num_ranks();
+    } else if (balanced.num_ranks() != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("order.cost_balanced.num_ranks: ", balanced.num_ranks(),
+                       ", must be unset with several rank groups, which have their own"));
+    }
+  }
   PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
                       CountsFromWire(wire.min_rows(), schema.sizes(), "min_rows"));
   request.min_rows = MinRows(std::move(min_rows));
@@ -219,6 +288,13 @@ absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
   samples.source = std::move(source);
   request.samples = std::move(samples);
   return request;
+}
+
+void TakeRanks(const v1::LoadRequest& wire, EpochRequest& epoch) {
+  if (!epoch.cost_balanced || epoch.rank_groups.size() != 1) return;
+  const v1::Ranked& ranked = wire.has_evaluation() ? wire.evaluation().ranked() : wire.ranked();
+  uint32_t& num_ranks = epoch.rank_groups[0].num_ranks;
+  if (num_ranks == 0) num_ranks = ranked.num_ranks();
 }
 
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
@@ -429,6 +505,12 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
   if (const auto& company = epoch.company()) {
     wire.mutable_company()->set_chance(company->chance);
     wire.mutable_company()->set_of_shuffle(company->of_shuffle);
+  }
+  if (const auto& steps = epoch.steps()) {
+    wire.mutable_steps()->set_efficiency(steps->efficiency);
+    wire.mutable_steps()->set_of_shuffle(steps->of_shuffle);
+    for (const uint32_t num_ranks : steps->num_ranks)
+      wire.mutable_steps()->add_num_ranks(num_ranks);
   }
   wire.set_num_cut_graphs(plan.num_cut_graphs());
   wire.set_num_pieces(plan.num_pieces());

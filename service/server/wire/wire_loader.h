@@ -35,6 +35,9 @@ absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
                                                     std::shared_ptr<const SubGraphSource> source,
                                                     MemoryBudget* memory);
 
+// With steps of like cost and one rank group whose ranks are not said: they are those of the load.
+void TakeRanks(const v1::LoadRequest& wire, EpochRequest& epoch);
+
 // All ranks that the epoch is asked for; one if it has one rank group.
 absl::StatusOr<Sharing> AllRanksOf(const EpochRequest& epoch);
 

@@ -111,6 +111,19 @@ class Company:
 
 
 @dataclasses.dataclass(frozen=True)
+class EpochSteps:
+    """How alike the costs of batches are that share a step of `num_ranks` ranks (by rank group).
+
+    `efficiency` is the mean over steps of the mean cost over ranks as a share of the largest: the
+    part of their time that ranks compute. `of_shuffle` is that of the same batches in random order.
+    """
+
+    efficiency: float
+    of_shuffle: float
+    num_ranks: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochSamples:
     """The seeds and windows of an epoch of sub-graphs.
 
@@ -159,6 +172,8 @@ class EpochInfo:
     """Beside the epoch before; of epoch 0, beside epoch 1. Not with `segments`, `samples`,
     `join_parts` or `draw`, nor where the server has no memory to measure it.
     """
+    steps: EpochSteps | None = None
+    """Only if batches come in steps of like cost."""
 
     @staticmethod
     def from_proto(message: Any) -> EpochInfo:
@@ -219,6 +234,15 @@ class EpochInfo:
                 if message.HasField("company")
                 else None
             ),
+            steps=(
+                EpochSteps(
+                    message.steps.efficiency,
+                    message.steps.of_shuffle,
+                    tuple(message.steps.num_ranks),
+                )
+                if message.HasField("steps")
+                else None
+            ),
         )
 
     def num_steps(self, rank_groups: Sequence[RankGroup], num_ranks: int, drop_last: bool) -> int:
@@ -234,6 +258,11 @@ class EpochInfo:
             whole, rest = divmod(of_epoch.num_batches, ranks)
             steps.append(whole if drop_last or not rest else whole + 1)
         return min(steps) if drop_last else max(steps)
+
+    @property
+    def step_efficiency(self) -> float | None:
+        """`steps.efficiency`; None for other epochs, whose costs are not known."""
+        return None if self.steps is None else self.steps.efficiency
 
     @property
     def efficiency(self) -> dict[str, float]:

@@ -29,6 +29,7 @@ absl::Status CheckSamples(const EpochRequest& request) {
   if (request.subset) return refuse("subset");
   if (request.draw) return refuse("draw");
   if (!request.min_rows.empty()) return refuse("min_rows");
+  if (request.cost_balanced) return refuse("order.cost_balanced");
   if (request.rank_groups.size() != 1 || request.rank_groups[0].device ||
       request.rank_groups[0].shapes.size() != 1) {
     return absl::InvalidArgumentError("samples: need one rank group with one shape");

@@ -36,6 +36,7 @@ absl::Status CheckJoined(const EpochRequest& request, const DatasetInfo& info) {
   if (request.subset) return refuse("subset");
   if (request.draw) return refuse("draw");
   if (!request.min_rows.empty()) return refuse("min_rows");
+  if (request.cost_balanced) return refuse("order.cost_balanced");
   PH_RETURN_IF_ERROR(CheckMixing(request));
   if (request.cuts_oversize) return refuse("OVERSIZE_POLICY_PARTITION: make a finer partition");
   if (!request.whole_graphs) return refuse("a payload of sizes");
