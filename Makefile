@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
+.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -184,6 +184,11 @@ bench-freshness: packages  ## How seldom graphs meet again from epoch to epoch, 
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_freshness_table
 	build/release/tests/benchmarks/packhouse_freshness_table $(TABLE_FLAGS)
+
+bench-balance: packages  ## How alike the batches of a step cost, beside fairchem's, MACE's and PyG's samplers; TABLE_FLAGS=--help
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhouse_balance_table
+	build/release/tests/benchmarks/packhouse_balance_table $(TABLE_FLAGS)
 
 bench-planning: packages  ## The tables of docs/planning.md, checked against their targets; TABLE_FLAGS=--help
 	cmake --preset release -DPACKHOUSE_TESTS=ON
