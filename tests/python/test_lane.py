@@ -107,6 +107,21 @@ def test_a_slot_is_returned_when_its_last_view_has_gone(server: SlotServer, kind
     lane.close()
 
 
+def test_a_view_that_is_kept_keeps_the_memory_of_its_slot_alone(tmp_path: pathlib.Path) -> None:
+    server = SlotServer(tmp_path, num_slots=4, slot_bytes=1 << 20)
+    lane = open_lane(server)
+    for number in range(4):
+        server.fill(number, b"\1")
+    server.write(2, batch_of(2))
+    batch = next_batch(lane)
+    assert os.fstat(server.memory).st_blocks * 512 == 4 << 20
+    lane.close()
+    assert os.fstat(server.memory).st_blocks * 512 == 1 << 20
+    expect_all(batch, 2)
+    lane.close()
+    server.close()
+
+
 def test_views_outlive_the_lane_the_server_and_the_loaders_memory(server: SlotServer) -> None:
     lane = open_lane(server)
     server.write(0, batch_of(3))

@@ -136,13 +136,15 @@ class Lane:
         """Arrays stay as they are. Idempotent."""
         self.has_ended = True
         self._socket.close()
+        self._memory.leave()
 
     def before_fork(self) -> None:
         """See Forked."""
 
     def after_fork_in_child(self) -> None:
         """A parent that is killed ends its lanes, whatever its children do."""
-        self.close()
+        self.has_ended = True
+        self._socket.close()
 
 
 def _open(connection: socket.socket, offer: Any) -> tuple[SlotMemory, int]:

@@ -19,6 +19,7 @@ from packhouse.base.forks import tell_forks
 
 _MREMAP_MAYMOVE: Final = 1
 _MREMAP_FIXED: Final = 2
+_MADV_REMOVE: Final = 9
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 
@@ -72,6 +73,14 @@ class SlotMemory:
                 self.held.pop(number, None)
                 numbers.append(number)
         return numbers
+
+    def leave(self) -> None:
+        """No slot will be taken any more: those that nobody views cost no memory from now on."""
+        self.take_returned()
+        if self.held:
+            for number, address in enumerate(self.addresses):
+                if number not in self.held:
+                    _libc().madvise(address, self.slot_bytes, _MADV_REMOVE)
 
     def before_fork(self) -> None:
         """See Forked."""
@@ -130,6 +139,7 @@ def _libc() -> Any:
     libc.mmap.argtypes = (pointer, size, number, number, number, ctypes.c_long)
     libc.mremap.argtypes = (pointer, size, size, number, pointer)
     libc.munmap.argtypes = (pointer, size)
+    libc.madvise.argtypes = (pointer, size, number)
     return libc
 
 
