@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from typing import Callable
 
 import grpc
@@ -66,6 +67,32 @@ def test_the_recommended_limits_are_allowed_and_pack_everything(client: Client) 
     with client.pack_sizes([SIZES], PackOptions(shape.limits)) as stream:
         assert sum(len(batch) for batch in stream) == len(SIZES)
         assert not stream.rejections
+
+
+DEVICES = sorted((pathlib.Path(__file__).parents[2] / "docs" / "devices").glob("*.json"))
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    ("number", "least", "most", "degree"),
+    [
+        *((20_000, 12, 12, 2.0), (20_000, 11, 13, 2.0), (20_000, 30, 34, 12.0)),
+        *((2372, 49, 53, 4.1), (1500, 60, 64, 3.3), (200, 20, 28, 2.0)),
+    ],
+)
+def test_sizes_that_vary_little_give_no_device_small_batches(
+    client: Client, device: pathlib.Path, number: int, least: int, most: int, degree: float
+) -> None:
+    """Small shapes fit such graphs as well as large ones do, but for the cost of each batch."""
+    device_profile = DeviceProfile.load(device)
+    nodes = np.random.default_rng(number + most).integers(least, most + 1, number)
+    sizes = np.stack([nodes, (degree * nodes).astype(int)], axis=1)
+    (shape, *_) = client.tune(Histogram.from_sizes(sizes), device_profile).shapes
+    full = max(
+        shape.limits[name] / component.max_rows
+        for name, component in device_profile.components.items()
+    )
+    assert full > 0.75 or shape.packs <= 3, (shape.limits, shape.packs)
 
 
 def test_the_grid_has_every_cell_once(client: Client) -> None:
