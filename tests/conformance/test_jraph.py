@@ -243,6 +243,28 @@ def test_graphs_that_differ_are_named_and_nothing_is_stored(
     assert "jraph/different" not in [dataset.name for dataset in client.datasets.list()]
 
 
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [("nodes", "nodes: 'x' has"), ("senders", "'senders' has"), ("n_edge", "'n_edge' has")],
+)
+def test_gaps_of_masked_arrays_are_refused_by_name(field: str, says: str) -> None:
+    graph = jraph.GraphsTuple(
+        nodes={"x": np.ones(2)},
+        edges=None,
+        globals=None,
+        senders=np.array([0]),
+        receivers=np.array([1]),
+        n_node=np.array([2]),
+        n_edge=np.array([1]),
+    )
+    value = getattr(graph, field)
+    whole = value["x"] if field == "nodes" else value
+    gaps = np.ma.masked_array(whole, mask=np.arange(len(whole)) == 0)
+    odd = graph._replace(**{field: {"x": gaps} if field == "nodes" else gaps})
+    with pytest.raises(ValueError, match=f"GraphsTuple 1.*{says} gaps"):
+        packhouse.jraph.table([graph, odd])
+
+
 def test_keys_that_nodes_edges_and_globals_share_are_kept(client: Client) -> None:
     rng = np.random.default_rng(5)
     graphs = []

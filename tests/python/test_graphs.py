@@ -11,6 +11,7 @@ from random_graphs import molecules, random_schema, random_table
 
 from packhouse import GRAPHS, DType, GraphSchema, GraphTable, Histogram, TensorSpec
 from packhouse.frameworks.batch_sampler import BatchSampler
+from packhouse.large.source_graph import exact_array
 
 SEEDS = range(40)
 
@@ -211,6 +212,8 @@ def test_gaps_and_rows_of_several_lengths_are_refused_by_name() -> None:
             Histogram(("nodes",), odd, [1, 1])
         with pytest.raises(ValueError, match=f"x'?{says}"):
             GraphTable(schema, [[1], [1]], {"x": odd})
+        with pytest.raises(ValueError, match=f"^ids{says}"):
+            exact_array(odd, np.dtype("int64"), "ids")
     # Without a gap it is an array as any other.
     whole = GraphTable(schema, np.ma.masked_array([[1], [7]]), {"x": np.ma.ones(8)})
     assert whole.sizes.tolist() == [[1], [7]] and whole.tensors["x"].tolist() == [1] * 8

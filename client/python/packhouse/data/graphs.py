@@ -360,18 +360,25 @@ def check_table(table: Any) -> None:
         )
 
 
-def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> Array:
-    """`values` as an array of `dtype`; the same array if it has that type already.
-
-    Integers must keep their value; floating-point numbers may be rounded. Raises ValueError
-    naming `name`; also for a masked array with gaps, below which any value may stand.
+def array_of(values: Any, name: str) -> Array:
+    """`values` as an array. Raises ValueError naming `name` for rows of several lengths, and for a
+    masked array with gaps, below which any value may stand.
     """
     if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
         raise ValueError(f"{name} has gaps, which a masked array hides: fill them")
     try:
-        array = np.asarray(values)
-    except ValueError as error:  # numpy's words, as of rows of several lengths.
+        return np.asarray(values)
+    except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> Array:
+    """`values` as an array of `dtype`; the same array if it has that type already.
+
+    Integers must keep their value; floating-point numbers may be rounded. Raises ValueError
+    naming `name`.
+    """
+    array = array_of(values, name)
     if array.dtype == dtype:
         return array
     if array.size == 0:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from packhouse.base.arguments import names_init_arguments, shows_arguments_of
 from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, Padding, PaddingLike
-from packhouse.data.graphs import Array, GraphTable
+from packhouse.data.graphs import Array, GraphTable, array_of
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.ingest import PaddingValues, ingest_tables, sizes_by_name
@@ -244,6 +244,8 @@ def _as_tensor(name: Any, value: Any) -> Any:
             f"label {name!r}: a {type(value).__name__} is no tensor and no number, which cannot be "
             "sent"
         )
+    if isinstance(value, np.ndarray):
+        value = array_of(value, f"label {name!r}")
     return torch.as_tensor(value, dtype=torch.float64 if type(value) is float else None)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from packhouse.base.arguments import shows_arguments_of
 from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, Padding, PaddingLike
-from packhouse.data.graphs import Array, GraphTable
+from packhouse.data.graphs import Array, GraphTable, array_of
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.ingest import PaddingValues, ingest_tables, joined_tables
@@ -247,7 +247,7 @@ class _Part:
 
 def _whole(values: Any, field: str) -> npt.NDArray[np.int64]:
     """int64 [n]. Raises ValueError for what has a fraction or another shape: never rounded."""
-    array = np.asarray(values)
+    array = array_of(values, repr(field))
     if array.size and array.dtype.kind not in "iu":
         raise ValueError(f"{field!r}: {array.dtype} are no whole numbers")
     if array.ndim != 1:
@@ -259,7 +259,7 @@ def _leaves(features: Any, field: str) -> Iterator[tuple[str, Array]]:
     if features is None:
         return
     if not isinstance(features, Mapping):
-        yield field, np.asarray(features)
+        yield field, array_of(features, repr(field))
         return
     if not features:
         raise ValueError(f"{field!r}: an empty dict would come back as None: give None")
@@ -279,7 +279,7 @@ def _leaves(features: Any, field: str) -> Iterator[tuple[str, Array]]:
                 f"{field}: a feature cannot be called {name!r}, nor one of {sorted(_TAKEN)}, which "
                 "are parts of a GraphsTuple: rename it"
             )
-        yield name, np.asarray(value)
+        yield name, array_of(value, f"{field}: {name!r}")
 
 
 class Batches(PackedLoader):

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import Choice, Uint32, names_arguments
+from packhouse.data.graphs import array_of
 from packhouse.data.schema import DType
 from packhouse.v1 import graphs_pb2, source_graph_pb2
 
@@ -313,7 +314,7 @@ def exact_array(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any
     Floating-point numbers may be rounded to fewer digits, but finite ones stay finite. Raises
     ValueError naming `what` and the first number that does not fit.
     """
-    array = np.asarray(values)
+    array = array_of(values, what)
     if array.dtype == dtype:
         return array
     if array.size == 0 or np.can_cast(array.dtype, dtype, "safe"):

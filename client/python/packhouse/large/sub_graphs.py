@@ -15,7 +15,7 @@ import numpy.typing as npt
 from packhouse.base.arguments import UINT64_MAX, Uint32, names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import UnaryCalls
-from packhouse.data.graphs import GraphTable, convert_exactly
+from packhouse.data.graphs import GraphTable, array_of, convert_exactly
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.large.sampling import SamplingSpec
@@ -378,7 +378,7 @@ def _is_mask(values: Any) -> bool:
 
 
 def _one_axis(values: Any, dtype: str, name: str) -> npt.NDArray[Any]:
-    array = np.asarray(values)
+    array = array_of(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name}: shape {array.shape}, needs one axis")
     if array.dtype == np.bool_:

@@ -15,7 +15,7 @@ import torch
 
 from packhouse.base.arguments import names_init_arguments, shows_arguments_of
 from packhouse.data.batch import Batch, Padding, PaddingLike
-from packhouse.data.graphs import Array, GraphTable
+from packhouse.data.graphs import Array, GraphTable, array_of
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.epochs.acknowledging import Lease
 from packhouse.epochs.batches import LoadedBatch
@@ -205,7 +205,9 @@ def sequence_table(documents: Iterable[Any], *, first_id: int = 0) -> GraphTable
     lengths: list[int] = []
     for number, document in enumerate(documents):
         rows = document if isinstance(document, Mapping) else {"input_ids": document}
-        arrays = {name: np.asarray(values) for name, values in rows.items()}
+        arrays = {
+            name: array_of(values, f"document {number}: {name!r}") for name, values in rows.items()
+        }
         if not arrays or (lengths and arrays.keys() != columns.keys()):
             raise ValueError(
                 f"document {number} has the keys {list(arrays)}, the first one {list(columns)}"
@@ -307,7 +309,7 @@ def _array_of(values: Any, name: str) -> tuple[Array, DType]:
     try:
         if isinstance(values, torch.Tensor):
             return from_torch(values)
-        array = np.asarray(values)
+        array = array_of(values, "the array")
         return array, DType.of(array.dtype)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{name}: {error}") from None
