@@ -217,6 +217,26 @@ def small(nodes: Any, edges: Any = None, globals: Any = None) -> jraph.GraphsTup
 
 
 X = np.zeros((2, 1), np.float32)
+
+
+@pytest.mark.parametrize("field", ["n_node", "n_edge", "senders", "receivers"])
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        (np.ones(1, np.float32), ": float32 are no whole numbers"),
+        (np.ones((1, 1), np.int32), r" has the shape \(1, 1\), not \(n,\)"),
+        (np.int32(1), r" has the shape \(\), not \(n,\)"),
+    ],
+)
+def test_what_is_no_list_of_whole_numbers_is_refused(field: str, values: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=f"'{field}'{words}"):
+        packhouse.jraph.table([small(X)._replace(**{field: values})])
+    if field.startswith("n_"):
+        with pytest.raises(ValueError, match=f"'{field}'{words}"):
+            limits = {"nodes": 8, "edges": 8}
+            packhouse.jraph.batch_sampler("", [small(X)._replace(**{field: values})], limits)
+
+
 # What the error says when the second comes after the first.
 DIFFERENT: list[tuple[jraph.GraphsTuple, jraph.GraphsTuple, str]] = [
     (small({"a": X}), small({"a": X, "b": X}), "GraphsTuple 2 has a tensor 'b', .* 0 lacks"),

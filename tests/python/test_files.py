@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from packhouse import Client, GraphTable, LocalServer
-from packhouse.files import file_kinds, npz, reading as files
+from packhouse.files import file_kinds, mds_files, npz, reading as files
 
 ARRAYS: dict[str, Any] = {
     "node_offsets": np.array([0, 2, 5]),
@@ -123,3 +123,24 @@ def test_a_mistyped_command_gets_a_suggestion() -> None:
     output = packhouse("igest", "graphs.npz")
     assert output.returncode == 2
     assert "there is no command 'igest'; did you mean 'ingest'?" in output.stderr
+
+
+BROKEN_INDEXES: list[tuple[str, str]] = [
+    ("", "Expecting value"),
+    ("[]", "list indices"),
+    ("{}", "'shards'"),
+    ('{"shards": [{"format": "csv"}]}', "a shard has the format 'csv', not 'mds'"),
+    ('{"shards": [{"format": "mds", "raw_data": {}}]}', "neither raw_data nor zip_data"),
+    ('{"shards": [{"format": "mds", "raw_data": {"bytes": 1}}]}', "'basename'"),
+    ('{"shards": [{"format": "mds", "raw_data": "a"}]}', "string indices"),
+]
+
+
+@pytest.mark.parametrize("content, words", BROKEN_INDEXES)
+def test_a_broken_index_of_shards_is_named(
+    tmp_path: pathlib.Path, content: str, words: str
+) -> None:
+    """Also where the shards before are whole: never fewer graphs without a word."""
+    (tmp_path / "index.json").write_text(content)
+    with pytest.raises(ValueError, match=f"index.json: is no index of MDS shards: .*{words}"):
+        list(mds_files.items(str(tmp_path), trust_pickle=False))

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from random_graphs import random_schema
 
-from packhouse import DType, GraphSchema, TensorSpec
+from packhouse import (
+    DType,
+    GraphSchema,
+    SourceColumn,
+    SourceEdgeSet,
+    SourceGraphSchema,
+    SourceNodeSet,
+    TensorSpec,
+)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -119,3 +127,15 @@ def test_schemas_that_differ_only_in_a_zeros_sign_are_not_mixed_up() -> None:
         spec = TensorSpec("x", "float32", "nodes", padding_value=zero)
         copy = pickle.loads(pickle.dumps(GraphSchema(("nodes",), (spec,))))
         assert repr(copy.tensors[0].padding_value) == repr(zero)
+
+
+def test_edges_of_a_source_graph_survive_the_wire_with_each_lookup_and_not_without() -> None:
+    nodes = [SourceNodeSet("n", [SourceColumn("x", "float32")], text_ids=True)]
+    for by_source, by_target in ((True, True), (True, False), (False, True)):
+        edges = SourceEdgeSet("e", "n", "n", by_source=by_source, by_target=by_target)
+        schema = SourceGraphSchema(nodes, [edges])
+        back = SourceGraphSchema.from_proto(schema.to_proto())
+        assert back.edge_set("e") == edges and back.node_set("n").text_ids
+    without = SourceEdgeSet("e", "n", "n", by_source=False, by_target=False)
+    with pytest.raises(ValueError, match="edge set 'e': neither by_source nor by_target"):
+        SourceGraphSchema(nodes, [without]).to_proto()

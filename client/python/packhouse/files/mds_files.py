@@ -67,6 +67,8 @@ def _shards(name: str) -> list[str]:
                 raise ValueError(f"a shard has the format {shard['format']!r}, not 'mds'")
             files = [shard[key] for key in ("raw_data", "zip_data") if shard.get(key)]
             paths = [os.path.join(folder, file["basename"]) for file in files]
+            if not paths:
+                raise ValueError("a shard has neither raw_data nor zip_data")
             found.append(next((path for path in paths if os.path.exists(path)), paths[0]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{name}: is no index of MDS shards: {error}") from error
