@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,7 @@
 #include "service/base/cgroup_limits.h"
 #include "service/base/command_words.h"
 #include "service/base/memory_shares.h"
+#include "service/base/status_macros.h"
 #include "service/program/byte_flag.h"
 #include "service/program/commands/commands.h"
 #include "service/program/configuration.h"
@@ -267,12 +270,31 @@ absl::Status UnknownArguments(const CLI::App& app) {
   return absl::InvalidArgumentError(absl::StrCat(said, "; packhoused --help lists the flags"));
 }
 
-}  // namespace
+// What flags say in words, until all of them are known.
+struct Words {
+  std::string lame_duck = "5s";
+  std::string drain_timeout = "30s";
+  std::string max_connection_age = "0s";
+  std::string max_connection_age_grace = "0s";
+  std::string ledger_lease = "10s";
+  std::string lease_duration = "5m";
+  std::string stream_idle_timeout = "1h";
+  std::string connection_idle_timeout = "1h";
+  std::string epoch_retention = "720h";
+  std::string dataset_retention = "0s";
+  std::string source_graph_retention = "0s";
+  std::string histogram_retention = "0s";
+  std::string model_retention = "0s";
+  std::string http_names;
+  bool has_max_store_bytes = false;
+};
 
-std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
+// What holds where nothing is said: some of it depends on the machine.
+Options DefaultOptions() {
   Options options;
   rpc::ServerOptions& server = options.server;
   server.address = "127.0.0.1:50051";
+  server.admin_address = std::string(kAuto);
   options.http_address = "127.0.0.1:9464";
   const CgroupLimits cgroup = ReadCgroupLimits();
   const unsigned cores = NumProcessors(cgroup);
@@ -285,28 +307,13 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   }
   // Longer than a fast disk's commits, and not felt by a worker that begins an epoch.
   server.jobs.gather_joins = absl::Milliseconds(10);
-  std::string lame_duck = "5s";
-  std::string drain_timeout = "30s";
-  std::string max_connection_age = "0s";
-  std::string max_connection_age_grace = "0s";
-  std::string lease_duration = "5m";
-  std::string stream_idle_timeout = "1h";
-  std::string connection_idle_timeout = "1h";
-  std::string epoch_retention = "720h";
-  std::string dataset_retention = "0s";
-  std::string source_graph_retention = "0s";
-  std::string histogram_retention = "0s";
-  std::string model_retention = "0s";
-  std::string http_names;
+  return options;
+}
 
-  CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
-  app.set_version_flag("--version", kVersion);
-  app.option_defaults()->always_capture_default();
-  // Of a flag that is given twice, the last counts: an image or a script may set some beforehand.
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+void AddListenOptions(Options& options, Words& words, CLI::App& app) {
+  rpc::ServerOptions& server = options.server;
   app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path")
       ->check(IsGrpcAddress);
-  server.admin_address = std::string(kAuto);
   app.add_option("--admin-listen", server.admin_address,
                  "unix:/path of a socket at which whoever may open it may administer the server; "
                  "\"auto\": admin.sock in --data-dir, else packhoused-PID.sock in "
@@ -326,7 +333,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--http-listen", options.http_address,
                  "/metrics, /healthz, /readyz: host:port (port 0: any); \"\" for none")
       ->check(IsHttpAddress);
-  app.add_option("--http-names", http_names,
+  app.add_option("--http-names", words.http_names,
                  "names under which browsers know that port, with commas between them, as through "
                  "a proxy; \"*\": any. Numeric addresses and localhost need none, nor does TLS");
   app.add_flag("--http-tls", options.http_tls,
@@ -339,23 +346,31 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       "--tcp-congestion", options.tcp_congestion,
       "TCP congestion control of gRPC's connections, e.g. reno or cubic where the system "
       "has bbr and clients are on this machine; \"\" for the system's");
+}
+
+// How a server ends, and what it says meanwhile.
+void AddLifeOptions(Options& options, Words& words, CLI::App& app) {
   app.add_option(
-         "--lame-duck", lame_duck,
+         "--lame-duck", words.lame_duck,
          "how long everything is still served after SIGTERM, while /readyz and health say that "
          "the server ends: load balancers need this time to notice")
       ->check(DurationFrom(absl::ZeroDuration()));
-  app.add_option("--drain-timeout", drain_timeout,
+  app.add_option("--drain-timeout", words.drain_timeout,
                  "how long open streams may work on after the lame-duck time")
       ->check(DurationFrom(absl::ZeroDuration()));
-  app.add_option("--max-connection-age", max_connection_age,
+  app.add_option("--max-connection-age", words.max_connection_age,
                  "after about this time a client's next calls use a new connection, perhaps to "
                  "another server; 0s: never")
       ->check(DurationFrom(absl::ZeroDuration()));
-  app.add_option("--max-connection-age-grace", max_connection_age_grace,
+  app.add_option("--max-connection-age-grace", words.max_connection_age_grace,
                  "how long calls and streams on such a connection may go on; 0s: without a bound")
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--log-level", options.log_level, "lowest level that is logged to stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+}
+
+void AddThreadOptions(Options& options, CLI::App& app) {
+  rpc::ServerOptions& server = options.server;
   app.add_option("--worker-threads", server.stream_threads, "threads that pack and collate")
       ->check(CLI::Range(1, 1024));
   app.add_option("--call-threads", server.call_threads,
@@ -368,6 +383,11 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--append-threads", server.append_threads,
                  "threads that wait for the disk: at most this many appends share one flush")
       ->check(CLI::Range(1, 256));
+}
+
+// What is stored, and where.
+void AddDataOptions(Options& options, Words& words, CLI::App& app) {
+  rpc::ServerOptions& server = options.server;
   app.add_option("--data-dir", options.data_dir,
                  "folder, on a local disk, of data sets, epochs and source graphs; \"\" for none");
   app.add_option("--snapshot-dir", options.snapshot_dir,
@@ -375,17 +395,15 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                  "written, each in a folder of its name; \"\": none");
   AddStoreOptions(options.store, app);
   AddMembershipOptions(options.membership, app);
-  std::string ledger_lease = "10s";
-  app.add_option("--ledger-lease", ledger_lease,
+  app.add_option("--ledger-lease", words.ledger_lease,
                  "jobs of a server that is gone are taken by others after this time")
       ->capture_default_str()
       ->check(DurationFrom(absl::Seconds(3), absl::Hours(1)));
-  CLI::Option* const max_store_bytes =
-      app.add_option(
-             "--max-store-bytes", options.max_store_bytes,
-             "most bytes of all data sets on the disk, of which a quarter more is mapped; or in "
-             "s3://, where there is no bound if it is not given")
-          ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
+  app.add_option(
+         "--max-store-bytes", options.max_store_bytes,
+         "most bytes of all data sets on the disk, of which a quarter more is mapped; or in "
+         "s3://, where there is no bound if it is not given")
+      ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
   app.add_option("--max-source-graph-bytes", options.max_source_graph_bytes,
                  "most bytes of all source graphs on the disk; sealing one takes up to three times "
                  "its size for a while")
@@ -401,7 +419,11 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--max-partition-bytes", server.partitions.max_bytes,
                  "most bytes of all partitions of source graphs on the disk")
       ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
-  app.add_option("--lease-duration", lease_duration,
+}
+
+void AddEpochOptions(Options& options, Words& words, CLI::App& app) {
+  rpc::ServerOptions& server = options.server;
+  app.add_option("--lease-duration", words.lease_duration,
                  "how long a dynamic worker may be silent before its batches go to others")
       ->check(DurationFrom(absl::Seconds(1)));
   app.add_option("--max-epochs", server.jobs.max_epochs,
@@ -410,22 +432,28 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--max-epochs-per-client", server.jobs.max_epochs_per_client,
                  "most of these that one client has opened")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--epoch-retention", epoch_retention,
+  app.add_option("--epoch-retention", words.epoch_retention,
                  "epochs that nobody has used for this long are forgotten; 0s: never")
       ->check(DurationFrom(absl::ZeroDuration(), absl::Hours(24 * 3660)));
   const auto is_retention = [](const std::string& text) {
     return std::string(ParseRetention(text).status().message());
   };
-  app.add_option("--dataset-retention", dataset_retention,
+  app.add_option("--dataset-retention", words.dataset_retention,
                  "data sets that nobody has used for this long are deleted; 0s: never. Also for "
                  "single namespaces: 720h,drafts=24h")
       ->check(is_retention);
-  app.add_option("--source-graph-retention", source_graph_retention, "the same of source graphs")
+  app.add_option("--source-graph-retention", words.source_graph_retention,
+                 "the same of source graphs")
       ->check(is_retention);
-  app.add_option("--histogram-retention", histogram_retention, "the same of named histograms")
+  app.add_option("--histogram-retention", words.histogram_retention, "the same of named histograms")
       ->check(is_retention);
-  app.add_option("--model-retention", model_retention, "the same of measured models")
+  app.add_option("--model-retention", words.model_retention, "the same of measured models")
       ->check(is_retention);
+}
+
+// Bounds of calls, streams and connections.
+void AddCallOptions(Options& options, Words& words, CLI::App& app) {
+  rpc::ServerOptions& server = options.server;
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
       ->transform(BytesFrom(4 * kMiB, uint64_t{1} << 30));
   app.add_option("--max-streams", server.admission.max_streams, "most streams open at once")
@@ -458,15 +486,19 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
          "most connections of one client, told by its address; half of --max-connections if "
          "not given; as many where all come through one proxy")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--connection-idle-timeout", connection_idle_timeout,
+  app.add_option("--connection-idle-timeout", words.connection_idle_timeout,
                  "how long a connection may be open without a call; 0s for ever")
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--max-health-watches", server.max_health_watches,
                  "most streams of grpc.health.v1.Health.Watch at once, half of them of one client")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--stream-idle-timeout", stream_idle_timeout,
+  app.add_option("--stream-idle-timeout", words.stream_idle_timeout,
                  "how long a stream may be idle in both directions; 0s: for ever")
       ->check(DurationFrom(absl::ZeroDuration()));
+}
+
+void AddMemoryOptions(Options& options, CLI::App& app) {
+  rpc::ServerOptions& server = options.server;
   app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
                  "most bytes of graphs waiting in one stream")
       ->transform(BytesFrom(kMiB, uint64_t{1} << 40));
@@ -486,6 +518,10 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
          "most graphs in a batch, whatever the client's limits; fewer if their ids and sizes "
          "would take more than 1/8 of --max-message-bytes")
       ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
+}
+
+void AddOtherOptions(Options& options, CLI::App& app) {
+  rpc::ServerOptions& server = options.server;
   app.add_flag("--reflection,!--no-reflection", server.reflection,
                "lets clients ask for the services and their messages, as grpcurl does")
       ->default_str(server.reflection ? "true" : "false");
@@ -497,14 +533,30 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       "file with the key that signs cursors and page tokens, 64 hexadecimal digits; made "
       "if there is none. \"\": signing.key in --data-dir. Servers with the same key take "
       "each other's");
-  app.add_flag("--unsigned-cursors", server.unsigned_cursors,
-               "with --policy, takes cursors without a signature too, as releases up to 0.1 gave "
-               "them");
   app.add_option("--max-histograms", server.histograms.max_histograms, "most named histograms")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-measured-models", options.max_measured_models,
                  "most pairs of a model and a device whose batches' cost is kept")
       ->check(CLI::Range(1, 10'000));
+}
+
+// Fills the options from the command line, the environment and the file of --config. The exit code
+// if the process is to end: --help, --version and --print-config print.
+absl::StatusOr<std::optional<int>> FillOptions(int argc, char** argv, Options& options,
+                                               Words& words) {
+  CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
+  app.set_version_flag("--version", kVersion);
+  app.option_defaults()->always_capture_default();
+  // Of a flag that is given twice, the last counts: an image or a script may set some beforehand.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  AddListenOptions(options, words, app);
+  AddLifeOptions(options, words, app);
+  AddThreadOptions(options, app);
+  AddDataOptions(options, words, app);
+  AddEpochOptions(options, words, app);
+  AddCallOptions(options, words, app);
+  AddMemoryOptions(options, app);
+  AddOtherOptions(options, app);
   app.footer(CommandsHelp());
   std::string config;
   bool print_config = false;
@@ -537,56 +589,74 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
     std::fputs(ConfigurationOf(app).c_str(), stdout);
     return 0;
   }
-  if (const absl::Status status = CheckSecurity(options); !status.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(status.message(), "; packhoused --help lists the flags"));
-  }
+  words.has_max_store_bytes = app.count("--max-store-bytes") != 0;
+  return std::nullopt;
+}
+
+// What the words mean, and whether all that is said goes together.
+absl::Status ResolveOptions(const Words& words, Options& options) {
+  rpc::ServerOptions& server = options.server;
   const StoreContext context = {
       .data_dir = &options.data_dir,
       .has_ledger = !options.membership.ledger.empty(),
-      .has_retention = !ParseRetention(dataset_retention).value_or(Retention()).is_for_ever(),
+      .has_retention = !ParseRetention(words.dataset_retention).value_or(Retention()).is_for_ever(),
       .allows_plain_text = options.insecure,
-      .max_store_bytes = max_store_bytes->count() == 0 ? 0 : options.max_store_bytes,
+      .max_store_bytes = !words.has_max_store_bytes ? 0 : options.max_store_bytes,
       .memory_budget = server.memory_budget};
-  if (const absl::Status status = ResolveStore(options.store, context); !status.ok()) {
-    return status;
-  }
+  PH_RETURN_IF_ERROR(ResolveStore(options.store, context));
   if (!options.snapshot_dir.empty() && options.data_dir.empty()) {
     return absl::InvalidArgumentError("--snapshot-dir: needs --data-dir");
   }
-  if (const absl::Status status = CheckMembership(options); !status.ok()) return status;
+  PH_RETURN_IF_ERROR(CheckMembership(options));
   if (server.admin_address == kAuto) {
     server.may_lack_admin_address = true;
     server.admin_address = AutoAdminAddress(options.data_dir);
   }
   // Checked above.
-  options.http_names = absl::StrSplit(http_names, ',', absl::SkipWhitespace());
+  options.http_names = absl::StrSplit(words.http_names, ',', absl::SkipWhitespace());
   for (std::string& name : options.http_names) absl::StripAsciiWhitespace(&name);
-  (void)absl::ParseDuration(ledger_lease, &options.membership.lease);
-  (void)absl::ParseDuration(lame_duck, &options.lame_duck);
-  (void)absl::ParseDuration(drain_timeout, &options.drain_timeout);
+  (void)absl::ParseDuration(words.ledger_lease, &options.membership.lease);
+  (void)absl::ParseDuration(words.lame_duck, &options.lame_duck);
+  (void)absl::ParseDuration(words.drain_timeout, &options.drain_timeout);
   for (const auto& [text, duration] :
-       {std::pair(&max_connection_age, &server.max_connection_age),
-        std::pair(&max_connection_age_grace, &server.max_connection_age_grace),
-        std::pair(&connection_idle_timeout, &server.connection_idle_timeout)}) {
+       {std::pair(&words.max_connection_age, &server.max_connection_age),
+        std::pair(&words.max_connection_age_grace, &server.max_connection_age_grace),
+        std::pair(&words.connection_idle_timeout, &server.connection_idle_timeout)}) {
     absl::Duration parsed;
     (void)absl::ParseDuration(*text, &parsed);
     if (parsed != absl::ZeroDuration()) *duration = std::max(parsed, absl::Milliseconds(1));
   }
-  (void)absl::ParseDuration(lease_duration, &server.jobs.lease_duration);
-  (void)absl::ParseDuration(stream_idle_timeout, &server.stream_idle_timeout);
+  (void)absl::ParseDuration(words.lease_duration, &server.jobs.lease_duration);
+  (void)absl::ParseDuration(words.stream_idle_timeout, &server.stream_idle_timeout);
   if (server.stream_idle_timeout == absl::ZeroDuration()) {
     server.stream_idle_timeout = absl::InfiniteDuration();
   }
-  options.dataset_retention = ParseRetention(dataset_retention).value_or(Retention());
-  options.source_graph_retention = ParseRetention(source_graph_retention).value_or(Retention());
-  options.histogram_retention = ParseRetention(histogram_retention).value_or(Retention());
-  options.model_retention = ParseRetention(model_retention).value_or(Retention());
-  if (const absl::Status status = CheckRetentions(options); !status.ok()) return status;
-  (void)absl::ParseDuration(epoch_retention, &server.jobs.epoch_retention);
+  options.dataset_retention = ParseRetention(words.dataset_retention).value_or(Retention());
+  options.source_graph_retention =
+      ParseRetention(words.source_graph_retention).value_or(Retention());
+  options.histogram_retention = ParseRetention(words.histogram_retention).value_or(Retention());
+  options.model_retention = ParseRetention(words.model_retention).value_or(Retention());
+  PH_RETURN_IF_ERROR(CheckRetentions(options));
+  (void)absl::ParseDuration(words.epoch_retention, &server.jobs.epoch_retention);
   if (server.jobs.epoch_retention == absl::ZeroDuration()) {
     server.jobs.epoch_retention = absl::InfiniteDuration();
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
+  Options options = DefaultOptions();
+  Words words;
+  const absl::StatusOr<std::optional<int>> ended = FillOptions(argc, argv, options, words);
+  if (!ended.ok()) return ended.status();
+  if (ended->has_value()) return **ended;
+  if (const absl::Status status = CheckSecurity(options); !status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(), "; packhoused --help lists the flags"));
+  }
+  if (absl::Status status = ResolveOptions(words, options); !status.ok()) return status;
   return options;
 }
 

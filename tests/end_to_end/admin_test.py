@@ -322,16 +322,8 @@ def test_cursors_and_page_tokens_are_the_servers_own(tmp_path: pathlib.Path) -> 
     assert code == "INVALID_ARGUMENT" and "cursor: its signature is wrong" in why
     code, why = outcome(cursor, folder=tmp_path / "other")
     assert code == "INVALID_ARGUMENT" and "another server gave it" in why
-    # As releases before signatures gave them.
-    assert outcome(unsigned)[0] == "OK"
-    policy = tmp_path / "policy"
-    policy.write_text(
-        "version: 1\nroles:\n- {role: owner, principals: [anonymous], namespaces: ['*']}\n",
-        encoding="ascii",
-    )
-    code, why = outcome(unsigned, "--policy", str(policy))
-    assert code == "INVALID_ARGUMENT" and "--unsigned-cursors" in why
-    assert outcome(unsigned, "--policy", str(policy), "--unsigned-cursors")[0] == "OK"
+    code, why = outcome(unsigned)
+    assert code == "INVALID_ARGUMENT" and "cursor: is not signed" in why
 
 
 def test_quotas_of_what_is_not_on_the_disk(tmp_path: pathlib.Path) -> None:

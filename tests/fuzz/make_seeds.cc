@@ -212,15 +212,10 @@ void WriteSamplingSeeds(const std::string& folder) {
   Write(corpus + "times", "\x15\x2f" + zero + "\1\3\2\1\3\2\2\1\4\1\1\1");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  const std::string folder = std::string(argv[1]) + "/";
+void WritePackSeeds(const std::string& folder) {
   const std::string schema = kSchema;
   const std::string sizes = kSizes;
   const std::string limits = kLimits;
-  const std::string histogram = kHistogram;
   const std::string chunk =
       Bytes<v1::PackRequest>("graphs { sizes {" + sizes + R"(} tensors { name: 'x' data: "abcdef" }
           tensors { name: 'e' data: "\0\1" } tensors { name: 'y' data: "\1\0" } })");
@@ -264,6 +259,13 @@ int main(int argc, char** argv) {
         Stream({Bytes<v1::PackRequest>("open { histogram: 'h' " + device +
                                        "calibration { num_graphs: 9 histogram: 'h' } }"),
                 Bytes<v1::PackRequest>("sizes {" + sizes + "}")}));
+}
+
+// Of histograms, plans and tuning.
+void WritePlanningSeeds(const std::string& folder) {
+  const std::string sizes = kSizes;
+  const std::string limits = kLimits;
+  const std::string histogram = kHistogram;
   Write(folder + "histogram_fuzz-corpus/seed",
         Stream({Bytes<v1::ObserveRequest>("histogram: 'h' producer_sequence { producer: 'p' "
                                           "sequence: 3 } sizes {" +
@@ -295,6 +297,9 @@ int main(int argc, char** argv) {
   Write(folder + "tune_fuzz-corpus/seed_shapes",
         Bytes<v1::TuneRequest>("histogram {" + histogram + "} profile {" + profile +
                                "max_distinct_shapes: 3 }"));
+}
+
+void WriteCursorSeeds(const std::string& folder) {
   const packhouse::Cursor cursor = {Epoch(7), 3, packhouse::BatchSet::Of({0, 1, 2, 5, 39})};
   const std::string text = packhouse::EncodeCursor(cursor);
   Write(folder + "cursor_fuzz-corpus/seed_text", std::string(1, '\0') + text);
@@ -306,6 +311,9 @@ int main(int argc, char** argv) {
   sampled.windows = {25, 15};
   Write(folder + "cursor_fuzz-corpus/seed_windows",
         std::string(1, '\0') + packhouse::EncodeCursor(sampled));
+}
+
+void WriteSampleStreamSeeds(const std::string& folder) {
   const std::string seeds = "seeds { seeds { numbers: '\\1\\0\\0\\0\\2\\0\\0\\0' } }";
   const std::string spec =
       "sub_graphs { graph: 'g' text: \"seed_op { op_name: 'seed' node_set_name: 'n' } sampling_ops "
@@ -325,6 +333,9 @@ int main(int argc, char** argv) {
                     "seeds { seeds { numbers: '\\1\\0\\0\\0\\2\\0\\0\\0' readout { name: 'y' "
                     "data: 'ab' } } }"),
                 Bytes<v1::SampleRequest>("flush {}")}));
+}
+
+void WriteLedgerSeeds(const std::string& folder) {
   const packhouse::EpochKey key = Epoch(7).key;
   const auto plan = packhouse::KeepPlan(Plan());
   const std::vector<packhouse::LedgerEvent> events = {
@@ -338,8 +349,15 @@ int main(int argc, char** argv) {
       packhouse::EpochPlanned{key, plan->digest, nullptr},
       packhouse::GenerationStarted{Epoch(8).key, 4, "", {}, {}},
       packhouse::EpochForgotten{key},
-      packhouse::GenerationsUsed{"job", 9}};
+      packhouse::GenerationsUsed{9}};
   Write(folder + "ledger_fuzz-corpus/seed", Ledger(events));
+}
+
+void WriteLoadSeeds(const std::string& folder) {
+  const std::string schema = kSchema;
+  const std::string sizes = kSizes;
+  const std::string limits = kLimits;
+  int seed = 0;
   const std::string append = Bytes<v1::AppendRequest>(
       "dataset: 'd' producer_sequence { producer: 'p' sequence: 1 } graphs { sizes {" + sizes +
       R"(} tensors { name: 'x' data: "abcdef" } tensors { name: 'e' data: "\0\1" }
@@ -356,6 +374,11 @@ int main(int argc, char** argv) {
         Stream({Bytes<v1::CreateDatasetRequest>("name: 'd' grouped: true schema {" + schema + "}"),
                 append, "", Bytes<v1::LoadRequest>(epoch + options)}));
   }
+}
+
+// Batches as they are received, and chunks as they are stored.
+void WriteBatchSeeds(const std::string& folder) {
+  const std::string schema = kSchema;
   const std::string loaded = Bytes<v1::LoadResponse>(R"(batch { batch { id: 3 epoch: 1 step: 3
       graph_ids: "\7\0\0\0\0\0\0\0" sizes: "\2\0\0\0\1\0\0\0" real_rows: 2 real_rows: 1 real_rows: 1
       rows: 2 rows: 2 rows: 1
@@ -374,6 +397,9 @@ int main(int argc, char** argv) {
                                     tensors { name: 'x' data: "abcdef" }
                                     tensors { name: 'e' data: "\0\1" }
                                     tensors { name: 'y' data: "\1\0" })")}));
+}
+
+void WriteTfgnnSeeds(const std::string& folder) {
   Write(folder + "tfgnn_schema_fuzz-corpus/seed_text", packhouse::tfgnn::kFuzzSchema);
   const auto sets = packhouse::tfgnn::GraphSets::FromTfgnnFile(packhouse::tfgnn::kFuzzSchema);
   if (!sets.ok()) std::abort();
@@ -392,8 +418,9 @@ int main(int argc, char** argv) {
     packhouse::tfgnn::AppendRecord(example.substr(0, 20), &file);
   }
   Write(folder + "tfrecord_fuzz-corpus/seed", file);
-  WritePartitionSeeds(folder);
-  WriteChunkedSeeds(folder);
+}
+
+void WriteTableSeeds(const std::string& folder) {
   Write(folder + "csv_reader_fuzz-corpus/seed", "id,\"a \"\"b\"\"\"\r\nx,\"two\nlines\"\n,\n");
   Write(folder + "table_rows_fuzz-corpus/seed_csv", "\1-1,s,text,t,0.5");
   Write(folder + "unigraph_fuzz-corpus/seed",
@@ -401,6 +428,18 @@ int main(int argc, char** argv) {
         "size: -1 } } } } metadata { filename: 'a.csv' } } } edge_sets { key: 'e' value { source: "
         "'a' target: 'a' metadata { filename: 'e.tfrecords@2' extra { key: 'edge_type' value: "
         "'reversed' } } } }");
-  WriteSamplingSeeds(folder);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const std::string folder = std::string(argv[1]) + "/";
+  for (const auto write :
+       {WritePackSeeds, WritePlanningSeeds, WriteCursorSeeds, WriteSampleStreamSeeds,
+        WriteLedgerSeeds, WriteLoadSeeds, WriteBatchSeeds, WriteTfgnnSeeds, WritePartitionSeeds,
+        WriteChunkedSeeds, WriteTableSeeds, WriteSamplingSeeds}) {
+    write(folder);
+  }
   return 0;
 }

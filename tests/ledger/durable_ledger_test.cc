@@ -52,7 +52,7 @@ absl::StatusOr<JobLedger> Replayed(LmdbJobLogs& logs) {
     last = std::max(last, ledger->last_generation());
     for (std::string& record : ledger->EpochRecords()) all.push_back(std::move(record));
   }
-  all.push_back(EncodeEvent(GenerationsUsed{"", last}));
+  all.push_back(EncodeEvent(GenerationsUsed{last}));
   return JobLedger::Replay(all);
 }
 

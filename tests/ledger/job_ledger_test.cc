@@ -62,7 +62,7 @@ LedgerEvent RandomEvent(Random& random) {
     case 7:
       return EpochExpired{key, generation, random.Below(100)};
     default:
-      return GenerationsUsed{random.Below(2) == 0 ? key.job : "", generation};
+      return GenerationsUsed{generation};
   }
 }
 
@@ -273,26 +273,6 @@ TEST(JobLedgerTest, AForkSharesWhatNeitherChanges) {
   }
 }
 
-// A log of a server that numbered generations by job, and kept neither who nor when.
-TEST(JobLedgerTest, ReadsOlderLogs) {
-  EpochIdentity a = IdentityOf({10});
-  EpochIdentity b = IdentityOf({10});
-  b.key.job = "other";
-  const std::vector<std::string> records = {
-      EncodeEvent(EpochOpened{a}),
-      EncodeEvent(GenerationStarted{a.key, 4, "", {}, {}}),
-      EncodeEvent(EpochOpened{b}),
-      EncodeEvent(GenerationStarted{b.key, 1, "", {}, {}}),
-      EncodeEvent(GenerationsUsed{"job", 7}),
-      EncodeEvent(GenerationsUsed{"deleted", 9}),
-  };
-  PH_ASSERT_OK_AND_ASSIGN(const JobLedger ledger, JobLedger::Replay(records));
-  EXPECT_EQ(ledger.num_epochs(), 2U);
-  EXPECT_EQ(ledger.last_generation(), 9U);
-  EXPECT_EQ(ledger.Find(a.key)->client, "");
-  EXPECT_EQ(ledger.Find(a.key)->used_seconds, 0U);
-}
-
 TEST(JobLedgerTest, WhatIsOpenedAgainHasNotExpired) {
   const EpochIdentity identity = IdentityOf({10});
   JobLedger ledger;
@@ -317,7 +297,7 @@ TEST(JobLedgerTest, WhatIsOpenedAgainHasNotExpired) {
 
 TEST(JobLedgerTest, ABadRecordIsNamed) {
   std::vector<std::string> records = {EncodeEvent(EpochOpened{IdentityOf({10})}),
-                                      EncodeEvent(GenerationsUsed{"job", 3})};
+                                      EncodeEvent(GenerationsUsed{3})};
   records[1].pop_back();
   EXPECT_THAT(JobLedger::Replay(records),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 1: event: ")));

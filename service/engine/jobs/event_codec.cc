@@ -77,7 +77,6 @@ struct Writer {
     WriteEpochKey(event.epoch, *stored.mutable_epoch_forgotten()->mutable_key());
   }
   void operator()(const GenerationsUsed& event) const {
-    stored.mutable_generations_used()->set_job(event.job);
     stored.mutable_generations_used()->set_last(event.last);
   }
   void operator()(const EpochOwned& event) const {
@@ -148,7 +147,7 @@ std::optional<LedgerEvent> ReadEvent(const internal::LedgerEvent& stored) {
     case internal::LedgerEvent::kEpochForgotten:
       return EpochForgotten{ReadEpochKey(stored.epoch_forgotten().key())};
     case internal::LedgerEvent::kGenerationsUsed:
-      return GenerationsUsed{stored.generations_used().job(), stored.generations_used().last()};
+      return GenerationsUsed{stored.generations_used().last()};
     case internal::LedgerEvent::kEpochOwned:
       return EpochOwned{ReadEpochKey(stored.epoch_owned().key()), stored.epoch_owned().client()};
     case internal::LedgerEvent::kEpochUsed:

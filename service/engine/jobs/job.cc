@@ -224,7 +224,7 @@ void Job::Compact() {
     committing_ = true;
     HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       ledger = state_.ForkLedger();
-      ledger->Apply(GenerationsUsed{"", state_.last_generation()}).IgnoreError();
+      ledger->Apply(GenerationsUsed{state_.last_generation()}).IgnoreError();
     });
   }
   std::vector<std::string> records;

@@ -379,7 +379,7 @@ std::vector<std::string> JobLedger::EpochRecords() const {
 
 std::vector<std::string> JobLedger::Snapshot() const {
   std::vector<std::string> records = EpochRecords();
-  if (last_generation_ != 0) records.push_back(EncodeEvent(GenerationsUsed{"", last_generation_}));
+  if (last_generation_ != 0) records.push_back(EncodeEvent(GenerationsUsed{last_generation_}));
   return records;
 }
 

@@ -24,7 +24,7 @@ constexpr size_t kListed = 1000;
 // No worker goes on in a generation that was dealt before a restore: batches that it has are dealt
 // again. Returns how many records were appended.
 absl::StatusOr<size_t> LeaveFormerGenerations(uint64_t former, JobLedger& ledger, RecordLog& log) {
-  PH_RETURN_IF_ERROR(ledger.Apply(GenerationsUsed{"", former}));
+  PH_RETURN_IF_ERROR(ledger.Apply(GenerationsUsed{former}));
   std::vector<std::string> records;
   for (const EpochKey& key : ledger.Epochs()) {
     const EpochState& state = *ledger.Find(key);
@@ -173,7 +173,7 @@ absl::StatusOr<Jobs::Place> Jobs::OpenLog(const std::string& name) {
       LeaveFormerGenerations(FormerGenerations(logs_->restored_seconds()), ledger, *found.log));
   // Of a job of this name that was forgotten, workers may still come.
   PH_ASSIGN_OR_RETURN(const uint64_t mark, found.log->mark());
-  PH_RETURN_IF_ERROR(ledger.Apply(GenerationsUsed{"", mark}));
+  PH_RETURN_IF_ERROR(ledger.Apply(GenerationsUsed{mark}));
   return Place{std::make_shared<Job>(name, std::move(ledger), std::move(found.log),
                                      records.size() + num_appended, &environment_),
                {}};

@@ -128,8 +128,6 @@ struct EpochExpired {
 
 // Generations up to this one have been used. In snapshots, for forgotten epochs.
 struct GenerationsUsed {
-  // The job of the generations; empty: all jobs. Older servers numbered them by job.
-  std::string job;
   uint64_t last = 0;
 
   friend bool operator==(const GenerationsUsed&, const GenerationsUsed&) = default;

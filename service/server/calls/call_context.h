@@ -67,8 +67,6 @@ struct CallContext {
   bool is_administrators = false;
   // Signs cursors and page tokens; null: they are not signed.
   const TextSigner* signer = nullptr;
-  // Whether cursors without a signature are good, too: releases up to 0.1 gave such.
-  bool takes_unsigned_cursors = true;
   // Null: nobody keeps a list of calls.
   OpenCalls* call_table = nullptr;
   // Of the call; null before From().

@@ -157,7 +157,6 @@ CallContext Server::ContextOfCalls(const ServerOptions& options, RpcObserver* rp
   context.authenticator = options.authenticator;
   context.authorizer = options.authorizer;
   context.signer = options.signer;
-  context.takes_unsigned_cursors = options.authorizer == nullptr || options.unsigned_cursors;
   context.call_table = &call_table_;
   return context;
 }

@@ -118,9 +118,6 @@ struct ServerOptions {
   const Authorizer* authorizer = nullptr;
   // Signs cursors and page tokens; null: they are not signed. It outlives the server.
   const TextSigner* signer = nullptr;
-  // Whether cursors without a signature, of releases up to 0.1, are taken although there is a
-  // policy. Without one they always are.
-  bool unsigned_cursors = false;
   // Whether those who may administer the server see what gRPC knows of its connections.
   bool channelz = false;
   AdminActions admin;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/engine/jobs/cursor.h"
 
@@ -37,12 +36,6 @@ absl::StatusOr<std::string> CursorFromClient(const CallContext& context, absl::s
   if (context.signer == nullptr || cursor.empty() ||
       cursor.size() > kMaxCursorLength + kSignature) {
     return std::string(cursor);
-  }
-  if (!absl::StrContains(cursor, '.')) {
-    if (context.takes_unsigned_cursors) return std::string(cursor);
-    return absl::InvalidArgumentError(
-        "cursor: is not signed, as those of releases up to 0.1; the server takes such cursors with "
-        "--unsigned-cursors");
   }
   return context.signer->Verify(kCursor, cursor);
 }
