@@ -713,27 +713,63 @@ TEST_F(JobsAloneTest, AllJobsAreHere) {
 }
 
 // A job that is deleted leaves no log behind, and its workers have no part in a later job of its
-// name, here or after a restart.
-TEST_F(JobsAloneTest, NothingIsLeftOfADeletedJobButItsGenerations) {
+// name, here or after a restart. `has_logs`: whether there is any job's log.
+void TestNothingIsLeftOfADeletedJobButItsGenerations(const std::function<AllJobs&()>& jobs,
+                                                     const std::function<void()>& restart,
+                                                     const std::function<bool()>& has_logs) {
   std::set<uint64_t> generations;
-  std::set<SessionId> sessions;
+  std::set<std::pair<uint64_t, SessionId>> sessions;
   for (int i = 0; i < 4; ++i) {
-    PH_ASSERT_OK_AND_ASSIGN(auto session, Load("job"));
-    EXPECT_TRUE(generations.insert(session->start().join.generation).second);
-    EXPECT_TRUE(sessions.insert(session->start().session).second);
+    EpochRequest request = DatasetWorld::Request();
+    request.key.job = "job";
+    JoinRequest join;
+    join.sharing = Sharing::Ranked(1);
+    PH_ASSERT_OK_AND_ASSIGN(auto session,
+                            jobs().Load(std::move(request), std::move(join), 4, [] {}));
+    const uint64_t generation = session->start().join.generation;
+    EXPECT_TRUE(generations.insert(generation).second);
+    EXPECT_TRUE(sessions.insert({generation, session->start().session}).second);
     session = nullptr;
+    EXPECT_TRUE(has_logs());
     for (const uint64_t former : generations) {
       if (former == *generations.rbegin()) continue;
-      EXPECT_THAT(jobs_->Acknowledge({"job", 0}, 0, former, {0}, absl::UnixEpoch()),
+      EXPECT_THAT(jobs().Acknowledge({"job", 0}, 0, former, {0}, absl::UnixEpoch()),
                   StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
     }
-    EXPECT_THAT(jobs_->DeleteJob("job"), IsOk());
-    jobs_->jobs().Sweep();
-    EXPECT_TRUE(logs_->Names()->empty());
-    EXPECT_EQ(logs_->num_records(), 0U);
-    EXPECT_EQ(jobs_->jobs().num_here(), 0U);
-    if (i % 2 == 1) Restart();
+    EXPECT_THAT(jobs().DeleteJob("job"), IsOk());
+    jobs().jobs().Sweep();
+    EXPECT_FALSE(has_logs());
+    EXPECT_EQ(jobs().jobs().num_here(), 0U);
+    if (i % 2 == 1) restart();
   }
+}
+
+TEST_F(JobsAloneTest, NothingIsLeftOfADeletedJobButItsGenerations) {
+  TestNothingIsLeftOfADeletedJobButItsGenerations(
+      [&]() -> AllJobs& { return *jobs_; }, [&] { Restart(); },
+      [&] { return !logs_->Names()->empty() || logs_->num_records() != 0; });
+}
+
+TEST_F(JobsTest, NothingIsLeftOfADeletedJobButItsGenerations) {
+  FakeKeyValueServers servers{&clock_};
+  std::unique_ptr<SharingServer> server;
+  std::unique_ptr<AllJobs> jobs;
+  int num_starts = 0;
+  const auto start = [&] {
+    jobs = nullptr;
+    if (server != nullptr) {
+      ASSERT_THAT(server->lease.Leave(), IsOk());
+    }
+    server =
+        std::make_unique<SharingServer>(servers, clock_, dataset_, absl::StrCat("s", num_starts++));
+    ASSERT_THAT(server->lease.Tick(), IsOk());
+    jobs = AllJobs::Open(&server->catalog, &server->logs, JobsOptions()).value();
+  };
+  start();
+  FakeConnection reader(&servers);
+  TestNothingIsLeftOfADeletedJobButItsGenerations(
+      [&]() -> AllJobs& { return *jobs; }, [&] { start(); },
+      [&] { return !reader.Range(KeyRange::Prefix("job/"), 0, 0)->values.empty(); });
 }
 
 // Whatever clients ask for: jobs that there never were take no memory for long, and no disk.

@@ -1,5 +1,6 @@
 #include "tests/ledger/record_log_laws.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -46,8 +47,9 @@ void TestIsAListThatLasts(const OpenLogAgain& open, uint64_t seed, int steps) {
   Random random(seed);
   PH_ASSERT_OK_AND_ASSIGN(auto log, open());
   LogRecords model;
+  uint64_t mark = 0;
   for (int step = 0; step < steps; ++step) {
-    const uint64_t choice = random.Below(10);
+    const uint64_t choice = random.Below(11);
     if (choice < 7) {
       const LogRecords more = RandomLogRecords(random, 12);
       ASSERT_THAT(log->Append(more), IsOk());
@@ -55,6 +57,14 @@ void TestIsAListThatLasts(const OpenLogAgain& open, uint64_t seed, int steps) {
     } else if (choice < 8) {
       model = RandomLogRecords(random, model.size() + 1);
       ASSERT_THAT(log->Replace(model), IsOk());
+    } else if (choice < 9) {
+      const uint64_t of_log = random.Below(1000);
+      ASSERT_THAT(log->Erase(of_log), IsOk());
+      model.clear();
+      mark = std::max(mark, of_log);
+      log = nullptr;
+      PH_ASSERT_OK_AND_ASSIGN(log, open());
+      ASSERT_EQ(log->mark().value(), mark);
     } else {
       log = nullptr;
       PH_ASSERT_OK_AND_ASSIGN(log, open());
@@ -100,11 +110,22 @@ void TestLosesNothingAcknowledged(const OpenLogAgain& open, uint64_t seed, int s
   Random random(seed);
   std::unique_ptr<RecordLog> log = OpenPatiently(open);
   uint64_t next = 0;
+  uint64_t mark = 0;
   LogRecords model;
   for (int step = 0; step < steps && log != nullptr; ++step) {
     LogRecords changed = model;
     absl::Status status;
-    if (random.Below(8) != 0) {
+    if (random.Below(12) == 0) {
+      changed.clear();
+      const uint64_t of_log = mark + random.Below(3);
+      status = log->Erase(of_log);
+      if (status.ok()) {
+        mark = of_log;
+        log = nullptr;
+        log = OpenPatiently(open);
+        if (log == nullptr) return;
+      }
+    } else if (random.Below(8) != 0) {
       const LogRecords more = NumberedRecords(random, next);
       AddTo(changed, more);
       status = log->Append(more);
@@ -131,6 +152,7 @@ void TestLosesNothingAcknowledged(const OpenLogAgain& open, uint64_t seed, int s
       is_read = read.ok();
       if (is_read) records = *read;
     }
+    ASSERT_GE(log->mark().value(), mark) << step;
     ASSERT_TRUE(records == model || records == changed)
         << step << ": " << records.size() << " records, neither the " << model.size()
         << " before nor the " << changed.size() << " after " << status;

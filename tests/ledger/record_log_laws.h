@@ -24,7 +24,7 @@ LogRecords RandomLogRecords(Random& random, size_t max_records, size_t max_bytes
 // has been destroyed.
 using OpenLogAgain = std::function<absl::StatusOr<std::unique_ptr<RecordLog>>()>;
 
-// Against a vector, through appends, replacements and new processes. `steps`: how many.
+// Against a vector, through appends, replacements, erasures and new processes. `steps`: how many.
 void TestIsAListThatLasts(const OpenLogAgain& open, uint64_t seed, int steps = 60);
 
 // Appends of `threads` threads are each whole, and in the order of their thread.

@@ -51,7 +51,7 @@ class RecordLog {
   virtual uint64_t owner_revision() const { return 1; }
 
   // Nothing is left of the job: its log goes, and no log of a job that is begun later has a smaller
-  // mark() than this one. Nobody uses the log meanwhile. Where that cannot be done, the log stays.
+  // mark() than this one. Nobody uses the log meanwhile, nor afterwards. A log in memory may stay.
   virtual absl::Status Erase(uint64_t /*mark*/) { return absl::OkStatus(); }
   // The largest mark of logs that were erased; 0: there is none.
   virtual absl::StatusOr<uint64_t> mark() const { return 0; }

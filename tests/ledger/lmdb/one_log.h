@@ -33,6 +33,8 @@ class OneLog final : public RecordLog {
   absl::Status Replace(absl::Span<const std::string> records) override {
     return log_->Replace(records);
   }
+  absl::Status Erase(uint64_t mark) override { return log_->Erase(mark); }
+  absl::StatusOr<uint64_t> mark() const override { return log_->mark(); }
 
   LmdbJobLogs& logs() { return *logs_; }
   uint64_t num_records() const { return logs_->num_records(); }

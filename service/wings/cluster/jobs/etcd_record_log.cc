@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
 #include "absl/memory/memory.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
@@ -48,6 +49,16 @@ absl::Status NotKnown(const std::string& job, const absl::Status& last) {
   return absl::UnavailableError(
       absl::StrCat("job ", Quoted(job), ": after ", EtcdRecordLog::kTries,
                    " tries it is not known what is stored: ", last.message()));
+}
+
+// 0: there is no such key.
+absl::StatusOr<uint64_t> MarkFrom(const KeyValue* stored) {
+  uint64_t mark = 0;
+  if (stored != nullptr && !absl::SimpleAtoi(stored->value, &mark)) {
+    return absl::DataLossError(
+        absl::StrCat("key ", Quoted(stored->key), " is damaged: ", Quoted(stored->value)));
+  }
+  return mark;
 }
 
 // The first `limit` values of a range of entries, as they are while the log has its head.
@@ -96,9 +107,11 @@ absl::StatusOr<EtcdRecordLog::Acquired> EtcdRecordLog::Acquire(KeyValueStore* st
   acquire.compares = {Compare::Absent(keys.owner())};
   acquire.then = {Operation::Read(KeyRange::Of(keys.owner())),
                   Operation::Read(KeyRange::Of(keys.head())),
+                  Operation::Read(KeyRange::Of(JobKeys::kMark)),
                   Operation::Put(keys.owner(), value, options.lease)};
   acquire.otherwise = {Operation::Read(KeyRange::Of(keys.owner())),
-                       Operation::Read(KeyRange::Of(keys.head()))};
+                       Operation::Read(KeyRange::Of(keys.head())),
+                       Operation::Read(KeyRange::Of(JobKeys::kMark))};
   absl::Status last;
   for (int i = 0; i < kTries; ++i) {
     const auto done = store->Commit(acquire);
@@ -134,9 +147,10 @@ absl::StatusOr<EtcdRecordLog::Acquired> EtcdRecordLog::Acquire(KeyValueStore* st
       }
       head = *decoded;
     }
+    PH_ASSIGN_OR_RETURN(const uint64_t mark, MarkFrom(OnlyOne(done->reads[2])));
     return Acquired{absl::WrapUnique(new EtcdRecordLog(
                         store, options, done->succeeded ? done->revision : owner->create_revision,
-                        stored == nullptr ? 0 : stored->mod_revision, head)),
+                        stored == nullptr ? 0 : stored->mod_revision, head, mark)),
                     std::nullopt};
   }
   return NotKnown(options.job, last);
@@ -151,11 +165,12 @@ absl::StatusOr<std::optional<EtcdRecordLog::Owner>> EtcdRecordLog::OwnerOf(KeyVa
 }
 
 EtcdRecordLog::EtcdRecordLog(KeyValueStore* store, const Options& options, Revision owner_revision,
-                             Revision head_revision, const LogHead& head)
+                             Revision head_revision, const LogHead& head, uint64_t mark)
     : store_(store),
       options_(options),
       keys_(options.job),
       owner_revision_(owner_revision),
+      mark_(mark),
       head_revision_(head_revision),
       head_(head) {}
 
@@ -431,6 +446,30 @@ absl::Status EtcdRecordLog::Release(std::vector<Operation> also) {
   }
   PH_ASSIGN_OR_RETURN(const TransactionResult done, store_->Commit(release));
   return done.succeeded ? absl::OkStatus() : NoLongerOwner(options_.job, nullptr);
+}
+
+absl::Status EtcdRecordLog::Erase(uint64_t mark) {
+  // First: whoever begins a job of this name reads it. Other jobs may raise it meanwhile, and an
+  // unknown outcome is seen when it is read again.
+  absl::Status last;
+  for (int i = 0; i <= kTries; ++i) {
+    PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> stored, store_->Get(JobKeys::kMark));
+    PH_ASSIGN_OR_RETURN(const uint64_t largest, MarkFrom(stored ? &*stored : nullptr));
+    if (largest >= mark) {
+      return Release(
+          {Operation::Delete(KeyRange::Of(keys_.head())), Operation::Delete(keys_.EntriesFrom(0))});
+    }
+    last = store_
+               ->Commit({{Compare::CreateRevision(keys_.owner(), owner_revision_),
+                          Compare::ModRevision(JobKeys::kMark, stored ? stored->mod_revision : 0)},
+                         {Operation::Put(JobKeys::kMark, absl::StrCat(mark))},
+                         {}})
+               .status();
+    if (!last.ok() && !OutcomeIsUnknown(last)) return last;
+  }
+  return absl::UnavailableError(absl::StrCat("job ", Quoted(options_.job), ": after ", kTries,
+                                             " tries the mark of erased logs is below ", mark,
+                                             last.ok() ? "" : ": ", last.message()));
 }
 
 absl::Status EtcdRecordLog::failure() const {

@@ -91,6 +91,12 @@ class EtcdRecordLog final : public RecordLog {
   // The old entries go in one step with the new head, however many they are.
   absl::Status Replace(absl::Span<const std::string> records) override;
 
+  // RecordLog::Erase(), and gives the ownership back. If it fails, the log is refused everything,
+  // and is whole or gone.
+  absl::Status Erase(uint64_t mark) override;
+  // As of the acquisition.
+  absl::StatusOr<uint64_t> mark() const override { return mark_; }
+
   // Gives the ownership back; the log then refuses everything. The lease's end does it too, if this
   // fails. `also` is done in the same step; if the ownership had ended before, nothing is done.
   absl::Status Release(std::vector<Operation> also = {});
@@ -114,7 +120,7 @@ class EtcdRecordLog final : public RecordLog {
   };
 
   EtcdRecordLog(KeyValueStore* store, const Options& options, Revision owner_revision,
-                Revision head_revision, const LogHead& head);
+                Revision head_revision, const LogHead& head, uint64_t mark);
 
   // Runs `work` while nothing else runs; refuses if the log has failed.
   absl::Status Alone(absl::FunctionRef<absl::Status()> work);
@@ -133,6 +139,7 @@ class EtcdRecordLog final : public RecordLog {
   const Options options_;
   const JobKeys keys_;
   const Revision owner_revision_;
+  const uint64_t mark_;
 
   mutable absl::Mutex mutex_;
   std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mutex_);

@@ -16,6 +16,9 @@ namespace packhouse {
 // another.
 class JobKeys {
  public:
+  // Of all jobs: the largest mark of logs that were erased, in decimal digits.
+  static constexpr absl::string_view kMark = "job-mark";
+
   explicit JobKeys(absl::string_view job);
 
   const std::string& owner() const { return owner_; }
