@@ -233,6 +233,41 @@ void Announce(const rpc::Server& server, const std::string& http_address, EventL
            {"max_streams_per_connection", server.bounds().calls_of_connection}});
 }
 
+absl::Status SetTcpCongestion(const Options& options, const rpc::Server& server) {
+  if (options.tcp_congestion.empty()) return absl::OkStatus();
+  const absl::Status set = rpc::SetTcpCongestion(server.address(), options.tcp_congestion);
+  return set.ok() ? set
+                  : absl::Status(set.code(), absl::StrCat("--tcp-congestion: ", set.message()));
+}
+
+// `server` and `logs` must outlive it.
+void StartMembership(Membership& membership, rpc::Server& server, Logs& logs) {
+  membership.Start(
+      [&server, &logs] {
+        if (const absl::Status swept = server.SweepJobs(); !swept.ok()) {
+          logs.limited.Log("jobs", LogLevel::kWarning, "the directory of jobs is not up to date",
+                           {LogField::Message(swept.message())});
+        }
+      },
+      [&server, &logs](const absl::Status& why) { EndFormerLife(server, logs, why); });
+}
+
+[[noreturn]] void ServeAndEnd(const Options& options, rpc::Server& server,
+                              security::SecurityFiles& files, ServedStores& stores,
+                              FeedbackStore& feedback, Logs& logs) {
+  ServeUntilSignal(options, server, files, logs);
+  stores.SaveUses();
+  feedback.SaveUses().IgnoreError();
+  // They are in memory alone until then: what is not written now is lost.
+  const bool all_saved = !stores.may_save() || SaveHistograms(server, logs.limited);
+  logs.Report();
+  logs.all.Log(LogLevel::kInfo, "drained", {});
+  logs.all.Close(kLastLines);
+  // All calls have ended, and what they were answered is on the disk. Only threads of libraries can
+  // still log.
+  std::_Exit(all_saved ? 0 : 1);
+}
+
 // Returns only if the service could not start, with the reason.
 absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   metrics::Metrics metrics(kVersion, kCommit);
@@ -307,12 +342,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   PH_ASSIGN_OR_RETURN(const auto server,
                       rpc::Server::Start(server_options, &clock, &metrics, &metrics,
                                          stores->datasets(), stores->source_graphs()));
-  if (!options.tcp_congestion.empty()) {
-    const absl::Status set = rpc::SetTcpCongestion(server->address(), options.tcp_congestion);
-    if (!set.ok()) {
-      return absl::Status(set.code(), absl::StrCat("--tcp-congestion: ", set.message()));
-    }
-  }
+  PH_RETURN_IF_ERROR(SetTcpCongestion(options, *server));
 
   NoteContents(options, folder, *stores, *server, logs.limited);
   readiness.Add("draining", [server = server.get()] {
@@ -335,32 +365,13 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   StartMemoryReturn(server.get(), &logs.all);
   StartBackgroundWork(options, *server, *stores, logs.all, logs.limited);
   files->Watch();
-  if (membership != nullptr) {
-    membership->Start(
-        [&server, &logs] {
-          if (const absl::Status swept = server->SweepJobs(); !swept.ok()) {
-            logs.limited.Log("jobs", LogLevel::kWarning, "the directory of jobs is not up to date",
-                             {LogField::Message(swept.message())});
-          }
-        },
-        [&server, &logs](const absl::Status& why) { EndFormerLife(*server, logs, why); });
-  }
+  if (membership != nullptr) StartMembership(*membership, *server, logs);
   rpc::RouteLibraryLogs(&logs.limited);
   Signals::Started();
   Announce(*server, http.address(), logs.all);
   TellServiceManager("READY=1");
 
-  ServeUntilSignal(options, *server, *files, logs);
-  stores->SaveUses();
-  feedback->SaveUses().IgnoreError();
-  // They are in memory alone until then: what is not written now is lost.
-  const bool all_saved = !stores->may_save() || SaveHistograms(*server, logs.limited);
-  logs.Report();
-  logs.all.Log(LogLevel::kInfo, "drained", {});
-  logs.all.Close(kLastLines);
-  // All calls have ended, and what they were answered is on the disk. Only threads of libraries can
-  // still log.
-  std::_Exit(all_saved ? 0 : 1);
+  ServeAndEnd(options, *server, *files, *stores, *feedback, logs);
 }
 
 // Writes one line in the log's form, for every error at the start and at every --log-level.

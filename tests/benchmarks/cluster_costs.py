@@ -50,6 +50,101 @@ def etcd_calls(address: str) -> collections.Counter[str]:
     return calls
 
 
+class Costs:
+    """Counts requests to etcd and to the object store, and prints them."""
+
+    def __init__(self, etcd: EtcdProcess, front: S3Front) -> None:
+        self._etcd = etcd
+        self._front = front
+        self._then = self._now()
+
+    def begin(self) -> None:
+        """Counts from now on."""
+        self._then = self._now()
+
+    def tell(self, what: str, count: int) -> None:
+        """What there was since `begin`, for each of so many."""
+        etcd_now, s3_now = self._now()
+        etcd_then, s3_then = self._then
+        words = [
+            f"{(etcd_now[name] - etcd_then[name]) / count:8.2f} {name}" for name in sorted(etcd_now)
+        ] + [
+            f"{(s3_now[name] - s3_then.get(name, 0)) / count:8.2f} {name}"
+            for name in sorted(s3_now)
+            if s3_now[name] != s3_then.get(name, 0)
+        ]
+        print(f"{what}: {', '.join(words)}", flush=True)
+
+    def _now(self) -> tuple[collections.Counter[str], dict[str, int]]:
+        return etcd_calls(self._etcd.address), dict(self._front.requests)
+
+
+def steps(batches: Iterable[object], seconds: float) -> int:
+    """A worker that needs so long for each batch; how many there were."""
+    count = 0
+    for _ in batches:
+        count += 1
+        time.sleep(seconds)
+    return count
+
+
+def measure_data_set(costs: Costs, address: str, options: argparse.Namespace) -> None:
+    """A data set is made of appends."""
+    table = GraphTable(
+        _SCHEMA,
+        np.full((2 * options.batches // options.appends, 1), 100),
+        {"x": np.zeros(200 * options.batches // options.appends, np.float32)},
+    )
+    with Client(address) as client:
+        costs.begin()
+        client.datasets.create("set", _SCHEMA)
+        costs.tell("a data set made", 1)
+        costs.begin()
+        for number in range(options.appends):
+            client.datasets.append("set", [table], producer="p", first_sequence=number + 1)
+        costs.tell("an append by one producer", options.appends)
+        client.datasets.seal("set")
+        costs.begin()
+        client.datasets.get("set")
+        costs.tell("GetDataset", 1)
+
+
+def measure_epochs(costs: Costs, address: str, options: argparse.Namespace) -> None:
+    """One worker loads two epochs of it."""
+    with Loader(
+        address, dataset="set", job="job", seed=1, limits={"graphs": 2}, max_in_flight=8
+    ) as loader:
+        for epoch, where in enumerate(("not in the cache", "in the cache")):
+            loader.set_epoch(epoch)
+            costs.begin()
+            batches = iter(loader)
+            next(batches)
+            costs.tell(f"an epoch begun, the data set {where}", 1)
+            costs.begin()
+            count = steps(batches, options.step)
+            costs.tell(f"a batch of {count}, by one worker", count)
+
+
+def measure_workers(costs: Costs, address: str, options: argparse.Namespace) -> None:
+    """Several workers share an epoch of it."""
+    counts: list[int] = []
+
+    def load(worker: int) -> None:
+        with Loader(
+            address, dataset="set", job="shared", seed=1, limits={"graphs": 2}, worker=f"w{worker}"
+        ) as shared:
+            counts.append(steps(shared, options.step))
+
+    costs.begin()
+    workers = [threading.Thread(target=load, args=(i,)) for i in range(options.workers)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    count = sum(counts)
+    costs.tell(f"a batch of {count}, by {options.workers} workers of a job", count)
+
+
 def main() -> int:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -79,87 +174,12 @@ def main() -> int:
                 log=subprocess.DEVNULL,
             )
         )
-
-        def measured(what: str, count: int, begun: tuple[collections.Counter[str], dict[str, int]]) -> None:
-            etcd_now, s3_now = etcd_calls(etcd.address), dict(front.requests)
-            etcd_then, s3_then = begun
-            words = [
-                f"{(etcd_now[name] - etcd_then[name]) / count:8.2f} {name}" for name in sorted(etcd_now)
-            ] + [
-                f"{(s3_now[name] - s3_then.get(name, 0)) / count:8.2f} {name}"
-                for name in sorted(s3_now)
-                if s3_now[name] != s3_then.get(name, 0)
-            ]
-            print(f"{what}: {', '.join(words)}", flush=True)
-
-        def steps(batches: Iterable[object]) -> int:
-            count = 0
-            for _ in batches:
-                count += 1
-                time.sleep(options.step)
-            return count
-
-        def now() -> tuple[collections.Counter[str], dict[str, int]]:
-            return etcd_calls(etcd.address), dict(front.requests)
-
-        begun = now()
+        costs = Costs(etcd, front)
         time.sleep(options.seconds)
-        measured("a second of rest", int(options.seconds), begun)
-        table = GraphTable(
-            _SCHEMA,
-            np.full((2 * options.batches // options.appends, 1), 100),
-            {"x": np.zeros(200 * options.batches // options.appends, np.float32)},
-        )
-        with Client(server.address) as client:
-            begun = now()
-            client.datasets.create("set", _SCHEMA)
-            measured("a data set made", 1, begun)
-            begun = now()
-            for number in range(options.appends):
-                client.datasets.append("set", [table], producer="p", first_sequence=number + 1)
-            measured("an append by one producer", options.appends, begun)
-            client.datasets.seal("set")
-            begun = now()
-            client.datasets.get("set")
-            measured("GetDataset", 1, begun)
-        with Loader(
-            server.address, dataset="set", job="job", seed=1, limits={"graphs": 2}, max_in_flight=8
-        ) as loader:
-            for epoch in range(2):
-                loader.set_epoch(epoch)
-                begun = now()
-                batches = iter(loader)
-                next(batches)
-                measured(
-                    "an epoch begun, the data set not in the cache" if epoch == 0
-                    else "an epoch begun, the data set in the cache",
-                    1,
-                    begun,
-                )
-                begun = now()
-                count = steps(batches)
-                measured(f"a batch of {count}, by one worker", count, begun)
-        begun = now()
-        counts: list[int] = []
-
-        def load(worker: int) -> None:
-            with Loader(
-                server.address,
-                dataset="set",
-                job="shared",
-                seed=1,
-                limits={"graphs": 2},
-                worker=f"w{worker}",
-            ) as shared:
-                counts.append(steps(shared))
-
-        workers = [threading.Thread(target=load, args=(i,)) for i in range(options.workers)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        count = sum(counts)
-        measured(f"a batch of {count}, by {options.workers} workers of a job", count, begun)
+        costs.tell("a second of rest", int(options.seconds))
+        measure_data_set(costs, server.address, options)
+        measure_epochs(costs, server.address, options)
+        measure_workers(costs, server.address, options)
     return 0
 
 

@@ -531,6 +531,21 @@ TEST(SamplerTest, NothingIsLaterThanTheSeed) {
   }
 }
 
+// One to three pairs: links that are there, and others.
+std::vector<uint32_t> RandomLinks(const SourceGraph& graph, const Adjacency& writes,
+                                  SeededRandom& random) {
+  std::vector<uint32_t> seeds;
+  for (uint64_t i = 1 + random.Below(3); i > 0; --i) {
+    const auto author = static_cast<uint32_t>(random.Below(graph.num_nodes(0)));
+    const uint64_t degree = writes.degree(author);
+    seeds.push_back(author);
+    seeds.push_back(degree != 0 && random.Below(4) != 0
+                        ? writes.neighbours[writes.offsets[author] + random.Below(degree)]
+                        : static_cast<uint32_t>(random.Below(graph.num_nodes(1))));
+  }
+  return seeds;
+}
+
 // What is excluded is not there: all that can be drawn is drawn as from the graph without these
 // edges.
 TEST(SamplerTest, ALinksOwnEdgesAreNotDrawn) {
@@ -552,17 +567,8 @@ TEST(SamplerTest, ALinksOwnEdgesAreNotDrawn) {
     options.induced = random.Below(3) == 0;
     options.merge_parallel = random.Below(3) == 0;
     const Sampler sampler = SamplerOf(*graph, spec, options);
-    std::vector<uint32_t> seeds;
     const Adjacency writes = *graph->BySource(0);
-    for (uint64_t i = 1 + random.Below(3); i > 0; --i) {
-      // Links that are there, and others.
-      const auto author = static_cast<uint32_t>(random.Below(graph->num_nodes(0)));
-      const uint64_t degree = writes.degree(author);
-      seeds.push_back(author);
-      seeds.push_back(degree != 0 && random.Below(4) != 0
-                          ? writes.neighbours[writes.offsets[author] + random.Below(degree)]
-                          : static_cast<uint32_t>(random.Below(graph->num_nodes(1))));
-    }
+    const std::vector<uint32_t> seeds = RandomLinks(*graph, writes, random);
     DrawRequest request = SeedsOf(seeds);
     ASSERT_TRUE(sampler.Draw(request, scratch, sampled).ok());
     for (size_t i = 0; i < seeds.size(); ++i) {

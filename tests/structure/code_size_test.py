@@ -1,7 +1,11 @@
-"""What `make size` counts, over a small tree. Exit status 1 if something is wrong."""
+"""What `make size` counts, over a small tree; and that no function of the repository is too long.
+
+Usage: code_size_test.py REPOSITORY. Exit status 1 if something is wrong.
+"""
 
 from __future__ import annotations
 
+import pathlib
 import sys
 
 import code_size
@@ -66,6 +70,9 @@ def main() -> int:
     told = "\n".join(code_size.table(rows))
     if "functions above 100 lines" not in told or "       1 of      0  above" not in told:
         print(told)
+        wrong += 1
+    for each in code_size.count(code_size.read_files(pathlib.Path(sys.argv[1])))["all"].long:
+        print(f"{each.place}: {each.lines} lines, at most {code_size.LONG}: split it")
         wrong += 1
     return 1 if wrong else 0
 

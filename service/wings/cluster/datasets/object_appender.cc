@@ -50,6 +50,11 @@ absl::Status NotKnown(absl::string_view name, const absl::Status& why) {
       "data set '", name, "': it is not known whether the append happened: ", why.message()));
 }
 
+std::string ProducerKey(uint64_t dataset, const ProducerSequence& producer) {
+  return producer.is_named() ? DatasetProducerKey(dataset, producer.producer)
+                             : DatasetMadeUpProducerKey(dataset, producer.producer);
+}
+
 }  // namespace
 
 absl::StatusOr<AppendResult> ObjectAppender::Append(const PreparedAppend& append) {
@@ -216,6 +221,79 @@ absl::StatusOr<bool> ObjectAppender::CommitOnce(absl::string_view name,
   return decision.head.state.num_tail >= options_.chunks_of_page;
 }
 
+absl::Status ObjectAppender::DecideOne(Waiter& waiter, Histories& histories,
+                                       Decision& decision) const {
+  const PreparedAppend& append = *waiter.append;
+  ObjectDatasetState& state = decision.head.state;
+  PH_RETURN_IF_ERROR(CheckDatasetId(append.name, decision.head.id(), append.id));
+  AppendResult result;
+  result.num_graphs = state.num_graphs;
+  bool is_new_producer = false;
+  const std::string key = append.producer ? ProducerKey(decision.head.id(), *append.producer) : "";
+  if (append.producer) {
+    const std::optional<ProducerHistory>& history = histories[key];
+    bool repeats = false;
+    if (history) {
+      PH_ASSIGN_OR_RETURN(repeats, append.Repeats(*history));
+    }
+    if (repeats) {
+      result.is_repetition = !(waiter.may_be_known && append.producer->sequence == history->last());
+      if (decision.histories.contains(key)) {
+        // What it repeats may be of this very transaction: it is done when that is.
+        decision.accepted.push_back({&waiter, result});
+        return absl::OkStatus();
+      }
+      waiter.result = result;
+      waiter.is_settled = true;
+      return absl::OkStatus();
+    }
+    // The others go by themselves.
+    is_new_producer = !history && append.producer->is_named();
+    if (is_new_producer && state.num_producers >= DatasetStore::kMaxProducers) {
+      return TooManyProducers(append.name, state.num_producers, /*are_made_up=*/false);
+    }
+  }
+  if (state.sealed) return IsSealed(append.name);
+  PH_RETURN_IF_ERROR(CheckFitsDefinition(append, decision.head.definition));
+  const size_t n = append.chunk->num_graphs();
+  if (n != 0) {
+    const uint64_t bytes = BytesInObject(append.record.num_bytes());
+    PH_RETURN_IF_ERROR(CheckDatasetQuota(append.name, state.num_bytes, bytes,
+                                         decision.head.definition.options.max_bytes));
+    if (decision.totals && (decision.totals->num_bytes > options_.max_bytes ||
+                            bytes > options_.max_bytes - decision.totals->num_bytes)) {
+      return absl::ResourceExhaustedError(absl::StrCat("store: ", decision.totals->num_bytes, " + ",
+                                                       bytes, " bytes of all data sets, at most ",
+                                                       options_.max_bytes));
+    }
+    PH_RETURN_IF_ERROR(AddToTotals(append, state.totals));
+    result.num_appended = n;
+    result.first_graph = state.num_graphs;
+    state.num_graphs += n;
+    state.num_records += 1;
+    state.num_bytes += bytes;
+    if (decision.totals) decision.totals->num_bytes += bytes;
+    result.num_graphs = state.num_graphs;
+    decision.with_graphs.push_back(&append);
+  } else if (!append.producer) {
+    waiter.result = result;
+    waiter.is_settled = true;
+    return absl::OkStatus();
+  }
+  if (append.producer) {
+    state.num_producers += is_new_producer ? 1 : 0;
+    std::optional<ProducerHistory>& history = histories[key];
+    if (!history) history.emplace();
+    history->Add(*append.producer, append.digest, DatasetStore::kRememberedSequences);
+    decision.histories[key] = *history;
+    if (!append.producer->is_named()) {
+      decision.forget_after[key] = append.producer->forget_after;
+    }
+  }
+  decision.accepted.push_back({&waiter, result});
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
     const DatasetHead& head, absl::Span<Waiter* const> group) const {
   Decision decision;
@@ -224,17 +302,12 @@ absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
   decision.first_graph = head.state.num_graphs;
   std::vector<KeyRange> ranges = {KeyRange::Of(kStoreTotalsKey),
                                   KeyRange::Of(DatasetStateKey(head.id()))};
-  const auto key_of = [&](const ProducerSequence& producer) {
-    return producer.is_named() ? DatasetProducerKey(head.id(), producer.producer)
-                               : DatasetMadeUpProducerKey(head.id(), producer.producer);
-  };
-  // By their keys; as they will be.
-  std::map<std::string, std::optional<ProducerHistory>> histories;
+  Histories histories;
   std::vector<std::string> producers;
   for (const Waiter* const waiter : group) {
     const auto& producer = waiter->append->producer;
     if (waiter->is_settled || !producer) continue;
-    const std::string key = key_of(*producer);
+    const std::string key = ProducerKey(head.id(), *producer);
     if (!histories.try_emplace(key).second) continue;
     producers.push_back(key);
     ranges.push_back(KeyRange::Of(key));
@@ -257,82 +330,9 @@ absl::StatusOr<ObjectAppender::Decision> ObjectAppender::Decide(
     if (values.empty()) continue;
     PH_ASSIGN_OR_RETURN(histories[producers[i]], DecodeProducer(values[0].value));
   }
-
-  const auto decide = [&](Waiter& waiter) -> absl::Status {
-    const PreparedAppend& append = *waiter.append;
-    ObjectDatasetState& state = decision.head.state;
-    PH_RETURN_IF_ERROR(CheckDatasetId(append.name, head.id(), append.id));
-    AppendResult result;
-    result.num_graphs = state.num_graphs;
-    bool is_new_producer = false;
-    const std::string key = append.producer ? key_of(*append.producer) : "";
-    if (append.producer) {
-      const std::optional<ProducerHistory>& history = histories[key];
-      bool repeats = false;
-      if (history) {
-        PH_ASSIGN_OR_RETURN(repeats, append.Repeats(*history));
-      }
-      if (repeats) {
-        result.is_repetition =
-            !(waiter.may_be_known && append.producer->sequence == history->last());
-        if (decision.histories.contains(key)) {
-          // What it repeats may be of this very transaction: it is done when that is.
-          decision.accepted.push_back({&waiter, result});
-          return absl::OkStatus();
-        }
-        waiter.result = result;
-        waiter.is_settled = true;
-        return absl::OkStatus();
-      }
-      // The others go by themselves.
-      is_new_producer = !history && append.producer->is_named();
-      if (is_new_producer && state.num_producers >= DatasetStore::kMaxProducers) {
-        return TooManyProducers(append.name, state.num_producers, /*are_made_up=*/false);
-      }
-    }
-    if (state.sealed) return IsSealed(append.name);
-    PH_RETURN_IF_ERROR(CheckFitsDefinition(append, head.definition));
-    const size_t n = append.chunk->num_graphs();
-    if (n != 0) {
-      const uint64_t bytes = BytesInObject(append.record.num_bytes());
-      PH_RETURN_IF_ERROR(CheckDatasetQuota(append.name, state.num_bytes, bytes,
-                                           head.definition.options.max_bytes));
-      if (decision.totals && (decision.totals->num_bytes > options_.max_bytes ||
-                              bytes > options_.max_bytes - decision.totals->num_bytes)) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("store: ", decision.totals->num_bytes, " + ", bytes,
-                         " bytes of all data sets, at most ", options_.max_bytes));
-      }
-      PH_RETURN_IF_ERROR(AddToTotals(append, state.totals));
-      result.num_appended = n;
-      result.first_graph = state.num_graphs;
-      state.num_graphs += n;
-      state.num_records += 1;
-      state.num_bytes += bytes;
-      if (decision.totals) decision.totals->num_bytes += bytes;
-      result.num_graphs = state.num_graphs;
-      decision.with_graphs.push_back(&append);
-    } else if (!append.producer) {
-      waiter.result = result;
-      waiter.is_settled = true;
-      return absl::OkStatus();
-    }
-    if (append.producer) {
-      state.num_producers += is_new_producer ? 1 : 0;
-      std::optional<ProducerHistory>& history = histories[key];
-      if (!history) history.emplace();
-      history->Add(*append.producer, append.digest, DatasetStore::kRememberedSequences);
-      decision.histories[key] = *history;
-      if (!append.producer->is_named()) {
-        decision.forget_after[key] = append.producer->forget_after;
-      }
-    }
-    decision.accepted.push_back({&waiter, result});
-    return absl::OkStatus();
-  };
   for (Waiter* const waiter : group) {
     if (waiter->is_settled) continue;
-    if (absl::Status refused = decide(*waiter); !refused.ok()) {
+    if (absl::Status refused = DecideOne(*waiter, histories, decision); !refused.ok()) {
       waiter->result = std::move(refused);
       waiter->is_settled = true;
     }

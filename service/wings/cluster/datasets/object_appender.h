@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -78,6 +79,8 @@ class ObjectAppender {
   };
   // What the transaction would write, if the state is as it was read.
   struct Decision;
+  // Of producers, by their keys; as they will be.
+  using Histories = std::map<std::string, std::optional<ProducerHistory>>;
   // An object that was put, and the appends that it has.
   struct PutChunk;
 
@@ -87,6 +90,8 @@ class ObjectAppender {
                                   std::unique_ptr<PutChunk>& put,
                                   std::unique_ptr<Decision>& pending);
   absl::StatusOr<Decision> Decide(const DatasetHead& head, absl::Span<Waiter* const> group) const;
+  // The same of one append; its error is the append's.
+  absl::Status DecideOne(Waiter& waiter, Histories& histories, Decision& decision) const;
   absl::Status Put(const DatasetHead& head, const Decision& decision,
                    std::unique_ptr<PutChunk>& put) const;
   // Moves the tail of the manifest into a page, if it is long; however busy other replicas are with

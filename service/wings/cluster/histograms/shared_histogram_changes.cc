@@ -101,6 +101,68 @@ absl::Status SharedHistogramStore::CheckCreation(const HistogramKey& key) const 
   return there < *most ? absl::OkStatus() : BeyondQuota(where, "histograms", there + 1, *most);
 }
 
+// Changes that one run has, and those before them that need none.
+struct SharedHistogramStore::Gathered {
+  explicit Gathered(size_t num_components) : sum(num_components) {}
+
+  SizeHistogram sum;
+  // Of producers that have changes in the run: as they will be.
+  std::map<std::string, ProducerHistory> producers;
+  std::vector<Run::Producer> sent;
+  std::vector<Change*> in_run;
+  // Has an answer for a change without a run, which is true if the copy is fresh.
+  bool is_answered_alone = false;
+
+  bool Answer(Change& change, absl::StatusOr<CountedGraphs> answer) {
+    change.result = std::move(answer);
+    return is_answered_alone = true;
+  }
+};
+
+bool SharedHistogramStore::Gather(absl::string_view name, const HistogramKey& first, bool is_new,
+                                  Change& change, Gathered& run) const {
+  if (!run.in_run.empty() && (change.subtracts || run.in_run[0]->subtracts)) return false;
+  if (!(change.key->schema == first.schema)) return false;
+  if (is_new && change.key->half_life != first.half_life) return false;
+  const std::optional<ProducerSequence>& producer = *change.producer;
+  if (producer) {
+    const auto found = run.producers.find(producer->producer);
+    // Whether it is a repetition is known when this run has been made, or has not.
+    if (found != run.producers.end() && producer->sequence <= found->second.last()) return false;
+    const auto repeats = HistoryOf(name, producer->producer)
+                             .IsRepetition(absl::StrCat("histogram '", name, "'"), *producer,
+                                           DigestOf(*change.sizes, change.subtracts));
+    if (!repeats.ok()) return run.Answer(change, repeats.status());
+    if (*repeats) return run.Answer(change, CountedGraphs{0, NumGraphsOf(name, change.now)});
+  }
+  absl::Status fits = CheckChange(*change.key, *change.sizes, change.subtracts, producer,
+                                  change.now, shared_bounds_);
+  if (fits.ok() && !producer && !is_new && change.sizes->num_graphs() == 0) {
+    return run.Answer(change, CountedGraphs{0, NumGraphsOf(name, change.now)});
+  }
+  if (fits.ok()) fits = run.sum.Merge(*change.sizes);
+  if (!fits.ok()) return run.Answer(change, fits);
+  if (!run.in_run.empty() &&
+      (run.sent.size() >= kMaxProducers || RunBytes(run.sum) > kMaxRunBytes ||
+       !CheckChange(*change.key, run.sum, change.subtracts, producer, change.now, shared_bounds_)
+            .ok())) {
+    (void)run.sum.Subtract(*change.sizes);
+    return false;
+  }
+  if (producer) {
+    const uint32_t digest = DigestOf(*change.sizes, change.subtracts);
+    ProducerHistory& history = run.producers[producer->producer];
+    history.Add(*producer, digest, 1);
+    Run::Producer& each = run.sent.emplace_back();
+    each.set_name(producer->producer);
+    each.set_sequence(producer->sequence);
+    each.set_digest(digest);
+    each.set_forget_seconds(history.forget_seconds());
+  }
+  run.in_run.push_back(&change);
+  return true;
+}
+
 size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
                                       absl::Span<Change* const> changes) {
   const auto refuse = [&](size_t count, const absl::Status& why) {
@@ -122,167 +184,120 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
       if (changes[0]->subtracts) return refuse(1, NoHistogram(name));
       if (const absl::Status room = CheckCreation(first); !room.ok()) return refuse(1, room);
     }
-    // What goes into the run.
-    SizeHistogram sum(first.schema.num_components());
-    // Of producers that have changes in the run: as they will be.
-    std::map<std::string, ProducerHistory> producers;
-    std::vector<Run::Producer> sent;
-    std::vector<Change*> in_run;
-    bool is_answered_alone = false;
+    Gathered run(first.schema.num_components());
     size_t count = 0;
-    for (; count < changes.size(); ++count) {
-      Change& change = *changes[count];
-      if (!in_run.empty() && (change.subtracts || in_run[0]->subtracts)) break;
-      if (count != 0 && !(change.key->schema == first.schema)) break;
-      if (count != 0 && is_new && change.key->half_life != first.half_life) break;
-      const std::optional<ProducerSequence>& producer = *change.producer;
-      if (producer) {
-        const auto found = producers.find(producer->producer);
-        // Whether it is a repetition is known when this run has been made, or has not.
-        if (found != producers.end() && producer->sequence <= found->second.last()) break;
-        const auto repeats = HistoryOf(name, producer->producer)
-                                 .IsRepetition(absl::StrCat("histogram '", name, "'"), *producer,
-                                               DigestOf(*change.sizes, change.subtracts));
-        if (!repeats.ok() || *repeats) {
-          change.result =
-              repeats.ok()
-                  ? absl::StatusOr<CountedGraphs>(CountedGraphs{0, NumGraphsOf(name, change.now)})
-                  : repeats.status();
-          is_answered_alone = true;
-          continue;
-        }
-      }
-      absl::Status fits = CheckChange(*change.key, *change.sizes, change.subtracts, producer,
-                                      change.now, shared_bounds_);
-      if (fits.ok() && !producer && !is_new && change.sizes->num_graphs() == 0) {
-        change.result = CountedGraphs{0, NumGraphsOf(name, change.now)};
-        is_answered_alone = true;
-        continue;
-      }
-      if (fits.ok()) fits = sum.Merge(*change.sizes);
-      if (!fits.ok()) {
-        change.result = fits;
-        is_answered_alone = true;
-        continue;
-      }
-      if (!in_run.empty() &&
-          (sent.size() >= kMaxProducers || RunBytes(sum) > kMaxRunBytes ||
-           !CheckChange(*change.key, sum, change.subtracts, producer, change.now, shared_bounds_)
-                .ok())) {
-        (void)sum.Subtract(*change.sizes);
-        break;
-      }
-      if (producer) {
-        const uint32_t digest = DigestOf(*change.sizes, change.subtracts);
-        ProducerHistory& history = producers[producer->producer];
-        history.Add(*producer, digest, 1);
-        Run::Producer& each = sent.emplace_back();
-        each.set_name(producer->producer);
-        each.set_sequence(producer->sequence);
-        each.set_digest(digest);
-        each.set_forget_seconds(history.forget_seconds());
-      }
-      in_run.push_back(&change);
-    }
-    if (is_answered_alone && !is_fresh) {
+    while (count < changes.size() && Gather(name, first, is_new, *changes[count], run)) ++count;
+    if (run.is_answered_alone && !is_fresh) {
       const absl::Status read = Refresh(name, copy);
       if (!read.ok() && !absl::IsNotFound(read)) return refuse(changes.size(), read);
       is_fresh = true;
       continue;
     }
-    if (in_run.empty()) return count;
-
-    const std::string attempt = NextAttempt();
-    Run run;
-    run.set_attempt(attempt);
-    run.set_previous_run(copy.head.last_run());
-    run.set_subtracts(in_run[0]->subtracts);
-    run.set_time_nanos(absl::ToUnixNanos(in_run.back()->now));
-    run.mutable_producers()->Add(sent.begin(), sent.end());
-    for (const uint32_t row : sum.SortedRows()) {
-      const auto tuple = sum.tuple(row);
-      run.mutable_counts()->Add(tuple.begin(), tuple.end());
-      run.add_numbers(sum.count(row));
-    }
-    const std::string bytes = run.SerializeAsString();
-    Head next = copy.head;
-    if (is_new) DescribeTo(first, next);
-    next.set_attempt(attempt);
-    next.set_last_run(attempt);
-    const uint64_t number = next.end();
-    next.set_end(number + 1);
-    next.set_run_bytes(next.run_bytes() + bytes.size());
-    std::string next_bytes = next.SerializeAsString();
-    const Transaction transaction = {
-        {IsCurrent(name, copy)},
-        {Operation::Put(RunKey(name, number), bytes), Operation::Put(HeadKey(name), next_bytes)},
-        {}};
-    const auto answer = [&] {
-      for (Change* const each : in_run) {
-        each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
-      }
-      return count;
-    };
-    const auto refuse_run = [&](const absl::Status& why) {
-      for (Change* const each : in_run) each->result = why;
-      return count;
-    };
-    const uint64_t before = is_new ? 0 : NumGraphsOf(name, in_run.back()->now);
-    // If an allocation fails from here on.
-    refuse_run(absl::UnknownError(absl::StrCat(
-        "histogram '", name, "': nobody knows whether it was counted: out of memory")));
-    bool is_uncertain = false;
-    std::optional<Revision> made;
-    absl::Status failed;
-    for (int tries = 0; tries < kTries; ++tries) {
-      const auto done = keys_->Commit(transaction);
-      failed = done.status();
-      if (done.ok()) {
-        if (done->succeeded) made = done->revision;
-        break;
-      }
-      is_uncertain |= OutcomeIsUnknown(failed);
-      if (!is_uncertain) break;
-    }
-    if (made) {
-      // It is made, whatever becomes of the copy.
-      uint64_t after = before;
-      for (Change* const each : in_run) {
-        const uint64_t num_graphs = each->sizes->num_graphs();
-        after = each->subtracts ? after - std::min(after, num_graphs) : after + num_graphs;
-        each->result = CountedGraphs{num_graphs, after};
-      }
-      if (!ApplyRun(name, next, run).ok()) {
-        // Is read again when it is needed.
-        DropCopy(name, copy);
-        return count;
-      }
-      copy.head_bytes = std::move(next_bytes);
-      copy.revision = *made;
-      copy.head = std::move(next);
-      return answer();
-    }
-    if (!failed.ok()) {
-      if (!is_uncertain) return refuse_run(failed);
-      DropCopy(name, copy);
-      return refuse_run(absl::UnknownError(absl::StrCat(
-          "histogram '", name, "': nobody knows whether it was counted: ", failed.message())));
-    }
-    // Somebody else changed it; or this very transaction did, when it was sent first.
-    bool is_made = false;
-    const absl::Status read = Refresh(name, copy, attempt, &is_made);
-    if (is_made) return answer();
-    const bool is_hidden = !read.ok() || copy.head.begin() > number;
-    if (is_uncertain && is_hidden) {
-      return refuse_run(absl::UnknownError(absl::StrCat(
-          "histogram '", name, "': nobody knows whether it was counted: others changed it")));
-    }
-    if (!read.ok() && !absl::IsNotFound(read)) return refuse_run(read);
+    if (run.in_run.empty() || MakeRun(name, copy, first, run)) return count;
     is_fresh = true;
   }
   return refuse(changes.size(), absl::UnavailableError(absl::StrCat("histogram '", name,
                                                                     "': other servers were faster ",
                                                                     kRaces, " times: try again")));
+}
+
+SharedHistogramStore::Run SharedHistogramStore::RunOf(const Gathered& gathered,
+                                                      const std::string& attempt,
+                                                      const std::string& previous_run) {
+  Run run;
+  run.set_attempt(attempt);
+  run.set_previous_run(previous_run);
+  run.set_subtracts(gathered.in_run[0]->subtracts);
+  run.set_time_nanos(absl::ToUnixNanos(gathered.in_run.back()->now));
+  run.mutable_producers()->Add(gathered.sent.begin(), gathered.sent.end());
+  for (const uint32_t row : gathered.sum.SortedRows()) {
+    const auto tuple = gathered.sum.tuple(row);
+    run.mutable_counts()->Add(tuple.begin(), tuple.end());
+    run.add_numbers(gathered.sum.count(row));
+  }
+  return run;
+}
+
+bool SharedHistogramStore::MakeRun(absl::string_view name, Copy& copy, const HistogramKey& first,
+                                   const Gathered& gathered) {
+  const std::vector<Change*>& in_run = gathered.in_run;
+  const bool is_new = !copy.is_there();
+  const std::string attempt = NextAttempt();
+  const Run run = RunOf(gathered, attempt, copy.head.last_run());
+  const std::string bytes = run.SerializeAsString();
+  Head next = copy.head;
+  if (is_new) DescribeTo(first, next);
+  next.set_attempt(attempt);
+  next.set_last_run(attempt);
+  const uint64_t number = next.end();
+  next.set_end(number + 1);
+  next.set_run_bytes(next.run_bytes() + bytes.size());
+  std::string next_bytes = next.SerializeAsString();
+  const Transaction transaction = {
+      {IsCurrent(name, copy)},
+      {Operation::Put(RunKey(name, number), bytes), Operation::Put(HeadKey(name), next_bytes)},
+      {}};
+  const auto answer = [&] {
+    for (Change* const each : in_run) {
+      each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
+    }
+    return true;
+  };
+  const auto refuse = [&](const absl::Status& why) {
+    for (Change* const each : in_run) each->result = why;
+    return true;
+  };
+  const auto nobody_knows = [&](absl::string_view why) {
+    return absl::UnknownError(
+        absl::StrCat("histogram '", name, "': nobody knows whether it was counted: ", why));
+  };
+  const uint64_t before = is_new ? 0 : NumGraphsOf(name, in_run.back()->now);
+  // If an allocation fails from here on.
+  refuse(nobody_knows("out of memory"));
+  bool is_uncertain = false;
+  std::optional<Revision> made;
+  absl::Status failed;
+  for (int tries = 0; tries < kTries; ++tries) {
+    const auto done = keys_->Commit(transaction);
+    failed = done.status();
+    if (done.ok()) {
+      if (done->succeeded) made = done->revision;
+      break;
+    }
+    is_uncertain |= OutcomeIsUnknown(failed);
+    if (!is_uncertain) break;
+  }
+  if (made) {
+    // It is made, whatever becomes of the copy.
+    uint64_t after = before;
+    for (Change* const each : in_run) {
+      const uint64_t num_graphs = each->sizes->num_graphs();
+      after = each->subtracts ? after - std::min(after, num_graphs) : after + num_graphs;
+      each->result = CountedGraphs{num_graphs, after};
+    }
+    if (!ApplyRun(name, next, run).ok()) {
+      // Is read again when it is needed.
+      DropCopy(name, copy);
+      return true;
+    }
+    copy.head_bytes = std::move(next_bytes);
+    copy.revision = *made;
+    copy.head = std::move(next);
+    return answer();
+  }
+  if (!failed.ok()) {
+    if (!is_uncertain) return refuse(failed);
+    DropCopy(name, copy);
+    return refuse(nobody_knows(failed.message()));
+  }
+  // Somebody else changed it; or this very transaction did, when it was sent first.
+  bool is_made = false;
+  const absl::Status read = Refresh(name, copy, attempt, &is_made);
+  if (is_made) return answer();
+  const bool is_hidden = !read.ok() || copy.head.begin() > number;
+  if (is_uncertain && is_hidden) return refuse(nobody_knows("others changed it"));
+  if (!read.ok() && !absl::IsNotFound(read)) return refuse(read);
+  return false;
 }
 
 void SharedHistogramStore::WriteBase(absl::string_view name, Copy& copy) {

@@ -177,6 +177,16 @@ class SharedHistogramStore final : public HistogramStore {
   // Makes as many of the first changes as one run can have, or refuses the first. How many are
   // done.
   size_t MakeSome(absl::string_view name, Copy& copy, absl::Span<Change* const> changes);
+  struct Gathered;
+  // Puts the change into the run, or answers it without one. False: it is for a later run, as all
+  // behind it. `first` and `is_new`: the run's first change, and whether that makes the histogram.
+  bool Gather(absl::string_view name, const HistogramKey& first, bool is_new, Change& change,
+              Gathered& run) const;
+  static Run RunOf(const Gathered& gathered, const std::string& attempt,
+                   const std::string& previous_run);
+  // Commits the run, and answers its changes. False: others were faster, and the copy is fresh.
+  bool MakeRun(absl::string_view name, Copy& copy, const HistogramKey& first,
+               const Gathered& gathered);
   absl::Status CheckCreation(const HistogramKey& key) const;
   // That the head is still the copy's.
   static Compare IsCurrent(absl::string_view name, const Copy& copy);

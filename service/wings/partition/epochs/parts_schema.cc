@@ -24,122 +24,166 @@ absl::Status IsNoPart(absl::string_view what) {
 
 }  // namespace
 
-absl::StatusOr<PartsSchema> PartsSchema::Of(const GraphSchema& stored) {
-  const SizeSchema& sizes = stored.sizes();
-  const size_t l = stored.num_components();
-  PartsSchema parts;
-  const auto component_of = [&](absl::string_view name) -> std::optional<size_t> {
-    for (size_t k = 0; k < l; ++k) {
-      if (sizes.name(k) == name) return k;
+// Works one step after the other, in this order.
+class PartsSchema::Builder {
+ public:
+  explicit Builder(const GraphSchema& stored)
+      : stored_(stored),
+        sizes_(stored.sizes()),
+        cut_of_(stored.num_components()),
+        is_cut_(stored.num_components()),
+        node_set_of_(stored.num_components(), JoinedTensor::kNone),
+        joined_of_(stored.num_components() + 1) {}
+
+  // Which components have the cut edges of which.
+  absl::Status FindCuts() {
+    for (size_t k = 0; k < stored_.num_components(); ++k) {
+      absl::string_view name = sizes_.name(k);
+      if (!absl::ConsumeSuffix(&name, kCutEnding)) continue;
+      const auto whole = ComponentOf(name);
+      if (!whole) return IsNoPart(absl::StrCat("it has no component ", Quoted(name)));
+      cut_of_[*whole] = k;
+      is_cut_[k] = true;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddComponents() {
+    for (size_t k = 0; k < stored_.num_components(); ++k) {
+      if (is_cut_[k]) continue;
+      joined_of_[k] = names_.size();
+      names_.emplace_back(sizes_.name(k));
+      parts_.stored_components_.push_back(k);
+      parts_.edge_set_of_.push_back(cut_of_[k] ? parts_.edge_sets_.size() : JoinedTensor::kNone);
+      if (cut_of_[k]) PH_RETURN_IF_ERROR(AddEdgeSet(k, *cut_of_[k]));
+    }
+    joined_of_[stored_.num_components()] = names_.size();
+    return parts_.edge_sets_.empty() ? IsNoPart("no component has cut edges") : absl::OkStatus();
+  }
+
+  absl::Status AddTensors() {
+    for (size_t t = 0; t < stored_.tensors().size(); ++t) {
+      const TensorSpec& spec = stored_.tensors()[t];
+      const bool is_of_graphs = spec.component == stored_.num_components();
+      if (!is_of_graphs && is_cut_[spec.component]) continue;
+      if (spec.layout != Layout::kRowsFirst) return IsNoPart("it has rows last");
+      JoinedTensor tensor;
+      tensor.stored = t;
+      tensor.edge_set =
+          is_of_graphs ? JoinedTensor::kNone : parts_.edge_set_of_[joined_of_[spec.component]];
+      if (tensor.edge_set != JoinedTensor::kNone) PH_RETURN_IF_ERROR(FindCutRows(spec, tensor));
+      parts_.tensors_.push_back(tensor);
+      tensors_.push_back(spec);
+      tensors_.back().component = joined_of_[spec.component];
+      if (spec.index_into) tensors_.back().index_into = joined_of_[*spec.index_into];
+    }
+    for (const EdgeSet& edges : parts_.edge_sets_) {
+      if (edges.source_set == JoinedTensor::kNone || edges.target_set == JoinedTensor::kNone) {
+        return IsNoPart(absl::StrCat(Quoted(sizes_.name(edges.component)), " has no ends"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<PartsSchema> Build() && {
+    PH_ASSIGN_OR_RETURN(SizeSchema joined_sizes, SizeSchema::Create(std::move(names_)));
+    PH_ASSIGN_OR_RETURN(GraphSchema joined,
+                        GraphSchema::Create(std::move(joined_sizes), std::move(tensors_)));
+    parts_.joined_ = std::make_shared<const GraphSchema>(std::move(joined));
+    return std::move(parts_);
+  }
+
+ private:
+  std::optional<size_t> ComponentOf(absl::string_view name) const {
+    for (size_t k = 0; k < stored_.num_components(); ++k) {
+      if (sizes_.name(k) == name) return k;
     }
     return std::nullopt;
-  };
-  // Tensors by the components of their edges.
-  std::vector<std::optional<size_t>> cut_of(l);
-  std::vector<bool> is_cut(l);
-  for (size_t k = 0; k < l; ++k) {
-    absl::string_view name = sizes.name(k);
-    if (!absl::ConsumeSuffix(&name, kCutEnding)) continue;
-    const auto whole = component_of(name);
-    if (!whole) return IsNoPart(absl::StrCat("it has no component ", Quoted(name)));
-    cut_of[*whole] = k;
-    is_cut[k] = true;
   }
-  std::vector<size_t> node_set_of(l, JoinedTensor::kNone);
-  const auto node_set = [&](size_t component) -> absl::StatusOr<size_t> {
-    if (node_set_of[component] != JoinedTensor::kNone) return node_set_of[component];
-    const std::string name = absl::StrCat(sizes.name(component), ".#number");
-    const auto number = stored.TensorIndex(name);
-    if (!number || stored.tensors()[*number].component != component ||
-        stored.row_bytes(*number) != sizeof(int64_t)) {
-      return IsNoPart(absl::StrCat("it has no numbers ", Quoted(name)));
-    }
-    node_set_of[component] = parts.node_sets_.size();
-    parts.node_sets_.push_back({component, *number});
-    return node_set_of[component];
-  };
 
-  std::vector<std::string> names;
-  std::vector<size_t> joined_of(l + 1, l);
-  for (size_t k = 0; k < l; ++k) {
-    if (is_cut[k]) continue;
-    joined_of[k] = names.size();
-    names.emplace_back(sizes.name(k));
-    parts.stored_components_.push_back(k);
-    parts.edge_set_of_.push_back(cut_of[k] ? parts.edge_sets_.size() : JoinedTensor::kNone);
-    if (!cut_of[k]) continue;
+  absl::Status AddEdgeSet(size_t component, size_t cut) {
     EdgeSet edges;
     edges.source_set = edges.target_set = JoinedTensor::kNone;
-    edges.component = k;
-    edges.cut = *cut_of[k];
-    const auto source = stored.TensorIndex(absl::StrCat(sizes.name(edges.cut), ".#source"));
-    if (!source || stored.tensors()[*source].dtype != DType::kUint32 ||
-        !stored.tensors()[*source].row_shape.empty() ||
-        stored.tensors()[*source].component != edges.cut) {
-      return IsNoPart(absl::StrCat("it has no sources of ", Quoted(sizes.name(edges.cut))));
+    edges.component = component;
+    edges.cut = cut;
+    const auto source = stored_.TensorIndex(absl::StrCat(sizes_.name(cut), ".#source"));
+    if (!source || stored_.tensors()[*source].dtype != DType::kUint32 ||
+        !stored_.tensors()[*source].row_shape.empty() ||
+        stored_.tensors()[*source].component != cut) {
+      return IsNoPart(absl::StrCat("it has no sources of ", Quoted(sizes_.name(cut))));
     }
     edges.cut_source = *source;
-    parts.edge_sets_.push_back(edges);
+    parts_.edge_sets_.push_back(edges);
+    return absl::OkStatus();
   }
-  if (parts.edge_sets_.empty()) return IsNoPart("no component has cut edges");
-  joined_of[l] = names.size();
 
-  std::vector<TensorSpec> tensors;
-  for (size_t t = 0; t < stored.tensors().size(); ++t) {
-    const TensorSpec& spec = stored.tensors()[t];
-    if (spec.component < l && is_cut[spec.component]) continue;
-    if (spec.layout != Layout::kRowsFirst) return IsNoPart("it has rows last");
-    JoinedTensor tensor;
-    tensor.stored = t;
-    const size_t e =
-        spec.component == l ? JoinedTensor::kNone : parts.edge_set_of_[joined_of[spec.component]];
-    if (e != JoinedTensor::kNone) {
-      EdgeSet& edges = parts.edge_sets_[e];
-      tensor.edge_set = e;
-      const absl::string_view set = sizes.name(edges.component);
-      absl::string_view feature = spec.name;
-      if (!absl::ConsumePrefix(&feature, absl::StrCat(set, "."))) {
-        return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is of no set"));
-      }
-      tensor.is_source = spec.index_into && (feature == "source" || feature == "#source");
-      const bool is_target = spec.index_into && (feature == "target" || feature == "#target");
-      if (spec.index_into && !tensor.is_source && !is_target) {
-        return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is no end of edges"));
-      }
-      if (spec.index_into && spec.dtype != DType::kInt32) {
-        return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is not of int32"));
-      }
-      if (tensor.is_source) {
-        PH_ASSIGN_OR_RETURN(edges.source_set, node_set(*spec.index_into));
-        tensor.stored_cut = edges.cut_source;
-      } else {
-        if (is_target) {
-          PH_ASSIGN_OR_RETURN(edges.target_set, node_set(*spec.index_into));
-        }
-        const auto cut = stored.TensorIndex(absl::StrCat(sizes.name(edges.cut), ".", feature));
-        if (!cut || stored.tensors()[*cut].component != edges.cut ||
-            stored.row_bytes(*cut) != stored.row_bytes(t) ||
-            stored.tensors()[*cut].index_into != spec.index_into) {
-          return IsNoPart(absl::StrCat("cut edges have no ", Quoted(spec.name)));
-        }
-        tensor.stored_cut = *cut;
-      }
+  // Adds it, if it is not there.
+  absl::StatusOr<size_t> NodeSetOf(size_t component) {
+    if (node_set_of_[component] != JoinedTensor::kNone) return node_set_of_[component];
+    const std::string name = absl::StrCat(sizes_.name(component), ".#number");
+    const auto number = stored_.TensorIndex(name);
+    if (!number || stored_.tensors()[*number].component != component ||
+        stored_.row_bytes(*number) != sizeof(int64_t)) {
+      return IsNoPart(absl::StrCat("it has no numbers ", Quoted(name)));
     }
-    parts.tensors_.push_back(tensor);
-    tensors.push_back(spec);
-    tensors.back().component = joined_of[spec.component];
-    if (spec.index_into) tensors.back().index_into = joined_of[*spec.index_into];
+    node_set_of_[component] = parts_.node_sets_.size();
+    parts_.node_sets_.push_back({component, *number});
+    return node_set_of_[component];
   }
-  for (const EdgeSet& edges : parts.edge_sets_) {
-    if (edges.source_set == JoinedTensor::kNone || edges.target_set == JoinedTensor::kNone) {
-      return IsNoPart(absl::StrCat(Quoted(sizes.name(edges.component)), " has no ends"));
+
+  // Of a tensor of edges: the one that has the same of cut edges, and the ends' node sets.
+  absl::Status FindCutRows(const TensorSpec& spec, JoinedTensor& tensor) {
+    EdgeSet& edges = parts_.edge_sets_[tensor.edge_set];
+    absl::string_view feature = spec.name;
+    if (!absl::ConsumePrefix(&feature, absl::StrCat(sizes_.name(edges.component), "."))) {
+      return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is of no set"));
     }
+    tensor.is_source = spec.index_into && (feature == "source" || feature == "#source");
+    const bool is_target = spec.index_into && (feature == "target" || feature == "#target");
+    if (spec.index_into && !tensor.is_source && !is_target) {
+      return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is no end of edges"));
+    }
+    if (spec.index_into && spec.dtype != DType::kInt32) {
+      return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is not of int32"));
+    }
+    if (tensor.is_source) {
+      PH_ASSIGN_OR_RETURN(edges.source_set, NodeSetOf(*spec.index_into));
+      tensor.stored_cut = edges.cut_source;
+      return absl::OkStatus();
+    }
+    if (is_target) {
+      PH_ASSIGN_OR_RETURN(edges.target_set, NodeSetOf(*spec.index_into));
+    }
+    const auto cut = stored_.TensorIndex(absl::StrCat(sizes_.name(edges.cut), ".", feature));
+    if (!cut || stored_.tensors()[*cut].component != edges.cut ||
+        stored_.row_bytes(*cut) != stored_.row_bytes(tensor.stored) ||
+        stored_.tensors()[*cut].index_into != spec.index_into) {
+      return IsNoPart(absl::StrCat("cut edges have no ", Quoted(spec.name)));
+    }
+    tensor.stored_cut = *cut;
+    return absl::OkStatus();
   }
-  PH_ASSIGN_OR_RETURN(SizeSchema joined_sizes, SizeSchema::Create(std::move(names)));
-  PH_ASSIGN_OR_RETURN(GraphSchema joined,
-                      GraphSchema::Create(std::move(joined_sizes), std::move(tensors)));
-  parts.joined_ = std::make_shared<const GraphSchema>(std::move(joined));
-  return parts;
+
+  const GraphSchema& stored_;
+  const SizeSchema& sizes_;
+  PartsSchema parts_;
+  // By stored components: that of its cut edges; whether it is one of those; its node set; its
+  // number among the joined ones, and behind all of them that of graphs.
+  std::vector<std::optional<size_t>> cut_of_;
+  std::vector<bool> is_cut_;
+  std::vector<size_t> node_set_of_;
+  std::vector<size_t> joined_of_;
+  // Of the joined schema.
+  std::vector<std::string> names_;
+  std::vector<TensorSpec> tensors_;
+};
+
+absl::StatusOr<PartsSchema> PartsSchema::Of(const GraphSchema& stored) {
+  Builder builder(stored);
+  PH_RETURN_IF_ERROR(builder.FindCuts());
+  PH_RETURN_IF_ERROR(builder.AddComponents());
+  PH_RETURN_IF_ERROR(builder.AddTensors());
+  return std::move(builder).Build();
 }
 
 }  // namespace packhouse

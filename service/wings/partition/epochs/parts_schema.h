@@ -54,6 +54,8 @@ class PartsSchema {
   const std::vector<size_t>& edge_set_of() const { return edge_set_of_; }
 
  private:
+  class Builder;
+
   PartsSchema() = default;
 
   std::shared_ptr<const GraphSchema> joined_;
