@@ -63,9 +63,9 @@ if(PACKHOUSE_WITH_GRPC)
 
   add_dependencies(packhouse_generated packhouse_commit packhouse_page_files)
 
-  add_executable(packhoused program/background_work.cc program/byte_flag.cc program/configuration.cc program/folder_stores.cc program/http_admission.cc program/http_port.cc
-                            program/journal_files.cc program/main.cc program/membership.cc program/open_files.cc program/options.cc program/page_routes.cc program/process_memory.cc
-                            program/served_stores.cc program/server_readings.cc program/server_security.cc program/service_manager.cc program/signals.cc program/spdlog_log.cc
+  add_executable(packhoused program/background_work.cc program/byte_flag.cc program/configuration.cc program/folder_stores.cc program/http_port.cc
+                            program/journal_files.cc program/main.cc program/membership.cc program/options.cc program/page_routes.cc program/process.cc
+                            program/served_stores.cc program/server_readings.cc program/server_security.cc program/signals.cc program/spdlog_log.cc
                             program/store_options.cc ${commit_file} ${page}/page_files.cc)
 
   add_dependencies(packhoused packhouse_commit)

@@ -8,13 +8,54 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "service/program/http_admission.h"
+#include "service/access/authorizer.h"
+#include "service/access/principal.h"
 #include "service/program/version.h"
+#include "service/server/http/http_server.h"
 #include "service/server/listen/tls_server_credentials.h"
 #include "service/stores/limits/data_folder.h"
 
 namespace packhouse {
+namespace {
+
+struct HttpAdmission {
+  const Authenticator* authenticator = nullptr;
+  const Authorizer* authorizer = nullptr;  // Null: everybody may do everything.
+  // Whether nobody gets in who shows nothing, or may see nothing (--http-auth).
+  bool demands_credentials = false;
+};
+
+// Decides about one request: 200 with its principal, 401 or 403. What a caller shows must be good
+// even where nothing is demanded.
+//
+// With `demands_credentials`, a page needs the right `view` in some namespace, and "/metrics" in
+// all, since it tells of all. Pages that show names of things must still show only those that the
+// principal may see (Authorizer::MaySee).
+http::Admission Admit(const HttpAdmission& admission, const http::Caller& caller,
+                      const http::Request& request) {
+  if (!admission.demands_credentials && request.authorization.empty() && !caller.has_certificate) {
+    return {};
+  }
+  CallCredentials credentials;
+  credentials.peer = absl::StrCat("http:", caller.address);
+  credentials.authorization = request.authorization;
+  credentials.has_certificate = caller.has_certificate;
+  credentials.certificate_names = caller.certificate_names;
+  absl::StatusOr<Principal> principal = admission.authenticator->Authenticate(credentials);
+  if (!principal.ok()) return {401, "", std::string(principal.status().message())};
+  if (admission.demands_credentials && admission.authorizer != nullptr) {
+    const auto where =
+        request.path == "/metrics" ? Demand::Where::kServer : Demand::Where::kSomewhere;
+    const absl::Status allowed =
+        admission.authorizer->Check(*principal, {Right::kView, where, "", ""});
+    if (!allowed.ok()) return {403, "", std::string(allowed.message())};
+  }
+  return {200, *std::move(principal), ""};
+}
+
+}  // namespace
 
 std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const security::SecurityFiles& files,
                                                        const Options& options) {

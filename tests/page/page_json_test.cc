@@ -1,4 +1,6 @@
 // What the page is told: laws of its pure functions.
+#include "service/wings/page/page_json.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -18,14 +20,11 @@
 #include "service/algorithms/planning/limits.h"
 #include "service/engine/streams/live_streams.h"
 #include "service/server/calls/wire_sizes.h"
-#include "service/wings/page/data_json.h"
-#include "service/wings/page/epoch_json.h"
 #include "service/wings/page/heat_map.h"
 #include "service/wings/page/history.h"
 #include "service/wings/page/next_fit.h"
 #include "service/wings/page/page_answers.h"
 #include "service/wings/page/page_query.h"
-#include "service/wings/page/plan_json.h"
 #include "service/wings/page/server_reading.h"
 #include "tests/support/status_matchers.h"
 

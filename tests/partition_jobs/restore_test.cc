@@ -1,5 +1,3 @@
-#include "service/wings/partition/jobs/restore.h"
-
 #include <cstring>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "service/wings/partition/files/dgl_reader.h"
 #include "service/wings/partition/files/npy_file.h"
 #include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/original_order.h"
 #include "service/wings/partition/jobs/partition_run.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/status_matchers.h"

@@ -7,7 +7,7 @@
 #include "client/graph/partition/partition_arguments.h"
 #include "client/graph/partition/partition_commands.h"
 #include "service/base/command_line/table.h"
-#include "service/wings/partition/jobs/parmetis_parts.h"
+#include "service/wings/partition/jobs/parmetis_pipeline.h"
 #include "service/wings/partition/jobs/partition_report.h"
 
 namespace packhouse::client {

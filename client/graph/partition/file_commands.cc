@@ -9,12 +9,10 @@
 #include "client/graph/partition/partition_arguments.h"
 #include "client/graph/partition/partition_commands.h"
 #include "service/base/command_line/table.h"
-#include "service/wings/partition/jobs/chunked_folder.h"
 #include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/graph_exports.h"
-#include "service/wings/partition/jobs/original_ids.h"
-#include "service/wings/partition/jobs/parmetis_folder.h"
-#include "service/wings/partition/jobs/restore.h"
+#include "service/wings/partition/jobs/original_order.h"
+#include "service/wings/partition/jobs/parmetis_pipeline.h"
 
 namespace packhouse::client {
 namespace {

@@ -1,5 +1,3 @@
-#include "service/program/commands/admin_command.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +18,7 @@
 #include "client/cpp/channel.h"
 #include "service/base/command_line/readable.h"
 #include "service/program/commands/admin_report.h"
+#include "service/program/commands/subcommands.h"
 
 namespace packhouse {
 namespace {

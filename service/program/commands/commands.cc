@@ -5,9 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/command_line/command_line.h"
-#include "service/program/commands/admin_command.h"
-#include "service/program/commands/policy_command.h"
-#include "service/program/commands/store_command.h"
+#include "service/program/commands/subcommands.h"
 
 namespace packhouse {
 namespace {

@@ -1,5 +1,3 @@
-#include "service/program/commands/policy_command.h"
-
 #include <iostream>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include "service/access/policy.h"
 #include "service/access/security/policy_file.h"
 #include "service/access/security/small_file.h"
+#include "service/program/commands/subcommands.h"
 
 namespace packhouse {
 namespace {

@@ -1,5 +1,3 @@
-#include "service/program/commands/store_command.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -17,7 +15,7 @@
 #include "service/base/command_line/json.h"
 #include "service/base/command_line/table.h"
 #include "service/base/stored_damage.h"
-#include "service/program/commands/copy_command.h"
+#include "service/program/commands/subcommands.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
 

@@ -19,9 +19,8 @@
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/lmdb_log_repair.h"
 #include "service/stores/limits/data_folder.h"
-#include "service/stores/lmdb/lmdb_compaction.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
-#include "service/stores/lmdb/lmdb_store_check.h"
+#include "service/stores/lmdb/lmdb_maintenance.h"
 #include "service/wings/graphs/stored/source_graph_check.h"
 #include "service/wings/partition/jobs/partition_check.h"
 

@@ -1,5 +1,3 @@
-#include "service/stores/lmdb/lmdb_compaction.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/stores/lmdb/lmdb_environment.h"
+#include "service/stores/lmdb/lmdb_maintenance.h"
 #include "service/stores/lmdb/lmdb_page_check.h"
 #include "service/stores/lmdb/store_folder.h"
 

@@ -1,5 +1,3 @@
-#include "service/stores/lmdb/lmdb_store_check.h"
-
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -19,6 +17,7 @@
 #include "service/stores/lmdb/lmdb_dataset_values.h"
 #include "service/stores/lmdb/lmdb_dataset_verify.h"
 #include "service/stores/lmdb/lmdb_environment.h"
+#include "service/stores/lmdb/lmdb_maintenance.h"
 #include "service/stores/lmdb/lmdb_shared_store.h"
 #include "service/stores/lmdb/lmdb_transaction.h"
 #include "service/stores/lmdb/store_folder.h"

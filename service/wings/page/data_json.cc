@@ -1,5 +1,3 @@
-#include "service/wings/page/data_json.h"
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "service/algorithms/graphs/dtype.h"
 #include "service/server/calls/wire_graphs.h"
+#include "service/wings/page/page_json.h"
 
 namespace packhouse::page {
 namespace {

@@ -1,7 +1,7 @@
-#include "service/wings/page/epoch_json.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "service/wings/page/page_json.h"
 
 namespace packhouse::page {
 namespace {

@@ -21,11 +21,9 @@
 #include "service/base/status_macros.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/wire/wire_planning.h"
-#include "service/wings/page/data_json.h"
-#include "service/wings/page/epoch_json.h"
 #include "service/wings/page/heat_map.h"
 #include "service/wings/page/next_fit.h"
-#include "service/wings/page/plan_json.h"
+#include "service/wings/page/page_json.h"
 
 namespace packhouse::page {
 namespace {

@@ -13,8 +13,9 @@
 // - data: data sets (with "drift" if their sizes have changed), source graphs, measured models,
 //   quotas.
 //
-// A plan also has "others" and "next_fit" if `compare` is 1, and that of plan_json.h if `patterns`
-// is not 0. Lists are bounded (page_answers.h); that of data says in "more" if there are more.
+// A plan also has "others" and "next_fit" if `compare` is 1, and that of PatternsJson() if
+// `patterns` is not 0. Lists are bounded (page_answers.h); that of data says in "more" if there are
+// more.
 //
 // S is dataset/NAME, histogram/NAME or stream/NUMBER. All but the first two are asked with
 // `view=V`, a name that the browser has made up for the view: while there is work on them, the

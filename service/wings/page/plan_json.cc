@@ -1,5 +1,3 @@
-#include "service/wings/page/plan_json.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,6 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "service/server/calls/wire_sizes.h"
+#include "service/wings/page/page_json.h"
 
 namespace packhouse::page {
 namespace {

@@ -21,8 +21,7 @@ packhouse_room(partition_files
 
 packhouse_room(partition_jobs
   FOLDER wings/partition/jobs
-  SOURCES chunked_folder.cc durable_files.cc graph_exports.cc graph_folders.cc kept_parts.cc
-          original_ids.cc parmetis_folder.cc parmetis_parts.cc part_tables.cc part_writer.cc
+  SOURCES chunked_folder.cc durable_files.cc graph_exports.cc graph_folders.cc original_ids.cc parmetis_folder.cc parmetis_parts.cc part_tables.cc part_writer.cc
           partition_calls.cc partition_check.cc partition_contents.cc partition_folder.cc
           partition_jobs.cc partition_list.cc partition_needs.cc partition_plan.cc
           partition_queue.cc partition_state.cc partition_states.cc partition_report.cc

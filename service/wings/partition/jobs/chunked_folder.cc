@@ -1,5 +1,3 @@
-#include "service/wings/partition/jobs/chunked_folder.h"
-
 #include <cstddef>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "service/wings/partition/files/chunked_layout.h"
 #include "service/wings/partition/files/npy_file.h"
 #include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/graph_exports.h"
 #include "service/wings/partition/jobs/part_tables.h"
 
 namespace packhouse {

@@ -1,5 +1,3 @@
-#include "service/wings/partition/jobs/original_ids.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include "service/wings/partition/files/dgl_writer.h"
 #include "service/wings/partition/files/partition_json.h"
 #include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/original_order.h"
 
 namespace packhouse {
 namespace {

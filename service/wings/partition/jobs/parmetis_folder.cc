@@ -1,5 +1,3 @@
-#include "service/wings/partition/jobs/parmetis_folder.h"
-
 #include <utility>
 #include <vector>
 
@@ -8,6 +6,7 @@
 #include "service/wings/partition/files/parmetis_converter.h"
 #include "service/wings/partition/files/parmetis_rows.h"
 #include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/parmetis_pipeline.h"
 #include "service/wings/partition/jobs/part_writer.h"
 #include "service/wings/partition/jobs/partition_run.h"
 

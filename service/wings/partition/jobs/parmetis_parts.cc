@@ -1,5 +1,3 @@
-#include "service/wings/partition/jobs/parmetis_parts.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +19,7 @@
 #include "service/wings/partition/files/parmetis_rows.h"
 #include "service/wings/partition/files/text_rows.h"
 #include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/parmetis_pipeline.h"
 #include "service/wings/partition/jobs/partition_run.h"
 
 namespace packhouse {

@@ -1,5 +1,3 @@
-#include "service/wings/partition/jobs/restore.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include "service/wings/partition/files/npy_file.h"
 #include "service/wings/partition/files/partition_json.h"
 #include "service/wings/partition/jobs/durable_files.h"
+#include "service/wings/partition/jobs/original_order.h"
 
 namespace packhouse {
 namespace {

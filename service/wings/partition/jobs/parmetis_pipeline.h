@@ -1,14 +1,17 @@
-// What pm_dglpart does in the pipeline around ParMETIS, by the engines here: text files of a graph
-// in, text files of its parts out.
-#ifndef PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_PARMETIS_PARTS_H_
-#define PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_PARMETIS_PARTS_H_
+// The pipeline around ParMETIS, in the forms of its files: what its pm_dglpart does, by the engines
+// here, and the way from its folder to a partition as DGL loads it.
+#ifndef PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_PARMETIS_PIPELINE_H_
+#define PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_PARMETIS_PIPELINE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "service/algorithms/graphs/dtype.h"
 #include "service/wings/partition/cutting/assignment.h"
 #include "service/wings/partition/cutting/assignment_engine.h"
 #include "service/wings/partition/cutting/partition_options.h"
+#include "service/wings/partition/files/partition_json.h"
 
 namespace packhouse {
 
@@ -37,6 +40,24 @@ struct ParmetisPartition {
 absl::StatusOr<Assignment> PartitionParmetisFolder(const ParmetisPartition& partition,
                                                    AssignmentEngine* engine);
 
+// As DGL's convert_partition.py has it.
+struct ParmetisConversion {
+  std::string input_folder;  // Has p000-NAME_nodes.txt and so on.
+  std::string graph_name;    // NAME.
+  std::string schema;        // The path of the JSON file.
+  uint64_t num_parts = 1;
+  uint64_t num_weights = 1;   // Of each node.
+  std::string removed_edges;  // The path; empty: INPUT/NAME_removed_edges.txt if it is there.
+  DType node_attributes = DType::kFloat32;
+  DType edge_attributes = DType::kFloat32;
+  std::string output;
+};
+
+// The output appears when it is whole; until then it is PartialFolder(output).
+//
+// Errors: ALREADY_EXISTS for the output; those of ParmetisConverter, naming the file; of the disk.
+absl::StatusOr<PartitionJson> ConvertParmetisFolder(const ParmetisConversion& conversion);
+
 }  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_PARMETIS_PARTS_H_
+#endif  // PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_PARMETIS_PIPELINE_H_

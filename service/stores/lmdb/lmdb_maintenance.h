@@ -1,6 +1,7 @@
-// Whether everything in a folder of data sets is as it was written.
-#ifndef PACKHOUSE_SERVICE_STORES_LMDB_LMDB_STORE_CHECK_H_
-#define PACKHOUSE_SERVICE_STORES_LMDB_LMDB_STORE_CHECK_H_
+// What is done to the folder of a store that no server uses: everything is checked, and free space
+// is given back to the disk.
+#ifndef PACKHOUSE_SERVICE_STORES_LMDB_LMDB_MAINTENANCE_H_
+#define PACKHOUSE_SERVICE_STORES_LMDB_LMDB_MAINTENANCE_H_
 
 #include <cstdint>
 #include <string>
@@ -20,6 +21,18 @@ namespace packhouse {
 absl::StatusOr<uint64_t> CheckDatasetFolder(const std::string& folder, DamageVisitor found,
                                             uint64_t* identity = nullptr);
 
+struct CompactedFile {
+  uint64_t bytes_before = 0;
+  uint64_t bytes_after = 0;
+};
+
+// Writes the used pages of a folder's data file (data sets, or a log) to a file beside it, checks
+// its trees, and puts it in the place of the other. A crash at any moment leaves one of the two.
+// The disk needs room for both.
+//
+// NOT_FOUND if there is no such store; errors as LmdbEnvironment::Open(). O(used bytes).
+absl::StatusOr<CompactedFile> CompactLmdbFolder(const std::string& folder);
+
 }  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_STORES_LMDB_LMDB_STORE_CHECK_H_
+#endif  // PACKHOUSE_SERVICE_STORES_LMDB_LMDB_MAINTENANCE_H_

@@ -1,16 +1,25 @@
-// Rows in the order of new ids, back in the order of the original graph.
-#ifndef PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_RESTORE_H_
-#define PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_RESTORE_H_
+// Back from the new ids of a partition to the original graph: ids, and rows in its order.
+#ifndef PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_ORIGINAL_ORDER_H_
+#define PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_ORIGINAL_ORDER_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace packhouse {
+
+// Writes part<p>/orig_nids.dgl and part<p>/orig_eids.dgl into the folder of a partition, as
+// PartitionPlan::original_ids has them written: the same bytes. They must not be there. `name` is
+// that of the JSON file.
+//
+// Errors, naming the file: NOT_FOUND; INVALID_ARGUMENT or DATA_LOSS for what is no partition with
+// orig_id; those of the disk.
+absl::Status AddOriginalIds(const std::string& folder, const std::string& name);
 
 struct RestoreRequest {
   // NAME.json of a partition as it was written here; its parts have orig_id.
@@ -35,4 +44,4 @@ absl::StatusOr<uint64_t> RestoreRows(const RestoreRequest& request);
 
 }  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_RESTORE_H_
+#endif  // PACKHOUSE_SERVICE_WINGS_PARTITION_JOBS_ORIGINAL_ORDER_H_
