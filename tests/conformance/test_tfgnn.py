@@ -668,6 +668,15 @@ def test_what_cannot_be_sent_is_named() -> None:
             )
         },
     )
+    # Also where only the number of elements tells how many rows there are.
+    no_lengths = tf.RaggedTensor.from_uniform_row_length(
+        tf.RaggedTensor.from_row_lengths(tf.zeros([0]), tf.zeros([0], tf.int32)), 0, nrows=2
+    )
+    for empty in (
+        tf.zeros([2, 0]), tf.zeros([2, 3, 0], tf.string), tf.zeros([2, 0, 3], tf.string), no_lengths
+    ):
+        with pytest.raises(ValueError, match="GraphTensor 0: feature 'a.f': its rows have no elem"):
+            packhouse.tfgnn.table([with_feature(empty)])
     with pytest.raises(ValueError, match="edge set 'h' has a HyperAdjacency"):
         packhouse.tfgnn.table([hyper])
     with pytest.raises(ValueError, match="no graph"):

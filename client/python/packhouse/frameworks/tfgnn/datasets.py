@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Iterable, Iterator, Mapping
+from typing import Any, Final, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -125,6 +125,11 @@ def _check_features(layout: Layout, rows: RowSet, wanted: Iterable[str]) -> None
             )
 
 
+def _check_elements(name: str, extents: Sequence[int]) -> None:
+    if 0 in extents:
+        raise ValueError(f"feature {name!r}: its rows have no elements")
+
+
 class _Part:
     """The schema, sizes and columns of one GraphTensor, its indices within each graph."""
 
@@ -189,8 +194,11 @@ class _Part:
                 fixed = []
             else:
                 fixed.append(int(uniform))
+            # numpy would not know how many rows these are.
+            _check_elements(name, fixed)
             values = values.values
         array = values.numpy()
+        _check_elements(name, array.shape[1:])
         if values.dtype == tf.string:
             name += BYTES
             fixed += array.shape[1:]
