@@ -160,7 +160,7 @@ class MutationTest:
             if (tree / pathlib.Path(mutation.path).relative_to("client/python")).exists():
                 placed.append((mutation, number))
         self._objects: list[str] = []
-        own = [each for each in self._tests if each.name == "python_tests"]
+        own = [file for each in self._tests if each.name == "python_tests" for file in each.by_file()]
         return placed, self._stages(own, [], ["client/python"])
 
     def _cpp_stages(self, room: str, numbered: Numbered) -> tuple[Numbered, Stages]:

@@ -51,6 +51,16 @@ class Test:
         words = [*self.command, *(value for _, value in self.environment)]
         return [word[len(str(build)) + 1 :] for word in words if word.startswith(f"{build}/") and os.path.isfile(word)]
 
+    def by_file(self) -> list[Test]:
+        """One test for each file of a test by pytest: what modules do as they are read is tried by
+        the files that read them, and not by all."""
+        files = [word for word in self.command if word.endswith(".py")]
+        command = tuple(word for word in self.command if word not in files)
+        return [
+            dataclasses.replace(self, name=f"{self.name}/{pathlib.Path(file).stem}", command=(*command, file))
+            for file in files
+        ]
+
     def sources(self, root: pathlib.Path, build: pathlib.Path) -> str:
         """The folder of tests/ that it is of, `base` or so."""
         for word in self.command:
