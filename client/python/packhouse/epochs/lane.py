@@ -67,7 +67,8 @@ class Lane:
 
     def __init__(self, offer: Any, reader: Reader, read_bytes: Callable[[bytes], Any]) -> None:
         """Takes what a `packhouse.v1.Lane` offers. `read_bytes` reads responses that `reader` does
-        not. Raises OSError if the server is not on this host, or gives no lane after all.
+        not. Raises OSError if the server is not on this host, or gives no lane after all;
+        ConnectionAbortedError if the call has ended for the server.
         """
         self._read_bytes = read_bytes
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -156,8 +157,10 @@ def _open(connection: socket.socket, offer: Any) -> tuple[SlotMemory, int]:
         connection, _WELCOME.size, 1, socket.MSG_CMSG_CLOEXEC
     )
     try:
+        if not answer:
+            raise ConnectionAbortedError("the server has taken the lane back")
         if len(answer) != _WELCOME.size or len(descriptors) != 1:
-            raise ConnectionError("the server has taken the lane back")
+            raise ConnectionError(f"the server answers with {answer!r}")
         magic, num_slots, slot_bytes, num_before = _WELCOME.unpack(answer)
         size = os.fstat(descriptors[0]).st_size
         # Three: one that is viewed, and two that are left to the server.

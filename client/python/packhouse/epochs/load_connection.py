@@ -206,7 +206,11 @@ class LoadConnection:
             failure = PackhouseError.of(error)
         else:
             self._num_responses += 1
-            return self._reader.read(response) or self._parse(response)
+            received = self._reader.read(response) or self._parse(response)
+            if self._transport == "lane" and isinstance(received, ReceivedBatch):
+                # All batches of a lane may be written to, those that come beside it too.
+                return received.writable()
+            return received
         if self._silent_load is load:
             failure = PackhouseError(
                 grpc.StatusCode.UNAVAILABLE, f"{self._load_address} does not answer"
@@ -326,6 +330,9 @@ class LoadConnection:
                 why = "the server does not take the connection"
                 # It may have, meanwhile, and then ends the call.
                 self._avoids_lane = self._connecting.lane != "required"
+            except (ConnectionAbortedError, ConnectionResetError):
+                # A short evaluation: its call has sent all, and has ended for the server.
+                return
             except OSError as error:
                 why = f"{opened.lane.socket_path}: {error.strerror or error}"
         if self._connecting.lane == "required":
