@@ -38,6 +38,8 @@ class Run:
     batches: int = 0
     # As received.
     bytes: int = 0
+    # Of the thread that reads, where that is told.
+    thread: float = 0.0
     # Rows of nodes and edges, with padding; then without.
     rows: int = 0
     real_rows: int = 0

@@ -6,14 +6,16 @@ Readers take turns, each a process of its own, on streams of one server each ove
   acknowledged, as it must be;
 - `loader`: packhouse.Loader on the same stream, every tensor of every batch looked at as a numpy
   array; `loader, in Python`: without the native reader; `loader, writable`: with arrays of its own;
+  `loader, by lane`: through memory that the server shares, where the others have lane="off";
 - `pyg`, `jraph`: that loader, and each batch made a `torch_geometric.data.Batch` (of writable
   arrays) or a padded `jraph.GraphsTuple`; left out where the framework is not installed;
 - `ceiling`: opaque bytes of the same size from `packhouse-bench ceiling`;
 - with --settings, variants of these: each without one of the settings that the others have.
 
-The time is that from an epoch's first batch to its last one. `CPU of raw` is the median ratio of a
+The time is that from an epoch's first batch to its last one. `thread` is the CPU of the thread that
+reads, without that of acknowledgements; the goal is at most 12 us for `loader, by lane`. `CPU of raw` is the median ratio of a
 turn: the client CPU of a batch beside that of the same batch as opaque bytes; the goal is at most 1.3
-for `loader` and 1.6 for `pyg` and `jraph`. `make bench-readers` runs it with both frameworks. By hand,
+for `loader` and 1.6 for `pyg` and `jraph`, and 1.3 for these by lane. `make bench-readers` runs it with both frameworks. By hand,
 after `make build`:
 
     PYTHONPATH=build/release/python python3 tests/benchmarks/python_client.py \\
@@ -89,6 +91,8 @@ class Reader:
     is_native: bool = True
     # Batches of arrays of their own.
     is_writable: bool = False
+    # Through memory that the server shares.
+    has_lane: bool = False
     # GRPC_EXPERIMENTS=-tcp_read_chunks, as importing packhouse.calls.channel sets it.
     reads_whole: bool = True
     # packhouse.tune_process_for_batches.
@@ -102,9 +106,13 @@ READERS: Final = (
     Reader("loader"),
     Reader("loader", is_native=False),
     Reader("loader", is_writable=True),
+    Reader("loader", has_lane=True),
+    Reader("loader", is_native=False, has_lane=True),
     Reader("pyg"),
     Reader("pyg", is_writable=True),
+    Reader("pyg", has_lane=True),
     Reader("jraph"),
+    Reader("jraph", has_lane=True),
     Reader("ceiling"),
 )
 SETTINGS: Final = (
@@ -121,6 +129,8 @@ def title_of(reader: Reader) -> str:
         words.append("in Python")
     if reader.is_writable:
         words.append("writable")
+    if reader.has_lane:
+        words.append("by lane")
     if not reader.reads_whole:
         words.append("tcp_read_chunks left on")
     if not reader.keeps_memory:
@@ -142,7 +152,7 @@ def channel_options(reader: Reader) -> list[tuple[str, int]]:
 
 
 def open_loader(
-    address: str, limits: _Limits, job: str, *, writable: bool = False
+    address: str, limits: _Limits, job: str, *, writable: bool = False, has_lane: bool = False
 ) -> Loader:
     """An epoch in the words of all."""
     return Loader(
@@ -155,6 +165,7 @@ def open_loader(
         derived=_DERIVED,
         max_in_flight=_IN_FLIGHT,
         writable=writable,
+        lane="required" if has_lane else "off",
     )
 
 
@@ -169,9 +180,12 @@ def make_loader(address: str, limits: _Limits, name: str, reader: Reader) -> Run
         total = Run(0.0)
         while total.seconds < seconds:
             job = f"{name}/{next(jobs)}"
-            with open_loader(address, limits, job, writable=reader.is_writable) as loader:
+            with open_loader(
+                address, limits, job, writable=reader.is_writable, has_lane=reader.has_lane
+            ) as loader:
                 next(loader)
                 batches = graphs = received = 0
+                thread = time.thread_time()
                 started = ended = time.perf_counter()
                 for batch in loader:
                     batches += 1
@@ -180,7 +194,8 @@ def make_loader(address: str, limits: _Limits, name: str, reader: Reader) -> Run
                         received += array.nbytes
                     convert(batch)
                     ended = time.perf_counter()
-            total = _sum(total, ended - started, batches, graphs, received)
+                thread = time.thread_time() - thread
+            total = _sum(total, ended - started, batches, graphs, received, thread)
         return total
 
     return run
@@ -284,13 +299,16 @@ def make_ceiling(address: str, message_bytes: int, reader: Reader) -> Runner:
     return run
 
 
-def _sum(total: Run, seconds: float, batches: int, graphs: int, received: int) -> Run:
+def _sum(
+    total: Run, seconds: float, batches: int, graphs: int, received: int, thread: float = 0.0
+) -> Run:
     return dataclasses.replace(
         total,
         seconds=total.seconds + seconds,
         batches=total.batches + batches,
         graphs=total.graphs + graphs,
         bytes=total.bytes + received,
+        thread=total.thread + thread,
     )
 
 
@@ -339,7 +357,9 @@ def measure(options: argparse.Namespace, table: GraphTable) -> list[dict[str, An
         flags = ("--tcp-congestion", options.tcp_congestion) if options.tcp_congestion else ()
         server = stack.enter_context(
             LocalServer(
-                options.packhoused, data_dir=folder, arguments=(*flags, "--log-level", "error")
+                options.packhoused,
+                data_dir=folder,
+                arguments=(*flags, "--log-level", "error", "--lane", f"unix:{folder}/lane"),
             )
         )
         ceiling = ("", 0)
@@ -425,6 +445,9 @@ def _take_turns(
                 "client_cpu_microseconds_per_message": 1e6
                 * sum(run.cpu for run in runs[number])
                 / sum(run.batches for run in runs[number]),
+                "thread_microseconds_per_message": 1e6
+                * sum(run.thread for run in runs[number])
+                / sum(run.batches for run in runs[number]),
                 "server_cpu_seconds_per_gb": server_cpu[number] / (sum_bytes / 1e9),
             }
         )
@@ -443,6 +466,7 @@ def describe(figures: Sequence[dict[str, Any]]) -> str:
                 Spread.of([each / 1000 for each in entry["messages_per_second"]]).show(1),
                 Spread.of([100 * each for each in entry["of_raw"]]).show(),
                 f"{entry['client_cpu_microseconds_per_message']:.1f}",
+                f"{entry['thread_microseconds_per_message']:.1f}",
                 Spread.of(entry["client_cpu_of_raw"]).show(2),
                 f"{entry['client_cpu_seconds_per_gb']:.2f} / "
                 f"{entry['server_cpu_seconds_per_gb']:.2f}",
@@ -456,6 +480,7 @@ def describe(figures: Sequence[dict[str, Any]]) -> str:
             "thousand batches/s",
             "% of raw",
             "client CPU us/batch",
+            "thread",
             "CPU of raw",
             "CPU s/GB client / server",
         ],

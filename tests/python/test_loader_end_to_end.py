@@ -355,7 +355,8 @@ def test_no_batch_needs_protobuf(
     monkeypatch.setattr("packhouse.epochs.load_connection.received_by_protobuf", refuse)
     monkeypatch.setattr("packhouse.planning.packing.received_by_protobuf", refuse)
     derived = tuple(DerivedTensor)
-    batches = list(make(padding=padding, derived=derived))
+    expect_every_graph_once(list(make(job=f"lane/{padding.name}", padding=padding, derived=derived)))
+    batches = list(make(padding=padding, derived=derived, lane="off"))
     expect_every_graph_once(batches)
     views = [tensor for batch in batches for tensor in batch.tensors.values()]
     assert not any(tensor.flags.owndata or tensor.flags.writeable for tensor in views)
@@ -1549,7 +1550,7 @@ def test_batches_of_loaders_may_be_asked_for_as_writable_ones(
     evaluation = Evaluation(server.address, dataset=DATASET, limits=LIMITS, writable=True)
     for batch in (next(make(writable=True)), next(iter(evaluation))):
         assert all(array.flags.writeable for array in batch.tensors.values())
-    assert not next(make(job="not-writable"))["x"].flags.writeable
+    assert not next(make(job="not-writable", lane="off"))["x"].flags.writeable
 
 
 def test_an_event_loop_goes_on_while_batches_are_waited_for(
