@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import pathlib
+import re
+import subprocess
+import sys
+import pathlib
 from typing import Any, Iterator
 
 import grpc
@@ -32,10 +36,53 @@ def test_what_passes_is_the_tables_and_nothing_else(code: str) -> None:
     assert passes(code, "Received RST_STREAM with error code 11") is calm
 
 
+def test_the_page_says_what_passes() -> None:
+    page = pathlib.Path(__file__).parents[2] / "docs" / "operations.md"
+    table = page.read_text().partition("## What passes")[2].partition("\n\n\"Yes\"")[0]
+    seen = []
+    for row in table.splitlines():
+        cells = [each.strip() for each in row.strip("|").split("|")]
+        if len(cells) != 3 or not cells[2].startswith(("yes", "no:")):
+            continue
+        ends = re.findall(r"`([A-Z_]+)(?:: ([^`]*))?`", cells[1])
+        seen.append((cells[2][:2], len(ends)))
+        for code, words in ends:
+            assert passes(code, words) is cells[2].startswith("yes"), row
+    assert [verdict for verdict, ends in seen if ends] == ["ye"] * 8 + ["no"], seen
+
+
 def test_an_error_says_its_code_and_its_words() -> None:
     error = PackhouseError(grpc.StatusCode.NOT_FOUND, "data set 'd' is not there")
     assert str(error) == "NOT_FOUND: data set 'd' is not there"
     assert (error.code, error.message) == (grpc.StatusCode.NOT_FOUND, "data set 'd' is not there")
+
+
+_STREAMS = {
+    "observe": "client.histograms.observe('h', np.array([[1]]), components=['nodes'])",
+    "observe again": (
+        "client.histograms.observe('h', np.array([[1]]), ['nodes'], producer='p', retry_timeout=1)"
+    ),
+    "sample": "list(client.samples.tables(SubGraphs('g', ''), [1]))",
+    "pack": "list(client.pack_sizes(np.array([[3]]), PackOptions({'nodes': 4}), ['nodes']))",
+}
+
+
+@pytest.mark.parametrize("stream", _STREAMS)
+def test_a_stream_to_a_server_that_has_left_ends(stream: str) -> None:
+    """gRPC hears of the server's leaving in the very call, which it begins again, and forgets."""
+    program = f"""
+import numpy as np
+from packhouse import *
+for _ in range(3):
+    with LocalServer() as server:
+        client = Client(server.address)
+    try:
+        {_STREAMS[stream]}
+        raise SystemExit("it has ended well")
+    except PackhouseError as error:
+        assert error.code.name == "UNAVAILABLE", error
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_what_a_proxy_did_is_said() -> None:

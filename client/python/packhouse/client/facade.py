@@ -93,7 +93,7 @@ class Client:
         self._servers = Servers(self._channel, self._address, connect, addresses)
         self._call = UnaryCalls(self._address, timeout)
         self._job_calls = JobCalls(self._servers, connect)
-        self._pack = pack_method(self._channel)
+        self._pack = pack_method(self._servers)
         self._planning = planning_pb2_grpc.PlanningServiceStub(self._servers)
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class Client:
         """Sub-graphs around seeds of a source graph: packed, as tables, as a data set."""
         from packhouse.large.sub_graphs import Sampling
 
-        return Sampling(self._channel, self._servers, self._call)
+        return Sampling(self._servers, self._call)
 
     @functools.cached_property
     def partitions(self) -> Partitions:

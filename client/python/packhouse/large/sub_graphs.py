@@ -477,10 +477,10 @@ class Sampling:
     Get it by `Client.samples`. Thread-safe.
     """
 
-    def __init__(self, channel: grpc.Channel, servers: Any, call: UnaryCalls) -> None:
-        """Streams go over `channel`, calls over `servers`, which may be of several."""
+    def __init__(self, servers: Any, call: UnaryCalls) -> None:
+        """`servers` may be of several."""
         # Responses are bytes: see reading.py.
-        self._sample = channel.stream_stream(
+        self._sample = servers.stream_stream(
             _SAMPLE_METHOD, request_serializer=sampling_pb2.SampleRequest.SerializeToString
         )
         self._stub = sampling_pb2_grpc.SamplingServiceStub(servers)

@@ -344,7 +344,7 @@ def _is_of_grpc(traceback: Any) -> bool:
     return False
 
 
-def pack_method(channel: grpc.Channel) -> Any:
+def pack_method(channel: Any) -> Any:
     """What starts a `Pack`; its responses are bytes: see reading.py."""
     return channel.stream_stream(
         _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
