@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +16,7 @@
 #include "service/access/security/openssl_pointers.h"
 #include "service/access/security/small_file.h"
 #include "service/base/quoted.h"
+#include "service/base/shared_memory.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse::security {
@@ -152,8 +152,7 @@ absl::StatusOr<bool> TlsFiles::Read(bool is_asked) {
 std::string TlsFiles::PathOf(int descriptor) { return absl::StrCat("/proc/self/fd/", descriptor); }
 
 absl::Status TlsFiles::Offer(const std::string& bytes, int& descriptor) {
-  const int made = ::memfd_create("packhouse-tls", MFD_CLOEXEC);
-  if (made < 0) return absl::ErrnoToStatus(errno, "cannot keep certificates in memory");
+  PH_ASSIGN_OR_RETURN(const int made, MakeMemoryFile("packhouse-tls"));
   absl::Status status = absl::OkStatus();
   if (::write(made, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
     status = absl::ErrnoToStatus(errno, "cannot keep certificates in memory");

@@ -9,7 +9,7 @@ packhouse_room(partitioning
 
 packhouse_room(partitioning_engines
   FOLDER wings/partition/engines
-  SOURCES child_process.cc metis_engine.cc shared_memory.cc
+  SOURCES child_process.cc metis_engine.cc
   DEPENDS packhouse_partitioning)
 
 packhouse_room(partition_files

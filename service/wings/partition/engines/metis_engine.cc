@@ -25,20 +25,24 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/base/quoted.h"
+#include "service/base/shared_memory.h"
 #include "service/base/status_macros.h"
 #include "service/wings/partition/engines/child_process.h"
 #include "service/wings/partition/engines/metis_exchange.h"
-#include "service/wings/partition/engines/shared_memory.h"
 
 namespace packhouse {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
+// Numbers below this are given to the child's own files.
+constexpr SharedMemory::Options kForChild = {.least_file = 16};
+
 class SharedArray final : public EngineArray {
  public:
   absl::Status Reserve(uint64_t capacity) override {
-    PH_ASSIGN_OR_RETURN(SharedMemory grown, SharedMemory::Create(capacity * sizeof(uint32_t)));
+    PH_ASSIGN_OR_RETURN(SharedMemory grown,
+                        SharedMemory::Create(capacity * sizeof(uint32_t), kForChild));
     if (memory_.data() != nullptr) {
       std::memcpy(grown.data(), memory_.data(), std::min(grown.size(), memory_.size()));
     }
@@ -69,7 +73,7 @@ class MetisChild {
                      const EngineAttempt& attempt, const EngineLimits& limits) {
     memory_bytes_ = limits.memory_bytes;
     PH_RETURN_IF_ERROR(Prepare(problem, attempt));
-    PH_ASSIGN_OR_RETURN(output_, SharedMemory::Create(1));
+    PH_ASSIGN_OR_RETURN(output_, SharedMemory::Create(1, kForChild));
     std::vector<int> files = {call_.file(),
                               static_cast<const SharedArray*>(problem.neighbours)->file()};
     if (problem.weights != nullptr) {
@@ -162,7 +166,7 @@ class MetisChild {
       }
       call.heap_bytes = memory_bytes_ - shared;
     }
-    PH_ASSIGN_OR_RETURN(call_, SharedMemory::Create(call.bytes()));
+    PH_ASSIGN_OR_RETURN(call_, SharedMemory::Create(call.bytes(), kForChild));
     std::memcpy(call_.data(), &call, sizeof(call));
     auto* imbalance = reinterpret_cast<float*>(call_.data() + call.imbalance_at());
     for (const double value : problem.imbalance) {
