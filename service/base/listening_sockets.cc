@@ -38,8 +38,10 @@ absl::Status CannotListen(const std::string& address, absl::string_view why) {
 }
 
 // The socket, or -1 and errno. Connections inherit the options that are set here.
-int Listen(int family, const sockaddr* address, socklen_t size, SocketAccess access) {
-  const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+int Listen(int family, const sockaddr* address, socklen_t size, SocketAccess access,
+           SocketKind kind) {
+  const int type = kind == SocketKind::kStream ? SOCK_STREAM : SOCK_SEQPACKET;
+  const int socket = ::socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
   const int on = 1;
   const int off = 0;
@@ -65,8 +67,9 @@ int Listen(int family, const sockaddr* address, socklen_t size, SocketAccess acc
 bool IsListening(const sockaddr* address, socklen_t size) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) return false;
-  // EAGAIN: its queue is full.
-  const bool is_listening = ::connect(socket, address, size) == 0 || errno == EAGAIN;
+  // EAGAIN: its queue is full. EPROTOTYPE: the socket is of another kind.
+  const bool is_listening =
+      ::connect(socket, address, size) == 0 || errno == EAGAIN || errno == EPROTOTYPE;
   ::close(socket);
   return is_listening;
 }
@@ -103,8 +106,8 @@ absl::StatusOr<std::vector<int>> ListenOnAll(const std::string& address, const a
     const absl::string_view bytes(reinterpret_cast<const char*>(each->ai_addr), each->ai_addrlen);
     if (std::find(seen.begin(), seen.end(), bytes) != seen.end()) continue;
     seen.push_back(bytes);
-    const int socket =
-        Listen(each->ai_family, each->ai_addr, each->ai_addrlen, SocketAccess::kUmask);
+    const int socket = Listen(each->ai_family, each->ai_addr, each->ai_addrlen,
+                              SocketAccess::kUmask, SocketKind::kStream);
     if (socket >= 0) {
       sockets.push_back(socket);
       port = PortOf(socket);
@@ -168,7 +171,7 @@ class FolderLock {
 }  // namespace
 
 absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& address,
-                                                        SocketAccess access) {
+                                                        SocketAccess access, SocketKind kind) {
   ListeningSockets opened(address);
   if (absl::StartsWith(address, kUnix)) {
     const std::string path = address.substr(kUnix.size());
@@ -188,7 +191,7 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
       }
       ::unlink(path.c_str());
     }
-    const int socket = Listen(AF_UNIX, name, sizeof(local), access);
+    const int socket = Listen(AF_UNIX, name, sizeof(local), access, kind);
     if (socket < 0) return CannotListen(address, std::strerror(errno));
     opened.sockets_ = {socket};
     opened.path_ = path;

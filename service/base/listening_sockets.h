@@ -16,18 +16,22 @@ namespace packhouse {
 // process' umask lets.
 enum class SocketAccess { kUmask, kOwner };
 
+// What goes over a unix socket: bytes, or messages.
+enum class SocketKind { kStream, kMessages };
+
 // The destructor closes the sockets, and removes the path of a unix socket. Thread-compatible.
 class ListeningSockets {
  public:
   // Listens at "host:port" (port 0: any free one, the same for all addresses of the host) or at
   // "unix:/path", where a socket that nobody listens at any more is replaced. 0.0.0.0 and [::]
   // stand for all addresses of both kinds. Two processes cannot listen on one port, or at one path.
-  // `access` is about unix sockets alone.
+  // `access` and `kind` are about unix sockets alone.
   //
   // UNAVAILABLE with the address and the system's message, if somebody else listens on one of its
   // addresses, or if it has none that this machine has.
   static absl::StatusOr<ListeningSockets> Open(const std::string& address,
-                                               SocketAccess access = SocketAccess::kUmask);
+                                               SocketAccess access = SocketAccess::kUmask,
+                                               SocketKind kind = SocketKind::kStream);
 
   ListeningSockets(ListeningSockets&& other) noexcept;
   ListeningSockets& operator=(ListeningSockets&&) = delete;

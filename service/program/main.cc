@@ -224,6 +224,7 @@ void Announce(const rpc::Server& server, const std::string& http_address, EventL
           {{"grpc", server.address()},
            {"http", http_address},
            {"admin", server.admin_address()},
+           {"lane", server.lane_address()},
            {"version", kVersion},
            {"commit", kCommit},
            {"max_connections", server.bounds().connections.most},

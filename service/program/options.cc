@@ -114,6 +114,12 @@ std::string IsAdminAddress(const std::string& address) {
                       "the server");
 }
 
+std::string IsLaneAddress(const std::string& address) {
+  if (address.empty() || (absl::StartsWith(address, "unix:/") && address.size() > 6)) return "";
+  if (const std::string secret = HasSecret(address); !secret.empty()) return secret;
+  return absl::StrCat("'", address, "' is not unix:/path: clients get the path from the server");
+}
+
 // A socket of this process that needs no flag: in the data folder, or else in the user's folder for
 // such. "" if there is neither, or the path would be too long.
 std::string AutoAdminAddress(const std::string& data_dir) {
@@ -319,6 +325,10 @@ void AddListenOptions(Options& options, Words& words, CLI::App& app) {
                  "\"auto\": admin.sock in --data-dir, else packhoused-PID.sock in "
                  "$XDG_RUNTIME_DIR; \"\": none")
       ->check(IsAdminAddress);
+  app.add_option("--lane", server.lane_address,
+                 "unix:/path of a socket at which trainers on this host get their batches through "
+                 "shared memory (docs/lane.md); \"\": none")
+      ->check(IsLaneAddress);
   app.add_flag("--insecure", options.insecure,
                "allows plain text on addresses that other machines reach; without it, such a "
                "--listen needs --tls-cert, and such a --http-listen --http-tls");

@@ -2,7 +2,9 @@
 
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -104,6 +106,20 @@ std::vector<metrics::QuotaUseReading> ReadQuotas(rpc::Server& server) {
   return read;
 }
 
+std::optional<metrics::LaneReading> ReadLanes(const LaneCounts* counts) {
+  if (counts == nullptr) return std::nullopt;
+  metrics::LaneReading read;
+  const uint64_t num_offered = counts->num_offered;
+  read.num_open = counts->num_open;
+  read.num_not_open = std::max(num_offered, read.num_open) - read.num_open;
+  read.num_slots = counts->num_slots_sent;
+  read.num_batches = counts->num_batches;
+  read.num_refused = counts->num_refused;
+  read.num_too_large = counts->num_too_large;
+  read.num_without_slot = counts->num_without_slot;
+  return read;
+}
+
 std::function<void(std::function<void()>)> On(WorkerPool& pool) {
   return [&pool](std::function<void()> read) { pool.Submit(/*client=*/"", std::move(read)); };
 }
@@ -152,6 +168,7 @@ metrics::ServerReading ServerReadings::ReadServer() const {
       .source_graphs = ReadSourceGraphs(sources_.folder->source_graphs.get()),
       .cluster = ReadCluster(server, sources_.membership),
       .shared_datasets = ReadSharedDatasets(stores.shared()),
+      .lanes = ReadLanes(server.lane_counts()),
       .quotas = ReadQuotas(server),
       .feedback = server.feedback(),
   };

@@ -15,10 +15,16 @@ packhouse_room(wire_calls
           wire_footprint.cc wire_graphs.cc wire_sizes.cc
   DEPENDS packhouse_proto packhouse_admission packhouse_collation)
 
+# Under ThreadSanitizer, too.
+packhouse_room(lanes
+  FOLDER server/lanes
+  SOURCES lane.cc lane_door.cc slot_ring.cc
+  DEPENDS packhouse_base packhouse_admission)
+
 packhouse_room(wire
   FOLDER server/services
   SOURCES append_handler.cc dataset_drifts.cc server/wire/epoch_words.cc
-          wings/tfgnn/export_source.cc job_lists.cc load_source.cc observe_handler.cc
+          wings/tfgnn/export_source.cc job_lists.cc lane_source.cc load_source.cc observe_handler.cc
           pack_handler.cc rebuild_source.cc receipt_plans.cc reflection_handler.cc
           wings/graphs/services/sample_handler.cc
           wings/graphs/services/source_graph_append_handler.cc
@@ -28,7 +34,7 @@ packhouse_room(wire
           server/wire/wire_memory.cc wings/partition/services/wire_partitions.cc
           server/wire/wire_planning.cc wings/graphs/services/wire_sampling.cc
           wings/graphs/services/wire_source_graphs.cc server/wire/wire_tuning.cc
-  DEPENDS packhouse_wire_calls packhouse_grpc_messages packhouse_streams packhouse_delivery
+  DEPENDS packhouse_wire_calls packhouse_lanes packhouse_grpc_messages packhouse_streams packhouse_delivery
           packhouse_feedback packhouse_partition_jobs packhouse_planning_baselines
           packhouse_source_graphs packhouse_tfgnn)
 

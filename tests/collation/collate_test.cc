@@ -302,7 +302,7 @@ TEST(CollateTest, SameGraphsGiveTheSameBytes) {
 class NameFraming final : public TensorFraming {
  public:
   void AppendFrame(const BatchTensor& tensor, uint64_t data_bytes,
-                   std::string& frames) const override {
+                   std::optional<uint64_t> /*aligned_from*/, std::string& frames) const override {
     absl::StrAppend(&frames, tensor.name, "[", absl::StrJoin(tensor.shape, ","), "]", data_bytes);
   }
 };
@@ -324,7 +324,7 @@ TEST(CollateTest, FramesStandBeforeTheSameData) {
     EXPECT_TRUE(plain.framed.empty());
     std::string expected;
     for (const BatchTensor& tensor : plain.tensors) {
-      framing.AppendFrame(tensor, tensor.data.size(), expected);
+      framing.AppendFrame(tensor, tensor.data.size(), std::nullopt, expected);
       expected.append(tensor.data.data(), tensor.data.size());
     }
     EXPECT_EQ(framed.framed, expected) << "seed " << seed;

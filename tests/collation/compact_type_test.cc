@@ -99,7 +99,7 @@ std::vector<std::vector<uint64_t>> GatheredWords(const std::vector<GraphRef>& gr
 class TypeFraming final : public TensorFraming {
  public:
   void AppendFrame(const BatchTensor& tensor, uint64_t data_bytes,
-                   std::string& frames) const override {
+                   std::optional<uint64_t> /*aligned_from*/, std::string& frames) const override {
     absl::StrAppend(&frames, tensor.name, ":", DTypeName(tensor.dtype), "<",
                     DTypeName(tensor.declared_dtype.value_or(tensor.dtype)), data_bytes);
   }
@@ -170,7 +170,7 @@ TEST(CompactTypeTest, WidenedBatchesAreThoseOfDeclaredTypes) {
     EXPECT_EQ(CollateGathered(layout, views, kAnyBytes, &framing).value().framed, framed.framed);
     std::string expected;
     for (const BatchTensor& tensor : batch.tensors) {
-      framing.AppendFrame(tensor, tensor.data.size(), expected);
+      framing.AppendFrame(tensor, tensor.data.size(), std::nullopt, expected);
       expected.append(tensor.data.data(), tensor.data.size());
     }
     EXPECT_EQ(framed.framed, expected);

@@ -398,6 +398,7 @@ def monitored_world(folder: pathlib.Path) -> Iterator[World]:
                     *("--max-store-bytes", str(16 * MIB)),
                     *("--max-total-pending-bytes", str(MIB)),
                     *("--max-pending-bytes", str(MIB)),
+                    *("--lane", f"unix:{folder}/lane"),
                 ],
                 log=subprocess.DEVNULL,
             )

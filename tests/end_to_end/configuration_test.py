@@ -80,7 +80,7 @@ def test_an_empty_value_takes_nothing_from_the_flag_behind_it() -> None:
 
 
 def test_a_secret_in_an_address_is_refused_and_not_shown() -> None:
-    for flag in ("listen", "http-listen", "admin-listen", "advertise", "s3-endpoint"):
+    for flag in ("listen", "http-listen", "admin-listen", "lane", "advertise", "s3-endpoint"):
         with_store = (
             ("--store=s3://bucket", "--ledger=etcd://127.0.0.1:1", "--cache-dir=/nowhere")
             if flag == "s3-endpoint"

@@ -35,7 +35,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "stores": (("stores/keys", "stores/objects", "stores/limits"), ("stores/datasets",), ("stores/lmdb",), ("stores/logs",)),
     "engine": (("engine/epochs", "engine/streams", "engine/histograms", "engine/feedback"), ("engine/jobs",)),
     "server": (
-        ("server/calls", "server/http"),
+        ("server/calls", "server/http", "server/lanes"),
         ("server/wire", "server/calls_grpc", "server/metrics"),
         ("server/services",),
         ("server/listen",),

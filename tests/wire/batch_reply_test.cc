@@ -1,9 +1,12 @@
 #include "service/server/calls/batch_reply.h"
 
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "service/algorithms/collation/batch_place.h"
 #include "service/algorithms/collation/collate.h"
 #include "service/server/calls/wire_graphs.h"
 #include "tests/support/random_graphs.h"
@@ -99,6 +102,68 @@ TEST(BatchReplyTest, NarrowTensorsNameTheirOwnTypes) {
     }
   }
   EXPECT_GT(num_narrow, 100U);
+}
+
+// Memory of another that has something in it, if there is enough.
+class OneRoom final : public BatchPlace {
+ public:
+  explicit OneRoom(uint64_t most_bytes) : most_bytes_(most_bytes) {}
+
+  std::shared_ptr<char[]> RoomFor(uint64_t bytes, size_t num_graphs) override {
+    num_graphs_ = num_graphs;
+    if (bytes > most_bytes_) return nullptr;
+    memory_.assign(bytes + 64, '?');
+    char* const begin = memory_.data();
+    return std::shared_ptr<char[]>(std::shared_ptr<void>(),
+                                   begin + (64 - reinterpret_cast<uintptr_t>(begin) % 64) % 64);
+  }
+  size_t num_graphs() const { return num_graphs_; }
+
+ private:
+  const uint64_t most_bytes_;
+  std::vector<char> memory_;
+  size_t num_graphs_ = 0;
+};
+
+// The law: a batch is the same wherever it is built; at a place, its tensors are aligned.
+TEST(BatchReplyTest, ABatchIsTheSameAtAPlace) {
+  const auto message_of = [](Batch batch) {
+    BatchReply<v1::LoadResponse> reply;
+    BatchToWire(batch, 5, *reply.message.mutable_batch()->mutable_batch());
+    reply.TakeTensors(std::move(batch));
+    return ToMessage(reply);
+  };
+  size_t num_gaps = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const GraphChunk chunk = RandomChunk(random, &schema, random.Below(4), 9, seed);
+    const auto width = static_cast<IntegerWidth>(random.Below(2));
+    Random same = random;
+    const v1::LoadResponse plain = message_of(RandomBatch(random, schema, chunk, width));
+    for (const uint64_t most_bytes : {UINT64_MAX, uint64_t{0}}) {
+      OneRoom room(most_bytes);
+      Random again = same;
+      std::optional<Batch> built;
+      {
+        const BatchPlaceScope scope(&room);
+        built = RandomBatch(again, schema, chunk, width);
+      }
+      EXPECT_EQ(room.num_graphs(), chunk.num_graphs());
+      for (const BatchTensor& tensor : built->tensors) {
+        if (most_bytes == 0 || tensor.data.empty()) continue;
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data.data()) % 64, 0U) << tensor.name;
+      }
+      v1::LoadResponse there = message_of(*std::move(built));
+      for (v1::Tensor& tensor : *there.mutable_batch()->mutable_batch()->mutable_tensors()) {
+        num_gaps += tensor.gap().empty() ? 0 : 1;
+        tensor.clear_gap();
+      }
+      EXPECT_EQ(there.SerializeAsString(), plain.SerializeAsString());
+    }
+  }
+  EXPECT_GT(num_gaps, 300U);
 }
 
 TEST(BatchReplyTest, OtherResponsesAreSerialisedAsTheyAre) {

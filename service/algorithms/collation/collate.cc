@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/algorithms/collation/batch_place.h"
 #include "service/algorithms/collation/compact_type.h"
 #include "service/algorithms/collation/fake_indices.h"
 #include "service/algorithms/collation/gathered_graph.h"
@@ -36,8 +37,8 @@ const NarrowingKernels& Narrowing() {
 
 constexpr uint64_t kMaxInt32 = (uint64_t{1} << 31) - 1;
 
-// Tensors begin at cache lines of a batch's buffer.
-constexpr uint64_t kAlignment = 64;
+// Without framing, tensors begin at cache lines of a batch's buffer.
+constexpr uint64_t kAlignment = TensorFraming::kAlignment;
 
 // Fills with copies of an element or a text; empty: zero. `bytes` is a multiple of its size.
 void Fill(char* data, uint64_t bytes, absl::string_view element) {
@@ -586,51 +587,84 @@ uint64_t BytesOf(const BatchColumn& column, DType type, uint64_t rows) {
   return rows * (column.row_bytes / ElementBytes(column.dtype) * ElementBytes(type));
 }
 
+// Where the tensors of a batch lie, and what lies before each.
+struct TensorPlaces {
+  // Of each tensor's data.
+  std::vector<uint64_t> begins;
+  uint64_t end = 0;
+  std::string frames;
+  // Of each tensor's frame; none without framing.
+  std::vector<size_t> frame_ends;
+};
+
+// `is_aligned` is about framing alone.
+TensorPlaces PlaceTensors(const BatchLayout& layout, const TensorFraming* framing, bool is_aligned,
+                          const Batch& batch) {
+  TensorPlaces places;
+  places.begins.reserve(batch.tensors.size());
+  for (size_t i = 0; i < batch.tensors.size(); ++i) {
+    const BatchColumn& column = layout.columns()[i];
+    const BatchTensor& tensor = batch.tensors[i];
+    const uint64_t bytes = BytesOf(column, tensor.dtype, column.RowsOf(batch.rows));
+    if (framing != nullptr) {
+      const size_t before = places.frames.size();
+      framing->AppendFrame(tensor, bytes,
+                           is_aligned ? std::optional<uint64_t>(places.end) : std::nullopt,
+                           places.frames);
+      places.frame_ends.push_back(places.frames.size());
+      places.end += places.frames.size() - before;
+    } else {
+      places.end = (places.end + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    places.begins.push_back(places.end);
+    places.end += bytes;
+  }
+  return places;
+}
+
+// Adds the tensors without their data.
+void AddTensors(const BatchLayout& layout, const TravelTypes& types, Batch& batch) {
+  batch.tensors.reserve(layout.columns().size());
+  for (size_t i = 0; i < layout.columns().size(); ++i) {
+    const BatchColumn& column = layout.columns()[i];
+    BatchTensor& tensor = batch.tensors.emplace_back();
+    tensor.name = column.name;
+    tensor.dtype = types[i];
+    if (tensor.dtype != column.dtype) tensor.declared_dtype = column.dtype;
+    tensor.shape = column.Shape(column.RowsOf(batch.rows));
+  }
+}
+
 // Adds the tensors, all in one buffer, without their data, and returns the buffer. Tensors begin at
 // begin + `data_begins`; the frames are written.
 std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TravelTypes& types,
                                const TensorFraming* framing, Batch& batch,
                                std::vector<uint64_t>& data_begins) {
-  batch.tensors.reserve(layout.columns().size());
-  data_begins.reserve(layout.columns().size());
-  std::string frames;
-  std::vector<size_t> frame_ends;
-  uint64_t end = 0;
-  for (size_t i = 0; i < layout.columns().size(); ++i) {
-    const BatchColumn& column = layout.columns()[i];
-    const uint64_t rows = column.RowsOf(batch.rows);
-    BatchTensor& tensor = batch.tensors.emplace_back();
-    tensor.name = column.name;
-    tensor.dtype = types[i];
-    if (tensor.dtype != column.dtype) tensor.declared_dtype = column.dtype;
-    tensor.shape = column.Shape(rows);
-    const uint64_t bytes = BytesOf(column, tensor.dtype, rows);
-    if (framing != nullptr) {
-      const size_t before = frames.size();
-      framing->AppendFrame(tensor, bytes, frames);
-      frame_ends.push_back(frames.size());
-      end += frames.size() - before;
-    } else {
-      end = (end + kAlignment - 1) / kAlignment * kAlignment;
-    }
-    data_begins.push_back(end);
-    end += bytes;
+  AddTensors(layout, types, batch);
+  TensorPlaces places;
+  if (BatchPlace* const there = CurrentBatchPlace(); there != nullptr && framing != nullptr) {
+    places = PlaceTensors(layout, framing, /*is_aligned=*/true, batch);
+    batch.buffer = there->RoomFor(places.end, batch.graph_ids.size());
   }
-  // Not zeroed: each tensor writes all of its bytes, and the bytes between them are never read.
-  const std::shared_ptr<char[]> buffer = std::make_shared_for_overwrite<char[]>(end + kAlignment);
-  char* const base =
-      buffer.get() +
-      (kAlignment - reinterpret_cast<uintptr_t>(buffer.get()) % kAlignment) % kAlignment;
+  char* base = static_cast<char*>(const_cast<void*>(batch.buffer.get()));
+  if (base == nullptr) {
+    places = PlaceTensors(layout, framing, /*is_aligned=*/false, batch);
+    // Not zeroed: each tensor writes all of its bytes, and the bytes between them are never read.
+    const auto own = std::make_shared_for_overwrite<char[]>(places.end + kAlignment);
+    base =
+        own.get() + (kAlignment - reinterpret_cast<uintptr_t>(own.get()) % kAlignment) % kAlignment;
+    batch.buffer = own;
+  }
   size_t framed = 0;
-  for (size_t i = 0; i < frame_ends.size(); ++i) {
-    const size_t frame_bytes = frame_ends[i] - framed;
-    std::memcpy(base + data_begins[i] - frame_bytes, frames.data() + framed, frame_bytes);
-    framed = frame_ends[i];
+  for (size_t i = 0; i < places.frame_ends.size(); ++i) {
+    const size_t frame_bytes = places.frame_ends[i] - framed;
+    std::memcpy(base + places.begins[i] - frame_bytes, places.frames.data() + framed, frame_bytes);
+    framed = places.frame_ends[i];
   }
-  if (framing != nullptr) batch.framed = absl::string_view(base, end);
-  batch.buffer = buffer;
+  if (framing != nullptr) batch.framed = absl::string_view(base, places.end);
+  data_begins = std::move(places.begins);
   // Shares the buffer, and points to its first byte.
-  return std::shared_ptr<char[]>(buffer, base);
+  return std::shared_ptr<char[]>(std::const_pointer_cast<void>(batch.buffer), base);
 }
 
 // Checks that int32 tensors and index tensors of the batch can number the rows.

@@ -38,7 +38,7 @@ struct GraphRef {
 //
 // All tensors are in one buffer, and each of their bytes is written once. Without `framing` they
 // are aligned to 64 bytes. With it they follow their frames at any alignment, and Batch::framed has
-// frames and tensors.
+// frames and tensors; at a BatchPlace (batch_place.h) they are aligned, too.
 absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
                               uint64_t max_bytes, const TensorFraming* framing = nullptr);
 

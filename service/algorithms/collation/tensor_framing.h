@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_ALGORITHMS_COLLATION_TENSOR_FRAMING_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "service/algorithms/collation/batch.h"
@@ -15,10 +16,14 @@ class TensorFraming {
  public:
   virtual ~TensorFraming() = default;
 
+  // Where it is asked for, data begins at a multiple of this.
+  static constexpr uint64_t kAlignment = 64;
+
   // Appends the frame of `tensor`, whose data is not there yet but will have `data_bytes` bytes.
-  // Equal arguments make equal frames.
+  // With `aligned_from` the frame begins there, and is as long as makes its data begin at a
+  // multiple of kAlignment, unless there is none. Equal arguments make equal frames.
   virtual void AppendFrame(const BatchTensor& tensor, uint64_t data_bytes,
-                           std::string& frames) const = 0;
+                           std::optional<uint64_t> aligned_from, std::string& frames) const = 0;
 };
 
 }  // namespace packhouse

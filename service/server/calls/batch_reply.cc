@@ -62,12 +62,36 @@ void AppendTensorFields(const BatchTensor& tensor, std::string& out) {
 class FieldFraming final : public TensorFraming {
  public:
   void AppendFrame(const BatchTensor& tensor, uint64_t data_bytes,
-                   std::string& frames) const override {
+                   std::optional<uint64_t> aligned_from, std::string& frames) const override {
     std::string fields;
     AppendTensorFields(tensor, fields);
-    if (data_bytes != 0) AppendHead(v1::Tensor::kDataFieldNumber, data_bytes, fields);
+    if (data_bytes != 0) {
+      if (aligned_from) AppendGap(*aligned_from, data_bytes, fields);
+      AppendHead(v1::Tensor::kDataFieldNumber, data_bytes, fields);
+    }
     AppendHead(v1::Batch::kTensorsFieldNumber, fields.size() + data_bytes, frames);
     frames += fields;
+  }
+
+ private:
+  // The field without which data that follows `fields` would not be aligned.
+  static void AppendGap(uint64_t begin, uint64_t data_bytes, std::string& fields) {
+    const uint64_t data_head = HeadBytes(v1::Tensor::kDataFieldNumber, data_bytes);
+    // A gap may lengthen the tensor's own head, too, so each length is tried.
+    for (uint64_t gap = 0;; ++gap) {
+      const uint64_t gap_bytes =
+          gap == 0 ? 0 : HeadBytes(v1::Tensor::kGapFieldNumber, gap - 1) + gap - 1;
+      const uint64_t bytes = fields.size() + gap_bytes + data_head;
+      if ((begin + HeadBytes(v1::Batch::kTensorsFieldNumber, bytes + data_bytes) + bytes) %
+              kAlignment !=
+          0) {
+        continue;
+      }
+      if (gap == 0) return;
+      AppendHead(v1::Tensor::kGapFieldNumber, gap - 1, fields);
+      fields.append(gap - 1, '\0');
+      return;
+    }
   }
 };
 

@@ -141,7 +141,9 @@ class SourceWork final : public CallWork {
     return PiecesWithin(*response, max_response_bytes_);
   }
   Need need() const override {
-    return !is_closed_ && source_->IsWaiting() ? Need::kWake : Need::kNothing;
+    if (is_closed_) return Need::kNothing;
+    if (source_->IsBusy()) return Need::kTurn;
+    return source_->IsWaiting() ? Need::kWake : Need::kNothing;
   }
 
   void Close() override { is_closed_ = true; }

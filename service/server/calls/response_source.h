@@ -23,6 +23,10 @@ class ResponseSource {
   // Whether more may come after Next() has given nothing. The producer then calls the call's Waker;
   // a wake-up while Next() runs is not lost.
   virtual bool IsWaiting() const { return false; }
+
+  // Whether Next() has given nothing because something has gone to the client another way (a lane):
+  // it should be called again at once.
+  virtual bool IsBusy() const { return false; }
 };
 
 // For the work before the first response: reports its progress, and says whether to go on.

@@ -68,7 +68,12 @@ bool StreamingCall::Step(Place place) {
   }
   if (*made) return true;
   const CallWork::Need need = work_->need();
-  if (need == CallWork::Need::kTurn) return true;
+  if (need == CallWork::Need::kTurn) {
+    // Something has gone another way, or is being made.
+    absl::MutexLock lock(&mutex_);
+    MovedLocked();
+    return true;
+  }
   const bool waits = need == CallWork::Need::kWake;
   if (!waits && (is_closed_ || need == CallWork::Need::kNothing)) {
     is_drained_ = true;

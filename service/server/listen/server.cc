@@ -60,11 +60,13 @@ std::unique_ptr<PartitionJobs> MakePartitions(SourceGraphStore* source_graphs,
 Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
                RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
                DatasetStore* datasets, std::unique_ptr<MemoryBudget> working,
-               std::unique_ptr<ServedJobs> jobs, SourceGraphStore* source_graphs)
+               std::unique_ptr<LaneDoor> lanes, std::unique_ptr<ServedJobs> jobs,
+               SourceGraphStore* source_graphs)
     : bounds_(bounds),
       quotas_of_(QuotasOfPolicy(options.authorizer)),
       clock_(clock),
       working_(std::move(working)),
+      lanes_(std::move(lanes)),
       gate_(options.admission),
       histograms_(MakeHistograms(options, working_.get())),
       histograms_folder_(options.histograms_folder),
@@ -123,6 +125,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       .bounded_source_graphs = quota_graphs_ != nullptr ? quota_graphs_.get() : source_graphs,
       .partitions = partitions_.get(),
       .jobs = jobs_.get(),
+      .lanes = lanes_.get(),
       .admin_view = ViewForAdmins(),
   };
   services_ = std::make_unique<Services>(sources, pools_, options, bounds);
@@ -197,10 +200,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       SourceGraphStore* source_graphs) {
   PH_ASSIGN_OR_RETURN(const ServerBounds bounds, ServerBounds::Of(options));
   auto working = std::make_unique<MemoryBudget>(bounds.shares.working_bytes);
+  std::unique_ptr<LaneDoor> lanes;
+  if (!options.lane_address.empty()) {
+    PH_ASSIGN_OR_RETURN(lanes, LaneDoor::Open(options.lane_address, working.get()));
+  }
   PH_ASSIGN_OR_RETURN(auto jobs, ServedJobs::Open(options, clock, datasets, working.get()));
-  auto server = std::unique_ptr<Server>(new Server(options, bounds, clock, rpc_observer,
-                                                   pack_observers, datasets, std::move(working),
-                                                   std::move(jobs), source_graphs));
+  auto server = std::unique_ptr<Server>(
+      new Server(options, bounds, clock, rpc_observer, pack_observers, datasets, std::move(working),
+                 std::move(lanes), std::move(jobs), source_graphs));
   if (!options.histograms_folder.empty()) {
     PH_RETURN_IF_ERROR(LoadHistogramFile(options.histograms_folder, clock->Now(),
                                          server->working_.get(), *server->histograms_));

@@ -39,6 +39,7 @@
 #include "service/server/calls/page_calls.h"
 #include "service/server/calls/rpc_observer.h"
 #include "service/server/calls_grpc/in_process_calls.h"
+#include "service/server/lanes/lane_door.h"
 #include "service/server/listen/connection_acceptor.h"
 #include "service/server/listen/server_drain.h"
 #include "service/server/services/quota_use.h"
@@ -77,6 +78,9 @@ class Server {
   const std::string& address() const { return address_; }
   // "unix:/path" of the administrators' socket; empty: there is none.
   const std::string& admin_address() const { return admin_address_; }
+  // "unix:/path" where lanes are opened, and what has come of them; empty and null: there are none.
+  std::string lane_address() const { return lanes_ == nullptr ? "" : lanes_->address(); }
+  const LaneCounts* lane_counts() const { return lanes_ == nullptr ? nullptr : &lanes_->counts(); }
   std::shared_ptr<grpc::Channel> InProcessChannel(const grpc::ChannelArguments& arguments) {
     return server_->InProcessChannel(arguments);
   }
@@ -179,8 +183,8 @@ class Server {
  private:
   Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
          RpcObserver* rpc_observer, PackObserverFactory* pack_observers, DatasetStore* datasets,
-         std::unique_ptr<MemoryBudget> working, std::unique_ptr<ServedJobs> jobs,
-         SourceGraphStore* source_graphs);
+         std::unique_ptr<MemoryBudget> working, std::unique_ptr<LaneDoor> lanes,
+         std::unique_ptr<ServedJobs> jobs, SourceGraphStore* source_graphs);
 
   CallContext ContextOfCalls(const ServerOptions& options, RpcObserver* rpc_observer);
   StreamBounds BoundsOfStreams(const ServerOptions& options);
@@ -195,6 +199,8 @@ class Server {
   std::atomic<bool> is_draining_ = false;
   // Plans, epochs and histograms reserve from it, so it outlives them.
   const std::unique_ptr<MemoryBudget> working_;
+  // Streams have lanes of it. Null: there are none.
+  const std::unique_ptr<LaneDoor> lanes_;
   Gate gate_;
   const std::unique_ptr<HistogramStore> histograms_;
   std::atomic<uint64_t> num_expired_histograms_ = 0;

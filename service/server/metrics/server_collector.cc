@@ -1,7 +1,9 @@
 #include "service/server/metrics/server_collector.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "prometheus/client_metric.h"
 #include "prometheus/metric_type.h"
@@ -140,6 +142,44 @@ void AddSharedDatasets(const std::optional<SharedDatasetsReading>& shared,
       MetricType::Counter, shared->orphaned_objects);
   add("packhouse_sweep_failures_total", "Failed searches for objects in S3 that no data set has.",
       MetricType::Counter, shared->failed_sweeps);
+}
+
+// Adds a family of one number for each value of a label.
+void AddByLabel(MetricFamily family, const char* label,
+                std::initializer_list<std::pair<const char*, uint64_t>> values,
+                std::vector<MetricFamily>& families) {
+  for (const auto& [of, value] : values) {
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    metric.label = {{label, of}};
+    (family.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) =
+        static_cast<double>(value);
+  }
+  families.push_back(std::move(family));
+}
+
+// Without --lane, no family.
+void AddLanes(const std::optional<LaneReading>& lanes, std::vector<MetricFamily>& families) {
+  if (!lanes) return;
+  const auto add = NumbersTo(families);
+  AddByLabel(ServerFamilyOf("packhouse_lane_streams",
+                            "Load streams that were offered a lane, by where their batches go: "
+                            "through shared memory (lane), or over gRPC.",
+                            MetricType::Gauge),
+             "transport", {{"lane", lanes->num_open}, {"grpc", lanes->num_not_open}}, families);
+  add("packhouse_lane_slots_in_use", "Slots of lanes that clients have.", MetricType::Gauge,
+      lanes->num_slots);
+  add("packhouse_lane_batches_total", "Batches that went through lanes.", MetricType::Counter,
+      lanes->num_batches);
+  AddByLabel(ServerFamilyOf("packhouse_lane_fallbacks_total",
+                            "Batches that went over gRPC though their lane was open, since they "
+                            "fit no slot (too_large) or found none free for long (no_slot); and "
+                            "streams that got no lane, for lack of memory (no_memory).",
+                            MetricType::Counter),
+             "reason",
+             {{"too_large", lanes->num_too_large},
+              {"no_slot", lanes->num_without_slot},
+              {"no_memory", lanes->num_refused}},
+             families);
 }
 
 // Without quotas, no family.
@@ -297,6 +337,7 @@ std::vector<MetricFamily> ServerCollector::Collect() const {
   AddFiles(now.files, families);
   AddSourceGraphs(now.source_graphs, families);
   AddSharedDatasets(now.shared_datasets, families);
+  AddLanes(now.lanes, families);
   AddQuotas(now.quotas, families);
   AddFeedback(now.feedback, families);
   AddCluster(now.cluster, families);

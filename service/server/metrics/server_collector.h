@@ -63,6 +63,19 @@ struct SharedDatasetsReading {
   uint64_t failed_sweeps = 0;
 };
 
+// Memory that clients of this host share (server/lanes/lane.h).
+struct LaneReading {
+  // Streams that were offered a lane: those that opened it, and the others.
+  uint64_t num_open = 0;
+  uint64_t num_not_open = 0;
+  uint64_t num_slots = 0;
+  uint64_t num_batches = 0;
+  // Streams that asked for one in vain; batches that went over gRPC.
+  uint64_t num_refused = 0;
+  uint64_t num_too_large = 0;
+  uint64_t num_without_slot = 0;
+};
+
 // What a namespace uses of a quota.
 struct QuotaUseReading {
   std::string where;
@@ -106,6 +119,8 @@ struct ServerReading {
   std::optional<ClusterReading> cluster = std::nullopt;
   // Unset unless data sets are in S3.
   std::optional<SharedDatasetsReading> shared_datasets = std::nullopt;
+  // Unset without --lane.
+  std::optional<LaneReading> lanes = std::nullopt;
   // Of namespaces that the policy names: its author bounds their number.
   std::vector<QuotaUseReading> quotas = {};
   // At most --max-measured-models.

@@ -17,6 +17,7 @@
 #include "service/server/calls_grpc/unary_call.h"
 #include "service/server/services/job_lists.h"
 #include "service/server/services/job_place.h"
+#include "service/server/services/lane_source.h"
 #include "service/server/services/load_source.h"
 #include "service/server/wire/epoch_words.h"
 #include "service/server/wire/wire_cursor.h"
@@ -102,6 +103,15 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
   return response;
 }
 
+// With a lane, if the request asks for one.
+std::unique_ptr<Source> WithLane(const v1::LoadRequest& request, const LoadableEpoch& epoch,
+                                 std::unique_ptr<Source> source, LaneDoor* door, Clock* clock,
+                                 std::function<void()> wake) {
+  if (!request.lane()) return source;
+  return std::make_unique<LaneSource>(std::move(source), OfferLane(epoch, door, wake), door,
+                                      epoch.schema(), clock, wake);
+}
+
 // For results that are given only if they are ready; otherwise CANCELLED.
 GivenUp OnlyIfReady() {
   return [] { return true; };
@@ -120,7 +130,8 @@ absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& req
 
 LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
                              const SourceGraphStore* graphs, Loader* loader, Jobs* jobs,
-                             PackObserverFactory* observers, const MeasuredModels* measured)
+                             PackObserverFactory* observers, const MeasuredModels* measured,
+                             LaneDoor* lanes)
     : EarlyService(v1::LoaderService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
@@ -131,6 +142,7 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
       observers_(observers),
       timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, jobs)),
       measured_(measured),
+      lanes_(lanes),
       retention_(std::make_shared<RetentionTimer>(
           context.clock, context.append_pool, jobs,
           jobs == nullptr ? absl::InfiniteDuration() : jobs->epoch_retention())) {
@@ -182,18 +194,27 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
       PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), client,
                                                              sink.Waker(), given_up));
-      auto observer = observers_->ForStream(evaluation->epoch().schema().sizes(), packed_for);
-      return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
-                                                &early_end_, sink.Waker(), context_.signer);
+      const LoadableEpoch& of = evaluation->epoch();
+      auto observer = observers_->ForStream(of.schema().sizes(), packed_for);
+      return WithLane(
+          parsed, of,
+          std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
+                                             &early_end_, sink.Waker(), context_.signer),
+          lanes_, context_.clock, sink.Waker());
     }
     PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context_, parsed.cursor()));
     PH_ASSIGN_OR_RETURN(auto session,
                         Join(parsed, cursor, std::move(epoch), client, context_.clock->Now(),
                              *loader_, place.job, sink.Waker(), given_up));
-    auto observer = observers_->ForStream(session->epoch().schema().sizes(), packed_for);
-    return std::make_unique<LoadSource>(
-        context_.clock, std::move(place.job), std::move(session), std::move(observer),
-        [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, sink.Waker(), context_.signer);
+    const LoadableEpoch& of = session->epoch();
+    auto observer = observers_->ForStream(of.schema().sizes(), packed_for);
+    return WithLane(
+        parsed, of,
+        std::make_unique<LoadSource>(
+            context_.clock, std::move(place.job), std::move(session), std::move(observer),
+            [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, sink.Waker(),
+            context_.signer),
+        lanes_, context_.clock, sink.Waker());
   };
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, *call, Method::kLoad,

@@ -15,6 +15,7 @@
 #include "service/engine/streams/pack_observer.h"
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
+#include "service/server/lanes/lane_door.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
 
@@ -26,10 +27,10 @@ class LoaderService final : public EarlyService {
  public:
   // The pointees must outlive the service. `datasets`, `loader` and `jobs` may be null together:
   // then every call is answered with NoDataFolder(). `graphs` is for epochs of sub-graphs; it may
-  // be null. `measured` has what was measured of devices.
+  // be null. `measured` has what was measured of devices. `lanes` may be null: there are none.
   LoaderService(const CallContext& context, const DatasetStore* datasets,
                 const SourceGraphStore* graphs, Loader* loader, Jobs* jobs,
-                PackObserverFactory* observers, const MeasuredModels* measured);
+                PackObserverFactory* observers, const MeasuredModels* measured, LaneDoor* lanes);
   ~LoaderService() override;
 
   // Every Load stream ends with `status`, after the batches that were made for it; new streams end
@@ -61,6 +62,7 @@ class LoaderService final : public EarlyService {
   PackObserverFactory* const observers_;
   const std::shared_ptr<LeaseTimer> timer_;
   const MeasuredModels* const measured_;
+  LaneDoor* const lanes_;
   EarlyEnd early_end_;
   const std::shared_ptr<RetentionTimer> retention_;
 };

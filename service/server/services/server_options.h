@@ -38,6 +38,8 @@ struct ServerOptions {
   std::string admin_address;
   // Whether the server starts without that socket if it cannot be made; the log says so.
   bool may_lack_admin_address = false;
+  // "unix:/path" of a socket at which clients on this host open lanes (docs/lane.md). Empty: none.
+  std::string lane_address;
   // Whether a sample of the sizes of each open stream is kept, for Server::live_streams().
   bool keeps_stream_sizes = true;
   // The largest message in both directions. The tensors of a batch take at most 7/8 of it, less 1

@@ -96,7 +96,7 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
       // Its calls may have to open a job in etcd.
       loads_(WaitingOn(options.shares_jobs() ? &pools.appends : nullptr, nullptr, sources.context),
              sources.datasets, sources.source_graphs, sources.jobs->loader(), sources.jobs->jobs(),
-             sources.pack_observers, sources.feedback),
+             sources.pack_observers, sources.feedback, sources.lanes),
       // To open a source graph is to wait for S3. To draw from an open one is not.
       sampling_(OpeningOn(pools.distant.get(), sources.context), sources.streams,
                 sources.histograms, sources.pack_observers, sources.live, sources.source_graphs,

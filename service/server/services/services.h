@@ -11,6 +11,7 @@
 #include "service/engine/streams/pack_observer.h"
 #include "service/engine/streams/stream_packer.h"
 #include "service/server/calls/call_context.h"
+#include "service/server/lanes/lane_door.h"
 #include "service/server/services/admin_service.h"
 #include "service/server/services/channelz_service.h"
 #include "service/server/services/dataset_service.h"
@@ -54,6 +55,8 @@ struct ServiceSources {
   SourceGraphStore* bounded_source_graphs = nullptr;
   PartitionJobs* partitions = nullptr;
   const ServedJobs* jobs = nullptr;
+  // Null: there are no lanes.
+  LaneDoor* lanes = nullptr;
   AdminView admin_view;
 };
 
