@@ -1,6 +1,7 @@
 #include "service/wings/partition/epochs/joined_epoch.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -146,6 +147,66 @@ TEST(JoinedEpochTest, RefusesWhatItCannotJoin) {
   request.oversize_is_error = false;
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, world.Prepare(request));
   EXPECT_EQ(epoch->num_parts() + epoch->oversize().num_graphs, kParts);
+}
+
+// Whatever tensor of a data set of parts is missing or another one: what is taken can be joined.
+TEST(PartsSchemaTest, ASchemaIsRefusedOrHasAllThatJoiningReads) {
+  PartsWorld world(kSeedWithEdges);
+  const std::shared_ptr<const DatasetReader> reader = world.store().OpenReader("parts").value();
+  const GraphSchema& whole = *reader->info().schema;
+  const std::vector<TensorSpec> stored(whole.tensors().begin(), whole.tensors().end());
+  PH_ASSERT_OK_AND_ASSIGN(const PartsSchema of_whole, PartsSchema::Of(whole));
+  // Ends of edges, and the numbers of nodes that are ends.
+  std::set<size_t> needed;
+  for (size_t t = 0; t < stored.size(); ++t) {
+    if (stored[t].index_into) needed.insert(t);
+  }
+  for (const PartsSchema::NodeSet& nodes : of_whole.node_sets()) needed.insert(nodes.number);
+  for (const PartsSchema::EdgeSet& edges : of_whole.edge_sets()) needed.insert(edges.cut_source);
+  size_t num_refused = 0;
+  const auto try_tensors = [&](std::vector<TensorSpec> tensors, bool must_refuse,
+                               const std::string& what) {
+    const auto schema = GraphSchema::Create(whole.sizes(), std::move(tensors));
+    if (!schema.ok()) return;
+    const auto parts = PartsSchema::Of(*schema);
+    if (!parts.ok()) {
+      ++num_refused;
+      EXPECT_THAT(parts.status(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                           HasSubstr("not a data set of parts")))
+          << what;
+      return;
+    }
+    EXPECT_FALSE(must_refuse) << what;
+    for (const PartsSchema::EdgeSet& edges : parts->edge_sets()) {
+      EXPECT_LT(edges.source_set, parts->node_sets().size()) << what;
+      EXPECT_LT(edges.target_set, parts->node_sets().size()) << what;
+    }
+    for (const PartsSchema::JoinedTensor& tensor : parts->tensors()) {
+      EXPECT_EQ(tensor.edge_set == PartsSchema::JoinedTensor::kNone,
+                tensor.stored_cut == PartsSchema::JoinedTensor::kNone)
+          << what;
+    }
+  };
+  for (size_t t = 0; t < stored.size(); ++t) {
+    const std::string& name = stored[t].name;
+    std::vector<TensorSpec> tensors = stored;
+    tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(t));
+    try_tensors(std::move(tensors), needed.contains(t), absl::StrCat("without ", name));
+    for (const DType dtype : {DType::kInt32, DType::kUint32, DType::kInt64, DType::kFloat32}) {
+      tensors = stored;
+      tensors[t].dtype = dtype;
+      tensors[t].padding_value.clear();
+      try_tensors(std::move(tensors), false, absl::StrCat(name, " of ", DTypeName(dtype)));
+    }
+    tensors = stored;
+    tensors[t].index_into.reset();
+    try_tensors(std::move(tensors), stored[t].index_into.has_value(),
+                absl::StrCat(name, " points nowhere"));
+    tensors = stored;
+    tensors[t].row_shape.push_back(2);
+    try_tensors(std::move(tensors), needed.contains(t), absl::StrCat(name, " in pairs"));
+  }
+  EXPECT_GT(num_refused, stored.size());
 }
 
 // Epochs of a data set read the links of its parts once.

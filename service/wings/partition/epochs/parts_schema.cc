@@ -143,8 +143,8 @@ class PartsSchema::Builder {
     if (spec.index_into && !tensor.is_source && !is_target) {
       return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is no end of edges"));
     }
-    if (spec.index_into && spec.dtype != DType::kInt32) {
-      return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is not of int32"));
+    if (spec.index_into && (spec.dtype != DType::kInt32 || !spec.row_shape.empty())) {
+      return IsNoPart(absl::StrCat("tensor ", Quoted(spec.name), " is not one int32 a row"));
     }
     if (tensor.is_source) {
       PH_ASSIGN_OR_RETURN(edges.source_set, NodeSetOf(*spec.index_into));
