@@ -277,6 +277,26 @@ TEST_F(PackStreamTest, CancelWakesAReader) {
   canceller.join();
 }
 
+// A second half-close would end the process within gRPC.
+TEST_F(PackStreamTest, AHalfClosedStreamTakesNothingMoreAndIsReadToItsEnd) {
+  const auto stream = Open(Echo);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  ASSERT_TRUE((*stream)->SendSizes({}).ok());
+  ASSERT_TRUE((*stream)->HalfClose().ok());
+  const absl::Status refused = absl::CancelledError("the stream is half-closed");
+  EXPECT_EQ((*stream)->HalfClose(), refused);
+  EXPECT_EQ((*stream)->Send({}), refused);
+  EXPECT_EQ((*stream)->SendSizes({}), refused);
+  EXPECT_EQ((*stream)->SendExamples({}), refused);
+  EXPECT_EQ((*stream)->Flush(1), refused);
+  const auto batch = (*stream)->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_TRUE(batch->has_value());
+  const auto end = (*stream)->Next();
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_FALSE(end->has_value());
+}
+
 TEST_F(PackStreamTest, AStreamMayBeDroppedAtAnyTime) {
   auto stream = Open(Echo);
   ASSERT_TRUE(stream.ok()) << stream.status();

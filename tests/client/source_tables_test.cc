@@ -273,6 +273,12 @@ TEST_F(SourceTablesTest, ADownloadOfOgbOfOneKindIsRead) {
   expect("ogbn_arxiv/raw/node-feat.csv", "1,2\n3,?\n4,5\n", ": line 2: field 2: '?' is no float32");
   expect("ogbn_arxiv/raw/node-feat.csv", "1,2\n3,4\n4,5\n6,7\n",
          ": line 4: column 'feat' has more rows than its set");
+  Write("ogbn_arxiv/raw/edge-feat.csv", "0.5\n-1\n");
+  ASSERT_TRUE(OpenSourceTables(Path("ogbn_arxiv")).ok());
+  expect("ogbn_arxiv/raw/edge-feat.csv", "0.5\n?\n", ": line 2: field 1: '?' is no float32");
+  expect("ogbn_arxiv/raw/edge-feat.csv", "0.5\n", ": column 'feat' has fewer rows than its set");
+  expect("ogbn_arxiv/raw/edge-feat.csv", "0.5\n-1\n2\n",
+         ": line 3: column 'feat' has more rows than its set");
   expect(
       "ogbn_arxiv/raw/num-node-list.csv", "3\n4\n",
       ": the data set has 2 graphs, and a source graph is one large graph: load it in Python, as "

@@ -446,6 +446,24 @@ TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
   refused("graphs: 0", [](EpochRequest& r) { r.segments->graphs = 0; });
 }
 
+// In the words that an epoch without segments has for them.
+TEST(SegmentedEpochTest, LimitsThatGiveNoShapeAreRefused) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  const std::vector<std::pair<std::vector<uint64_t>, Padding>> no_shapes = {
+      {{24}, Padding::kNone},
+      {{24, 30, 6, 1}, Padding::kNone},
+      {{kUnlimited, 30, 6}, Padding::kMasked}};
+  for (const auto& [limits, padding] : no_shapes) {
+    EpochRequest request = InSegments(300);
+    request.rank_groups[0].shapes = {limits};
+    request.padding = padding;
+    const absl::Status refused = catalog.PrepareSegmented(request).status();
+    EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("limits")));
+    request.segments.reset();
+    EXPECT_EQ(refused, catalog.Prepare(request).status());
+  }
+}
+
 // --- Stores that refuse, and memory that is short.
 
 // Chunks of which few readers can be open at a time, and some cannot be read.

@@ -125,5 +125,19 @@ TEST_F(RestoreTest, WhatDoesNotFitIsNamed) {
   EXPECT_FALSE(PathExists(Path("d.npy")));
 }
 
+TEST_F(RestoreTest, AFileOfRowsThatIsCutIsNamed) {
+  PH_ASSERT_OK_AND_ASSIGN(const MappedFile whole, MappedFile::Open(Path("rows.npy")));
+  for (const size_t bytes : {size_t{0}, size_t{5}, size_t{64}, whole.bytes().size() - 1}) {
+    const std::string name = absl::StrCat("cut", bytes, ".npy");
+    ASSERT_THAT(
+        WriteDurably(Path(name),
+                     [&](ByteSink& sink) { return sink.Write(whole.bytes().substr(0, bytes)); }),
+        IsOk());
+    EXPECT_THAT(RestoreRows(Request({name}, "d.npy")),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(name)));
+  }
+  EXPECT_FALSE(PathExists(Path("d.npy")));
+}
+
 }  // namespace
 }  // namespace packhouse

@@ -150,6 +150,25 @@ TEST(RepairBalanceTest, OverfullAndEmptyPartsAreMended) {
   EXPECT_FALSE(RepairBalance(view, impossible, absl::MakeSpan(part)));
 }
 
+// Where no part has room, a node still goes where the limits are exceeded by less than before.
+TEST(RepairBalanceTest, PartsThatCannotAllKeepALimitExceedItByLess) {
+  for (const size_t num_constraints : {1, 2}) {
+    // Seven nodes of weight 2 in part 0, one of 9 in part 1.
+    std::vector<uint32_t> weights(7 * num_constraints, 2);
+    weights.resize(8 * num_constraints, 9);
+    const std::vector<uint64_t> offsets(9, 0);
+    const WeightedGraph graph{offsets, {}, {}, weights, num_constraints};
+    const PartLimits limits{2, std::vector<uint64_t>(num_constraints, 10)};
+    std::vector<uint32_t> part = {0, 0, 0, 0, 0, 0, 0, 1};
+    EXPECT_FALSE(RepairBalance(graph, limits, absl::MakeSpan(part)));
+    const PartLoads loads(&graph, &limits, part);
+    for (size_t c = 0; c < num_constraints; ++c) {
+      EXPECT_EQ(loads.load(0, c), 12U);
+      EXPECT_EQ(loads.load(1, c), 11U);
+    }
+  }
+}
+
 // Of any partitions, however bad, the result is no worse than the best, keeps every limit and
 // depends on the seed alone.
 TEST(JoinPartsTest, NeverWorseThanTheBestAndWithinTheLimits) {

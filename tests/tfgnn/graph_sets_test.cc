@@ -1,6 +1,7 @@
 #include "service/wings/tfgnn/graph_sets.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -130,6 +131,27 @@ TEST(GraphSetsTest, ReadsTheRolesOfOtherSchemas) {
                                                       {"nodes.x", DType::kInt8, {}, 0, {}, ""}}));
   EXPECT_THAT(GraphSets::FromSchema(twice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("means the same as")));
+}
+
+// One name for a dense and a ragged feature: of the context, a node set or an edge set.
+TEST(GraphSetsTest, TwoFeaturesOfOneNameAreRefusedInEachSet) {
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, SetsOf(R"(
+      context { features { key: "s" value { dtype: DT_STRING } } }
+      node_sets { key: "a" value { features { key: "s" value { dtype: DT_STRING } } } }
+      edge_sets { key: "e" value { source: "a" target: "a"
+          features { key: "s" value { dtype: DT_STRING } } } })"));
+  const SizeSchema& sizes = sets.schema().sizes();
+  const std::vector<std::pair<std::string, size_t>> of_sets = {
+      {"graphs", sizes.num_components()}, {"a", *sizes.IndexOf("a")}, {"e", *sizes.IndexOf("e")}};
+  for (const auto& [set, component] : of_sets) {
+    std::vector<TensorSpec> tensors(sets.schema().tensors().begin(), sets.schema().tensors().end());
+    tensors.push_back({set + ".s", DType::kInt8, {}, component, {}, ""});
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                            GraphSchema::Create(sizes, std::move(tensors)));
+    EXPECT_THAT(GraphSets::FromSchema(schema),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has two features 's'")))
+        << set;
+  }
 }
 
 TEST(ParseGraphSchemaTest, TextErrorsHaveAPlace) {

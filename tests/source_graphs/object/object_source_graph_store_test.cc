@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -232,7 +233,11 @@ TEST_F(ObjectSourceGraphStoreTest, OneServerBuildsAGraphAndAllReadIt) {
   EXPECT_EQ(a.building->counts().num_graphs, 0U);
   EXPECT_EQ(b.store->Get("g")->id, id);
   EXPECT_EQ(ReadOf(*b.store, "g"), Given(3));
-  EXPECT_TRUE(Append(*b.store, "g", 3)->is_repetition);
+  const SourceAppendResult repeated = Append(*b.store, "g", 3).value();
+  const SourceGraphInfo sealed = b.store->Get("g").value();
+  EXPECT_TRUE(repeated.is_repetition);
+  EXPECT_EQ(repeated.total_nodes, absl::c_accumulate(sealed.num_nodes, uint64_t{0}));
+  EXPECT_EQ(repeated.total_edges, absl::c_accumulate(sealed.num_edges, uint64_t{0}));
   const ChunkOfRows more(schema_, options_, Rows(4));
   EXPECT_THAT(b.store->Append({"g", 0}, more.chunk(), ProducerSequence{"p", 2}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("sealed")));
@@ -273,6 +278,39 @@ TEST_F(ObjectSourceGraphStoreTest, ListsAreOfAllServers) {
   EXPECT_THAT(names, testing::ElementsAre("g0", "g1", "g2", "g3", "g4"));
   EXPECT_THAT(a.store->List(2, "no/../\n"), StatusIs(absl::StatusCode::kInvalidArgument, _));
   EXPECT_THAT(a.store->Get("\n"), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+// A value that cannot be read hides no other graph, and its own one is told as damaged.
+TEST_F(ObjectSourceGraphStoreTest, ADamagedGraphIsListedBesideTheOthers) {
+  Server a = Start("a");
+  for (const char* const name : {"g0", "g1", "g2"}) Fill(*a.store, name, 1);
+  Transaction damage;
+  damage.then.push_back(Operation::Put(SourceGraphNameKey("g1"), "no such value"));
+  ASSERT_THAT(a.replica->connection().Commit(damage), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphList list, Start("b").store->List(0, ""));
+  ASSERT_EQ(list.graphs.size(), 3U);
+  for (const SourceGraphInfo& info : list.graphs) {
+    EXPECT_EQ(info.state, info.name == "g1" ? SourceGraphState::kDamaged : SourceGraphState::kOpen)
+        << info.name;
+  }
+}
+
+// What the copy before has sent is not sent again, and told.
+TEST_F(ObjectSourceGraphStoreTest, ACopyThatWasGivenUpGoesOn) {
+  auto files = Files("from");
+  Fill(*files, "team/g", 1);
+  ASSERT_THAT(Seal(*files, "team/g"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SealedSourceGraph sealed, files->OpenSealed("team/g"));
+  constexpr uint64_t kSent = 3 * 4096;
+  uint64_t num_pieces = 0;
+  watched_.before_piece = [&] { ++num_pieces; };
+  const auto give_up = [](const SourceGraphProgress& now) { return now.done < kSent; };
+  EXPECT_THAT(Start().store->CopyIn(sealed, give_up), StatusIs(absl::StatusCode::kCancelled, _));
+  EXPECT_EQ(num_pieces, 3U);
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphCopy copy, Start().store->CopyIn(sealed, kGoOnCopying));
+  EXPECT_EQ(copy.num_old_bytes, kSent);
+  EXPECT_EQ(num_pieces, (copy.num_bytes + 4095) / 4096);
+  EXPECT_EQ(ReadOf(*Start().store, "team/g"), Given(1));
 }
 
 // Readers have their copies; for all others it is gone, and so are its objects soon.

@@ -105,6 +105,16 @@ class FileSourceGraphStoreTest : public testing::Test {
     }
     return files;
   }
+  // How many files of the store are mapped into this process.
+  size_t NumMaps() const {
+    std::ifstream maps("/proc/self/maps");
+    const std::string name = std::filesystem::path(folder_).filename();
+    size_t num_maps = 0;
+    for (std::string line; std::getline(maps, line);) {
+      if (absl::StrContains(line, name)) ++num_maps;
+    }
+    return num_maps;
+  }
   static void FlipByte(const std::filesystem::path& file, uint64_t at) {
     std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekg(static_cast<std::streamoff>(at));
@@ -491,7 +501,9 @@ TEST_F(FileSourceGraphStoreTest, AMapOutlivesItsGraph) {
   Create("a");
   EXPECT_TRUE(Read(*graph) == Expected(schema_, options_, rows));
   EXPECT_GT(store_->counts().num_bytes, 0U);
+  EXPECT_GT(NumMaps(), 0U);
   graph.reset();
+  EXPECT_EQ(NumMaps(), 0U) << "of the seal, or of readers";
   EXPECT_EQ(store_->counts().num_bytes, 0U);
   EXPECT_EQ(Files("arrays").size(), 0U);
 }
