@@ -339,6 +339,15 @@ def test_an_epoch_is_shown_before_it_is_loaded(tmp_path: pathlib.Path, rings: pa
         assert "meet again in the epoch before" in epoch("--epoch", "1").stdout
         off = json.loads(epoch("--mixing", "off", "--json").stdout)
         assert off["batches"] == whole["batches"] and off["company"]["ratio"] >= company["ratio"]
+        assert whole["steps"] is None
+        order = ("--order", "sum(nodes^2) + edges", "--ranks", "3")
+        steps = json.loads(epoch(*order, "--json").stdout)["steps"]
+        assert steps["num_ranks"] == [3]
+        assert 1 >= steps["efficiency"] >= steps["of_shuffle"] > 0
+        assert re.search(
+            r"steps        [\d.]+ % of the time of 3 ranks is spent on batches; [\d.]+ % in random order",
+            epoch(*order).stdout,
+        )
         # A data set of few chunks is one segment.
         parts = json.loads(epoch("--segments", "10", "--tracks", "2", "--json").stdout)
         assert parts["segments"] == {
@@ -361,6 +370,10 @@ def test_an_epoch_is_shown_before_it_is_loaded(tmp_path: pathlib.Path, rings: pa
             (("--tracks", "2"), 2, "--tracks are of segments: it needs --segments"),
             (("--segments", "5", "--tracks", "65"), 1, "segments.tracks: 65, must be 1 to 64"),
             (("--limit", "rows=8"), 2, "rows"),
+            (("--order", "edges"), 2, "--order and --ranks need each other"),
+            (("--ranks", "8"), 2, "--order and --ranks need each other"),
+            (("--order", "2*", "--ranks", "8"), 2, "--order: cost: '2*' in '2*' is no term"),
+            (("--order", "rows", "--ranks", "8"), 1, "unknown component 'rows'"),
             (("--mixing", "0.5"), 2, "--mixing: '0.5' is neither off nor a finite number of at least 1"),
         ):
             refused = epoch(*arguments)

@@ -26,6 +26,8 @@ from packhouse import (
     GRAPHS,
     Client,
     ComponentProfile,
+    CostBalanced,
+    CostTerm,
     DerivedTensor,
     DeviceProfile,
     Draw,
@@ -204,7 +206,13 @@ MIXED_WORDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("words", ALL_WORDS + MIXED_WORDS)
+BALANCED_WORDS: list[dict[str, Any]] = [
+    {"order": CostBalanced("sum(nodes^2)", num_ranks=3)},
+    {"order": CostBalanced([CostTerm("edges")]), "padding": "masked"},
+]
+
+
+@pytest.mark.parametrize("words", ALL_WORDS + MIXED_WORDS + BALANCED_WORDS)
 def test_batches_are_made_again_as_they_were(
     client: Client, make: Make, words: dict[str, Any]
 ) -> None:
@@ -502,6 +510,103 @@ def test_mixing_is_refused_where_it_means_nothing(make: Make) -> None:
             make(mixing=mixing)
     with pytest.raises(TypeError, match="mixing: a str is no bool or number"):
         make(mixing="fresh")
+
+
+def efficiency_of(steps: Sequence[Sequence[LoadedBatch]]) -> float:
+    """Of whole steps, by sums of squared nodes."""
+    costs = [[np.square(batch.sizes[:, 0].astype(float)).sum() for batch in step] for step in steps]
+    return float(np.mean([np.mean(step) / np.max(step) for step in costs]))
+
+
+def steps_of(ranks: Sequence[Sequence[LoadedBatch]]) -> list[list[LoadedBatch]]:
+    steps = [list(step) for step in zip(*ranks)]
+    return [step for step in steps if not any(batch.is_padding for batch in step)]
+
+
+def test_batches_of_like_cost_share_a_step(server: LocalServer, make: Make) -> None:
+    balanced = CostBalanced("sum(nodes^2)")
+
+    def load(job: str, **words: Any) -> list[list[LoadedBatch]]:
+        return [list(make(job=job, rank=rank, num_ranks=4, **words)) for rank in range(4)]
+
+    shuffled = load("steps/shuffled")
+    ranks = load("steps/balanced", order=balanced)
+    expect_every_graph_once(list(itertools.chain(*ranks)))
+    # The same batches, in another order.
+    sets = [
+        sorted(sorted(batch.graph_ids.tolist()) for batch in itertools.chain(*each))
+        for each in (shuffled, ranks)
+    ]
+    assert sets[0] == sets[1]
+    info = make(job="steps/balanced", rank=0, num_ranks=4, order=balanced).epoch_info()
+    assert info.steps is not None and info.steps.num_ranks == (4,)
+    assert info.step_efficiency == info.steps.efficiency
+    assert info.step_efficiency == pytest.approx(efficiency_of(steps_of(ranks)))
+    assert info.step_efficiency > info.steps.of_shuffle
+    assert info.step_efficiency > efficiency_of(steps_of(shuffled)) + 0.02
+    plain = make(job="steps/shuffled", rank=0, num_ranks=4).epoch_info()
+    assert plain.steps is None and plain.step_efficiency is None
+    # The same of an evaluation, and before anything is loaded; also in the steps of readers.
+    common: dict[str, Any] = {"dataset": DATASET, "limits": LIMITS, "order": balanced}
+    evaluation = Evaluation(server.address, rank=1, num_ranks=4, **common)
+    assert evaluation.epoch_info().steps == info.steps
+    assert ids_of(list(evaluation)) == ids_of(ranks[1])
+    fresh = make(job="steps/fresh", rank=0, num_ranks=4, order=balanced)
+    assert fresh.epoch_info().steps == info.steps
+
+
+def test_steps_of_like_cost_go_on_with_any_number_of_ranks(make: Make) -> None:
+    words: dict[str, Any] = {"job": "steps/again", "order": CostBalanced("edges")}
+    whole = list(make(job="steps/whole", order=CostBalanced("edges", num_ranks=3)))
+    first = make(rank=0, num_ranks=3, attempt="first", **words)
+    begun = [next(first) for _ in range(5)]
+    state = first.state_dict()
+    first.close()
+    others = [make(rank=rank, num_ranks=3, attempt="first", **words) for rank in (1, 2)]
+    for other in others:
+        begun += [next(other) for _ in range(5)]
+        other.flush()
+        other.close()
+    rest: list[LoadedBatch] = []
+    for rank in range(2):
+        loader = make(rank=rank, num_ranks=2, attempt="second", **words)
+        loader.load_state_dict(state)
+        assert loader.epoch_info().steps.num_ranks == (3,)  # type: ignore[union-attr]
+        rest += [batch for batch in loader if not batch.is_padding]
+    both = sorted(begun + rest, key=lambda batch: batch.number)
+    assert same_bytes(both, whole)
+
+
+def test_dynamic_workers_say_how_many_batches_share_a_step(make: Make) -> None:
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "order.cost_balanced: rank group 0 has 0 ranks"):
+        next(make(worker="a", order=CostBalanced("edges")))
+    loader = make(worker="a", order=CostBalanced("edges", num_ranks=4))
+    assert loader.epoch_info().steps.num_ranks == (4,)  # type: ignore[union-attr]
+    expect_every_graph_once(list(loader))
+
+
+def test_an_order_is_refused_where_it_means_nothing(make: Make) -> None:
+    edges = CostBalanced("edges")
+    for name, words in (
+        ("in_order", {"in_order": True}),
+        ("segments", {"segments": Segments(graphs=100)}),
+    ):
+        with expect(grpc.StatusCode.INVALID_ARGUMENT, name):
+            next(make(job=f"refused/{name}", order=edges, **words))
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "terms: number 0: unknown component 'atoms'"):
+        next(make(order=CostBalanced("atoms")))
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "rank group 0 has no device profile"):
+        next(make(order=CostBalanced()))
+    with pytest.raises(TypeError, match="order: a str is no CostBalanced"):
+        make(order="edges")
+    begun = make(job="order/begun", order=edges)
+    next(begun)
+    begun.close()
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "the epoch has limits .* of 1 ranks"):
+        next(make(job="order/begun", on_existing="resume"))
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "in steps of like cost by v1: 1\\*c1"):
+        nodes = CostBalanced("nodes")
+        next(make(job="order/begun", order=nodes, on_existing="resume"))
 
 
 def test_in_order_is_the_data_sets_order_every_epoch(make: Make) -> None:

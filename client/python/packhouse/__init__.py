@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         JoinedParts,
     )
     from packhouse.epochs.loader import Loader
+    from packhouse.epochs.order import CostBalanced, CostForm, CostTerm
     from packhouse.epochs.prefetching import prefetch
     from packhouse.epochs.request import (
         ConnectionArguments,
@@ -190,6 +191,7 @@ _MODULES: Final = {
     "data.histogram": "Histogram",
     "epochs.batches": "LoadedBatch MicroBatch",
     "epochs.loader": "Loader",
+    "epochs.order": "CostBalanced CostForm CostTerm",
     "base.local_server": "LocalServer",
     "planning.plans": (
         "NextFit next_fit ComponentEfficiency LowerBoundKind Pattern Plan PlanAlgorithm "
@@ -230,6 +232,9 @@ __all__ = [
     "ComponentEfficiency",
     "ComponentProfile",
     "ConnectionArguments",
+    "CostBalanced",
+    "CostForm",
+    "CostTerm",
     "Credentials",
     "DType",
     "DamagedRecord",

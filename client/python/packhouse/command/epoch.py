@@ -33,21 +33,34 @@ _SECONDS = 3600.0
 @option("--mixing", metavar="off|RATIO", help="How often graphs that share a batch may be "
         "together in the next epoch again, beside a shuffle: at least 1, or off for batches as the plan "
         "draws them; by default 1.1")
+@option("--order", metavar="COST", help="Batches of like cost share a step: a sum such as "
+        "'edges + 0.1*sum(nodes^2)'; by default all orders are equally likely")
+@number("--ranks", "With --order: how many batches share a step", type=NUMBER_32)
 @json_option()
 # fmt: on
 def command(
     dataset: str, server: Server, limit: tuple[str, ...], padding: str | None, seed: int,
-    segments: int | None, tracks: int, epoch: int, mixing: str, as_json: bool,
+    segments: int | None, tracks: int, epoch: int, mixing: str, order: str, ranks: int,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Show what an epoch of the data set NAME, which must be sealed, would be: batches, efficiency,
     segments
     """
     if tracks and segments is None:
         raise Misuse("--tracks are of segments: it needs --segments")
+    if bool(order) != bool(ranks):
+        raise Misuse("--order and --ranks need each other: as many batches of like cost share a step")
     from packhouse.epochs.info import EpochInfo
+    from packhouse.epochs.order import CostBalanced, terms_of
     from packhouse.epochs.request import EpochRequest, Segments
     from packhouse.v1 import loader_pb2
 
+    balanced = None
+    if order:
+        try:
+            balanced = CostBalanced(terms_of(order), ranks)
+        except ValueError as error:
+            raise Misuse(f"--order: {error}") from None
     with connected(server) as client:
         components = client.datasets.get(dataset).schema.components
         # Graphs beyond the limits are left out, and told.
@@ -55,6 +68,7 @@ def command(
         arguments |= {"limits": limits_of(limit, components), "padding": padding or "none"}
         arguments["segments"] = None if segments is None else Segments(segments, tracks)
         arguments["mixing"] = _mixing_of(mixing)
+        arguments["order"] = balanced
         spec = EpochRequest(arguments, job="").of_epoch(epoch)
         request = loader_pb2.GetEpochRequest(epoch=spec)
         answer = ask(client, "loader.Loader.GetEpoch", request, _SECONDS)
@@ -107,6 +121,12 @@ def epoch_text(epoch: Any) -> str:
             f"{'next epoch' if epoch.epoch == 0 else 'epoch before'}; {of_company.ratio:.2f} times as many "
             "as in a shuffle\n"
         )
+    if epoch.steps is not None:
+        steps = epoch.steps
+        text += (
+            f"steps        {percent(steps.efficiency)} % of the time of {sum(steps.num_ranks):,} ranks is spent "
+            f"on batches; {percent(steps.of_shuffle)} % in random order\n"
+        )
     return text + (f"receipt      {epoch.receipt}\n" if epoch.receipt else "")
 
 
@@ -131,5 +151,6 @@ def epoch_json(epoch: Any) -> dict[str, Any]:
         ],
         "segments": of and fields(of, "segments=num_segments tracks=num_tracks max_graphs loss"),
         "company": epoch.company and fields(epoch.company, "chance of_shuffle ratio"),
+        "steps": epoch.steps and fields(epoch.steps, "efficiency of_shuffle num_ranks"),
         "receipt": epoch.receipt,
     }

@@ -396,7 +396,7 @@ class EpochReaders:
         return str(self._calls.call("Acknowledge", request, loader_pb2.AcknowledgeResponse).cursor)
 
     def _get_epoch(self) -> Any:
-        spec = self._settings.request.of_epoch(self._epoch)
+        spec = self._settings.of_epoch(self._epoch)
         return self._calls.call(
             "GetEpoch", loader_pb2.GetEpochRequest(epoch=spec), loader_pb2.Epoch
         )

@@ -84,6 +84,8 @@ class Evaluation:
         self._epoch = whole_number(epoch, "epoch", UINT64_MAX)
         self._is_placed = rank is not None or num_ranks is not None
         self._sharing = ranked_of(self._request, rank, num_ranks, drop_last)
+        # Of a part of a rank: the ranks of the whole, which its batches are ordered for.
+        self._ranks_of_order = 0
         self._has_checked = False
         self._transport: Transport = "bytes"
 
@@ -107,18 +109,24 @@ class Evaluation:
         """Whether `rank` or `num_ranks` was given."""
         return self._is_placed
 
-    def of(self, epoch: int, sharing: Ranked) -> Evaluation:
-        """An evaluation with the same arguments, but another epoch or other steps."""
+    def of(self, epoch: int, sharing: Ranked, ranks_of_order: int = 0) -> Evaluation:
+        """An evaluation with the same arguments, but another epoch or other steps, with batches in the
+        order of so many ranks (0: those of `sharing`).
+        """
         other = Evaluation.__new__(Evaluation)
         other.__dict__.update(self.__dict__)
-        other._epoch, other._sharing = epoch, sharing
+        other._epoch, other._sharing, other._ranks_of_order = epoch, sharing, ranks_of_order
         return other
+
+    def _spec(self) -> Any:
+        ranks = self._ranks_of_order or self._sharing.num_ranks
+        return self._request.of_epoch(self._epoch, ranks)
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like. Errors: as iterating."""
         connection = LoadConnection(self._connecting)
         try:
-            request = loader_pb2.GetEpochRequest(epoch=self._request.of_epoch(self._epoch))
+            request = loader_pb2.GetEpochRequest(epoch=self._spec())
             return EpochInfo.from_proto(connection.call("GetEpoch", request))
         finally:
             connection.close()
@@ -146,7 +154,7 @@ class Evaluation:
         next_step = first_step
 
         def request() -> Any:
-            load = loader_pb2.LoadRequest(epoch=self._request.of_epoch(self._epoch))
+            load = loader_pb2.LoadRequest(epoch=self._spec())
             load.evaluation.first_step = next_step
             self._sharing.to_proto(load.evaluation)
             return load
@@ -318,7 +326,7 @@ class EvaluationPass(Iterator[LoadedBatch]):
         # Step s of rank r of n is batch s * n + r: the lane is a rank among `count` times as many.
         num_ranks = ranked.num_ranks * self._count
         rank = ranked.rank + lane * ranked.num_ranks
-        part = self._evaluation.of(self._epoch, Ranked(rank, num_ranks))
+        part = self._evaluation.of(self._epoch, Ranked(rank, num_ranks), ranked.num_ranks)
         num_steps = len(whole)
         first = (self._next_step - lane) // self._count
         if self._next_step >= num_steps:

@@ -322,7 +322,7 @@ class Loader(Iterator[LoadedBatch]):
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like, and how far it is now. Errors: as iterating."""
-        request = loader_pb2.GetEpochRequest(epoch=self._settings.request.of_epoch(self.epoch))
+        request = loader_pb2.GetEpochRequest(epoch=self._settings.of_epoch(self.epoch))
         return EpochInfo.from_proto(self._connect().call("GetEpoch", request))
 
     def __repr__(self) -> str:
@@ -623,7 +623,7 @@ class Loader(Iterator[LoadedBatch]):
 
     def _load_request(self) -> Any:
         request = loader_pb2.LoadRequest(
-            epoch=self._settings.request.of_epoch(self.epoch),
+            epoch=self._settings.of_epoch(self.epoch),
             max_in_flight=self._settings.connecting.max_in_flight,
             attempt=self.start.attempt,
         )

@@ -16,6 +16,7 @@ from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.graphs import convert_exactly
 from packhouse.epochs.lane import LaneChoice, chosen_lane
+from packhouse.epochs.order import CostBalanced
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
 from packhouse.planning.pack_options import OversizePolicy, limits_to_proto
 from packhouse.planning.tuning import DeviceProfile
@@ -130,6 +131,8 @@ class EpochArguments(TypedDict, total=False):
       (True), or so many times (a number of at least 1). False: only as the plan draws them. None:
       as True, but an epoch that was begun without mixing goes on without it. With `in_order` and
       `join_parts` there is nothing to mix: None or False.
+    - `order`: see `CostBalanced`: batches of like cost share a step (None: all orders are equally
+      likely). Not with `in_order`, `segments`, `samples` or `join_parts`.
     """
 
     dataset: str
@@ -154,6 +157,7 @@ class EpochArguments(TypedDict, total=False):
     adaptive: bool
     segments: Segments | None
     mixing: bool | float | None
+    order: CostBalanced | None
 
 
 class EpochRequest:
@@ -186,6 +190,9 @@ class EpochRequest:
             raise TypeError(f"segments: {segments!r} is no Segments")
         if draw is not None and not isinstance(draw, Draw):
             raise TypeError(f"draw: {draw!r} is no Draw")
+        order = given("order")
+        if order is not None and not isinstance(order, CostBalanced):
+            raise TypeError(f"order: {order!r} is no CostBalanced")
         # Of epoch 0.
         self._spec = loader_pb2.EpochSpec(
             dataset=given("dataset") or "",
@@ -208,6 +215,7 @@ class EpochRequest:
             adaptive=given("adaptive", False),
             segments=None if segments is None else segments.to_proto(),
             mixing=mixing_to_proto(given("mixing")),
+            order=None if order is None else order.to_proto(),
         )
 
     @property
@@ -224,11 +232,14 @@ class EpochRequest:
             return 1
         return sum(group.num_ranks for group in self.rank_groups)
 
-    def of_epoch(self, epoch: int) -> Any:
-        """The `packhouse.v1.EpochSpec`."""
+    def of_epoch(self, epoch: int, num_ranks: int = 0) -> Any:
+        """The `packhouse.v1.EpochSpec`, for so many ranks; 0: not known."""
         spec = loader_pb2.EpochSpec()
         spec.CopyFrom(self._spec)
         spec.epoch = epoch
+        is_for_ranks = spec.HasField("order") and len(self.rank_groups) == 1
+        if is_for_ranks and not spec.order.cost_balanced.num_ranks:
+            spec.order.cost_balanced.num_ranks = num_ranks
         return spec
 
 

@@ -74,6 +74,11 @@ class Dynamic:
         """Batches of its rank group in a whole epoch."""
         return info.rank_groups[self.rank_group].num_batches
 
+    @property
+    def num_ranks(self) -> int:
+        """0: there are none."""
+        return 0
+
     def all_done(self, epoch: Any) -> bool:
         """Whether nothing of a `packhouse.v1.Epoch` is left for anybody."""
         return bool(epoch.num_batches == epoch.num_done)
@@ -213,6 +218,10 @@ class LoaderSettings:
     writable: bool
     # Whether the loader is to say that an epoch is begun or finished, or has too large graphs.
     looks_at_epoch: bool = True
+
+    def of_epoch(self, epoch: int) -> Any:
+        """The `packhouse.v1.EpochSpec`."""
+        return self.request.of_epoch(epoch, self.sharing.num_ranks)
 
 
 @dataclasses.dataclass(frozen=True)
