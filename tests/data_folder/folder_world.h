@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,8 @@ struct Contents {
   std::optional<std::map<std::string, JobLedger>> jobs;
   uint64_t mark = 0;
   std::map<std::string, ReadGraph> sealed_graphs;
+  // Those that have a folder for partitions, as each has.
+  std::set<std::string> graphs_with_companion;
   std::map<std::string, std::string> open_graphs;
   std::map<std::string, uint64_t> histograms;
   std::string key;
@@ -212,6 +215,9 @@ inline Contents ReadContents(const std::string& data_dir) {
     if (info.state == SourceGraphState::kSealed) {
       const auto graph = stores.graphs->Open(info.name);
       contents.sealed_graphs[info.name] = graph.ok() ? Read(**graph) : ReadGraph();
+      if (graph.ok() && std::filesystem::is_directory((*graph)->companion_folder())) {
+        contents.graphs_with_companion.insert(info.name);
+      }
     } else {
       std::string words = absl::StrCat(static_cast<int>(info.state));
       for (const uint64_t n : info.num_nodes) absl::StrAppend(&words, " ", n);
