@@ -458,9 +458,10 @@ TEST_F(SourceTablesTest, ChunksOfDglAreReadAsTheyAreShared) {
 
 // As `convert-chunked` writes them.
 TEST_F(SourceTablesTest, EdgesOfChunksMayBeArrays) {
-  const auto pairs = [](const std::vector<int64_t>& ids) {
-    std::string header = absl::StrCat("{'descr': '<i8', 'fortran_order': False, 'shape': (",
-                                      ids.size() / 2, ", 2), }");
+  const auto pairs = [](const std::vector<int64_t>& ids, bool by_column = false) {
+    std::string header =
+        absl::StrCat("{'descr': '<i8', 'fortran_order': ", by_column ? "True" : "False",
+                     ", 'shape': (", ids.size() / 2, ", 2), }");
     header.resize(117, ' ');
     std::string bytes("\x93NUMPY\x01\x00\x76\x00", 10);
     absl::StrAppend(&bytes, header, "\n");
@@ -480,6 +481,11 @@ TEST_F(SourceTablesTest, EdgesOfChunksMayBeArrays) {
   EXPECT_THAT(all.sets.at("/a/r").targets.numbers, ElementsAre(1, 0, 2));
   Write("e1.npy", pairs({1, 3}));
   EXPECT_EQ(ReadError(path), absl::StrCat(last, ": row 0: target 3 is none of the 3 nodes"));
+  // Its numbers would be taken for other edges.
+  Write("e1.npy", pairs({1, 2}, /*by_column=*/true));
+  EXPECT_EQ(ReadError(path), absl::StrCat(last,
+                                          ": is in Fortran order; save "
+                                          "numpy.ascontiguousarray of it"));
   Write("e1.npy", pairs({1, 2, 0, 0}));
   EXPECT_EQ(ReadError(path), absl::StrCat(path, ": edge type 'u:/a/r:u' has 3 edges, its files 4"));
 }

@@ -43,9 +43,10 @@ class AllJobs {
   void PlanInBackground(Loader::PlanExecutor executor) {
     loader_.PlanInBackground(std::move(executor));
   }
-  absl::StatusOr<Loader::Description> Describe(EpochRequest request, const GivenUp& given_up = {}) {
+  absl::StatusOr<Loader::Description> Describe(EpochRequest request, const GivenUp& given_up = {},
+                                               const Loader::Sharer& sharer = {}) {
     const auto of_request = job(request.key.job);
-    return loader_.Describe(of_request.get(), std::move(request), given_up);
+    return loader_.Describe(of_request.get(), std::move(request), given_up, sharer);
   }
   absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(EpochRequest request, JoinRequest join,
                                                          size_t max_in_flight,

@@ -14,6 +14,7 @@
 #include "tests/delivery/job_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
 #include "tests/ledger/ledger_logs.h"
+#include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -736,6 +737,97 @@ TEST(JoinBurstTest, WhoComesAfterAnAnswerIsNotHeldUpAgainAndAgain) {
   burst.Came(now, kRanks, /*meets=*/false);
   burst.Came(now, kRanks, /*meets=*/false);
   EXPECT_TRUE(burst.ExpectsMore());
+}
+
+// Whoever asks before it joins is told what it finds then, and asking changes nothing.
+TEST(JobShareTest, IsWhatAWorkerFindsWhenItJoins) {
+  int num_joined = 0;
+  int num_started = 0;
+  int num_going_on = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    FailingLog log;
+    auto world = std::make_unique<JobWorld>(&log);
+    EpochIdentity epoch = IdentityOf({random.Between(1, 30), random.Below(20)});
+    if (random.Below(3) == 0) {
+      epoch = IdentityOf({random.Between(4, 40)});
+      epoch.num_windows = 4;
+    }
+    std::vector<uint32_t> windows;
+    std::vector<std::string> cursors;
+    for (int i = 0; i < 12; ++i) {
+      JoinRequest request;
+      if (random.Below(4) != 0) {
+        Sharing& sharing = request.sharing;
+        for (uint32_t j = 0; j < epoch.rank_groups.size(); ++j) {
+          sharing.rank_group_of_rank.insert(sharing.rank_group_of_rank.end(), random.Between(1, 2),
+                                            j);
+        }
+        sharing.last_steps = static_cast<LastSteps>(random.Below(2));
+        request.lane = static_cast<uint32_t>(random.Below(sharing.rank_group_of_rank.size()));
+        request.reader.count = static_cast<uint32_t>(random.Between(1, 3));
+        request.reader.number = static_cast<uint32_t>(random.Below(request.reader.count));
+      } else {
+        request.worker = absl::StrCat("worker ", random.Below(2));
+        request.lane = static_cast<uint32_t>(random.Below(epoch.rank_groups.size()));
+        request.attempt = "0";
+      }
+      if (random.Below(3) == 0) request.attempt = absl::StrCat(random.Below(3));
+      if (windows.size() < epoch.num_windows && random.Below(2) == 0) {
+        windows.push_back(static_cast<uint32_t>(random.Below(epoch.num_batches() / 4 + 1)));
+      }
+      request.windows = windows;
+      if (!cursors.empty() && random.Below(4) == 0) {
+        request.cursor = DecodeCursor(cursors[random.Below(cursors.size())]).value();
+      }
+      if (!request.cursor && random.Below(4) == 0)
+        request.generation = world->job().ProgressOf(epoch)->generation;
+      if (random.Below(5) == 0) world = std::make_unique<JobWorld>(&log);
+      if (random.Below(5) == 0) world->job().Rest();
+
+      const JobLedger before = world->Ledger();
+      const size_t num_open = world->job().num_open();
+      const auto told = world->job().ProgressOf(epoch, &request);
+      EXPECT_TRUE(world->Ledger() == before);
+      EXPECT_LE(world->job().num_open(), num_open);
+      const auto seat = world->Join(epoch, request);
+      if (!seat.ok()) {
+        EXPECT_EQ(told.status(), seat.status());
+        continue;
+      }
+      ASSERT_THAT(told, IsOk());
+      EXPECT_EQ(told->share, seat->start.progress.share);
+      ASSERT_TRUE(told->share);
+      const EpochShare& share = *told->share;
+      ++num_joined;
+      num_started += seat->start.join.started ? 1 : 0;
+      num_going_on += share.num_batches_before > 0 && share.num_steps_done > 0 ? 1 : 0;
+      EXPECT_EQ(share.is_estimate, seat->start.num_steps_is_estimate);
+      if (request.reader.count == 1) {
+        EXPECT_EQ(share.num_steps, seat->start.num_steps);
+        EXPECT_EQ(share.num_steps_done, seat->start.num_steps_done);
+      }
+      EXPECT_EQ(share.num_batches_before,
+                DecodeCursor(seat->start.join.cursor).value().done.size());
+      EXPECT_GE(share.num_steps_of_epoch, share.num_steps);
+      EXPECT_TRUE(share.num_batches_before > 0 || share.num_steps_of_epoch == share.num_steps);
+      cursors.push_back(seat->start.join.cursor);
+      for (uint64_t takes = random.Below(5); takes != 0; --takes) {
+        PH_ASSERT_OK_AND_ASSIGN(const Lease lease, world->job().Next(*seat->session, kStart));
+        if (lease.outcome != LeaseOutcome::kLeased) break;
+        PH_ASSERT_OK_AND_ASSIGN(
+            const AcknowledgeResult done,
+            world->job().Acknowledge(0, seat->start.session, seat->start.join.generation,
+                                     {lease.batch}, kStart));
+        cursors.push_back(done.cursor);
+      }
+      if (random.Below(2) == 0) world->job().Leave(*seat->session);
+    }
+  }
+  EXPECT_GT(num_joined, 1000);
+  EXPECT_GT(num_started, 100);
+  EXPECT_GT(num_going_on, 30);
 }
 
 }  // namespace

@@ -1137,6 +1137,75 @@ TEST(LoaderTest, DescribesWithoutOpening) {
   EXPECT_EQ(after.epoch->identity(), before.epoch->identity());
 }
 
+TEST(LoaderTest, DescribesAShareWithoutOpening) {
+  LoaderWorld world;
+  const auto share_of = [&](const JoinRequest& join) {
+    return world.loader().Describe(DatasetWorld::Request(), {}, {join, std::nullopt});
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const Loader::Description nobodys,
+                          world.loader().Describe(DatasetWorld::Request()));
+  EXPECT_FALSE(nobodys.progress.share);
+  const uint64_t batches = nobodys.progress.num_batches;
+  const uint64_t steps = (batches + 1) / 2;
+  // Of a job that nobody knows.
+  PH_ASSERT_OK_AND_ASSIGN(Loader::Description told, share_of(LoaderWorld::Rank(1, 2)));
+  EXPECT_EQ(told.progress.share, (EpochShare{steps, 0, false, 0, steps}));
+  PH_ASSERT_OK_AND_ASSIGN(told, share_of(LoaderWorld::Dynamic("worker")));
+  EXPECT_EQ(told.progress.share, (EpochShare{batches, 0, false, 0, batches}));
+  EXPECT_THAT(share_of(LoaderWorld::Rank(2, 2)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2: there are 2")));
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 0);
+
+  std::string cursor;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(1, 2));
+    for (int i = 0; i < 3; ++i) {
+      PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+      PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult result,
+                              world.Acknowledge(*session, {event.number}));
+      cursor = result.cursor;
+    }
+    PH_ASSERT_OK_AND_ASSIGN(told, share_of(LoaderWorld::Rank(1, 2)));
+    EXPECT_EQ(told.progress.share, (EpochShare{steps, 3, false, 0, steps}));
+    PH_ASSERT_OK_AND_ASSIGN(told, share_of(LoaderWorld::Rank(0, 2)));
+    EXPECT_EQ(told.progress.share, (EpochShare{steps, 0, false, 0, steps}));
+    // Of another number of ranks, whose join would start a generation.
+    PH_ASSERT_OK_AND_ASSIGN(told, share_of(LoaderWorld::Rank(0, 1)));
+    EXPECT_EQ(told.progress.share, (EpochShare{batches - 3, 0, false, 3, batches}));
+    EXPECT_EQ(told.progress.generation, session->start().join.generation);
+    EXPECT_THAT(world.Acknowledge(*session, {}), IsOk());
+  }
+  world.Restart();
+  JoinRequest join = LoaderWorld::Rank(0, 1);
+  join.cursor = DecodeCursor(cursor).value();
+  PH_ASSERT_OK_AND_ASSIGN(told, share_of(join));
+  EXPECT_EQ(told.progress.share, (EpochShare{batches - 3, 0, false, 3, batches}));
+  // Also if the job is gone.
+  ASSERT_THAT(world.loader().DeleteJob("job"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(told, share_of(join));
+  EXPECT_EQ(told.progress.share, (EpochShare{batches - 3, 0, false, 3, batches}));
+}
+
+TEST(LoaderTest, DescribesTheStepsOfAnEvaluation) {
+  LoaderWorld world;
+  EpochRequest request = DatasetWorld::Request();
+  request.key.job.clear();
+  EvaluationRequest asked;
+  asked.sharing = Sharing::Ranked(3);
+  asked.rank = 1;
+  asked.first_step = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const Loader::Description told,
+                          world.loader().Describe(request, {}, {std::nullopt, asked}));
+  const uint64_t steps = (told.progress.num_batches + 2) / 3;
+  EXPECT_EQ(told.progress.share, (EpochShare{steps, 2, false, 0, steps}));
+  asked.first_step = steps + 1;
+  EXPECT_THAT(world.loader().Describe(request, {}, {std::nullopt, asked}),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("evaluation.first_step")));
+  request.join_parts = true;
+  EXPECT_THAT(world.loader().Describe(request, {}, {std::nullopt, asked}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not for an evaluation")));
+}
+
 TEST(LoaderTest, DeletesAJob) {
   LoaderWorld world;
   EXPECT_THAT(world.loader().DeleteJob("job"),

@@ -42,6 +42,7 @@ TEST(BatchSetTest, IsTheSetOfWhatWasInserted) {
     const BatchSet below = set.Below(33);
     EXPECT_EQ(below.size(),
               static_cast<size_t>(std::distance(reference.begin(), reference.lower_bound(33))));
+    for (uint64_t end = 0; end < 70; ++end) EXPECT_EQ(set.SizeBelow(end), set.Below(end).size());
     BatchSet copy;
     copy.InsertAll(set);
     EXPECT_EQ(copy, set);

@@ -3,12 +3,15 @@
 #define PACKHOUSE_TESTS_EPOCHS_DATASET_WORLDS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
 #include "service/algorithms/graphs/graph_chunk.h"
 #include "service/algorithms/graphs/graph_schema.h"
 #include "service/algorithms/planning/limits.h"
@@ -16,8 +19,30 @@
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
 
 namespace packhouse {
+
+// What takes one shape of given limits refuses several, several rank groups and a device.
+inline void ExpectOneShapeOnly(const std::string& what, EpochRequest& request,
+                               const std::function<absl::Status()>& prepare) {
+  EXPECT_THAT(prepare(), IsOk());
+  const RankGroupRequest one = request.rank_groups.at(0);
+  RankGroupRequest two_shapes = one;
+  two_shapes.shapes.push_back(one.shapes[0]);
+  for (uint64_t& capacity : two_shapes.shapes.front()) ++capacity;
+  RankGroupRequest device;
+  device.device.emplace();
+  device.num_ranks = one.num_ranks;
+  for (const std::vector<RankGroupRequest>& other :
+       {std::vector<RankGroupRequest>{}, {two_shapes}, {one, one}, {device}}) {
+    request.rank_groups = other;
+    EXPECT_THAT(prepare(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         what + ": only with one rank group, and one shape of given limits"));
+  }
+  request.rank_groups = {one};
+}
 
 // Nodes and edges; `x` a byte a node, `edge_index` of edges into nodes, `y` a number a graph.
 inline std::shared_ptr<const GraphSchema> SmallSchema() {

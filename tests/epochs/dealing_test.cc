@@ -85,6 +85,8 @@ TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
     std::set<uint64_t> dealt;
     uint64_t padding = 0;
     for (uint32_t lane = 0; lane < dealing.num_lanes(); ++lane) {
+      EXPECT_THAT(Dealing::LaneLength(first, done, sharing, lane),
+                  IsOkAndHolds(dealing.lane_length(lane)));
       if (sharing.ranked()) {
         EXPECT_EQ(dealing.lane_length(lane), dealing.lane_length(0));
       }
@@ -135,6 +137,12 @@ TEST(DealingTest, Refuses) {
                        HasSubstr("rank group 1: has 1 batches left, and no rank takes them")));
   EXPECT_THAT(Dealing::Create({0, 1, 2}, BatchSet::Of({1}), Sharing::Ranked(2)), IsOk());
   EXPECT_THAT(Dealing::Create({0, 1}, {}, Sharing::Ranked(65537)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
+  EXPECT_THAT(Dealing::LaneLength({0, 1, 2}, {}, {}, 2),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lane 2: there are 2")));
+  EXPECT_THAT(Dealing::LaneLength({0, 1}, {}, Sharing::Ranked(3), 3),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lane 3: there are 3")));
+  EXPECT_THAT(Dealing::LaneLength({0, 1}, {}, Sharing::Ranked(65537), 0),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
 }
 

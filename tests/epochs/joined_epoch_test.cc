@@ -139,6 +139,8 @@ TEST(JoinedEpochTest, RefusesWhatItCannotJoin) {
   request.cuts_oversize = true;
   EXPECT_THAT(world.Prepare(request).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("finer")));
+  request = world.Request(world.HalfOfAll());
+  ExpectOneShapeOnly("join_parts", request, [&] { return world.Prepare(request).status(); });
   request = world.Request(std::vector<uint64_t>(world.HalfOfAll().size(), 1));
   request.oversize_is_error = true;
   EXPECT_THAT(

@@ -21,8 +21,10 @@
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/reader_bytes.h"
 #include "service/engine/jobs/kept_plan.h"
+#include "service/wings/graphs/epochs/sampled_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/random.h"
+#include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -285,15 +287,17 @@ TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
   }
 }
 
+uint32_t ChecksumOf(const std::vector<std::string>& batches) {
+  uint32_t crc = 0;
+  for (const std::string& batch : batches) crc = Crc32c(batch, crc);
+  return crc;
+}
+
 // What is done for several shapes must not touch epochs that take one only: these are their bytes
 // as of kPlannerVersion 8. Who raises that changes them, on purpose; nobody else does.
 TEST(OneShapeTest, BatchesKeepTheirBytes) {
   EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
-  const auto checksum = [](const LoadableEpoch& epoch) {
-    uint32_t crc = 0;
-    for (const std::string& batch : AllSentBytes(epoch)) crc = Crc32c(batch, crc);
-    return crc;
-  };
+  const auto checksum = [](const LoadableEpoch& epoch) { return ChecksumOf(AllSentBytes(epoch)); };
   EpochRequest request = DatasetWorld::Request({24, 30, 6}, 1);
   request.mixing.is_off = true;
   PH_ASSERT_OK_AND_ASSIGN(const auto shuffled, catalog.Prepare(request));
@@ -306,6 +310,40 @@ TEST(OneShapeTest, BatchesKeepTheirBytes) {
   in_segments.mixing.is_off = true;
   PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(in_segments));
   EXPECT_EQ(checksum(*segmented), 1456409891U);
+}
+
+// The same of sub-graphs, whose windows are planned one by one.
+TEST(OneShapeTest, BatchesOfWindowsKeepTheirBytes) {
+  OneGraphStore graphs{SmallSourceGraph(200)};
+  SubGraphsRequest sub_graphs;
+  sub_graphs.graph = "g";
+  sub_graphs.spec = tfgnn::ParseSamplingSpec(TwoHopSpec(3, 2)).value();
+  EpochRequest request;
+  request.key = {"job", 1};
+  request.seed = 3;
+  request.rank_groups.push_back({{{60, 80, 8}}, std::nullopt, 1});
+  request.padding = Padding::kMasked;
+  request.mixing.is_off = true;
+  request.samples.emplace();
+  request.samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
+  request.samples->window = 70;
+  const auto prepare = [&] {
+    return SampledEpoch::Prepare(request.samples->source, request, EpochBounds(), Making(), nullptr,
+                                 nullptr);
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, prepare());
+  ASSERT_EQ(epoch->num_windows(), 3U);
+  std::vector<std::string> batches;
+  for (uint64_t window = 0; window < epoch->num_windows(); ++window) {
+    ASSERT_THAT(epoch->Plan(window, Making()), IsOk());
+    const std::vector<uint32_t> counts = epoch->Counts();
+    for (uint32_t of_window = 0; of_window < counts[window]; ++of_window) {
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(batches.size()));
+      batches.push_back(SentBytes(built));
+    }
+  }
+  EXPECT_EQ(ChecksumOf(batches), 0U);
+  ExpectOneShapeOnly("samples", request, [&] { return prepare().status(); });
 }
 
 TEST(SegmentedEpochTest, TwoServersGiveTheSameBytes) {

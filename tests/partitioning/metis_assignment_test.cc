@@ -1,5 +1,6 @@
 #include "service/wings/partition/cutting/metis_assignment.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -77,6 +78,91 @@ TEST_F(MetisAssignmentTest, OneCallIsEnoughIfItIsInBalance) {
   EXPECT_EQ(engine.asked.size(), 1U);
   EXPECT_EQ(assignment.cut_edges, 4U);
   EXPECT_TRUE(assignment.notes.empty());
+}
+
+// What METIS is asked of a graph that brings weights along.
+TEST_F(MetisAssignmentTest, SizesAndWeightsOfNodesReachMetis) {
+  options_.objective = PartObjective::kVolume;
+  options_.weights.nodes = {{"light", std::vector<uint64_t>(60, 1)}, {"heavy", {}}};
+  for (uint64_t node = 0; node < 60; ++node) {
+    options_.weights.nodes[0].of_node[node] = node % 3;
+    options_.weights.nodes[1].of_node.push_back(100 + node);
+    options_.weights.sizes.push_back(node % 7);
+  }
+  int num_calls = 0;
+  ScriptedEngine engine([&](const EngineProblem& problem, const auto&) {
+    ++num_calls;
+    EXPECT_EQ(problem.num_constraints, 2U);
+    EXPECT_EQ(problem.node_weights.size(), 120U);
+    EXPECT_EQ(problem.node_sizes.size(), 60U);
+    EXPECT_EQ(problem.imbalance.size(), 2U);
+    for (uint64_t node = 0; node < problem.num_nodes; ++node) {
+      EXPECT_EQ(problem.node_weights[2 * node], node % 3);
+      EXPECT_EQ(problem.node_weights[2 * node + 1], 100 + node);
+      EXPECT_EQ(problem.node_sizes[node], node % 7);
+    }
+    return Blocks(problem);
+  });
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph_, options_, &engine));
+  EXPECT_EQ(num_calls, 2);
+  EXPECT_TRUE(assignment.notes.empty());
+  ASSERT_EQ(assignment.balance.size(), 2U);
+  EXPECT_EQ(assignment.balance[0].name, "light");
+  // Without any, METIS takes each for 1.
+  options_.weights = {};
+  ScriptedEngine plain([](const EngineProblem& problem, const auto&) {
+    EXPECT_TRUE(problem.node_sizes.empty());
+    EXPECT_EQ(problem.num_constraints, 1U);
+    EXPECT_THAT(problem.node_weights, testing::Each(1U));
+    return Blocks(problem);
+  });
+  EXPECT_THAT(AssignParts(graph_, options_, &plain), IsOk());
+}
+
+// METIS adds up in 31 bits: of a part all weights, of a volume one size for each end of an edge.
+// What is beyond is divided by no more than it takes, and rounded up, so that nothing but 0 is 0.
+TEST_F(MetisAssignmentTest, SizesAndWeightsBeyondMetisAreDividedAndRoundedUp) {
+  options_.objective = PartObjective::kVolume;
+  const uint64_t entries = 2 * graph_.num_edges();
+  for (const int bits : {0, 10, 22, 23, 24, 25, 31, 40, 55}) {
+    SCOPED_TRACE(testing::Message() << "bits=" << bits);
+    std::vector<uint64_t> large;
+    for (uint64_t node = 0; node < 60; ++node) {
+      large.push_back(node % 10 == 0 ? node / 30 : (uint64_t{1} << bits) + node * node);
+    }
+    options_.weights.sizes = large;
+    options_.weights.nodes = {{"w", large}};
+    const auto expect_divided = [&](absl::Span<const uint32_t> given, uint64_t most) {
+      ASSERT_EQ(given.size(), 60U);
+      const uint64_t largest = *std::max_element(large.begin(), large.end());
+      const uint64_t given_most = *std::max_element(given.begin(), given.end());
+      // The power of two by which it was divided.
+      uint64_t by = 1;
+      while ((largest - 1) / by + 1 > given_most) by *= 2;
+      for (size_t node = 0; node < large.size(); ++node) {
+        EXPECT_EQ(given[node], large[node] == 0 ? 0 : (large[node] - 1) / by + 1) << node;
+      }
+      EXPECT_TRUE(by == 1 || given_most >= most / 4) << given_most << " of " << most;
+    };
+    ScriptedEngine engine([&](const EngineProblem& problem, const auto&) {
+      EXPECT_EQ(problem.offsets.back(), entries);
+      expect_divided(problem.node_sizes, INT32_MAX / entries);
+      expect_divided(problem.node_weights, INT32_MAX / 60);
+      uint64_t weight = 0;
+      for (const uint32_t of_node : problem.node_weights) weight += of_node;
+      EXPECT_LE(weight, INT32_MAX);
+      const uint64_t size = *std::max_element(problem.node_sizes.begin(), problem.node_sizes.end());
+      EXPECT_LE(size * entries, INT32_MAX);
+      return Blocks(problem);
+    });
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph_, options_, &engine));
+    const auto is_told = Contains(HasSubstr("sizes of nodes were divided by"));
+    if (bits <= 10) {
+      EXPECT_THAT(assignment.notes, testing::Not(is_told));
+    } else if (bits >= 31) {
+      EXPECT_THAT(assignment.notes, is_told);
+    }
+  }
 }
 
 TEST_F(MetisAssignmentTest, EmptyPartsAreFilled) {

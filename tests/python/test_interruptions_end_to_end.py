@@ -324,6 +324,31 @@ def test_who_counts_steps_finishes_epochs(server: LocalServer, client: Client) -
     assert num_left(3) == 0
 
 
+def test_who_counts_steps_after_a_state_finishes_the_epoch(
+    server: LocalServer, client: Client
+) -> None:
+    """Each of two ranks, whatever the others do."""
+    for of_readers in (False, True):
+        case = Case(server.address, client)
+        for attempt in ("1", "2"):
+            for rank in range(2):
+                loader = case.loader(rank=rank, num_ranks=2, attempt=attempt)
+                with EpochReaders(loader) if of_readers else loader as trainer:
+                    if attempt == "2":
+                        trainer.load_state_dict(state)
+                    items = iter(trainer.trained(trainer) if of_readers else trainer)
+                    num_steps = 5 if attempt == "1" else len(trainer)
+                    for _ in range(num_steps):
+                        next(items)
+                    if attempt == "1":
+                        state = trainer.state_dict()
+                    else:
+                        trainer.set_epoch(1)
+        with case.another() as look:
+            info = look.epoch_info()
+            assert info.num_done == info.num_batches > 10, of_readers
+
+
 def test_readers_whose_steps_are_counted_finish_epochs(
     server: LocalServer, client: Client
 ) -> None:

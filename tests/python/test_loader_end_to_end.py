@@ -1018,6 +1018,109 @@ def test_a_trainer_comes_to_a_begun_epoch(make: Make) -> None:
     expect_every_graph_once(list(anew.trained(anew)))
 
 
+@pytest.fixture(params=[False, True], ids=["loader", "readers"])
+def share(request: pytest.FixtureRequest, make: Make) -> Callable[..., Any]:
+    """What one rank trains with."""
+
+    def one(rank: int, num_ranks: int, **arguments: Any) -> Any:
+        loader = make(rank=rank, num_ranks=num_ranks, **arguments)
+        return EpochReaders(loader) if request.param else loader
+
+    return one
+
+
+def steps_of(trainer: Any) -> Iterator[LoadedBatch]:
+    return iter(trainer.trained(trainer) if isinstance(trainer, EpochReaders) else trainer)
+
+
+def graphs_in(batches: Sequence[LoadedBatch]) -> list[LoadedBatch]:
+    return [batch for batch in batches if not batch.is_padding]
+
+
+def test_len_is_what_comes_to_each_rank(share: Callable[..., Any]) -> None:
+    first = [share(rank, 3) for rank in range(3)]
+    (whole,) = {len(each) for each in first}
+    taken: list[LoadedBatch] = []
+    for rank, each in enumerate(first):
+        assert len(each) == whole
+        batches = list(itertools.islice(steps_of(each), rank + 2))
+        # The last one is in hand.
+        taken += batches[:-1]
+        each.flush()
+        assert len(each) == whole
+        each.close()
+    for rank in range(3):
+        resumed = share(rank, 3, on_existing="resume")
+        num_left = len(resumed)
+        assert num_left == whole - (rank + 1)
+        received = list(steps_of(resumed))
+        assert len(received) == num_left == len(resumed)
+        taken += received
+    expect_every_graph_once(graphs_in(taken))
+
+
+def test_len_is_what_a_state_leaves_to_each_rank(share: Callable[..., Any]) -> None:
+    """Whoever has gone on meanwhile, and with ranks of any number."""
+    for num_ranks in (1, 2, 3):
+        job = f"state-of-{num_ranks}-{next(_jobs)}"
+        taken: list[LoadedBatch] = []
+        trainers = [share(rank, 2, job=job) for rank in range(2)]
+        for each in trainers:
+            items = steps_of(each)
+            taken += itertools.islice(items, 4)
+            state = each.state_dict()
+            list(itertools.islice(items, 3))
+            each.close()
+        num_left = trainers[0].epoch_info().num_batches - 8
+        trainers = [share(rank, num_ranks, job=job, attempt="2") for rank in range(num_ranks)]
+        for each in trainers:
+            each.load_state_dict(state)
+            assert len(each) == -(-num_left // num_ranks)
+        for each in trainers:
+            received = list(steps_of(each))
+            assert len(received) == len(each) == -(-num_left // num_ranks)
+            taken += received
+        expect_every_graph_once(graphs_in(taken))
+
+
+def test_ranks_of_another_number_say_that_an_epoch_was_begun(share: Callable[..., Any]) -> None:
+    """None of its steps is done: but some are in nobody's steps any more."""
+    taken: list[LoadedBatch] = []
+    for rank in range(2):
+        one = share(rank, 2)
+        taken += list(itertools.islice(steps_of(one), 4))[:-1]
+        one.close()
+    words = "before this .*6 of its .* 6 of them by ranks of another .*resume.*restart.*another job"
+    for rank in range(3):
+        with pytest.raises(EpochBegunError, match=words):
+            next(steps_of(share(rank, 3)))
+    resumed = [share(rank, 3, on_existing="resume") for rank in range(3)]
+    num_left = len(resumed[0])
+    for each in resumed:
+        received = list(steps_of(each))
+        assert len(received) == len(each) == num_left
+        taken += received
+    expect_every_graph_once(graphs_in(taken))
+    anew = share(0, 1, on_existing="restart")
+    info = anew.epoch_info()
+    assert info.num_done == info.num_batches
+    received = list(steps_of(anew))
+    assert len(received) == len(anew) == info.num_batches
+
+
+def test_dynamic_workers_have_len_of_their_own_rank_group(make: Make) -> None:
+    """What is done of another group does not count."""
+    groups = [RankGroup(shapes=[LIMITS]), RankGroup(shapes=[LIMITS])]
+    first = make(rank_groups=groups, worker="a", rank_group=1)
+    (before, other) = (len(make(rank_groups=groups, worker="b", rank_group=k)) for k in (1, 0))
+    assert len(first) == before > 5
+    list(itertools.islice(first, 4))
+    first.flush()
+    for of_group, num_left in ((1, before - 3), (0, other)):
+        worker = make(rank_groups=groups, worker="c", rank_group=of_group)
+        assert len(worker) == len(EpochReaders(worker)) == num_left
+
+
 def test_ranks_restart_a_finished_epoch_together(make: Make) -> None:
     ranks = [make(rank=rank, num_ranks=2) for rank in range(2)]
     first = [list(loader) for loader in ranks]

@@ -17,6 +17,7 @@ namespace packhouse::rpc {
 namespace {
 
 using ::testing::_;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kFirstId = 1000;
@@ -160,6 +161,21 @@ class LoaderServiceTest : public ServerTest {
   absl::StatusOr<v1::Epoch> GetEpoch(const v1::EpochSpec& spec) {
     v1::GetEpochRequest request;
     *request.mutable_epoch() = spec;
+    return GetEpoch(request);
+  }
+  // With the share of the worker that would load so.
+  absl::StatusOr<v1::Epoch> GetEpoch(const v1::LoadRequest& load) {
+    v1::GetEpochRequest request;
+    *request.mutable_epoch() = load.epoch();
+    if (load.has_ranked()) *request.mutable_ranked() = load.ranked();
+    if (load.has_dynamic()) *request.mutable_dynamic() = load.dynamic();
+    if (load.has_evaluation()) *request.mutable_evaluation() = load.evaluation();
+    request.set_attempt(load.attempt());
+    request.set_cursor(load.cursor());
+    if (load.has_generation()) request.set_generation(load.generation());
+    return GetEpoch(request);
+  }
+  absl::StatusOr<v1::Epoch> GetEpoch(const v1::GetEpochRequest& request) {
     grpc::ClientContext context;
     v1::Epoch response;
     const absl::Status status = ToAbsl(stub_->GetEpoch(&context, request, &response));
@@ -218,6 +234,68 @@ class LoaderServiceTest : public ServerTest {
 
 INSTANTIATE_TEST_SUITE_P(, LoaderServiceTest,
                          ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+TEST_P(LoaderServiceTest, TellsTheShareOfWhoWouldLoad) {
+  Start();
+  EXPECT_FALSE(GetEpoch(Spec())->has_share());
+  const auto steps_of = [&](const v1::LoadRequest& request) -> std::vector<uint64_t> {
+    const absl::StatusOr<v1::Epoch> epoch = GetEpoch(request);
+    EXPECT_THAT(epoch, IsOk());
+    if (!epoch.ok()) return {};
+    const v1::EpochShare& share = epoch->share();
+    return {share.num_steps(), share.num_steps_done(), share.num_batches_before()};
+  };
+  const uint64_t batches = GetEpoch(Spec())->num_batches();
+  const uint64_t half = (batches + 1) / 2;
+  EXPECT_THAT(steps_of(Rank(1, 2)), ElementsAre(half, 0, 0));
+  LoadCall call(*stub_, Rank(1, 2));
+  ASSERT_THAT(call.Open(), IsOk());
+  std::string cursor;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t batch = call.Read()->batch().batch().id();
+    PH_ASSERT_OK_AND_ASSIGN(const v1::AcknowledgeResponse done, Acknowledge(call, {batch}));
+    cursor = done.cursor();
+  }
+  EXPECT_THAT(steps_of(Rank(1, 2)), ElementsAre(half, 3, 0));
+  EXPECT_THAT(steps_of(Rank(0, 2)), ElementsAre(half, 0, 0));
+  EXPECT_THAT(steps_of(Dynamic("worker")), ElementsAre(batches - 3, 0, 3));
+  v1::LoadRequest request = Rank(1, 2);
+  request.set_generation(call.opened().generation());
+  EXPECT_THAT(steps_of(request), ElementsAre(half, 3, 0));
+  request.set_generation(call.opened().generation() + 1);
+  EXPECT_THAT(GetEpoch(request), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  request = Rank(0, 3);
+  request.set_attempt("second");
+  request.set_cursor(cursor);
+  EXPECT_THAT(steps_of(request), ElementsAre((batches - 3 + 2) / 3, 0, 3));
+  EXPECT_EQ(GetEpoch(Spec())->generation(), call.opened().generation());
+  // What is said when it loads is the same.
+  LoadCall again(*stub_, request);
+  ASSERT_THAT(again.Open(), IsOk());
+  EXPECT_EQ(again.opened().epoch().share().DebugString(), GetEpoch(request)->share().DebugString());
+  EXPECT_EQ(again.opened().epoch().share().num_steps(), again.opened().num_steps());
+
+  v1::LoadRequest evaluation;
+  *evaluation.mutable_epoch() = Spec();
+  evaluation.mutable_epoch()->clear_job();
+  evaluation.mutable_evaluation()->set_first_step(2);
+  EXPECT_THAT(steps_of(evaluation), ElementsAre(batches, 2, 0));
+  LoadCall pass(*stub_, evaluation);
+  ASSERT_THAT(pass.Open(), IsOk());
+  EXPECT_EQ(pass.opened().epoch().share().num_steps(), batches);
+
+  const auto refused = [](const char* why) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why));
+  };
+  EXPECT_THAT(GetEpoch(Rank(2, 2)), refused("rank 2 of 2"));
+  evaluation.set_attempt("1");
+  EXPECT_THAT(GetEpoch(evaluation), refused("attempt: must be unset for an evaluation"));
+  request.clear_ranked();
+  EXPECT_THAT(GetEpoch(request), refused("neither 'ranked' nor 'dynamic'"));
+  request = Rank(0, 1);
+  request.set_cursor("invented");
+  EXPECT_THAT(GetEpoch(request), refused("cursor"));
+}
 
 TEST_P(LoaderServiceTest, RanksLoadAnEpochSideBySide) {
   Start();

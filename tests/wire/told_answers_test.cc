@@ -302,6 +302,7 @@ EpochProgress SomeProgress() {
   EpochProgress progress;
   progress.generation = 17;
   progress.num_done = 5;
+  progress.share = {31, 6, true, 41, 51};
   return progress;
 }
 

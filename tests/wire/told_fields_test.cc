@@ -381,6 +381,7 @@ TEST(ToldFieldsTest, OfAPlannedEpoch) {
   EpochProgress progress;
   progress.generation = 17;
   progress.num_done = 5;
+  progress.share = {3331, 6, true, 3341, 3351};
   for (const bool cuts : {false, true}) {
     EpochRequest request = DatasetWorld::Request({8, 12, 3}, /*epoch=*/1007);
     request.cuts_oversize = cuts;
@@ -413,6 +414,11 @@ TEST(ToldFieldsTest, OfAPlannedEpoch) {
     EXPECT_EQ(wire.num_cut_graphs(), plan->num_cut_graphs());
     EXPECT_EQ(wire.num_pieces(), plan->num_pieces());
     EXPECT_EQ(wire.receipt(), plan->receipt());
+    EXPECT_EQ(wire.share().num_steps(), 3331U);
+    EXPECT_EQ(wire.share().num_steps_done(), 6U);
+    EXPECT_TRUE(wire.share().num_steps_is_estimate());
+    EXPECT_EQ(wire.share().num_batches_before(), 3341U);
+    EXPECT_EQ(wire.share().num_steps_of_epoch(), 3351U);
   }
 }
 

@@ -146,7 +146,7 @@ class _Epochs:
             self._epochs.set_epoch(epoch)
 
     def __len__(self) -> int:
-        return len(self._epochs)
+        return self._epochs.num_steps
 
     def __iter__(self) -> Iterator[Any]:
         return self._epochs.trained(self._data_loader)

@@ -137,7 +137,7 @@ class _Epochs:
 
     def __len__(self) -> int:
         self._follow()
-        return len(self._epochs)
+        return self._epochs.num_steps
 
     def __iter__(self) -> Iterator[Any]:
         self._follow()

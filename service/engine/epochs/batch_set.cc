@@ -58,6 +58,15 @@ BatchSet BatchSet::Below(uint64_t end) const {
   return below;
 }
 
+uint64_t BatchSet::SizeBelow(uint64_t end) const {
+  uint64_t size = 0;
+  for (const auto& [run_begin, run_end] : runs_) {
+    if (run_begin >= end) break;
+    size += std::min(run_end, end) - run_begin;
+  }
+  return size;
+}
+
 std::vector<uint32_t> BatchSet::Missing(uint64_t begin, uint64_t end) const {
   std::vector<uint32_t> missing;
   uint64_t next = begin;

@@ -43,8 +43,9 @@ class BatchSet {
 
   // Ascending, not empty, with gaps between them.
   std::vector<BatchRun> Runs() const;
-  // Those below `end`. O(runs).
+  // Those below `end`, and how many they are. O(runs).
   BatchSet Below(uint64_t end) const;
+  uint64_t SizeBelow(uint64_t end) const;
   // The numbers from begin to end - 1 (below 2^32) that are not in the set, ascending. O(end -
   // begin + runs).
   std::vector<uint32_t> Missing(uint64_t begin, uint64_t end) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,22 @@ absl::Status CheckArguments(absl::Span<const uint64_t> first_batches, const Shar
     }
   }
   return absl::OkStatus();
+}
+
+struct GroupCounts {
+  uint64_t left = 0;  // Batches.
+  uint64_t ranks = 0;
+};
+
+// Of all ranks.
+uint64_t StepsOf(absl::Span<const GroupCounts> rank_groups, LastSteps last_steps) {
+  const bool padded = last_steps == LastSteps::kPadded;
+  uint64_t steps = padded ? 0 : std::numeric_limits<uint64_t>::max();
+  for (const auto& [left, ranks] : rank_groups) {
+    if (ranks == 0) continue;
+    steps = padded ? std::max(steps, (left + ranks - 1) / ranks) : std::min(steps, left / ranks);
+  }
+  return steps;
 }
 
 }  // namespace
@@ -108,6 +125,26 @@ void Dealing::Grow(uint64_t num_batches, bool is_all) {
   }
 }
 
+absl::StatusOr<uint64_t> Dealing::LaneLength(absl::Span<const uint64_t> first_batches,
+                                             const BatchSet& done, const Sharing& sharing,
+                                             size_t lane) {
+  PH_RETURN_IF_ERROR(CheckArguments(first_batches, sharing));
+  std::vector<GroupCounts> rank_groups(first_batches.size() - 1);
+  const size_t num_lanes =
+      sharing.ranked() ? sharing.rank_group_of_rank.size() : rank_groups.size();
+  if (lane >= num_lanes) {
+    return absl::InvalidArgumentError(absl::StrCat("lane ", lane, ": there are ", num_lanes));
+  }
+  for (size_t j = 0; j < rank_groups.size(); ++j) {
+    const uint64_t begin = first_batches[j];
+    const uint64_t end = first_batches[j + 1];
+    rank_groups[j].left = end - begin - (done.SizeBelow(end) - done.SizeBelow(begin));
+  }
+  if (!sharing.ranked()) return rank_groups[lane].left;
+  for (const uint32_t rank_group : sharing.rank_group_of_rank) ++rank_groups[rank_group].ranks;
+  return StepsOf(rank_groups, sharing.last_steps);
+}
+
 uint64_t Dealing::MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing) {
   // Three numbers of a rank, and its lane's length.
   constexpr uint64_t kBytesPerRank = 3 * sizeof(uint32_t) + sizeof(uint64_t);
@@ -118,14 +155,11 @@ uint64_t Dealing::MostBytes(uint64_t num_batches, size_t num_rank_groups, const 
 }
 
 void Dealing::DealToRanks() {
-  const bool padded = sharing_.last_steps == LastSteps::kPadded;
-  uint64_t steps = padded ? 0 : std::numeric_limits<uint64_t>::max();
+  std::vector<GroupCounts> counts;
   for (const RankGroup& rank_group : rank_groups_) {
-    if (rank_group.ranks.empty()) continue;
-    const uint64_t left = rank_group.left.size();
-    const uint64_t ranks = rank_group.ranks.size();
-    steps = padded ? std::max(steps, (left + ranks - 1) / ranks) : std::min(steps, left / ranks);
+    counts.push_back({rank_group.left.size(), rank_group.ranks.size()});
   }
+  const uint64_t steps = StepsOf(counts, sharing_.last_steps);
   uint64_t next_padding = num_batches_;
   for (RankGroup& rank_group : rank_groups_) {
     const uint64_t places = steps * rank_group.ranks.size();

@@ -83,6 +83,12 @@ class Dealing {
   // Batches that are known.
   uint64_t num_known() const { return num_known_; }
 
+  // The length of a lane in what Create() would deal, if no batches of rank groups without ranks
+  // are left. INVALID_ARGUMENT as Create(), or for a lane that is not there. O(runs and ranks).
+  static absl::StatusOr<uint64_t> LaneLength(absl::Span<const uint64_t> first_batches,
+                                             const BatchSet& done, const Sharing& sharing,
+                                             size_t lane);
+
   // At most the bytes of what Create() makes.
   static uint64_t MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing);
 

@@ -157,6 +157,10 @@ struct EpochBounds {
   const TensorFraming* framing = nullptr;
 };
 
+// INVALID_ARGUMENT beginning with `what`, which is only for one rank group with one shape of given
+// limits, if the request has another.
+absl::Status CheckOneShape(absl::string_view what, const EpochRequest& request);
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_ENGINE_EPOCHS_EPOCH_REQUEST_H_

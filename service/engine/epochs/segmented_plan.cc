@@ -33,11 +33,7 @@ absl::Status CheckSegmented(const EpochRequest& request, const DatasetInfo& data
   if (request.samples) return refuse("samples");
   if (request.cost_balanced) return refuse("order.cost_balanced");
   if (request.cuts_oversize) return refuse("OVERSIZE_POLICY_PARTITION");
-  if (request.rank_groups.size() != 1 || request.rank_groups[0].device ||
-      request.rank_groups[0].shapes.size() != 1) {
-    return absl::InvalidArgumentError(
-        "segments: need one rank group with one shape of given limits");
-  }
+  PH_RETURN_IF_ERROR(CheckOneShape("segments", request));
   if (request.segments->graphs == 0) {
     return absl::InvalidArgumentError("segments.graphs: 0, must be at least 1");
   }

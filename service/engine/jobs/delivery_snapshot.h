@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,21 @@ struct LeaseCounters {
   }
 };
 
+// What an epoch has for one worker: for all of its rank's readers, or its rank group.
+struct EpochShare {
+  // Steps in its generation, and how many of them are done.
+  uint64_t num_steps = 0;
+  uint64_t num_steps_done = 0;
+  // Not all batches are known.
+  bool is_estimate = false;
+  // Batches that were done before the generation.
+  uint64_t num_batches_before = 0;
+  // Steps if nothing had been done before.
+  uint64_t num_steps_of_epoch = 0;
+
+  friend bool operator==(const EpochShare&, const EpochShare&) = default;
+};
+
 // The progress of an epoch.
 struct EpochProgress {
   EpochKey key;
@@ -38,6 +54,8 @@ struct EpochProgress {
   std::string dataset = {};
   // Of an epoch in segments that was opened.
   KeptSegments segments = {};
+  // Of a worker that was asked for, or that has joined.
+  std::optional<EpochShare> share = std::nullopt;
 };
 
 // What goes on now.

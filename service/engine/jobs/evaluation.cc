@@ -8,15 +8,28 @@
 
 namespace packhouse {
 
-absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
-    std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
-    MakeSegment make, std::function<void()> wake) {
+absl::StatusOr<EpochShare> Evaluation::ShareOf(const EpochIdentity& identity,
+                                               const EvaluationRequest& request) {
   const size_t ranks = request.sharing.rank_group_of_rank.size();
   if (request.rank >= ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation: rank ", request.rank, ": there are ", ranks));
   }
+  PH_ASSIGN_OR_RETURN(
+      const uint64_t num_steps,
+      Dealing::LaneLength(identity.first_batches(), BatchSet(), request.sharing, request.rank));
+  if (request.first_step > num_steps) {
+    return absl::OutOfRangeError(absl::StrCat("evaluation.first_step: ", request.first_step,
+                                              ", there are ", num_steps, " steps"));
+  }
+  return ShareOf(num_steps, request.first_step);
+}
+
+absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
+    std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
+    MakeSegment make, std::function<void()> wake) {
   const EpochIdentity& identity = epoch->identity();
+  PH_RETURN_IF_ERROR(ShareOf(identity, request).status());
   MemoryHold hold;
   if (memory != nullptr) {
     PH_ASSIGN_OR_RETURN(
@@ -27,11 +40,6 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
   PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(identity.first_batches(), BatchSet(),
                                                        std::move(request.sharing)));
   dealing.Keep(std::move(hold));
-  const uint64_t num_steps = dealing.lane_length(request.rank);
-  if (request.first_step > num_steps) {
-    return absl::OutOfRangeError(absl::StrCat("evaluation.first_step: ", request.first_step,
-                                              ", there are ", num_steps, " steps"));
-  }
   return std::unique_ptr<Evaluation>(new Evaluation(std::move(epoch), std::move(dealing), request,
                                                     std::move(make), std::move(wake)));
 }

@@ -16,8 +16,10 @@
 #include "absl/synchronization/mutex.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/dealing.h"
+#include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/segmented_epoch.h"
+#include "service/engine/jobs/delivery_snapshot.h"
 #include "service/engine/jobs/load_event.h"
 #include "service/engine/jobs/segment_makings.h"
 
@@ -52,9 +54,14 @@ class Evaluation {
   Evaluation(const Evaluation&) = delete;
   Evaluation& operator=(const Evaluation&) = delete;
 
+  // Its steps, without opening it. Errors as Open, except RESOURCE_EXHAUSTED. O(ranks).
+  static absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
+                                            const EvaluationRequest& request);
+
   const LoadableEpoch& epoch() const { return *epoch_; }
   uint64_t num_steps() const { return dealing_.lane_length(rank_); }
   uint64_t first_step() const { return first_step_; }
+  EpochShare share() const { return ShareOf(num_steps(), first_step_); }
 
   // The next step's batch, or kEnd after the last. DATA_LOSS as PreparedEpoch::Build. Of an epoch
   // in segments: kWait while one is made, and why one that is needed could not be made;
@@ -81,6 +88,13 @@ class Evaluation {
         make_(std::move(make)),
         wake_(std::move(wake)),
         next_step_(request.first_step) {}
+
+  static EpochShare ShareOf(uint64_t num_steps, uint64_t first_step) {
+    EpochShare share;
+    share.num_steps = share.num_steps_of_epoch = num_steps;
+    share.num_steps_done = first_step;
+    return share;
+  }
 
   // Whether the segments of the next step are pinned; if not, the first that is missing is made.
   absl::StatusOr<bool> HasSegments(const SegmentedEpoch& epoch);

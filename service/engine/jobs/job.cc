@@ -563,9 +563,19 @@ std::optional<Job::Opened> Job::OpenedWithPlan(
   return OpenedWithPlanIn(state_.ledger(), receipt, may_show);
 }
 
-absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity) const {
+absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity,
+                                              const JoinRequest* worker) {
   EpochProgress progress = {identity.key, 0, 0, identity.num_batches()};
   absl::MutexLock lock(&mutex_);
+  if (worker != nullptr) {
+    PH_ASSIGN_OR_RETURN(JoinForecast forecast, ForecastJoin(state_.ledger(), identity, *worker));
+    if (!forecast.starts) {
+      PH_ASSIGN_OR_RETURN(const OpenEpoch* const open, state_.Open(identity.key));
+      open->table->AddTo(forecast.share, worker->lane);
+      if (!committing_) state_.RestIfIdle(identity.key.epoch);
+    }
+    progress.share = forecast.share;
+  }
   const EpochState* const state = state_.ledger().Find(identity.key);
   if (state == nullptr) return progress;
   PH_RETURN_IF_ERROR(CheckSameEpoch(state->identity, identity, "request"));

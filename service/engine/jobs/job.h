@@ -204,8 +204,10 @@ class Job : public std::enable_shared_from_this<Job> {
   std::optional<Opened> OpenedWithPlan(
       absl::string_view receipt, absl::FunctionRef<bool(const EpochIdentity&)> may_show) const;
   // The progress of an epoch, which need not exist. FAILED_PRECONDITION if it exists with another
-  // identity.
-  absl::StatusOr<EpochProgress> ProgressOf(const EpochIdentity& identity) const;
+  // identity. With the share that `worker` would have if it joined now, unless it is null; then
+  // also errors as ForecastJoin() and RESOURCE_EXHAUSTED. O(batches) if nobody loads the epoch.
+  absl::StatusOr<EpochProgress> ProgressOf(const EpochIdentity& identity,
+                                           const JoinRequest* worker = nullptr);
   // By number, the highest first.
   std::vector<EpochSummary> Epochs() const;
   // With at most `max_epochs` of them. NOT_FOUND if it has none.

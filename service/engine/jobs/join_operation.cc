@@ -14,19 +14,6 @@ namespace {
 // Bytes of an epoch's state, without the counted parts.
 constexpr uint64_t kJoinBytes = 16 << 10;
 
-// Steps of a reader, by the number of batches that are expected.
-uint64_t ExpectedSteps(const EpochState& state, Reader reader) {
-  const uint64_t expected = state.ExpectedBatches();
-  uint64_t steps = expected - std::min(expected, state.base.size());
-  if (state.sharing.ranked()) {
-    const uint64_t ranks = state.sharing.rank_group_of_rank.size();
-    steps = state.sharing.last_steps == LastSteps::kPadded ? (steps + ranks - 1) / ranks
-                                                           : steps / ranks;
-    steps = (steps + reader.count - 1) / reader.count;
-  }
-  return steps;
-}
-
 }  // namespace
 
 absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
@@ -81,7 +68,8 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   start_.windows = state.windows;
   num_known_ = state.NumKnown();
   is_complete_ = state.is_complete();
-  expected_steps_ = ExpectedSteps(state, session_->reader);
+  PH_ASSIGN_OR_RETURN(start_.progress.share,
+                      ShareOf(identity_, state.windows, state.base, state.sharing, session_->lane));
   return absl::OkStatus();
 }
 
@@ -133,10 +121,13 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
   if (status = table.Join(session_->id, session_->lane, session_->reader); status.ok()) {
     start_.num_steps = table.NumStepsOf(session_->lane, session_->reader);
     start_.num_steps_done = start_.num_steps - table.NumLeftOf(session_->lane, session_->reader);
+    EpochShare& share = *start_.progress.share;
     if (!is_complete_) {
+      const uint64_t readers = session_->reader.count;
       start_.num_steps_is_estimate = true;
-      start_.num_steps = std::max(start_.num_steps, expected_steps_);
+      start_.num_steps = std::max(start_.num_steps, (share.num_steps + readers - 1) / readers);
     }
+    table.AddTo(share, session_->lane);
     if (const auto ended = epoch.ended.find(session_->worker); ended != epoch.ended.end()) {
       table.SessionGone(ended->second);
       epoch.ended.erase(ended);

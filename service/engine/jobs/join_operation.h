@@ -62,11 +62,9 @@ class JoinOperation final : public JobOperation {
   // planned.
   size_t num_given_back_ = 0;
   uint64_t table_bytes_ = 0;
-  // Of the epoch when this was planned: batches that are known, whether these are all, and the
-  // steps that the session's reader may expect.
+  // Of the epoch when this was planned: batches that are known, and whether these are all.
   uint64_t num_known_ = 0;
   bool is_complete_ = false;
-  uint64_t expected_steps_ = 0;
   uint64_t opening_ = 0;  // As the ledger is after this operation.
   LoadStart start_;
   bool wakes_session_ = false;

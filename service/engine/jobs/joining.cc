@@ -117,6 +117,27 @@ absl::StatusOr<std::optional<BatchSet>> BaseOfNewGeneration(const EpochState* cu
   return request.cursor->done;
 }
 
+// The same of a whole request, with all of its errors.
+absl::StatusOr<std::optional<BatchSet>> BaseOfJoin(const JobLedger& ledger,
+                                                   const EpochIdentity& identity,
+                                                   const JoinRequest& request) {
+  PH_RETURN_IF_ERROR(CheckIdentity(identity));
+  const EpochState* const state = ledger.Find(identity.key);
+  if (state != nullptr) PH_RETURN_IF_ERROR(CheckSameEpoch(state->identity, identity, "load"));
+  PH_RETURN_IF_ERROR(CheckRequest(ledger, identity, request));
+  return BaseOfNewGeneration(state, request);
+}
+
+// EpochState::windows after the join. `state` may be null.
+std::vector<uint32_t> WindowsAfter(const EpochState* state, const JoinRequest& request) {
+  std::vector<uint32_t> windows = state == nullptr ? std::vector<uint32_t>() : state->windows;
+  if (request.cursor && request.cursor->windows.size() > windows.size()) {
+    windows = request.cursor->windows;
+  }
+  if (request.windows.size() > windows.size()) windows = request.windows;
+  return windows;
+}
+
 }  // namespace
 
 uint64_t SecondsOf(absl::Time time) {
@@ -168,14 +189,40 @@ absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<cons
   return dealing;
 }
 
+absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
+                                   absl::Span<const uint32_t> windows, const BatchSet& base,
+                                   const Sharing& sharing, uint32_t lane) {
+  std::vector<uint64_t> first_batches = identity.first_batches();
+  if (identity.num_windows != 0) {
+    const uint64_t known = std::accumulate(windows.begin(), windows.end(), uint64_t{0});
+    first_batches = {0, GuessBatches(known, windows.size(), identity)};
+  }
+  EpochShare share;
+  share.is_estimate = windows.size() != identity.num_windows;
+  share.num_batches_before = base.size();
+  PH_ASSIGN_OR_RETURN(share.num_steps, Dealing::LaneLength(first_batches, base, sharing, lane));
+  PH_ASSIGN_OR_RETURN(share.num_steps_of_epoch,
+                      Dealing::LaneLength(first_batches, BatchSet(), sharing, lane));
+  return share;
+}
+
+absl::StatusOr<JoinForecast> ForecastJoin(const JobLedger& ledger, const EpochIdentity& identity,
+                                          const JoinRequest& request) {
+  PH_ASSIGN_OR_RETURN(const std::optional<BatchSet> base, BaseOfJoin(ledger, identity, request));
+  const EpochState* const state = ledger.Find(identity.key);
+  JoinForecast forecast;
+  forecast.starts = base.has_value();
+  PH_ASSIGN_OR_RETURN(forecast.share,
+                      ShareOf(identity, WindowsAfter(state, request), base ? *base : state->base,
+                              request.sharing, request.lane));
+  return forecast;
+}
+
 absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& identity,
                                   const JoinRequest& request,
                                   absl::FunctionRef<uint64_t(uint64_t above)> draw_generation) {
-  PH_RETURN_IF_ERROR(CheckIdentity(identity));
+  PH_ASSIGN_OR_RETURN(std::optional<BatchSet> base, BaseOfJoin(ledger, identity, request));
   const EpochState* const state = ledger.Find(identity.key);
-  if (state != nullptr) PH_RETURN_IF_ERROR(CheckSameEpoch(state->identity, identity, "load"));
-  PH_RETURN_IF_ERROR(CheckRequest(ledger, identity, request));
-  PH_ASSIGN_OR_RETURN(std::optional<BatchSet> base, BaseOfNewGeneration(state, request));
 
   JoinPlan plan;
   const std::string worker = WorkerName(request);
@@ -185,12 +232,8 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
     plan.events.emplace_back(
         EpochPlanned{identity.key, digest, ledger.HasPlan(digest) ? nullptr : request.plan});
   };
-  std::vector<uint32_t> windows = state == nullptr ? std::vector<uint32_t>() : state->windows;
-  const size_t known = windows.size();
-  if (request.cursor && request.cursor->windows.size() > windows.size()) {
-    windows = request.cursor->windows;
-  }
-  if (request.windows.size() > windows.size()) windows = request.windows;
+  const std::vector<uint32_t> windows = WindowsAfter(state, request);
+  const size_t known = state == nullptr ? 0 : state->windows.size();
   const auto keep_windows = [&] {
     if (windows.size() == known) return;
     plan.events.emplace_back(WindowsCounted{

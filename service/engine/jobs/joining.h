@@ -19,6 +19,7 @@
 #include "service/engine/epochs/dealing.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/jobs/cursor.h"
+#include "service/engine/jobs/delivery_snapshot.h"
 #include "service/engine/jobs/job_ledger.h"
 #include "service/engine/jobs/kept_plan.h"
 #include "service/engine/jobs/lease_table.h"
@@ -105,6 +106,25 @@ absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key);
 absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& identity,
                                   const JoinRequest& request,
                                   absl::FunctionRef<uint64_t(uint64_t above)> draw_generation);
+
+// What a worker would find that joined now.
+struct JoinForecast {
+  // If it takes part in the current generation, without what is done of its steps.
+  EpochShare share;
+  // Its join would start a generation.
+  bool starts = false;
+};
+
+// Errors as PlanJoin, except for those of numbers of workers and of batches that no rank takes.
+// O(runs and ranks).
+absl::StatusOr<JoinForecast> ForecastJoin(const JobLedger& ledger, const EpochIdentity& identity,
+                                          const JoinRequest& request);
+
+// The share of a lane in a generation that goes on from `base`, without what is done of its steps.
+// `windows` as EpochState::windows. Errors as Dealing::LaneLength.
+absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
+                                   absl::Span<const uint32_t> windows, const BatchSet& base,
+                                   const Sharing& sharing, uint32_t lane);
 
 // How the batches that are left are dealt, as far as they are known. Errors as Dealing.
 absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<const uint32_t> windows,

@@ -29,6 +29,7 @@
 #ifndef PACKHOUSE_SERVICE_ENGINE_JOBS_LEASE_TABLE_H_
 #define PACKHOUSE_SERVICE_ENGINE_JOBS_LEASE_TABLE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -156,6 +157,13 @@ class LeaseTable {
   }
   uint64_t NumLeftOf(uint32_t lane, Reader reader) const {
     return lanes_[lane].shares[reader.number].num_left;
+  }
+
+  // Adds what is done of a lane, whose other figures are known.
+  void AddTo(EpochShare& share, uint32_t lane) const {
+    const uint64_t length = dealing_.lane_length(lane);
+    share.num_steps = std::max(share.num_steps, length);
+    share.num_steps_done = length - NumLeft(lane);
   }
 
   // Batches that were sent to the session and are not done.

@@ -22,6 +22,15 @@ absl::Status NoMemoryForWindow() {
   return absl::ResourceExhaustedError("there was no memory to plan a window");
 }
 
+absl::Status CheckEvaluated(const EpochRequest& request) {
+  if (request.samples) {
+    return absl::InvalidArgumentError(
+        "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated");
+  }
+  if (request.join_parts) return absl::InvalidArgumentError("join_parts: not for an evaluation");
+  return absl::OkStatus();
+}
+
 // As its workers are told. What may pass is UNAVAILABLE: they join again after a while and go on at
 // the same batch.
 absl::Status MakeSegment(const SegmentedEpoch& epoch, uint32_t segment, bool is_ahead,
@@ -330,14 +339,27 @@ void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32
            });
 }
 
-absl::StatusOr<Loader::Description> Loader::Describe(const Job* job, EpochRequest request,
-                                                     const GivenUp& given_up) {
+absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest request,
+                                                     const GivenUp& given_up,
+                                                     const Sharer& sharer) {
+  if (sharer.evaluation) PH_RETURN_IF_ERROR(CheckEvaluated(request));
+  std::optional<JoinRequest> worker = sharer.worker;
+  const std::optional<Cursor> cursor = worker ? worker->cursor : std::nullopt;
   const auto measured = measured_limits_.Fix(job, memory_, request);
-  const auto kept = Adopt(job, std::nullopt, request);
+  if (measured != nullptr && cursor) KeepLimits(cursor->identity, nullptr, request);
+  const auto kept = Adopt(job, cursor, request);
   PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", given_up, kept));
-  EpochProgress progress = {request.key, 0, 0, epoch->identity().num_batches()};
+  if (worker && epoch->windows() != nullptr) worker->windows = epoch->windows()->Counts();
+  const EpochIdentity& identity = epoch->identity();
+  EpochProgress progress = {request.key, 0, 0, identity.num_batches()};
   if (job != nullptr) {
-    PH_ASSIGN_OR_RETURN(progress, job->ProgressOf(epoch->identity()));
+    PH_ASSIGN_OR_RETURN(progress, job->ProgressOf(identity, worker ? &*worker : nullptr));
+  } else if (worker) {
+    PH_ASSIGN_OR_RETURN(const JoinForecast forecast, ForecastJoin(JobLedger(), identity, *worker));
+    progress.share = forecast.share;
+  }
+  if (sharer.evaluation) {
+    PH_ASSIGN_OR_RETURN(progress.share, Evaluation::ShareOf(identity, *sharer.evaluation));
   }
   return Description{std::move(epoch), std::move(progress)};
 }
@@ -390,11 +412,7 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest&
                                                              const ClientId& client,
                                                              std::function<void()> wake,
                                                              const GivenUp& given_up) {
-  if (request.samples) {
-    return absl::InvalidArgumentError(
-        "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated");
-  }
-  if (request.join_parts) return absl::InvalidArgumentError("join_parts: not for an evaluation");
+  PH_RETURN_IF_ERROR(CheckEvaluated(request));
   if (request.segments) {
     PH_ASSIGN_OR_RETURN(auto epoch, catalog_->PrepareSegmented(request, given_up));
     auto make = [this, epoch, client](uint32_t segment, SegmentMakings::Waiter waiter) {

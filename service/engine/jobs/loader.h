@@ -141,9 +141,15 @@ class Loader {
     std::shared_ptr<const LoadableEpoch> epoch;
     EpochProgress progress;
   };
+  // Whose share the progress has: one of them, or nobody's. Then also errors as Job::ProgressOf, or
+  // as Evaluate.
+  struct Sharer {
+    std::optional<JoinRequest> worker;
+    std::optional<EvaluationRequest> evaluation;
+  };
   // `given_up` as for EpochCatalog::Prepare.
-  absl::StatusOr<Description> Describe(const Job* job, EpochRequest request,
-                                       const GivenUp& given_up = {});
+  absl::StatusOr<Description> Describe(Job* job, EpochRequest request, const GivenUp& given_up = {},
+                                       const Sharer& sharer = {});
 
   // Joins an epoch of the job, as PlanJoin() says. The join is committed later, with others; the
   // session's HasJoined() has the result, with the errors of Job::StartJoin(). `wake` is called

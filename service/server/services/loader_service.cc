@@ -87,19 +87,40 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
   return response;
 }
 
-absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
+absl::Status ReadSharer(const v1::GetEpochRequest& request, const EpochRequest& epoch,
+                        const CallContext& context, Loader::Sharer& sharer) {
+  v1::LoadRequest load;
+  load.set_attempt(request.attempt());
+  load.set_cursor(request.cursor());
+  if (request.has_generation()) load.set_generation(request.generation());
+  if (request.has_ranked()) *load.mutable_ranked() = request.ranked();
+  if (request.has_dynamic()) *load.mutable_dynamic() = request.dynamic();
+  if (request.has_evaluation()) {
+    *load.mutable_evaluation() = request.evaluation();
+    PH_ASSIGN_OR_RETURN(sharer.evaluation, EvaluationFromWire(load, epoch));
+    return absl::OkStatus();
+  }
+  if (load.ByteSizeLong() == 0) return absl::OkStatus();
+  PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context, load.cursor()));
+  PH_ASSIGN_OR_RETURN(sharer.worker, JoinRequestFromWire(load, epoch, cursor));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request, const CallContext& context,
                                     const DatasetStore& datasets, const SourceGraphStore* graphs,
-                                    Loader& loader, const Job* job, MemoryBudget* working,
-                                    const TextSigner* signer, const MeasuredModels* measured,
+                                    Loader& loader, Job* job, const MeasuredModels* measured,
                                     const GivenUp& given_up, bool at_once) {
   MemoryHold memory;
-  PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(request.epoch(), datasets, graphs,
-                                                           working, memory, measured, at_once));
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch,
+                      OpenEpochRequest(request.epoch(), datasets, graphs, context.working, memory,
+                                       measured, at_once));
+  Loader::Sharer sharer;
+  PH_RETURN_IF_ERROR(ReadSharer(request, epoch, context, sharer));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
-                      loader.Describe(job, std::move(epoch), given_up));
+                      loader.Describe(job, std::move(epoch), given_up, sharer));
   v1::Epoch response;
   EpochToWire(*description.epoch, description.progress, response);
-  SignCursors(signer, response);
+  SignCursors(context.signer, response);
   return response;
 }
 
@@ -248,16 +269,15 @@ CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
       [this, call](const v1::GetEpochRequest& parsed,
                    PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
         PH_ASSIGN_OR_RETURN(const auto job, OpenNamedJob(parsed.epoch().job(), call));
-        return Described(parsed, *datasets_, graphs_, *loader_, job.get(), context_.working,
-                         context_.signer, measured_,
+        return Described(parsed, context_, *datasets_, graphs_, *loader_, job.get(), measured_,
                          GivenUp([&turn] { return turn.GivenUp(); },
                                  [&turn] { return turn.GivenUpWhileWaiting(); }),
                          /*at_once=*/false);
       },
       [this, call](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
         PH_ASSIGN_OR_RETURN(const auto job, OpenNamedJob(parsed.epoch().job(), call));
-        auto epoch = Described(parsed, *datasets_, graphs_, *loader_, job.get(), context_.working,
-                               context_.signer, measured_, OnlyIfReady(), /*at_once=*/true);
+        auto epoch = Described(parsed, context_, *datasets_, graphs_, *loader_, job.get(),
+                               measured_, OnlyIfReady(), /*at_once=*/true);
         if (absl::IsCancelled(epoch.status())) return std::nullopt;
         return epoch;
       });

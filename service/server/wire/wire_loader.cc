@@ -396,6 +396,14 @@ void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& item
   }
 }
 
+void ShareToWire(const EpochShare& share, v1::EpochShare& wire) {
+  wire.set_num_steps(share.num_steps);
+  wire.set_num_steps_done(share.num_steps_done);
+  wire.set_num_steps_is_estimate(share.is_estimate);
+  wire.set_num_batches_before(share.num_batches_before);
+  wire.set_num_steps_of_epoch(share.num_steps_of_epoch);
+}
+
 void SampledEpochToWire(const SampledEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
   const SizeSchema& schema = epoch.schema().sizes();
   const EpochIdentity& identity = epoch.identity();
@@ -476,6 +484,7 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
   wire.set_dataset_version(identity.dataset_version);
   wire.set_num_done(progress.num_done);
   wire.set_generation(progress.generation);
+  if (progress.share) ShareToWire(*progress.share, *wire.mutable_share());
   if (any.windows() != nullptr) {
     SampledEpochToWire(static_cast<const SampledEpoch&>(any), progress, wire);
     return;
@@ -559,7 +568,9 @@ void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
 }
 
 void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire) {
-  EpochToWire(evaluation.epoch(), EpochProgress(), *wire.mutable_epoch());
+  EpochProgress progress;
+  progress.share = evaluation.share();
+  EpochToWire(evaluation.epoch(), progress, *wire.mutable_epoch());
   GraphSchemaToWire(evaluation.epoch().schema(), *wire.mutable_schema());
   wire.set_num_steps(evaluation.num_steps());
   wire.set_num_steps_done(evaluation.first_step());

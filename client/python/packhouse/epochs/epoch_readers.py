@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import sys
@@ -15,7 +16,7 @@ from packhouse.base.arguments import names_init_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.epochs.acknowledging import Lease
 from packhouse.epochs.batches import LoadedBatch
-from packhouse.epochs.info import EpochInfo, check_not_empty
+from packhouse.epochs.info import EpochInfo, EpochShare, check_not_empty
 from packhouse.epochs.loader import Loader
 from packhouse.epochs.reader_pass import Orders, OrdersFile, ReaderPass, worker_process
 from packhouse.epochs.settings import (
@@ -152,8 +153,8 @@ class EpochReaders:
         """Worker processes that start to iterate read that epoch from now on.
 
         Call it before each epoch, the first one too. Makes all acknowledgements durable first, and
-        asks the server. Raises EpochFinishedError or, if there is one rank, EpochBegunError for what
-        was done before, unless the loader's `on_existing` says otherwise; PackhouseError.
+        asks the server. Raises EpochFinishedError or, unless its workers are dynamic, EpochBegunError
+        for what was done before, unless the loader's `on_existing` says otherwise; PackhouseError.
         """
         if epoch != self._epoch:
             self._acknowledge_last()
@@ -226,16 +227,32 @@ class EpochReaders:
         return EpochInfo.from_proto(self._get_epoch())
 
     def __len__(self) -> int:
-        """Steps of this trainer in the epoch (dynamic: batches of its profile). Those that were done
-        before it came are not counted; of several ranks, or after a state was loaded, they are.
+        """Steps that come to this trainer in the epoch, from where it came to it (dynamic: the batches
+        of its profile that are left then). Asks the server.
         """
-        info = self.epoch_info()
-        num_steps = self._settings.sharing.num_steps(info, self._settings.request)
-        if self._cursor or not self._is_alone:
-            return num_steps
-        return num_steps - (
-            self._position.done_before if self._position.is_prepared else info.num_done
-        )
+        return self._share().num_left
+
+    @property
+    def num_steps(self) -> int:
+        """The same, with the steps before a state that was loaded: what trainers count that keep the
+        number of their step.
+        """
+        share = self._share()
+        return share.num_steps_of_epoch if self._cursor else share.num_left
+
+    def _share(self) -> EpochShare:
+        """What the epoch had for this trainer when it came to it."""
+        found, generation = self._position.share, self._position.generation
+        if found is not None and not (found.is_estimate and generation):
+            return found
+        epoch = self._get_shared_epoch(self._cursor)
+        share = EpochShare.from_proto(epoch.share)
+        if found is not None:
+            return dataclasses.replace(share, num_steps_done=found.num_steps_done)
+        if self._settings.on_existing == "restart" and share.is_begun and not self._cursor:
+            if isinstance(self._settings.sharing, Ranked):
+                share = EpochShare.from_proto(self._get_shared_epoch(epoch.start_cursor).share)
+        return share
 
     def state_dict(self) -> LoaderState | dict[str, Any]:
         """The position in the epoch, for the checkpoint; call it after a step has been done.
@@ -297,27 +314,34 @@ class EpochReaders:
 
     def _prepare(self) -> None:
         """Looks whether there is anything to read, and tells the worker processes what."""
-        epoch = self._get_epoch()
+        is_new = not self._position.is_prepared
+        epoch = self._get_shared_epoch(self._cursor) if is_new else self._get_epoch()
         check_not_empty(epoch, 4)
         settings = self._settings
         sharing = settings.sharing
+        share = EpochShare.from_proto(epoch.share)
         is_over = epoch.generation != 0 and epoch.num_batches and sharing.all_done(epoch)
-        # Of several ranks nobody here can tell whose they are.
-        num_done = epoch.num_done if self._is_alone and not is_over else 0
-        if (is_over or num_done) and not self._cursor and not self._position.generation:
+        is_begun = share.is_begun and isinstance(sharing, Ranked)
+        if (is_over or is_begun) and not self._cursor and not self._position.generation:
             if isinstance(sharing, Dynamic) and self._has_ended_one:
                 pass  # The others were faster.
             elif restarts(
-                epoch, num_done, settings.on_existing, sharing, self._attempt, "trainer"
+                epoch,
+                None if is_over else share,
+                settings.on_existing,
+                sharing,
+                self._attempt,
+                "trainer",
             ):
                 self._cursor = epoch.start_cursor
                 if not self._attempt and self._is_alone:
                     self._attempt = uuid.uuid4().hex
+                share = EpochShare.from_proto(self._get_shared_epoch(self._cursor).share)
+                self._position.share = None
         elif self._finds_it_begun(epoch):
             warn_of_begun(epoch, "trainer", 3)
-        if not self._position.is_prepared:
-            self._position.done_before = epoch.num_done
-        self._position.is_prepared = True
+        if self._position.share is None:
+            self._position.share = share
         self._common = uuid.uuid4().hex
         self._write_orders()
 
@@ -372,15 +396,13 @@ class EpochReaders:
         if lease is None or (self._settings.manual and self._position.in_hand is None):
             return
         self.flush()
-        epoch = self._get_epoch()
-        sharing = self._settings.sharing
         if self._own_pass is not None:
             is_last = self._own_pass.has_given_all
-        elif isinstance(sharing, Dynamic):
+        elif isinstance(self._settings.sharing, Dynamic):
+            epoch = self._get_epoch()
             is_last = epoch.num_done + 1 == epoch.num_batches
         else:
-            num_steps = sharing.num_steps(EpochInfo.from_proto(epoch), self._settings.request)
-            is_last = lease.step + 1 == num_steps
+            is_last = lease.step + 1 == self._share().num_steps
         if is_last:
             self.acknowledge(lease)
             self.flush()
@@ -396,10 +418,23 @@ class EpochReaders:
         return str(self._calls.call("Acknowledge", request, loader_pb2.AcknowledgeResponse).cursor)
 
     def _get_epoch(self) -> Any:
-        spec = self._settings.of_epoch(self._epoch)
-        return self._calls.call(
-            "GetEpoch", loader_pb2.GetEpochRequest(epoch=spec), loader_pb2.Epoch
-        )
+        return self._call_get_epoch(loader_pb2.GetEpochRequest())
+
+    def _get_shared_epoch(self, cursor: str) -> Any:
+        """With the share of this trainer, which comes from the cursor ("": comes anew), or is in a
+        generation.
+        """
+        request = loader_pb2.GetEpochRequest(attempt=self._attempt)
+        self._settings.sharing.to_proto(request)
+        if self._position.generation:
+            request.generation = self._position.generation
+        else:
+            request.cursor = cursor
+        return self._call_get_epoch(request)
+
+    def _call_get_epoch(self, request: Any) -> Any:
+        request.epoch.CopyFrom(self._settings.of_epoch(self._epoch))
+        return self._calls.call("GetEpoch", request, loader_pb2.Epoch)
 
     # In a worker process, or in the trainer where the data loader has none.
 
@@ -427,9 +462,8 @@ class _Position:
     """Where a trainer is in its epoch: of one generation."""
 
     def __init__(self) -> None:
-        self.is_prepared = False
-        # Batches that were done before this trainer came, if it is alone.
-        self.done_before = 0
+        # What the epoch had for this trainer when it came.
+        self.share: EpochShare | None = None
         self.has_ended = False
         # Given out last by `trained`.
         self.in_hand: Lease | None = None
@@ -439,6 +473,10 @@ class _Position:
         # The step after the last one that was acknowledged, and from where they came one by one.
         self.next_step = 0
         self.in_turn_from: int | None = None
+
+    @property
+    def is_prepared(self) -> bool:
+        return self.share is not None
 
 
 class _OwnItems(Iterator[Any]):

@@ -23,7 +23,7 @@ from packhouse.data.batch import ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import Leased
-from packhouse.epochs.info import EpochInfo, check_not_empty
+from packhouse.epochs.info import EpochInfo, EpochShare, check_not_empty
 from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection
 from packhouse.epochs.reader_pass import Orders, OrdersFile, worker_process
@@ -124,16 +124,21 @@ class Evaluation:
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like. Errors: as iterating."""
+        return EpochInfo.from_proto(self._get_epoch(loader_pb2.GetEpochRequest()))
+
+    def _get_epoch(self, request: Any) -> Any:
+        request.epoch.CopyFrom(self._spec())
         connection = LoadConnection(self._connecting)
         try:
-            request = loader_pb2.GetEpochRequest(epoch=self._spec())
-            return EpochInfo.from_proto(connection.call("GetEpoch", request))
+            return connection.call("GetEpoch", request)
         finally:
             connection.close()
 
     def __len__(self) -> int:
         """Steps of a pass. Asks the server, and waits for it for `retry_timeout` seconds."""
-        return self._sharing.num_steps(self.epoch_info(), self._request)
+        request = loader_pb2.GetEpochRequest()
+        self._sharing.to_proto(request.evaluation)
+        return EpochShare.from_proto(self._get_epoch(request).share).num_left
 
     def __iter__(self) -> Iterator[LoadedBatch]:
         """A new pass, from the start; leaving it early is cheap."""

@@ -138,6 +138,43 @@ class EpochSamples:
 
 
 @dataclasses.dataclass(frozen=True)
+class EpochShare:
+    """What an epoch has for one worker: a rank with all of its readers, or a rank group's workers.
+
+    `num_steps` are those of the worker's generation, `num_steps_done` of them are done; the
+    `num_batches_before` were done before the generation, by whichever workers. `num_steps_of_epoch`
+    are those of the epoch from its start. With `is_estimate` not all batches are known.
+    """
+
+    num_steps: int
+    num_steps_done: int
+    is_estimate: bool
+    num_batches_before: int
+    num_steps_of_epoch: int
+
+    @staticmethod
+    def from_proto(message: Any) -> EpochShare:
+        """Reads a `packhouse.v1.EpochShare`."""
+        return EpochShare(
+            num_steps=message.num_steps,
+            num_steps_done=message.num_steps_done,
+            is_estimate=message.num_steps_is_estimate,
+            num_batches_before=message.num_batches_before,
+            num_steps_of_epoch=message.num_steps_of_epoch,
+        )
+
+    @property
+    def num_left(self) -> int:
+        """Steps that are not done."""
+        return self.num_steps - self.num_steps_done
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something was done that would not come again."""
+        return self.num_steps_done > 0 or self.num_batches_before > 0
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochInfo:
     """What an epoch is like, and how far it is.
 

@@ -28,7 +28,7 @@ from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import GivenBatches, LoadedBatch, MicroBatch, split_batch
-from packhouse.epochs.info import EpochInfo, check_not_empty
+from packhouse.epochs.info import EpochInfo, EpochShare, check_not_empty
 from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection, is_foreign
 from packhouse.epochs.request import EpochRequest, LoadArguments, split_arguments
@@ -124,9 +124,10 @@ class Loader(Iterator[LoadedBatch]):
 
     An epoch that was begun or finished before this loader came to it raises EpochBegunError or
     EpochFinishedError, because only the rest of it, or no batch, would come: a job was run again
-    under its name, or an epoch was set a second time. `on_existing` can say otherwise. (Of
-    several ranks each looks at its own steps; a dynamic worker that comes to a begun epoch which
-    nobody else loads says so by an EpochBegunWarning.) For validation use `Evaluation`: the server keeps nothing of it. A
+    under its name, or with ranks of another number, or an epoch was set a second time. `on_existing`
+    can say otherwise. (Of several ranks each looks at its own steps, and at what was done before they
+    were dealt; a dynamic worker that comes to a begun epoch which nobody else loads says so by an
+    EpochBegunWarning.) For validation use `Evaluation`: the server keeps nothing of it. A
     graph beyond the limits raises PackhouseError (OUT_OF_RANGE) naming it, unless `oversize` says
     REJECT: then a warning gives the number of such graphs, once an epoch.
 
@@ -337,20 +338,23 @@ class Loader(Iterator[LoadedBatch]):
         """Steps that iterating gives this worker in this epoch from where it came to it:
         `num_steps_done` are done before. (Dynamic: the batches of its profile that are left.)
 
-        Asks the server, and waits for it for up to `retry_timeout` seconds. Begins to load if a
-        state was loaded, or something is done, because that decides what is left; raises what
-        iterating would.
+        Asks the server, and waits for it for up to `retry_timeout` seconds. Begins to load if
+        something is done and no state was loaded, to raise what iterating would.
         """
-        sharing = self._settings.sharing
-        if self._place.first_opened is None and not self._start.cursor:
-            info = self.epoch_info()
-            num_steps = sharing.num_steps(info, self._settings.request)
-            if isinstance(sharing, Dynamic):
-                return max(0, num_steps - info.num_done)
-            if info.num_done == 0:
-                return num_steps
+        if self._place.first_opened is None:
+            share = self._share()
+            if isinstance(self._settings.sharing, Dynamic) or self._start.cursor:
+                return share.num_left
+            if not share.is_begun:
+                return share.num_left
         opened = self._open()
         return int(opened.num_steps - opened.num_steps_done)
+
+    def _share(self) -> EpochShare:
+        """What loading would find now."""
+        request = loader_pb2.GetEpochRequest(epoch=self._settings.of_epoch(self.epoch))
+        self._say_who_loads(request)
+        return EpochShare.from_proto(self._connect().call("GetEpoch", request).share)
 
     def __iter__(self) -> Loader:
         """Goes on after the batch given out last. Raises ValueError if the epoch has ended."""
@@ -625,8 +629,13 @@ class Loader(Iterator[LoadedBatch]):
         request = loader_pb2.LoadRequest(
             epoch=self._settings.of_epoch(self.epoch),
             max_in_flight=self._settings.connecting.max_in_flight,
-            attempt=self.start.attempt,
         )
+        self._say_who_loads(request)
+        return request
+
+    def _say_who_loads(self, request: Any) -> None:
+        """In a `packhouse.v1.LoadRequest` or `GetEpochRequest`."""
+        request.attempt = self.start.attempt
         self._settings.sharing.to_proto(request)
         if self._place.first_opened is not None:
             request.generation = self._place.first_opened.generation
@@ -634,7 +643,6 @@ class Loader(Iterator[LoadedBatch]):
             request.generation = self._start.generation
         else:
             request.cursor = self._start.cursor
-        return request
 
     def _connect(self) -> LoadConnection:
         connection = self._connection
@@ -737,24 +745,24 @@ class Loader(Iterator[LoadedBatch]):
     def _restarts(self, opened: Any) -> bool:
         """Whether it is to be loaded anew. Raises EpochBegunError and EpochFinishedError."""
         epoch, sharing = opened.epoch, self._settings.sharing
-        num_done = int(opened.num_steps_done)
-        is_open = opened.num_steps_is_estimate or num_done < opened.num_steps
+        share = EpochShare.from_proto(epoch.share)
+        is_open = share.is_estimate or share.num_left > 0
         if is_open or not epoch.num_batches or not sharing.all_done(epoch):
             # What other ranks have done says nothing.
-            if self._start.cursor or not num_done:
+            if self._start.cursor or not share.is_begun:
                 return False
             if isinstance(sharing, Dynamic):
                 self._warn_if_alone(epoch)
                 return False
             return restarts(
-                epoch, num_done, self._settings.on_existing, sharing, self._start.attempt, "loader"
+                epoch, share, self._settings.on_existing, sharing, self._start.attempt, "loader"
             )
         if isinstance(sharing, Dynamic) and self._has_ended_one:
             # The others were faster.
             return False
         if not self._start.cursor:
             attempt = self._start.attempt
-            return restarts(epoch, 0, self._settings.on_existing, sharing, attempt, "loader")
+            return restarts(epoch, None, self._settings.on_existing, sharing, attempt, "loader")
         if self._place.is_restart:
             raise EpochFinishedError(
                 f"{words_for_finished(epoch, 'loader')}, by attempt {self._start.attempt!r} too: "

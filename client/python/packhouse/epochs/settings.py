@@ -9,7 +9,7 @@ from typing import Any, Callable, Literal, TypedDict, Union
 
 from packhouse.base.arguments import check_word, whole_number
 from packhouse.base.errors import EpochBegunError, EpochFinishedError, PackhouseError
-from packhouse.epochs.info import EpochInfo
+from packhouse.epochs.info import EpochShare
 from packhouse.epochs.request import Connecting, EpochRequest
 
 
@@ -28,16 +28,12 @@ class Ranked:
     num_readers: int = 1
 
     def to_proto(self, request: Any) -> None:
-        """Says so in a `packhouse.v1.LoadRequest` or `Evaluation`."""
+        """Says so in a `packhouse.v1.LoadRequest`, `GetEpochRequest` or `Evaluation`."""
         request.ranked.rank = self.rank
         request.ranked.num_ranks = self.num_ranks
         request.ranked.drop_last = self.drop_last
         if self.num_readers > 1:
             request.ranked.reader, request.ranked.num_readers = self.reader, self.num_readers
-
-    def num_steps(self, info: EpochInfo, request: EpochRequest) -> int:
-        """Steps of the rank in a whole epoch."""
-        return info.num_steps(request.rank_groups, self.num_ranks, self.drop_last)
 
     def all_done(self, epoch: Any) -> bool:
         """Whether nothing of a `packhouse.v1.Epoch` is left for anybody."""
@@ -65,14 +61,10 @@ class Dynamic:
     waits_for_others: bool = True
 
     def to_proto(self, request: Any) -> None:
-        """Says so in a `packhouse.v1.LoadRequest`."""
+        """Says so in a `packhouse.v1.LoadRequest` or `GetEpochRequest`."""
         request.dynamic.worker = self.worker
         request.dynamic.rank_group = self.rank_group
         request.dynamic.end_when_all_leased = not self.waits_for_others
-
-    def num_steps(self, info: EpochInfo, request: EpochRequest) -> int:
-        """Batches of its rank group in a whole epoch."""
-        return info.rank_groups[self.rank_group].num_batches
 
     @property
     def num_ranks(self) -> int:
@@ -164,21 +156,33 @@ def words_for_finished(epoch: Any, who: str) -> str:
 
 
 def restarts(
-    epoch: Any, num_done: int, on_existing: str, sharing: Sharing, attempt: str, who: str
+    epoch: Any,
+    begun: EpochShare | None,
+    on_existing: str,
+    sharing: Sharing,
+    attempt: str,
+    who: str,
 ) -> bool:
-    """Whether an epoch is to be loaded again of which `num_done` steps are done, or (0) all are;
-    False: what is left of it is loaded.
+    """Whether an epoch is to be loaded again that is `begun`, or (None) finished; False: what is left
+    of it is loaded.
 
     Raises EpochBegunError or EpochFinishedError if that is what `on_existing` says, and the latter
     for dynamic workers without an attempt, who would restart each other's epochs.
     """
     if on_existing == "resume":
         return False
-    if on_existing == "error" and num_done:
+    if on_existing == "error" and begun is not None:
+        done = f"{begun.num_steps_done} of its steps are done"
+        if begun.num_batches_before:
+            done = (
+                f"{epoch.num_done} of its {epoch.num_batches} batches are done, "
+                f"{begun.num_batches_before} of them by ranks of another number, in another attempt "
+                "or before a state"
+            )
         raise EpochBegunError(
             f"epoch {epoch.epoch} of job {epoch.job!r} was begun before this {who} came to it: "
-            f"{num_done} of its steps are done, so that only the rest would come. Load a state, or "
-            'say on_existing="resume" for the rest, on_existing="restart" to load it anew, or take '
+            f"{done}, so that only the rest would come. Load a state, or say "
+            'on_existing="resume" for the rest, on_existing="restart" to load it anew, or take '
             "another job name"
         )
     words = words_for_finished(epoch, who)

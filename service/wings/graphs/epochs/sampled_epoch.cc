@@ -30,10 +30,7 @@ absl::Status CheckSamples(const EpochRequest& request) {
   if (request.draw) return refuse("draw");
   if (!request.min_rows.empty()) return refuse("min_rows");
   if (request.cost_balanced) return refuse("order.cost_balanced");
-  if (request.rank_groups.size() != 1 || request.rank_groups[0].device ||
-      request.rank_groups[0].shapes.size() != 1) {
-    return absl::InvalidArgumentError("samples: need one rank group with one shape");
-  }
+  PH_RETURN_IF_ERROR(CheckOneShape("samples", request));
   if (request.samples->window > SampledEpoch::kMaxWindow) {
     return absl::InvalidArgumentError(absl::StrCat("samples.window: ", request.samples->window,
                                                    ", at most ", SampledEpoch::kMaxWindow));

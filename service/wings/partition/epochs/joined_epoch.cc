@@ -40,10 +40,7 @@ absl::Status CheckJoined(const EpochRequest& request, const DatasetInfo& info) {
   PH_RETURN_IF_ERROR(CheckMixing(request));
   if (request.cuts_oversize) return refuse("OVERSIZE_POLICY_PARTITION: make a finer partition");
   if (!request.whole_graphs) return refuse("a payload of sizes");
-  if (request.rank_groups.size() != 1 || request.rank_groups[0].device ||
-      request.rank_groups[0].shapes.size() != 1) {
-    return absl::InvalidArgumentError("join_parts: needs one rank group with one shape");
-  }
+  PH_RETURN_IF_ERROR(CheckOneShape("join_parts", request));
   if (info.num_graphs > ItemSizes::kMaxItems) {
     return absl::FailedPreconditionError(absl::StrCat(
         "data set '", info.name, "': ", info.num_graphs, " parts, at most ", ItemSizes::kMaxItems));

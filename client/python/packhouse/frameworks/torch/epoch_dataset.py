@@ -190,8 +190,14 @@ class EpochDataset(IterableDataset):
         return self._readers.epoch_info()
 
     def __len__(self) -> int:
-        """Steps of this trainer in the epoch. Asks the server."""
+        """Steps that come to this trainer in the epoch. Asks the server."""
         return len(self._readers)
+
+    @property
+    def num_steps(self) -> int:
+        """The same, with the steps before a state that was loaded."""
+        readers = self._readers
+        return readers.num_steps if isinstance(readers, EpochReaders) else len(readers)
 
     def state_dict(self) -> Any:
         """The position in the epoch, for the checkpoint; call it after a step has been done."""
