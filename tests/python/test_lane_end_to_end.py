@@ -35,6 +35,7 @@ from packhouse import (
     PackhouseError,
     Padding,
     Segments,
+    SharedServer,
     TensorSpec,
 )
 
@@ -551,6 +552,21 @@ def test_a_socket_that_is_elsewhere_is_no_lane(
         loader = make(running.address)
         assert ids_of(list(loader)) == ALL_IDS and loader.transport == "lane"
         loader.close()
+
+
+def test_the_shared_server_has_a_lane(
+    make: Make, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    monkeypatch.setenv("PACKHOUSE_CACHE", str(tmp_path / "cache"))
+    with SharedServer() as shared:
+        with Client(shared.address) as client:
+            store(client, DATASET, MOLECULES)
+        loader = make(shared.address)
+        assert ids_of(list(loader)) == ALL_IDS and loader.transport == "lane"
+        loader.close()
+    until(lambda: not list((tmp_path / "cache").glob("run-*")))
 
 
 WORKERS = """

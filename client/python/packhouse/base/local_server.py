@@ -15,6 +15,10 @@ from packhouse.base.arguments import names_init_arguments
 from packhouse.base.processes import in_session_of_its_own
 
 _MOMENT: Final = 0.5
+# Of the address of a Unix socket, with the zero at its end.
+MOST_PATH_BYTES: Final = 107
+# The socket of lanes in the data folder.
+_LANE: Final = "lane.sock"
 # Ends a server, $1, if its standard input ends without a line: then the process that started both is
 # gone, however that was. $2 is how many seconds the server has for it.
 _GUARD: Final = """
@@ -59,7 +63,9 @@ class LocalServer:
         packhouse-server (`pip install packhouse[server]`), else `packhoused` on PATH.
 
         `log` is a file or a descriptor. `listen` is HOST:PORT or unix:PATH; without `data_dir` the
-        server has no data sets. Raises FileNotFoundError if there is no such program.
+        server has no data sets. With it, it offers loaders a lane by a socket there, unless
+        `arguments` say `--lane` (an empty one: none). Raises FileNotFoundError if there is no such
+        program.
         """
         self._binary = find_server(binary)
         self._listen = listen
@@ -69,6 +75,10 @@ class LocalServer:
             self._arguments += ("--lame-duck", "0s")
         if data_dir is not None:
             self._arguments += ("--data-dir", os.fspath(data_dir))
+            lane = os.path.join(os.path.abspath(data_dir), _LANE)
+            has_lane = any(argument.startswith("--lane") for argument in self._arguments)
+            if not has_lane and len(os.fsencode(lane)) <= MOST_PATH_BYTES:
+                self._arguments += ("--lane", f"unix:{lane}")
         self._log = log
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout

@@ -23,7 +23,7 @@ import time
 PR_SET_PDEATHSIG = 1
 IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 # What lies in the folder, and goes with the server.
-FILES = ("users", "guard", "alive", "socket", "log", "start")
+FILES = ("users", "guard", "alive", "socket", "lane", "log", "start")
 
 
 class Guard:

@@ -21,7 +21,7 @@ from typing import Any, Final, Sequence
 from packhouse._version import __version__
 from packhouse.base import server_guard
 from packhouse.base.arguments import names_init_arguments
-from packhouse.base.local_server import find_server
+from packhouse.base.local_server import MOST_PATH_BYTES, find_server
 from packhouse.base.processes import in_session_of_its_own
 
 # How long data sets and jobs that nobody uses are kept; and what servers of before have stored.
@@ -41,8 +41,6 @@ _FLAGS: Final = (
 _SHARED_FILE_SYSTEMS: Final = frozenset(
     "9p afs beegfs ceph cifs fuse.ceph fuse.glusterfs fuse.sshfs gpfs lustre nfs nfs4 smb3".split()
 )
-# Of the address of a Unix socket, with the zero at its end.
-_MOST_PATH_BYTES: Final = 107
 
 
 @names_init_arguments
@@ -208,6 +206,7 @@ class SharedServer:
                     *(str(self._folder), str(self._stop_timeout)),
                     *map(str, (start, guard, alive)),
                     *(self._binary, "--listen", self.address, "--data-dir", str(self._data)),
+                    *("--lane", f"unix:{self._folder / 'lane'}"),
                     *self._arguments,
                 ]
             )
@@ -294,7 +293,7 @@ def _own_folder(path: pathlib.Path) -> pathlib.Path:
 
 def _is_suitable(path: pathlib.Path) -> bool:
     """Whether a socket's address has room for it, and its disk is this machine's own."""
-    if len(os.fsencode(path / "run-0123456789abcdef" / "socket")) > _MOST_PATH_BYTES:
+    if len(os.fsencode(path / "run-0123456789abcdef" / "socket")) > MOST_PATH_BYTES:
         return False
     return _file_system(os.path.realpath(path)) not in _SHARED_FILE_SYSTEMS
 
