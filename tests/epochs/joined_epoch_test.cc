@@ -23,6 +23,7 @@
 #include "service/wings/partition/epochs/part_joiner.h"
 #include "service/wings/partition/epochs/part_links.h"
 #include "service/wings/partition/epochs/parts_schema.h"
+#include "tests/epochs/dataset_worlds.h"
 #include "tests/epochs/parts_worlds.h"
 #include "tests/support/status_matchers.h"
 
