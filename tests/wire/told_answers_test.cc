@@ -388,11 +388,14 @@ TEST(ToldAnswersTest, OfAnEpochInSegmentsAndItsEvaluation) {
   EvaluationOpenedToWire(*evaluation, opened);
   EXPECT_THAT(
       UntoldFields(opened),
-      UnorderedElementsAre("epoch.job", "epoch.num_rejected", "epoch.rejections", "epoch.num_done",
-                           "epoch.generation", "epoch.samples", "epoch.joined_parts",
-                           "epoch.num_cut_graphs", "epoch.num_pieces", "epoch.company",
-                           "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout",
-                           "generation", "session", "cursor", "num_steps_is_estimate", "lane"));
+      UnorderedElementsAre(
+          "epoch.job", "epoch.num_rejected", "epoch.rejections", "epoch.num_done",
+          "epoch.generation", "epoch.samples", "epoch.joined_parts", "epoch.num_cut_graphs",
+          "epoch.num_pieces", "epoch.company", "epoch.share.num_steps_is_estimate",
+          "epoch.share.num_batches_before",
+          absl::StrCat("epoch.share.num_steps_of_epoch: ", opened.num_steps(), ", as num_steps"),
+          "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout", "generation",
+          "session", "cursor", "num_steps_is_estimate", "lane"));
   EXPECT_EQ(opened.num_steps_done(), 2U);
 }
 
@@ -427,7 +430,9 @@ TEST(ToldAnswersTest, OfASession) {
           "epoch.num_rejected", "epoch.rejections",
           absl::StrCat("epoch.lower_bound: ", wire.epoch().num_batches(), ", as num_batches"),
           "epoch.samples", "epoch.joined_parts", "epoch.num_cut_graphs", "epoch.num_pieces",
-          "epoch.segments", "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout",
+          "epoch.segments", "epoch.share.num_steps_is_estimate", "epoch.share.num_batches_before",
+          absl::StrCat("epoch.share.num_steps_of_epoch: ", wire.num_steps(), ", as num_steps"),
+          "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout",
           "num_steps_is_estimate", "lane"));
   EXPECT_EQ(wire.session(), second->start().session);
   EXPECT_EQ(wire.generation(), start.join.generation);
