@@ -192,5 +192,13 @@ def test_who_lies_harms_itself_alone(tmp_path: pathlib.Path) -> None:
         assert load(server.address, 0, tmp_path / "honest") == 0
 
 
+def test_the_sockets_file_goes_with_the_server(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "lane"
+    with ServerProcess("--lane", f"unix:{path}") as server:
+        assert path.is_socket()
+        server.stop()
+        assert server.returncode == 0 and not path.exists()
+
+
 if __name__ == "__main__":
     print(LaneClient(sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])).batches())

@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, Callable, Iterator, Sequence
 
@@ -552,6 +553,31 @@ def test_a_socket_that_is_elsewhere_is_no_lane(
         loader = make(running.address)
         assert ids_of(list(loader)) == ALL_IDS and loader.transport == "lane"
         loader.close()
+
+
+def test_a_server_of_ones_own_has_a_lane(
+    make: Make, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with LocalServer(data_dir=tmp_path / "data", log=subprocess.DEVNULL) as server:
+        with Client(server.address) as client:
+            store(client, DATASET, MOLECULES)
+        loader = make(server.address)
+        assert ids_of(list(loader)) == ALL_IDS and loader.transport == "lane"
+        loader.close()
+        assert len(list(temporary.iterdir())) == 1
+        # The socket that a killed server leaves is not in the way.
+        server.kill()
+        assert not list(temporary.iterdir())
+        server.start()
+        loader = make(server.address, job="again")
+        assert ids_of(list(loader)) == ALL_IDS and loader.transport == "lane"
+        loader.close()
+    assert not list(temporary.iterdir())
 
 
 def test_the_shared_server_has_a_lane(

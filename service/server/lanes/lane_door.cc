@@ -62,13 +62,18 @@ absl::StatusOr<std::unique_ptr<LaneDoor>> LaneDoor::Open(const std::string& addr
   return door;
 }
 
-LaneDoor::~LaneDoor() {
+void LaneDoor::Stop() {
   if (thread_.joinable()) {
     const uint64_t one = 1;
     while (::write(stop_, &one, sizeof(one)) < 0 && errno == EINTR) {
     }
     thread_.join();
   }
+  sockets_.Close();
+}
+
+LaneDoor::~LaneDoor() {
+  Stop();
   for (const auto& [id, socket] : silent_) ::close(socket);
   if (stop_ >= 0) ::close(stop_);
   if (poll_ >= 0) ::close(poll_);

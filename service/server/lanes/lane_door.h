@@ -38,6 +38,9 @@ class LaneDoor {
                                                         MemoryBudget* memory);
   // Every lane must be gone.
   ~LaneDoor();
+  // Takes no connection any more, and removes the socket's file. No open lane hears of a release
+  // then. Idempotent.
+  void Stop();
   LaneDoor(const LaneDoor&) = delete;
   LaneDoor& operator=(const LaneDoor&) = delete;
 

@@ -295,6 +295,7 @@ void Server::Drain(const DrainOptions& options) {
               options);
   server_.reset();
   admin_server_.reset();
+  if (lanes_ != nullptr) lanes_->Stop();
   // What streams have counted last.
   histograms_->Flush().IgnoreError();
 }

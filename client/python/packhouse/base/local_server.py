@@ -8,6 +8,7 @@ import os
 import selectors
 import shutil
 import subprocess
+import tempfile
 import time
 from typing import IO, Any, Final, Sequence
 
@@ -17,21 +18,27 @@ from packhouse.base.processes import in_session_of_its_own
 _MOMENT: Final = 0.5
 # Of the address of a Unix socket, with the zero at its end.
 MOST_PATH_BYTES: Final = 107
-# The socket of lanes in the data folder.
-_LANE: Final = "lane.sock"
+# The socket of lanes, in a folder of its own.
+_LANE: Final = "socket"
 # Ends a server, $1, if its standard input ends without a line: then the process that started both is
-# gone, however that was. $2 is how many seconds the server has for it.
+# gone, however that was. $2 is how many seconds the server has for it. $3 is the folder of its lanes'
+# socket, "": none.
 _GUARD: Final = """
 trap '' INT QUIT HUP TERM
+end() {
+  if [ -n "$3" ]; then rm -f "$3/socket"; rmdir "$3"; fi
+  exit
+}
 read -r line && exit
-kill -TERM "$1" || exit
+kill -TERM "$1" || end "$@"
 i=0
 while [ "$i" -lt "$2" ]; do
   sleep 1
-  kill -0 "$1" || exit
+  kill -0 "$1" || end "$@"
   i=$((i + 1))
 done
 kill -KILL "$1"
+end "$@"
 """
 
 
@@ -63,9 +70,9 @@ class LocalServer:
         packhouse-server (`pip install packhouse[server]`), else `packhoused` on PATH.
 
         `log` is a file or a descriptor. `listen` is HOST:PORT or unix:PATH; without `data_dir` the
-        server has no data sets. With it, it offers loaders a lane by a socket there, unless
-        `arguments` say `--lane` (an empty one: none). Raises FileNotFoundError if there is no such
-        program.
+        server has no data sets. With it, it offers loaders a lane by a socket in a temporary folder,
+        unless `arguments` say `--lane` (an empty one: none). Raises FileNotFoundError if there is no
+        such program.
         """
         self._binary = find_server(binary)
         self._listen = listen
@@ -75,10 +82,10 @@ class LocalServer:
             self._arguments += ("--lame-duck", "0s")
         if data_dir is not None:
             self._arguments += ("--data-dir", os.fspath(data_dir))
-            lane = os.path.join(os.path.abspath(data_dir), _LANE)
-            has_lane = any(argument.startswith("--lane") for argument in self._arguments)
-            if not has_lane and len(os.fsencode(lane)) <= MOST_PATH_BYTES:
-                self._arguments += ("--lane", f"unix:{lane}")
+        self._has_lane = data_dir is not None and not any(
+            argument == "--lane" or argument.startswith("--lane=") for argument in self._arguments
+        )
+        self._lane_folder = ""
         self._log = log
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout
@@ -116,6 +123,7 @@ class LocalServer:
                 *("--listen", self.address or self._listen),
                 *("--http-listen", "127.0.0.1:0"),
                 *self._arguments,
+                *self._lane(),
             ]
         )
         self._process = subprocess.Popen(
@@ -125,7 +133,7 @@ class LocalServer:
             stderr=self._log,
             **arguments,
         )
-        self._guard = _guard_of(self._process.pid, self._stop_timeout)
+        self._guard = _guard_of(self._process.pid, self._stop_timeout, self._lane_folder)
         line = self._read_line()
         try:
             ready = json.loads(line)
@@ -135,6 +143,23 @@ class LocalServer:
             self.stop()
             what = "ended before it was ready" if has_ended else "did not get ready"
             raise RuntimeError(f"{self._binary} {what}: it said {line!r}") from None
+
+    def _lane(self) -> tuple[str, ...]:
+        """The arguments for lanes, whose socket no other server has."""
+        self._remove_lane()
+        if not self._has_lane:
+            return ()
+        self._lane_folder = tempfile.mkdtemp(prefix="packhouse-lane-")
+        path = os.path.join(self._lane_folder, _LANE)
+        if len(os.fsencode(path)) <= MOST_PATH_BYTES:
+            return ("--lane", f"unix:{path}")
+        self._remove_lane()
+        return ()
+
+    def _remove_lane(self) -> None:
+        folder, self._lane_folder = self._lane_folder, ""
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def stop(self) -> None:
         """Asks the program to drain and waits for its end. Idempotent."""
@@ -173,6 +198,7 @@ class LocalServer:
             with contextlib.suppress(OSError):
                 guard.communicate(b"ended\n")
         process.wait()
+        self._remove_lane()
         if process.stdout is not None:
             process.stdout.close()
         self.returncode = process.returncode
@@ -194,10 +220,11 @@ class LocalServer:
         return output.decode(errors="replace").partition("\n")[0].strip()
 
 
-def _guard_of(pid: int, seconds: float) -> subprocess.Popen[bytes] | None:
+def _guard_of(pid: int, seconds: float, lane_folder: str) -> subprocess.Popen[bytes] | None:
     """None where there is no shell."""
+    of_server = (str(pid), str(max(1, round(seconds))), lane_folder)
     command, arguments = in_session_of_its_own(
-        ["/bin/sh", "-c", _GUARD, "packhouse-guard", str(pid), str(max(1, round(seconds)))]
+        ["/bin/sh", "-c", _GUARD, "packhouse-guard", *of_server]
     )
     try:
         return subprocess.Popen(
