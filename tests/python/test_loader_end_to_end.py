@@ -518,7 +518,7 @@ def efficiency_of(steps: Sequence[Sequence[LoadedBatch]]) -> float:
     return float(np.mean([np.mean(step) / np.max(step) for step in costs]))
 
 
-def steps_of(ranks: Sequence[Sequence[LoadedBatch]]) -> list[list[LoadedBatch]]:
+def whole_steps_of(ranks: Sequence[Sequence[LoadedBatch]]) -> list[list[LoadedBatch]]:
     steps = [list(step) for step in zip(*ranks)]
     return [step for step in steps if not any(batch.is_padding for batch in step)]
 
@@ -541,9 +541,9 @@ def test_batches_of_like_cost_share_a_step(server: LocalServer, make: Make) -> N
     info = make(job="steps/balanced", rank=0, num_ranks=4, order=balanced).epoch_info()
     assert info.steps is not None and info.steps.num_ranks == (4,)
     assert info.step_efficiency == info.steps.efficiency
-    assert info.step_efficiency == pytest.approx(efficiency_of(steps_of(ranks)))
+    assert info.step_efficiency == pytest.approx(efficiency_of(whole_steps_of(ranks)))
     assert info.step_efficiency > info.steps.of_shuffle
-    assert info.step_efficiency > efficiency_of(steps_of(shuffled)) + 0.02
+    assert info.step_efficiency > efficiency_of(whole_steps_of(shuffled)) + 0.02
     plain = make(job="steps/shuffled", rank=0, num_ranks=4).epoch_info()
     assert plain.steps is None and plain.step_efficiency is None
     # The same of an evaluation, and before anything is loaded; also in the steps of readers.

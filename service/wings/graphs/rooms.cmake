@@ -20,6 +20,10 @@ packhouse_room(graph_files
   SOURCES csv_reader.cc csv_rows.cc example_rows.cc field_values.cc npy_header.cc unigraph.cc
   DEPENDS packhouse_source_graphs packhouse_tfgnn)
 
+# By itself, so that packhouse-partition, which reads arrays, needs no Protobuf.
+set_source_files_properties(wings/graphs/files/npy_header.cc PROPERTIES
+  SKIP_UNITY_BUILD_INCLUSION ON)
+
 packhouse_room(source_graphs_stored
   FOLDER wings/graphs/stored
   SOURCES array_file.cc disk_space.cc file_source_graph_store.cc graph_files.cc graph_list.cc
