@@ -199,6 +199,11 @@ def capacities(**rows: int) -> batch_pb2.Limits:
     return batch_pb2.Limits(capacities=[batch_pb2.Capacity(component=name, rows=n) for name, n in rows.items()])
 
 
+def cost_order(num_terms: int) -> loader_pb2.BatchOrder:
+    terms = [loader_pb2.CostTerm(component="edges")] * num_terms
+    return loader_pb2.BatchOrder(cost_balanced=loader_pb2.CostBalanced(terms=terms, num_ranks=1))
+
+
 LIMITS: Final = capacities(nodes=8, edges=8, graphs=4)
 GROUP: Final = loader_pb2.RankGroup(shapes=[LIMITS], num_ranks=1)
 ONE_SIZE: Final = sizes_pb2.SizeTable(num_graphs=1, counts=struct.pack("<2I", 1, 1))
@@ -412,6 +417,7 @@ def _job(world: World, name: str) -> Answer:
 
 letters("EpochSpec.job: 128", 128, _job)
 number("EpochSpec.rank_groups: 16", 16, lambda world, n: world.epoch(world.spec(rank_groups=[GROUP] * (n - 1))))
+number("CostBalanced.terms: 64", 64, lambda world, n: world.epoch(world.spec(order=cost_order(n))))
 number("EpochSpec.look_ahead: 16384", 16384, lambda world, n: world.epoch(world.spec(in_order=True, look_ahead=n)))
 number("LoadRequest.max_in_flight: 1024", 1024, lambda world, n: world.load(max_in_flight=n))
 letters("LoadRequest.attempt: 128", 128, lambda world, name: world.load(attempt=name))

@@ -172,14 +172,16 @@ def _estimate(message: Any) -> None:
 
 
 # Of times, servers tell whole seconds. The name of a summary says what its heuristic is. What was
-# asked for of a partition, the caller knows. Text is always ragged. The loader keeps cursors.
+# asked for of a partition, the caller knows. Text is always ragged. The loader keeps cursors, and reads
+# the share of an epoch by itself.
 ROWS: dict[str, Row] = {
     "Dataset": Row(dataset_pb2.Dataset, lambda message: _schema(message.schema)),
     "DatasetDrift": Row(dataset_pb2.DatasetDrift),
     "DeviceModel": Row(feedback_pb2.DeviceModel, left_out=("last_report.nanos",)),
     "DeviceProfile": Row(planning_pb2.DeviceProfile),
-    "EpochInfo": Row(loader_pb2.Epoch, left_out=("start_cursor",)),
+    "EpochInfo": Row(loader_pb2.Epoch, left_out=("start_cursor", "share")),
     "EpochShape": Row(loader_pb2.EpochShape),
+    "EpochShare": Row(loader_pb2.EpochShare),
     "GraphSchema": Row(graphs_pb2.GraphSchema, _schema),
     "Histogram": Row(sizes_pb2.Histogram, _histogram),
     "Job": Row(loader_pb2.Job, left_out=("epochs.last_used.nanos", "last_used.nanos")),
