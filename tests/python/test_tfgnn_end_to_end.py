@@ -338,7 +338,7 @@ def test_tables_are_made_of_examples_without_a_server(client: Client, kind: str)
     ):
         with pytest.raises(TypeError, match=says):
             packhouse.tfgnn.table_from_examples(schema, wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="examples: a single bytes"):
+    with pytest.raises(TypeError, match="examples: a bytes is no sequence"):
         client.datasets.append_examples(name, examples[0])  # type: ignore[arg-type]
 
 
