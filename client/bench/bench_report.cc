@@ -85,7 +85,7 @@ Json JsonOf(const std::string& measure, const DeliveryFigures& delivery, const R
   if (&runs != &delivery.download) {
     json["ratio_to_download"] = JsonOf(RatioOf(runs, delivery.download, kGigabytes));
   }
-  if (&runs == &delivery.loader) {
+  if (&runs == &delivery.loader || &runs == &delivery.lane) {
     json["ratio_to_load"] = JsonOf(RatioOf(runs, delivery.load, kGigabytes));
   }
   if (&runs == &delivery.pack) {
@@ -167,7 +167,8 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
     if (runs.empty()) return;
     measures_.push_back(JsonOf(name, delivery, runs));
     const bool is_pack = &runs == &delivery.pack;
-    const bool is_load = &runs == &delivery.load || &runs == &delivery.loader;
+    const bool is_load =
+        &runs == &delivery.load || &runs == &delivery.loader || &runs == &delivery.lane;
     absl::StrAppendFormat(
         &text, kRow, name, SizeText(delivery.payload_bytes), absl::StrCat(delivery.streams),
         SpreadText(SpreadOf(runs, kGigabytes)),
@@ -186,6 +187,7 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   add("load", delivery.load);
   add("compact load", delivery.narrow_load);
   add("loader", delivery.loader);
+  add("lane", delivery.lane);
   add("pack", delivery.pack);
   add("compact pack", delivery.narrow_pack);
   if (!delivery.load.empty()) {

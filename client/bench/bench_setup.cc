@@ -58,9 +58,17 @@ BenchSetup::~BenchSetup() {
 
 absl::StatusOr<std::unique_ptr<BenchServer>> BenchSetup::StartPackhoused(
     std::size_t num_channels) const {
-  std::vector<std::string> command = {
-      server_program_, "--listen", "127.0.0.1:0", "--http-listen", "",
-      "--data-dir",    folder_,    "--log-level", "error"};
+  std::vector<std::string> command = {server_program_,
+                                      "--listen",
+                                      "127.0.0.1:0",
+                                      "--http-listen",
+                                      "",
+                                      "--data-dir",
+                                      folder_,
+                                      "--log-level",
+                                      "error",
+                                      "--lane",
+                                      absl::StrCat("unix:", folder_, "/lane")};
   if (!settings_.congestion.empty()) {
     command.insert(command.end(), {"--tcp-congestion", settings_.congestion});
   }

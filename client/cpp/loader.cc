@@ -7,6 +7,7 @@
 #include "client/cpp/away.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/lane_reader.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
@@ -17,6 +18,17 @@ namespace {
 
 // The server's, for max_in_flight 0.
 constexpr uint32_t kDefaultInFlight = 16;
+
+// A response, from gRPC or from a lane.
+struct Response {
+  grpc::ByteBuffer buffer;
+  LaneMessage in_lane;  // kBatch, if it is from a lane.
+
+  absl::StatusOr<std::optional<BatchView>> View() const {
+    if (in_lane.kind != LaneMessage::Kind::kBatch) return ViewLoadResponse(buffer);
+    return BatchView::OfLoadResponse({in_lane.response}, in_lane.owner);
+  }
+};
 
 }  // namespace
 
@@ -44,7 +56,9 @@ class Loader::Stream {
 
   ~Stream() {
     context_.TryCancel();
-    while (is_open_) (void)Take();
+    // Batches that are kept hold its memory.
+    lane_.reset();
+    while (is_open_) (void)TakeFromGrpc();
     (void)Finish();
     queue_.Shutdown();
     void* tag = nullptr;
@@ -53,15 +67,34 @@ class Loader::Stream {
     }
   }
 
+  // Later responses than the first ones come by the lane.
+  void Use(std::unique_ptr<LaneReader> lane) {
+    const absl::MutexLock lock(&mutex_);
+    lane_ = std::move(lane);
+    if (is_cancelled_) lane_->Cancel();
+  }
+
   // The next response; nullopt when the stream has ended. Finish() then has its status.
-  std::optional<grpc::ByteBuffer> Take() {
-    if (!is_open_) return std::nullopt;
-    is_open_ = Wait();
-    if (!is_open_) return std::nullopt;
-    grpc::ByteBuffer response;
-    response.Swap(&response_);
-    call_->Read(&response_, this);
-    return response;
+  std::optional<Response> Take() {
+    if (lane_ == nullptr || num_taken_ < lane_->num_before() || is_lane_over_) {
+      return TakeFromGrpc();
+    }
+    Response response;
+    for (;;) {
+      response.in_lane = lane_->Take();
+      switch (response.in_lane.kind) {
+        case LaneMessage::Kind::kBatch:
+          return response;
+        case LaneMessage::Kind::kQuiet:
+          LeaveIfSilent();
+          continue;
+        case LaneMessage::Kind::kEnd:
+          is_lane_over_ = true;
+          [[fallthrough]];
+        case LaneMessage::Kind::kByGrpc:
+          return TakeFromGrpc();
+      }
+    }
   }
 
   // Requires that Take() gave nullopt.
@@ -75,7 +108,12 @@ class Loader::Stream {
     return *status_;
   }
 
-  void Cancel() { context_.TryCancel(); }
+  void Cancel() {
+    context_.TryCancel();
+    const absl::MutexLock lock(&mutex_);
+    is_cancelled_ = true;
+    if (lane_ != nullptr) lane_->Cancel();
+  }
 
   // Whether it ended because the server is silent.
   bool is_silent() const { return is_silent_; }
@@ -89,10 +127,25 @@ class Loader::Stream {
           queue_.AsyncNext(&tag, &ok, absl::ToChronoTime(absl::Now() + options_.quiet));
       if (next == grpc::CompletionQueue::GOT_EVENT) return ok;
       if (next == grpc::CompletionQueue::SHUTDOWN) return false;
-      is_silent_ = !Answers(channel_, options_.silence);
-      if (is_silent_) context_.TryCancel();
+      LeaveIfSilent();
     }
     return queue_.Next(&tag, &ok) && ok;
+  }
+
+  void LeaveIfSilent() {
+    is_silent_ = !Answers(channel_, options_.silence);
+    if (is_silent_) Cancel();
+  }
+
+  std::optional<Response> TakeFromGrpc() {
+    if (!is_open_) return std::nullopt;
+    is_open_ = Wait();
+    if (!is_open_) return std::nullopt;
+    Response response;
+    response.buffer.Swap(&response_);
+    call_->Read(&response_, this);
+    ++num_taken_;
+    return response;
   }
 
   const std::shared_ptr<grpc::Channel> channel_;
@@ -106,6 +159,13 @@ class Loader::Stream {
   grpc::ByteBuffer response_;
   bool is_open_ = false;
   std::optional<absl::Status> status_;
+  uint64_t num_taken_ = 0;  // From gRPC.
+  bool is_lane_over_ = false;
+
+  absl::Mutex mutex_;
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  // Set once, by the thread that takes; Cancel() needs the mutex.
+  std::unique_ptr<LaneReader> lane_;
 };
 
 Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
@@ -193,7 +253,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
     stream_ = stream;
     if (cancelled_) stream_->Cancel();
   }
-  const std::optional<grpc::ByteBuffer> response = stream->Take();
+  const std::optional<Response> response = stream->Take();
   if (!response) {
     absl::Status status = stream->Finish();
     if (status.ok()) status = absl::UnavailableError("the stream ended before the epoch did");
@@ -206,7 +266,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
     }
     return status;
   }
-  absl::StatusOr<std::optional<BatchView>> view = ViewLoadResponse(*response);
+  absl::StatusOr<std::optional<BatchView>> view = response->View();
   if (!view.ok()) return view.status();
   if (view->has_value()) {
     if (!opened_) return absl::InternalError("the server sent a batch before `opened`");
@@ -214,7 +274,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
     return std::make_shared<const LoadedBatch>(LoadedBatch{*std::move(*view), lease});
   }
   v1::LoadResponse message;
-  if (absl::Status parsed = ParseMessage(*response, message); !parsed.ok()) return parsed;
+  if (absl::Status parsed = ParseMessage(response->buffer, message); !parsed.ok()) return parsed;
   if (message.has_redirect()) {
     Leave();
     // Two servers may name each other for a while: then it waits, as after any failure.
@@ -232,6 +292,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   is_redirected_ = false;
   if (message.has_end_of_epoch()) is_last_given_ = true;
   if (!message.has_opened()) return BatchPointer();
+  if (absl::Status opened = OpenLane(*stream, message.opened().lane()); !opened.ok()) return opened;
   session_ = message.opened().session();
   if (opened_) return BatchPointer();
   attempt_is_used_ = true;
@@ -242,8 +303,24 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   return BatchPointer();
 }
 
+absl::Status Loader::OpenLane(Stream& stream, const v1::Lane& offer) {
+  transport_ = LoadTransport::kGrpc;
+  if (options_.lane == LaneUse::kOff) return absl::OkStatus();
+  auto lane =
+      LaneReader::Open(offer, servers_.are_several() ? options_.quiet : absl::InfiniteDuration());
+  if (lane.ok()) {
+    stream.Use(*std::move(lane));
+    transport_ = LoadTransport::kLane;
+  } else if (options_.lane == LaneUse::kRequired && absl::IsFailedPrecondition(lane.status())) {
+    return lane.status();
+  }
+  // Otherwise the server has closed it: all of a short stream had been sent before.
+  return absl::OkStatus();
+}
+
 v1::LoadRequest Loader::MakeRequest() {
   v1::LoadRequest request;
+  request.set_lane(options_.lane != LaneUse::kOff);
   *request.mutable_epoch() = options_.spec;
   if (options_.is_evaluation) {
     *request.mutable_evaluation()->mutable_ranked() = options_.ranked;

@@ -16,6 +16,7 @@
 #ifndef PACKHOUSE_CLIENT_CPP_LOADER_H_
 #define PACKHOUSE_CLIENT_CPP_LOADER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,6 +40,10 @@
 #include "packhouse/v1/loader.pb.h"
 
 namespace packhouse::client {
+
+enum class LaneUse { kOff, kIfPossible, kRequired };
+// The way that batches come.
+enum class LoadTransport { kGrpc, kLane };
 
 struct LoaderOptions {
   // The same for all workers of the job. The loader begins with its `epoch`.
@@ -73,6 +78,12 @@ struct LoaderOptions {
   std::vector<std::string> other_servers = {};
   absl::Duration quiet = absl::Seconds(1);
   absl::Duration silence = absl::Seconds(2);
+  // Whether batches come through memory that the server shares (docs/lane.md). kIfPossible: if the
+  // server offers it and is on this host. kRequired: otherwise Next() fails with
+  // FAILED_PRECONDITION, which says why. The first batches of a stream, and those that find no
+  // place there, come by gRPC in any case. Batches that are kept keep their place; when too many
+  // are, further ones are copies.
+  LaneUse lane = LaneUse::kIfPossible;
 
   static v1::Ranked OneRank() {
     v1::Ranked ranked;
@@ -128,6 +139,8 @@ class Loader {
 
   // The server's `opened` for this worker: steps, generation, schema. Loads first if necessary.
   absl::StatusOr<v1::LoadOpened> Opened();
+  // How the present stream's batches come; kGrpc before the first stream is open. Thread-safe.
+  LoadTransport transport() const { return transport_; }
   // The figures of the epoch and its progress; loads nothing.
   absl::StatusOr<v1::Epoch> Describe();
 
@@ -154,6 +167,8 @@ class Loader {
   // A batch; or null for `opened`, and for the end, which sets `is_last_given_`.
   absl::StatusOr<BatchPointer> Receive();
   absl::StatusOr<BatchPointer> ReceiveOnce();
+  // Opens the lane of a stream that has just been opened, as the options say.
+  absl::Status OpenLane(Stream& stream, const v1::Lane& offer);
   // Waits for `opened`, if it has not come.
   absl::Status Open();
   void Leave();
@@ -184,6 +199,7 @@ class Loader {
   std::optional<v1::LoadOpened> opened_;               // Of the first stream in this generation.
   uint64_t session_ = 0;
   std::optional<BatchLease> current_;  // Given out last, not acknowledged yet.
+  std::atomic<LoadTransport> transport_ = LoadTransport::kGrpc;
 
   absl::Mutex mutex_;
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);

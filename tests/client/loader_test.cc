@@ -1,6 +1,9 @@
 // The C++ loader against the real server, store and ledger.
 #include "client/cpp/loader.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -11,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cpp/channel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -44,7 +48,8 @@ void Count(const LoadedBatch& batch, GraphCounts& counts) {
   }
 }
 
-class LoaderTest : public testing::Test {
+// Whatever holds of a loader holds of both ways that batches come.
+class LoaderTest : public testing::TestWithParam<LaneUse> {
  protected:
   void SetUp() override {
     Serve();
@@ -72,6 +77,7 @@ class LoaderTest : public testing::Test {
     rpc::ServerOptions options;
     options.address = address_;
     options.job_logs = ledger_.get();
+    options.lane_address = lane_address_;
     PH_ASSERT_OK_AND_ASSIGN(
         server_, rpc::Server::Start(options, &clock_, &observer_, &observer_, datasets_.get()));
   }
@@ -97,6 +103,7 @@ class LoaderTest : public testing::Test {
       capacity.set_rows(rows);
     }
     options.retry.sleep = [](absl::Duration) {};
+    options.lane = GetParam();
     return options;
   }
   LoaderOptions OfRank(uint32_t rank, uint32_t num_ranks) {
@@ -130,6 +137,7 @@ class LoaderTest : public testing::Test {
   rpc::CountingObserver observer_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
   const std::string address_ = absl::StrCat("unix:", folder_.path(), "/socket");
+  std::string lane_address_ = absl::StrCat("unix:", folder_.path(), "/lane");
   std::unique_ptr<DatasetStore> datasets_;
   uint64_t num_openings_ = 0;
   std::unique_ptr<JobLogs> ledger_;
@@ -137,7 +145,12 @@ class LoaderTest : public testing::Test {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-TEST_F(LoaderTest, EveryGraphComesOnceInEachEpoch) {
+INSTANTIATE_TEST_SUITE_P(Transports, LoaderTest, testing::Values(LaneUse::kOff, LaneUse::kRequired),
+                         [](const testing::TestParamInfo<LaneUse>& of) {
+                           return of.param == LaneUse::kOff ? "Grpc" : "Lane";
+                         });
+
+TEST_P(LoaderTest, EveryGraphComesOnceInEachEpoch) {
   Loader first(channel_, OfRank(0, 2));
   Loader second(channel_, OfRank(1, 2));
   for (uint64_t epoch = 0; epoch < 3; ++epoch) {
@@ -154,7 +167,7 @@ TEST_F(LoaderTest, EveryGraphComesOnceInEachEpoch) {
   }
 }
 
-TEST_F(LoaderTest, DynamicWorkersShareAnEpoch) {
+TEST_P(LoaderTest, DynamicWorkersShareAnEpoch) {
   GraphCounts counts[2];
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) {
@@ -169,7 +182,7 @@ TEST_F(LoaderTest, DynamicWorkersShareAnEpoch) {
 }
 
 // Whatever was acknowledged or not when the server went: nothing is given out twice.
-TEST_F(LoaderTest, GoesOnWhenTheServerRestarts) {
+TEST_P(LoaderTest, GoesOnWhenTheServerRestarts) {
   for (const size_t read : {0, 1, 7}) {
     LoaderOptions options = Options();
     options.spec.set_job(absl::StrCat("restarted-", read));
@@ -185,7 +198,7 @@ TEST_F(LoaderTest, GoesOnWhenTheServerRestarts) {
   }
 }
 
-TEST_F(LoaderTest, GoesOnFromAStateWithAnotherNumberOfRanks) {
+TEST_P(LoaderTest, GoesOnFromAStateWithAnotherNumberOfRanks) {
   GraphCounts counts;
   LoaderState state;
   {
@@ -206,7 +219,7 @@ TEST_F(LoaderTest, GoesOnFromAStateWithAnotherNumberOfRanks) {
   ExpectEachOnce(counts);
 }
 
-TEST_F(LoaderTest, WhatIsNotAcknowledgedComesAgain) {
+TEST_P(LoaderTest, WhatIsNotAcknowledgedComesAgain) {
   LoaderOptions options = Options();
   options.acknowledges_itself = false;
   GraphCounts counts;
@@ -225,7 +238,7 @@ TEST_F(LoaderTest, WhatIsNotAcknowledgedComesAgain) {
 }
 
 // All is given out, and only the caller can bring the end.
-TEST_F(LoaderTest, TheEndDoesNotWaitForTheCallersAcknowledgements) {
+TEST_P(LoaderTest, TheEndDoesNotWaitForTheCallersAcknowledgements) {
   LoaderOptions options = Options();
   options.acknowledges_itself = false;
   options.max_in_flight = 1024;
@@ -245,7 +258,7 @@ TEST_F(LoaderTest, TheEndDoesNotWaitForTheCallersAcknowledgements) {
   EXPECT_EQ(progress.num_done(), progress.num_batches());
 }
 
-TEST_F(LoaderTest, ATrainerThatWasRolledBackIsTold) {
+TEST_P(LoaderTest, ATrainerThatWasRolledBackIsTold) {
   Loader old(channel_, Options());
   GraphCounts counts;
   Read(old, 3, counts);
@@ -259,7 +272,7 @@ TEST_F(LoaderTest, ATrainerThatWasRolledBackIsTold) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("generation")));
 }
 
-TEST_F(LoaderTest, AStateNeedsAnAttemptWhereOneCannotTell) {
+TEST_P(LoaderTest, AStateNeedsAnAttemptWhereOneCannotTell) {
   Loader dynamic(channel_, OfWorker("w"));
   EXPECT_THAT(dynamic.LoadState({0, "c"}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dynamic workers")));
@@ -277,7 +290,7 @@ TEST_F(LoaderTest, AStateNeedsAnAttemptWhereOneCannotTell) {
 }
 
 // Also when the server restarts in between: then the steps that are left are asked for.
-TEST_F(LoaderTest, AnEvaluationRewindsAndKeepsNothing) {
+TEST_P(LoaderTest, AnEvaluationRewindsAndKeepsNothing) {
   LoaderOptions options = Options();
   options.spec.clear_job();
   options.is_evaluation = true;
@@ -303,7 +316,7 @@ TEST_F(LoaderTest, AnEvaluationRewindsAndKeepsNothing) {
   EXPECT_THAT(jobs, testing::IsEmpty());
 }
 
-TEST_F(LoaderTest, CancelEndsAWaitForWhatOthersHave) {
+TEST_P(LoaderTest, CancelEndsAWaitForWhatOthersHave) {
   LoaderOptions holds_all = OfWorker("holder");
   holds_all.max_in_flight = 1024;
   holds_all.acknowledges_itself = false;
@@ -319,7 +332,7 @@ TEST_F(LoaderTest, CancelEndsAWaitForWhatOthersHave) {
   EXPECT_THAT(waiting.Next(), StatusIs(absl::StatusCode::kCancelled, testing::_));
 }
 
-TEST_F(LoaderTest, ErrorsOfTheServerAreTheCallers) {
+TEST_P(LoaderTest, ErrorsOfTheServerAreTheCallers) {
   LoaderOptions options = Options();
   options.spec.set_dataset("none");
   Loader loader(channel_, options);
@@ -339,7 +352,7 @@ TEST_F(LoaderTest, ErrorsOfTheServerAreTheCallers) {
   EXPECT_LE(waits, options.retry.patience);
 }
 
-TEST_F(LoaderTest, OfSeveralServersItAsksTheNextWhileOneIsAway) {
+TEST_P(LoaderTest, OfSeveralServersItAsksTheNextWhileOneIsAway) {
   LoaderOptions options = Options();
   // Nobody is at port 1.
   options.other_servers = {"127.0.0.1:1", "unix:/nobody/is/here", address_};
@@ -348,6 +361,169 @@ TEST_F(LoaderTest, OfSeveralServersItAsksTheNextWhileOneIsAway) {
   GraphCounts counts;
   while (counts.size() < kNumGraphs) Read(loader, 1, counts);
   EXPECT_THAT(counts, testing::Each(testing::Pair(testing::_, 1)));
+}
+
+// A loader's lane alone.
+class LaneLoaderTest : public LoaderTest {
+ protected:
+  // The bytes of each batch of an evaluation, ids and all.
+  static std::vector<std::string> BytesOf(Loader& loader) {
+    std::vector<std::string> all;
+    for (;;) {
+      const auto batch = loader.Next().value();
+      if (batch == nullptr) return all;
+      all.push_back(BytesOf(batch->view));
+    }
+  }
+  static std::string BytesOf(const BatchView& view) {
+    std::string bytes = absl::StrCat(view.id(), " ", view.step(), " ", view.is_padding(), " ",
+                                     view.graph_ids(), view.sizes());
+    for (const TensorView& tensor : view.tensors()) {
+      absl::StrAppend(&bytes, " ", tensor.name, " ", tensor.dtype, tensor.declared_dtype, " ",
+                      absl::StrJoin(tensor.shape, "x"), " ", tensor.data);
+    }
+    return bytes;
+  }
+  // So that most batches are made after the lane is open.
+  LoaderOptions Slow(const std::string& job) {
+    LoaderOptions options = Options();
+    options.spec.set_job(job);
+    options.max_in_flight = 2;
+    return options;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Lane, LaneLoaderTest, testing::Values(LaneUse::kIfPossible),
+                         [](const testing::TestParamInfo<LaneUse>& /*of*/) {
+                           return "IfPossible";
+                         });
+
+// The law: schemas with all types, paddings, integer widths, epochs, and batches that are kept.
+TEST_P(LaneLoaderTest, TheBytesAreTheSameAsByGrpc) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const std::string name = absl::StrCat("set-", seed);
+    ASSERT_THAT(datasets_->Create(name, schema, DatasetOptions()), IsOk());
+    ASSERT_THAT(datasets_->Append(name, RandomChunk(random, &schema, 150, 9, 0), {}, std::nullopt),
+                IsOk());
+    ASSERT_THAT(datasets_->Seal(name), IsOk());
+    LoaderOptions options = Slow(absl::StrCat("with-", seed));
+    options.spec.set_dataset(name);
+    v1::Limits& limits = *options.spec.mutable_rank_groups(0)->mutable_shapes(0);
+    limits.clear_capacities();
+    for (size_t k = 0; k <= schema.num_components(); ++k) {
+      v1::Capacity& capacity = *limits.add_capacities();
+      capacity.set_component(k == schema.num_components() ? "graphs" : absl::StrCat("c", k));
+      capacity.set_rows(k == schema.num_components() ? 6 : 60);
+    }
+    // Padding graphs need a component.
+    options.spec.set_padding(
+        static_cast<v1::Padding>(random.Between(1, schema.num_components() == 0 ? 2 : 3)));
+    options.spec.set_integer_width(static_cast<v1::IntegerWidth>(random.Below(2)));
+    LoaderOptions by_grpc = options;
+    by_grpc.lane = LaneUse::kOff;
+    by_grpc.spec.set_job(absl::StrCat("without-", seed));
+    Loader with(channel_, options);
+    Loader without(channel_, by_grpc);
+    for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+      ASSERT_THAT(with.SetEpoch(epoch), IsOk());
+      ASSERT_THAT(without.SetEpoch(epoch), IsOk());
+      const std::vector<std::string> expected = BytesOf(without);
+      EXPECT_EQ(without.transport(), LoadTransport::kGrpc);
+      std::vector<std::shared_ptr<const LoadedBatch>> kept;
+      for (size_t i = 0;; ++i) {
+        PH_ASSERT_OK_AND_ASSIGN(auto batch, with.Next());
+        if (batch == nullptr) break;
+        ASSERT_LT(i, expected.size());
+        ASSERT_EQ(BytesOf(batch->view), expected[i]);
+        if (random.Below(3) == 0) kept.push_back(std::move(batch));
+        if (random.Below(20) == 0) kept.clear();
+      }
+      EXPECT_EQ(with.transport(), LoadTransport::kLane);
+    }
+  }
+  EXPECT_GT(server_->lane_counts()->num_batches, 100U);
+}
+
+TEST_P(LaneLoaderTest, BatchesThatAreKeptOutliveLoaderAndServer) {
+  std::vector<std::shared_ptr<const LoadedBatch>> kept;
+  std::vector<std::string> bytes;
+  {
+    Loader loader(channel_, Slow("keeper"));
+    for (;;) {
+      PH_ASSERT_OK_AND_ASSIGN(auto batch, loader.Next());
+      if (batch == nullptr) break;
+      bytes.push_back(BytesOf(batch->view));
+      kept.push_back(std::move(batch));
+    }
+  }
+  EXPECT_GT(server_->lane_counts()->num_batches, 0U);
+  server_ = nullptr;
+  for (size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(BytesOf(kept[i]->view), bytes[i]);
+}
+
+TEST_P(LaneLoaderTest, TensorsAreAlignedForDevices) {
+  Loader loader(channel_, Slow("aligned"));
+  std::vector<std::shared_ptr<const LoadedBatch>> kept;
+  for (;;) {
+    PH_ASSERT_OK_AND_ASSIGN(auto batch, loader.Next());
+    if (batch == nullptr) break;
+    kept.push_back(std::move(batch));
+  }
+  size_t num_aligned = 0;
+  size_t num_tensors = 0;
+  for (const auto& batch : kept) {
+    for (const TensorView& tensor : batch->view.tensors()) {
+      ++num_tensors;
+      if (reinterpret_cast<uintptr_t>(tensor.data.data()) % 64 == 0) ++num_aligned;
+    }
+  }
+  // Those of the first batches came before the lane was open.
+  EXPECT_GE(num_aligned, server_->lane_counts()->num_batches * kept[0]->view.tensors().size());
+  EXPECT_LE(num_aligned, num_tensors);
+}
+
+// The child has the mapping and the socket, and may not speak for its parent.
+TEST_P(LaneLoaderTest, SlotsOfAForkedProcessStayItsParents) {
+  Loader loader(channel_, Slow("forked"));
+  std::shared_ptr<const LoadedBatch> batch;
+  for (;;) {
+    PH_ASSERT_OK_AND_ASSIGN(batch, loader.Next());
+    ASSERT_NE(batch, nullptr);
+    if (server_->lane_counts()->num_slots_sent != 0) break;
+  }
+  const std::string bytes = BytesOf(batch->view);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    batch = nullptr;
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(BytesOf(batch->view), bytes);
+  GraphCounts counts;
+  // A slot that was released twice would end the stream, and batches would come twice.
+  ReadAll(loader, counts);
+}
+
+TEST_P(LaneLoaderTest, WithoutALaneBatchesComeByGrpc) {
+  lane_address_ = "";
+  Restart();
+  GraphCounts counts;
+  LoaderOptions options = Options();
+  {
+    Loader loader(channel_, options);
+    ReadAll(loader, counts);
+    EXPECT_EQ(loader.transport(), LoadTransport::kGrpc);
+  }
+  ExpectEachOnce(counts);
+  options.spec.set_job("another");
+  options.lane = LaneUse::kRequired;
+  Loader strict(channel_, options);
+  EXPECT_THAT(strict.Next(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--lane")));
 }
 
 }  // namespace

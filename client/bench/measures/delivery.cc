@@ -74,9 +74,10 @@ class DeliveryRuns {
     });
   }
 
-  absl::StatusOr<RunSample> LoadByLoader() {
-    return RunJob(kDeclared, [&](std::size_t i, const LoaderOptions& options) {
-      return std::make_unique<LoaderStream>(server_.channel(i), options);
+  absl::StatusOr<RunSample> LoadByLoader(LaneUse lane) {
+    return RunJob(kDeclared, [&](std::size_t i, LoaderOptions options) {
+      options.lane = lane;
+      return std::make_unique<LoaderStream>(server_.channel(i), std::move(options));
     });
   }
 
@@ -160,7 +161,9 @@ absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_
         status = setup.AddRun(figures.narrow_load, [&] { return runs.Load(kNarrow); });
         if (!status.ok()) return status;
       }
-      status = setup.AddRun(figures.loader, [&] { return runs.LoadByLoader(); });
+      status = setup.AddRun(figures.loader, [&] { return runs.LoadByLoader(LaneUse::kOff); });
+      if (!status.ok()) return status;
+      status = setup.AddRun(figures.lane, [&] { return runs.LoadByLoader(LaneUse::kRequired); });
       if (!status.ok()) return status;
     }
     if (!wishes.pack) continue;

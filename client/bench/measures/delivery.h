@@ -21,6 +21,8 @@ struct DeliveryFigures {
   Runs load;
   // The same through the C++ client's Loader.
   Runs loader;
+  // The same by a lane (docs/lane.md).
+  Runs lane;
   Runs pack;
   // Load and Pack of the same batches with integers as narrow as they fit.
   Runs narrow_load;

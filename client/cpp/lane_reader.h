@@ -1,0 +1,72 @@
+// The client's end of a lane: batches of a Load stream in memory that the server shares
+// (docs/lane.md). Does not use gRPC.
+#ifndef PACKHOUSE_CLIENT_CPP_LANE_READER_H_
+#define PACKHOUSE_CLIENT_CPP_LANE_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "packhouse/v1/loader.pb.h"
+
+namespace packhouse::client {
+
+// What the server has told about the next response of the stream.
+struct LaneMessage {
+  enum class Kind {
+    kBatch,   // It is `response`.
+    kByGrpc,  // It is to be read from gRPC.
+    kEnd,     // The lane has ended: gRPC has what is left, and the status.
+    kQuiet,   // Nothing has come for as long as Open() was told.
+  };
+  Kind kind = Kind::kEnd;
+  // The bytes of a LoadResponse, whose tensors are at multiples of 64.
+  absl::string_view response;
+  // Holds them. Gives the slot back to the server when the last copy goes, whatever has become of
+  // the reader, the stream and the server meanwhile.
+  std::shared_ptr<const void> owner;
+};
+
+// Take() from one thread at a time; the rest is thread-safe, and so are owners. In a process that
+// was forked, owners do nothing: slots are the parent's.
+class LaneReader {
+ public:
+  // Opens what the server offers. Waits for its answer, which comes at once. `quiet`: as
+  // LaneMessage::kQuiet says; infinite: never.
+  //
+  // FAILED_PRECONDITION if the server offers none, or is on another host. UNAVAILABLE if it has
+  // closed the connection, or does not answer, or this process has no memory or descriptor left.
+  static absl::StatusOr<std::unique_ptr<LaneReader>> Open(const v1::Lane& offer,
+                                                          absl::Duration quiet);
+  // The server sees that the lane has ended.
+  ~LaneReader();
+  LaneReader(const LaneReader&) = delete;
+  LaneReader& operator=(const LaneReader&) = delete;
+
+  // How many responses of the stream come before the lane.
+  uint64_t num_before() const { return num_before_; }
+
+  // Waits for the next message. When fewer than two slots would be left to the server, the response
+  // is a copy, and its slot is given back at once.
+  LaneMessage Take();
+
+  // Makes a waiting Take(), and every later one, give kEnd.
+  void Cancel();
+
+ private:
+  class Memory;
+  class Slot;
+
+  LaneReader(std::shared_ptr<Memory> memory, uint64_t num_before)
+      : memory_(std::move(memory)), num_before_(num_before) {}
+
+  const std::shared_ptr<Memory> memory_;
+  const uint64_t num_before_;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_LANE_READER_H_
