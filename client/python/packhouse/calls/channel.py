@@ -77,8 +77,10 @@ ChannelOptions = Sequence[tuple[str, Any]]
 _SERVICE_CONFIG: Final = "grpc.service_config"
 # Any server answers it, whoever asks, or says why not.
 HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
-# How long one look for a server waits, in seconds.
+# How long one look for a server waits, in seconds: for one that may not be there yet, and for one
+# that was there before.
 _LOOK: Final = 0.5
+_LOOK_AGAIN: Final = 1.0
 
 # Of proto/packhouse/v1, as all clients have it.
 _SERVICE_CONFIG_FILE: Final = pathlib.Path(packhouse.v1.__file__).with_name("service_config.json")
@@ -116,6 +118,9 @@ def make_channel(
 
     `reads_on_callers_thread`: server-streaming calls get ten times as many messages a second, and
     each call takes the thread that reads it; for a channel that does nothing else.
+
+    All channels of this package are made here, so that no stream waits for a server that has left
+    (see `_LookingChannel`).
     """
     arguments: dict[str, Any] = {
         "grpc.max_receive_message_length": max_message_bytes,
@@ -151,7 +156,60 @@ def make_channel(
         channel = grpc.secure_channel(
             address, credentials.to_grpc(), options=_sorted(arguments.items())
         )
-    return channel
+    # Where gRPC begins no stream anew, there is nothing to look for.
+    return _LookingChannel(channel) if arguments.get("grpc.enable_retries", 1) else channel
+
+
+class _LookingChannel(grpc.Channel):  # type: ignore[misc]
+    """A channel whose streams look for the server before they begin.
+
+    A client hears only in a call that the server has left since the last one. A stream in which gRPC
+    hears it is begun anew by gRPC itself, and where no server is by then, it never ends (grpcio 1.51).
+    """
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def _looking(self, begin: Any) -> Any:
+        look = self._channel.unary_unary(HEALTH_CHECK)
+
+        def look_and_begin(*arguments: Any, **options: Any) -> Any:
+            try:
+                look(b"", timeout=_LOOK_AGAIN)
+            except grpc.RpcError:
+                pass  # The stream itself says it.
+            return begin(*arguments, **options)
+
+        return look_and_begin
+
+    # As `grpc.Channel` has it.
+
+    def unary_unary(self, *arguments: Any, **options: Any) -> Any:
+        return self._channel.unary_unary(*arguments, **options)
+
+    def unary_stream(self, *arguments: Any, **options: Any) -> Any:
+        return self._looking(self._channel.unary_stream(*arguments, **options))
+
+    def stream_unary(self, *arguments: Any, **options: Any) -> Any:
+        return self._looking(self._channel.stream_unary(*arguments, **options))
+
+    def stream_stream(self, *arguments: Any, **options: Any) -> Any:
+        return self._looking(self._channel.stream_stream(*arguments, **options))
+
+    def subscribe(self, callback: Any, try_to_connect: bool | None = False) -> None:
+        self._channel.subscribe(callback, try_to_connect)
+
+    def unsubscribe(self, callback: Any) -> None:
+        self._channel.unsubscribe(callback)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def __enter__(self) -> grpc.Channel:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
 
 
 def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Final, Sequence, TypeVar
 import grpc
 
 from packhouse.base.errors import PackhouseError, passes
-from packhouse.calls.channel import HEALTH_CHECK, ChannelOptions, await_server, service_config
+from packhouse.calls.channel import ChannelOptions, await_server, service_config
 from packhouse.calls.retrying import LONGEST_DELAY
 
 # Names the owner of a job, where another server refuses a call: HOST:PORT.
@@ -22,9 +22,6 @@ _OWNER: Final = "packhouse-owner"
 
 # Servers that are asked: when a job changes its owner, two may name each other for a while.
 _MAX_ASKED: Final = 3
-
-# Seconds in which a server answers that is there.
-_LOOK: Final = 1.0
 
 _T = TypeVar("_T")
 
@@ -313,34 +310,15 @@ class Servers:
 
     def unary_stream(self, *arguments: Any, **options: Any) -> Any:
         """As `grpc.Channel` has it."""
-        return _Stream(self._home, self._home.unary_stream(*arguments, **options))
+        return self._home.unary_stream(*arguments, **options)
 
     def stream_unary(self, *arguments: Any, **options: Any) -> Any:
         """As `grpc.Channel` has it."""
-        return _Stream(self._home, self._home.stream_unary(*arguments, **options))
+        return self._home.stream_unary(*arguments, **options)
 
     def stream_stream(self, *arguments: Any, **options: Any) -> Any:
         """As `grpc.Channel` has it."""
-        return _Stream(self._home, self._home.stream_stream(*arguments, **options))
-
-
-class _Stream:
-    """A method of streams that looks for the server first.
-
-    A client hears only in a call that the server has left since the last one. A stream in which gRPC
-    hears it is begun anew by gRPC itself, and where no server is by then, it never ends (grpcio 1.51).
-    """
-
-    def __init__(self, channel: grpc.Channel, call: Any) -> None:
-        self._look = channel.unary_unary(HEALTH_CHECK)
-        self._call = call
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        try:
-            self._look(b"", timeout=_LOOK)
-        except grpc.RpcError:
-            pass  # The stream itself says it.
-        return self._call(*arguments, **options)
+        return self._home.stream_stream(*arguments, **options)
 
 
 class _SafeCall:
