@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
-from typing import Any, Iterator
+import time
+from typing import Any, Callable, Iterator
 
 import grpc
 import pytest
 
-from packhouse import Client, Loader, LocalServer, PackhouseError
+from packhouse import Client, GraphSchema, GraphTable, Loader, LocalServer, PackhouseError
 from packhouse.base.errors import meaning_of_end, passes
 from packhouse.calls.channel import is_own, proxy_variable
-from packhouse.calls.retrying import Backoff
+from packhouse.calls.retrying import Backoff, UnaryCalls
 from packhouse.files.graph_import import import_graph
 from packhouse.v1 import source_graph_pb2
 
@@ -138,6 +141,69 @@ def test_channels_are_made_in_one_place() -> None:
         if re.search(r"\b(in)?secure_channel\b|\baio\b", path.read_text())
     ]
     assert makers == ["calls/channel.py"]
+
+
+_NOWHERE: dict[str, Callable[[Client, Any], Any]] = {
+    "append": lambda client, one: client.datasets.append("d", one, retry_timeout=1),
+    "append_examples": lambda client, one: client.datasets.append_examples("d", [b""], retry_timeout=1),
+    "append again": lambda client, one: client.datasets.append(
+        "d", one, retry_timeout=1, producer="p", first_sequence=1
+    ),
+    "rows": lambda client, one: client.source_graphs.append("g", [], retry_timeout=1),
+    "observe": lambda client, one: client.histograms.observe(
+        "h", [[[1, 1]]], producer="p", retry_timeout=1
+    ),
+    "import": lambda client, one: import_graph(client.to, "g", _NoRows(), retry_timeout=1),  # type: ignore
+}
+
+
+@pytest.mark.parametrize("is_still", [False, True], ids=["away", "still"])
+@pytest.mark.parametrize("call", [each for each in _NOWHERE])
+def test_all_that_a_call_does_lies_within_its_retry_timeout(call: str, is_still: bool) -> None:
+    """Also what it asks before it appends. (A stream to a server that stands still: after 80 s.)"""
+    if is_still and call == "observe":
+        pytest.skip("streams alone")
+    table = GraphTable(GraphSchema(["nodes"]), [[1]])
+    with LocalServer() as server, Client(server.address) as client:
+        client.to = server.address  # type: ignore[attr-defined]
+        os.kill(server.pid, signal.SIGSTOP if is_still else signal.SIGKILL)
+        began = time.monotonic()
+        try:
+            with pytest.raises(PackhouseError) as raised:
+                _NOWHERE[call](client, table)
+            seconds = time.monotonic() - began
+        finally:
+            if is_still:
+                os.kill(server.pid, signal.SIGKILL)
+    assert raised.value.passes, raised.value
+    # A busy machine takes some time for the rest.
+    assert seconds < 15, raised.value
+
+
+def test_the_first_try_is_part_of_the_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("packhouse.calls.retrying.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("packhouse.calls.retrying.time.sleep", lambda delay: None)
+    deadlines: list[float] = []
+
+    class Silent(grpc.RpcError):  # type: ignore[misc]
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.DEADLINE_EXCEEDED
+
+        def details(self) -> str:
+            return "silent"
+
+    def method(request: object, *, timeout: float, wait_for_ready: bool) -> None:
+        assert not wait_for_ready, "an away server is told at once"
+        deadlines.append(timeout)
+        now[0] += timeout
+        raise Silent
+
+    for retry_timeout, expected in ((0, [2]), (5, [5]), (70, [60, 10]), (61, [60, 2])):
+        deadlines.clear()
+        with pytest.raises(PackhouseError, match="Get at host:1 was tried again"):
+            UnaryCalls("host:1", 60).again(method, None, retry_timeout, "Get")
+        assert deadlines == expected
 
 
 def test_what_a_proxy_did_is_said() -> None:

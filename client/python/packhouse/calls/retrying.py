@@ -24,6 +24,8 @@ _LOG: Final = logging.getLogger("packhouse")
 _SILENT: Final = 1.0
 
 _FIRST_DELAY: Final = 0.05
+# Seconds that a try has at least: a server that answers may be busy.
+_LEAST_TRY: Final = 2.0
 LONGEST_DELAY: Final = 1.0
 
 
@@ -50,6 +52,15 @@ class Backoff:
         self._delay = _FIRST_DELAY
         self._began = None
         self._is_told = False
+
+    def seconds_of_try(self, most: float) -> float:
+        """The deadline of the next try, `most` or what is left. If it fails, the failing has begun
+        now.
+        """
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+        return min(most, max(self._began + self._timeout - now, _LEAST_TRY))
 
     def delay_after(self, error: PackhouseError) -> float:
         """Seconds to wait before the next try.
@@ -100,19 +111,33 @@ class UnaryCalls:
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None
 
+    def again(self, method: Any, request: Any, retry_timeout: float, name: str) -> Any:
+        """The same of a call that is safe to repeat: made again for `retry_timeout` seconds in all
+        while the server is away. `name` says what is called, for people.
+        """
+        backoff = Backoff(retry_timeout, call=f"{name} at {self.address}")
+        while True:
+            seconds = backoff.seconds_of_try(self.timeout)
+            try:
+                return method(request, timeout=seconds, wait_for_ready=False)
+            except grpc.RpcError as error:
+                failure = PackhouseError.of(error)
+            time.sleep(backoff.delay_after(failure))
+
     def delete(self, method: Any, request: Any) -> None:
         """Retries, too: NOT_FOUND after a first try that may have worked counts as deleted."""
-        backoff = Backoff(self.timeout, call=f"a deletion at {self.address}")
         tries = 0
-        while True:
+
+        def attempt(*arguments: Any, **options: Any) -> Any:
+            nonlocal tries
             tries += 1
-            try:
-                self(method, request)
-                return
-            except PackhouseError as error:
-                if tries > 1 and error.code is grpc.StatusCode.NOT_FOUND:
-                    return
-                time.sleep(backoff.delay_after(error))
+            return method(*arguments, **options)
+
+        try:
+            self.again(attempt, request, self.timeout, "a deletion")
+        except PackhouseError as error:
+            if tries == 1 or error.code is not grpc.StatusCode.NOT_FOUND:
+                raise
 
 
 # Seconds between two looks. The first question is asked after one to two of them.

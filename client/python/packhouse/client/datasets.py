@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 
 import grpc
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from packhouse.base.arguments import names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
-from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff, UnaryCalls
+from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, UnaryCalls
 from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.data.histogram import Histogram
@@ -114,7 +113,7 @@ class Datasets:
         if isinstance(tables, GraphTable):
             tables = (tables,)
             groups = None if groups is None else (groups,)
-        dataset = self._get_within(name, retry_timeout)
+        dataset = self._await(name, retry_timeout)
         appending = ReliableAppend(
             self.append_call,
             dataset,
@@ -158,7 +157,7 @@ class Datasets:
         """
         appending = ReliableAppend(
             self.append_call,
-            self._get_within(name, retry_timeout),
+            self._await(name, retry_timeout),
             producer,
             first_sequence,
             retry_timeout,
@@ -258,11 +257,9 @@ class Datasets:
         finally:
             responses.cancel()
 
-    def _get_within(self, name: str, retry_timeout: float) -> Dataset:
-        """Asks again for that time while the server is away."""
-        backoff = Backoff(retry_timeout, call=f"GetDataset of '{name}' at {self._call.address}")
-        while True:
-            try:
-                return self.get(name)
-            except PackhouseError as error:
-                time.sleep(backoff.delay_after(error))
+    def _await(self, name: str, retry_timeout: float) -> Dataset:
+        """As `get`, for that time while the server is away."""
+        request = dataset_pb2.GetDatasetRequest(name=name)
+        call = f"GetDataset of '{name}'"
+        response = self._call.again(self._stub.GetDataset, request, retry_timeout, call)
+        return Dataset.from_proto(response.dataset)

@@ -137,7 +137,7 @@ class Client:
         """The server's large graphs, from which many small ones are drawn."""
         from packhouse.large.source_graphs import SourceGraphs
 
-        return SourceGraphs(self._servers, self._call, self._address)
+        return SourceGraphs(self._servers, self._call)
 
     @functools.cached_property
     def samples(self) -> Sampling:

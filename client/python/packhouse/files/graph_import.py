@@ -22,7 +22,7 @@ import queue
 import time
 import warnings
 from collections import deque
-from typing import Any, Final, Iterable, Iterator
+from typing import Any, Callable, Final, Iterable, Iterator
 
 import grpc
 import numpy as np
@@ -31,7 +31,7 @@ import numpy.typing as npt
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.channel import make_channel
 from packhouse.calls.credentials import Credentials
-from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff
+from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, Backoff, UnaryCalls
 from packhouse.calls.servers import Servers, addresses_of, first_that_answers
 from packhouse.files import arrow
 from packhouse.v1 import graphs_pb2, source_graph_pb2, source_graph_pb2_grpc
@@ -299,8 +299,9 @@ def _column_bytes(column: Any) -> tuple[bytes, bytes]:
     return np.ascontiguousarray(values).tobytes(), b"" if lengths is None else lengths.tobytes()
 
 
-# As long as a Client waits for its server.
+# As long as a Client waits for its server, and for an answer.
 _CONNECT_SECONDS: Final = 10.0
+_CALL_SECONDS: Final = 60.0
 # Requests that are sent and not answered: enough to keep the server busy while answers travel.
 _WINDOW: Final = 8
 
@@ -332,14 +333,24 @@ def import_graph(
         return make_channel(to, credentials=credentials)
 
     addresses = addresses_of(address)
-    channel, first = first_that_answers(connect, addresses, _CONNECT_SECONDS)
+    seconds = min(_CONNECT_SECONDS, max(1.0, retry_timeout))
+    channel, first = first_that_answers(connect, addresses, seconds)
     servers = Servers(channel, first, connect, addresses)
     try:
         stub = source_graph_pb2_grpc.SourceGraphServiceStub(servers)
+        calls = UnaryCalls(first, _CALL_SECONDS)
+
+        def call(method: str, request: Any) -> Any:
+            words = f"{method} of {name!r}"
+            return calls.again(getattr(stub, method), request, retry_timeout, words)
+
+        def get() -> Any:
+            return call("GetSourceGraph", source_graph_pb2.GetSourceGraphRequest(name=name))
+
         schema = source_graph_pb2.SourceGraphSchema.FromString(files.schema.SerializeToString())
         for each in schema.node_sets:
             each.appended_only = appended_only
-        graph = _get_or_create(stub, name, schema)
+        graph = _get_or_create(call, get, name, schema)
         producer = f"import-{files.fingerprint}-{request_bytes}"
         append = _Append(stub, graph, producer, retry_timeout)
         try:
@@ -348,12 +359,10 @@ def import_graph(
             # The reason is the files'; what was sent before is stored, or not.
             with contextlib.suppress(PackhouseError):
                 append.await_answers()
-            raise ValueError(f"{error}{_rows_there(stub, name)}") from None
+            raise ValueError(f"{error}{_rows_there(get, name)}") from None
         finally:
             append.close()
-        appended = stub.GetSourceGraph(
-            source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60
-        )
+        appended = get()
         if not seal:
             return appended
         sealed = None
@@ -361,9 +370,7 @@ def import_graph(
             if response.HasField("graph"):
                 sealed = response.graph
         if sealed is None:
-            return stub.GetSourceGraph(
-                source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60
-            )
+            return get()
         _warn_of_nodes_without_rows(stub, appended, sealed)
         return sealed
     except grpc.RpcError as error:
@@ -373,12 +380,11 @@ def import_graph(
         channel.close()
 
 
-def _rows_there(stub: Any, name: str) -> str:
+def _rows_there(get: Callable[[], Any], name: str) -> str:
     """What refused files leave: rows that corrected ones would come on top of. Else empty."""
     try:
-        request = source_graph_pb2.GetSourceGraphRequest(name=name)
-        graph = stub.GetSourceGraph(request, timeout=60)
-    except grpc.RpcError:
+        graph = get()
+    except PackhouseError:
         return ""
     nodes, edges = sum(graph.num_nodes), sum(graph.num_edges)
     if nodes + edges == 0:
@@ -444,15 +450,17 @@ def _count_nodes_without_rows(stub: Any, graph: str, node_set: str, rows: int, n
     return low
 
 
-def _get_or_create(stub: Any, name: str, schema: Any) -> Any:
+def _get_or_create(
+    call: Callable[[str, Any], Any], get: Callable[[], Any], name: str, schema: Any
+) -> Any:
     request = source_graph_pb2.CreateSourceGraphRequest(name=name, schema=schema)
     try:
-        return stub.CreateSourceGraph(request, timeout=60, wait_for_ready=True)
-    except grpc.RpcError as error:
-        failure = PackhouseError.of(error)
-        if failure.code != grpc.StatusCode.ALREADY_EXISTS:
-            raise failure from None
-    graph = stub.GetSourceGraph(source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60)
+        return call("CreateSourceGraph", request)
+    except PackhouseError as error:
+        # Perhaps by a try whose answer was lost.
+        if error.code is not grpc.StatusCode.ALREADY_EXISTS:
+            raise
+    graph = get()
     # A server may fill in what was left unset.
     there = _names_of(graph.schema)
     if there != _names_of(schema):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from packhouse.base.arguments import names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
+from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, UnaryCalls
 from packhouse.large.source_graph import (
     DuplicateNodes,
     EdgeRows,
@@ -28,7 +29,6 @@ from packhouse.stored.appending import ReliableRequests
 from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
 
 _REQUEST_BYTES: Final = 4 << 20
-_RETRY_TIMEOUT: Final = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,11 +143,8 @@ class SourceGraphs:
     edges of the numbers of their ends. Failed calls raise PackhouseError. Thread-safe.
     """
 
-    def __init__(
-        self, channel: Any, unary: Callable[[Any, Any], Any], address: str
-    ) -> None:
-        """For `Client`: `unary` calls a method with a deadline, and raises PackhouseError."""
-        self._address = address
+    def __init__(self, channel: Any, unary: UnaryCalls) -> None:
+        """`channel` may be of several servers."""
         self._stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
         self._unary = unary
 
@@ -169,7 +166,7 @@ class SourceGraphs:
         producer: str | None = None,
         first_sequence: int | None = None,
         request_bytes: int = _REQUEST_BYTES,
-        retry_timeout: float = _RETRY_TIMEOUT,
+        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
     ) -> SourceAppendTotals:
         """Stores nodes and edges durably, each once; returns when all are on the server's disk.
 
@@ -184,14 +181,20 @@ class SourceGraphs:
         ALREADY_EXISTS for other rows under a sequence that is taken; RESOURCE_EXHAUSTED if a bound
         or the disk is full.
         """
-        graph = self.get(name)
+        found = self._unary.again(
+            self._stub.GetSourceGraph,
+            source_graph_pb2.GetSourceGraphRequest(name=name),
+            retry_timeout,
+            f"GetSourceGraph of '{name}'",
+        )
+        graph = SourceGraph.from_proto(found)
         appending = _ReliableRows(
             self._stub.AppendSourceGraph,
             graph,
             producer,
             first_sequence,
             retry_timeout,
-            self._address,
+            self._unary.address,
         )
         try:
             for each in (rows,) if isinstance(rows, (NodeRows, EdgeRows)) else rows:
