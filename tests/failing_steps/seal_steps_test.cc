@@ -3,11 +3,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "service/wings/graphs/stored/array_file.h"
 #include "service/wings/graphs/stored/external_sort.h"
 #include "tests/failing_steps/seal_world.h"
 #include "tests/support/failing_disk.h"
@@ -42,6 +47,62 @@ TEST(SealStepsTest, DiskFails) {
     options.most_steps = 40;
     ExpectDoneOrNot([&] { return std::make_unique<SealWorld>(nullptr); }, disk, options);
   }
+}
+
+// A graph of one edge, whose nodes are so many that the offsets of those behind the edge fill a
+// block of an array.
+class EdgelessWorld final : public StepsWorld {
+ public:
+  EdgelessWorld() {
+    FileSourceGraphStore::Options options;
+    options.folder = folder();
+    options.min_free_bytes = 0;
+    store_ = FileSourceGraphStore::Open(options).value();
+    SourceGraphOptions graph;
+    graph.node_sets = {{/*integer_ids=*/true, /*nodes_from_edges=*/false}};
+    graph.edge_sets = {{/*by_source=*/true, /*by_target=*/false}};
+    const auto schema = SourceGraphSchema::Create({{"node", {}}}, {{"edge", 0, 0, {}, {}}});
+    EXPECT_TRUE(store_->Create("a", *schema, graph).ok());
+    static const auto* const ids = new std::vector<int64_t>([] {
+      std::vector<int64_t> made(kNodes);
+      std::iota(made.begin(), made.end(), 0);
+      return made;
+    }());
+    const absl::string_view bytes(reinterpret_cast<const char*>(ids->data()), 8 * kNodes);
+    const absl::string_view first = bytes.substr(0, 8);
+    SourceGraphChunk chunk;
+    chunk.nodes = {{0, kNodes, {true, bytes, ""}, {}}};
+    chunk.edges = {{0, 1, {true, first, ""}, {true, first, ""}, {}}};
+    EXPECT_TRUE(store_->Append({"a", 0}, chunk, ProducerSequence{"p", 1}).ok());
+  }
+
+  absl::Status Attempt() override {
+    return store_->Seal("a", {}, [](const SourceGraphProgress&) { return true; }).status();
+  }
+  std::string State() override {
+    const auto graph = store_->Open("a");
+    if (absl::IsFailedPrecondition(graph.status())) return "open";
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    if (!graph.ok()) return "lost";
+    const auto rows = (*graph)->BySource(0);
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    if (!rows.ok()) return "lost";
+    return absl::StrCat("sealed, ", rows->num_rows(), " rows, ", rows->offsets[rows->num_rows()],
+                        " edge");
+  }
+  std::string folder() const override { return folder_.path() + "/graphs"; }
+
+ private:
+  static constexpr uint64_t kNodes = ArrayInfo::kBlockBytes / sizeof(uint64_t);
+
+  const TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  std::unique_ptr<FileSourceGraphStore> store_;
+};
+
+TEST(SealStepsTest, DiskFailsAtRowsWithoutEdges) {
+  FailingDisk disk({EIO, false, false});
+  const StepsTold told = ExpectDoneOrNot([] { return std::make_unique<EdgelessWorld>(); }, disk);
+  EXPECT_EQ(told.num_tried, told.num_steps);
 }
 
 struct Number {
