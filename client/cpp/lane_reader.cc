@@ -223,11 +223,13 @@ LaneMessage LaneReader::Take() {
   LaneMessage message;
   std::array<char, 16> bytes;
   ssize_t received = ::recv(memory_->socket(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (received < 0 && (errno == EAGAIN || errno == EINTR)) {
+  // ECONNRESET: a server that was killed, and had not read all releases. It is said once, before
+  // messages that are there still.
+  if (received < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNRESET)) {
     memory_->BeginWait();
     do {
       received = ::recv(memory_->socket(), bytes.data(), bytes.size(), 0);
-    } while (received < 0 && errno == EINTR);
+    } while (received < 0 && (errno == EINTR || errno == ECONNRESET));
     memory_->EndWait();
   }
   if (received < 0 && errno == EAGAIN) {

@@ -19,8 +19,8 @@ struct LaneMessage {
   enum class Kind {
     kBatch,   // It is `response`.
     kByGrpc,  // It is to be read from gRPC.
-    kEnd,     // The lane has ended: gRPC has what is left, and the status.
-    kQuiet,   // Nothing has come for as long as Open() was told.
+    kEnd,  // The lane has ended: gRPC has the status. Responses that it has are not the next ones.
+    kQuiet,  // Nothing has come for as long as Open() was told.
   };
   Kind kind = Kind::kEnd;
   // The bytes of a LoadResponse, whose tensors are at multiples of 64.

@@ -76,9 +76,8 @@ class Loader::Stream {
 
   // The next response; nullopt when the stream has ended. Finish() then has its status.
   std::optional<Response> Take() {
-    if (lane_ == nullptr || num_taken_ < lane_->num_before() || is_lane_over_) {
-      return TakeFromGrpc();
-    }
+    if (lane_ == nullptr || num_taken_ < lane_->num_before()) return TakeFromGrpc();
+    if (is_lane_over_) return TakeAfterLane();
     Response response;
     for (;;) {
       response.in_lane = lane_->Take();
@@ -90,7 +89,7 @@ class Loader::Stream {
           continue;
         case LaneMessage::Kind::kEnd:
           is_lane_over_ = true;
-          [[fallthrough]];
+          return TakeAfterLane();
         case LaneMessage::Kind::kByGrpc:
           return TakeFromGrpc();
       }
@@ -135,6 +134,18 @@ class Loader::Stream {
   void LeaveIfSilent() {
     is_silent_ = !Answers(channel_, options_.silence);
     if (is_silent_) Cancel();
+  }
+
+  // The stream has to be over, too. Before a response that comes, batches may be missing that the
+  // lane had, or would have had.
+  std::optional<Response> TakeAfterLane() {
+    if (!TakeFromGrpc()) return std::nullopt;
+    context_.TryCancel();
+    while (TakeFromGrpc()) {
+    }
+    (void)Finish();
+    status_ = absl::UnavailableError("the lane ended before its stream did");
+    return std::nullopt;
   }
 
   std::optional<Response> TakeFromGrpc() {

@@ -89,6 +89,27 @@ TEST_F(LaneTest, BatchesComeInTheirSlotsAndInOrder) {
   EXPECT_EQ(door_->counts().num_batches, 3U);
 }
 
+// A stream may end before the server has looked at the last releases.
+TEST_F(LaneTest, WhatWasSentIsReadThoughItsStreamHasEnded) {
+  auto [lane, client] = OpenOne();
+  for (const char* text : {"one", "two", "three"}) ASSERT_THAT(SendOne(*lane, text), IsOk());
+  ASSERT_THAT(lane->SendByGrpc(), IsOk());
+  const auto first = client.Read();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(client.Release({first->slot}));
+  lane.reset();
+  for (const char* text : {"two", "three", ""}) {
+    const auto message = client.Read();
+    ASSERT_TRUE(message.has_value()) << text;
+    EXPECT_EQ(message->is_by_grpc(), *text == '\0');
+    if (!message->is_by_grpc()) {
+      EXPECT_EQ(client.Bytes(*message), text);
+    }
+  }
+  EXPECT_FALSE(client.Read().has_value());
+  EXPECT_FALSE(client.Release({0}));
+}
+
 TEST_F(LaneTest, SaysHowManyResponsesCameBefore) {
   const auto lane = Offer();
   for (int i = 0; i < 3; ++i) ASSERT_THAT(lane->SendByGrpc(), IsOk());

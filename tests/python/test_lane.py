@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import gc
 import os
 import pathlib
@@ -10,14 +11,15 @@ import socket
 import threading
 from typing import Any, Iterator
 
+import grpc
 import numpy as np
 import pytest
 from lanes import BY_CALL, TOKEN, SlotServer
 
-from packhouse import DType, GraphSchema, LoadedBatch, Loader, PackhouseError
+from packhouse import DType, Evaluation, GraphSchema, LoadedBatch, Loader, PackhouseError
 from packhouse.data.reading import HAS_NATIVE, BatchReader, NativeReader
 from packhouse.epochs.lane import Lane
-from packhouse.v1 import batch_pb2, loader_pb2
+from packhouse.v1 import batch_pb2, loader_pb2, loader_pb2_grpc
 
 KINDS: list[Any] = [BatchReader, *([NativeReader] if HAS_NATIVE else [])]
 SCHEMA = GraphSchema(components=("nodes",))
@@ -391,6 +393,68 @@ def test_a_signal_handler_that_raises_loses_no_message(server: SlotServer) -> No
     server.write(3, batch_of(8))
     expect_all(next_batch(lane), 8)
     lane.close()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_all_that_a_killed_server_had_sent_is_read(server: SlotServer, waits: bool) -> None:
+    lane = open_lane(server)
+    for number in range(3):
+        server.write(number, batch_of(number))
+    server.say(BY_CALL)
+    expect_all(next_batch(lane), 0)
+    # A release that the server does not read: the connection is reset.
+    lane._return_slots()
+    if waits:
+        for number in (1, 2):
+            expect_all(next_batch(lane), number)
+        assert lane.receive() is None and not lane.has_ended
+        threading.Timer(0.01, server.connection.close).start()
+    else:
+        server.connection.close()
+        for number in (1, 2):
+            expect_all(next_batch(lane), number)
+        assert lane.receive() is None and not lane.has_ended
+    assert lane.receive() is None and lane.has_ended
+
+
+class EndedLane(loader_pb2_grpc.LoaderServiceServicer):
+    """The lane of its first call ends without a word, and the call goes on."""
+
+    def __init__(self, lane: SlotServer) -> None:
+        self._lane = lane
+        self.first_steps: list[int] = []
+
+    def Load(self, request: Any, context: Any) -> Iterator[Any]:
+        step = request.evaluation.first_step
+        self.first_steps.append(step)
+        opened = loader_pb2.LoadOpened(schema=SCHEMA.to_proto(), num_steps=3)
+        opened.epoch.num_batches = 3
+        if len(self.first_steps) == 1:
+            opened.lane.CopyFrom(self._lane.offer)
+        yield loader_pb2.LoadResponse(opened=opened)
+        if len(self.first_steps) == 1:
+            self._lane.taken().write(0, batch_of(0))
+            self._lane.connection.close()
+            # As if the lane had had the other batches.
+            yield loader_pb2.LoadResponse(end_of_epoch=loader_pb2.EndOfEpoch())
+            return
+        for number in range(step, 3):
+            yield batch_of(number)
+        yield loader_pb2.LoadResponse(end_of_epoch=loader_pb2.EndOfEpoch())
+
+
+def test_a_call_that_outlives_its_lane_is_made_again(server: SlotServer) -> None:
+    servicer = EndedLane(server)
+    peer = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    loader_pb2_grpc.add_LoaderServiceServicer_to_server(servicer, peer)
+    port = peer.add_insecure_port("127.0.0.1:0")
+    peer.start()
+    given = []
+    for batch in Evaluation(f"127.0.0.1:{port}", dataset="d", limits={"nodes": ROWS}):
+        expect_all(batch, len(given))
+        given.append(batch)
+    assert len(given) == 3 and servicer.first_steps == [0, 1]
+    peer.stop(None)
 
 
 def test_releases_to_a_server_that_has_gone_are_forgotten(server: SlotServer) -> None:

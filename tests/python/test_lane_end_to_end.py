@@ -606,7 +606,9 @@ def lies_in_a_slot(batch):
         base = getattr(base, "base", None)
     return batch.graph_ids.tolist(), base is not None
 dataset = EpochDataset(
-    Loader({address!r}, dataset={dataset!r}, job="workers", limits={limits!r}, lane="required"),
+    # So few come before a lane is open.
+    Loader({address!r}, dataset={dataset!r}, job="workers", limits={limits!r}, lane="required",
+           max_in_flight=2),
     transform=lies_in_a_slot)
 dataset.set_epoch(0)
 ids = []
@@ -614,7 +616,6 @@ lying = 0
 for given, lies in dataset.trained(DataLoader(dataset, batch_size=None, num_workers=2)):
     lying += lies
     ids += given
-# The first ones come before the lanes.
 assert lying > 10
 dataset.close()
 print(sorted(ids))

@@ -45,6 +45,18 @@ bool SendDescriptor(int socket, absl::string_view message, int descriptor) {
          static_cast<ssize_t>(message.size());
 }
 
+// Closes it so that the client still reads all that was sent. What this side had left unread would
+// reset the connection, and a client takes that for its end.
+void CloseInOrder(int socket) {
+  ::shutdown(socket, SHUT_RD);
+  char bytes;
+  ssize_t received;
+  do {
+    received = ::recv(socket, &bytes, sizeof(bytes), MSG_DONTWAIT);
+  } while (received > 0 || (received < 0 && errno == EINTR));
+  ::close(socket);
+}
+
 absl::Status Closed(absl::string_view why) {
   return absl::UnavailableError(
       absl::StrCat("the client has closed its lane (", why, "); load again"));
@@ -84,7 +96,7 @@ Lane::~Lane() {
   const absl::MutexLock lock(&mutex_);
   door_->Leave(token_, id_);
   if (socket_ >= 0) {
-    ::close(socket_);
+    CloseInOrder(socket_);
     --counts_->num_open;
   }
   counts_->num_slots_sent -= ring_.num_sent();

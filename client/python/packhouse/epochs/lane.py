@@ -94,6 +94,10 @@ class Lane:
             self._return_slots()
         try:
             message = self._receive(_PLACE_BYTES)
+        except ConnectionResetError:
+            # A server that was killed, and had not read all releases. It is said once, before
+            # messages that are there still.
+            return self.receive()
         except OSError:
             message = b""
         if len(message) != _PLACE_BYTES:

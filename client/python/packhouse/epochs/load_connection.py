@@ -81,6 +81,8 @@ class LoadConnection:
         # Of the present call: how many responses have come by it, and its lane, if it has one.
         self._num_responses = 0
         self._lane: Lane | None = None
+        # It ended without a word that the next response comes by the call.
+        self._has_lost_lane = False
         # How the last call's batches came.
         self._transport: Transport = "bytes"
         # A server that took too long to open a lane is not asked again.
@@ -161,6 +163,7 @@ class LoadConnection:
             self._silence.waiting = 0
             if lane.has_ended:
                 self._lane = None
+                self._has_lost_lane = True
 
     def _receive_here(self, make_request: Callable[[], Any]) -> Any:
         """The same by the call, from one server; a redirect is returned."""
@@ -182,6 +185,7 @@ class LoadConnection:
                 lane = "off" if self._avoids_lane else self._connecting.lane
                 request.lane = is_worth_asking(address, lane)
                 self._num_responses = 0
+                self._has_lost_lane = False
                 self._load = start_load(request)
             if self._replicas.are_several:
                 self._silence.start()
@@ -205,6 +209,11 @@ class LoadConnection:
             # Not chained: the error is the call, and would keep it alive.
             failure = PackhouseError.of(error)
         else:
+            if self._has_lost_lane:
+                # Batches may be missing that the lane had, or would have had.
+                raise PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE, "the lane ended before its call did"
+                )
             self._num_responses += 1
             received = self._reader.read(response) or self._parse(response)
             if self._transport == "lane" and isinstance(received, ReceivedBatch):

@@ -1,0 +1,222 @@
+#include "client/cpp/lane_reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/cpp/channel.h"
+#include "client/cpp/loader.h"
+#include "gmock/gmock.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/loader.grpc.pb.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse::client {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr uint32_t kNumSlots = 4;
+constexpr uint64_t kSlotBytes = 4096;
+constexpr uint32_t kByGrpc = UINT32_MAX;
+
+template <typename... T>
+std::string Packed(T... numbers) {
+  std::string bytes;
+  (bytes.append(reinterpret_cast<const char*>(&numbers), sizeof(numbers)), ...);
+  return bytes;
+}
+
+void CheckOk(bool is_ok) {
+  if (!is_ok) std::abort();
+}
+
+// The server's end (docs/lane.md), for one client.
+class LaneServer {
+ public:
+  LaneServer() {
+    listener_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    CheckOk(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    CheckOk(::listen(listener_, 1) == 0);
+    thread_ = std::thread([this] { Take(); });
+  }
+  ~LaneServer() {
+    Await();
+    Close();
+    ::close(listener_);
+  }
+  LaneServer(const LaneServer&) = delete;
+  LaneServer& operator=(const LaneServer&) = delete;
+
+  v1::Lane offer() const {
+    v1::Lane offer;
+    offer.set_socket_path(path_);
+    offer.set_token("0123456789abcdef");
+    return offer;
+  }
+  // Until the client has come.
+  void Await() {
+    if (thread_.joinable()) thread_.join();
+  }
+  void Say(uint32_t slot, uint64_t size = 0) const {
+    const std::string message = Packed(slot, uint32_t{0}, size);
+    CheckOk(::send(connection_, message.data(), message.size(), MSG_NOSIGNAL) > 0);
+  }
+  void Write(uint32_t slot, absl::string_view bytes) const {
+    CheckOk(::pwrite(memory_, bytes.data(), bytes.size(), static_cast<off_t>(slot * kSlotBytes)) >
+            0);
+    Say(slot, bytes.size());
+  }
+  // As the system does when a process is killed: what was not read resets the connection.
+  void Close() {
+    if (connection_ >= 0) ::close(connection_);
+    if (memory_ >= 0) ::close(memory_);
+    connection_ = memory_ = -1;
+  }
+
+ private:
+  void Take() {
+    connection_ = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    std::array<char, 64> hello;
+    CheckOk(::recv(connection_, hello.data(), hello.size(), 0) == 20);
+    memory_ = ::memfd_create("slots", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CheckOk(::ftruncate(memory_, kNumSlots * kSlotBytes) == 0);
+    CheckOk(::fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+    const std::string answer = absl::StrCat("PHL1", Packed(kNumSlots, kSlotBytes, uint64_t{1}));
+    iovec part = {const_cast<char*>(answer.data()), answer.size()};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+    msghdr header = {};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* const passed = CMSG_FIRSTHDR(&header);
+    passed->cmsg_level = SOL_SOCKET;
+    passed->cmsg_type = SCM_RIGHTS;
+    passed->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(passed), &memory_, sizeof(memory_));
+    CheckOk(::sendmsg(connection_, &header, 0) == 24);
+  }
+
+  const TemporaryFolder folder_;
+  const std::string path_ = absl::StrCat(folder_.path(), "/lane");
+  int listener_ = -1;
+  int connection_ = -1;
+  int memory_ = -1;
+  std::thread thread_;
+};
+
+TEST(LaneReaderTest, AllThatAKilledServerHadSentIsRead) {
+  for (const bool waits : {false, true}) {
+    LaneServer server;
+    PH_ASSERT_OK_AND_ASSIGN(auto reader,
+                            LaneReader::Open(server.offer(), absl::InfiniteDuration()));
+    server.Await();
+    for (const char* text : {"one", "two"}) server.Write(text[0] == 'o' ? 0 : 1, text);
+    server.Say(kByGrpc);
+    EXPECT_EQ(reader->Take().response, "one");
+    std::thread killer;
+    if (waits) {
+      EXPECT_EQ(reader->Take().response, "two");
+      EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kByGrpc);
+      killer = std::thread([&] { server.Close(); });
+    } else {
+      server.Close();
+      EXPECT_EQ(reader->Take().response, "two");
+      EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kByGrpc);
+    }
+    EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kEnd);
+    EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kEnd);
+    if (killer.joinable()) killer.join();
+  }
+}
+
+// The lane of its first call ends without a word, and the call goes on.
+class EndedLane final : public v1::LoaderService::Service {
+ public:
+  grpc::Status Load(grpc::ServerContext* /*context*/, const v1::LoadRequest* request,
+                    grpc::ServerWriter<v1::LoadResponse>* writer) override {
+    const uint64_t first = request->evaluation().first_step();
+    first_steps_.push_back(first);
+    v1::LoadResponse opened;
+    opened.mutable_opened()->set_num_steps(kNumSteps);
+    const bool has_lane = first_steps_.size() == 1;
+    if (has_lane) *opened.mutable_opened()->mutable_lane() = lane_.offer();
+    writer->Write(opened);
+    if (has_lane) {
+      lane_.Await();
+      lane_.Write(0, BatchOf(0).SerializeAsString());
+      lane_.Close();
+    }
+    // As if the lane had had the other batches.
+    for (uint64_t step = has_lane ? kNumSteps : first; step < kNumSteps; ++step) {
+      writer->Write(BatchOf(step));
+    }
+    v1::LoadResponse end;
+    end.mutable_end_of_epoch();
+    writer->Write(end);
+    return grpc::Status::OK;
+  }
+
+  static constexpr uint64_t kNumSteps = 3;
+  // Of each call.
+  const std::vector<uint64_t>& first_steps() const { return first_steps_; }
+
+ private:
+  static v1::LoadResponse BatchOf(uint64_t step) {
+    v1::LoadResponse response;
+    v1::Batch& batch = *response.mutable_batch()->mutable_batch();
+    batch.set_id(step);
+    batch.set_step(step);
+    return response;
+  }
+
+  LaneServer lane_;
+  std::vector<uint64_t> first_steps_;
+};
+
+TEST(LaneReaderTest, ACallThatOutlivesItsLaneIsMadeAgain) {
+  EndedLane service;
+  const TemporaryFolder folder;
+  const std::string address = absl::StrCat("unix:", folder.path(), "/socket");
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  LoaderOptions options;
+  options.is_evaluation = true;
+  options.lane = LaneUse::kIfPossible;
+  options.retry.sleep = [](absl::Duration) {};
+  Loader loader(MakeChannel(address), options);
+  std::vector<uint64_t> steps;
+  for (;;) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto batch, loader.Next());
+    if (batch == nullptr) break;
+    steps.push_back(batch->view.step());
+  }
+  EXPECT_THAT(steps, ElementsAre(0, 1, 2));
+  EXPECT_THAT(service.first_steps(), ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace packhouse::client
