@@ -11,10 +11,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final, Iterator, NamedTuple
 
+import numpy as np
 import pytest
 import yaml
 
-from packhouse import LocalServer
+from packhouse import Client, GraphSchema, GraphTable, Loader, LocalServer, TensorSpec
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DEPLOY: Final = ROOT / "deploy"
@@ -326,3 +327,46 @@ def test_versions_agree() -> None:
         assert set(re.findall(r"packhouse:(\d+\.[\w.]+)", path.read_text())) == {version()}
     releases = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert releases[0] == version()
+
+
+def test_a_trainer_loads_by_the_lane_of_its_pod(tmp_path: Path) -> None:
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    trainer = Workload(KUBERNETES / "trainer", "Job")
+    pod = trainer.pod()["spec"]
+    (server,) = pod["initContainers"]
+    # What the containers share.
+    (shared,) = (mount["mountPath"] for mount in trainer.container()["volumeMounts"])
+    (address,) = (text.partition("=")[2] for text in server["args"] if "--listen" in text)
+    assert address in (KUBERNETES / "trainer" / "job.yaml").read_text().split("spec:")[0]
+    places = {shared: f"{tmp_path}/run", "/data": f"{tmp_path}/data"}
+    assert {mount["mountPath"] for mount in server["volumeMounts"]} == places.keys()
+    for place in places.values():
+        Path(place).mkdir()
+
+    def placed(text: str) -> str:
+        for there, here in places.items():
+            text = re.sub(rf"(?<=[=:]){there}\b", here, text)
+        return text
+
+    arguments = [placed(text) for text in server["args"]]
+    process = subprocess.Popen(
+        [os.environ["PACKHOUSED"], *arguments, "--http-listen=127.0.0.1:0"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )
+    try:
+        assert process.stdout is not None and "listening" in process.stdout.readline()
+        with Client(placed(address)) as client:
+            schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
+            graphs = [{"x": np.full(5, number, np.float32)} for number in range(40)]
+            client.datasets.create("set", schema)
+            client.datasets.append("set", GraphTable.from_graphs(schema, graphs))
+            client.datasets.seal("set")
+        with Loader(
+            placed(address), dataset="set", job="job", limits={"nodes": 10}, lane="required"
+        ) as loader:
+            assert sorted(int(each) for batch in loader for each in batch.graph_ids) == list(range(40))
+            assert loader.transport == "lane"
+    finally:
+        process.terminate()
+        assert process.wait() == 0

@@ -25,7 +25,7 @@ KUBERNETES: Final = ROOT / "deploy" / "kubernetes"
 CUSTOM: Final = Path(__file__).with_name("custom_resources")
 # Where tools are kept that come from outside.
 TOOLS: Final = ROOT / "build" / "tools"
-FOLDERS: Final = ("stateless", "datasets", "cluster", "example")
+FOLDERS: Final = ("stateless", "datasets", "cluster", "trainer", "example")
 # ReadWriteOncePod is not asked about before this one.
 OLDEST: Final = "1.29"
 NEWEST: Final = "1.37"
@@ -83,7 +83,7 @@ def pods(documents: list[Any]) -> list[Any]:
     return [
         document["spec"]["template"]["spec"]
         for document in documents
-        if document["kind"] in ("Deployment", "StatefulSet")
+        if document["kind"] in ("Deployment", "StatefulSet", "Job")
     ]
 
 
@@ -267,10 +267,11 @@ def test_images_are_named_by_digest() -> None:
 def test_pods_say_what_they_take_and_run_without_rights() -> None:
     for folder in FOLDERS:
         for pod in pods(objects(KUBERNETES / folder)):
-            (container,) = pod["containers"]
-            resources = container["resources"]
-            assert {"cpu", "memory", "ephemeral-storage"} <= resources["requests"].keys()
-            assert {"memory", "ephemeral-storage"} == resources["limits"].keys()
+            for container in [*pod["containers"], *pod.get("initContainers", [])]:
+                resources = container["resources"]
+                assert {"cpu", "memory", "ephemeral-storage"} <= resources["requests"].keys()
+                assert {"memory", "ephemeral-storage"} == resources["limits"].keys()
+                assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
             assert pod["securityContext"]["runAsUser"] == 65532
 
 
