@@ -2,9 +2,8 @@
 
 All mutants of a room cost one compilation of each object that holds some, and one link a program. An object
 is what the build compiles together with a changed file (a unity of some files), compiled again by the build's
-own command, with less optimisation and the test programs' compiled headers; it stands before the build's
-libraries as they are linked, so that the same object in a library is not asked for. Nothing of the build is
-changed.
+own command, with less optimisation and the test programs' compiled headers; it takes the place of the build's
+in a copy of its library, so that no program can get both. Nothing of the build is changed.
 """
 
 from __future__ import annotations
@@ -213,6 +212,22 @@ class MutantBuilds:
                 return [*command, "-DGTEST_HAS_PTHREAD=1", *options]
         return command
 
+    def changed_library(self, library: str, objects: list[str]) -> pathlib.Path:
+        """A copy of a library of the build, with those of the objects that are of it."""
+        copy = self._work / "libraries" / library
+        if copy.exists():
+            return copy
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        members = copy.with_suffix(".members")
+        members.mkdir()
+        for number, name in enumerate(objects):
+            if self._library_of(name) == library:
+                (members / pathlib.Path(name).name).symlink_to(self._work / f"object_{number}.o")
+        partial = copy.with_suffix(".partial")
+        shutil.copy(self._build / library, partial)
+        subprocess.run(["ar", "r", partial, *sorted(members.iterdir())], check=True, capture_output=True)
+        return partial.rename(copy)
+
     def link(self, program: str, objects: list[str]) -> pathlib.Path:
         """A program with the objects that were compiled."""
         linked = self._work / "programs" / program
@@ -227,15 +242,14 @@ class MutantBuilds:
         linked.unlink(missing_ok=True)
         link = list(self._link_of(program))
         link[link.index("-o") + 1] = str(linked)
-        first: list[str] = []
-        for number, name in enumerate(objects):
-            made = str(self._work / f"object_{number}.o")
-            if name in link:
-                link[link.index(name)] = made
-            elif self._library_of(name) in link:
-                first.append(made)
+        changed = {self._library_of(name) for name in objects}
+        for at, word in enumerate(link):
+            if word in objects:
+                link[at] = str(self._work / f"object_{objects.index(word)}.o")
+            elif word in changed:
+                link[at] = str(self.changed_library(word, objects))
         at = next(i for i, word in enumerate(link) if word.endswith(".o"))
-        link[at:at] = first + self._switch_objects(any("libgtest" in word for word in link))
+        link[at:at] = self._switch_objects(any("libgtest" in word for word in link))
         ended = subprocess.run(link, cwd=self._build, capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             raise DoesNotCompile(ended.stderr)

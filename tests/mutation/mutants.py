@@ -250,6 +250,17 @@ def building_of(path: str) -> str:
     return room if room.startswith("client/") else room.partition("/")[0]
 
 
+def tries_or_not(
+    test: MutationTest, room: str, of_room: list[mutations.Mutation], end: float, undecided: set[str]
+) -> Iterator[Result]:
+    """As `tries`; of a room that cannot be built the rest is undecided, and others are tried."""
+    try:
+        yield from test.tries(room, of_room, end)
+    except mutant_builds.DoesNotCompile as error:
+        undecided.add(room)
+        print(f"undecided: {room}, which cannot be built\n{str(error)[:2000]}", flush=True)
+
+
 def read_results(path: pathlib.Path) -> list[Result]:
     """What a run has written; a line that was cut off is left out."""
     results = []
@@ -295,16 +306,19 @@ def main() -> int:
             return 0
         end = time.monotonic() + 60 * options.minutes
         results = {each.key(): each for each in read_results(kept)}
+        undecided: set[str] = set()
         paths = [each for each in sources(ROOT) if fnmatch.fnmatch(each, options.paths) and test.is_built(each)]
         print(f"seed {seed}, of {len(paths)} files; results in {kept}", flush=True)
         drawn = [each for each in mutations.drawn(ROOT, paths, seed) if options.kind in (None, each.kind)]
         while time.monotonic() < end:
             wanted = options.mutants - sum(each.outcome in OUTCOMES for each in results.values())
             todo = [each for each in drawn if (each.path, each.before, each.after, each.nth) not in results][: max(wanted, 0)]
-            if not todo:
+            rooms = [room for room in dict.fromkeys(building_of(each.path) for each in todo) if room not in undecided]
+            if not rooms:
                 break
-            for room in dict.fromkeys(building_of(each.path) for each in todo):
-                for result in test.tries(room, [each for each in todo if building_of(each.path) == room], end):
+            for room in rooms:
+                of_room = [each for each in todo if building_of(each.path) == room]
+                for result in tries_or_not(test, room, of_room, end, undecided):
                     results[result.key()] = result
                     with kept.open("a") as out:
                         out.write(json.dumps(dataclasses.asdict(result)) + "\n")
@@ -316,6 +330,8 @@ def main() -> int:
                 if time.monotonic() > end:
                     break
         print("\n" + table(list(results.values())))
+        if undecided:
+            print(f"undecided, as they cannot be built: {', '.join(sorted(undecided))}")
     return 0
 
 

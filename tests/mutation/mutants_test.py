@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 import os
 import pathlib
+import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -219,6 +221,43 @@ def test_programs_of_one_folder_are_each_linked_anew(tmp_path: pathlib.Path) -> 
     builds.clear()
     linked = [builds.link(f"tests/sampling/{name}", []) for name in ("sampling_test", "sampling_distribution_test")]
     assert not any(each.is_symlink() for each in linked)
+
+
+def test_an_object_takes_the_place_of_the_build_s(tmp_path: pathlib.Path) -> None:
+    def symbols(library: pathlib.Path) -> dict[str, set[str]]:
+        told = subprocess.run(["nm", "-A", library], check=True, capture_output=True, text=True).stdout
+        members: dict[str, set[str]] = {}
+        for line in told.splitlines():
+            member, _, symbol = line.removeprefix(f"{library}:").partition(":")
+            members.setdefault(member, set()).add(symbol.split()[-1])
+        return members
+
+    path = "service/base/file_name.cc"
+    text = (mutants.ROOT / path).read_text().split("\n")
+    empty = '  if (name.empty()) return "%";'
+    dropped = mutations.Mutation(path, text.index(empty) + 1, mutations.RETURN, empty, "  ;")
+    builds = mutants.mutant_builds.MutantBuilds(mutants.ROOT, BUILD, tmp_path / "work")
+    builds.clear()
+    _, objects = builds.compile([(dropped, 1)], "tests/base/")
+    built = symbols(BUILD / "service/libpackhouse_base.a")
+    changed = symbols(builds.changed_library("service/libpackhouse_base.a", objects))
+    assert built.keys() == changed.keys()
+    switch = "_ZN16packhouse_mutant6statesE"
+    assert [member for member in changed if switch in changed[member]] == [pathlib.Path(objects[0]).name]
+
+
+def test_a_room_that_cannot_be_built_is_undecided(capsys: pytest.CaptureFixture[str]) -> None:
+    caught = mutants.Result("service/base/a.cc", 1, mutations.SIGN, "+", "-", 1, mutants.CAUGHT)
+
+    class Broken:
+        def tries(self, *_: object) -> Iterator[mutants.Result]:
+            yield caught
+            raise mutants.mutant_builds.DoesNotCompile("duplicate symbol")
+
+    undecided: set[str] = set()
+    assert list(mutants.tries_or_not(Broken(), "base", [], 0.0, undecided)) == [caught]
+    assert undecided == {"base"}
+    assert "duplicate symbol" in capsys.readouterr().out
 
 
 def test_results_are_kept_and_told(tmp_path: pathlib.Path) -> None:
