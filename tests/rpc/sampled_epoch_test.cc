@@ -224,16 +224,36 @@ TEST_P(SampledEpochTest, WindowsThatStreamsWaitForArePlannedWithTheirPriority) {
   EXPECT_EQ(draws.size(), 1u);
 }
 
+// Not only in another order: the sub-graph of a seed is another one.
 TEST_P(SampledEpochTest, AnotherEpochDrawsAnew) {
   StartWithGraph();
   v1::EpochSpec spec = Spec("job");
-  std::map<uint64_t, std::string> first;
-  Collect(Load(spec, 0, 1), first);
-  spec.set_epoch(1);
-  std::map<uint64_t, std::string> second;
-  Collect(Load(spec, 0, 1), second);
-  EXPECT_NE(first, second);
-  EXPECT_EQ(SeedsIn(second), AllSeeds());
+  // One sub-graph a batch.
+  spec.mutable_rank_groups(0)->mutable_shapes(0)->mutable_capacities(2)->set_rows(1);
+  const auto drawn = [&](uint64_t epoch) {
+    spec.set_epoch(epoch);
+    std::map<uint64_t, std::string> by_seed;
+    const Loaded loaded = Load(spec, 0, 1);
+    EXPECT_THAT(loaded.status, IsOk());
+    for (v1::LoadedBatch batch : loaded.batches) {
+      v1::Batch& of_seed = *batch.mutable_batch();
+      of_seed.clear_id();
+      of_seed.clear_epoch();
+      of_seed.clear_step();
+      const uint64_t seed = Uint64sFromWire(of_seed.graph_ids()).at(0);
+      EXPECT_TRUE(by_seed.emplace(seed, of_seed.SerializeAsString()).second) << seed;
+    }
+    return by_seed;
+  };
+  const std::map<uint64_t, std::string> first = drawn(0);
+  const std::map<uint64_t, std::string> second = drawn(1);
+  ASSERT_EQ(first.size(), kNodes);
+  ASSERT_EQ(second.size(), kNodes);
+  uint64_t num_drawn_anew = 0;
+  for (const auto& [seed, bytes] : first) num_drawn_anew += bytes != second.at(seed) ? 1 : 0;
+  // Of nodes with few edges all are drawn.
+  EXPECT_GT(num_drawn_anew, kNodes / 2);
+  EXPECT_LT(num_drawn_anew, kNodes);
 }
 
 TEST_P(SampledEpochTest, GoesOnAfterRestartsWithTheSameBytes) {
