@@ -1108,6 +1108,44 @@ def test_ranks_of_another_number_say_that_an_epoch_was_begun(share: Callable[...
     assert len(received) == len(anew) == info.num_batches
 
 
+def _what_is_kept(client: Client, job: str) -> list[tuple[int, int, int, int]]:
+    epochs = client.jobs.get(job).epochs
+    return [(each.epoch, each.generation, each.num_done, each.num_sessions) for each in epochs]
+
+
+def test_who_is_refused_changes_nothing(share: Callable[..., Any], client: Client) -> None:
+    """Those who load go on: they are not of a generation that somebody ended who then left."""
+    job = f"refused/{next(_jobs)}"
+    first = [share(rank, 2, job=job) for rank in range(2)]
+    loops = [steps_of(each) for each in first]
+    taken: list[LoadedBatch] = []
+    for each, loop in zip(first, loops):
+        taken += itertools.islice(loop, 4)
+        each.flush()
+    before = _what_is_kept(client, job)
+    others: list[dict[str, Any]] = [
+        dict(rank=0, num_ranks=1),
+        dict(rank=0, num_ranks=2),
+        dict(rank=1, num_ranks=2, attempt="2"),
+        dict(rank=2, num_ranks=3),
+    ]
+    for other in others:
+        one = share(**other, job=job)
+        for _ in range(2):
+            with pytest.raises(EpochBegunError):
+                next(steps_of(one))
+            assert _what_is_kept(client, job) == before, other
+        one.close()
+    for loop in loops:
+        taken += loop
+    expect_every_graph_once(graphs_in(taken))
+    before = _what_is_kept(client, job)
+    for other in others:
+        with pytest.raises(EpochFinishedError):
+            next(steps_of(share(**other, job=job)))
+        assert _what_is_kept(client, job) == before, other
+
+
 def test_dynamic_workers_have_len_of_their_own_rank_group(make: Make) -> None:
     """What is done of another group does not count."""
     groups = [RankGroup(shapes=[LIMITS]), RankGroup(shapes=[LIMITS])]

@@ -95,6 +95,8 @@ class LoadConnection:
         self._woken = False
         # The call that was cancelled because its server is silent.
         self._silent_load: Any = None
+        # What is asked before Load, until it is answered.
+        self._question: Any = None
         # The call for which the server is asked whether it lives: of the watching thread.
         self._asked_load: Any = None
         self._silence = SilenceWatch(self._lives, self._end_silent_load, self.interrupt)
@@ -118,6 +120,27 @@ class LoadConnection:
                 return self._call_once(method, request)
             except PackhouseError as error:
                 time.sleep(backoff.delay_after(error))
+
+    def get_epoch(self, request: Any) -> Any:
+        """The `packhouse.v1.Epoch`, asked for once by the thread that waits for batches; `interrupt`
+        ends it. Raises PackhouseError.
+        """
+
+        def ask(stub: Any, timeout: float) -> Any:
+            self._question = stub.GetEpoch.future(request, timeout=timeout)
+            if self._woken:
+                # Who woke it may have found no question yet.
+                self._question.cancel()
+            try:
+                return self._question.result()
+            except grpc.FutureCancelledError:
+                raise PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE, "the wait for the epoch was ended"
+                ) from None
+            finally:
+                self._question = None
+
+        return self._make_once(ask)
 
     def describe(self, method: str) -> str:
         """A call and where it goes, for people."""
@@ -356,9 +379,12 @@ class LoadConnection:
             lane.close()
 
     def _cancel(self, load: Any) -> None:
-        """Ends a call, and what waits for its lane. From any thread."""
+        """Ends a call, and what waits for its lane or before it. From any thread."""
         if load is not None:
             load.cancel()
+        question = self._question
+        if question is not None:
+            question.cancel()
         lane = self._lane
         if lane is not None:
             lane.interrupt()
@@ -422,13 +448,18 @@ class LoadConnection:
         return channel
 
     def _call_once(self, method: str, request: Any) -> Any:
+        return self._make_once(
+            lambda stub, timeout: getattr(stub, method)(request, timeout=timeout)
+        )
+
+    def _make_once(self, make: Callable[[Any, float], Any]) -> Any:
         with self._lock:
             if self._closed:
                 raise ValueError("the loader is closed")
             calls = self._take_calls(self._replicas.current)
         is_away = False
         try:
-            return getattr(calls.stub, method)(request, timeout=self._connecting.timeout)
+            return make(calls.stub, self._connecting.timeout)
         except grpc.RpcError as error:
             failure = PackhouseError.of(error)
             is_away = failure.code in (

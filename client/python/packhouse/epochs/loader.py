@@ -60,6 +60,8 @@ class _Place:
     def __init__(self) -> None:
         # Of the first stream in this generation: its counts are those of when this worker came.
         self.first_opened: Any = None
+        # Whether the server was asked what loading would find.
+        self.is_asked = False
         self.schema = GraphSchema()
         self.session = 0
         self.given = GivenBatches()
@@ -352,9 +354,13 @@ class Loader(Iterator[LoadedBatch]):
 
     def _share(self) -> EpochShare:
         """What loading would find now."""
+        epoch = self._connect().call("GetEpoch", self._share_request())
+        return EpochShare.from_proto(epoch.share)
+
+    def _share_request(self) -> Any:
         request = loader_pb2.GetEpochRequest(epoch=self._settings.of_epoch(self.epoch))
         self._say_who_loads(request)
-        return EpochShare.from_proto(self._connect().call("GetEpoch", request).share)
+        return request
 
     def __iter__(self) -> Loader:
         """Goes on after the batch given out last. Raises ValueError if the epoch has ended."""
@@ -687,8 +693,10 @@ class Loader(Iterator[LoadedBatch]):
             if self._num_interrupts != interrupts or is_left():
                 raise PackhouseError(grpc.StatusCode.CANCELLED, "the wait for a batch was left")
             try:
-                received = connection.receive(self._load_request)
-                break
+                epoch = self._ask_first(connection)
+                if epoch is None:
+                    received = connection.receive(self._load_request)
+                    break
             except PackhouseError as error:
                 connection.leave()
                 connection.check()
@@ -699,12 +707,16 @@ class Loader(Iterator[LoadedBatch]):
                         connection.describe("Load"),
                     )
                 delay = backoff.delay_after(error)
+            else:
+                self._accept(epoch, is_loading=False)
+                self._place.is_asked = True
+                continue
             if self._num_interrupts == interrupts and not is_left():
                 time.sleep(delay)
         if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
             opened = received.opened
             place = self._place
-            if place.first_opened is None and not self._accept(opened):
+            if place.first_opened is None and not self._accept(opened.epoch, is_loading=True):
                 connection.leave()
                 return self._receive(connection, interrupts, is_left)
             place.session = opened.session
@@ -725,26 +737,48 @@ class Loader(Iterator[LoadedBatch]):
                 place.first_opened = opened
         return received
 
-    def _accept(self, opened: Any) -> bool:
-        """Whether to go on with an epoch that this loader has come to; False: ask for it again."""
+    def _ask_first(self, connection: LoadConnection) -> Any:
+        """The `packhouse.v1.Epoch` as loading would find it, if that may be a reason not to load:
+        loading itself may end the generation of those who do. None: load. Raises PackhouseError.
+        """
+        place, settings, start = self._place, self._settings, self._start
+        if place.is_asked or not settings.looks_at_epoch or settings.on_existing == "resume":
+            return None
+        if place.first_opened is not None or start.cursor or start.generation is not None:
+            return None
+        request = self._share_request()
+        try:
+            return connection.get_epoch(request)
+        except PackhouseError as error:
+            if error.passes and error.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+            # Load waits as long as planning takes, and says itself what else is wrong.
+            place.is_asked = True
+            return None
+
+    def _accept(self, epoch: Any, *, is_loading: bool) -> bool:
+        """Whether to go on with a `packhouse.v1.Epoch` that this loader has come to, or would come to;
+        False: ask for it again.
+        """
         if not self._settings.looks_at_epoch:
             return True
         try:
-            check_not_empty(opened.epoch, 7)
-            is_restart = self._restarts(opened)
+            if is_loading:
+                check_not_empty(epoch, 7)
+            is_restart = self._restarts(epoch, is_loading)
         except Exception:
             self._connect().leave()
             raise
         if is_restart:
             self._place.is_restart = True
-            self._start = dataclasses.replace(self._start, cursor=opened.epoch.start_cursor)
+            self._start = dataclasses.replace(self._start, cursor=epoch.start_cursor)
             if self._is_alone and not self._start.attempt:
                 self._drawn_attempt = uuid.uuid4().hex
         return not is_restart
 
-    def _restarts(self, opened: Any) -> bool:
+    def _restarts(self, epoch: Any, is_loading: bool) -> bool:
         """Whether it is to be loaded anew. Raises EpochBegunError and EpochFinishedError."""
-        epoch, sharing = opened.epoch, self._settings.sharing
+        sharing = self._settings.sharing
         share = EpochShare.from_proto(epoch.share)
         is_open = share.is_estimate or share.num_left > 0
         if is_open or not epoch.num_batches or not sharing.all_done(epoch):
@@ -752,7 +786,8 @@ class Loader(Iterator[LoadedBatch]):
             if self._start.cursor or not share.is_begun:
                 return False
             if isinstance(sharing, Dynamic):
-                self._warn_if_alone(epoch)
+                if is_loading:
+                    self._warn_if_alone(epoch)
                 return False
             return restarts(
                 epoch, share, self._settings.on_existing, sharing, self._start.attempt, "loader"
