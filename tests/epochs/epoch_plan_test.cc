@@ -426,6 +426,45 @@ TEST(EpochPlanTest, ADeviceGetsLimitsItCanHold) {
   }
 }
 
+// Trainers compile anew for each shape: present limits stay unless others are better by more than a
+// little. They go where the device no longer holds them, although they would cost less.
+TEST(EpochPlanTest, PresentLimitsStayWhileTheDeviceHoldsThem) {
+  DatasetWorld world(300);
+  world.Seal();
+  DeviceProfile device;
+  device.components.resize(3);
+  for (ComponentProfile& component : device.components) {
+    component.max_rows = 64;
+    component.relative_cost = 0;
+  }
+  device.components[0].bytes_per_row = 100;
+  device.components[0].relative_cost = 1;
+  device.fixed_cost = 1000;  // The larger the batches, the better.
+  device.measured_as = "gin/sim";
+  EpochRequest request = DatasetWorld::Request();
+  request.rank_groups[0] = {{}, device, 1};
+  request.adaptive = true;
+  const auto prepared = [&](uint64_t memory_bytes, std::vector<uint64_t> present) {
+    request.rank_groups[0].measured = device;
+    request.rank_groups[0].measured->memory_bytes = memory_bytes;
+    request.rank_groups[0].present = {std::move(present)};
+    return PrepareFresh(world, request).value();
+  };
+  const std::vector<uint64_t> large = {62, 64, 64};
+  for (const uint64_t memory_bytes : {6300, 6200}) {
+    const auto epoch = prepared(memory_bytes, large);
+    EXPECT_EQ(epoch->shapes(0)[0].capacities, large);
+    EXPECT_THAT(epoch->plan().why_shapes(), HasSubstr("others save"));
+  }
+  const auto smaller = prepared(6199, large);
+  EXPECT_LT(smaller->shapes(0)[0].capacities[0], 62U);
+  EXPECT_THAT(smaller->plan().why_shapes(),
+              "the limits before no longer fit what was measured as gin/sim");
+  const auto better = prepared(0, large);
+  EXPECT_GT(better->shapes(0)[0].capacities[0], 62U);
+  EXPECT_THAT(better->plan().why_shapes(), HasSubstr("others save"));
+}
+
 TEST(EpochPlanTest, EachRankGroupGetsBatchesThatFitIt) {
   DatasetWorld world(200, 8);
   world.Seal();
