@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import UINT64_MAX, whole_number
+from packhouse.data.graphs import array_of
 
 _Key = TypeVar("_Key")
 
@@ -52,8 +53,8 @@ def file_name(name: str) -> str:
 def _rows_of_type(
     rows: Any, mapping: Any, out: npt.NDArray[Any] | None, start: int, of: str
 ) -> npt.NDArray[Any]:
-    made = np.asarray(rows)
-    originals = np.asarray(mapping)
+    made = array_of(rows, f"rows{of}")
+    originals = array_of(mapping, f"mapping{of}")
     if originals.ndim != 1 or originals.dtype.kind not in "iu":
         raise TypeError(f"mapping{of}: must have one dimension of whole numbers")
     if made.ndim == 0:

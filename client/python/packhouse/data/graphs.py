@@ -208,7 +208,7 @@ class GraphTable:
 
     def take(self, positions: npt.ArrayLike) -> GraphTable:
         """A copy of the graphs at these positions, in that order. Cost: O(rows copied)."""
-        chosen = np.asarray(positions, np.int64)
+        chosen = np.asarray(array_of(positions, "positions"), np.int64)
         gathers: dict[str, npt.NDArray[np.int64]] = {}
         tensors = {}
         for spec in self.schema.tensors:

@@ -14,7 +14,7 @@ from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.calls.credentials import Credentials
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
-from packhouse.data.graphs import convert_exactly
+from packhouse.data.graphs import array_of, convert_exactly
 from packhouse.epochs.lane import LaneChoice, chosen_lane
 from packhouse.epochs.order import CostBalanced
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
@@ -65,7 +65,7 @@ class Draw:
         """This draw as a `packhouse.v1.Draw`."""
         weights = () if self.weights is None else self.weights
         return loader_pb2.Draw(
-            weights=np.ascontiguousarray(weights, "<f8").tobytes(),
+            weights=np.ascontiguousarray(array_of(weights, "weights"), "<f8").tobytes(),
             num_graphs=self.num_graphs,
             with_replacement=self.with_replacement,
         )

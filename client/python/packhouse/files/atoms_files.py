@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import names_arguments
-from packhouse.data.graphs import Array, GraphTable
+from packhouse.data.graphs import Array, GraphTable, array_of
 from packhouse.data.schema import GRAPHS, GraphSchema, Layout, TensorSpec
 from packhouse.files import file_kinds
 from packhouse.files.frames import Frame, Item, Malformed, Rows, graph_row, made
@@ -84,7 +84,7 @@ def frame_of(atoms: Any, where: str, values: dict[str, Any] | None = None) -> Fr
     }
     for name, array in atoms.arrays.items():
         if name not in ("numbers", "positions"):
-            tensors[name] = Rows(NODES, np.asarray(array), may_lack=name in _ZERO_UNLESS_SET)
+            tensors[name] = Rows(NODES, array_of(array, name), may_lack=name in _ZERO_UNLESS_SET)
     fixed = _fixed(atoms)
     if fixed is not None:
         tensors["fixed"] = Rows(NODES, fixed, may_lack=True)
@@ -120,8 +120,8 @@ def check_structure(positions: Any, cell: Any, pbc: Any) -> None:
 def _as_array(value: Any, name: str) -> Any:
     if name == "energy":
         # A file may write it as 0 or -1.
-        return np.asarray(value, np.float64)
-    return np.asarray(value)
+        return array_of(value, name).astype(np.float64)
+    return array_of(value, name)
 
 
 def _fixed(atoms: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Collection, Final, Iterator
 
 import numpy as np
 
-from packhouse.data.graphs import GraphTable
+from packhouse.data.graphs import GraphTable, array_of
 
 _IS_PICKLE: Final = "is a pickle: reading it runs the program that its author put into it"
 _HAS_PICKLES: Final = "has pickles: reading one runs the program that its author put into it"
@@ -38,7 +38,7 @@ def arrays_of(pickled: bytes, is_of_torch: bool = False) -> dict[str, Any]:
     """
     made = _load_by_torch(io.BytesIO(pickled)) if is_of_torch else pickle.loads(pickled)
     if isinstance(made, dict):
-        return {str(name): _array(value) for name, value in made.items() if value is not None}
+        return {str(name): _array(value, str(name)) for name, value in made.items() if value is not None}
     state = dict(getattr(made, "__dict__", {}))
     if "_global_store" in state or hasattr(made, "node_types"):
         raise ValueError("has types of nodes: read it in Python, and use packhouse.pyg.ingest")
@@ -58,14 +58,14 @@ def arrays_of(pickled: bytes, is_of_torch: bool = False) -> dict[str, Any]:
                 f"{name!r} is shifted when PyG joins graphs: read it in Python, and use "
                 "packhouse.pyg.ingest"
             )
-        arrays[name] = _array(value)
+        arrays[name] = _array(value, name)
     if "num_nodes" not in arrays and getattr(made, "num_nodes", None) is not None:
         arrays["num_nodes"] = np.asarray(int(made.num_nodes))
     return arrays
 
 
-def _array(value: Any) -> Any:
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+def _array(value: Any, name: str) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else array_of(value, repr(name))
 
 
 def _load_by_torch(file: str | io.BytesIO) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import UINT64_MAX, Choice, names_arguments, whole_number
+from packhouse.data.graphs import array_of
 from packhouse.large.source_graph import SourceGraphSchema
 
 _MOST_EDGES: Final = 2**31 - 1
@@ -511,7 +512,7 @@ def negative_links(
 
 
 def _pairs(links: Any, num_sources: int, num_targets: int, name: str) -> npt.NDArray[np.int64]:
-    pairs = np.asarray(links)
+    pairs = array_of(links, name)
     if pairs.ndim != 2 or pairs.shape[0] != 2 or pairs.dtype.kind not in "iu":
         raise ValueError(
             f"{name}: {pairs.dtype} of shape {pairs.shape}, whole numbers of shape [2, links] are needed"
@@ -533,7 +534,7 @@ class _Chooser:
         self._sums: npt.NDArray[np.float64] | None = None
         if weights is None:
             return
-        given = np.asarray(weights, np.float64)
+        given = array_of(weights, name).astype(np.float64)
         if given.shape != (count,) or not np.isfinite(given).all() or (given < 0).any():
             raise ValueError(f"{name}: {count} finite numbers that are not below 0 are needed")
         self._sums = np.cumsum(given)

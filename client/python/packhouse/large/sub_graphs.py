@@ -175,7 +175,7 @@ class Seeds:
         if [self.numbers is None, self.ids is None, self.rows is None].count(False) != 1:
             raise ValueError("seeds: one of rows, numbers and ids is needed")
         if self.rows is not None and _is_mask(self.rows):
-            mask = np.asarray(self.rows)
+            mask = array_of(self.rows, "seeds")
             if mask.ndim != 1:
                 raise ValueError(f"seeds: a mask of shape {mask.shape}, needs one axis")
             object.__setattr__(self, "rows", np.flatnonzero(mask))
@@ -201,7 +201,7 @@ class Seeds:
             if name in columns:
                 data = column_bytes(rows, columns[name], f"readout {name!r}")
             else:
-                array = np.asarray(rows)
+                array = array_of(rows, f"readout {name!r}")
                 data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
             message.readout.add(name=name, data=data)
         return message

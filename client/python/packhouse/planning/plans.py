@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import Choice, Uint32, names_arguments
+from packhouse.data.graphs import array_of
 from packhouse.data.schema import GRAPHS
 from packhouse.v1 import planning_pb2
 
@@ -283,7 +284,7 @@ def next_fit(
     `usable` is the most real rows of a batch per component and of `graphs` (absent or 0: no limit):
     subtract what padding keeps free first. Cost: O(n l + batches l log n).
     """
-    table = np.asarray(sizes).astype(np.int64)
+    table = array_of(sizes, "sizes").astype(np.int64)
     table = table.reshape(len(table), len(components))
     columns = {name: table[:, k] for k, name in enumerate(components)}
     columns[GRAPHS] = np.ones(len(table), np.int64)

@@ -20,7 +20,7 @@ from packhouse.base.arguments import names_init_arguments
 from packhouse.base.errors import PackhouseError
 from packhouse.base.local_server import LocalServer
 from packhouse.client.facade import Client
-from packhouse.data.graphs import GraphTable
+from packhouse.data.graphs import GraphTable, array_of
 from packhouse.data.schema import GRAPHS, GraphSchema
 from packhouse.epochs.evaluation import Evaluation
 from packhouse.frameworks.torch.batch import to_torch
@@ -64,7 +64,7 @@ def store_rows(client: Client, num_rows: int, groups: npt.NDArray[np.uint64] | N
 def group_ids_of(group_id: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     """A number for each row, the same for equal values: an integer itself, of other values a hash.
     """
-    values = np.asarray(group_id)
+    values = array_of(group_id, "group_id")
     if values.dtype.kind in "iu":
         return values.astype(np.uint64)
     unique, positions = np.unique(values, return_inverse=True)
@@ -312,8 +312,8 @@ class TensorLoader:
                     f"tensor {position} has {len(tensor)} rows, the first has {num_rows}"
                 )
         self._tensors = tuple(
-            tensor if isinstance(tensor, torch.Tensor) else np.asanyarray(tensor)
-            for tensor in tensors
+            tensor if isinstance(tensor, torch.Tensor) else array_of(tensor, f"tensor {position}")
+            for position, tensor in enumerate(tensors)
         )
         groups = group_ids_of(group_id) if grouped else None
         if groups is not None and groups.shape != (num_rows,):
