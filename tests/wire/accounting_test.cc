@@ -108,6 +108,57 @@ TEST(WireAccountingTest, TheWatchOfAStream) {
       });
 }
 
+// Remembers how changes were judged.
+class Judgements final : public PackObserver {
+ public:
+  const std::vector<double>& losses() const { return losses_; }
+
+  void OnBatch(const Batch& /*batch*/, absl::Span<const uint64_t> /*capacities*/) override {}
+  void OnRejectedTooLarge(uint64_t /*graphs*/) override {}
+  void OnPending(uint64_t /*graphs*/, uint64_t /*bytes*/) override {}
+  void OnSizeChange(double loss, bool /*loses*/) override { losses_.push_back(loss); }
+
+ private:
+  std::vector<double> losses_;
+};
+
+// The stream goes on without a judgement, and its next change is judged.
+TEST(WireAccountingTest, TheSearchForAStreamsLimits) {
+  constexpr uint64_t kGraphs = DriftWatch::kFewestGraphs;
+  MemoryBudget memory(uint64_t{1} << 30);
+  Judgements judgements;
+  PH_ASSERT_OK_AND_ASSIGN(const auto drift,
+                          StreamDrift::Create({.num_graphs = kGraphs}, SmallSchema(), std::nullopt,
+                                              &memory, nullptr, &judgements));
+  drift->SetShapes({});
+  uint32_t nodes = 10;
+  const auto observe = [&] {
+    std::vector<uint32_t> counts;
+    for (uint64_t i = 0; i < 20 * kGraphs; ++i) counts.insert(counts.end(), {nodes, 2 * nodes});
+    nodes *= 3;
+    PH_ASSERT_OK_AND_ASSIGN(const SizeTable sizes,
+                            SizeTable::WithConsecutiveIds(20 * kGraphs, 2, std::move(counts), 0));
+    ASSERT_THAT(drift->Observe(sizes), IsOk());
+  };
+  observe();
+  EXPECT_EQ(drift->Next(), std::nullopt);
+  const uint64_t held = memory.held();
+  observe();
+  ASSERT_TRUE(drift->has_change());
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const MemoryHold others, memory.Hold("others", memory.bound() - held));
+    EXPECT_EQ(drift->Next(), std::nullopt);
+  }
+  EXPECT_THAT(judgements.losses(), testing::ElementsAre(PackObserver::kNotJudged));
+  EXPECT_EQ(memory.held(), held);
+  observe();
+  ASSERT_TRUE(drift->has_change());
+  (void)drift->Next();
+  ASSERT_EQ(judgements.losses().size(), 2U);
+  EXPECT_GE(judgements.losses()[1], 0);
+  EXPECT_EQ(memory.held(), held);
+}
+
 // Three nodes and two edges; two of them do not fit into one piece.
 constexpr char kSchemaOfPieces[] =
     "schema { components: 'nodes' components: 'edges' tensors { name: 'x' dtype: DATA_TYPE_INT8 "

@@ -195,6 +195,21 @@ TEST(ReadRequestsTest, AReportOfBatches) {
             "m d edges,nodes,graphs; 12,11,13 14 15.5 16 0; 22,21,23 24 0 0 1");
 }
 
+// Of two numbers for one component it is not known which one holds.
+TEST(ReadRequestsTest, ABatchOfAReportNamesEachComponentOnce) {
+  const std::string sound =
+      "capacities { component: 'nodes' rows: 1 } capacities { component: 'graphs' rows: 2 } ";
+  const std::string twice = sound + "capacities { component: 'nodes' rows: 3 } ";
+  for (const bool is_first : {true, false}) {
+    const auto request = Request<v1::ReportRequest>(absl::StrCat(
+        "model: 'm' device: 'd' batches { capacities { ", is_first ? twice : sound,
+        "} num_batches: 1 seconds: 1 } batches { capacities { ", is_first ? sound : twice,
+        "} num_batches: 1 seconds: 1 }"));
+    EXPECT_THAT(FeedbackReportFromWire(request).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is listed twice")));
+  }
+}
+
 constexpr char kEpochText[] =
     "epoch { dataset: 'graphs' rank_groups { num_ranks: 3 shapes { capacities { component: "
     "'nodes' rows: 24 } } } ";
