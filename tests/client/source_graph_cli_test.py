@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from packhouse.v1 import source_graph_pb2 as v1
 from stub_source_graphs import Serving
 
 CLI = os.environ.get("PACKHOUSE_CLI", "")
@@ -75,6 +76,11 @@ def test_a_generated_graph_is_stored_from_files_as_it_is_right_away(
         succeed("graph", "generate", "mag", *scale, "--output", folder, "--format", form)
         reverse = ("--reverse", "written=writes") if form == "npy" else ()
         assert rows_of(import_graph(server, folder, form, *reverse)).items() >= MAG.items()
+    for duplicates, told in (("refuse", v1.DUPLICATE_NODES_REFUSE), ("first", v1.DUPLICATE_NODES_FIRST),
+                             ("last", v1.DUPLICATE_NODES_LAST)):
+        import_graph(server, folder, duplicates, "--duplicates", duplicates)
+        assert server.stub.duplicates[duplicates] == told
+    assert server.stub.duplicates["npy"] == v1.DUPLICATE_NODES_REFUSE
     result = run("graph", "generate", "mag")
     assert result.returncode == 2
     assert "either --output, or --server and --graph" in result.stderr

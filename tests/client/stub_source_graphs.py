@@ -33,6 +33,8 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
         # Of each graph and set: ids, or pairs of ids; and the bytes of columns.
         self.rows: dict[tuple[str, str], list[Any]] = {}
         self.columns: dict[tuple[str, str, str], bytes] = {}
+        # Of each graph that was sealed.
+        self.duplicates: dict[str, int] = {}
         self.break_after = 0
         self.num_requests = 0
 
@@ -113,6 +115,7 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
 
     def SealSourceGraph(self, request: Any, context: Any) -> Iterator[Any]:
         graph = self.graphs[request.name]
+        self.duplicates[request.name] = request.duplicates
         yield v1.SealSourceGraphResponse(work_done=1, work_total=2)
         nodes = {each.name: set(self.rows.get((graph.name, each.name), ()))
                  for each in graph.schema.node_sets}
