@@ -1,8 +1,11 @@
 #include "client/graph/server_process.h"
 
+#include <sys/wait.h>
+
 #include <csignal>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -39,6 +42,19 @@ TEST(ServerProcessTest, IsKilledWithTheObject) {
   EXPECT_EQ(kill(pid, 0), 0);
   server = nullptr;
   EXPECT_NE(kill(pid, 0), 0);
+}
+
+// Nor does it outlive who started it, should that one be killed.
+TEST(ServerProcessTest, IsKilledWithTheThreadThatStartedIt) {
+  std::unique_ptr<ServerProcess> server;
+  std::thread([&] {
+    server = StartShell("echo '{\"event\":\"listening\",\"grpc\":\"a\"}'; exec sleep 20").value();
+    EXPECT_THAT(server->WaitUntilReady(), IsOk());
+  }).join();
+  siginfo_t ended = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(server->pid()), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(ended.si_code, CLD_KILLED);
+  EXPECT_EQ(ended.si_status, SIGKILL);
 }
 
 TEST(ServerProcessTest, HasNothingToRead) {
