@@ -100,6 +100,8 @@ def test_the_grid_has_every_cell_once(client: Client) -> None:
     assert len({cell.capacities for cell in tuning.cells}) == len(tuning.cells) == 8 * 6
     for cell in tuning.cells:
         assert cell.epoch_cost >= tuning.epoch_cost or not cell.planned
+    # Who does not ask for it gets none.
+    assert not client.tune(HISTOGRAM, profile()).cells
 
 
 def test_the_objective_may_be_the_mean_of_efficiencies(client: Client) -> None:
