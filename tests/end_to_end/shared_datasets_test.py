@@ -65,7 +65,9 @@ TABLES: Final = tuple(graphs(1000 * part, 100) for part in range(6))
 class Sharing(LocalServer):
     """One of the servers, with a cache of its own; killed at the end of a `with` block."""
 
-    def __init__(self, etcd: EtcdProcess, s3: S3Process, folder: pathlib.Path, name: str) -> None:
+    def __init__(
+        self, etcd: EtcdProcess, s3: S3Process, folder: pathlib.Path, name: str, *arguments: str
+    ) -> None:
         if "PACKHOUSED" not in os.environ:
             pytest.skip("PACKHOUSED does not name a server program")
         self.advertised = f"127.0.0.1:{free_port()}"
@@ -80,6 +82,7 @@ class Sharing(LocalServer):
                 f"--signing-key={folder / 'key'}",
                 f"--cache-dir={self.cache}",
                 "--drain-timeout=5s",
+                *arguments,
             ),
             log=subprocess.DEVNULL,
             start_timeout=60.0,
@@ -626,6 +629,29 @@ def _count(client: Client, histogram: str) -> int:
         if error.code is not grpc.StatusCode.NOT_FOUND:
             raise
         return 0
+
+
+def test_a_cache_keeps_its_bound(world: World) -> None:
+    folder = world.servers[0].cache.parent.parent
+    nodes = np.full((8, 2), (1500, 0), np.uint32)
+    rows = np.random.default_rng(0).random((8 * 1500, 16), np.float32)
+    names = ("of-the-cache/a", "of-the-cache/b")
+    with Client(world.servers[0].advertised) as client:
+        for name in names:
+            client.datasets.create(name, _SCHEMA)
+            client.datasets.append(name, [GraphTable(_SCHEMA, nodes, {"x": rows})])
+            client.datasets.seal(name)
+    # There is room for one of both.
+    bound = 1 << 20
+    with Sharing(world.etcd, world.s3, folder, "small", f"--cache-bytes={bound}") as small:
+        for name in names:
+            limits = {"nodes": 1500, "graphs": 1}
+            assert len(list(Evaluation(small.advertised, dataset=name, limits=limits))) == 8
+            kept = sum(each.stat().st_size for each in small.cache.glob("*.chunk"))
+            assert bound / 2 < kept <= bound
+        assert small.metric("packhouse_object_cache_bound_bytes") == bound
+        # Of the disk of the cache.
+        assert small.metric("packhouse_disk_free_bytes") > 0
 
 
 def test_what_is_not_shared_is_refused(world: World) -> None:

@@ -1,20 +1,27 @@
 // The real etcd behind the interface: beside the fake, call by call; and as the place of a log.
 #include "service/wings/cluster/etcd/etcd_store.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "etcd/rpc.grpc.pb.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "service/wings/cluster/etcd/etcd_messages.h"
 #include "service/wings/cluster/jobs/etcd_record_log.h"
 #include "tests/ledger/record_log_laws.h"
 #include "tests/support/etcd_process.h"
 #include "tests/support/fake_key_value_store.h"
+#include "tests/support/openssl_command.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse {
 namespace {
@@ -274,6 +281,83 @@ TEST_F(EtcdStoreTest, ALogInItKeepsTheLaws) {
     ASSERT_NO_FATAL_FAILURE(TestIsAListThatLasts(open, static_cast<uint64_t>(place), 30));
   }
   ASSERT_NO_FATAL_FAILURE(TestManyThreadsAppend(open, 8, 20));
+}
+
+// Has one user, "packhouse", whose password is "secret", and gives out tokens; answers reads of
+// whoever has the last one.
+class UsersOnly final : public etcdserverpb::KV::Service, public etcdserverpb::Auth::Service {
+ public:
+  explicit UsersOnly(const std::string& folder) {
+    grpc::SslServerCredentialsOptions options;
+    options.pem_key_cert_pairs = {
+        {ReadText(folder + "/localhost.key"), ReadText(folder + "/localhost.crt")}};
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("localhost:0", grpc::SslServerCredentials(options), &port_);
+    builder.RegisterService(static_cast<etcdserverpb::KV::Service*>(this));
+    builder.RegisterService(static_cast<etcdserverpb::Auth::Service*>(this));
+    server_ = builder.BuildAndStart();
+  }
+  ~UsersOnly() override { server_->Shutdown(); }
+
+  std::string address() const { return absl::StrCat("localhost:", port_); }
+  int num_tokens() const { return num_tokens_; }
+  void Expire() { is_expired_ = true; }
+
+  grpc::Status Authenticate(grpc::ServerContext* /*context*/,
+                            const etcdserverpb::AuthenticateRequest* request,
+                            etcdserverpb::AuthenticateResponse* response) override {
+    if (request->name() != "packhouse" || request->password() != "secret") {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "authentication failed"};
+    }
+    is_expired_ = false;
+    response->set_token(Token(++num_tokens_));
+    return grpc::Status::OK;
+  }
+  grpc::Status Range(grpc::ServerContext* context, const etcdserverpb::RangeRequest* /*request*/,
+                     etcdserverpb::RangeResponse* response) override {
+    const auto shown = context->client_metadata().find("token");
+    const bool has_token =
+        !is_expired_ && shown != context->client_metadata().end() &&
+        absl::string_view(shown->second.data(), shown->second.size()) == Token(num_tokens_);
+    if (!has_token) return {grpc::StatusCode::UNAUTHENTICATED, "invalid auth token"};
+    response->mutable_header()->set_revision(1);
+    return grpc::Status::OK;
+  }
+
+ private:
+  static std::string Token(int number) { return absl::StrCat("token ", number); }
+
+  int port_ = 0;
+  std::atomic<int> num_tokens_ = 0;
+  std::atomic<bool> is_expired_ = false;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(EtcdUsersTest, ATokenServesUntilItExpires) {
+  const TemporaryFolder folder;
+  MakeCertificate(folder.path(), "localhost");
+  UsersOnly users(folder.path());
+  EtcdOptions options;
+  options.endpoints = {users.address()};
+  options.roots = ReadText(folder.path() + "/localhost.crt");
+  options.timeout = absl::Seconds(20);
+  options.user = "packhouse";
+  options.password = "secret";
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, EtcdStore::Make(options));
+  for (int times = 1; times <= 3; ++times) {
+    for (int call = 0; call < 3; ++call) EXPECT_THAT(store->Get("a"), IsOk());
+    EXPECT_EQ(users.num_tokens(), times);
+    users.Expire();
+  }
+  options.password = "sesame";
+  PH_ASSERT_OK_AND_ASSIGN(const auto stranger, EtcdStore::Make(options));
+  EXPECT_THAT(stranger->Get("a"),
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       testing::AllOf(HasSubstr("user 'packhouse'"), Not(HasSubstr("sesame")))));
+  options.user = "";
+  options.password = "";
+  PH_ASSERT_OK_AND_ASSIGN(const auto nobody, EtcdStore::Make(options));
+  EXPECT_THAT(nobody->Get("a"), StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("token")));
 }
 
 // What etcd answers is not believed unless it is an answer to the question.
