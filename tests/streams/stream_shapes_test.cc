@@ -298,6 +298,10 @@ TEST_F(StreamShapesTest, WhereNoBatchIsFullWhatIsToldIsWhatIsPlanned) {
   profile.components[1].max_rows = profile.components[1].min_rows = 8'000'000;
   PH_ASSERT_OK_AND_ASSIGN(const StreamShapes wider, Choose(HistogramOf({10, 5}), profile));
   EXPECT_NEAR(wider.efficiencies[1], 0.25, 1e-3);
+  // One that is full counts as all of them.
+  profile.components[0].max_rows = profile.components[0].min_rows = 1'000'000;
+  PH_ASSERT_OK_AND_ASSIGN(const StreamShapes full, Choose(HistogramOf({10, 5}), profile));
+  EXPECT_THAT(full.shares, ElementsAre(1));
   EXPECT_NEAR(wider.overhead, (1.0 + 2 * 3) / (1 + 2 * 3 * 0.25) - 1, 2e-3);
 }
 
