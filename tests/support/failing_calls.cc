@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -121,12 +122,23 @@ bool FailingCalls::Concerns(const std::string& path) const {
          (path.size() == folder_.size() || path[folder_.size()] == '/');
 }
 
+// The function and the file's name, without what is drawn or counted in it.
+std::string FailingCalls::KindOf(const char* function, const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
+  if (std::all_of(name.begin(), name.end(), is_hex)) name.clear();
+  const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  name.erase(std::remove_if(name.begin(), name.end(), is_digit), name.end());
+  return std::string(function) + " " + name;
+}
+
 int FailingCalls::Count(Kind kind, const char* function, const std::string& path) {
   if (!Concerns(path)) return 0;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_stopped_) return 0;
   if (failure_ && !MayFail(kind, failure_->error)) return 0;
   const uint64_t step = num_steps_++;
+  if (failure_ && failure_->step == kNoStep) kinds_.push_back(KindOf(function, path));
   if (!failure_ || step < failure_->step || (step > failure_->step && !failure_->lasts)) return 0;
   if (what_.empty()) what_ = std::string(function) + " " + path;
   return failure_->error;

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -36,8 +37,9 @@ namespace packhouse {
 // One lives at a time. Thread-safe.
 class FailingCalls {
  public:
+  static constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
   struct Failure {
-    uint64_t step = 0;  // The first is 0.
+    uint64_t step = 0;  // The first is 0. kNoStep: they are counted, and of what kind each is.
     int error = 0;
     // From this step on all fail, as on a disk that has died; otherwise this step alone.
     bool lasts = false;
@@ -54,6 +56,8 @@ class FailingCalls {
   // What failed first: such as "fsync /tmp/x/y".
   std::string what() const;
   uint64_t num_steps() const;
+  // Of each step that was counted: those of one kind are one call on files of one name.
+  const std::vector<std::string>& kinds() const { return kinds_; }
 
   // The machine loses its power: names that were changed, and whose folder was not synced since,
   // are as before, and new files that were never synced are empty. Nobody may have the files open.
@@ -80,6 +84,7 @@ class FailingCalls {
     uint64_t number = 0;
   };
   bool Concerns(const std::string& path) const;
+  static std::string KindOf(const char* function, const std::string& path);
   int Count(Kind kind, const char* function, const std::string& path);
   void Remember(const std::string& changed, std::function<void()> undo);
   std::string Keep(const std::string& path);
@@ -93,6 +98,7 @@ class FailingCalls {
   uint64_t num_kept_ = 0;
   uint64_t num_undos_ = 0;
   std::string what_;
+  std::vector<std::string> kinds_;
   std::vector<Undo> undos_;
   std::set<std::string> never_synced_;  // New files.
 };

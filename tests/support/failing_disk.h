@@ -51,6 +51,7 @@ class FailingDisk final : public FailingThing {
     return calls_->has_failed();
   }
   uint64_t num_steps() const override { return calls_->num_steps(); }
+  std::vector<std::string> kinds() const override { return calls_->kinds(); }
   std::string what() const override { return calls_->what(); }
   void AfterEnd() override {
     if (fault_.loses_power) calls_->LosePower();

@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -58,6 +59,8 @@ class FailingThing {
   virtual bool End() = 0;
   // Between Begin() and End(): that have come.
   virtual uint64_t num_steps() const = 0;
+  // Of each step that was counted, where steps are of kinds.
+  virtual std::vector<std::string> kinds() const { return {}; }
   // What failed, for messages.
   virtual std::string what() const { return ""; }
   // After End(): what a failure does besides, such as a loss of power.
@@ -154,6 +157,8 @@ class RefusedMemory final : public CountedSteps {
 struct StepsOptions {
   // Of more steps, as many are tried, spread evenly; with PACKHOUSE_ALL_CASES=1 all.
   uint64_t most_steps = 150;
+  // Besides these, the first step of each kind.
+  bool each_kind = false;
   // What the same call may answer if it is done already.
   absl::StatusCode again = absl::StatusCode::kOk;
   // Also if no failure is ever told, since the call tries again by itself.
@@ -191,12 +196,14 @@ inline StepsTold ExpectDoneOrNot(absl::FunctionRef<std::unique_ptr<StepsWorld>()
   StepsTold told;
   std::string before;
   std::string after;
+  std::vector<std::string> kinds;
   {
     const std::unique_ptr<StepsWorld> world = make();
     before = world->State();
     failing.Begin(FailingThing::kNone, *world);
     const absl::Status ended = AttemptAsCall(*world);
     told.num_steps = failing.num_steps();
+    if (options.each_kind) kinds = failing.kinds();
     failing.End();
     EXPECT_TRUE(ended.ok()) << "nothing failed, and it ended with " << ended;
     after = world->State();
@@ -207,8 +214,13 @@ inline StepsTold ExpectDoneOrNot(absl::FunctionRef<std::unique_ptr<StepsWorld>()
   const char* const all = std::getenv("PACKHOUSE_ALL_CASES");
   const uint64_t tries =
       all != nullptr && *all == '1' ? told.num_steps : std::min(told.num_steps, options.most_steps);
-  for (uint64_t i = 0; i < tries; ++i) {
-    const uint64_t step = i * told.num_steps / tries;
+  std::set<uint64_t> steps;
+  for (uint64_t i = 0; i < tries; ++i) steps.insert(i * told.num_steps / tries);
+  std::set<std::string> seen;
+  for (uint64_t step = 0; options.each_kind && step < kinds.size(); ++step) {
+    if (seen.insert(kinds[step]).second) steps.insert(step);
+  }
+  for (const uint64_t step : steps) {
     const std::unique_ptr<StepsWorld> world = make();
     failing.Begin(step, *world);
     const absl::Status ended = AttemptAsCall(*world);

@@ -201,10 +201,10 @@ TEST(ReadRequestsTest, ABatchOfAReportNamesEachComponentOnce) {
       "capacities { component: 'nodes' rows: 1 } capacities { component: 'graphs' rows: 2 } ";
   const std::string twice = sound + "capacities { component: 'nodes' rows: 3 } ";
   for (const bool is_first : {true, false}) {
-    const auto request = Request<v1::ReportRequest>(absl::StrCat(
-        "model: 'm' device: 'd' batches { capacities { ", is_first ? twice : sound,
-        "} num_batches: 1 seconds: 1 } batches { capacities { ", is_first ? sound : twice,
-        "} num_batches: 1 seconds: 1 }"));
+    const auto request = Request<v1::ReportRequest>(
+        absl::StrCat("model: 'm' device: 'd' batches { capacities { ", is_first ? twice : sound,
+                     "} num_batches: 1 seconds: 1 } batches { capacities { ",
+                     is_first ? sound : twice, "} num_batches: 1 seconds: 1 }"));
     EXPECT_THAT(FeedbackReportFromWire(request).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is listed twice")));
   }
