@@ -739,6 +739,20 @@ TEST(JoinBurstTest, WhoComesAfterAnAnswerIsNotHeldUpAgainAndAgain) {
   EXPECT_TRUE(burst.ExpectsMore());
 }
 
+// Windows that are not planned yet are taken for like those that are.
+TEST(JobShareTest, OfSomeWindowsItIsAGuess) {
+  EpochIdentity epoch = IdentityOf({40});
+  epoch.num_windows = 4;
+  for (const auto& [windows, steps] : std::vector<std::pair<std::vector<uint32_t>, uint64_t>>{
+           {{}, 40}, {{5}, 20}, {{5, 6}, 22}, {{5, 6, 7}, 24}, {{5, 6, 7, 1}, 19}, {{30}, 40}}) {
+    PH_ASSERT_OK_AND_ASSIGN(const EpochShare share,
+                            ShareOf(epoch, windows, BatchSet(), Sharing(), /*lane=*/0));
+    EXPECT_EQ(share.num_steps, steps);
+    EXPECT_EQ(share.num_steps_of_epoch, steps);
+    EXPECT_EQ(share.is_estimate, windows.size() < 4);
+  }
+}
+
 // Whoever asks before it joins is told what it finds then, and asking changes nothing.
 TEST(JobShareTest, IsWhatAWorkerFindsWhenItJoins) {
   int num_joined = 0;

@@ -109,6 +109,13 @@ def test_ends_of_numbered_nodes_are_nodes(
     assert message in done.stderr and "is none of the" in done.stderr
 
 
+def test_two_numbers_of_nodes_are_refused(server: LocalServer, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "graph.npz"
+    np.savez(path, **{"nodes/p/#id": np.array([1, 2, 3]), "nodes/p/#size": np.array([4])})
+    done = import_graph(server, path, "two-sizes")
+    assert done.returncode == 1 and "4 nodes, '#id' has 3" in done.stderr
+
+
 def test_rows_of_refused_files_are_told(server: LocalServer, tmp_path: pathlib.Path) -> None:
     """Corrected files would come on top of them: nodes 0 to 3 for ids 1 to 3."""
     path = tmp_path / "graph.npz"

@@ -81,6 +81,46 @@ TEST_F(MetisAssignmentTest, OneCallIsEnoughIfItIsInBalance) {
 }
 
 // What METIS is asked of a graph that brings weights along.
+// Of several answers the one is taken that has the least to send, by the nodes' sizes.
+TEST(MetisRatingTest, CountsTheVolumeBySizes) {
+  constexpr uint32_t kNodes = 60;
+  Pairs ring;
+  for (uint32_t node = 0; node < kNodes; ++node) ring.emplace_back(node, (node + 1) % kNodes);
+  const auto source = OneSetGraph(kNodes, ring);
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PartitionOptions options;
+  options.num_parts = 2;
+  options.method = PartMethod::kMetis;
+  options.objective = PartObjective::kVolume;
+  options.quality = PartQuality::kBest;
+  options.weights.sizes.assign(kNodes, 100);
+  uint32_t num_calls = 0;
+  // The ring in two halves, each time at other places, of which the last are where nodes are small.
+  ScriptedEngine engine([&](const EngineProblem& problem, const auto&) {
+    ++num_calls;
+    std::vector<uint32_t> part(problem.num_nodes);
+    for (uint32_t node = 0; node < kNodes; ++node) {
+      part[node] = (node + kNodes - num_calls) % kNodes < kNodes / 2 ? 0 : 1;
+    }
+    return part;
+  });
+  ASSERT_THAT(AssignParts(graph, options, &engine), IsOk());
+  ASSERT_GT(num_calls, 1U);
+  const uint32_t first = num_calls;
+  for (const uint32_t cut : {first, first + kNodes / 2}) {
+    options.weights.sizes[cut % kNodes] = options.weights.sizes[(cut + kNodes - 1) % kNodes] = 1;
+  }
+  num_calls = 0;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph, options, &engine));
+  uint64_t volume = 0;
+  for (uint32_t node = 0; node < kNodes; ++node) {
+    const bool is_sent = assignment.part[node] != assignment.part[(node + 1) % kNodes] ||
+                         assignment.part[node] != assignment.part[(node + kNodes - 1) % kNodes];
+    if (is_sent) volume += options.weights.sizes[node];
+  }
+  EXPECT_EQ(volume, 4U);
+}
+
 TEST_F(MetisAssignmentTest, SizesAndWeightsOfNodesReachMetis) {
   options_.objective = PartObjective::kVolume;
   options_.weights.nodes = {{"light", std::vector<uint64_t>(60, 1)}, {"heavy", {}}};

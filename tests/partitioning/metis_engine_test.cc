@@ -71,6 +71,30 @@ TEST_F(MetisEngineTest, FindsTheCliquesTwiceTheSame) {
   }
 }
 
+// Of a ring's edges two are light: they are cut, whatever else would be as even.
+TEST_F(MetisEngineTest, LightEdgesAreCut) {
+  constexpr uint32_t kNodes = 40;
+  Pairs ring;
+  std::vector<uint64_t> weights;
+  for (uint32_t node = 0; node < kNodes; ++node) {
+    ring.emplace_back(node, (node + 1) % kNodes);
+    weights.push_back(node % (kNodes / 2) == 7 ? 1 : 1000);
+  }
+  const auto source = OneSetGraph(kNodes, ring);
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  options_.num_parts = 2;
+  options_.weights.edges = {weights};
+  for (const PartScheme scheme : {PartScheme::kKWay, PartScheme::kRecursive}) {
+    options_.scheme = scheme;
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment,
+                            AssignParts(graph, options_, engine_.get()));
+    for (uint32_t node = 0; node < kNodes; ++node) {
+      const bool is_cut = assignment.part[node] != assignment.part[(node + 1) % kNodes];
+      EXPECT_EQ(is_cut, weights[node] == 1) << node;
+    }
+  }
+}
+
 // Several calls at one time do not disturb each other.
 TEST_F(MetisEngineTest, CallsSideBySideGiveWhatEachGivesAlone) {
   const auto source = OneSetGraph(3000, RandomPairs(3000, 12000, 1));

@@ -15,6 +15,7 @@ import pytest
 
 from packhouse import (
     Client,
+    Evaluation,
     Loader,
     LocalServer,
     PackhouseError,
@@ -357,15 +358,21 @@ def test_each_occurrence_of_a_seed_is_drawn_anew(server: LocalServer, client: Cl
     # An epoch and a data set of the same list have the same draws.
     samples = Samples(sub_graphs, seeds=Seeds(numbers=[0] * 20))
     limits = {"n": 40, "e": 40, "graphs": 10}
-    of_epoch: dict[int, tuple[int, ...]] = {}
-    with Loader(server.address, job="star", samples=samples, limits=limits, seed=1) as loader:
-        for batch in loader:
+
+    def by_number(batches: Any) -> list[tuple[int, ...]]:
+        found: dict[int, tuple[int, ...]] = {}
+        for batch in batches:
             at = 0
             for number, count in zip(batch.graph_ids.tolist(), batch.sizes[:, 0].astype(int)):
-                of_epoch[number] = tuple(sorted(batch["n.#number"][at : at + count].tolist()))
+                found[number] = tuple(sorted(batch["n.#number"][at : at + count].tolist()))
                 at += count
-    assert [of_epoch[number] for number in range(20)] == several
+        return [found[number] for number in range(20)]
+
+    with Loader(server.address, job="star", samples=samples, limits=limits, seed=1) as loader:
+        assert by_number(loader) == several
     client.samples.make_dataset(sub_graphs, "sampling/star-set", seeds=[0] * 20, seed=1)
+    stored = Evaluation(server.address, dataset="sampling/star-set", limits=limits)
+    assert by_number(stored) == several
     estimate = client.samples.estimate_sizes(sub_graphs, seeds=[0] * 20, num_graphs=20)
     assert estimate.histogram.num_graphs == 20
 
