@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
@@ -249,6 +250,19 @@ def test_an_evaluation_has_a_lane(server: LocalServer) -> None:
         assert ids_of(list(evaluation)) == ALL_IDS
         transports.add(evaluation.transport)
     assert "lane" in transports
+
+
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_a_pass_to_its_end_is_no_cancelled_call(server: LocalServer, lane: Any) -> None:
+    def cancelled() -> list[str]:
+        with urllib.request.urlopen(f"http://{server.http_address}/metrics", timeout=60) as page:
+            lines = page.read().decode().splitlines()
+        return [line for line in lines if 'code="CANCELLED"' in line and 'method="Load"' in line]
+
+    before = cancelled()
+    for _ in range(20):
+        assert ids_of(list(Evaluation(server.address, dataset=DATASET, limits=LIMITS, lane=lane))) == ALL_IDS
+    assert cancelled() == before
 
 
 # Who keeps what, and for how long.

@@ -185,6 +185,8 @@ class Evaluation:
                         check_not_empty(received.opened.epoch, 3)
                         self._has_checked = True
                 elif kind == "end_of_epoch":
+                    # Otherwise the server may see a call that was cancelled.
+                    connection.finish()
                     return
         finally:
             connection.close()
