@@ -26,6 +26,7 @@ absl::Status JobClient::Delete(const std::string& job) const {
 absl::StatusOr<v1::Epoch> JobClient::GetEpoch(const v1::EpochSpec& spec) const {
   v1::GetEpochRequest request;
   *request.mutable_epoch() = spec;
+  request.set_company(true);
   return Call(safely_, &v1::LoaderService::Stub::GetEpoch, request);
 }
 

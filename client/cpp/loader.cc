@@ -445,6 +445,7 @@ absl::StatusOr<v1::LoadOpened> Loader::Opened() {
 
 absl::StatusOr<v1::Epoch> Loader::Describe() {
   v1::GetEpochRequest request;
+  request.set_company(true);
   *request.mutable_epoch() = options_.spec;
   v1::Epoch response;
   const absl::Status status =

@@ -215,14 +215,16 @@ TEST(EpochAccountingTest, PlansAndEpochs) {
     ExpectAccounted(
         [&](MemoryBudget* memory) -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
           PH_ASSIGN_OR_RETURN(auto plan, EpochPlan::Make(reader, request, bounds, In(memory)));
-          return PreparedEpoch::Prepare(std::move(plan), request, bounds, In(memory),
-                                        /*gathered=*/nullptr, /*tells_company=*/false);
+          return PreparedEpoch::Prepare(std::move(plan), request, bounds, In(memory));
         },
         PointeeBytes<PreparedEpoch>, kEstimated);
     ExpectAccounted(
         [&](MemoryBudget* memory) -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
           PH_ASSIGN_OR_RETURN(auto plan, EpochPlan::Make(reader, request, bounds, In(memory)));
-          return PreparedEpoch::Prepare(std::move(plan), request, bounds, In(memory));
+          PH_ASSIGN_OR_RETURN(auto epoch,
+                              PreparedEpoch::Prepare(std::move(plan), request, bounds, In(memory)));
+          PH_RETURN_IF_ERROR(epoch->MeasureCompany(In(memory)).status());
+          return epoch;
         },
         PointeeBytes<PreparedEpoch>, kWithCompany);
     if (HasFailure()) return;

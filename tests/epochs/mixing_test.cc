@@ -53,6 +53,10 @@ std::shared_ptr<const PreparedEpoch> Prepared(const EpochRequest& request,
   return epoch.ok() ? *epoch : nullptr;
 }
 
+std::optional<Company> Measured(const LoadableEpoch& epoch) {
+  return epoch.MeasureCompany(Making()).value();
+}
+
 using Batches = std::vector<std::vector<uint32_t>>;
 
 Batches BatchesOf(const PreparedEpoch& epoch) {
@@ -194,16 +198,16 @@ TEST(MixingTest, CompanyIsOfTheEpochBefore) {
         }
       }
     }
-    ASSERT_TRUE(epoch->company().has_value());
-    EXPECT_DOUBLE_EQ(epoch->company()->chance,
+    ASSERT_TRUE(Measured(*epoch).has_value());
+    EXPECT_DOUBLE_EQ(Measured(*epoch)->chance,
                      static_cast<double>(together) / static_cast<double>(pairs));
-    EXPECT_DOUBLE_EQ(epoch->company()->of_shuffle, static_cast<double>(pairs) / (500 * 499 / 2));
-    mixed_chance += epoch->company()->chance;
-    of_shuffle += epoch->company()->of_shuffle;
+    EXPECT_DOUBLE_EQ(Measured(*epoch)->of_shuffle, static_cast<double>(pairs) / (500 * 499 / 2));
+    mixed_chance += Measured(*epoch)->chance;
+    of_shuffle += Measured(*epoch)->of_shuffle;
     request.mixing.is_off = true;
     PH_ASSERT_OK_AND_ASSIGN(const auto drawn, catalog.Prepare(request));
-    ASSERT_TRUE(drawn->company().has_value());
-    drawn_chance += drawn->company()->chance;
+    ASSERT_TRUE(Measured(*drawn).has_value());
+    drawn_chance += Measured(*drawn)->chance;
   }
   EXPECT_LT(mixed_chance, 1.3 * of_shuffle);
   EXPECT_GT(drawn_chance, 3 * of_shuffle);
@@ -215,35 +219,35 @@ TEST(MixingTest, CompanyDoesNotDependOnWhatWasThere) {
   for (uint64_t number = 0; number < 3; ++number) {
     PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.Prepare(Request(number)));
     const auto alone = Prepared(Request(number));
-    ASSERT_TRUE(alone != nullptr && alone->company() && epoch->company());
-    EXPECT_EQ(alone->company()->chance, epoch->company()->chance);
+    ASSERT_TRUE(alone != nullptr && Measured(*alone) && Measured(*epoch));
+    EXPECT_EQ(Measured(*alone)->chance, Measured(*epoch)->chance);
   }
 }
 
 TEST(MixingTest, CompanyIsNotToldOfDraws) {
   EpochRequest request = Request();
   request.draw = WeightedDraw{{}, 200, false};
-  EXPECT_EQ(Prepared(request)->company(), std::nullopt);
+  EXPECT_EQ(Measured(*Prepared(request)), std::nullopt);
 }
 
 TEST(MixingTest, InOrderTheCompanyStays) {
   EpochRequest request = Request();
   request.in_order = true;
   const auto epoch = Prepared(request);
-  ASSERT_TRUE(epoch->company().has_value());
-  EXPECT_EQ(epoch->company()->chance, 1);
+  ASSERT_TRUE(Measured(*epoch).has_value());
+  EXPECT_EQ(Measured(*epoch)->chance, 1);
 }
 
 TEST(MixingTest, MoreCompanyMayBeAskedFor) {
   const auto chance = [&](double most_company) {
     EpochRequest request = Request(1);
     request.mixing.most_company = most_company;
-    return Prepared(request)->company()->Ratio();
+    return Measured(*Prepared(request))->Ratio();
   };
   EpochRequest off = Request(1);
   off.mixing.is_off = true;
   // As the plan draws it: fresh enough.
-  EXPECT_EQ(chance(1e6), Prepared(off)->company()->Ratio());
+  EXPECT_EQ(chance(1e6), Measured(*Prepared(off))->Ratio());
   EXPECT_LT(chance(1.1), chance(1e6));
 }
 

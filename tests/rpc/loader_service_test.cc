@@ -807,6 +807,26 @@ TEST_P(LoaderServiceTest, ADrawThatDoesNotFitIntoMemoryIsRefused) {
   EXPECT_THAT(GetEpoch(Spec()), IsOk());
 }
 
+// It draws the epoch's neighbour: not on the way to the first batch.
+TEST_P(LoaderServiceTest, CompanyIsMeasuredForThoseWhoAsk) {
+  Start(60);
+  v1::GetEpochRequest request;
+  *request.mutable_epoch() = Spec();
+  PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch without, GetEpoch(request));
+  EXPECT_FALSE(without.has_company());
+  LoadCall load(*stub_, Dynamic("worker"));
+  ASSERT_THAT(load.Open(), IsOk());
+  EXPECT_FALSE(load.opened().epoch().has_company());
+  request.set_company(true);
+  PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch with, GetEpoch(request));
+  EXPECT_GT(with.company().of_shuffle(), 0);
+  // Of draws there is none.
+  request.mutable_epoch()->mutable_draw()->set_num_graphs(20);
+  request.mutable_epoch()->set_job("draws");
+  PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch drawn, GetEpoch(request));
+  EXPECT_FALSE(drawn.has_company());
+}
+
 // Planning an epoch ends at the deadline of the call that asks for it.
 TEST_P(LoaderServiceTest, AnEpochThatNobodyWaitsForIsGivenUp) {
   ServerOptions options;

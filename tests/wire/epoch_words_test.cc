@@ -220,13 +220,17 @@ TEST(EpochWordsTest, TheCompanyOfAnEpochIsTold) {
   world.Seal();
   EpochCatalog catalog(&world.store(), EpochBounds());
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.Prepare(DatasetWorld::Request()));
+  const std::optional<Company> company = epoch->MeasureCompany(Making()).value();
+  ASSERT_TRUE(company.has_value());
+  EXPECT_GT(company->of_shuffle, 0);
   v1::Epoch wire;
   EpochToWire(*epoch, EpochProgress(), wire);
-  ASSERT_TRUE(epoch->company().has_value());
-  EXPECT_GT(wire.company().of_shuffle(), 0);
-  EXPECT_EQ(wire.company().of_shuffle(), epoch->company()->of_shuffle);
-  EXPECT_EQ(wire.company().chance(), epoch->company()->chance);
+  EXPECT_FALSE(wire.has_company());
+  CompanyToWire(*company, *wire.mutable_company());
+  EXPECT_EQ(wire.company().of_shuffle(), company->of_shuffle);
+  EXPECT_EQ(wire.company().chance(), company->chance);
   EXPECT_THAT(UntoldFields(wire.company()), IsEmpty());
+  EXPECT_THAT(UntoldFields(wire), Each(Not(HasSubstr("company"))));
 }
 
 }  // namespace

@@ -430,7 +430,8 @@ TEST(ToldAnswersTest, OfASession) {
           "epoch.num_rejected", "epoch.rejections",
           absl::StrCat("epoch.lower_bound: ", wire.epoch().num_batches(), ", as num_batches"),
           "epoch.samples", "epoch.joined_parts", "epoch.num_cut_graphs", "epoch.num_pieces",
-          "epoch.segments", "epoch.share.num_steps_is_estimate", "epoch.share.num_batches_before",
+          "epoch.company", "epoch.segments", "epoch.share.num_steps_is_estimate",
+          "epoch.share.num_batches_before",
           absl::StrCat("epoch.share.num_steps_of_epoch: ", wire.num_steps(), ", as num_steps"),
           "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout",
           "num_steps_is_estimate", "lane"));

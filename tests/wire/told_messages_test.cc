@@ -110,7 +110,7 @@ constexpr Elsewhere kReadElsewhere[] = {
      "tests/python/test_tfgnn_end_to_end.py"},
     {"ExportEpochRequest", "epoch first_graph num_graphs", "tests/python/test_tfgnn_end_to_end.py"},
     {"GetDatasetRequest", "include_histogram name", "tests/rpc/dataset_service_test.cc"},
-    {"GetEpochRequest", "attempt cursor dynamic epoch evaluation generation ranked",
+    {"GetEpochRequest", "attempt company cursor dynamic epoch evaluation generation ranked",
      "tests/rpc/loader_service_test.cc"},
     {"GetHistogramRequest", "histogram", kWhich},
     {"GetJobRequest", "job", kWhich},

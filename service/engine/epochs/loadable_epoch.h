@@ -20,6 +20,7 @@
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/algorithms/graphs/graph_schema.h"
 #include "service/engine/epochs/epoch_identity.h"
+#include "service/engine/epochs/fresh_batches.h"
 #include "service/engine/epochs/making.h"
 
 namespace packhouse {
@@ -72,6 +73,14 @@ class LoadableEpoch {
   // Null unless it is one.
   virtual const JoinedEpoch* joined() const { return nullptr; }
   virtual const SegmentedEpoch* segmented() const { return nullptr; }
+
+  // How often the graphs of a batch are together in the epoch before, too; of epoch 0, in epoch 1.
+  // nullopt where it is not known: of windows, segments, parts that are joined and draws, and where
+  // there is no memory to measure it. Takes as long as the opening of an epoch. CANCELLED as
+  // `making`.
+  virtual absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& /*making*/) const {
+    return std::nullopt;
+  }
 
   // For a batch that is known.
   virtual uint64_t NumGraphs(uint64_t number) const = 0;

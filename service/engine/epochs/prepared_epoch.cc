@@ -25,15 +25,10 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-    const Making& making, std::shared_ptr<GatheredRows> gathered, bool tells_company) {
+    const Making& making, std::shared_ptr<GatheredRows> gathered) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const EpochBatches> batches,
                       plan->BatchesOf({request.seed, request.key.epoch}, making));
   PH_ASSIGN_OR_RETURN(EpochFigures figures, plan->FiguresOf(*batches, making));
-  std::optional<Company> company;
-  if (tells_company) {
-    PH_ASSIGN_OR_RETURN(company,
-                        plan->CompanyAt({request.seed, request.key.epoch}, *batches, making));
-  }
   PH_ASSIGN_OR_RETURN(std::optional<StepFigures> steps,
                       plan->StepsOf({request.seed, request.key.epoch}, *batches, making));
   EpochIdentity identity = {
@@ -48,9 +43,21 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
   // Pieces of graphs are no graphs of the data set.
   if (!request.whole_graphs || plan->pieces() != nullptr) gathered = nullptr;
-  return std::shared_ptr<const PreparedEpoch>(new PreparedEpoch(
-      std::move(plan), std::move(batches), std::move(figures), company, std::move(steps),
-      std::move(identity), bounds, request.whole_graphs, std::move(gathered)));
+  return std::shared_ptr<const PreparedEpoch>(
+      new PreparedEpoch(std::move(plan), std::move(batches), std::move(figures), std::move(steps),
+                        std::move(identity), bounds, request.whole_graphs, std::move(gathered)));
+}
+
+absl::StatusOr<std::optional<Company>> PreparedEpoch::MeasureCompany(const Making& making) const {
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (company_) return company_;
+  }
+  PH_ASSIGN_OR_RETURN(const std::optional<Company> company,
+                      plan_->CompanyAt({identity_.seed, identity_.key.epoch}, *batches_, making));
+  const absl::MutexLock lock(&mutex_);
+  company_ = company;
+  return company;
 }
 
 uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + batches_->bytes(); }

@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "service/algorithms/collation/batch.h"
 #include "service/algorithms/collation/batch_shape.h"
@@ -37,15 +39,13 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 class PreparedEpoch final : public LoadableEpoch {
  public:
   // The plan must have been made for `request`. Same request, same batches. RESOURCE_EXHAUSTED and
-  // CANCELLED as `making`. As EpochPlan::BatchesOf() and CompanyAt().
+  // CANCELLED as `making`. As EpochPlan::BatchesOf().
   //
   // `gathered`, unless null, is for the plan's reader. Batches are then made from its copy, and as
-  // long as there is none, each goes on with the copying. Without `tells_company` it is not
-  // measured.
+  // long as there is none, each goes on with the copying.
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr,
-      bool tells_company = true);
+      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr);
 
   // Its bytes, with those of its plan.
   uint64_t bytes() const;
@@ -61,8 +61,8 @@ class PreparedEpoch final : public LoadableEpoch {
   absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
     return figures_.shapes[rank_group];
   }
-  // EpochPlan::CompanyAt() of this epoch, if it was measured.
-  const std::optional<Company>& company() const { return company_; }
+  // EpochPlan::CompanyAt() of this epoch. Measured once.
+  absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
   // EpochPlan::StepsOf() of this epoch.
   const std::optional<StepFigures>& steps() const { return steps_; }
 
@@ -80,13 +80,12 @@ class PreparedEpoch final : public LoadableEpoch {
 
  private:
   PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
-                EpochFigures figures, std::optional<Company> company,
-                std::optional<StepFigures> steps, EpochIdentity identity, const EpochBounds& bounds,
-                bool whole_graphs, std::shared_ptr<GatheredRows> gathered)
+                EpochFigures figures, std::optional<StepFigures> steps, EpochIdentity identity,
+                const EpochBounds& bounds, bool whole_graphs,
+                std::shared_ptr<GatheredRows> gathered)
       : plan_(std::move(plan)),
         batches_(std::move(batches)),
         figures_(std::move(figures)),
-        company_(company),
         steps_(std::move(steps)),
         identity_(std::move(identity)),
         bounds_(bounds),
@@ -104,12 +103,14 @@ class PreparedEpoch final : public LoadableEpoch {
   const std::shared_ptr<const EpochPlan> plan_;
   const std::shared_ptr<const EpochBatches> batches_;
   const EpochFigures figures_;
-  const std::optional<Company> company_;
   const std::optional<StepFigures> steps_;
   const EpochIdentity identity_;
   const EpochBounds bounds_;
   const bool whole_graphs_;
   const std::shared_ptr<GatheredRows> gathered_;
+
+  mutable absl::Mutex mutex_;
+  mutable std::optional<Company> company_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

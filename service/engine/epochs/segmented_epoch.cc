@@ -130,7 +130,7 @@ absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::Make(uint32_t segment,
   const auto make = [&]() -> absl::StatusOr<Segment> {
     PH_ASSIGN_OR_RETURN(auto plan, plan_->PlanOf(segment, making, make_room));
     return PreparedEpoch::Prepare(std::move(plan), plan_->RequestOf(segment, identity_.key),
-                                  bounds_, making, /*gathered=*/nullptr, /*tells_company=*/false);
+                                  bounds_, making);
   };
   PH_ASSIGN_OR_RETURN(Segment made, make());  // Destroyed without the lock.
   absl::MutexLock lock(&mutex_);

@@ -340,8 +340,8 @@ void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32
 }
 
 absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest request,
-                                                     const GivenUp& given_up,
-                                                     const Sharer& sharer) {
+                                                     const GivenUp& given_up, const Sharer& sharer,
+                                                     bool tells_company) {
   if (sharer.evaluation) PH_RETURN_IF_ERROR(CheckEvaluated(request));
   std::optional<JoinRequest> worker = sharer.worker;
   const std::optional<Cursor> cursor = worker ? worker->cursor : std::nullopt;
@@ -361,7 +361,12 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
   if (sharer.evaluation) {
     PH_ASSIGN_OR_RETURN(progress.share, Evaluation::ShareOf(identity, *sharer.evaluation));
   }
-  return Description{std::move(epoch), std::move(progress)};
+  std::optional<Company> company;
+  if (tells_company) {
+    const Making making(catalog_->memory(), given_up.while_making());
+    PH_ASSIGN_OR_RETURN(company, epoch->MeasureCompany(making));
+  }
+  return Description{std::move(epoch), std::move(progress), company};
 }
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(

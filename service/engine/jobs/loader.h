@@ -140,6 +140,7 @@ class Loader {
   struct Description {
     std::shared_ptr<const LoadableEpoch> epoch;
     EpochProgress progress;
+    std::optional<Company> company;
   };
   // Whose share the progress has: one of them, or nobody's. Then also errors as Job::ProgressOf, or
   // as Evaluate.
@@ -147,9 +148,9 @@ class Loader {
     std::optional<JoinRequest> worker;
     std::optional<EvaluationRequest> evaluation;
   };
-  // `given_up` as for EpochCatalog::Prepare.
+  // `given_up` as for EpochCatalog::Prepare. `tells_company`: LoadableEpoch::MeasureCompany().
   absl::StatusOr<Description> Describe(Job* job, EpochRequest request, const GivenUp& given_up = {},
-                                       const Sharer& sharer = {});
+                                       const Sharer& sharer = {}, bool tells_company = false);
 
   // Joins an epoch of the job, as PlanJoin() says. The join is committed later, with others; the
   // session's HasJoined() has the result, with the errors of Job::StartJoin(). `wake` is called

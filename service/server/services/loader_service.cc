@@ -117,9 +117,10 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request, const Ca
   Loader::Sharer sharer;
   PH_RETURN_IF_ERROR(ReadSharer(request, epoch, context, sharer));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
-                      loader.Describe(job, std::move(epoch), given_up, sharer));
+                      loader.Describe(job, std::move(epoch), given_up, sharer, request.company()));
   v1::Epoch response;
   EpochToWire(*description.epoch, description.progress, response);
+  if (description.company) CompanyToWire(*description.company, *response.mutable_company());
   SignCursors(context.signer, response);
   return response;
 }

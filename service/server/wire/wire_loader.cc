@@ -511,10 +511,6 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
       out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
     }
   }
-  if (const auto& company = epoch.company()) {
-    wire.mutable_company()->set_chance(company->chance);
-    wire.mutable_company()->set_of_shuffle(company->of_shuffle);
-  }
   if (const auto& steps = epoch.steps()) {
     wire.mutable_steps()->set_efficiency(steps->efficiency);
     wire.mutable_steps()->set_of_shuffle(steps->of_shuffle);
@@ -526,6 +522,11 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
   wire.set_lower_bound(plan.lower_bound());
   wire.set_receipt(plan.receipt());
   wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
+}
+
+void CompanyToWire(const Company& company, v1::Company& wire) {
+  wire.set_chance(company.chance);
+  wire.set_of_shuffle(company.of_shuffle);
 }
 
 void JobToWire(const JobSummary& job, v1::Job& wire) {

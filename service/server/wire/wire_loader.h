@@ -51,7 +51,9 @@ absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire
                                                      const EpochRequest& epoch);
 absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 
+// Without its company.
 void EpochToWire(const LoadableEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
+void CompanyToWire(const Company& company, v1::Company& wire);
 void JobToWire(const JobSummary& job, v1::Job& wire);
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
 void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire);

@@ -70,7 +70,7 @@ def command(
         arguments["mixing"] = _mixing_of(mixing)
         arguments["order"] = balanced
         spec = EpochRequest(arguments, job="").of_epoch(epoch)
-        request = loader_pb2.GetEpochRequest(epoch=spec)
+        request = loader_pb2.GetEpochRequest(epoch=spec, company=True)
         answer = ask(client, "loader.Loader.GetEpoch", request, _SECONDS)
     info = EpochInfo.from_proto(answer)
     tell(as_json, epoch_json(info), epoch_text(info))

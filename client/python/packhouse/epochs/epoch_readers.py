@@ -224,7 +224,8 @@ class EpochReaders:
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like, and how far it is now. Errors: as those of `Loader`."""
-        return EpochInfo.from_proto(self._get_epoch())
+        request = loader_pb2.GetEpochRequest(company=True)
+        return EpochInfo.from_proto(self._call_get_epoch(request))
 
     def __len__(self) -> int:
         """Steps that come to this trainer in the epoch, from where it came to it (dynamic: the batches

@@ -124,7 +124,7 @@ class Evaluation:
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like. Errors: as iterating."""
-        return EpochInfo.from_proto(self._get_epoch(loader_pb2.GetEpochRequest()))
+        return EpochInfo.from_proto(self._get_epoch(loader_pb2.GetEpochRequest(company=True)))
 
     def _get_epoch(self, request: Any) -> Any:
         request.epoch.CopyFrom(self._spec())

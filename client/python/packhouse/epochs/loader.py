@@ -325,7 +325,9 @@ class Loader(Iterator[LoadedBatch]):
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like, and how far it is now. Errors: as iterating."""
-        request = loader_pb2.GetEpochRequest(epoch=self._settings.of_epoch(self.epoch))
+        request = loader_pb2.GetEpochRequest(
+            epoch=self._settings.of_epoch(self.epoch), company=True
+        )
         return EpochInfo.from_proto(self._connect().call("GetEpoch", request))
 
     def __repr__(self) -> str:
