@@ -78,8 +78,9 @@ class LaneClient {
   }
 
   // Shows a token, and maps what comes for it. False if the server closes the connection.
-  bool Open(absl::string_view token) {
-    if (!Say(absl::StrCat("PHL1", token))) return false;
+  bool Open(absl::string_view token) { return Show(token) && IsAnswered(); }
+  bool Show(absl::string_view token) const { return Say(absl::StrCat("PHL1", token)); }
+  bool IsAnswered() {
     std::array<char, 24> bytes;
     iovec part = {bytes.data(), bytes.size()};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};

@@ -148,8 +148,10 @@ void LaneDoor::AcceptAll() {
       return;
     }
     if (silent_.size() == kMostSilent) {
-      ::close(silent_.begin()->second);
+      const auto [oldest, its_socket] = *silent_.begin();
       silent_.erase(silent_.begin());
+      // It may have shown its token meanwhile.
+      ReadToken(oldest, its_socket);
     }
     const uint64_t id = next_id_++;
     if (!HasMemoryFor([&] { silent_.emplace(id, socket); })) {
