@@ -1,0 +1,49 @@
+#include "service/wings/page/page_api.h"
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/support/simulated_clock.h"
+
+namespace packhouse::page {
+namespace {
+
+// A server that has handed out another batch each time it is read.
+class ReadServer {
+ public:
+  ServerReading Read() {
+    const absl::MutexLock lock(&mutex_);
+    ServerReading reading;
+    reading.served.batches = ++num_reads_;
+    return reading;
+  }
+  void AwaitReads(uint64_t count) {
+    const absl::MutexLock lock(&mutex_);
+    const auto is_read = [this, count]()
+                             ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return num_reads_ >= count; };
+    mutex_.Await(absl::Condition(&is_read));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  uint64_t num_reads_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+TEST(PageApiTest, TheCurveGrowsByASampleEachInterval) {
+  SimulatedClock clock;
+  ReadServer server;
+  PageSources sources;
+  sources.clock = &clock;
+  sources.reading = [&] { return server.Read(); };
+  PageApi api(sources);
+  for (uint64_t samples = 1; samples <= 5; ++samples) {
+    server.AwaitReads(samples);
+    clock.Advance(History::kInterval);
+  }
+}
+
+}  // namespace
+}  // namespace packhouse::page
