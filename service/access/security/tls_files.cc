@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<CertificatePtr>> CertificatesIn(const std::string& pe
 }
 
 // A certificate that has just been made may begin a little late for this machine's clock.
-constexpr absl::Duration kSkew = absl::Minutes(5);
+constexpr absl::Duration kLateClocks = absl::Minutes(5);
 
 // Nobody is there to be asked for a pass phrase.
 int NoPassPhrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*user*/) { return -1; }
@@ -94,7 +94,7 @@ absl::StatusOr<TlsMaterial> ReadTlsFiles(const TlsPaths& paths, absl::Time now) 
       return Wrong(paths.certificate, absl::StrCat("has a certificate, for ", SubjectOf(*each),
                                                    ", that has expired at ", Rfc3339(expires)));
     }
-    if (begins > now + kSkew) {
+    if (begins > now + kLateClocks) {
       return Wrong(paths.certificate, absl::StrCat("has a certificate, for ", SubjectOf(*each),
                                                    ", that is not valid before ", Rfc3339(begins)));
     }

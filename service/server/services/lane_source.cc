@@ -23,7 +23,7 @@ constexpr uint64_t kFrameBytes = 256;
 constexpr uint64_t kUsualBytes = uint64_t{1} << 20;
 
 // The most bytes of a batch's response, or about as many.
-uint64_t ResponseBytes(const BatchShape& shape, const FieldBytes& fields) {
+uint64_t MostResponseBytes(const BatchShape& shape, const FieldBytes& fields) {
   if (std::find(shape.capacities.begin(), shape.capacities.end(), BatchLayout::kRagged) !=
       shape.capacities.end()) {
     return kUsualBytes;
@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<Lane>> OfferLane(const LoadableEpoch& epoch, Lane
   uint64_t bytes = 0;
   for (size_t i = 0; i < epoch.identity().rank_groups.size(); ++i) {
     for (const BatchShape& shape : epoch.shapes(i)) {
-      bytes = std::max(bytes, ResponseBytes(shape, fields));
+      bytes = std::max(bytes, MostResponseBytes(shape, fields));
     }
   }
   return door->Offer(LaneSize::For(bytes), std::move(wake));
