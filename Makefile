@@ -230,15 +230,26 @@ image:  ## The image of the Dockerfile, by buildah (root; half an hour the first
 	PACKHOUSE_S3_SERVER=build/environments/s3_server/versitygw $(PYTHON) -B tests/deploy/image_check.py build/image
 
 # For `pip install packhouse[server]`: build/wheels. The environment's packages are fetched the first time.
-wheel: packages  ## Wheels of the Python package and of the server for Linux, with the libraries it needs, in build/wheels
-	cmake --preset release
-	cmake --build --preset release --target packhoused-wheel packhouse-graph-wheel packhouse-metis
+# ARCH=aarch64: for that kind of machine, in build/wheels-aarch64, by a compiler and against libraries of Debian.
+FOREIGN := $(filter-out $(shell uname -m),$(ARCH))
+WHEEL_BUILD := build/$(or $(FOREIGN),release)
+wheel: packages  ## Wheels of the Python package and of the server for Linux, with the libraries it needs, in build/wheels; ARCH=aarch64
+	$(if $(FOREIGN),@$(INSTALL) wheel-$(FOREIGN) && deploy/wheel/sysroot.sh build/sysroot/$(FOREIGN))
+	cmake --preset $(notdir $(WHEEL_BUILD))
+	cmake --build --preset $(notdir $(WHEEL_BUILD)) --target packhoused-wheel packhouse-graph-wheel packhouse-metis
 	$(PYTHON) -B tests/conformance/environments.py --program deploy/wheel/build_wheels.py wheel -- \
-	  --programs build/release/deploy/wheel --metis build/release/service/packhouse-metis --output build/wheels
+	  --programs $(WHEEL_BUILD)/deploy/wheel --metis $(WHEEL_BUILD)/service/packhouse-metis \
+	  $(if $(FOREIGN),--machine $(FOREIGN) --root build/sysroot/$(FOREIGN)) --output build/wheels$(FOREIGN:%=-%)
 
-wheel-check: wheel  ## The wheels in clean roots of Debian 12 and trixie, without compilers (root; some minutes the first time)
+wheel-check: wheel  ## The wheels in clean roots of Debian 12 and trixie, without compilers (root; some minutes the first time); ARCH=aarch64: by qemu
+ifeq ($(FOREIGN),)
 	@$(INSTALL) wheel-check
 	$(PYTHON) -B tests/conformance/environments.py --program tests/deploy/wheel_check.py wheel -- build/wheels
+else
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/deploy/foreign_wheel_check.py --root build/sysroot/$(FOREIGN) \
+	  --packhoused build/release/service/packhoused build/wheels-$(FOREIGN)
+endif
 
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON

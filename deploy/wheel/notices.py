@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
-from typing import Final, Iterable
+from typing import Final, Iterable, Sequence
 
 # What every system of the wheel's platform has: auditwheel leaves it out.
 SYSTEM_PACKAGES: Final = frozenset({"libc6", "libgcc-s1", "libstdc++6", "zlib1g"})
@@ -28,6 +29,7 @@ COMPILED_IN: Final = (
     "node-d3-time-format",
 )
 _ROOTS: Final = (pathlib.Path("/"), pathlib.Path("/usr"))
+_DPKG: Final = "var/lib/dpkg"
 _COMMON: Final = pathlib.Path("/usr/share/common-licenses")
 _HEAD: Final = """\
 packhouse-server is under the Apache License 2.0 (LICENSE). In this wheel, or in programs of it, is also
@@ -36,23 +38,30 @@ are those of the packages, in the versions given.
 """
 
 
-def shared_libraries(programs: Iterable[pathlib.Path]) -> set[pathlib.Path]:
-    """All that the loader loads for them, from this machine."""
+def shared_libraries(
+    programs: Iterable[pathlib.Path], runner: Sequence[str | pathlib.Path] = ()
+) -> set[pathlib.Path]:
+    """All that the loader loads for them. `runner` runs a program of another kind of machine."""
+    # As ldd asks it.
+    environment = os.environ | {"LD_TRACE_LOADED_OBJECTS": "1"}
     found = set()
     for program in programs:
-        told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(
+            [*runner, program], env=environment, capture_output=True, text=True, check=True
+        ).stdout
         if "not found" in told:
             raise RuntimeError(f"{program}: {told}")
         found |= {pathlib.Path(path) for path in re.findall(r"=> (/\S+)", told)}
     return found
 
 
-def packages_of(files: Iterable[pathlib.Path]) -> dict[str, set[str]]:
-    """The files' names by the packages that they come from. Raises RuntimeError for any of none."""
+def packages_of(files: Iterable[pathlib.Path], root: pathlib.Path = pathlib.Path("/")) -> dict[str, set[str]]:
+    """The files' names by the packages of `root` that they come from. Raises RuntimeError for any of none."""
     files = list(files)
     # A package lists its files in /lib or in /usr/lib, which are the same; the other is not found.
     paths = [base / str(path).removeprefix("/usr").lstrip("/") for path in files for base in _ROOTS]
-    told = subprocess.run(["dpkg", "-S", *paths], capture_output=True, text=True, check=False)
+    query = ["dpkg-query", f"--admindir={root / _DPKG}"]
+    told = subprocess.run([*query, "-S", *paths], capture_output=True, text=True, check=False)
     by_package: dict[str, set[str]] = {}
     for line in told.stdout.splitlines():
         package, _, path = line.partition(": ")
@@ -63,11 +72,11 @@ def packages_of(files: Iterable[pathlib.Path]) -> dict[str, set[str]]:
     return by_package
 
 
-def versions_of(packages: Iterable[str]) -> dict[str, str]:
+def versions_of(packages: Iterable[str], root: pathlib.Path) -> dict[str, str]:
     """`source package version` of each."""
     told = subprocess.run(
         [
-            *("dpkg-query", "-W", "-f"),
+            *("dpkg-query", f"--admindir={root / _DPKG}", "-W", "-f"),
             "${Package} ${source:Package} ${source:Version} ${db:Status-Status}\\n",
             *packages,
         ],
@@ -79,17 +88,19 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
     return {name: f"{source} {version}" for name, source, version, status in rows if status == "installed"}
 
 
-def notices(libraries: Iterable[pathlib.Path], archives: Iterable[pathlib.Path]) -> str:
-    """The text for the wheel: a table, what each package says of its licences, and the licences."""
-    shared = packages_of(libraries)
-    linked = packages_of(archives)
+def notices(libraries: Iterable[pathlib.Path], archives: Iterable[pathlib.Path], root: pathlib.Path) -> str:
+    """The text for the wheel: a table, what each package says of its licences, and the licences. The libraries
+    are named as they lie in `root`, the archives as the linker took them.
+    """
+    shared = packages_of(libraries, root)
+    linked = packages_of((pathlib.Path("/", path.relative_to(root)) for path in archives), root)
     carried = {name: files for name, files in shared.items() if name not in SYSTEM_PACKAGES}
     packages = sorted({*carried, *linked, *COMPILED_IN})
-    versions = versions_of(packages)
+    versions = versions_of(packages, root)
     lines = [_HEAD]
     texts: dict[str, list[str]] = {}
     for package in packages:
-        path = pathlib.Path("/usr/share/doc", package, "copyright")
+        path = root / "usr/share/doc" / package / "copyright"
         texts.setdefault(path.read_text(encoding="utf-8", errors="replace"), []).append(package)
         files = sorted({*carried.get(package, ()), *linked.get(package, ())})
         lines.append(f"{package} (source {versions[package]}): {' '.join(files) or 'compiled in'}")

@@ -170,6 +170,20 @@ def test_words_of_a_link_command_become_archives(tmp_path: pathlib.Path) -> None
         assert archive_of(word, [tmp_path]) is None
 
 
+def test_what_is_compiled_against_is_fetched_for_other_machines() -> None:
+    """Of [build], sysroot.sh leaves out only packages of programs."""
+    wanted = run(REPOSITORY / "deploy" / "install-packages.sh", "--list", "build").split()
+    taken = run(SOURCES / "sysroot.sh", "--list").split()
+    assert set(taken) < set(wanted)
+    # make has a header for plug-ins of its own; libpython3-dev has no files, and depends on others.
+    of_use = re.compile(
+        r"^/usr/(?:include/.+/.+|include/(?!gnumake).+\.h|lib/.+\.a|share/nodejs/.+)$", re.MULTILINE
+    )
+    for package in sorted({*wanted} - {"libpython3-dev"}):
+        used = of_use.findall(run("dpkg-query", "-L", package))
+        assert bool(used) == (package in taken), (package, used[:3])
+
+
 def test_notices_have_all_scripts_of_the_page(tmp_path: pathlib.Path) -> None:
     meta = tmp_path / "meta.json"
     run(
