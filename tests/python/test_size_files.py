@@ -53,7 +53,9 @@ REFUSED = {
     "nodes\n99999999999999999999999\n": ":2: nodes is '99999999999999999999999'",
     "nodes,count\n1,18446744073709551616\n": ":2: count is '18446744073709551616'",
     "nodes\n1\n\n2\n": ":3: is empty",
-    "nodes,edges\n1\n": ":2: '1' has 1 values, the header has 2 columns",
+    "nodes,edges\n1\n": ":2: '1' has 1 values, the header has 2 columns: nodes, edges",
+    # No comma of a thousand in the one column there is.
+    "nodes\n1,234\n": ":2: '1,234' has 2 values, the header has 1 columns: nodes",
     "nodes,edges\n1,2,3\n": ":2: '1,2,3' has 3 values",
     "nodes,nodes\n1,2\n": ":1: column 'nodes' is there twice",
     "nodes,edges,n\n1,2,3\n": ":1: column 'n': are these the graphs of a row?",

@@ -332,9 +332,10 @@ class _Rows:
         where = f"{self._name}:{line}"
         fields = [field.strip() for field in _fields(text, self._columns.delimiter, where)]
         if len(fields) != len(self._columns.names):
+            names = ", ".join(name or "the row number" for name in self._columns.names)
             raise ValueError(
                 f"{where}: {text[:_SHOWN]!r} has {len(fields)} values, the header has "
-                f"{len(self._columns.names)} columns"
+                f"{len(self._columns.names)} columns: {names[:_SHOWN]}"
             )
         values = []
         for column, field in enumerate(fields):
