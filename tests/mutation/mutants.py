@@ -7,6 +7,7 @@
 For each mutant it compiles one object, links the programs that hold it, and runs the tests of the room,
 then those next up, then those further up, until one fails. The seed draws the order of all lines, so a
 run with the same seed goes on with the next ones, also after lines have changed: those are tried again.
+Several runs of a seed may work side by side: each takes rooms that no other has.
 docs/development.md says how to read a survivor. Exit status 0, also with survivors.
 """
 
@@ -18,6 +19,7 @@ import contextlib
 import dataclasses
 import fcntl
 import fnmatch
+import itertools
 import json
 import math
 import pathlib
@@ -272,6 +274,54 @@ def read_results(path: pathlib.Path) -> list[Result]:
     return results
 
 
+@contextlib.contextmanager
+def held(name: str | pathlib.Path) -> Iterator[bool]:
+    """Whether this run alone has what is named so, while it lasts."""
+    with pathlib.Path(f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def left_to_do(drawn: list[mutations.Mutation], kept: pathlib.Path, mutants: int) -> dict[str, list[mutations.Mutation]]:
+    """By room, what no run of the seed has decided, until so many are."""
+    results = {each.key(): each for each in read_results(kept)}
+    wanted = mutants - sum(each.outcome in OUTCOMES for each in results.values())
+    todo = [each for each in drawn if (each.path, each.before, each.after, each.nth) not in results]
+    rooms: dict[str, list[mutations.Mutation]] = {}
+    for each in todo[: max(wanted, 0)]:
+        rooms.setdefault(building_of(each.path), []).append(each)
+    return rooms
+
+
+@contextlib.contextmanager
+def next_room(
+    drawn: list[mutations.Mutation], kept: pathlib.Path, mutants: int, left_out: set[str]
+) -> Iterator[tuple[str, list[mutations.Mutation]]]:
+    """A room that no other run has meanwhile, with what is left to do there; an empty name if there is none."""
+    for room in left_to_do(drawn, kept, mutants):
+        if room in left_out:
+            continue
+        with held(kept.with_name(f"{kept.stem}-{room.replace('/', '-')}")) as is_own:
+            # Read again: another run may just have ended it.
+            of_room = left_to_do(drawn, kept, mutants).get(room, [])
+            if is_own and of_room:
+                yield room, of_room
+                return
+    yield "", []
+
+
+def own_folder(folder: pathlib.Path, locks: contextlib.ExitStack) -> pathlib.Path:
+    """One for what this run makes and no other run has."""
+    numbered = (folder / f"run-{number}" for number in itertools.count(1))
+    own = next(each for each in numbered if locks.enter_context(held(each)))
+    own.mkdir(exist_ok=True)
+    return own
+
+
 def main() -> int:
     """See above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -295,9 +345,8 @@ def main() -> int:
     if options.table:
         print(table(read_results(kept)))
         return 0
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        test = MutationTest(ROOT, build, folder, room_tests.all_tests(build), options.further_seconds)
+    with contextlib.ExitStack() as locks:
+        test = MutationTest(ROOT, build, own_folder(folder, locks), room_tests.all_tests(build), options.further_seconds)
         if options.only:
             path, _, line = options.only.rpartition(":")
             for mutation in mutations.mutations_of_line(ROOT, path, int(line)):
@@ -305,21 +354,15 @@ def main() -> int:
                     print(f"{result.outcome:18}{result.by:32}{result.kind}: {result.after.strip()}", flush=True)
             return 0
         end = time.monotonic() + 60 * options.minutes
-        results = {each.key(): each for each in read_results(kept)}
         undecided: set[str] = set()
         paths = [each for each in sources(ROOT) if fnmatch.fnmatch(each, options.paths) and test.is_built(each)]
         print(f"seed {seed}, of {len(paths)} files; results in {kept}", flush=True)
         drawn = [each for each in mutations.drawn(ROOT, paths, seed) if options.kind in (None, each.kind)]
         while time.monotonic() < end:
-            wanted = options.mutants - sum(each.outcome in OUTCOMES for each in results.values())
-            todo = [each for each in drawn if (each.path, each.before, each.after, each.nth) not in results][: max(wanted, 0)]
-            rooms = [room for room in dict.fromkeys(building_of(each.path) for each in todo) if room not in undecided]
-            if not rooms:
-                break
-            for room in rooms:
-                of_room = [each for each in todo if building_of(each.path) == room]
+            with next_room(drawn, kept, options.mutants, undecided) as (room, of_room):
+                if not room:
+                    break
                 for result in tries_or_not(test, room, of_room, end, undecided):
-                    results[result.key()] = result
                     with kept.open("a") as out:
                         out.write(json.dumps(dataclasses.asdict(result)) + "\n")
                     print(
@@ -327,9 +370,7 @@ def main() -> int:
                         f"{result.path}:{result.line} {result.kind}",
                         flush=True,
                     )
-                if time.monotonic() > end:
-                    break
-        print("\n" + table(list(results.values())))
+        print("\n" + table(read_results(kept)))
         if undecided:
             print(f"undecided, as they cannot be built: {', '.join(sorted(undecided))}")
     return 0

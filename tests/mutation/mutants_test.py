@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import pathlib
 import subprocess
@@ -101,6 +103,41 @@ def test_a_mutation_is_one_line() -> None:
             assert different == [number]
     with pytest.raises(ValueError, match=r"sample\.cc:1"):
         mutations.Mutation("sample.cc", 1, mutations.STATEMENT, "another", ";").applied_to(SAMPLE)
+
+
+def test_runs_side_by_side_take_different_rooms(tmp_path: pathlib.Path) -> None:
+    kept = tmp_path / "seed-1.jsonl"
+    drawn = [
+        mutations.Mutation(f"service/{room}/a.cc", line, mutations.SIGN, f"a + {line}", "a", 0)
+        for line in range(4)
+        for room in ("base", "stores")
+    ]
+
+    def write(each: mutations.Mutation) -> None:
+        with kept.open("a") as out:
+            out.write(json.dumps({**dataclasses.asdict(each), "outcome": mutants.CAUGHT}) + "\n")
+
+    with mutants.next_room(drawn, kept, 6, set()) as (first, of_first):
+        assert (first, len(of_first)) == ("base", 3)
+        with mutants.next_room(drawn, kept, 6, set()) as (second, of_second):
+            assert (second, len(of_second)) == ("stores", 3)
+            with mutants.next_room(drawn, kept, 6, set()) as (third, _):
+                assert third == ""
+            for each in of_second:
+                write(each)
+        for each in of_first[:2]:
+            write(each)
+    with mutants.next_room(drawn, kept, 6, set()) as (again, of_again):
+        assert (again, of_again) == ("base", of_first[2:])
+    with mutants.next_room(drawn, kept, 6, {"base"}) as (left_out, _):
+        assert left_out == ""
+
+
+def test_each_run_has_a_folder_of_its_own(tmp_path: pathlib.Path) -> None:
+    with contextlib.ExitStack() as one, contextlib.ExitStack() as other:
+        assert mutants.own_folder(tmp_path, one) != mutants.own_folder(tmp_path, other)
+        one.close()
+        assert mutants.own_folder(tmp_path, one).name == "run-1"
 
 
 def test_every_room_has_tests_further_up() -> None:
