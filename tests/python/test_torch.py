@@ -95,10 +95,8 @@ def test_what_the_program_says(server: LocalServer, dataset: str, program: str) 
 
 def test_the_recipe_for_rows_runs(server: LocalServer) -> None:
     """Word for word, except for the address."""
-    readme = (PROGRAM.parents[2] / "client" / "python" / "README.md").read_text()
-    (recipe,) = re.findall(
-        "## Rows of plain tensors\n\n```python\n(.*?)```", readme, flags=re.DOTALL
-    )
+    page = (PROGRAM.parents[2] / "docs" / "frameworks" / "torch.md").read_text()
+    (recipe,) = re.findall("## Rows of plain tensors\n\n```python\n(.*?)```", page, flags=re.DOTALL)
     torch = pytest.importorskip("torch")
     steps: list[int] = []
     names = {
