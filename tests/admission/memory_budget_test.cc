@@ -70,6 +70,24 @@ TEST(MemoryBudgetTest, AsksForWhatIsMissingBeforeItRefuses) {
 }
 
 // Whatever threads do, never more than the bound is held, and nothing is left.
+// Whoever waits for room is told, whoever else came and went.
+TEST(MemoryBudgetTest, WaitersAreToldOfRoomAsLongAsTheyLive) {
+  MemoryBudget budget(100);
+  PH_ASSERT_OK_AND_ASSIGN(MemoryHold hold, budget.Hold("a plan", 100));
+  int told_one = 0;
+  int told_other = 0;
+  const MemoryBudget::Waiter one(&budget, [&] { ++told_one; });
+  {
+    const MemoryBudget::Waiter other(&budget, [&] { ++told_other; });
+    hold.ShrinkTo(90);
+    EXPECT_EQ(told_other, 1);
+  }
+  EXPECT_EQ(told_one, 1);
+  hold.ShrinkTo(80);
+  EXPECT_EQ(told_one, 2);
+  EXPECT_EQ(told_other, 1);
+}
+
 TEST(MemoryBudgetTest, ThreadsNeverExceedTheBound) {
   MemoryBudget budget(1000);
   std::vector<std::thread> threads;
