@@ -139,3 +139,14 @@ def molecules(rng: np.random.Generator, count: int) -> GraphTable:
             "y": rng.random(count),
         },
     )
+
+
+def labelled_molecules(rng: np.random.Generator, count: int) -> GraphTable:
+    """Molecules of whose nodes a tenth is labelled, by a mask with its counts; of each fourth none."""
+    table = molecules(rng, count)
+    owners = np.repeat(np.arange(count), table.counts("nodes"))
+    mask = (rng.random(len(owners)) < 0.1) & (owners % 4 != 0)
+    specs = (*table.schema.tensors, TensorSpec("labelled", DType.BOOL, "nodes"))
+    schema = GraphSchema(table.schema.components, specs)
+    whole = GraphTable(schema, table.sizes, {**table.tensors, "labelled": mask})
+    return whole.with_counts(["labelled"])

@@ -90,6 +90,24 @@ def test_edges_without_tensors_are_counted() -> None:
     assert not Layout.of(GraphSchema(("nodes", "other"), (nodes,))).counts_edges
 
 
+def test_counts_of_masks_are_no_rows_of_a_graph() -> None:
+    specs = (
+        TensorSpec("x", "float32", "nodes"),
+        index("edge_index", "edges", "nodes", (2,)),
+        TensorSpec("train", "bool", "nodes"),
+        TensorSpec("splits", "bool", "nodes", (10,)),
+        TensorSpec("z", "int8", "nodes"),
+    )
+    layout = Layout.of(GraphSchema(("nodes", "edges", "train"), specs))
+    assert layout.is_homogeneous and not layout.attributes
+    assert list(layout.node_sets["nodes"].features) == ["x", "train", "splits", "z"]
+    # What is called as a tensor that is no mask, or as none, or has rows of its own, is a set.
+    for name in ("splits", "z", "other"):
+        assert name in Layout.of(GraphSchema(("nodes", "edges", name), specs)).node_sets
+    more = TensorSpec("train.y", "int8", "train")
+    assert "train" in Layout.of(GraphSchema(("nodes", "edges", "train"), (*specs, more))).node_sets
+
+
 @pytest.mark.parametrize(
     "ends", [("source", "target"), ("senders", "receivers"), ("src", "dst"), ("row", "col")]
 )

@@ -91,6 +91,47 @@ def test_what_pyg_has_goes_in_and_out_as_it_is() -> None:
         )
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_counts_of_masks_are_what_is_true_in_each_graph(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    masks = [
+        TensorSpec("labelled", DType.BOOL, "nodes"),
+        TensorSpec("kept", DType.BOOL, "edges"),
+        TensorSpec("good", DType.BOOL, GRAPHS),
+    ]
+    schema = GraphSchema(("nodes", "edges"), [*masks, TensorSpec("x", DType.INT8, "nodes")])
+    table = random_table(rng, schema, int(rng.integers(0, 9)))
+    counted = table.with_counts(["kept", "labelled", "good"])
+    assert counted.schema.components == ("nodes", "edges", "kept", "labelled", "good")
+    assert counted.sizes[:, :2].tolist() == table.sizes.tolist()
+    assert counted.graph_ids.tolist() == table.graph_ids.tolist()
+    for position in range(len(table)):
+        graph = table.graph(position)
+        counts = [int(graph[name].sum()) for name in ("kept", "labelled", "good")]
+        assert counted.sizes[position, 2:].tolist() == counts
+        assert counted.graph(position).keys() == graph.keys()
+    for name in ("labelled", "kept", "good"):
+        assert counted.rows(name) == int(table.tensors[name].sum())
+
+
+def test_what_is_no_mask_has_no_counts() -> None:
+    specs = [
+        TensorSpec("splits", DType.BOOL, "nodes", (10,)),
+        TensorSpec("x", DType.INT8, "nodes"),
+        TensorSpec("edges", DType.BOOL, "nodes"),
+        TensorSpec("own", DType.BOOL, "own"),
+    ]
+    table = random_table(np.random.default_rng(0), GraphSchema(("nodes", "edges", "own"), specs), 4)
+    with pytest.raises(KeyError, match="mask"):
+        table.with_counts(["mask"])
+    for name in ("splits", "x"):
+        with pytest.raises(ValueError, match=f"counts of '{name}': a mask has one bool a row"):
+            table.with_counts([name])
+    for name in ("edges", "own"):
+        with pytest.raises(ValueError, match=f"component '{name}' is listed twice"):
+            table.with_counts([name])
+
+
 def test_changed_sizes_and_ids_differ() -> None:
     table = molecules(np.random.default_rng(3), 6)
     swapped = table.take([1, 0, 2, 3, 4, 5])

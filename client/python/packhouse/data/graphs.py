@@ -223,6 +223,29 @@ class GraphTable:
             )
         return GraphTable(self.schema, self.sizes[chosen], tensors, self.graph_ids[chosen])
 
+    def with_counts(self, masks: Sequence[str]) -> GraphTable:
+        """These graphs with a component more for each of the masks: how many of its rows are true.
+
+        `masks` are tensors of one bool a row; the component has the mask's name, comes after the
+        others, and nothing grows along it. Epochs of it know how many rows are true in each batch and
+        in all: `LoadedBatch.loss_weights[mask]`. Where batches are padded the component needs a
+        limit, as each: that of the mask's own component never binds. Raises KeyError if there is no
+        such tensor, ValueError if it is no mask or there is a component of its name. Cost: O(rows).
+        """
+        columns = [self.sizes]
+        for name in masks:
+            spec = self.schema.tensor(name)
+            if not spec.is_mask:
+                raise ValueError(
+                    f"counts of {name!r}: a mask has one bool a row; it is {spec.dtype.name} of "
+                    f"row_shape {spec.row_shape}"
+                )
+            num_true = np.zeros(len(self.tensors[name]) + 1, np.int64)
+            np.cumsum(self.tensors[name], out=num_true[1:])
+            columns.append(np.diff(num_true[self.offsets(spec.component)])[:, None])
+        schema = GraphSchema((*self.schema.components, *masks), self.schema.tensors)
+        return GraphTable(schema, np.concatenate(columns, axis=1), self.tensors, self.graph_ids)
+
     def differing(self, other: GraphTable) -> npt.NDArray[np.bool_]:
         """bool [n]: which graphs are not byte for byte those of `other` at the same position.
 

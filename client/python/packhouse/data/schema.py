@@ -233,6 +233,11 @@ class TensorSpec:
         return (rows, *self.row_shape)
 
     @property
+    def is_mask(self) -> bool:
+        """Whether it has one bool for each row."""
+        return self.dtype is DType.BOOL and not self.row_shape
+
+    @property
     def row_elements(self) -> int:
         """Elements in one row."""
         elements = 1

@@ -26,6 +26,7 @@ from packhouse.data.batch import (
 )
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.acknowledging import Lease
+from packhouse.epochs.info import EpochRows, LossWeights
 from packhouse.epochs.request import Connecting
 from packhouse.planning.pack_options import PackOptions
 from packhouse.planning.packing import pack_method, pack_tables
@@ -37,7 +38,7 @@ class LoadedBatch(Batch):
 
     `shape` is the number of its shape among those of its rank group. `drawn_smaller` has the level of
     each sub-graph that was drawn smaller than the spec says, by its id. `generation` and `session`
-    say who got it.
+    say who got it. `epoch_rows` has the rows of all batches of the epoch; None if they are not known.
     """
 
     generation: int
@@ -47,16 +48,27 @@ class LoadedBatch(Batch):
     graphs_of_step: int
     shape: int
     drawn_smaller: Mapping[int, int]
+    epoch_rows: EpochRows | None = None
 
     @staticmethod
-    def of(message: Any, schema: GraphSchema, generation: int, session: int) -> LoadedBatch:
+    def of(
+        message: Any,
+        schema: GraphSchema,
+        generation: int,
+        session: int,
+        epoch_rows: EpochRows | None = None,
+    ) -> LoadedBatch:
         """Views a `packhouse.v1.LoadedBatch`. Raises ValueError if it contradicts itself."""
         parts = received_by_protobuf(message.batch, message)
-        return LoadedBatch.of_loaded_parts(parts, schema, generation, session)
+        return LoadedBatch.of_loaded_parts(parts, schema, generation, session, epoch_rows)
 
     @staticmethod
     def of_loaded_parts(
-        parts: ReceivedBatch, schema: GraphSchema, generation: int, session: int
+        parts: ReceivedBatch,
+        schema: GraphSchema,
+        generation: int,
+        session: int,
+        epoch_rows: EpochRows | None = None,
     ) -> LoadedBatch:
         """What a reader of `Load` has read. Raises ValueError likewise."""
         fields = fields_of(parts, schema)
@@ -67,6 +79,7 @@ class LoadedBatch(Batch):
         fields["graphs_of_step"] = parts.graphs_of_step
         fields["shape"] = parts.shape
         fields["drawn_smaller"] = dict(parts.drawn_smaller) if parts.drawn_smaller else {}
+        fields["epoch_rows"] = epoch_rows
         return LoadedBatch._make(fields)
 
     def of_step(self, step: int, graphs_of_step: int) -> LoadedBatch:
@@ -93,6 +106,28 @@ class LoadedBatch(Batch):
         graphs. 1 for dynamic workers, which have no steps in common.
         """
         return len(self) / self.graphs_of_step if self.graphs_of_step else 1.0
+
+    @property
+    def loss_weights(self) -> LossWeights:
+        """By component, `graphs` last: its real rows over those of the epoch's mean batch; 0 if it is
+        padding only.
+
+        `loss_weights["nodes"]` makes each node of the epoch count alike, whatever batch it is in: the
+        sum over ranks and steps of loss_weights[c] * (mean loss over the batch's rows of c), divided
+        by `EpochInfo.num_batches`, is the mean over all rows of c of the epoch. A mask that was stored
+        with its counts (`GraphTable.with_counts`) is a component: its true rows count. The weights
+        of an epoch's batches have the mean 1, and are the same with any number of ranks, for
+        dynamic workers and after a restart: each worker knows them by itself.
+
+        Raises ValueError where the rows of the epoch are not known beforehand: of sub-graphs, and of
+        parts that are joined.
+        """
+        if self.epoch_rows is None:
+            raise ValueError(
+                "loss_weights: the rows of an epoch of sub-graphs, or of parts that are joined, are "
+                "not known beforehand; loss_weight is a share of the step's graphs"
+            )
+        return self.epoch_rows.weights_of(self.real_rows)
 
 
 class GivenBatches:
@@ -180,9 +215,12 @@ class MicroBatch(Batch):
 
     The sum over a batch's micro-batches of loss_weight * (mean loss of the micro-batch) is the mean
     loss of the batch; the weights add up to one. `LoadedBatch.loss_weight` comes on top.
+    `loss_weights` are the same by component, for means over its rows: `loss_weights["nodes"]`; those
+    of the LoadedBatch come on top.
     """
 
     loss_weight: float
+    loss_weights: LossWeights
 
 
 def split_batch(
@@ -248,7 +286,11 @@ def smaller_limits(batch: Batch, parts: int, padding: Padding) -> dict[str, int]
 
 def _weighed(packed: Batch, whole: LoadedBatch) -> MicroBatch:
     fields: dict[str, Any] = dict(packed.__dict__)
+    weights = EpochRows(1, whole.real_rows).weights_of(packed.real_rows)
     fields.update(
-        epoch=whole.epoch, step=whole.step, loss_weight=len(packed) / max(len(whole), 1)
+        epoch=whole.epoch,
+        step=whole.step,
+        loss_weight=len(packed) / max(len(whole), 1),
+        loss_weights=weights,
     )
     return MicroBatch._make(fields)

@@ -23,7 +23,7 @@ from packhouse.data.batch import ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import Leased
-from packhouse.epochs.info import EpochInfo, EpochShare, check_not_empty
+from packhouse.epochs.info import EpochInfo, EpochRows, EpochShare, check_not_empty
 from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection
 from packhouse.epochs.reader_pass import Orders, OrdersFile, worker_process
@@ -156,6 +156,7 @@ class Evaluation:
         connection = LoadConnection(self._connecting, writable=self._writable)
         backoff = Backoff(self._connecting.retry_timeout, call=connection.describe("Load"))
         schema = GraphSchema()
+        epoch_rows: EpochRows | None = None
         next_step = first_step
 
         def request() -> Any:
@@ -175,12 +176,13 @@ class Evaluation:
                 backoff.succeeded()
                 if isinstance(received, ReceivedBatch):
                     next_step = received.step + 1
-                    yield LoadedBatch.of_loaded_parts(received, schema, 0, 0)
+                    yield LoadedBatch.of_loaded_parts(received, schema, 0, 0, epoch_rows)
                     continue
                 kind = received.WhichOneof("message")
                 if kind == "opened":
                     self._transport = connection.transport
                     schema = GraphSchema.from_proto(received.opened.schema)
+                    epoch_rows = EpochRows.of(received.opened.epoch)
                     if not self._has_checked:
                         check_not_empty(received.opened.epoch, 3)
                         self._has_checked = True

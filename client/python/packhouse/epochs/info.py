@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import grpc
 
@@ -46,6 +46,15 @@ class EpochShape:
     num_batches: int
     components: dict[str, ComponentEfficiency]
     batch_bytes: int
+
+    @property
+    def real_rows(self) -> dict[str, int]:
+        """Real rows of all these batches, per component, `graphs` last; empty if they are not known."""
+        # The shares of the fullest batch's rows are exact up to 2^50 rows.
+        return {
+            name: round(part.efficiency_of_fullest * part.fullest_pack * self.num_batches)
+            for name, part in self.components.items()
+        }
 
     @staticmethod
     def from_proto(message: Any) -> EpochShape:
@@ -302,6 +311,18 @@ class EpochInfo:
         return None if self.steps is None else self.steps.efficiency
 
     @property
+    def real_rows(self) -> dict[str, int]:
+        """Real rows of all batches, per component, `graphs` last.
+
+        Empty where they are not known beforehand: of sub-graphs, and of parts that are joined.
+        """
+        rows: dict[str, int] = {}
+        for shape in (shape for group in self.rank_groups for shape in group.shapes):
+            for name, count in shape.real_rows.items():
+                rows[name] = rows.get(name, 0) + count
+        return {} if self.samples or self.joined_parts else rows
+
+    @property
     def efficiency(self) -> dict[str, float]:
         """Real rows / rows over all batches, per component that has a limit."""
         real: dict[str, float] = {}
@@ -313,3 +334,35 @@ class EpochInfo:
                     rows[name] = rows.get(name, 0) + capacity
                     real[name] = real.get(name, 0) + component.efficiency * capacity
         return {name: real[name] / rows[name] for name in rows if rows[name]}
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochRows:
+    """The real rows of all of an epoch's `num_batches` batches, per component, `graphs` last."""
+
+    num_batches: int
+    rows: dict[str, int]
+
+    @staticmethod
+    def of(epoch: Any) -> EpochRows | None:
+        """Those that a `packhouse.v1.Epoch` tells; None if they are not known."""
+        info = EpochInfo.from_proto(epoch)
+        rows = info.real_rows
+        return EpochRows(info.num_batches, rows) if rows else None
+
+    def weights_of(self, real_rows: Mapping[str, int]) -> LossWeights:
+        """Those of a batch with so many real rows."""
+        return LossWeights(
+            (name, real_rows[name] * self.num_batches / count if count else 0.0)
+            for name, count in self.rows.items()
+        )
+
+
+class LossWeights(dict[str, float]):
+    """Weights of the loss by the component whose rows count, `graphs` last."""
+
+    def __missing__(self, name: str) -> float:
+        raise KeyError(
+            f"no component {name!r} whose rows would weigh: there are {list(self)}; for a mask, store "
+            "the data set with its counts (GraphTable.with_counts)"
+        )

@@ -28,7 +28,7 @@ from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import GivenBatches, LoadedBatch, MicroBatch, split_batch
-from packhouse.epochs.info import EpochInfo, EpochShare, check_not_empty
+from packhouse.epochs.info import EpochInfo, EpochRows, EpochShare, check_not_empty
 from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection, is_foreign
 from packhouse.epochs.request import EpochRequest, LoadArguments, split_arguments
@@ -63,6 +63,7 @@ class _Place:
         # Whether the server was asked what loading would find.
         self.is_asked = False
         self.schema = GraphSchema()
+        self.epoch_rows: EpochRows | None = None
         self.session = 0
         self.given = GivenBatches()
         # What has come and is not given out yet, in its order; the first one perhaps is (`handed`).
@@ -477,6 +478,7 @@ class Loader(Iterator[LoadedBatch]):
                                 place.schema,
                                 place.first_opened.generation,
                                 place.session,
+                                place.epoch_rows,
                             )
                             place.ahead.append(batch)
                     elif received.WhichOneof("message") == "end_of_epoch":
@@ -725,6 +727,7 @@ class Loader(Iterator[LoadedBatch]):
             connection.acknowledger.renew(self.epoch, opened.generation, opened.session)
             if place.first_opened is None:
                 place.schema = GraphSchema.from_proto(opened.schema)
+                place.epoch_rows = EpochRows.of(opened.epoch)
                 self._attempt_is_used = True
                 if not opened.num_steps_is_estimate:
                     place.given.expect(opened.num_steps - opened.num_steps_done)

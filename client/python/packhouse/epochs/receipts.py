@@ -17,6 +17,7 @@ from packhouse.calls.servers import JobCalls
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import LoadedBatch
+from packhouse.epochs.info import EpochRows
 from packhouse.epochs.request import EpochArguments, EpochRequest
 from packhouse.planning.plans import Plan
 from packhouse.v1 import receipts_pb2, receipts_pb2_grpc
@@ -85,11 +86,13 @@ class Receipts:
         cannot be made again, saying why; OUT_OF_RANGE naming a number that it does not have.
         """
         schema = GraphSchema()
+        epoch_rows: EpochRows | None = None
         for response in self.responses(job, epoch, numbers, words):
             if response.HasField("opened"):
                 schema = GraphSchema.from_proto(response.opened.schema)
+                epoch_rows = EpochRows.of(response.opened.epoch)
             else:
-                yield LoadedBatch.of(response.batch, schema, 0, 0)
+                yield LoadedBatch.of(response.batch, schema, 0, 0, epoch_rows)
 
     def responses(
         self,

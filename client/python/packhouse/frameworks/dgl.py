@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Collection, Final, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from packhouse.frameworks.layout import (
     check_not_reserved,
     contiguous_ends,
     named_as_rows,
+    notes_of,
     put_mask,
 )
 from packhouse.frameworks.packed_loader import PackedLoader, length_of
@@ -59,7 +60,7 @@ def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64")
     Features, `batch_num_nodes`, `batch_num_edges`; `dgl.unbatch` works. Homogeneous if the schema
     has no more than `nodes` and `edges`, else with its types. Index tensors among the features are
     int64; the graph's own indices are of `index_dtype`, int64 or int32. What was leased keeps
-    `lease` and `loss_weight` as attributes of the graph. The rows that nodes and edges of a source
+    `lease`, `loss_weight` and, where they are known, `loss_weights` as attributes of the graph. The rows that nodes and edges of a source
     graph were imported from (`SubGraphs(rows=True)`, parts of a partition) are `dgl.NID` and `dgl.EID`,
     as DGL's own sub-graphs have them.
 
@@ -115,9 +116,8 @@ def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64")
     }
     if padding:
         put_mask(data, "graph_mask", of_array(joined.mask(GRAPHS)))
-    for name in ("lease", "loss_weight"):
-        if hasattr(batch, name):
-            setattr(graph, name, getattr(batch, name))
+    for name, note in notes_of(batch).items():
+        setattr(graph, name, note)
     return GraphBatch(graph, data)
 
 
@@ -188,11 +188,14 @@ def ingest(
     *,
     seal: bool = True,
     padding_values: PaddingValues | None = None,
+    counts: Collection[str] = (),
 ) -> Dataset:
     """Stores a DGL data set under that name, and seals it. Errors: those of `table`;
-    see `packhouse.frameworks.ingest.ingest_tables` for `padding_values`, by the names of tensors that
-    `table` gives, and for what a second call does."""
-    return ingest_tables(client, name, tables(graphs), seal=seal, padding_values=padding_values)
+    see `packhouse.frameworks.ingest.ingest_tables` for `padding_values` and `counts`, by the names of
+    tensors that `table` gives, and for what a second call does."""
+    return ingest_tables(
+        client, name, tables(graphs), seal=seal, padding_values=padding_values, counts=counts
+    )
 
 
 def batch_sampler(

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import sys
 import time
-from typing import Any, Callable, Final, Iterable, Iterator, Mapping, NamedTuple, Protocol
+from typing import Any, Callable, Collection, Final, Iterable, Iterator, Mapping, NamedTuple, Protocol
 
 import grpc
 import numpy as np
@@ -38,18 +38,20 @@ def ingest_tables(
     *,
     seal: bool = True,
     padding_values: PaddingValues | None = None,
+    counts: Collection[str] = (),
 ) -> Dataset:
     """Creates the data set, appends the tables, and seals it.
 
     After a failure call it again with the same graphs: it goes on where it was. If the data set was
     sealed by an earlier call, nothing is done. `padding_values` become those of the schema: see
-    `GraphSchema.with_padding_values`.
+    `GraphSchema.with_padding_values`. `counts` are masks that are stored with their counts: see
+    `GraphTable.with_counts`.
 
     Raises ValueError if it exists with another schema, or is sealed with another number of graphs,
     or if there is no table; PackhouseError. An exception of `tables`, as for graphs that differ, but
     for OSError, and graphs that the server refuses leave no data set behind if this call made it.
     """
-    source = _Source(tables, padding_values or {})
+    source = _Source(tables, padding_values or {}, counts)
     remaining = iter(source)
     first = next(remaining, None)
     if first is None:
@@ -90,17 +92,21 @@ def ingest_tables(
 
 
 class _Source:
-    """Tables with padding values; remembers whether it was they that failed."""
+    """Tables with padding values and counts; remembers whether it was they that failed."""
 
-    def __init__(self, tables: Iterable[GraphTable], values: PaddingValues) -> None:
+    def __init__(
+        self, tables: Iterable[GraphTable], values: PaddingValues, counts: Collection[str]
+    ) -> None:
         self._tables = tables
         self._values = values
+        self._counts = tuple(counts)
         self.has_failed = False
 
     def __iter__(self) -> Iterator[GraphTable]:
         try:
             for table in self._tables:
-                yield self._padded(table) if self._values else table
+                padded = self._padded(table) if self._values else table
+                yield padded.with_counts(self._counts) if self._counts else padded
         except (OSError, PackhouseError):
             # Of where they come from: trying again may help.
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Collection, Final, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -173,11 +173,14 @@ def ingest(
     *,
     seal: bool = True,
     padding_values: PaddingValues | None = None,
+    counts: Collection[str] = (),
 ) -> Dataset:
     """Stores the graphs under that name, and seals the data set. Errors: those of `table`;
-    see `packhouse.frameworks.ingest.ingest_tables` for `padding_values`, by the names of tensors that
-    `table` gives, and for what a second call does."""
-    return ingest_tables(client, name, tables(graphs), seal=seal, padding_values=padding_values)
+    see `packhouse.frameworks.ingest.ingest_tables` for `padding_values` and `counts`, by the names of
+    tensors that `table` gives, and for what a second call does."""
+    return ingest_tables(
+        client, name, tables(graphs), seal=seal, padding_values=padding_values, counts=counts
+    )
 
 
 def batch_sampler(

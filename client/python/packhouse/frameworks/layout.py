@@ -9,6 +9,8 @@ The roles follow from names:
   it: rows that are neither nodes nor edges, as the triangles of a mesh. It belongs to the set with
   whose name and a dot it begins, otherwise to the whole graph.
 - `edges` without any tensor is *counted*: each graph has a number of edges, which the device makes.
+- A component without any tensor, called as a mask that has a bool for each row of another component,
+  is the *count* of what is true in the mask: no rows of a graph (`GraphTable.with_counts`).
 - Every other component is a *node set*.
 - `graphs` has what belongs to whole graphs.
 
@@ -30,6 +32,7 @@ from packhouse.data.batch import Batch
 from packhouse.data.graphs import Array
 from packhouse.data.reading import repeated_numbers
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, Layout as TensorLayout, TensorSpec
+from packhouse.epochs.batches import LoadedBatch, MicroBatch
 
 NODES: Final = "nodes"
 EDGES: Final = "edges"
@@ -42,7 +45,18 @@ ROWS: Final = "#row"
 
 # What dialects put into batches themselves: no attribute of a user's may be called so.
 RESERVED: Final = frozenset(
-    {"lease", "loss_weight", "node_mask", "edge_mask", "graph_mask", NODES, EDGES, GRAPHS, ROWS}
+    {
+        "lease",
+        "loss_weight",
+        "loss_weights",
+        "node_mask",
+        "edge_mask",
+        "graph_mask",
+        NODES,
+        EDGES,
+        GRAPHS,
+        ROWS,
+    }
 )
 
 
@@ -53,6 +67,18 @@ def check_not_reserved(name: str) -> None:
             f"attribute {name!r}: batches have something else of this name; reserved are "
             f"{', '.join(sorted(RESERVED))}: rename it, or leave it out"
         )
+
+
+def notes_of(batch: Batch) -> dict[str, Any]:
+    """What a batch that was loaded, or a part of one, says of itself beside its tensors, by name."""
+    if isinstance(batch, MicroBatch):
+        return {"loss_weight": batch.loss_weight, "loss_weights": batch.loss_weights}
+    if not isinstance(batch, LoadedBatch):
+        return {}
+    notes: dict[str, Any] = {"lease": batch.lease, "loss_weight": batch.loss_weight}
+    if batch.epoch_rows is not None:
+        notes["loss_weights"] = batch.loss_weights
+    return notes
 
 
 def put_mask(columns: Any, name: str, mask: Any) -> None:
@@ -189,6 +215,11 @@ def named_as_rows(rows: RowSet, name: str, others_name: str) -> str:
     return others_name if is_rows and others_name not in rows.features else name
 
 
+def is_count(schema: GraphSchema, component: str) -> bool:
+    """Whether a component along which nothing grows is called as a mask, whose true rows it counts."""
+    return any(spec.name == component and spec.is_mask for spec in schema.tensors)
+
+
 def _read(schema: GraphSchema) -> Layout:
     of_component: dict[str, dict[str, TensorSpec]] = {name: {} for name in schema.all_components}
     for spec in schema.tensors:
@@ -215,6 +246,8 @@ def _read(schema: GraphSchema) -> Layout:
             own.append(features[component])
         elif component == EDGES and not names and component not in touched:
             counts_edges = True
+        elif not names and component not in touched and is_count(schema, component):
+            continue
         else:
             node_sets[component] = RowSet(component, features)
     sets = (*node_sets, *edge_sets)

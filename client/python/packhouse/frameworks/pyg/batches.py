@@ -10,7 +10,6 @@ import numpy as np
 
 from packhouse.data.batch import Batch
 from packhouse.data.schema import GRAPHS, GraphSchema, TensorSpec
-from packhouse.epochs.batches import LoadedBatch
 from packhouse.frameworks.layout import (
     EDGE_COUNTS,
     EDGES,
@@ -20,6 +19,7 @@ from packhouse.frameworks.layout import (
     Layout,
     feature_name,
     named_as_rows,
+    notes_of,
     put_mask,
 )
 from packhouse.frameworks.pyg.joining import NUM_NODES, Item, Notes, tells_num_nodes
@@ -39,8 +39,8 @@ def to_batch(
     attribute, `batch`, `ptr`, `num_graphs`, and `to_data_list()`. Index tensors are int64;
     `edge_index` is (2, edges). Tensors share the batch's memory where that is writable. Nodes
     that PyG could not count by their features' names have `num_nodes`. What was leased has the
-    attributes `lease` and `loss_weight`, which are no fields of the data, unless the data set has
-    tensors of these names. The rows that nodes and edges of a source graph were imported from
+    attributes `lease`, `loss_weight` and, where they are known, `loss_weights`, which are no fields of
+    the data, unless the data set has tensors of these names. The rows that nodes and edges of a source graph were imported from
     (`SubGraphs(rows=True)`, parts of a partition) are `n_id` and `e_id`, as NeighborLoader has them.
 
     Without `padding` the padding rows are left out: nothing to mask, shapes differ. With it, shapes
@@ -94,12 +94,11 @@ def to_batch(
     own.__dict__.update(
         _num_graphs=joined.num_graphs, _slice_dict=notes.slices(), _inc_dict=notes.incs()
     )
-    if isinstance(batch, LoadedBatch):
-        # Kept beside the data: PyG would hand a field of the data to transforms and count it. What the
-        # data set has under this name is not hidden by it.
-        for name in ("lease", "loss_weight"):
-            if name not in _columns_in(own):
-                out.__dict__[name] = getattr(batch, name)
+    # Kept beside the data: PyG would hand a field of the data to transforms and count it. What the data
+    # set has under this name is not hidden by it.
+    for name, note in notes_of(batch).items():
+        if name not in _columns_in(own):
+            out.__dict__[name] = note
     return out
 
 

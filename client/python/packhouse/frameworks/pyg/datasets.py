@@ -102,12 +102,15 @@ def ingest(
     components: Mapping[str, str] | None = None,
     seal: bool = True,
     padding_values: PaddingValues | None = None,
+    counts: Collection[str] = (),
 ) -> Dataset:
     """Stores a PyG data set under that name, and seals it. Errors: those of `table`;
-    see `packhouse.frameworks.ingest.ingest_tables` for `padding_values`, by the names of tensors that
-    `table` gives, and for what a second call does."""
+    see `packhouse.frameworks.ingest.ingest_tables` for `padding_values` and `counts`, by the names of
+    tensors that `table` gives, and for what a second call does."""
     parts = tables(dataset, exclude_keys=exclude_keys, components=components)
-    return ingest_tables(client, name, parts, seal=seal, padding_values=padding_values)
+    return ingest_tables(
+        client, name, parts, seal=seal, padding_values=padding_values, counts=counts
+    )
 
 
 def batch_sampler(

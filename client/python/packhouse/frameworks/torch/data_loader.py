@@ -18,8 +18,7 @@ from packhouse.data.batch import Batch, Padding, PaddingLike
 from packhouse.data.graphs import Array, GraphTable, array_of
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.epochs.acknowledging import Lease
-from packhouse.epochs.batches import LoadedBatch
-from packhouse.frameworks.layout import Extents
+from packhouse.frameworks.layout import Extents, notes_of
 from packhouse.frameworks.packed_loader import PackedLoader
 from packhouse.frameworks.tensors import from_torch, of_array, to_torch, to_torch as tensor_of
 from packhouse.frameworks.torch.packed_loader import TorchPackedLoader
@@ -44,8 +43,8 @@ class SequenceBatch:
     - `max_seqlen`: the rows of the longest document (or what was given).
     - `labels`: int64 [rows], or None: `input_ids`, but -100 where a model that shifts labels by one
       must not predict: the first token of each document, and padding.
-    - `num_documents`: the real ones. `lease`, `loss_weight`: those of a loaded batch, else None and
-      1.0; so `EpochDataset.trained` takes it.
+    - `num_documents`: the real ones. `lease`, `loss_weight`, `loss_weights`: those of a loaded batch,
+      else None, 1.0 and empty; so `EpochDataset.trained` takes it.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -57,6 +56,7 @@ class SequenceBatch:
     num_documents: int
     lease: Lease | None = None
     loss_weight: float = 1.0
+    loss_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __getitem__(self, name: str) -> torch.Tensor:
         """The tensor of that name. Raises KeyError, which says what there is."""
@@ -171,9 +171,6 @@ def to_sequences(
         firsts = offsets[:-1][counts > 0]
         made[torch.from_numpy(firsts)] = IGNORED
         made[real_rows:] = IGNORED
-    lease, loss_weight = None, 1.0
-    if isinstance(batch, LoadedBatch):
-        lease, loss_weight = batch.lease, batch.loss_weight
     return SequenceBatch(
         tensors,
         of_array(np.arange(rows, dtype=np.int64) - starts),
@@ -182,8 +179,7 @@ def to_sequences(
         longest if max_seqlen is None else max_seqlen,
         made,
         extents.num_real,
-        lease,
-        loss_weight,
+        **notes_of(batch),
     )
 
 
