@@ -29,7 +29,7 @@ from packhouse import (
 )
 
 # What users import, whose packages are there.
-MODULES = ("sampling", "atoms", "torch", "pyg", "dgl", "jraph", "tfgnn", "base.local_cluster")
+MODULES = ("sampling", "atoms", "torch", "pyg", "dgl", "jraph", "tfgnn", "command.cluster")
 # What the package makes, and users read: answers of servers, batches, parts of a call, errors.
 ANSWERS = frozenset(
     """

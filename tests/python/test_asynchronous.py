@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from packhouse.base.asynchronous import AsyncItems
+from packhouse.base.waiting import AsyncItems
 
 
 class Held:

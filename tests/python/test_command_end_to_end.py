@@ -50,7 +50,7 @@ def test_a_signal_ends_the_own_server_too(
 
 _STUBBORN = """
 import contextlib, sys, threading
-from packhouse.command import program, signals
+from packhouse.command import failures, program
 
 def waits():
     print(flush=True)
@@ -79,10 +79,10 @@ def renamed():
         raise RuntimeError("cannot release un-acquired lock") from None
 
 def run(arguments):
-    with signals.raised() if sys.argv[2] == "owning" else contextlib.nullcontext():
+    with failures.signals_raised() if sys.argv[2] == "owning" else contextlib.nullcontext():
         globals()[sys.argv[1]]()
 
-signals.SECONDS_TO_END = 0.1
+failures.SECONDS_TO_END = 0.1
 program._parsed_and_run = run
 sys.exit(program.main())
 """

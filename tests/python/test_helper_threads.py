@@ -18,8 +18,7 @@ from typing import Any, Callable, Iterator
 import pytest
 from interrupting import Interruption, Stop, each_line
 
-from packhouse.base.asynchronous import Ahead, AsyncItems
-from packhouse.base.helper_threads import HelperThread
+from packhouse.base.waiting import Ahead, AsyncItems, HelperThread
 from packhouse.calls.retrying import SilenceWatch
 from packhouse.epochs.acknowledging import Acknowledger, Lease
 from packhouse.frameworks.packed_loader import ReadAhead

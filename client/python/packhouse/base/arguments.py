@@ -17,6 +17,7 @@ import os
 import re
 import sys
 import typing
+import warnings
 from typing import Any, Callable, Final, Iterable, Mapping, TypeVar
 
 
@@ -417,3 +418,14 @@ _CHECKS: Final[dict[str, Callable[[Any, str], object]]] = {
         _check_array,
     ),
 }
+
+
+def parse_whole(message: Any, data: bytes) -> None:
+    """Fills in a message. Raises ValueError unless all of the data is one."""
+    with warnings.catch_warnings():
+        # What one implementation says of data that it has not taken.
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            message.ParseFromString(data)
+        except Exception as error:  # Each implementation has errors of its own.
+            raise ValueError(f"no {message.DESCRIPTOR.name}: {error}") from None

@@ -11,7 +11,7 @@ from typing import Any, Callable, Final
 import grpc
 
 from packhouse.base.errors import PackhouseError, passes
-from packhouse.base.helper_threads import HelperThread
+from packhouse.base.waiting import HelperThread
 
 # Seconds of failing in a row after which a server is given up: one that is started anew elsewhere
 # is back by then.

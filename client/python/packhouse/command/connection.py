@@ -8,7 +8,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any, Final, Iterator, Mapping, NamedTuple
 
-from packhouse.command.signals import raised
+from packhouse.command.failures import signals_raised
 
 if TYPE_CHECKING:
     from packhouse.calls.credentials import Credentials
@@ -87,7 +87,7 @@ def _own_server() -> Iterator[str]:
     """The address of a server that only this user reaches, and that ends with the block."""
     from packhouse.base.local_server import LocalServer
 
-    with raised(), _socket_folder() as folder, tempfile.TemporaryFile() as log:
+    with signals_raised(), _socket_folder() as folder, tempfile.TemporaryFile() as log:
         server = LocalServer(listen=f"unix:{folder}/socket", arguments=("--http-listen", ""), log=log)
         try:
             server.start()

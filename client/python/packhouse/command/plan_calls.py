@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Final, Iterator, Mapping, NamedTuple, Sequence
 
 from packhouse.base.errors import PackhouseError
-from packhouse.base.messages import parse_whole
+from packhouse.base.arguments import parse_whole
 from packhouse.client.facade import Client
 from packhouse.command import plan_report
 from packhouse.command.arguments import (

@@ -15,10 +15,11 @@ import click
 
 from packhouse._version import __version__
 from packhouse.base.output import run_whole
-from packhouse.command.failures import FAILURE, MISUSE, OK, Misuse, text_of
+from packhouse.command.failures import (
+    FAILURE, MISUSE, OK, Misuse, die_of_signal, end_at_once, text_of
+)  # fmt: skip
 from packhouse.command.group import Group
 from packhouse.command.output import readable
-from packhouse.command.signals import die_of_signal, end_at_once
 
 # Of each command, the line of `packhouse --help`; the module of its name has `command`, or it is in
 # `_ELSEWHERE`.

@@ -11,7 +11,7 @@ from typing import Any, AsyncIterator, Final, Iterable, Iterator, NamedTuple
 import grpc
 
 from packhouse.base.arguments import names_arguments
-from packhouse.base.asynchronous import AsyncItems
+from packhouse.base.waiting import AsyncItems
 from packhouse.base.errors import PackhouseError
 from packhouse.data.schema import GraphSchema
 from packhouse.v1 import graphs_pb2

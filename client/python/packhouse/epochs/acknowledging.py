@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Callable, Final, NamedTuple
 
 from packhouse.base.errors import PackhouseError
-from packhouse.base.helper_threads import HelperThread
+from packhouse.base.waiting import HelperThread
 from packhouse.calls.retrying import Backoff
 from packhouse.v1 import loader_pb2
 

@@ -16,7 +16,7 @@ from packhouse.base.arguments import (
     shows_arguments_of,
     whole_number,
 )
-from packhouse.base.asynchronous import Ahead, AsyncItems
+from packhouse.base.waiting import Ahead, AsyncItems
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import ReceivedBatch

@@ -22,7 +22,7 @@ from packhouse.base.arguments import (
     shows_arguments_of,
     whole_number,
 )
-from packhouse.base.asynchronous import AsyncItems
+from packhouse.base.waiting import AsyncItems
 from packhouse.base.errors import EpochFinishedError, PackhouseError
 from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch

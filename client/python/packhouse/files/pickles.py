@@ -5,6 +5,10 @@
 `processed/geometric_data_processed.pt`; also a list of `Data` or `HeteroData`, a `Batch`, or a whole
 data set that was saved by `torch.save`. The tables are those of `packhouse.pyg.tables`. It needs
 torch and torch_geometric. `arrays_of` is for one graph, in whatever file its pickle lies.
+
+`lmdb_items` reads LMDB files of pickles, as fairchem's before ASE's databases: each value is a pickle of
+a `Data` of PyG's or of a dict of arrays; keys are numbers in text, and `length` may say how many there
+are. See `packhouse.files.frames` for what the arrays are. It needs lmdb.
 """
 
 from __future__ import annotations
@@ -12,14 +16,20 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from typing import Any, Collection, Final, Iterator
+from typing import Any, Collection, Final, Iterable, Iterator, Union
 
 import numpy as np
 
 from packhouse.data.graphs import GraphTable, array_of
+from packhouse.files import atoms_files, frames
+from packhouse.files.frames import Item, Malformed, Sample
+
+LMDB_ENDINGS: Final = (".lmdb",)
 
 _IS_PICKLE: Final = "is a pickle: reading it runs the program that its author put into it"
 _HAS_PICKLES: Final = "has pickles: reading one runs the program that its author put into it"
+# The key of the number of graphs in an LMDB file.
+_LENGTH: Final = b"length"
 
 
 def check_trusted(name: str, is_trusted: bool, danger: str = _HAS_PICKLES) -> None:
@@ -154,3 +164,44 @@ def _dataset(saved: Any) -> Any:
             self.data, self.slices = data, slices
 
     return Saved()
+
+
+def lmdb_items(name: str, trust_pickle: bool) -> Iterator[Item]:
+    """The graphs of a file or a folder, in the order of their numbers.
+
+    Raises PermissionError unless `trust_pickle`, OSError, ImportError, ValueError.
+    """
+    check_trusted(name, trust_pickle)
+    return frames.of_samples(_lmdb_samples(name))
+
+
+def _lmdb_samples(name: str) -> Iterator[Union[Sample, Malformed]]:
+    os.stat(name)
+    with atoms_files.needed("lmdb", name):
+        environment = atoms_files.opened_lmdb(name)
+    with environment, environment.begin(buffers=True) as transaction:
+        for key in _lmdb_keys(transaction):
+            where = f"key {key.decode(errors='replace')}"
+            value = transaction.get(key)
+            if value is None:
+                yield Malformed(where, "is missing")
+                continue
+            try:
+                yield Sample(where, arrays_of(bytes(value)))
+            # A pickle raises whatever it likes.
+            except Exception as error:  # pylint: disable=broad-except
+                if isinstance(error, ImportError):
+                    raise
+                yield Malformed(where, f"{type(error).__name__}: {error}")
+
+
+def _lmdb_keys(transaction: Any) -> Iterable[bytes]:
+    length = transaction.get(_LENGTH)
+    if length is not None:
+        try:
+            number = int(bytes(length))
+        except ValueError:
+            number = int(pickle.loads(bytes(length)))
+        return (str(one).encode() for one in range(number))
+    keys = [bytes(key) for key in transaction.cursor().iternext(values=False)]
+    return sorted(keys, key=lambda key: (not key.isdigit(), int(key) if key.isdigit() else 0, key))

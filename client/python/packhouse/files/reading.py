@@ -13,7 +13,6 @@ from packhouse.files import (
     file_kinds,
     frames,
     hdf5_files,
-    lmdb_files,
     mds_files,
     npz,
     pickles,
@@ -39,7 +38,7 @@ def tables(
     `.parquet`, `.arrow`, `.feather`, `.ipc`: `packhouse.files.arrow`; `.pt`, `.pth`:
     `packhouse.files.pickles`; `.npz`: `packhouse.files.npz`; `.csv`,
     `.csv.gz`: `packhouse.files.size_files`; `.db`, `.aselmdb`, `.extxyz`, `.xyz`:
-    `packhouse.files.atoms_files`; `.h5`, `.hdf5`: `hdf5_files`; `.lmdb`: `lmdb_files`; `.tar`:
+    `packhouse.files.atoms_files`; `.h5`, `.hdf5`: `hdf5_files`; `.lmdb`: `pickles`; `.tar`:
     `tar_files`; `.mds`, and a folder with their index.json: `mds_files`. `exclude` names attributes and columns that are left out, of
     all but `.npz` and sizes. `on_malformed` is told of each graph that cannot be read, which is then
     left out, in the kinds of files that have graphs one by one (`packhouse.files.frames`).
@@ -64,8 +63,8 @@ def _items(name: str, trust_pickle: bool) -> Callable[[], Iterator[Any]] | None:
         return lambda: atoms_files.items(name)
     if name.endswith(hdf5_files.ENDINGS):
         return lambda: hdf5_files.items(name)
-    if name.endswith(lmdb_files.ENDINGS):
-        made = lmdb_files.items(name, trust_pickle)
+    if name.endswith(pickles.LMDB_ENDINGS):
+        made = pickles.lmdb_items(name, trust_pickle)
         return lambda: made
     if name.endswith(tar_files.ENDINGS):
         return lambda: tar_files.items(name, trust_pickle)
@@ -109,7 +108,7 @@ def unknown(name: str) -> str:
 def is_known(name: str) -> bool:
     """Whether its ending tells of a kind of file."""
     endings = [".npz", ".csv", ".csv.gz", *PICKLES, *arrow.ENDINGS, *atoms_files.ENDINGS]
-    endings += [*hdf5_files.ENDINGS, *lmdb_files.ENDINGS, *tar_files.ENDINGS, *mds_files.ENDINGS]
+    endings += [*hdf5_files.ENDINGS, *pickles.LMDB_ENDINGS, *tar_files.ENDINGS, *mds_files.ENDINGS]
     return name.endswith(tuple(endings)) or mds_files.is_folder(name)
 
 

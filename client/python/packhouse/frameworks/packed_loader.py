@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import UINT64_MAX, shows_arguments_of, whole_number
-from packhouse.base.helper_threads import HelperThread
+from packhouse.base.waiting import HelperThread
 from packhouse.base.shared_server import SharedServer
 from packhouse.client.facade import Client
 from packhouse.data.batch import Batch, Padding, PaddingLike

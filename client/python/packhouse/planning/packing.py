@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Callable, Final, Iterable, Iterator, Type
 
 import grpc
 
-from packhouse.base.asynchronous import AsyncItems
+from packhouse.base.waiting import AsyncItems
 from packhouse.base.errors import PackhouseError
 from packhouse.data.batch import Batch, received_by_protobuf
 from packhouse.data.graphs import GraphTable, check_table

@@ -8,9 +8,8 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, Final, Iterator, Sequence
 
-from packhouse.command.failures import Failure, Misuse
+from packhouse.command.failures import Failure, Misuse, signals_raised
 from packhouse.command.output import grouped
-from packhouse.command.signals import raised
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +80,7 @@ def picture(path: str, title: str, width: float, height: float) -> Iterator[Figu
         figure = Figure(figsize=(width, height))
         figure.suptitle(plain(title), fontsize=13)
         yield figure
-        with raised():
+        with signals_raised():
             try:
                 # Without the date, equal pictures are equal files.
                 metadata = {"Date": None} if path.endswith(".svg") else None

@@ -12,7 +12,7 @@ from typing import Any, Final, Mapping, Sequence
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from packhouse.base.messages import parse_whole
+from packhouse.base.arguments import parse_whole
 from packhouse.data.examples import TfgnnSchema
 from packhouse.data.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.frameworks.layout import Layout, RowSet
