@@ -89,7 +89,7 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
 # What users import, one page each.
-PYTHON_PAGES := packhouse $(addprefix packhouse.,atoms torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files drift feedback partition receipts epoch_readers evaluation_readers graph_transform)
+PYTHON_PAGES := packhouse $(addprefix packhouse.,atoms torch pyg jraph tfgnn dgl sampling partition files.reading files.arrow files.frames files.npz files.pickles files.size_files)
 
 docs: packages  ## Python's documentation from its docstrings, in build/docs/python
 	cmake --preset release

@@ -4,7 +4,7 @@ The packages of client/python/packhouse stand on floors: a module imports module
 and of those below it, wherever in the file the import stands: at its top, in a function, or for type
 checkers. The modules beside the packages are what users import (`packhouse.pyg`): they see all
 packages but the programs, and no package but the programs sees them. No modules import each other in
-a circle.
+a circle. The pages of `make docs` are modules that are there.
 
 Usage: python_packages_test.py REPOSITORY. Exit status 1 if there is a wrong import or a circle, if a
 folder is no package of the list, or if the check fails to find a wrong import that it is given.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import sys
 from typing import Iterator
 
@@ -105,6 +106,16 @@ def circles(imports: dict[str, set[str]]) -> list[str]:
     return found
 
 
+def pages_of_nothing(makefile: str, known: set[str]) -> list[str]:
+    """What `make docs` is to show and is no module."""
+    pattern = r"^PYTHON_PAGES := (\w+) \$\(addprefix (\w+\.),([^)]*)\)$"
+    listed = re.search(pattern, makefile, re.MULTILINE)
+    if listed is None:
+        return ["the Makefile has no PYTHON_PAGES"]
+    pages = [listed[1], *(listed[2] + name for name in listed[3].split())]
+    return [f"make docs: there is no module {page}" for page in pages if page not in known]
+
+
 def check_itself() -> list[str]:
     """The rules must refuse these; a check that cannot fail is none."""
     refused = [
@@ -139,6 +150,9 @@ def later():
         problems.append(f"imports are read wrong: {sorted(found)}")
     if len(circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) != 1:
         problems.append("a circle is not found")
+    makefile = "PYTHON_PAGES := a $(addprefix a.,b c.d)\n"
+    if pages_of_nothing(makefile, {"a", "a.b"}) != ["make docs: there is no module a.c.d"]:
+        problems.append("a page of nothing is not found")
     return problems
 
 
@@ -168,6 +182,8 @@ def main() -> int:
             # A name of `packhouse` itself is imported when it is used.
             imports[module] = {each for each in found if each in paths and each != "packhouse"}
     problems += [f"a circle: {circle}" for circle in circles(imports)]
+    makefile = (root.parents[1] / "Makefile").read_text(encoding="utf-8")
+    problems += pages_of_nothing(makefile, set(paths))
     if len(paths) < 50:
         problems.append(f"only {len(paths)} modules found below {root}")
     for problem in problems:
