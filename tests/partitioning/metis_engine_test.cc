@@ -95,21 +95,51 @@ TEST_F(MetisEngineTest, LightEdgesAreCut) {
   }
 }
 
+// A random graph that is to be cut into eight parts.
+struct RandomProblem {
+  explicit RandomProblem(AssignmentEngine* engine)
+      : symmetric(Symmetrize(graph, engine, {}).value()) {}
+
+  EngineProblem problem() const {
+    return {.num_nodes = kNodes,
+            .offsets = symmetric.offsets,
+            .neighbours = symmetric.neighbours.get(),
+            .weights = symmetric.weights.get(),
+            .node_weights = ones,
+            .num_parts = 8,
+            .node_sizes = {},
+            .imbalance = imbalance};
+  }
+
+  static constexpr uint32_t kNodes = 3000;
+  const std::unique_ptr<const SourceGraph> source =
+      OneSetGraph(kNodes, RandomPairs(kNodes, 12000, 1));
+  const HomogeneousGraph graph = HomogeneousGraph::Create(source.get()).value();
+  const SymmetricGraph symmetric;
+  const std::vector<uint32_t> ones = std::vector<uint32_t>(kNodes, 1);
+  const std::vector<double> imbalance = {1.03};
+};
+
+// METIS bisects for the cut alone, and says so: by that it is seen what it was asked for.
+TEST_F(MetisEngineTest, IsAskedForTheSchemeAndTheObjective) {
+  const RandomProblem random(engine_.get());
+  const auto parts = engine_->Run(random.problem(),
+                                  {{PartScheme::kKWay, PartObjective::kCut, 1},
+                                   {PartScheme::kKWay, PartObjective::kVolume, 1},
+                                   {PartScheme::kRecursive, PartObjective::kCut, 1},
+                                   {PartScheme::kRecursive, PartObjective::kVolume, 1}},
+                                  {}, nullptr);
+  ASSERT_EQ(parts.size(), 4U);
+  for (size_t i = 0; i < 3; ++i) ASSERT_THAT(parts[i], IsOk());
+  EXPECT_NE(*parts[0], *parts[1]);
+  EXPECT_NE(*parts[0], *parts[2]);
+  EXPECT_THAT(parts[3], StatusIs(absl::StatusCode::kInternal, HasSubstr("objective type")));
+}
+
 // Several calls at one time do not disturb each other.
 TEST_F(MetisEngineTest, CallsSideBySideGiveWhatEachGivesAlone) {
-  const auto source = OneSetGraph(3000, RandomPairs(3000, 12000, 1));
-  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
-  PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, engine_.get(), {}));
-  const std::vector<uint32_t> ones(3000, 1);
-  const std::vector<double> imbalance = {1.03};
-  const EngineProblem problem{.num_nodes = 3000,
-                              .offsets = symmetric.offsets,
-                              .neighbours = symmetric.neighbours.get(),
-                              .weights = symmetric.weights.get(),
-                              .node_weights = ones,
-                              .num_parts = 8,
-                              .node_sizes = {},
-                              .imbalance = imbalance};
+  const RandomProblem random(engine_.get());
+  const EngineProblem problem = random.problem();
   std::vector<EngineAttempt> attempts;
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     attempts.push_back(
