@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "client/cpp/little_endian.h"
+#include "client/cpp/message_size.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -111,6 +112,35 @@ TEST(ChunkBuilderTest, AGraphThatNoMessageTakesIsNamed) {
   EXPECT_EQ(builder->num_graphs(), 0);
   const absl::string_view fitting(rows.data(), rows.size() - sizeof(float));
   EXPECT_TRUE(builder->Add({nodes - 1, 0}, {fitting, "a"}, 8).ok());
+}
+
+// Of each kind of message, exactly as much as a message takes, and one byte more.
+TEST(MessageSizeTest, TheMostIsTakenAndOneMoreIsRefused) {
+  constexpr std::size_t kMost = ChunkBuilder::kMaxGraphBytes;
+  const auto expect = [](std::size_t beyond, const absl::Status& checked) {
+    if (beyond == 0) {
+      EXPECT_TRUE(checked.ok()) << checked;
+      return;
+    }
+    EXPECT_EQ(checked.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(checked.message()), HasSubstr("67043329 bytes"));
+  };
+  for (const std::size_t beyond : {0, 1}) {
+    // A tag and four bytes of length stand before this.
+    const std::string bytes(kMost - 5 + beyond, '\0');
+    v1::SizeTable sizes;
+    sizes.set_counts(bytes);
+    ASSERT_EQ(sizes.ByteSizeLong(), kMost + beyond);
+    expect(beyond, CheckMessageSize(sizes));
+    v1::Examples examples;
+    examples.add_examples(bytes);
+    ASSERT_EQ(examples.ByteSizeLong(), kMost + beyond);
+    expect(beyond, CheckMessageSize(examples));
+    v1::GraphChunk chunk;
+    chunk.add_tensors()->set_data(bytes.substr(5));
+    ASSERT_EQ(chunk.ByteSizeLong(), kMost + beyond);
+    expect(beyond, CheckMessageSize(chunk, nullptr));
+  }
 }
 
 TEST(ChunkBuilderTest, ABadSchemaIsRefused) {

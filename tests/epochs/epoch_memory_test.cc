@@ -408,6 +408,21 @@ TEST_F(GatheredEpochsTest, OthersGetTheRoomOfACopyThatIsInUse) {
   }
 }
 
+TEST(GatheredRowsTest, ACopyOfSeveralLargePagesIsHeldAsAWhole) {
+  DatasetWorld world(400, /*seed=*/1, /*max_count=*/2000);
+  world.Seal();
+  PH_ASSERT_OK_AND_ASSIGN(const auto reader, world.store().OpenReader("graphs"));
+  MemoryBudget budget(64 * kMebibyte);
+  GatheredRows rows(&budget);
+  rows.CopySome(*reader, reader->num_graphs());
+  const auto copy = rows.Ready();
+  ASSERT_NE(copy, nullptr);
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < reader->num_graphs(); ++i) bytes += copy->graph(i).size();
+  EXPECT_GT(bytes, 2 * kMebibyte);
+  EXPECT_GE(budget.held(), bytes);
+}
+
 // Who needs the room can wait for the batches that still use it.
 TEST_F(GatheredEpochsTest, ADroppedCopyTellsWhenItsMemoryIsFree) {
   PH_ASSERT_OK_AND_ASSIGN(const auto reader, world_.store().OpenReader("graphs"));

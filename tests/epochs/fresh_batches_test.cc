@@ -15,6 +15,7 @@
 #include "service/algorithms/planning/limits.h"
 #include "service/base/memory_budget.h"
 #include "tests/epochs/epoch_worlds.h"
+#include "tests/support/accounting.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -305,6 +306,16 @@ TEST(FreshBatchesTest, EveryBudgetIsEnoughOrIsRefusedAndNothingStays) {
     EXPECT_EQ(budget.held(), 0U);
   }
   EXPECT_TRUE(was_refused);
+}
+
+TEST(FreshBatchesTest, CompanyIsMeasuredInReservedMemory) {
+  const World world = MakeWorld(DistinctSizes(1000, 2), LimitsOf({1500, 6000, kUnlimited}));
+  PH_ASSERT_OK_AND_ASSIGN(const EpochBatches batches, world.Draw({1, 1}, Making()));
+  SeenBudget seen;
+  EXPECT_THAT(MeasureCompany(batches, batches, Making(seen.memory(), nullptr)), IsOk());
+  // The batch of each item, and how many there are of each batch.
+  EXPECT_GE(seen.highs().back(), sizeof(uint32_t) * (batches.num_items() + batches.num_batches()));
+  EXPECT_EQ(seen.held(), 0U);
 }
 
 TEST(FreshBatchesTest, IsGivenUpAtEachStep) {

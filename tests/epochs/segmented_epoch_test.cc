@@ -312,12 +312,12 @@ TEST(OneShapeTest, BatchesKeepTheirBytes) {
   EXPECT_EQ(checksum(*segmented), 1456409891U);
 }
 
-// The same of sub-graphs, whose windows are planned one by one.
-TEST(OneShapeTest, BatchesOfWindowsKeepTheirBytes) {
-  OneGraphStore graphs{SmallSourceGraph(200)};
+// An epoch of sub-graphs in windows of 70.
+EpochRequest InWindows(const OneGraphStore& graphs, uint32_t seeds_per_graph = 1) {
   SubGraphsRequest sub_graphs;
   sub_graphs.graph = "g";
   sub_graphs.spec = tfgnn::ParseSamplingSpec(TwoHopSpec(3, 2)).value();
+  sub_graphs.seeds_per_graph = seeds_per_graph;
   EpochRequest request;
   request.key = {"job", 1};
   request.seed = 3;
@@ -327,10 +327,50 @@ TEST(OneShapeTest, BatchesOfWindowsKeepTheirBytes) {
   request.samples.emplace();
   request.samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
   request.samples->window = 70;
-  const auto prepare = [&] {
-    return SampledEpoch::Prepare(request.samples->source, request, EpochBounds(), Making(), nullptr,
-                                 nullptr);
+  return request;
+}
+
+absl::StatusOr<std::shared_ptr<const SampledEpoch>> PrepareWindows(const EpochRequest& request) {
+  return SampledEpoch::Prepare(request.samples->source, request, EpochBounds(), Making(), nullptr,
+                               nullptr);
+}
+
+TEST(SampledEpochTest, WhatSubGraphsDoNotGoTogetherWithIsRefused) {
+  OneGraphStore graphs{SmallSourceGraph(200)};
+  const auto refused = [](const EpochRequest& request, const std::string& what) {
+    EXPECT_THAT(PrepareWindows(request),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
   };
+  const auto refused_with = [&](const auto& change, const std::string& what) {
+    EpochRequest request = InWindows(graphs);
+    change(request);
+    refused(request, "samples: not together with " + what);
+  };
+  refused_with([](EpochRequest& request) { request.dataset = "d"; }, "a data set");
+  refused_with([](EpochRequest& request) { request.in_order = true; }, "in_order");
+  refused_with([](EpochRequest& request) { request.grouped = true; }, "grouped");
+  refused_with([](EpochRequest& request) { request.subset.emplace(); }, "subset");
+  refused_with([](EpochRequest& request) { request.draw.emplace(); }, "draw");
+  refused_with([](EpochRequest& request) { request.min_rows = MinRows({2, 2}); }, "min_rows");
+  refused_with([](EpochRequest& request) { request.cost_balanced.emplace(); },
+               "order.cost_balanced");
+  EpochRequest request = InWindows(graphs);
+  request.samples->window = SampledEpoch::kMaxWindow + 1;
+  refused(request, "samples.window: 65537, at most 65536");
+  // Times are for sub-graphs of one seed; and for those they must be of use.
+  for (const uint32_t seeds_per_graph : {1, 2}) {
+    request = InWindows(graphs, seeds_per_graph);
+    request.samples->seeds.times.assign(200 / seeds_per_graph, 5);
+    refused(request, seeds_per_graph == 1 ? "seeds.times: given, but neither"
+                                          : "seeds.times: not with seeds_per_graph above 1");
+  }
+}
+
+// The same of sub-graphs, whose windows are planned one by one.
+TEST(OneShapeTest, BatchesOfWindowsKeepTheirBytes) {
+  OneGraphStore graphs{SmallSourceGraph(200)};
+  EpochRequest request = InWindows(graphs);
+  const auto prepare = [&] { return PrepareWindows(request); };
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, prepare());
   ASSERT_EQ(epoch->num_windows(), 3U);
   std::vector<std::string> batches;

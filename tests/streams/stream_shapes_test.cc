@@ -9,6 +9,8 @@
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/size_groups.h"
 #include "service/algorithms/planning/tuning/limit_tuner.h"
+#include "service/engine/streams/shape_routes.h"
+#include "service/engine/streams/stream_profile.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/streams/profile_worlds.h"
 
@@ -303,6 +305,34 @@ TEST_F(StreamShapesTest, WhereNoBatchIsFullWhatIsToldIsWhatIsPlanned) {
   PH_ASSERT_OK_AND_ASSIGN(const StreamShapes full, Choose(HistogramOf({10, 5}), profile));
   EXPECT_THAT(full.shares, ElementsAre(1));
   EXPECT_NEAR(wider.overhead, (1.0 + 2 * 3) / (1 + 2 * 3 * 0.25) - 1, 2e-3);
+}
+
+// A graph goes where its largest share of a capacity, times what a batch costs, is least; also
+// where that is not the cheapest batch.
+TEST(ShapeRoutesTest, AGraphGoesWhereItsShareOfABatchCostsLeast) {
+  const ShapeRoutes routes(
+      {{Limits::Create({100, 100, 10}).value(), 1}, {Limits::Create({1000, 1000, 10}).value(), 2}});
+  EXPECT_EQ(routes.RouteOf({50, 1}), 1U);   // 0.5 of 1, and a tenth of 2, as the graph that it is.
+  EXPECT_EQ(routes.RouteOf({1, 1}), 0U);    // A tenth of 1, and a tenth of 2.
+  EXPECT_EQ(routes.RouteOf({1, 100}), 1U);  // 1 of 1.
+  EXPECT_EQ(routes.RouteOf({101, 1}), 1U);
+  EXPECT_EQ(routes.RouteOf({1001, 1}), std::nullopt);
+}
+
+// Bytes of rows count where there is a bound of bytes.
+TEST(ProfileWithRoomTest, WithoutABoundOfMemoryBytesTakeNoRoom) {
+  const SizeHistogram histogram = HistogramOf({10, 5, 20, 9});
+  DeviceProfile profile;
+  profile.components = {
+      {.max_rows = 1000}, {.max_rows = 1000}, {.max_rows = 0, .relative_cost = 0}};
+  const auto without_bytes = ProfileWithRoom(histogram, profile, {30, 30, 8});
+  ASSERT_TRUE(without_bytes);
+  for (ComponentProfile& component : profile.components) component.bytes_per_row = 4;
+  const auto with_bytes = ProfileWithRoom(histogram, profile, {30, 30, 8});
+  ASSERT_TRUE(with_bytes);
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_EQ(with_bytes->components[k].min_rows, without_bytes->components[k].min_rows);
+  }
 }
 
 // An index tensor of int8 numbers 127 rows: no profile leads to a shape that it cannot number.
