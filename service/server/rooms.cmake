@@ -24,8 +24,8 @@ packhouse_room(lanes
 packhouse_room(wire
   FOLDER server/services
   SOURCES append_handler.cc dataset_drifts.cc server/wire/epoch_words.cc
-          wings/tfgnn/export_source.cc job_lists.cc lane_source.cc load_source.cc observe_handler.cc
-          pack_handler.cc rebuild_source.cc receipt_plans.cc reflection_handler.cc
+          wings/tfgnn/export_source.cc job_lists.cc lane_replies.cc lane_source.cc load_source.cc
+          observe_handler.cc pack_handler.cc pack_lane.cc rebuild_source.cc receipt_plans.cc reflection_handler.cc
           wings/graphs/services/sample_handler.cc
           wings/graphs/services/source_graph_append_handler.cc
           wings/graphs/services/source_graph_rows.cc stream_drift.cc stream_tuning.cc wire_admin.cc

@@ -657,16 +657,17 @@ static PyObject* ReadBatch(PyObject* module, PyObject* arguments) {
   return received;
 }
 
-// read_slot(buffer, its address, offset, size, is_copied): of `size` bytes from `offset` on, which
-// are in the buffer. Python 3.9's stable ABI cannot ask a buffer for its address.
+// read_slot(buffer, its address, offset, size, is_loaded, is_copied): of `size` bytes from `offset`
+// on, which are in the buffer. Python 3.9's stable ABI cannot ask a buffer for its address.
 static PyObject* ReadSlot(PyObject* module, PyObject* arguments) {
   (void)module;
   PyObject* buffer;
   unsigned long long address;
   Py_ssize_t offset, size;
+  int is_loaded;
   int is_copied;
-  if (!PyArg_ParseTuple(arguments, "OKnnp:read_slot", &buffer, &address, &offset, &size,
-                        &is_copied)) {
+  if (!PyArg_ParseTuple(arguments, "OKnnpp:read_slot", &buffer, &address, &offset, &size,
+                        &is_loaded, &is_copied)) {
     return NULL;
   }
   if (state.ndarray == NULL) {
@@ -681,7 +682,7 @@ static PyObject* ReadSlot(PyObject* module, PyObject* arguments) {
   PyObject* received = NULL;
   // Views of ids and sizes would keep the slot after the tensors have gone, and lie at any address.
   const Span none = {NULL, NULL};
-  if (ReadResponse(whole, 1, &batch) &&
+  if (ReadResponse(whole, is_loaded, &batch) &&
       Allocate(&batch, is_copied ? batch.tensors : none, &copies)) {
     received = Received(&batch, &copies, is_copied ? &copies : &place);
     Py_DECREF(copies.buffer);

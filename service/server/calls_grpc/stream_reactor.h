@@ -82,9 +82,9 @@ class StreamReactor {
   }
 
   // The same for a handler that plans. When the call is stopped its planning is given up.
-  // It gets the context of the call.
-  using MakeHandler = std::function<std::unique_ptr<Handler>(const CallContext& context,
-                                                             std::shared_ptr<StreamPlanning>)>;
+  // It gets the context of the call, and its Waker().
+  using MakeHandler = std::function<std::unique_ptr<Handler>(
+      const CallContext& context, std::shared_ptr<StreamPlanning>, std::function<void()>)>;
   static CallReactor* StartPlanning(const CallContext& server, grpc::CallbackServerContext& peer,
                                     Method method, const MakeHandler& make_handler) {
     const CallContext context = ContextOf(server, peer);
@@ -95,8 +95,8 @@ class StreamReactor {
     planning->set_waker(call->Waker());
     reactor->set_call(call);
     if (call->Enter()) {
-      call->Begin(std::make_unique<StreamWork<Request, Response>>(context,
-                                                                  make_handler(context, planning)));
+      call->Begin(std::make_unique<StreamWork<Request, Response>>(
+          context, make_handler(context, planning, call->Waker())));
     }
     return reactor;
   }

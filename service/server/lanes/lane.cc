@@ -1,5 +1,7 @@
 #include "service/server/lanes/lane.h"
 
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -172,6 +174,13 @@ absl::Status Lane::SendByGrpc() {
   return absl::OkStatus();
 }
 
+bool Lane::HasRoom() {
+  const absl::MutexLock lock(&mutex_);
+  pollfd room = {socket_, POLLOUT, 0};
+  // Also of a connection that has ended: sending says so.
+  return socket_ < 0 || ::poll(&room, 1, 0) != 0;
+}
+
 absl::Status Lane::SendLocked(uint32_t slot, uint32_t offset, uint64_t size) {
   std::array<char, 16> message;
   char* to = message.data();
@@ -186,9 +195,19 @@ absl::Status Lane::SendLocked(uint32_t slot, uint32_t offset, uint64_t size) {
   return absl::OkStatus();
 }
 
-void Lane::AwaitRelease() {
+void Lane::AwaitRelease() { Await(EPOLLIN); }
+
+void Lane::AwaitRoom() { Await(EPOLLOUT); }
+
+void Lane::Await(uint32_t event) {
   const absl::MutexLock lock(&mutex_);
-  if (socket_ >= 0) door_->Arm(socket_, id_);
+  awaited_ = event;
+  if (socket_ >= 0) door_->Arm(socket_, id_, event);
+}
+
+void Lane::AwaitAgain() {
+  const absl::MutexLock lock(&mutex_);
+  if (socket_ >= 0) door_->Arm(socket_, id_, awaited_);
 }
 
 }  // namespace packhouse

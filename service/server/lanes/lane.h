@@ -83,9 +83,13 @@ class Lane {
   absl::Status Send(uint32_t slot, uint32_t offset, uint64_t size);
   // The next response is on gRPC. To be called before each of these, from the stream's first on.
   absl::Status SendByGrpc();
+  // Whether the socket surely takes another message. Otherwise the client has left dozens of them.
+  bool HasRoom();
 
   // Wakes the stream, once, when the client has released a slot, or closed the lane.
   void AwaitRelease();
+  // The same when HasRoom() is true again.
+  void AwaitRoom();
 
  private:
   friend class LaneDoor;
@@ -93,6 +97,9 @@ class Lane {
   Lane(LaneDoor* door, LaneCounts* counts, const LaneSize& size, SharedMemory memory,
        MemoryHold hold, std::string token, std::function<void()> wake);
 
+  void Await(uint32_t event);
+  // Waits anew for what it was woken for.
+  void AwaitAgain();
   // The client has shown the token: answers it. Takes the descriptor.
   void Open(int socket, uint64_t id);
   absl::Status SendLocked(uint32_t slot, uint32_t offset, uint64_t size)
@@ -114,6 +121,7 @@ class Lane {
   int socket_ ABSL_GUARDED_BY(mutex_) = -1;  // -1: not open yet.
   uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;  // At the door.
   uint64_t num_by_grpc_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t awaited_ ABSL_GUARDED_BY(mutex_) = 0;  // The event of epoll, of the last wait.
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };
 

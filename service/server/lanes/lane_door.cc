@@ -111,8 +111,8 @@ void LaneDoor::Leave(const std::string& token, uint64_t id) {
   by_id_.erase(id);
 }
 
-void LaneDoor::Arm(int socket, uint64_t id) {
-  Watch(poll_, EPOLL_CTL_MOD, socket, EPOLLIN | EPOLLONESHOT, id);
+void LaneDoor::Arm(int socket, uint64_t id, uint32_t event) {
+  Watch(poll_, EPOLL_CTL_MOD, socket, event | EPOLLONESHOT, id);
 }
 
 void LaneDoor::Run() {
@@ -200,7 +200,7 @@ void LaneDoor::WakeLane(uint64_t id) {
   // Tries again a little later.
   pollfd stop = {stop_, POLLIN, 0};
   ::poll(&stop, 1, kRetryMs);
-  lane->AwaitRelease();
+  lane->AwaitAgain();
 }
 
 }  // namespace packhouse

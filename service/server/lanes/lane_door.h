@@ -61,7 +61,8 @@ class LaneDoor {
 
   // Called by lanes. Leave: the lane is gone, and its number, if it has one, is nobody's.
   void Leave(const std::string& token, uint64_t id);
-  void Arm(int socket, uint64_t id);
+  // Arm: wakes the lane's stream once, at the event of epoll.
+  void Arm(int socket, uint64_t id, uint32_t event);
 
   // The thread's.
   void Run();

@@ -162,8 +162,8 @@ void AddLanes(const std::optional<LaneReading>& lanes, std::vector<MetricFamily>
   if (!lanes) return;
   const auto add = NumbersTo(families);
   AddByLabel(ServerFamilyOf("packhouse_lane_streams",
-                            "Load streams that were offered a lane, by where their batches go: "
-                            "through shared memory (lane), or over gRPC.",
+                            "Streams that were offered a lane, by where their batches go: through "
+                            "shared memory (lane), or over gRPC.",
                             MetricType::Gauge),
              "transport", {{"lane", lanes->num_open}, {"grpc", lanes->num_not_open}}, families);
   add("packhouse_lane_slots_in_use", "Slots of lanes that clients have.", MetricType::Gauge,

@@ -6,30 +6,48 @@
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "service/server/calls_grpc/stream_reactor.h"
 #include "service/server/services/pack_handler.h"
+#include "service/server/services/pack_lane.h"
 
 namespace packhouse::rpc {
+namespace {
+
+// By what a call asks for a lane, and is offered one (docs/lane.md): how its bytes travel is no
+// part of what it says.
+constexpr char kAskKey[] = "packhouse-lane";
+constexpr char kOfferKey[] = "packhouse-lane-bin";
+
+}  // namespace
 
 PackingService::PackingService(const CallContext& context, const StreamBounds& bounds,
                                HistogramStore* histograms, PackObserverFactory* observers,
-                               LiveStreams* live)
+                               LiveStreams* live, LaneDoor* lanes)
     : EarlyService(v1::PackingService::service_full_name()),
       context_(context),
       bounds_(bounds),
       histograms_(histograms),
       observers_(observers),
-      live_(live) {
+      live_(live),
+      lanes_(lanes) {
   Serve("Pack", &PackingService::Pack);
 }
 
 CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
-  return StreamReactor<v1::PackRequest, PackReply>::StartPlanning(
+  using Reactor = StreamReactor<v1::PackRequest, PackReply>;
+  return Reactor::StartPlanning(
       context_, *call, Method::kPack,
-      [this](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning) {
+      [this, call](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning,
+                   std::function<void()> wake) -> std::unique_ptr<Reactor::Handler> {
         auto handler =
             std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
                                           context_.working, std::move(planning), context_.observer);
         handler->ListAmong(live_, {call_context.client, call_context.principal()});
-        return handler;
+        if (call->client_metadata().count(kAskKey) == 0) return handler;
+        // The headers of the answer leave with `opened`.
+        const auto tell = [call](const v1::Lane& lane) {
+          call->AddInitialMetadata(kOfferKey, lane.SerializeAsString());
+        };
+        return std::make_unique<PackLaneHandler>(std::move(handler), lanes_, context_.clock, tell,
+                                                 std::move(wake));
       });
 }
 

@@ -8,14 +8,15 @@
 #include "service/engine/streams/stream_packer.h"
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
+#include "service/server/lanes/lane_door.h"
 
 namespace packhouse::rpc {
 
-// The pointees must outlive the service. Thread-safe.
+// The pointees must outlive the service; `lanes` may be null: there are none. Thread-safe.
 class PackingService final : public EarlyService {
  public:
   PackingService(const CallContext& context, const StreamBounds& bounds, HistogramStore* histograms,
-                 PackObserverFactory* observers, LiveStreams* live);
+                 PackObserverFactory* observers, LiveStreams* live, LaneDoor* lanes);
 
  private:
   CallReactor* Pack(grpc::CallbackServerContext* call);
@@ -25,6 +26,7 @@ class PackingService final : public EarlyService {
   HistogramStore* const histograms_;
   PackObserverFactory* const observers_;
   LiveStreams* const live_;
+  LaneDoor* const lanes_;
 };
 
 }  // namespace packhouse::rpc

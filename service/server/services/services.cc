@@ -77,7 +77,7 @@ std::vector<std::string> NamesForAdministrators() {
 Services::Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
                    const ServerBounds& bounds)
     : packing_(OpeningOn(pools.lookups.get(), sources.context), sources.streams, sources.histograms,
-               sources.pack_observers, sources.live),
+               sources.pack_observers, sources.live, sources.lanes),
       histograms_(
           WaitingForStore(options.shared_histograms == nullptr ? nullptr : pools.lookups.get(),
                           sources.context),

@@ -93,7 +93,7 @@ class Client:
         self._servers = Servers(self._channel, self._address, connect, addresses)
         self._call = UnaryCalls(self._address, timeout)
         self._job_calls = JobCalls(self._servers, connect)
-        self._pack = pack_method(self._servers)
+        self._pack = pack_method(self._servers, self._address)
         self._planning = planning_pb2_grpc.PlanningServiceStub(self._servers)
 
     def __repr__(self) -> str:

@@ -69,7 +69,7 @@ class Reader(Protocol):
     def read_slot(
         self, buffer: Any, address: int, offset: int, size: int, is_copied: bool
     ) -> ReceivedBatch | None:
-        """The same of a response of `Load` in `size` bytes from `offset` on of a writable buffer.
+        """The same of a response in `size` bytes from `offset` on of a writable buffer.
 
         `address` is the buffer's. Arrays of tensors hold the buffer, and those of ids and sizes are
         small copies; if `is_copied`, all are copies. All are writable and aligned.
@@ -98,7 +98,9 @@ class NativeReader:
         self, buffer: Any, address: int, offset: int, size: int, is_copied: bool
     ) -> ReceivedBatch | None:
         """See Reader."""
-        batch: ReceivedBatch | None = _native.read_slot(buffer, address, offset, size, is_copied)
+        batch: ReceivedBatch | None = _native.read_slot(
+            buffer, address, offset, size, self._is_loaded, is_copied
+        )
         return batch if batch is None or self._widen else batch.as_wanted(widen=False)
 
 

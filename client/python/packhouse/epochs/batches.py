@@ -241,7 +241,7 @@ def split_batch(
     table = batch.unbatch()
     limits = smaller_limits(batch, parts, padding)
     options = PackOptions(
-        limits=limits, padding=padding, derived=derived, look_ahead=min(len(batch), 16384)
+        limits=limits, padding=padding, derived=derived, look_ahead=min(len(batch), 16384), lane="off"
     )
 
     def connect(to: str) -> grpc.Channel:

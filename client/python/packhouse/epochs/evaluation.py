@@ -18,13 +18,13 @@ from packhouse.base.arguments import (
 )
 from packhouse.base.waiting import Ahead, AsyncItems
 from packhouse.base.errors import PackhouseError
+from packhouse.calls.lane import Transport
 from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.info import EpochInfo, EpochRows, EpochShare, check_not_empty
-from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection
 from packhouse.epochs.reader_pass import Orders, OrdersFile, worker_process
 from packhouse.epochs.request import EpochRequest, LoadArguments, split_arguments

@@ -13,12 +13,12 @@ import grpc
 
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.channel import HEALTH_CHECK, make_channel
+from packhouse.calls.lane import Lane, Transport, is_worth_asking
 from packhouse.calls.retrying import Backoff, SilenceWatch
 from packhouse.calls.servers import Replicas, owner_named_by
 from packhouse.data.batch import ReceivedBatch, received_by_protobuf
 from packhouse.data.reading import Reader, new_reader, parse_response
 from packhouse.epochs.acknowledging import Acknowledger
-from packhouse.epochs.lane import Lane, Transport, is_worth_asking
 from packhouse.epochs.request import Connecting
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 

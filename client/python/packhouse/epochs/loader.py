@@ -24,12 +24,12 @@ from packhouse.base.arguments import (
 )
 from packhouse.base.waiting import AsyncItems
 from packhouse.base.errors import EpochFinishedError, PackhouseError
+from packhouse.calls.lane import Transport
 from packhouse.calls.retrying import Backoff
 from packhouse.data.batch import DerivedTensor, Padding, ReceivedBatch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.batches import GivenBatches, LoadedBatch, MicroBatch, split_batch
 from packhouse.epochs.info import EpochInfo, EpochRows, EpochShare, check_not_empty
-from packhouse.epochs.lane import Transport
 from packhouse.epochs.load_connection import LoadConnection, is_foreign
 from packhouse.epochs.request import EpochRequest, LoadArguments, split_arguments
 from packhouse.epochs.settings import (

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from packhouse.base.arguments import UINT64_MAX, Uint32, check_limits, names_arguments, whole_number
 from packhouse.calls.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.calls.credentials import Credentials
+from packhouse.calls.lane import LaneChoice, chosen_lane
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.graphs import array_of, convert_exactly
-from packhouse.epochs.lane import LaneChoice, chosen_lane
 from packhouse.epochs.order import CostBalanced
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
 from packhouse.planning.pack_options import OversizePolicy, limits_to_proto

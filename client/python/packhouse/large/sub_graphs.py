@@ -333,6 +333,8 @@ class SampleStream(PackStream):
     than the spec says, by its id.
     """
 
+    _takes_lane = False
+
     def __init__(
         self,
         start_call: Callable[[Iterator[Any]], Any],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Sequence
 import numpy as np
 
 from packhouse.base.arguments import Choice, Uint32, check_limits, names_arguments
+from packhouse.calls.lane import LaneChoice, chosen_lane
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.examples import TfgnnSchema
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES
@@ -282,6 +283,12 @@ class PackOptions:
       see `Batch.writable`.
     - `drift`: the stream warns when the sizes of its graphs change so that other limits would waste
       less (`PackStream.drift`); batches do not depend on it. Not with `min_rows`.
+    - `lane`: how batches come where the server is on this machine and offers a lane, memory that it
+      shares with this process. Then arrays are views of what the server has written, writable and at
+      multiples of 64 bytes, whatever `writable` says; they stay valid as long as they live. "auto":
+      so, if it can be, or what the environment variable PACKHOUSE_LANE says; "required": so, or
+      `opened` and iterating raise FAILED_PRECONDITION with the reason, as in a stream of sizes;
+      "off": as bytes.
     - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
       `min_nodes_per_component`); only with Padding.TFGNN. A smaller graph counts as one beyond the
       limits.
@@ -306,6 +313,7 @@ class PackOptions:
     drift: DriftWatch | None = None
     compact: bool = False
     widen: bool = True
+    lane: LaneChoice = "auto"
 
     if TYPE_CHECKING:
 
@@ -328,6 +336,7 @@ class PackOptions:
             drift: DriftWatch | None = None,
             compact: bool = False,
             widen: bool = True,
+            lane: LaneChoice = "auto",
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -338,6 +347,7 @@ class PackOptions:
         elif self.limits is not None:
             raise ValueError("limits: given beside device, for which the server chooses them")
         check_limits(self.min_rows, "min_rows")
+        chosen_lane(self.lane)
         object.__setattr__(self, "padding", Padding.of(self.padding, "padding"))
         object.__setattr__(self, "derived", DerivedTensor.each_of(self.derived, "derived"))
         object.__setattr__(self, "oversize", OversizePolicy.of(self.oversize, "oversize"))

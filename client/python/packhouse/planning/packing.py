@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import threading
+import weakref
 from collections import deque
-from typing import Any, AsyncIterator, Callable, Final, Iterable, Iterator, TypeVar
+from typing import Any, AsyncIterator, Callable, ClassVar, Final, Iterable, Iterator, TypeVar
 
 import grpc
 
 from packhouse.base.waiting import AsyncItems
 from packhouse.base.errors import PackhouseError
-from packhouse.data.batch import Batch, received_by_protobuf
+from packhouse.calls.lane import (
+    ASKING,
+    Lane,
+    LaneChoice,
+    Transport,
+    chosen_lane,
+    is_worth_asking,
+    offered_lane,
+)
+from packhouse.data.batch import Batch, ReceivedBatch, received_by_protobuf
 from packhouse.data.graphs import GraphTable, check_table
 from packhouse.data.reading import new_reader, parse_response
 from packhouse.data.schema import GraphSchema
@@ -48,19 +59,24 @@ class PackStream(Iterator[Batch]):
 
     A wait of `async for` that is cancelled takes nothing: go on with any loop. An exception that a
     signal handler raises, as KeyboardInterrupt, takes nothing either, unless it interrupts gRPC
-    itself. What came then is lost with the call: iterating raises PackhouseError (ABORTED) from then
-    on, and never leaves graphs out without a word.
+    itself, or the reading of a batch that came by a lane. What came then is lost with the call:
+    iterating raises PackhouseError (ABORTED) from then on, and never leaves graphs out without a
+    word.
     """
+
+    # Whether the call may be asked for a lane (PackOptions.lane).
+    _takes_lane: ClassVar[bool] = True
 
     def __init__(
         self,
-        start_call: Callable[[Iterator[Any]], Any],
+        start_call: Callable[..., Any],
         requests: TableRequests | RequestQueue,
         schema: GraphSchema | None,
         options: PackOptions,
         on_rejected: OnRejected | None = None,
     ) -> None:
-        """`start_call` takes `packhouse.v1.PackRequest`s, and gives responses as bytes.
+        """`start_call` takes `packhouse.v1.PackRequest`s, and gives responses as bytes. It takes the
+        choice of a lane, too.
 
         Without a `schema`, the one that the server answers with. Raises ValueError for an `on_rejected` that would never be called.
         """
@@ -81,8 +97,13 @@ class PackStream(Iterator[Batch]):
         self._closed = False
         # Held by the thread that reads: of waits that `async for` has left, another one.
         self._reading = threading.RLock()
-        # Below: guarded by _reading. What was received and not looked at, one at most.
-        self._received: deque[bytes] = deque()
+        # Below: guarded by _reading. What was received and not looked at, one response at most: with
+        # its number among those of the call, or as the lane's message, which may say that the next
+        # one comes by the call.
+        self._received: deque[Any] = deque()
+        self._num_responses = 0
+        self._lane: Lane | None = None
+        self._transport: Transport = "bytes"
         # Batches that have come and are not given out; the first one perhaps is (`_handed`).
         self._early: deque[Batch] = deque()
         self._handed: Batch | None = None
@@ -97,7 +118,12 @@ class PackStream(Iterator[Batch]):
         self._has_warned = False
         # The answer to the last flush.
         self.flushed: PackFlushed | None = None
-        self._call = start_call(requests)
+        self._lane_choice = chosen_lane(options.lane) if self._takes_lane else "off"
+        if self._lane_choice == "off":
+            self._call = start_call(requests)
+        else:
+            self._call = start_call(requests, self._lane_choice)
+        self._responses = enumerate(self._call, 1)
         if isinstance(requests, RequestQueue) and not self._call.add_callback(requests.close):
             requests.close()
 
@@ -105,6 +131,13 @@ class PackStream(Iterator[Batch]):
     def drift(self) -> PackDrifted | None:
         """The latest of `drifts`."""
         return self.drifts[-1] if self.drifts else None
+
+    @property
+    def transport(self) -> Transport:
+        """How batches come: "lane" or "bytes", which it is before `opened` has come. See
+        `PackOptions.lane`.
+        """
+        return self._transport
 
     @property
     def opened(self) -> PackOpened:
@@ -216,6 +249,9 @@ class PackStream(Iterator[Batch]):
         self._closed = True
         self._requests.close()
         self._call.cancel()
+        lane = self._lane
+        if lane is not None:
+            lane.interrupt()
 
     def __enter__(self) -> PackStream:
         return self
@@ -238,31 +274,59 @@ class PackStream(Iterator[Batch]):
     def _read(self) -> None:
         """Takes in one response. Raises StopIteration at the end."""
         with self._reading:
-            if not self._received:
-                self._receive()
-            self._take_in(self._received[0])
+            if self._interruption:
+                raise PackhouseError(grpc.StatusCode.ABORTED, self._interruption)
+            lane = self._lane
+            is_by_lane = lane is not None and self._num_responses >= lane.num_before
+            if not (is_by_lane and self._read_slot()):
+                if not self._received or isinstance(self._received[-1], bytes):
+                    self._receive()
+                if is_by_lane and len(self._received) == 1:
+                    raise PackhouseError(
+                        grpc.StatusCode.CANCELLED if self._closed else grpc.StatusCode.UNAVAILABLE,
+                        "the lane ended before its call did",
+                    )
+                self._take_in(*self._received[-1])
             self._received.clear()
 
+    def _read_slot(self) -> bool:
+        """Waits for the lane's next message, and takes in the batch that it tells of; False if it
+        tells of none, or the lane has ended.
+        """
+        assert self._lane is not None
+        if not self._received and not self._lane.has_ended:
+            self._lane.wait(self._received)
+        if not self._received or not isinstance(self._received[-1], bytes):
+            return False
+        try:
+            parts = self._lane.read(self._received[0])
+            if parts is None:
+                return False
+            self._keep(Batch.of_parts(parts, self._schema))
+            return True
+        except (PackhouseError, ValueError):
+            raise
+        except BaseException as error:
+            self._give_up(error, "the reading of a batch")
+            raise
+
     def _receive(self) -> None:
-        if self._interruption:
-            raise PackhouseError(grpc.StatusCode.ABORTED, self._interruption)
+        """Waits for the call's next response. Raises StopIteration at its end."""
+        before = len(self._received)
         failure: BaseException | None = None
         try:
             # In C: no exception comes between receiving and keeping.
-            self._received.extend(itertools.islice(self._call, 1))
+            self._received.extend(itertools.islice(self._responses, 1))
         except grpc.RpcError as error:
             failure = PackhouseError.of(error)
             # The error is the call itself, whose traceback would keep this stream alive.
             error.__traceback__ = None
         except BaseException as error:
             if _is_of_grpc(error.__traceback__):
-                self._interruption = (
-                    f"{type(error).__name__} interrupted gRPC in its wait for a batch, and what came "
-                    "is not known: pack the graphs again that no batch has brought"
-                )
-                self.close()
+                self._give_up(error, "gRPC in its wait for a batch")
             raise
-        if failure is None and not self._received:
+        if failure is None and len(self._received) == before:
+            self._close_lane()
             if self._requests.error is None:
                 if self.rejections and not self._has_warned:
                     self._has_warned = True
@@ -271,21 +335,34 @@ class PackStream(Iterator[Batch]):
                 raise StopIteration
             failure = self._requests.error
         if failure is not None:
+            self._close_lane()
             self._requests.close()
             raise failure
 
-    def _take_in(self, data: bytes) -> None:
-        """Takes in a response; doing so again after an exception changes nothing."""
+    def _give_up(self, error: BaseException, what: str) -> None:
+        self._interruption = (
+            f"{type(error).__name__} interrupted {what}, and what came is not known: pack the graphs "
+            "again that no batch has brought"
+        )
+        self.close()
+
+    def _take_in(self, number: int, data: bytes) -> None:
+        """Takes in a response of the call; doing so again after an exception changes nothing."""
         parts = self._reader.read(data)
         response = None
         if parts is None:
             response = self._parse(data)
             if response.WhichOneof("message") == "batch":
-                parts = received_by_protobuf(response.batch)
-                parts = parts.as_wanted(widen=self._options.widen)
-                if self._options.writable:
-                    parts = parts.writable()
+                parts = _batch_of(
+                    response, widen=self._options.widen, writable=self._options.writable
+                )
+        if response is not None and response.WhichOneof("message") == "opened":
+            self._open_lane()
+        self._num_responses = number
         if parts is not None:
+            if self._transport == "lane":
+                # All batches of a lane may be written to, those that come beside it too.
+                parts = parts.writable()
             self._keep(Batch.of_parts(parts, self._schema))
             return
         assert response is not None
@@ -314,6 +391,40 @@ class PackStream(Iterator[Batch]):
                 num_rejected=totals.num_rejected,
             )
 
+    def _open_lane(self) -> None:
+        """Raises PackhouseError if there is none, and must be one."""
+        if self._lane_choice == "off" or self._lane is not None:
+            return
+        offer = offered_lane(self._call)
+        why = "the server does not know lanes of streams" if offer is None else offer.refusal
+        if offer is not None and offer.token:
+            widen = self._options.widen
+            try:
+                self._lane = Lane(offer, self._reader, lambda data: _batch_of(
+                    parse_response(packing_pb2.PackResponse, data), widen=widen, writable=True
+                ))
+            except socket.timeout:
+                why = "the server does not take the connection"
+            except (ConnectionAbortedError, ConnectionResetError):
+                # The call has sent all, and has ended for the server.
+                return
+            except OSError as error:
+                why = f"{offer.socket_path}: {error.strerror or error}"
+            else:
+                # Of a stream that is dropped.
+                weakref.finalize(self, self._lane.close)
+                self._transport = "lane"
+                return
+        if self._lane_choice == "required":
+            self.close()
+            raise PackhouseError(
+                grpc.StatusCode.FAILED_PRECONDITION, f"lane 'required': there is none: {why}"
+            )
+
+    def _close_lane(self) -> None:
+        if self._lane is not None:
+            self._lane.close()
+
     def _keep(self, batch: Batch) -> None:
         last = self._early[-1] if self._early else self._given
         if last is None or last.id != batch.id:
@@ -335,6 +446,12 @@ class PackStream(Iterator[Batch]):
             self.rejections.extend(rejections)
 
 
+def _batch_of(response: Any, *, widen: bool, writable: bool) -> ReceivedBatch:
+    """The batch of a `packhouse.v1.PackResponse` that protobuf has read."""
+    batch = received_by_protobuf(response.batch).as_wanted(widen=widen)
+    return batch.writable() if writable else batch
+
+
 def _is_of_grpc(traceback: Any) -> bool:
     """Whether an exception was raised within gRPC, or what interrupted it."""
     while traceback is not None:
@@ -344,11 +461,19 @@ def _is_of_grpc(traceback: Any) -> bool:
     return False
 
 
-def pack_method(channel: Any) -> Any:
-    """What starts a `Pack`; its responses are bytes: see reading.py."""
-    return channel.stream_stream(
+def pack_method(channel: Any, address: str = "") -> Any:
+    """What starts a `Pack`; its responses are bytes: see reading.py. With an `address`, that of the
+    server, a call may ask for a lane.
+    """
+    start = channel.stream_stream(
         _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
     )
+
+    def start_pack(requests: Iterator[Any], lane: LaneChoice = "off") -> Any:
+        asks = bool(address) and is_worth_asking(address, lane)
+        return start(requests, metadata=ASKING if asks else None)
+
+    return start_pack
 
 
 def pack_tables(

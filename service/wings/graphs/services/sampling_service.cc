@@ -152,7 +152,8 @@ SamplingService::SamplingService(const CallContext& context, const StreamBounds&
 CallReactor* SamplingService::Sample(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::SampleRequest, SampleReply>::StartPlanning(
       context_, *call, Method::kSample,
-      [this](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning) {
+      [this](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning,
+             const std::function<void()>& /*wake*/) {
         auto packer =
             std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
                                           context_.working, std::move(planning));

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import socket
 import struct
 import typing
-from typing import Any, Callable, Final, Literal, cast
+from collections import deque
+from typing import Any, Callable, Final, Iterator, Literal, cast
 
 import grpc
 
@@ -18,7 +20,8 @@ from packhouse.base.forks import tell_forks
 from packhouse.calls.channel import is_own
 from packhouse.data.batch import ReceivedBatch
 from packhouse.data.reading import Reader
-from packhouse.epochs.slot_memory import SlotMemory
+from packhouse.v1 import loader_pb2
+from packhouse.calls.slot_memory import SlotMemory
 
 LaneChoice = Literal["auto", "required", "off"]
 # How batches come.
@@ -34,6 +37,10 @@ _PLACE: Final = struct.Struct("<IIQ")
 _PLACE_BYTES: Final = _PLACE.size
 # In a slot's place: the next response comes by the call.
 _BY_CALL: Final = 0xFFFFFFFF
+
+# By what a call of `Pack` asks for a lane, and is offered one.
+ASKING: Final = (("packhouse-lane", "1"),)
+_OFFER: Final = "packhouse-lane-bin"
 
 # Seconds for the server to take the connection.
 _OPENING: Final = 5.0
@@ -55,8 +62,18 @@ def is_worth_asking(address: str, lane: str) -> bool:
     return lane == "required" or (lane == "auto" and is_own(address))
 
 
+def offered_lane(call: Any) -> Any:
+    """The `packhouse.v1.Lane` that the answer to a call that asked for one begins with; None: its
+    server does not know lanes.
+    """
+    for name, value in call.initial_metadata() or ():
+        if name == _OFFER:
+            return loader_pb2.Lane.FromString(value)
+    return None
+
+
 class Lane:
-    """The batches of one call of Load, each in a slot of memory that server and client share.
+    """The batches of one call of Load or Pack, each in a slot of memory that server and client share.
 
     The server says by a message which slot has the next batch, or that the next response comes by
     the call. So this is what a client waits for, and it reads the call when it is told to, or when
@@ -81,7 +98,9 @@ class Lane:
         # Fewer messages cost the server less, and leave it half of the slots at least.
         self._most_waiting = max(1, self._memory.num_slots // 4)
         self._most_held = self._memory.num_slots - 2
-        self._receive = self._socket.recv
+        self._messages: Iterator[bytes] = iter(
+            functools.partial(self._socket.recv, _PLACE_BYTES), b""
+        )
         self._read_slot = reader.read_slot
         self.has_ended = False
 
@@ -89,23 +108,36 @@ class Lane:
         """The next batch; waits for it. None: the next response comes by the call, and if the lane
         `has_ended`, so do all.
         """
-        memory = self._memory
-        if len(memory.returned) >= self._most_waiting:
+        messages: deque[bytes] = deque()
+        self.wait(messages)
+        return self.read(messages[0]) if messages else None
+
+    def wait(self, messages: deque[bytes]) -> None:
+        """Adds the server's next message; none if the lane has ended. An exception that interrupts
+        the wait has taken nothing.
+        """
+        if len(self._memory.returned) >= self._most_waiting:
             self._return_slots()
         try:
-            message = self._receive(_PLACE_BYTES)
+            # In C: no exception comes between receiving and keeping.
+            messages.extend(itertools.islice(self._messages, 1))
         except ConnectionResetError:
             # A server that was killed, and had not read all releases. It is said once, before
             # messages that are there still.
-            return self.receive()
+            self.wait(messages)
+            return
         except OSError:
-            message = b""
-        if len(message) != _PLACE_BYTES:
+            pass
+        if not messages or len(messages[-1]) != _PLACE_BYTES:
+            messages.clear()
             self.close()
-            return None
+
+    def read(self, message: bytes) -> ReceivedBatch | None:
+        """The batch that a message tells of, once. None: the next response comes by the call."""
         number, offset, size = _PLACE.unpack(message)
         if number == _BY_CALL:
             return None
+        memory = self._memory
         held = memory.held
         if number >= memory.num_slots or offset + size > memory.slot_bytes or number in held:
             raise PackhouseError(

@@ -1,0 +1,295 @@
+#include "service/server/services/pack_lane.h"
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/server/calls/wire_graphs.h"
+#include "service/wings/graphs/services/wire_sampling.h"
+#include "tests/support/lane_client.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/unwatched_streams.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+using Handler = StreamHandler<v1::PackRequest, PackReply>;
+
+// As a response is without a lane.
+std::string WithoutLane(v1::PackResponse response) {
+  if (response.has_batch()) {
+    for (v1::Tensor& tensor : *response.mutable_batch()->mutable_tensors()) tensor.clear_gap();
+  }
+  return response.SerializeAsString();
+}
+
+// A stream that asks for a lane, as its call drives it, and its client.
+class PackLaneTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    PH_ASSERT_OK_AND_ASSIGN(door_, LaneDoor::Open(absl::StrCat("unix:", path_), &budget_));
+  }
+
+  std::unique_ptr<PackHandler> Plain() {
+    return std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_);
+  }
+  std::unique_ptr<PackLaneHandler> WithLane(LaneDoor* door) {
+    return std::make_unique<PackLaneHandler>(
+        Plain(), door, &clock_, [this](const v1::Lane& offer) { offer_ = offer; },
+        [this] { ++num_wakes_; });
+  }
+
+  // The beginning of a stream of graphs without tensors.
+  static v1::PackRequest Opening(v1::Payload payload) {
+    v1::PackRequest request;
+    v1::Capacity& graphs = *request.mutable_open()->mutable_limits()->add_capacities();
+    graphs.set_component("graphs");
+    graphs.set_rows(4);
+    request.mutable_open()->set_payload(payload);
+    return request;
+  }
+  // A stream of whole graphs, which may be refused.
+  static std::vector<v1::PackRequest> RandomRequests(Random& random) {
+    const GraphSchema schema = RandomSchema(random);
+    std::vector<v1::PackRequest> requests(1);
+    v1::PackOpen& open = *requests[0].mutable_open();
+    GraphSchemaToWire(schema, *open.mutable_schema());
+    for (const std::string& name : schema.sizes().components()) {
+      v1::Capacity& capacity = *open.mutable_limits()->add_capacities();
+      capacity.set_component(name);
+      capacity.set_rows(random.Between(11, 60));
+    }
+    v1::Capacity& graphs = *open.mutable_limits()->add_capacities();
+    graphs.set_component("graphs");
+    graphs.set_rows(random.Between(2, 9));
+    open.set_payload(v1::PAYLOAD_GRAPHS);
+    open.set_padding(static_cast<v1::Padding>(random.Between(1, 3)));
+    open.set_look_ahead(static_cast<uint32_t>(random.Between(1, 16)));
+    open.set_integer_width(static_cast<v1::IntegerWidth>(random.Between(1, 2)));
+    if (random.Below(2) == 0) open.add_derived(v1::DERIVED_TENSOR_GRAPH_INDEX);
+    for (uint64_t first_id = 0; first_id < 150;) {
+      v1::PackRequest& request = requests.emplace_back();
+      if (random.Below(8) == 0) {
+        request.mutable_flush()->set_token(first_id);
+        continue;
+      }
+      const uint64_t num_graphs = random.Below(9);
+      // Some are beyond the limits.
+      GraphChunkToWire(RandomChunk(random, &schema, num_graphs, 13, first_id),
+                       *request.mutable_graphs());
+      first_id += num_graphs;
+    }
+    return requests;
+  }
+  static absl::Status Accept(Handler& handler, const v1::PackRequest& request) {
+    return handler.Accept(std::make_unique<v1::PackRequest>(request));
+  }
+
+  // All responses of a stream by gRPC; empty if it is refused.
+  std::vector<std::string> ByGrpc(const std::vector<v1::PackRequest>& requests) {
+    const auto handler = Plain();
+    std::vector<std::string> all;
+    if (!Accept(*handler, requests[0]).ok()) return all;
+    for (size_t i = 1;; ++i) {
+      for (;;) {
+        auto next = handler->Next().value();
+        if (!next && !handler->IsBusy()) break;
+        if (next) all.push_back(WithoutLane(ToMessage(*next)));
+      }
+      if (i > requests.size()) return all;
+      if (i == requests.size()) {
+        handler->HalfClose();
+      } else {
+        EXPECT_THAT(Accept(*handler, requests[i]), IsOk());
+      }
+    }
+  }
+
+  SimulatedClock clock_;
+  HistogramStore histograms_{{}};
+  UnwatchedStreams observers_;
+  const TemporaryFolder folder_;
+  const std::string path_ = absl::StrCat(folder_.path(), "/lane");
+  MemoryBudget budget_{uint64_t{1} << 30};
+  std::unique_ptr<LaneDoor> door_;
+  v1::Lane offer_;
+  std::atomic<int> num_wakes_ = 0;
+};
+
+// The law: whenever the client opens the lane, whatever it keeps, and whatever it writes into what
+// it has, it gets the responses of a stream without a lane, in their order.
+TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
+  int num_refused = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const std::vector<v1::PackRequest> requests = RandomRequests(random);
+    const std::vector<std::string> expected = ByGrpc(requests);
+    const auto handler = WithLane(door_.get());
+    const absl::Status opened = Accept(*handler, requests[0]);
+    ASSERT_EQ(opened.ok(), !expected.empty()) << opened;
+    if (!opened.ok()) {
+      ++num_refused;
+      continue;
+    }
+    std::optional<LaneClient> client;
+    const uint64_t opens_at = random.Below(8);
+    std::vector<std::string> got;
+    std::deque<std::string> by_grpc;
+    std::vector<uint32_t> held;
+    uint64_t num_responses = 0;
+    size_t next_request = 1;
+    const auto read_lane = [&] {
+      while (client && got.size() >= client->num_before() && client->HasMessage()) {
+        const auto message = client->Read();
+        ASSERT_TRUE(message.has_value());
+        if (message->is_by_grpc()) {
+          ASSERT_FALSE(by_grpc.empty());
+          got.push_back(std::exchange(by_grpc.front(), {}));
+          by_grpc.pop_front();
+          continue;
+        }
+        v1::PackResponse response;
+        ASSERT_TRUE(response.ParseFromString(std::string(client->Bytes(*message))));
+        got.push_back(WithoutLane(std::move(response)));
+        std::memset(client->slot(message->slot), 0xa5, client->slot_bytes());
+        held.push_back(message->slot);
+      }
+    };
+    for (;;) {
+      if (num_responses == opens_at && !client) {
+        client.emplace(path_);
+        ASSERT_TRUE(client->Open(offer_.token()));
+        ASSERT_EQ(client->num_before(), num_responses);
+      }
+      PH_ASSERT_OK_AND_ASSIGN(const auto next, handler->Next());
+      if (next) {
+        ++num_responses;
+        const std::string response = WithoutLane(ToMessage(*next));
+        if (client && num_responses > client->num_before()) {
+          by_grpc.push_back(response);
+          read_lane();
+        } else {
+          got.push_back(response);
+        }
+        continue;
+      }
+      if (handler->IsBusy()) continue;
+      if (!handler->IsWaiting()) {
+        if (next_request > requests.size()) break;
+        if (next_request == requests.size()) {
+          handler->HalfClose();
+        } else {
+          ASSERT_THAT(Accept(*handler, requests[next_request]), IsOk());
+        }
+        ++next_request;
+      }
+      read_lane();
+      if (handler->IsWaiting() && (held.empty() || random.Below(8) == 0)) {
+        clock_.Advance(LaneReplies<PackReply>::kLongWait);
+      } else if (!held.empty() && (handler->IsWaiting() || random.Below(4) == 0)) {
+        const size_t place = random.Below(held.size());
+        client->Release({held[place]});
+        held.erase(held.begin() + static_cast<ptrdiff_t>(place));
+      }
+    }
+    read_lane();
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], expected[i]) << i;
+  }
+  EXPECT_LT(num_refused, 100);
+  EXPECT_GT(door_->counts().num_batches, 500U);
+  EXPECT_GT(door_->counts().num_without_slot, 10U);
+  EXPECT_EQ(budget_.held(), 0U);
+}
+
+TEST_F(PackLaneTest, TellsTheLaneOrWhyThereIsNone) {
+  auto handler = WithLane(door_.get());
+  ASSERT_THAT(Accept(*handler, Opening(v1::PAYLOAD_GRAPHS)), IsOk());
+  EXPECT_EQ(offer_.socket_path(), path_);
+  EXPECT_EQ(offer_.token().size(), LaneDoor::kTokenBytes);
+  EXPECT_EQ(offer_.refusal(), "");
+  handler = WithLane(nullptr);
+  ASSERT_THAT(Accept(*handler, Opening(v1::PAYLOAD_GRAPHS)), IsOk());
+  EXPECT_EQ(offer_.socket_path(), "");
+  EXPECT_THAT(offer_.refusal(), HasSubstr("--lane"));
+  handler = WithLane(door_.get());
+  ASSERT_THAT(Accept(*handler, Opening(v1::PAYLOAD_SIZES)), IsOk());
+  EXPECT_THAT(offer_.refusal(), HasSubstr("sizes"));
+  PH_ASSERT_OK_AND_ASSIGN(const MemoryHold rest,
+                          budget_.Hold("all", budget_.bound() - budget_.held()));
+  handler = WithLane(door_.get());
+  ASSERT_THAT(Accept(*handler, Opening(v1::PAYLOAD_GRAPHS)), IsOk());
+  EXPECT_THAT(offer_.refusal(), HasSubstr("a lane"));
+}
+
+// As where gRPC takes no more responses: whoever flushes a thousand times and then reads gets a
+// thousand answers.
+TEST_F(PackLaneTest, AClientThatDoesNotReadIsWaitedFor) {
+  constexpr uint64_t kFlushes = 1000;
+  const auto handler = WithLane(door_.get());
+  v1::PackRequest request = Opening(v1::PAYLOAD_GRAPHS);
+  ASSERT_THAT(Accept(*handler, request), IsOk());
+  ASSERT_TRUE(handler->Next().value().has_value());
+  LaneClient client(path_);
+  ASSERT_TRUE(client.Open(offer_.token()));
+  uint64_t num_waits = 0;
+  uint64_t num_read = 0;
+  for (uint64_t token = 1; token <= kFlushes; ++token) {
+    request.mutable_flush()->set_token(token);
+    ASSERT_THAT(Accept(*handler, request), IsOk());
+    for (;;) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto next, handler->Next());
+      if (next) {
+        EXPECT_EQ(next->message.flushed().token(), token);
+      } else if (handler->IsWaiting()) {
+        ++num_waits;
+        const int wakes = num_wakes_;
+        for (; client.HasMessage(); ++num_read) ASSERT_TRUE(client.Read()->is_by_grpc());
+        while (num_wakes_ == wakes) std::this_thread::yield();
+      } else {
+        break;
+      }
+    }
+  }
+  for (; client.HasMessage(); ++num_read) ASSERT_TRUE(client.Read()->is_by_grpc());
+  EXPECT_EQ(num_read, kFlushes);
+  EXPECT_GT(num_waits, 0U);
+}
+
+TEST_F(PackLaneTest, EndsWithItsLane) {
+  const v1::PackRequest request = Opening(v1::PAYLOAD_GRAPHS);
+  for (const bool lies : {false, true}) {
+    const auto handler = WithLane(door_.get());
+    ASSERT_THAT(Accept(*handler, request), IsOk());
+    ASSERT_TRUE(handler->Next().value().has_value());
+    LaneClient client(path_);
+    ASSERT_TRUE(client.Open(offer_.token()));
+    EXPECT_FALSE(handler->Next().value().has_value());
+    if (lies) {
+      client.Release({3});
+    } else {
+      client.Close();
+    }
+    EXPECT_THAT(handler->Next(),
+                StatusIs(lies ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
+                         HasSubstr("lane")));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse
