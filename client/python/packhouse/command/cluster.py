@@ -20,6 +20,7 @@ from packhouse.base.arguments import names_init_arguments
 from packhouse.base.local_server import LocalServer, find_server
 from packhouse.command.arguments import number, value, whole_number
 from packhouse.command.group import Group
+
 # Of the S3 server, which nobody else reaches.
 _ACCESS_KEY: Final = "packhouse"
 _SECRET_KEY: Final = "only-on-this-machine"
