@@ -199,5 +199,15 @@ TEST(DecayingHistogramTest, SumsBeyond64BitsAreRefusedOnReading) {
   EXPECT_THAT(histogram.Snapshot(After(2)), IsOk());
 }
 
+// Of a damaged file: no size has less than some of a graph.
+TEST(DecayingHistogramTest, WeightsThatAreNoneAreNotRestored) {
+  DecayingHistogram histogram = Empty();
+  for (const double weight : {0.0, -1.0, std::nan(""), static_cast<double>(INFINITY)}) {
+    EXPECT_THAT(histogram.RestoreRow({7}, weight),
+                StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("a weight of")));
+  }
+  EXPECT_THAT(histogram.RestoreRow({7}, 1e-300), IsOk());
+}
+
 }  // namespace
 }  // namespace packhouse
