@@ -130,6 +130,59 @@ TEST(PageAnswersTest, ListsAreBounded) {
   EXPECT_EQ((*sources)["histograms"].size(), PageAnswers::kMostListed);
 }
 
+// What the page asks of the planner, and of the tuner: each is refused.
+class AskedCalls final : public PageCalls {
+ public:
+  absl::Status Call(const std::string& method, const Viewer& /*viewer*/,
+                    const google::protobuf::Message& request,
+                    google::protobuf::Message& /*response*/, StopSwitch& /*stop*/) override {
+    if (method == "/packhouse.v1.HistogramService/GetHistogram") return absl::OkStatus();
+    plan.CopyFrom(request);
+    return absl::UnimplementedError("Plan");
+  }
+  absl::Status CallStreaming(const std::string& /*method*/, const Viewer& /*viewer*/,
+                             const google::protobuf::Message& request,
+                             absl::FunctionRef<absl::Status(const std::string&)> /*each*/,
+                             StopSwitch& /*stop*/) override {
+    tune.CopyFrom(request);
+    return absl::UnimplementedError("Tune");
+  }
+
+  v1::PlanRequest plan;
+  v1::TuneRequest tune;
+};
+
+TEST(PageAnswersTest, LimitsAndProfilesAreAskedForByTheirComponents) {
+  AskedCalls server;
+  StopSwitch stop;
+  const PageAnswers answers(&server, nullptr, {}, &stop);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const PageQuery plan,
+      PageQuery::Parse("source=histogram/h&limit=nodes:222&limit=edges:502&steps=7&seed=9"));
+  EXPECT_THAT(answers.Plan(plan), StatusIs(absl::StatusCode::kUnimplemented, "Plan"));
+  ASSERT_EQ(server.plan.limits().capacities_size(), 2);
+  EXPECT_EQ(server.plan.limits().capacities(0).component(), "nodes");
+  EXPECT_EQ(server.plan.limits().capacities(0).rows(), 222U);
+  EXPECT_EQ(server.plan.limits().capacities(1).component(), "edges");
+  EXPECT_EQ(server.plan.limits().capacities(1).rows(), 502U);
+  EXPECT_EQ(server.plan.budget_steps(), 7U);
+  EXPECT_EQ(server.plan.seed(), 9U);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const PageQuery tune,
+      PageQuery::Parse("source=histogram/h&max=nodes:100&max=edges:300&multiple=edges:8&"
+                       "bytes=nodes:16&memory=12345"));
+  EXPECT_THAT(answers.Tune(tune), StatusIs(absl::StatusCode::kUnimplemented, "Tune"));
+  const v1::DeviceProfile& profile = server.tune.profile();
+  ASSERT_EQ(profile.components_size(), 2);
+  EXPECT_EQ(profile.components(0).component(), "nodes");
+  EXPECT_EQ(profile.components(0).max_rows(), 100U);
+  EXPECT_EQ(profile.components(0).bytes_per_row(), 16U);
+  EXPECT_EQ(profile.components(1).component(), "edges");
+  EXPECT_EQ(profile.components(1).max_rows(), 300U);
+  EXPECT_EQ(profile.components(1).multiple_of(), 8U);
+  EXPECT_EQ(profile.memory_bytes(), 12345U);
+}
+
 // With a policy, streams show themselves to their own principal, to who may view what they name,
 // and to administrators; to others there are none.
 TEST(PageAnswersTest, StreamsAreShownToWhoMaySeeThem) {

@@ -210,6 +210,26 @@ TEST_F(StreamShapesTest, SmallerShapesAreUsedOrAreForWhatIsNotFull) {
   EXPECT_NEAR(CostOfStream(sizes, one), 1 + one.overhead, 0.05);
 }
 
+// Graphs with many nodes, and others with many edges: no batch has the memory for both.
+TEST_F(StreamShapesTest, OfGroupsTheFiguresAreThoseOfTheStream) {
+  Random random(3);
+  std::vector<uint32_t> sizes;
+  for (int i = 0; i < 1000; ++i) {
+    sizes.insert(sizes.end(), {static_cast<uint32_t>(random.Between(60, 100)), 5, 5, 100});
+  }
+  DeviceProfile profile = Profile(100, 100);
+  profile.components[0].bytes_per_row = profile.components[1].bytes_per_row = 1;
+  profile.memory_bytes = 120;
+  profile.max_distinct_shapes = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const StreamShapes chosen, Choose(HistogramOf(sizes), profile));
+  ASSERT_EQ(chosen.shapes.size(), 2U);
+  EXPECT_THAT(chosen.reasons, Contains(HasSubstr("there are 2 groups of them")));
+  EXPECT_NEAR(CostOfStream(sizes, chosen), 1 + chosen.overhead, 0.02);
+  // Nodes vary, and edges do not.
+  EXPECT_LT(chosen.efficiencies[0], 0.9);
+  EXPECT_GT(chosen.efficiencies[1], 0.99);
+}
+
 TEST_F(StreamShapesTest, WithoutPaddingThereIsOneShape) {
   DeviceProfile profile = Profile(512, 2048);
   profile.max_distinct_shapes = 8;
