@@ -234,6 +234,23 @@ TEST_F(MetisAssignmentTest, AConstraintThatCannotBeMetIsNamedAndGivenUp) {
   EXPECT_THAT(engine.constraints, testing::Each(1U));
 }
 
+// 20 classes of 3 nodes, for 4 parts: numbers of nodes are kept even then.
+TEST_F(MetisAssignmentTest, WithoutAConstraintThatCanBeMetNodesAreBalanced) {
+  NodeClasses classes{0, std::vector<uint16_t>(60), 20};
+  for (uint16_t node = 0; node < 60; ++node) classes.class_of[node] = node / 3;
+  options_.classes = {classes};
+  ScriptedEngine engine([this](const EngineProblem& problem, const auto&) {
+    EXPECT_THAT(problem.node_weights, testing::Each(1U));
+    EXPECT_THAT(problem.imbalance, testing::ElementsAre(options_.imbalance));
+    return Blocks(problem);
+  });
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph_, options_, &engine));
+  EXPECT_FALSE(engine.asked.empty());
+  for (const BalanceReport& balance : assignment.balance) {
+    EXPECT_THAT(balance.dropped, HasSubstr("only 3 nodes"));
+  }
+}
+
 // With an imbalance of 1, 4 heavy nodes of different degrees cannot be spread evenly.
 TEST_F(MetisAssignmentTest, OtherSeedsAndSchemesAreTriedFirst) {
   Pairs edges;
