@@ -234,6 +234,18 @@ TEST_F(SampledSchemaTest, LimitsCountRaggedFeatures) {
   EXPECT_EQ(sampled.level, 0U);
   const size_t title = *schema.schema().sizes().IndexOf("paper.title.bytes");
   EXPECT_EQ(tuple[title], 7U);
+  // Exactly what it has is enough, and one less of any component is not.
+  const std::vector<uint32_t> full = tuple;
+  ASSERT_TRUE(schema.DrawWithin(sampler, request, full, scratch, sampled, tuple).ok());
+  EXPECT_EQ(sampled.level, 0U);
+  EXPECT_EQ(tuple, full);
+  for (size_t k = 0; k < full.size(); ++k) {
+    if (full[k] == 0) continue;
+    std::vector<uint32_t> less = full;
+    --less[k];
+    const absl::Status drawn = schema.DrawWithin(sampler, request, less, scratch, sampled, tuple);
+    EXPECT_TRUE(!drawn.ok() || sampled.level > 0) << schema.schema().sizes().name(k);
+  }
   limits[title] = 6;
   ASSERT_TRUE(schema.DrawWithin(sampler, request, limits, scratch, sampled, tuple).ok());
   EXPECT_GT(sampled.level, 0U);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -197,6 +198,22 @@ TEST_F(ExampleDecoderTest, SchemasThatNoRecordCanFillAreRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no end of edges")));
   EXPECT_THAT(create({{"x", DType::kInt64, {2}, 0, {}, "", Layout::kRowsLast}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rows last")));
+  // Of nodes, of edges, and of the context.
+  for (const auto& [component, set] :
+       {std::pair(0, "nodes."), std::pair(1, "edges."), std::pair(3, "")}) {
+    const std::string name = absl::StrCat(set, "f");
+    const GraphSchema schema =
+        GraphSchema::Create(
+            SizeSchema::Create({"nodes", "edges", name}).value(),
+            {{"edges.source", DType::kInt32, {}, 1, 0, ""},
+             {"edges.target", DType::kInt32, {}, 1, 0, ""},
+             {name + ".d1", DType::kInt64, {}, static_cast<size_t>(component), {}, ""},
+             {name, DType::kFloat32, {}, 2, {}, ""}})
+            .value();
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromSchema(schema));
+    EXPECT_THAT(ExampleDecoder::Create(sets).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("int32, not int64")));
+  }
 }
 
 // A data set of PyG's or jraph's can be exported: ends in one tensor, in either layout.
