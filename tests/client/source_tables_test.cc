@@ -492,15 +492,21 @@ TEST_F(SourceTablesTest, EdgesOfChunksMayBeArrays) {
 
 TEST_F(SourceTablesTest, EdgesOfChunksAreBetweenTheSetsOfTheirName) {
   const std::string path = Write("metadata.json", R"({"node_type": ["u", "v", "w"],
-      "num_nodes_per_type": [1, 2, 3], "edge_type": ["w:r:v"], "num_edges_per_type": [2],
-      "edges": {"w:r:v": {"format": {"name": "csv", "delimiter": " "}, "data": ["e"]}}})");
+      "num_nodes_per_type": [1, 2, 3], "edge_type": ["w:r:v", "u:s:w"],
+      "num_edges_per_type": [2, 1],
+      "edges": {"w:r:v": {"format": {"name": "csv", "delimiter": " "}, "data": ["e"]},
+                "u:s:w": {"format": {"name": "csv", "delimiter": " "}, "data": ["f"]}}})");
   const std::string edges = Write("e", "2 1\n0 0\n");
+  Write("f", "0 2\n");
   const absl::StatusOr<SourceTables> tables = OpenSourceTables(path);
   ASSERT_TRUE(tables.ok()) << tables.status();
   const SourceEdgeSetSpec& spec = tables->schema.edge_sets()[0];
   EXPECT_EQ(tables->schema.node_sets()[spec.source].name, "w");
   EXPECT_EQ(tables->schema.node_sets()[spec.target].name, "v");
-  EXPECT_EQ(ReadError(path), "");
+  const Everything all = ReadAll(*tables);
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  EXPECT_THAT(all.sets.at("r").targets.numbers, ElementsAre(1, 0));
+  EXPECT_THAT(all.sets.at("s").targets.numbers, ElementsAre(2));
   Write("e", "0 0\n3 0\n");
   EXPECT_THAT(ReadError(path), HasSubstr(absl::StrCat(edges, ": line 2: ")));
 }

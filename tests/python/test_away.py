@@ -19,8 +19,9 @@ from packhouse import Client, GraphSchema, GraphTable, Loader, LocalServer, Pack
 from packhouse.base.errors import meaning_of_end, passes
 from packhouse.calls.channel import is_own, proxy_variable
 from packhouse.calls.retrying import Backoff, UnaryCalls
+from packhouse.epochs.settings import nobody_else_loads
 from packhouse.files.graph_import import import_graph
-from packhouse.v1 import source_graph_pb2
+from packhouse.v1 import loader_pb2, source_graph_pb2
 
 _ALWAYS = {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"}
 
@@ -320,3 +321,10 @@ def test_of_several_servers_the_first_that_answers_is_taken(tmp_path: pathlib.Pa
         for connect in (Client, lambda address: import_graph(address, "g", _NoRows())):  # type: ignore
             with pytest.raises(PackhouseError, match="names no server"):
                 connect(nothing)
+
+
+def test_who_cannot_ask_does_not_say_that_nobody_else_loads() -> None:
+    def fails() -> Any:
+        raise PackhouseError(grpc.StatusCode.UNAVAILABLE, "it is away")
+
+    assert not nobody_else_loads(loader_pb2.Epoch(epoch=1), fails, num_own=0)
