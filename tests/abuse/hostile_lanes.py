@@ -6,13 +6,14 @@ import array
 import contextlib
 import mmap
 import os
+import queue
 import random
 import socket
 import struct
 from typing import Any, Callable, Final
 
 import grpc
-from packhouse.v1 import loader_pb2, loader_pb2_grpc
+from packhouse.v1 import loader_pb2, loader_pb2_grpc, packing_pb2, packing_pb2_grpc
 
 _PLACE: Final = struct.Struct("<IIQ")
 _BY_CALL: Final = 2**32 - 1
@@ -27,14 +28,13 @@ def connected(path: str) -> socket.socket:
 
 
 class HostileLane:
-    """A stream of an evaluation with its lane, and all its batches' places so far."""
+    """A stream with its lane, and all its batches' places so far."""
 
-    def __init__(self, channel: grpc.Channel, request: loader_pb2.LoadRequest) -> None:
-        request.lane = True
-        self._stream: Any = loader_pb2_grpc.LoaderServiceStub(channel).Load(request, timeout=60)
-        self.offer = next(self._stream).opened.lane
-        self.socket = connected(self.offer.socket_path)
-        self.socket.send(b"PHL1" + self.offer.token)
+    def __init__(self, stream: Any, offer: loader_pb2.Lane) -> None:
+        self._stream = stream
+        self.offer = offer
+        self.socket = connected(offer.socket_path)
+        self.socket.send(b"PHL1" + offer.token)
         answer, passed, _, _ = self.socket.recvmsg(24, socket.CMSG_LEN(4))
         if not answer:
             raise ConnectionAbortedError("the stream has ended")
@@ -68,6 +68,53 @@ class HostileLane:
     def __exit__(self, *exc_info: object) -> None:
         self._stream.cancel()
         self.socket.close()
+
+
+class HostileLoad(HostileLane):
+    """Of an evaluation."""
+
+    def __init__(self, channel: grpc.Channel, request: loader_pb2.LoadRequest) -> None:
+        request.lane = True
+        stream: Any = loader_pb2_grpc.LoaderServiceStub(channel).Load(request, timeout=60)
+        super().__init__(stream, next(stream).opened.lane)
+
+
+class HostilePack(HostileLane):
+    """Of a stream of graphs, with some of which it begins."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        opening = packing_pb2.PackRequest()
+        schema = opening.open.schema
+        schema.components.append("nodes")
+        schema.tensors.add(name="x", dtype="DATA_TYPE_FLOAT32", component="nodes", row_shape=[256])
+        opening.open.limits.capacities.add(component="graphs", rows=4)
+        opening.open.look_ahead = 1
+        self._requests.put(opening)
+        stream: Any = packing_pb2_grpc.PackingServiceStub(channel).Pack(
+            iter(self._requests.get, None),
+            timeout=60,
+            metadata=(("packhouse-lane", "1"),),
+        )
+        assert next(stream).HasField("opened")
+        (offer,) = [
+            value for name, value in stream.initial_metadata() if name == "packhouse-lane-bin"
+        ]
+        super().__init__(stream, loader_pb2.Lane.FromString(offer))
+        for _ in range(6 * self.num_slots):
+            request = packing_pb2.PackRequest()
+            request.graphs.sizes.num_graphs = 1
+            request.graphs.sizes.counts = struct.pack("<I", 3)
+            request.graphs.tensors.add(name="x", data=bytes(3 * 1024))
+            self._requests.put(request)
+
+    def ends(self) -> str:
+        self._requests.put(None)
+        return super().ends()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._requests.put(None)
+        super().__exit__(*exc_info)
 
 
 def _writes_everywhere(lane: HostileLane, draws: random.Random) -> None:
@@ -111,9 +158,11 @@ def _shows_the_token_again(lane: HostileLane, draws: random.Random) -> None:
 
 
 DEEDS: Final[tuple[Callable[[HostileLane, random.Random], None], ...]] = (
-    *(_writes_everywhere, _releases_twice, _releases_what_it_has_not, _says_anything),
-    *(_never_releases, _passes_descriptors, _shows_the_token_again),
+    *(_releases_twice, _releases_what_it_has_not, _says_anything, _never_releases),
+    *(_passes_descriptors, _shows_the_token_again),
 )
+
+LOAD_DEEDS: Final[tuple[Callable[[HostileLoad, random.Random], None], ...]] = (_writes_everywhere,)
 
 # The stream ends for these.
 LIES: Final = (_releases_twice, _releases_what_it_has_not, _says_anything)

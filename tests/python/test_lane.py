@@ -17,8 +17,8 @@ import pytest
 from lanes import BY_CALL, TOKEN, SlotServer
 
 from packhouse import DType, Evaluation, GraphSchema, LoadedBatch, Loader, PackhouseError
-from packhouse.data.reading import HAS_NATIVE, BatchReader, NativeReader
 from packhouse.calls.lane import Lane
+from packhouse.data.reading import HAS_NATIVE, BatchReader, NativeReader
 from packhouse.v1 import batch_pb2, loader_pb2, loader_pb2_grpc
 
 KINDS: list[Any] = [BatchReader, *([NativeReader] if HAS_NATIVE else [])]

@@ -10,13 +10,14 @@ import re
 import tempfile
 import threading
 import time
-from typing import Final, Iterator
+from typing import Any, Final, Iterable, Iterator
 
+import grpc
 import numpy as np
 from abuse import Abuse, Row, law, scenario
 from hostile import own_channel
-from hostile_lanes import DEEDS, LIES, HostileLane, connected, knock
-from packhouse import Client, Evaluation, GraphSchema, GraphTable, TensorSpec
+from hostile_lanes import DEEDS, LIES, LOAD_DEEDS, HostileLoad, HostilePack, connected, knock
+from packhouse import Batch, Client, Evaluation, GraphSchema, GraphTable, PackOptions, TensorSpec
 from packhouse.v1 import loader_pb2
 from server_process import ServerProcess
 
@@ -27,12 +28,18 @@ _LIMITS: Final = {"graphs": 4}
 _HOSTILE_THREADS: Final = 3
 
 
-def _fill(address: str) -> None:
+def _graphs() -> GraphTable:
     schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes", (_WIDTH,)),))
-    graphs = [{"x": np.full((3, _WIDTH), number, np.float32)} for number in range(_GRAPHS)]
+    return GraphTable.from_graphs(
+        schema, [{"x": np.full((3, _WIDTH), number, np.float32)} for number in range(_GRAPHS)]
+    )
+
+
+def _fill(address: str) -> None:
+    graphs = _graphs()
     with Client(address) as client:
-        client.datasets.create("set", schema)
-        client.datasets.append("set", GraphTable.from_graphs(schema, graphs))
+        client.datasets.create("set", graphs.schema)
+        client.datasets.append("set", graphs)
         client.datasets.seal("set")
 
 
@@ -45,9 +52,9 @@ def _request() -> loader_pb2.LoadRequest:
     return request
 
 
-def _is_as_stored(evaluation: Evaluation) -> bool:
-    """Whether a pass has each graph once, with its values, also after others have come."""
-    kept = list(evaluation)
+def _is_as_stored(batches: Iterable[Batch]) -> bool:
+    """Whether they have each graph once, with its values, also after others have come."""
+    kept = list(batches)
     ids = sorted(int(each) for batch in kept for each in batch.graph_ids)
     return ids == list(range(_GRAPHS)) and all(
         (batch["x"] == np.repeat(batch.graph_ids, 3)[:, np.newaxis]).all() for batch in kept
@@ -91,14 +98,21 @@ def hostile_lanes(abuse: Abuse) -> Iterator[Row]:
         def attack(seed: int) -> None:
             draws = random.Random(seed)
             rounds = 0
+            # Some deeds are of both kinds of streams.
+            deeds: list[tuple[bool, Any]] = [
+                *((is_pack, deed) for deed in DEEDS for is_pack in (False, True)),
+                *((False, deed) for deed in LOAD_DEEDS),
+            ]
             with own_channel(server.address) as channel:
-                while time.monotonic() < end or rounds < len(DEEDS):
-                    deed = DEEDS[rounds % len(DEEDS)]
+                while time.monotonic() < end or rounds < len(deeds):
+                    is_pack, deed = deeds[rounds % len(deeds)]
                     rounds += 1
                     knock(f"{folder}/lane", draws)
                     # Errors: the server has ended it.
-                    with contextlib.suppress(OSError, StopIteration):
-                        with HostileLane(channel, _request()) as lane:
+                    with contextlib.suppress(OSError, StopIteration, grpc.RpcError):
+                        with HostilePack(channel) if is_pack else HostileLoad(
+                            channel, _request()
+                        ) as lane:
                             deed(lane, draws)
                             if deed in LIES:
                                 endings[lane.ends()] += 1
@@ -115,9 +129,13 @@ def hostile_lanes(abuse: Abuse) -> Iterator[Row]:
         ]
         for thread in hostile:
             thread.start()
+        packs = stack.enter_context(Client(server.address))
+        graphs = _graphs()
         passes = [_is_as_stored(honest)]
         while any(thread.is_alive() for thread in hostile):
             passes.append(_is_as_stored(honest))
+            passes.append(_is_as_stored(packs.pack(graphs, PackOptions(_LIMITS, lane="required"))))
+        packs.close()
         for thread in hostile:
             thread.join()
         yield law(
