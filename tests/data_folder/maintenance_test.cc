@@ -8,6 +8,7 @@
 
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/lmdb_log_repair.h"
+#include "service/stores/limits/data_folder.h"
 #include "service/stores/lmdb/checked_value.h"
 #include "service/stores/lmdb/stored_keys.h"
 #include "service/wings/graphs/stored/file_source_graph_store.h"
@@ -432,6 +433,15 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
   EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("/contents")));
   ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
   EXPECT_EQ(ReadFile(path), sound);
+}
+
+TEST(WithRemedyTest, DamageHasARemedyAndOtherErrorsAreAsTheyAre) {
+  EXPECT_THAT(WithRemedy("/data", absl::DataLossError("a page is damaged")),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("a page is damaged; "), HasSubstr("store check '/data'"),
+                             HasSubstr("store repair '/data'"))));
+  const absl::Status other = absl::UnavailableError("another server has it");
+  EXPECT_EQ(WithRemedy("/data", other), other);
 }
 
 }  // namespace

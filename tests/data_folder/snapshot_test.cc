@@ -20,6 +20,7 @@
 #include "service/base/status_macros.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot_manifest.h"
+#include "service/program/data_folder/snapshot_writer.h"
 #include "service/program/data_folder/value_file.h"
 #include "service/wings/graphs/stored/linked_graphs.h"
 #include "service/wings/partition/jobs/partition_folder.h"
@@ -405,6 +406,15 @@ TEST_F(SnapshotTest, ASnapshotWithoutAStoreIsNotRestored) {
   }
 }
 
+TEST_F(SnapshotTest, AManifestThatCannotBeReadIsAnError) {
+  ASSERT_THAT(Take(), IsOk());
+  const std::string manifest = absl::StrCat(snapshot_, "/", kSnapshotManifest);
+  std::filesystem::remove(manifest);
+  std::filesystem::create_directory(manifest);
+  EXPECT_THAT(ReadSnapshotManifest(snapshot_),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(manifest)));
+}
+
 // What changes after the check, while it is read again, is found too.
 TEST_F(SnapshotTest, ValuesAreCheckedAsTheyAreRestored) {
   ASSERT_THAT(Take(), IsOk());
@@ -426,6 +436,42 @@ TEST_F(SnapshotTest, ValuesAreCheckedAsTheyAreRestored) {
   file.put('~');
   file.close();
   EXPECT_THAT(read_all(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checksum")));
+}
+
+// Values of all lengths around what is read at a time, so that some lie across the ends of that.
+TEST_F(SnapshotTest, LongValuesAreReadAsTheyWereWritten) {
+  constexpr size_t kMebibyte = size_t{1} << 20;
+  std::vector<std::string> values;
+  for (const size_t length :
+       {size_t{3}, kMebibyte / 2, kMebibyte - 40, kMebibyte, size_t{0}, 3 * kMebibyte + 1,
+        kMebibyte / 3, kMebibyte / 2, 2 * kMebibyte - 1, size_t{7}}) {
+    std::string& value = values.emplace_back(length, '\0');
+    for (size_t i = 0; i < length; ++i) value[i] = static_cast<char>(i * i + values.size());
+  }
+  const auto go_on = [](const SnapshotReport&) { return true; };
+  const SnapshotProgress progress = go_on;
+  PH_ASSERT_OK_AND_ASSIGN(const auto writer, SnapshotWriter::Begin(snapshot_, &progress));
+  ASSERT_THAT(writer->Write("values",
+                            [&](SnapshotFile& file) -> absl::Status {
+                              ValueWriter to(&file);
+                              for (const std::string& value : values) {
+                                PH_RETURN_IF_ERROR(to.Add(std::to_string(value.size()), value));
+                              }
+                              return to.Flush();
+                            }),
+              IsOk());
+  ASSERT_THAT(writer->Finish(SnapshotManifest()), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest manifest, ReadSnapshotManifest(snapshot_));
+  PH_ASSERT_OK_AND_ASSIGN(ValueReader reader,
+                          ValueReader::Open(snapshot_ + "/values", manifest.files.at("values")));
+  absl::string_view key;
+  absl::string_view value;
+  for (const std::string& expected : values) {
+    ASSERT_THAT(reader.Next(key, value), IsOkAndHolds(true));
+    EXPECT_EQ(key, std::to_string(expected.size()));
+    EXPECT_TRUE(value == expected) << expected.size();
+  }
+  EXPECT_THAT(reader.Next(key, value), IsOkAndHolds(false));
 }
 
 TEST_F(SnapshotTest, OnlyAnEmptyFolderIsRestoredInto) {

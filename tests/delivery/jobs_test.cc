@@ -488,6 +488,17 @@ TEST_F(JobCensusTest, ATurnAsksAStoreThatDoesNotAnswerOnce) {
   EXPECT_EQ(num_asked, 1);
 }
 
+TEST_F(JobCensusTest, ATurnThatCannotReadSaysSoAndTheNextOneReads) {
+  CountedServer server(*owner_, JobsOptions());
+  EXPECT_THAT(other_->logs.directory()->Put({"team/others", 1, 2, 3}), IsOk());
+  owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(server.census.Turn(server.jobs, clock_.Now()),
+              StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  owner_->connection.SetFaults([] { return StoreFault::kNone; });
+  EXPECT_THAT(server.census.Turn(server.jobs, clock_.Now()), IsOk());
+  EXPECT_EQ(server.census.EpochsByNamespace(), (std::map<std::string, uint64_t>{{"team", 1}}));
+}
+
 // A page may be short, or have none that can be read; the order is that of the names.
 TEST_F(JobCensusTest, JobsAreListedByNameOverAllPages) {
   JobDirectory& directory = *owner_->logs.directory();

@@ -115,6 +115,27 @@ def test_changes_and_refusals_are_in_the_audit_log(
     ]
 
 
+def test_refusals_of_strangers_are_bounded_and_counted(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    """Nobody fills the disk without credentials; the next line says how many were left out."""
+    audit = tmp_path / "audit"
+    num_calls = 0
+    with ServerProcess(*arguments) as server, grpc.insecure_channel(server.address) as channel:
+        get = channel.unary_unary("/packhouse.v1.DatasetService/GetDataset")
+        while num_calls <= 100 or "left_out" not in lines_of(audit)[-1]:
+            num_calls += 1
+            with pytest.raises(grpc.RpcError) as refused:
+                get(b"", metadata=(("authorization", "Bearer c"), ("x-request-id", str(num_calls))))
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert num_calls < 20_000
+    lines = lines_of(audit)
+    left_out = [line.get("left_out", 0) for line in lines]
+    assert left_out[:100] == [0] * 100
+    # Two calls may end in another order than they were begun.
+    assert int(lines[-1]["request_id"]) - 2 <= len(lines) + sum(left_out) <= num_calls
+
+
 def test_a_renamed_log_is_opened_anew(tmp_path: pathlib.Path, arguments: tuple[str, ...]) -> None:
     with ServerProcess(*arguments) as server:
         assert call(server.address, "a", "CreateDataset", "team/x") is grpc.StatusCode.OK

@@ -203,6 +203,14 @@ def test_errors_name_what_is_wrong(tmp_path: pathlib.Path) -> None:
     assert "is no snapshot" in run("restore", tmp_path, tmp_path / "new").stderr
 
 
+def test_a_copy_of_what_is_not_there_is_refused_by_name(tmp_path: pathlib.Path) -> None:
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server, Client(server.address) as client:
+        store(client, "there", graphs(0, 10))
+    for named in (["missing"], ["there", "missing"], ["--source-graph", "missing"]):
+        result = run("copy", f"lmdb:{tmp_path / 'data'}", f"lmdb:{tmp_path / 'copy'}", *named)
+        assert result.returncode == 1 and "'missing'" in result.stderr, named
+
+
 FORMAT_2 = pathlib.Path(__file__).parents[1] / "support" / "format_2_store"
 
 

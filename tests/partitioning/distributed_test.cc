@@ -250,7 +250,7 @@ TEST(ShareAssignmentTest, OwnMovesMeetConstraintsThatTheEngineDoesNotKnow) {
         }
         EXPECT_THAT(made->description.notes, testing::Contains(testing::HasSubstr("6 of 6")));
         // Scattered parts cut five of six edges.
-        EXPECT_LT(made->description.cut_edges, 2400);
+        EXPECT_LT(made->description.cut_edges, 2000);
       });
     }
     EXPECT_EQ(all[0], all[1]);
