@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import pathlib
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -17,6 +20,7 @@ import grpc
 import numpy as np
 import pytest
 from random_graphs import molecules, random_schema, random_table
+from test_lane_end_to_end import points
 
 from packhouse import (
     GRAPHS,
@@ -222,6 +226,31 @@ def test_a_killed_server_ends_the_stream_and_not_its_batches(tmp_path: pathlib.P
             assert [content(batch) for batch in kept] == expected
     finally:
         mortal.stop()
+
+
+PACKER = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from packhouse import Client, PackOptions
+from test_lane_end_to_end import AtLine
+from test_pack_lane_end_to_end import LIMITS, MOLECULES
+with Client({address!r}) as client, AtLine({at}, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+    kept = list(client.pack(MOLECULES, PackOptions(LIMITS, lane="required")))
+"""
+
+
+def test_nothing_stays_of_a_client_that_is_killed(server: LocalServer, client: Client) -> None:
+    killed = 0
+    for at in points(2500, 4):
+        program = PACKER.format(tests=os.path.dirname(__file__), address=server.address, at=at)
+        ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=240)
+        assert ended.returncode in (0, -signal.SIGKILL)
+        killed += ended.returncode != 0
+        until(lambda: lanes_left(server) == 0)
+        with open(f"/proc/{server.pid}/maps", encoding="utf-8") as maps:
+            assert "packhouse-lane" not in maps.read()
+    assert killed > 0
+    assert ids_of(list(client.pack(MOLECULES, PackOptions(LIMITS, lane="required")))) == ALL_IDS
 
 
 @pytest.mark.parametrize("way", ["end", "close", "drop", "close while it waits"])
