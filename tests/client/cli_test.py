@@ -143,6 +143,19 @@ def test_pack_counts_rejected_graphs_and_beats_next_fit(sizes_file: pathlib.Path
     assert int(bound[2]) <= int(ours[2]) <= int(next_fit[2])
 
 
+def test_pack_tells_how_much_of_the_limits_is_filled(tmp_path: pathlib.Path) -> None:
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text("num_nodes,num_edges\n" + "6,1\n" * 4)
+    text = succeed("pack", "--sizes", sizes, "--limit", "nodes=8", "--limit", "edges=4")
+    for name in ("packhouse", "next-fit, in this order", "no fewer batches than"):
+        row = cells(text, name)
+        batches = int(row[2])
+        assert [float(cell) for cell in row[-2:]] == pytest.approx(
+            [100 * 24 / (8 * batches), 100 * 4 / (4 * batches)], abs=0.01
+        )
+    assert cells(text, "packhouse")[2] == "4"
+
+
 def test_pack_says_why_graphs_are_rejected_and_fails_if_most_are(tmp_path: pathlib.Path) -> None:
     sizes = tmp_path / "sizes.csv"
     sizes.write_text("num_nodes,num_edges\n" + "9,1\n" * 3 + "5,1\n" * 4)

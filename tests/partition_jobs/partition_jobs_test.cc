@@ -17,6 +17,7 @@
 #include "service/wings/partition/jobs/partition_list.h"
 #include "service/wings/partition/jobs/partition_needs.h"
 #include "service/wings/partition/jobs/partition_run.h"
+#include "tests/support/accounting.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
@@ -495,6 +496,21 @@ TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
   others.Reset();
   jobs_->AwaitIdle();
   EXPECT_EQ(StateOf("later"), PartitionJobState::kDone);
+}
+
+// Whoever asks for the parts of nodes holds them as long as it has them.
+TEST_F(PartitionJobsTest, PartsOfNodesAreAccountedFor) {
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  jobs_->AwaitIdle();
+  ExpectAccounted(
+      [this](MemoryBudget* memory) {
+        Open({}, memory);
+        absl::StatusOr<PartitionJobs::Parts> parts = jobs_->PartsOf("g", "mine");
+        jobs_.reset();
+        return parts;
+      },
+      [](const PartitionJobs::Parts& parts) { return sizeof(uint32_t) * parts.part.size(); });
 }
 
 // Asked for again at any moment while it fails: it runs again.

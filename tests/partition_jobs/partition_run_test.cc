@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/disk_file.h"
@@ -206,6 +207,22 @@ TEST(PartitionRunTest, WorkOfOtherWordsOrAnotherGraphIsNotTaken) {
   EXPECT_EQ(want.parts.size(), 8U);
   EXPECT_THAT(RunPartition(*graph, plan, folder.path() + "/want", nullptr, {}),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("want is there already")));
+}
+
+// Of files in each form: a cut edge is counted once, by the part of its target.
+TEST(PartitionRunTest, CutEdgesAreCountedInEachForm) {
+  const auto graph = FeaturedGraph(3);
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  for (const int form : {0, 1, 2}) {
+    PartitionPlan plan = PlanFor(3);
+    plan.forms = {.coo = form == 0, .csr = form == 1, .csc = form == 2};
+    PH_ASSERT_OK_AND_ASSIGN(
+        const PartitionReport report,
+        RunPartition(*graph, plan, absl::StrCat(folder.path(), "/", form), nullptr, {}));
+    uint64_t cut = 0;
+    for (const ReportedPart& part : report.parts) cut += part.num_cut_edges;
+    EXPECT_EQ(cut, report.assignment.cut_edges) << form;
+  }
 }
 
 TEST(PartitionRunTest, ReportsAndNames) {

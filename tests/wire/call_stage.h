@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "service/access/fair_bound.h"
 #include "service/base/unsent_budget.h"
 #include "service/server/calls/call_record.h"
 #include "service/server/calls/gate.h"
@@ -20,8 +21,10 @@ namespace packhouse {
 
 class Stage {
  public:
-  explicit Stage(uint64_t budget = uint64_t{64} << 20) : unsent_(budget) {
+  explicit Stage(uint64_t budget = uint64_t{64} << 20, FairBound* open_calls = nullptr)
+      : unsent_(budget) {
     CallContext context;
+    context.open_calls = open_calls;
     context.clock = &clock;
     context.stream_pool = &pool;
     context.opening_pool = &opening_pool;

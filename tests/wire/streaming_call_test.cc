@@ -30,6 +30,18 @@ TEST(StreamingCallTest, ARefusedCallEndsWithTheGatesStatus) {
   stage.Done();
 }
 
+// Its client may never read why: nothing waits for that.
+TEST(StreamingCallTest, ACallBeyondAllThatMayBeOpenIsCancelled) {
+  FairBound open_calls("calls", "all that are open", {1, 1});
+  PH_ASSERT_OK_AND_ASSIGN(const FairBound::Place place, open_calls.Enter("another"));
+  Stage stage(uint64_t{64} << 20, &open_calls);
+  EXPECT_FALSE(stage.call->Enter());
+  EXPECT_TRUE(stage.link.state().is_cancelled);
+  EXPECT_THAT(*stage.link.state().status,
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("calls")));
+  stage.Done();
+}
+
 TEST(StreamingCallTest, ACallWithoutWorkEndsWithItsStatus) {
   Stage stage;
   ASSERT_TRUE(stage.call->Enter());
