@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "service/base/out_of_memory.h"
@@ -32,6 +33,8 @@ bool PlanningTurn::GivenUpWhileWaiting() { return pool_->Rest(*this); }
 bool PlanningTurn::GivenUpIn(absl::string_view where) { return pool_->PauseIn(*this, where); }
 
 void PlanningTurn::Cancel() { pool_->Cancel(*this); }
+
+void PlanningTurn::Hurry() { pool_->Hurry(*this); }
 
 PlanningPool::PlanningPool(Clock* clock, size_t num_turns, QuotasOf quotas_of)
     : clock_(clock),
@@ -84,22 +87,80 @@ void PlanningPool::Cancel(PlanningTurn& turn) {
   job();
 }
 
+void PlanningPool::Hurry(PlanningTurn& turn) {
+  absl::MutexLock lock(&mutex_);
+  if (!turn.is_background_) return;
+  if (turn.state_ == State::kNew || turn.state_ == State::kDone) {
+    turn.is_background_ = false;
+    return;
+  }
+  const LaneKey from_key = KeyOf(turn);
+  Lane& from = LaneOf(turn);
+  turn.is_background_ = false;
+  // If there is no memory for its place among the calls, it stays where it is.
+  Lane* to = nullptr;
+  const bool has_place = HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    to = &LaneFor(turn);
+    if (turn.state_ == State::kParked) to->parked.push_back(&turn);
+    if (turn.state_ != State::kQueued) return;
+    const auto place = std::find_if(from.queued.begin(), from.queued.end(),
+                                    [&turn](const auto& other) { return other.get() == &turn; });
+    to->queued.push_back(*place);
+    from.queued.erase(place);
+  });
+  if (!has_place) {
+    EraseIfEmpty(KeyOf(turn));
+    turn.is_background_ = true;
+    return;
+  }
+  if (turn.state_ == State::kParked) {
+    from.parked.erase(std::find(from.parked.begin(), from.parked.end(), &turn));
+  }
+  if (turn.state_ != State::kQueued) {
+    --from.num_begun;
+    ++to->num_begun;
+    --num_begun_in_background_;
+    if (!turn.is_long_) {
+      --from.num_short;
+      ++to->num_short;
+    }
+  }
+  if (turn.state_ == State::kAtWork) {
+    --from.num_at_work;
+    ++to->num_at_work;
+  }
+  EraseIfEmpty(from_key);
+  // If there is no memory for it now, another turn's end does it.
+  TryGiveTurns();
+}
+
+PlanningPool::Lane& PlanningPool::LaneFor(const PlanningTurn& turn) {
+  Lane& lane = lanes_.try_emplace(KeyOf(turn)).first->second;
+  lane.is_background = turn.is_background_;
+  return lane;
+}
+
+void PlanningPool::EraseIfEmpty(const LaneKey& key) {
+  const auto lane = lanes_.find(key);
+  if (lane == lanes_.end() || !lane->second.queued.empty() || lane->second.num_begun != 0) return;
+  lanes_.erase(lane);
+}
+
 void PlanningPool::Enqueue(const std::shared_ptr<PlanningTurn>& turn) {
-  const auto [lane, is_new] = lanes_.try_emplace(turn->client_);
+  Lane& lane = LaneFor(*turn);
   try {
-    lane->second.queued.push_back(turn);
+    lane.queued.push_back(turn);
   } catch (...) {
-    if (is_new) lanes_.erase(lane);
+    EraseIfEmpty(KeyOf(*turn));
     throw;
   }
 }
 
 void PlanningPool::Dequeue(const PlanningTurn& turn) {
-  const auto lane = lanes_.find(turn.client_);
-  auto& queued = lane->second.queued;
+  auto& queued = LaneOf(turn).queued;
   queued.erase(std::find_if(queued.begin(), queued.end(),
                             [&turn](const auto& other) { return other.get() == &turn; }));
-  if (queued.empty() && lane->second.num_begun == 0) lanes_.erase(lane);
+  EraseIfEmpty(KeyOf(turn));
 }
 
 bool PlanningPool::TryGiveTurns() {
@@ -121,14 +182,14 @@ bool PlanningPool::Pause(PlanningTurn& turn) {
     // Giving up its turn may make room for another call of its namespace.
     const auto own = at_work_in_.find(turn.where_);
     if (own != at_work_in_.end()) --own->second;
-    const bool is_wanted = AnyMayGoOn();
+    const bool is_wanted = AnyMayGoOn(turn.is_background_);
     if (own != at_work_in_.end()) ++own->second;
     if (!is_wanted) {
       const absl::Time now = clock_->Now();
       turn.worked_ += now - turn.turn_began_;
       turn.turn_began_ = now;
       turn.slice_end_ = now + kSlice;
-      if (turn.worked_ >= kLong) MarkLong(turn, lanes_.find(turn.client_)->second);
+      if (turn.worked_ >= kLong) MarkLong(turn, LaneOf(turn));
       return false;
     }
     EndTurn(turn, State::kParked);
@@ -181,14 +242,15 @@ double PlanningPool::ShareOf(absl::string_view where) const {
 
 bool PlanningPool::Park(PlanningTurn& turn) {
   // It goes to the end of its client's calls.
-  Lane& lane = lanes_.find(turn.client_)->second;
-  lane.parked.push_back(&turn);
+  LaneOf(turn).parked.push_back(&turn);
   turn.state_ = State::kParked;
   GiveTurnsWhenPossible();
   const auto may_go_on = [&turn] { return turn.state_ == State::kAtWork || turn.cancelled(); };
   mutex_.Await(absl::Condition(&may_go_on));
   if (turn.state_ == State::kParked) {
-    lane.parked.erase(std::find(lane.parked.begin(), lane.parked.end(), &turn));
+    // It may be in another lane now (Hurry()).
+    auto& parked = LaneOf(turn).parked;
+    parked.erase(std::find(parked.begin(), parked.end(), &turn));
     turn.state_ = State::kResting;
   }
   return turn.cancelled();
@@ -200,7 +262,7 @@ bool PlanningPool::Rest(PlanningTurn& turn) {
     EndTurn(turn, State::kResting);
     // Waiting for another call's work may take long, and must not hold up this client's short
     // plans.
-    MarkLong(turn, lanes_.find(turn.client_)->second);
+    MarkLong(turn, LaneOf(turn));
     GiveTurnsWhenPossible();
   }
   return turn.cancelled();
@@ -213,7 +275,7 @@ void PlanningPool::MarkLong(PlanningTurn& turn, Lane& lane) {
 }
 
 void PlanningPool::EndTurn(PlanningTurn& turn, State next) {
-  Lane& lane = lanes_.find(turn.client_)->second;
+  Lane& lane = LaneOf(turn);
   turn.state_ = next;
   turn.worked_ += clock_->Now() - turn.turn_began_;
   if (turn.worked_ >= kLong) MarkLong(turn, lane);
@@ -227,25 +289,28 @@ void PlanningPool::EndTurn(PlanningTurn& turn, State next) {
 
 bool PlanningPool::MayBegin(const Lane& lane) const {
   if (lane.queued.empty()) return false;
+  if (lane.is_background && num_begun_in_background_ >= num_turns_) return false;
   if (lane.num_begun == 0) return num_begun_ < max_begun_;
   return num_begun_ < max_begun_ / 2 && lane.num_begun < max_begun_by_client_ &&
          lane.num_short < num_turns_;
 }
 
-bool PlanningPool::AnyMayGoOn() const {
+bool PlanningPool::AnyMayGoOn(bool is_background) const {
   return std::any_of(lanes_.begin(), lanes_.end(),
-                     [this](const auto& lane) { return MayGoOn(lane.second); });
+                     [&](const auto& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                       return (is_background || !lane.second.is_background) && MayGoOn(lane.second);
+                     });
 }
 
 void PlanningPool::GiveTurns() {
   while (num_at_work_ < num_turns_) {
     Lane* next = nullptr;
-    for (auto& [client, lane] : lanes_) {
+    const auto rank = [](const Lane& lane) {
+      return std::tuple(lane.is_background, lane.num_at_work, lane.last_turn);
+    };
+    for (auto& [key, lane] : lanes_) {
       if (!MayGoOn(lane)) continue;
-      if (next == nullptr || std::pair(lane.num_at_work, lane.last_turn) <
-                                 std::pair(next->num_at_work, next->last_turn)) {
-        next = &lane;
-      }
+      if (next == nullptr || rank(lane) < rank(*next)) next = &lane;
     }
     if (next == nullptr) return;
     if (MayBegin(*next) && !HaveThread()) {
@@ -267,6 +332,7 @@ void PlanningPool::GiveTurn(Lane& lane, bool begin) {
     ++lane.num_begun;
     ++lane.num_short;
     ++num_begun_;
+    num_begun_in_background_ += lane.is_background;
   } else {
     turn = FirstParked(lane);
     // Takes memory, so it comes first.
@@ -284,12 +350,12 @@ void PlanningPool::GiveTurn(Lane& lane, bool begin) {
 void PlanningPool::EndJob(PlanningTurn& turn) {
   if (turn.state_ == State::kAtWork) EndTurn(turn, State::kDone);
   turn.state_ = State::kDone;
-  const auto found = lanes_.find(turn.client_);
-  Lane& lane = found->second;
+  Lane& lane = LaneOf(turn);
   if (!turn.is_long_) --lane.num_short;
   --lane.num_begun;
   --num_begun_;
-  if (lane.num_begun == 0 && lane.queued.empty()) lanes_.erase(found);
+  num_begun_in_background_ -= lane.is_background;
+  EraseIfEmpty(KeyOf(turn));
   GiveTurnsWhenPossible();
 }
 

@@ -11,6 +11,7 @@
 #define PACKHOUSE_SERVICE_ACCESS_PLANNING_POOL_H_
 
 #include <atomic>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -34,11 +35,19 @@ namespace packhouse {
 
 class PlanningPool;
 
-// The turn of one call. Any thread may call Cancel(); only the thread of the job may call the rest.
+// The turn of one call. Any thread may call Cancel() and Hurry(); only the thread of the job may
+// call the rest.
 class PlanningTurn {
  public:
+  enum class Urgency {
+    kCall,  // Somebody waits for it.
+    // Nobody waits yet: it has a turn when no call wants one.
+    kBackground,
+  };
+
   // The pool must outlive it.
-  PlanningTurn(PlanningPool* pool, ClientId client) : pool_(pool), client_(std::move(client)) {}
+  PlanningTurn(PlanningPool* pool, ClientId client, Urgency urgency = Urgency::kCall)
+      : pool_(pool), client_(std::move(client)), is_background_(urgency == Urgency::kBackground) {}
   PlanningTurn(const PlanningTurn&) = delete;
   PlanningTurn& operator=(const PlanningTurn&) = delete;
 
@@ -58,6 +67,9 @@ class PlanningTurn {
   // To be called when nobody waits for the call any more. If its job has not begun, it runs at once
   // on this thread and finds itself cancelled. If it waits for its turn, it goes on.
   void Cancel();
+
+  // To be called when somebody waits for what is done in the background: from now on it is a call.
+  void Hurry();
 
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
@@ -79,6 +91,7 @@ class PlanningTurn {
 
   // Guarded by the pool's mutex; the thread that runs the job reads what only it changes.
   State state_ = State::kNew;
+  bool is_background_;
   std::function<void()> job_;
   bool is_long_ = false;
   std::string where_;  // Its namespace; empty: not known.
@@ -103,6 +116,9 @@ class PlanningTurn {
 // turns. The last half of them is for clients that have none, so that a client's first call can
 // begin unless there are too many first calls of others. The threads have a lower priority than
 // those that answer quick calls.
+//
+// Work in the background has what calls leave: a turn only while no call can have it, and at most
+// `num_turns` of it have begun. Among itself it is as calls are.
 //
 // Thread-safe.
 class PlanningPool {
@@ -138,8 +154,15 @@ class PlanningPool {
   friend class PlanningTurn;
   using State = PlanningTurn::State;
 
-  // The calls of one client that were submitted and have not ended.
+  // A client's calls, or what is done for it in the background, which comes after all calls.
+  struct LaneKey {
+    bool is_background = false;
+    ClientId client;
+    friend auto operator<=>(const LaneKey&, const LaneKey&) = default;
+  };
+  // What was submitted of these and has not ended.
   struct Lane {
+    bool is_background = false;
     std::deque<std::shared_ptr<PlanningTurn>> queued;
     std::deque<PlanningTurn*> parked;  // Kept alive by their threads.
     size_t num_at_work = 0;
@@ -154,7 +177,16 @@ class PlanningPool {
   bool Park(PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Rest(PlanningTurn& turn);
   void Cancel(PlanningTurn& turn);
+  void Hurry(PlanningTurn& turn);
 
+  static LaneKey KeyOf(const PlanningTurn& turn) { return {turn.is_background_, turn.client_}; }
+  // Of a turn that was submitted and has not ended.
+  Lane& LaneOf(const PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return lanes_.find(KeyOf(turn))->second;
+  }
+  // The lane for a turn that comes. Throws std::bad_alloc.
+  Lane& LaneFor(const PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EraseIfEmpty(const LaneKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayBegin(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether so many calls at work are more than a namespace's share; and whether one more would be.
   bool IsOver(const std::string& where, size_t at_work) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -164,7 +196,8 @@ class PlanningPool {
   bool MayGoOn(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return MayBegin(lane) || FirstParked(lane) != nullptr;
   }
-  bool AnyMayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the lanes that a turn gives way to.
+  bool AnyMayGoOn(bool is_background) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nothing has changed if there is no memory (std::bad_alloc).
   void Enqueue(const std::shared_ptr<PlanningTurn>& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Dequeue(const PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -194,11 +227,12 @@ class PlanningPool {
   mutable absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   // Clients without calls leave nothing behind.
-  std::map<ClientId, Lane> lanes_ ABSL_GUARDED_BY(mutex_);
+  std::map<LaneKey, Lane> lanes_ ABSL_GUARDED_BY(mutex_);
   size_t num_at_work_ ABSL_GUARDED_BY(mutex_) = 0;
   // Of each known namespace that has any.
   std::map<std::string, size_t, std::less<>> at_work_in_ ABSL_GUARDED_BY(mutex_);
   size_t num_begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t num_begun_in_background_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t last_turn_ ABSL_GUARDED_BY(mutex_) = 0;
   // Calls that have their first turn and no thread yet. For each, a thread waits or is about to
   // wait.

@@ -39,5 +39,5 @@ packhouse_room(delivery
   SOURCES acknowledge_operation.cc cursor.cc epoch_quota.cc evaluation.cc forget_operation.cc
           held_plan.cc job.cc job_census.cc job_state.cc jobs.cc join_operation.cc joining.cc
           lease_table.cc lease_timer.cc load_event.cc loader.cc measured_limits.cc
-          retention_timer.cc segment_makings.cc window_plans.cc windows_operation.cc
+          next_epoch.cc retention_timer.cc segment_makings.cc window_plans.cc windows_operation.cc
   DEPENDS packhouse_ledger)

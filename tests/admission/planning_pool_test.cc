@@ -24,9 +24,10 @@ namespace {
 class PlanningPoolTest : public ::testing::Test {
  protected:
   // Runs `job` with its turn.
-  std::shared_ptr<PlanningTurn> Submit(PlanningPool& pool, const ClientId& client,
-                                       std::function<void(PlanningTurn&)> job) {
-    auto turn = std::make_shared<PlanningTurn>(&pool, client);
+  std::shared_ptr<PlanningTurn> Submit(
+      PlanningPool& pool, const ClientId& client, std::function<void(PlanningTurn&)> job,
+      PlanningTurn::Urgency urgency = PlanningTurn::Urgency::kCall) {
+    auto turn = std::make_shared<PlanningTurn>(&pool, client, urgency);
     pool.Submit(turn, [turn = turn.get(), job = std::move(job)] { job(*turn); });
     return turn;
   }
@@ -298,6 +299,157 @@ TEST_F(PlanningPoolTest, ACallThatWaitsForItsNamespaceCanBeCancelled) {
   ended.wait();
   EXPECT_TRUE(was_given_up);
   may_end.count_down();
+}
+
+constexpr auto kBackground = PlanningTurn::Urgency::kBackground;
+
+// However many clients and slices there are: no slice of it is before the last one of the calls.
+TEST_F(PlanningPoolTest, TheBackgroundHasWhatCallsLeave) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    Random random(seed);
+    std::string turns;  // Guarded by the one turn.
+    {
+      PlanningPool pool(&clock_, 1);
+      std::latch submitted(1);
+      Submit(pool, "first", [&](PlanningTurn&) { submitted.wait(); });
+      for (uint64_t call = random.Between(2, 20); call != 0; --call) {
+        const bool is_background = random.Below(2) == 0;
+        Submit(pool, absl::StrCat("client ", random.Below(3)),
+               Plan(static_cast<int>(random.Between(1, 6)),
+                    [&turns, is_background] { turns += is_background ? 'b' : 'c'; }),
+               is_background ? kBackground : PlanningTurn::Urgency::kCall);
+      }
+      submitted.count_down();
+    }
+    EXPECT_EQ(turns.find("bc"), std::string::npos) << turns;
+  }
+}
+
+// A call that comes has the turn when the slice is over, and the rest is done then.
+TEST_F(PlanningPoolTest, TheBackgroundGivesWayToACallThatComes) {
+  std::atomic<bool> is_done = false;
+  std::latch begun(1);
+  std::latch came(1);
+  PlanningPool pool(&clock_, 1);
+  Submit(
+      pool, "client",
+      [&](PlanningTurn& turn) {
+        EXPECT_FALSE(turn.GivenUp());
+        begun.count_down();
+        came.wait();
+        clock_.Advance(PlanningPool::kSlice);
+        EXPECT_FALSE(turn.GivenUp());
+        EXPECT_TRUE(is_done);
+      },
+      kBackground);
+  begun.wait();
+  Submit(pool, "client", [&](PlanningTurn&) { is_done = true; });
+  came.count_down();
+}
+
+// So that threads are left for calls.
+TEST_F(PlanningPoolTest, NoMoreOfTheBackgroundBeginsThanThereAreTurns) {
+  std::atomic<int> begun = 0;
+  std::latch two(2);
+  std::latch submitted(1);
+  std::latch resting(1);
+  {
+    PlanningPool pool(&clock_, 2);
+    for (int i = 0; i < 12; ++i) {
+      Submit(
+          pool, absl::StrCat("client ", i),
+          [&](PlanningTurn& turn) {
+            if (++begun > 2) return;
+            turn.GivenUpWhileWaiting();
+            two.count_down();
+            resting.wait();
+          },
+          kBackground);
+    }
+    two.wait();
+    // Turns are free, and calls have them.
+    std::latch called(8);
+    for (int i = 0; i < 8; ++i) Submit(pool, "calls", [&](PlanningTurn&) { called.count_down(); });
+    called.wait();
+    EXPECT_EQ(begun, 2);
+    resting.count_down();
+  }
+  EXPECT_EQ(begun, 12);
+}
+
+// Queued, between two slices, at work or at rest: once somebody waits for it, it is a call.
+TEST_F(PlanningPoolTest, WhatIsHurriedIsACall) {
+  for (const std::string state : {"queued", "parked", "at work", "resting"}) {
+    SCOPED_TRACE(state);
+    std::latch begun(1);
+    std::latch hurried(1);
+    std::latch ended(1);
+    std::latch done(1);
+    PlanningPool pool(&clock_, 1);
+    std::shared_ptr<PlanningTurn> endless;
+    const auto begin_endless = [&] {
+      std::latch at_work(1);
+      endless = Submit(pool, "calls", [&](PlanningTurn& turn) {
+        bool is_first = true;
+        while (!turn.GivenUp()) {
+          if (std::exchange(is_first, false)) at_work.count_down();
+          clock_.Advance(PlanningPool::kSlice);
+        }
+        ended.count_down();
+      });
+      at_work.wait();
+    };
+    if (state == "queued") begin_endless();
+    const auto turn = Submit(
+        pool, "client",
+        [&](PlanningTurn& own) {
+          begun.count_down();
+          if (state == "resting") own.GivenUpWhileWaiting();
+          if (state == "at work" || state == "resting") hurried.wait();
+          // Until the endless call, which has the turn, gives way.
+          clock_.Advance(PlanningPool::kSlice);
+          EXPECT_FALSE(own.GivenUp());
+          clock_.Advance(PlanningPool::kSlice);
+          EXPECT_FALSE(own.GivenUp());
+          done.count_down();
+        },
+        kBackground);
+    if (state != "queued") begun.wait();
+    if (state == "parked" || state == "resting") begin_endless();
+    turn->Hurry();
+    turn->Hurry();
+    hurried.count_down();
+    if (state == "at work") begin_endless();
+    done.wait();
+    endless->Cancel();
+    ended.wait();
+  }
+}
+
+TEST_F(PlanningPoolTest, TheBackgroundCanBeCancelledAndHurriedAtAnyTime) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    Random random(seed);
+    std::atomic<int> ran = 0;
+    {
+      PlanningPool pool(&clock_, 2);
+      std::vector<std::shared_ptr<PlanningTurn>> turns;
+      for (int i = 0; i < 40; ++i) {
+        turns.push_back(Submit(
+            pool, absl::StrCat("client ", random.Below(3)),
+            [&](PlanningTurn& turn) {
+              Plan(3, [] {})(turn);
+              ++ran;
+            },
+            random.Below(3) == 0 ? PlanningTurn::Urgency::kCall : kBackground));
+        PlanningTurn& other = *turns[random.Below(turns.size())];
+        if (random.Below(2) == 0) other.Hurry();
+        if (random.Below(4) == 0) other.Cancel();
+      }
+    }
+    EXPECT_EQ(ran, 40);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -32,6 +33,9 @@ constexpr uint64_t kBytesOfChunk = 256;
 // A copy of graphs that no batch was made from while so many epochs of others began is dropped.
 constexpr uint32_t kEpochsUnused = 8;
 
+// Of each graph while an epoch is mixed, for a plan that is there already.
+constexpr uint64_t kAheadBytesOfGraph = 24;
+
 // How long who needs memory waits for batches that are being made from a dropped copy.
 constexpr absl::Duration kLongestUseOfCopy = absl::Milliseconds(100);
 
@@ -58,6 +62,12 @@ absl::StatusOr<DatasetInfo> SealedInfo(const DatasetStore& store, absl::string_v
 }
 
 }  // namespace
+
+void AheadEpoch::LetGo() {
+  std::shared_ptr<const PreparedEpoch> epoch;  // Destroyed without the lock.
+  absl::MutexLock lock(&mutex_);
+  epoch.swap(epoch_);
+}
 
 EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
                            MemoryBudget* memory)
@@ -106,11 +116,18 @@ void EpochCatalog::ForgetUntil(absl::FunctionRef<bool()> done) {
     }
     return false;
   };
+  const auto forget_ahead = [&] {
+    for (const auto& epoch : AllAhead()) {
+      epoch->LetGo();
+      if (done()) return true;
+    }
+    return false;
+  };
   // Values that are made from others go before them. Segments are made again in seconds; those that
   // are being delivered stay.
   (void)(forget(sampled_) || forget(segmented_) || forget_segments() || forget(joined_) ||
-         forget(links_) || forget(epochs_) || forget(plans_) || forget(segmented_plans_) ||
-         forget(readers_));
+         forget(links_) || forget_ahead() || forget(epochs_) || forget(plans_) ||
+         forget(segmented_plans_) || forget(readers_));
 }
 
 void EpochCatalog::Reclaim(uint64_t bytes) {
@@ -208,6 +225,12 @@ std::shared_ptr<GatheredRows> EpochCatalog::GatheredFor(const DatasetInfo& info,
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
+  return PrepareWith(request, given_up, kept, [] {});
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept, absl::FunctionRef<void()> before_plan) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   const std::string reader_key = ReaderKey(info);
   std::string plan_key =
@@ -229,6 +252,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
   const Making making(memory_, given_up.while_making());
   const auto gone = [&] { return given_up.WhileWaiting(); };
   const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const EpochPlan>> {
+    before_plan();
     PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
     // Used as long as the reader is.
     std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
@@ -245,6 +269,58 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making, std::move(gathered));
   };
   return epochs_.Get(epoch_key, gone, prepare);
+}
+
+std::vector<std::shared_ptr<AheadEpoch>> EpochCatalog::AllAhead() {
+  std::vector<std::shared_ptr<AheadEpoch>> all;
+  absl::MutexLock lock(&ahead_mutex_);
+  std::erase_if(ahead_, [&](const std::weak_ptr<AheadEpoch>& weak) {
+    if (auto epoch = weak.lock()) {
+      all.push_back(std::move(epoch));
+      return false;
+    }
+    return true;
+  });
+  return all;
+}
+
+absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept, absl::FunctionRef<void()> before_plan) {
+  // Copies of graphs may have half of it.
+  const uint64_t most = memory_ == nullptr ? 0 : memory_->bound() / 4 * 3;
+  const auto has_room = [&](uint64_t bytes) {
+    if (memory_ == nullptr) return true;
+    const uint64_t held = memory_->held();
+    return held <= most && bytes <= most - held;
+  };
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
+  const uint64_t bytes = kAheadBytesOfGraph * info.num_graphs;
+  if (!has_room(bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("--memory-budget: the next epoch of data set '", info.name, "' of ", bytes,
+                     " bytes beside the ", memory_->held(), " that are held, at most ", most,
+                     " for what nobody waits for"));
+  }
+  uint64_t num_drops = 0;
+  {
+    absl::MutexLock lock(&ahead_mutex_);
+    num_drops = num_drops_;
+  }
+  const GivenUp::Ask& is_over = given_up.while_making();
+  const GivenUp ahead([&] { return !has_room(0) || (is_over && is_over()); },
+                      [&] { return !has_room(0) || given_up.WhileWaiting(); });
+  PH_ASSIGN_OR_RETURN(auto prepared, PrepareWith(request, ahead, kept, before_plan));
+  const EpochIdentity& identity = prepared->identity();
+  std::string thing = VersionKey(identity.dataset, identity.dataset_version);
+  auto epoch = std::make_shared<AheadEpoch>(std::move(thing), std::move(prepared));
+  absl::MutexLock lock(&ahead_mutex_);
+  if (num_drops_ != num_drops) {
+    return absl::CancelledError("the next epoch: data sets were forgotten while it was prepared");
+  }
+  std::erase_if(ahead_, [](const std::weak_ptr<AheadEpoch>& weak) { return weak.expired(); });
+  ahead_.push_back(epoch);
+  return epoch;
 }
 
 absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled(
@@ -375,6 +451,13 @@ void EpochCatalog::DropAll(absl::string_view prefix) {
   joined_.Drop(prefix);
   segmented_plans_.Drop(prefix);
   segmented_.Drop(prefix);
+  {
+    absl::MutexLock lock(&ahead_mutex_);
+    ++num_drops_;
+  }
+  for (const auto& epoch : AllAhead()) {
+    if (absl::StartsWith(epoch->thing(), prefix)) epoch->LetGo();
+  }
 }
 
 void EpochCatalog::Forget(absl::string_view dataset) { DropAll(PrefixOf(dataset)); }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -33,6 +34,23 @@
 #include "service/wings/partition/epochs/part_links.h"
 
 namespace packhouse {
+
+// An epoch that nobody loads yet, but somebody may soon. Thread-safe.
+class AheadEpoch {
+ public:
+  // `thing` is the beginning of the catalog's keys of its data set.
+  AheadEpoch(std::string thing, std::shared_ptr<const PreparedEpoch> epoch)
+      : thing_(std::move(thing)), epoch_(std::move(epoch)) {}
+
+  const std::string& thing() const { return thing_; }
+  // Others need its room, or its data set is gone.
+  void LetGo();
+
+ private:
+  const std::string thing_;
+  absl::Mutex mutex_;
+  std::shared_ptr<const PreparedEpoch> epoch_ ABSL_GUARDED_BY(mutex_);
+};
 
 // All loads of a data set's version share a reader and the links of its parts, all epochs with the
 // same words share a plan, and the workers of a job share a prepared epoch. The bytes of all are
@@ -66,8 +84,20 @@ class EpochCatalog {
       const EpochRequest& request, const GivenUp& given_up = {},
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
-  // The same for an epoch of sub-graphs (EpochRequest::samples). Errors as SampledEpoch.
-  // `plan_first`, if given, plans the first window of a new epoch, perhaps on another thread.
+  // Prepare() of an epoch that nobody waits for: whoever asks for it, as long as the result lives,
+  // finds it ready. Others go first: it takes no room that they have, is made only as long as no
+  // more than three quarters of the budget are held, and is let go where its room is needed. A plan
+  // is for other jobs too, so `before_plan` is called before one is made: others may wait for it.
+  // Errors as Prepare(); RESOURCE_EXHAUSTED if more is held, or would be; CANCELLED also if that
+  // comes while it is made, and if data sets were forgotten meanwhile.
+  absl::StatusOr<std::shared_ptr<AheadEpoch>> PrepareAhead(
+      const EpochRequest& request, const GivenUp& given_up,
+      const std::optional<KeptPlannerResult>& kept = std::nullopt,
+      absl::FunctionRef<void()> before_plan = [] {});
+
+  // The same as Prepare() for an epoch of sub-graphs (EpochRequest::samples). Errors as
+  // SampledEpoch. `plan_first`, if given, plans the first window of a new epoch, perhaps on another
+  // thread.
   absl::StatusOr<std::shared_ptr<const SampledEpoch>> PrepareSampled(
       const EpochRequest& request, const GivenUp& given_up = {},
       const SampledEpoch::PlanFirst& plan_first = nullptr);
@@ -121,6 +151,10 @@ class EpochCatalog {
     uint32_t num_unused = 0;
   };
 
+  // Prepare(), which calls `before_plan` before it makes a plan.
+  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PrepareWith(
+      const EpochRequest& request, const GivenUp& given_up,
+      const std::optional<KeptPlannerResult>& kept, absl::FunctionRef<void()> before_plan);
   // The reader of a sealed data set as it is now; shared.
   absl::StatusOr<std::shared_ptr<const OpenedReader>> OpenReader(const DatasetInfo& info,
                                                                  const GivenUp& given_up,
@@ -133,6 +167,8 @@ class EpochCatalog {
   void DropAll(absl::string_view prefix);
   // The rows of all data sets that may be copied, which still exist.
   std::vector<std::shared_ptr<GatheredRows>> AllGathered();
+  // The epochs that are held ahead.
+  std::vector<std::shared_ptr<AheadEpoch>> AllAhead();
   // The epochs in segments that still exist.
   std::vector<std::shared_ptr<const SegmentedEpoch>> AllSegmented();
   // Lets go of what nobody uses, one after another, until `done` says so or nothing is left. It is
@@ -160,6 +196,9 @@ class EpochCatalog {
   std::vector<Gathered> gathered_ ABSL_GUARDED_BY(gathered_mutex_);
   absl::Mutex segmented_mutex_;
   std::vector<std::weak_ptr<const SegmentedEpoch>> in_segments_ ABSL_GUARDED_BY(segmented_mutex_);
+  absl::Mutex ahead_mutex_;
+  std::vector<std::weak_ptr<AheadEpoch>> ahead_ ABSL_GUARDED_BY(ahead_mutex_);
+  uint64_t num_drops_ ABSL_GUARDED_BY(ahead_mutex_) = 0;  // How often DropAll() was called.
 };
 
 }  // namespace packhouse

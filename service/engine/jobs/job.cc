@@ -290,6 +290,7 @@ std::shared_ptr<Job::Session> Job::StartJoin(const EpochIdentity& identity, Join
     const bool meets = std::any_of(queue_.begin(), queue_.end(),
                                    [](const auto& queued) { return !queued->is_awaited; });
     burst_.Came(now, group, meets);
+    was_idle_ = false;
     queue_.push_back(std::move(operation));
     needs_committer = NeedsCommitter();
   }
@@ -485,6 +486,7 @@ absl::StatusOr<std::string> Job::CursorAtStep(uint64_t epoch, uint64_t generatio
 
 absl::Status Job::Forget() {
   const absl::Status status = Perform(std::make_shared<ForgetOperation>());
+  next_.Clear();
   if (!absl::IsNotFound(status)) return status;
   return absl::NotFoundError(absl::StrCat("job ", Quoted(name_), ": ", status.message()));
 }
@@ -492,6 +494,7 @@ absl::Status Job::Forget() {
 absl::StatusOr<size_t> Job::ForgetUnused(absl::Time now) {
   const auto operation = std::make_shared<ForgetOperation>(now);
   PH_RETURN_IF_ERROR(Perform(operation));
+  if (IsForgotten()) next_.Clear();
   return operation->num_forgotten();
 }
 
@@ -629,11 +632,17 @@ std::vector<EpochWatch> Job::Watch() const {
 }
 
 void Job::Rest() {
-  absl::MutexLock lock(&mutex_);
-  if (committing_) return;
-  std::vector<uint64_t> open;
-  for (const auto& [number, epoch] : state_.open_epochs()) open.push_back(number);
-  for (const uint64_t number : open) state_.RestIfIdle(number);
+  bool is_idle = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (committing_) return;
+    std::vector<uint64_t> open;
+    for (const auto& [number, epoch] : state_.open_epochs()) open.push_back(number);
+    for (const uint64_t number : open) state_.RestIfIdle(number);
+    is_idle = state_.open_epochs().empty();
+    is_idle = std::exchange(was_idle_, is_idle) && is_idle;
+  }
+  if (is_idle) next_.Clear();
 }
 
 size_t Job::num_open() const {

@@ -47,6 +47,7 @@
 #include "service/engine/jobs/joining.h"
 #include "service/engine/jobs/kept_plan.h"
 #include "service/engine/jobs/lease_table.h"
+#include "service/engine/jobs/next_epoch.h"
 #include "service/stores/logs/record_log.h"
 
 namespace packhouse {
@@ -108,6 +109,9 @@ class Job : public std::enable_shared_from_this<Job> {
   // Ends the job's streams when it is lost. When that has begun, the job stays as it is until the
   // last of them has gone.
   EarlyEnd& early_end() { return early_end_; }
+  // What is made ready for the epoch after the one that is loaded. Let go when the job is
+  // forgotten, or nobody has loaded anything of it from one Rest() to the next.
+  NextEpoch& next() { return next_; }
   // Another one each time.
   SessionId NewSession() { return next_session_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -178,8 +182,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // epoch without a known last use counts as used now. Blocks.
   absl::StatusOr<size_t> ForgetUnused(absl::Time now);
 
-  // Frees the memory of epochs that nobody loads. Usually that happens when the last session
-  // leaves, but acknowledgements may come later.
+  // Frees the memory of epochs that nobody loads. Called now and then. Usually that happens when
+  // the last session leaves, but acknowledgements may come later.
   void Rest();
   // The number of epochs that are in memory.
   size_t num_open() const;
@@ -264,6 +268,7 @@ class Job : public std::enable_shared_from_this<Job> {
   const std::shared_ptr<RecordLog> log_;
   std::atomic<SessionId> next_session_;
   EarlyEnd early_end_;
+  NextEpoch next_;
 
   mutable absl::Mutex mutex_;
   // Only the committing thread replaces its ledger.
@@ -277,6 +282,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Of the log; approximate.
   size_t num_records_ ABSL_GUARDED_BY(mutex_);
   bool compaction_called_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_idle_ ABSL_GUARDED_BY(mutex_) = false;  // Since the last Rest().
   JoinBurst burst_ ABSL_GUARDED_BY(mutex_);
 };
 

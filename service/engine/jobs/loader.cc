@@ -1,6 +1,7 @@
 #include "service/engine/jobs/loader.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "service/base/out_of_memory.h"
@@ -41,6 +42,16 @@ absl::Status MakeSegment(const SegmentedEpoch& epoch, uint32_t segment, bool is_
   if (is_ahead || status.ok()) return absl::OkStatus();
   return absl::Status(WindowPlans::MayPass(status) ? absl::StatusCode::kUnavailable : status.code(),
                       absl::StrCat("segment ", segment, ": ", status.message()));
+}
+
+uint64_t BytesOfLists(const EpochRequest& request) {
+  uint64_t bytes = 0;
+  if (request.subset) {
+    bytes += request.subset->ids.capacity() * sizeof(request.subset->ids[0]) +
+             request.subset->ranges.capacity() * sizeof(request.subset->ranges[0]);
+  }
+  if (request.draw) bytes += request.draw->weights.capacity() * sizeof(request.draw->weights[0]);
+  return bytes;
 }
 
 }  // namespace
@@ -322,6 +333,66 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t 
       });
 }
 
+std::optional<EpochRequest> Loader::NextOf(EpochRequest& request) const {
+  const bool is_plain = !request.samples && !request.segments && !request.join_parts;
+  if (!ahead_executor_ || !is_plain || HasMeasuredDevice(request) ||
+      request.key.epoch == std::numeric_limits<uint64_t>::max()) {
+    return std::nullopt;
+  }
+  // Lists may be long, and are copied by nobody.
+  auto subset = std::exchange(request.subset, std::nullopt);
+  auto draw = std::exchange(request.draw, std::nullopt);
+  EpochRequest next = request;
+  ++next.key.epoch;
+  request.subset = std::move(subset);
+  request.draw = std::move(draw);
+  return next;
+}
+
+void Loader::PrepareNextSoon(const std::shared_ptr<Job>& job, EpochRequest request,
+                             const ClientId& client) {
+  const uint64_t number = request.key.epoch;
+  if (!job->next().Begin(number)) return;
+  MemoryHold lists;
+  if (const uint64_t bytes = BytesOfLists(request); memory_ != nullptr && bytes != 0) {
+    auto held = memory_->Hold("the words of a job's next epoch", bytes);
+    if (!held.ok()) return;
+    lists = *std::move(held);
+  }
+  // The executor's functions can be copied.
+  const auto next =
+      std::make_shared<std::pair<EpochRequest, MemoryHold>>(std::move(request), std::move(lists));
+  auto work = [this, counted = CountInBackground(), next,
+               weak = std::weak_ptr<Job>(job)](const GivenUp& given_up) {
+    if (const auto of_next = weak.lock()) {
+      HasMemoryFor([&] { PrepareNext(*of_next, std::move(next->first), given_up); });
+    }
+    *next = {};
+  };
+  job->next().SetHurry(number, ahead_executor_(client, job->name(), std::move(work)));
+}
+
+void Loader::PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up) {
+  const uint64_t number = request.key.epoch;
+  const auto is_over = [&] {
+    return !job.next().IsWanted(number) || !job.early_end().status().ok();
+  };
+  if (is_over()) return;
+  const GivenUp::Ask& gone = given_up.while_making();
+  const GivenUp asked([&] { return is_over() || (gone && gone()); },
+                      [&] { return is_over() || given_up.WhileWaiting(); });
+  const auto kept = Adopt(&job, std::nullopt, request);
+  // Another job that wants the plan must not wait for what is done in the background.
+  auto made = catalog_->PrepareAhead(request, asked, kept, [&] { job.next().Await(number); });
+  // Whoever opens the epoch makes it, and is told what fails.
+  if (!made.ok()) return;
+  const std::shared_ptr<AheadEpoch> epoch = *std::move(made);
+  job.next().Keep(number, std::shared_ptr<const void>(
+                              epoch.get(), [this, epoch = std::move(epoch)](const void*) mutable {
+                                InBackground([held = std::move(epoch)] {});
+                              }));
+}
+
 void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
                              const ClientId& client, SegmentMakings::Waiter waiter) {
   const bool is_ahead = waiter.is_ahead;
@@ -345,6 +416,7 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
   if (sharer.evaluation) PH_RETURN_IF_ERROR(CheckEvaluated(request));
   std::optional<JoinRequest> worker = sharer.worker;
   const std::optional<Cursor> cursor = worker ? worker->cursor : std::nullopt;
+  if (job != nullptr) job->next().Await(request.key.epoch);
   const auto measured = measured_limits_.Fix(job, memory_, request);
   if (measured != nullptr && cursor) KeepLimits(cursor->identity, nullptr, request);
   const auto kept = Adopt(job, cursor, request);
@@ -372,6 +444,8 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     std::shared_ptr<Job> job, EpochRequest request, JoinRequest join, size_t max_in_flight,
     std::function<void()> wake, const GivenUp& given_up) {
+  job->next().Await(request.key.epoch);
+  std::optional<EpochRequest> next = NextOf(request);
   auto measured = measured_limits_.Fix(job.get(), memory_, request);
   // Of an epoch that is not in the ledger any more, the cursor knows the limits.
   if (measured != nullptr && join.cursor) KeepLimits(join.cursor->identity, nullptr, request);
@@ -385,6 +459,12 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     const auto& of_dataset = static_cast<const PreparedEpoch&>(*prepared);
     join.plan = KeepPlan(*of_dataset.plan().planned());
     LogLimits(log_, request, of_dataset);
+  }
+  if (next) {
+    next->subset = std::move(request.subset);
+    next->draw = std::move(request.draw);
+    // The epoch is loaded without it.
+    HasMemoryFor([&] { PrepareNextSoon(job, *std::move(next), join.client); });
   }
   const SessionId id = job->NewSession();
   auto plan = [this, pinned = job, key = request.key, epoch = prepared, client = join.client](

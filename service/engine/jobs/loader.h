@@ -134,6 +134,16 @@ class Loader {
       std::function<void(const ClientId& client, WindowOrder order, Planning work)>;
   void PlanInBackground(PlanExecutor executor) { plan_executor_ = std::move(executor); }
 
+  // The same for epochs that jobs load next: while one is delivered, the next one is planned and
+  // mixed, and opening it finds it ready, with the same bytes. Nobody waits for `work` yet; it asks
+  // what it is given now and then. The executor returns what is to be called when somebody does.
+  // Without an executor nothing is made ahead. Of samples, segments, joined parts and measured
+  // devices nothing is.
+  using AheadWork = std::function<void(const GivenUp& given_up)>;
+  using AheadExecutor = std::function<std::function<void()>(
+      const ClientId& client, const std::string& job, AheadWork work)>;
+  void PrepareAheadBy(AheadExecutor executor) { ahead_executor_ = std::move(executor); }
+
   // The figures of an epoch and its progress; opens nothing. `job`: the request's, if it is known.
   // Errors as EpochCatalog::Prepare; FAILED_PRECONDITION for an epoch that was opened with other
   // words.
@@ -214,6 +224,14 @@ class Loader {
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t opening,
                   std::shared_ptr<const LoadableEpoch> epoch, uint64_t window, WindowOrder order,
                   const ClientId& client);
+  // The request for the epoch after this one, without its lists; nullopt if it is not made ahead.
+  // The request is changed only in between.
+  std::optional<EpochRequest> NextOf(EpochRequest& request) const;
+  // Has the epoch made ready, once.
+  void PrepareNextSoon(const std::shared_ptr<Job>& job, EpochRequest request,
+                       const ClientId& client);
+  // The same, now.
+  void PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up);
   // Makes a segment for an evaluation, unless it is being made for another.
   void MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
                        const ClientId& client, SegmentMakings::Waiter waiter);
@@ -235,6 +253,8 @@ class Loader {
   Executor background_ = [](const std::function<void()>& work) { work(); };
   PlanExecutor plan_executor_ = [](const ClientId& /*client*/, WindowOrder /*order*/,
                                    const Planning& work) { work([] { return false; }); };
+
+  AheadExecutor ahead_executor_;
 
   absl::Mutex background_mutex_;
   size_t num_in_background_ ABSL_GUARDED_BY(background_mutex_) = 0;

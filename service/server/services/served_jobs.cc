@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 
+#include "service/access/planning_pool.h"
+#include "service/access/policy.h"
 #include "service/base/status_macros.h"
 #include "service/server/calls/batch_reply.h"
 #include "service/server/services/quota_use.h"
@@ -34,6 +38,18 @@ void RunInBackground(Loader& loader, ServerPools& pools) {
           pools.windows.Submit(client, std::move(job));
         }
       });
+  loader.PrepareAheadBy([&pools](const ClientId& client, const std::string& job,
+                                 Loader::AheadWork work) {
+    const auto turn =
+        std::make_shared<PlanningTurn>(&pools.planning, client, PlanningTurn::Urgency::kBackground);
+    pools.planning.Submit(turn,
+                          [turn, where = std::string(NamespaceOf(job)), work = std::move(work)] {
+                            turn->GivenUpIn(where);
+                            work(GivenUp([turn] { return turn->GivenUp(); },
+                                         [turn] { return turn->GivenUpWhileWaiting(); }));
+                          });
+    return [turn] { turn->Hurry(); };
+  });
 }
 
 }  // namespace
