@@ -12,9 +12,11 @@
 #include "gtest/gtest.h"
 #include "service/algorithms/collation/uncollate.h"
 #include "service/algorithms/planning/oversize_graphs.h"
+#include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/prepared_epoch.h"
+#include "service/stores/datasets/mixed_datasets.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
@@ -629,6 +631,27 @@ TEST(EpochCatalogTest, ADataSetThatIsMadeAnewIsAnother) {
   PH_ASSERT_OK_AND_ASSIGN(const auto second, catalog.Prepare(DatasetWorld::Request()));
   EXPECT_EQ(second->identity().num_batches(), 0);
   EXPECT_NE(first->identity().dataset_version, second->identity().dataset_version);
+}
+
+TEST(EpochCatalogTest, NothingIsKeptOfAMixtureOnceOneOfItsDataSetsIsDeleted) {
+  DatasetWorld world(40);
+  world.Seal();
+  ASSERT_THAT(world.store().Create("others", world.schema(), DatasetOptions()), IsOk());
+  ASSERT_THAT(world.store().Seal("others"), IsOk());
+  MemoryBudget budget(uint64_t{1} << 30);
+  const MixedDatasets mixed(&world.store(), &budget);
+  EpochCatalog catalog(&mixed, EpochBounds(), &budget);
+  EpochRequest request = DatasetWorld::Request();
+  request.dataset = "graphs+others";
+  for (const std::string gone : {"graphs", "others"}) {
+    EXPECT_THAT(catalog.Prepare(request), IsOk());
+    const uint64_t held = budget.held();
+    EXPECT_GT(held, 0U);
+    catalog.Forget("other");
+    EXPECT_EQ(budget.held(), held);
+    catalog.Forget(gone);
+    EXPECT_EQ(budget.held(), 0U);
+  }
 }
 
 // Whoever deletes a data set, or replaces it: nothing of it is kept, of any kind, and what is there

@@ -332,6 +332,30 @@ TEST_P(RightsTest, NamesOfASideNeedTheirOwnRightAndOpenNothing) {
   EXPECT_EQ(Call(sample, request, "trainer").code(), kDenied);
 }
 
+TEST_P(RightsTest, AMixtureNeedsTheRightOnEachOfItsDataSets) {
+  StartServer(options_);
+  int num_names = 0;
+  for (const MethodDescriptor* const method : AllMethods()) {
+    for (const Text& text : NamesOf(*method)) {
+      if (text.thing != v1::THING_DATASET) continue;
+      ++num_names;
+      const auto is_denied = [&](const std::string& name) {
+        return Call(*method, *RequestNaming(*method, {text}, name), "owner").code() ==
+               absl::StatusCode::kPermissionDenied;
+      };
+      EXPECT_FALSE(is_denied("own/a+own/b")) << method->full_name();
+      for (const std::string name : {"own/a+foreign/b", "foreign/a+own/b", "own/a+b", "own/a+"}) {
+        EXPECT_TRUE(is_denied(name)) << method->full_name() << ": " << name;
+      }
+    }
+  }
+  EXPECT_GT(num_names, 8);
+  // Names of other things may have the sign.
+  const MethodDescriptor& create = *DescriptorPool::generated_pool()->FindMethodByName(
+      "packhouse.v1.HistogramService.CreateHistogram");
+  EXPECT_NE(Call(create, "own/a+b", "owner").code(), absl::StatusCode::kPermissionDenied);
+}
+
 // Behind a proxy all callers have its address, so an address gives no right.
 TEST_P(RightsTest, WithoutAPolicyServersAreAdministeredAtTheirSocketAlone) {
   const std::string socket = absl::StrCat(folder_.path(), "/admin.sock");

@@ -3,14 +3,16 @@
 #include <set>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "service/base/mixture_name.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/cost_order.h"
-#include "service/engine/epochs/reader_bytes.h"
+#include "service/stores/datasets/reader_bytes.h"
 
 namespace packhouse {
 namespace {
@@ -460,15 +462,19 @@ void EpochCatalog::DropAll(absl::string_view prefix) {
   }
 }
 
-void EpochCatalog::Forget(absl::string_view dataset) { DropAll(PrefixOf(dataset)); }
+void EpochCatalog::Forget(absl::string_view dataset) {
+  DropAll(PrefixOf(dataset));
+  for (const std::string& thing : DatasetsInUse()) {
+    if (absl::c_linear_search(NamesInMixture(NameIn(thing)), dataset)) DropAll(thing);
+  }
+}
 
 void EpochCatalog::ForgetGraph(absl::string_view graph) { sampled_.Drop(PrefixOf(graph)); }
 
-void EpochCatalog::ForgetGone(
-    absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view graph)> version_of_graph) {
-  std::set<std::string> of_datasets;
-  const auto collect = [&of_datasets](const auto& cache) {
-    for (const std::string& key : cache.Keys()) of_datasets.insert(ThingOf(key));
+std::set<std::string> EpochCatalog::DatasetsInUse() const {
+  std::set<std::string> things;
+  const auto collect = [&things](const auto& cache) {
+    for (const std::string& key : cache.Keys()) things.insert(ThingOf(key));
   };
   collect(readers_);
   collect(plans_);
@@ -477,7 +483,12 @@ void EpochCatalog::ForgetGone(
   collect(joined_);
   collect(segmented_plans_);
   collect(segmented_);
-  for (const std::string& thing : of_datasets) {
+  return things;
+}
+
+void EpochCatalog::ForgetGone(
+    absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view graph)> version_of_graph) {
+  for (const std::string& thing : DatasetsInUse()) {
     const auto info = store_->Get(NameIn(thing));
     if (info.ok() ? ReaderKey(*info) != thing : absl::IsNotFound(info.status())) DropAll(thing);
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -118,7 +119,7 @@ class EpochCatalog {
   void SetSamplingObserver(SamplingObserver* observer) { sampling_observer_ = observer; }
 
   // To be called when a data set was deleted. Its space is free when the last load has ended; plans
-  // and epochs of it that are being made are not kept.
+  // and epochs of it, and of mixtures with it, that are being made are not kept.
   void Forget(absl::string_view dataset);
   // The same of a source graph.
   void ForgetGraph(absl::string_view graph);
@@ -163,6 +164,8 @@ class EpochCatalog {
   bool HasMade(const std::string& plan_key, const KeptPlannerResult& kept);
   // What an epoch that is prepared now makes its batches from; null: from the store.
   std::shared_ptr<GatheredRows> GatheredFor(const DatasetInfo& info, const EpochPlan& plan);
+  // Beginnings of the keys of data sets, and mixtures, of which something is kept.
+  std::set<std::string> DatasetsInUse() const;
   // Drops what has been made of data sets and begins with the prefix.
   void DropAll(absl::string_view prefix);
   // The rows of all data sets that may be copied, which still exist.

@@ -14,7 +14,7 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/pattern_planning.h"
-#include "service/engine/epochs/reader_bytes.h"
+#include "service/stores/datasets/reader_bytes.h"
 
 namespace packhouse {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "packhouse/v1/rights.pb.h"
+#include "service/base/mixture_name.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -180,10 +181,19 @@ void ForEachName(const Message& message, absl::Span<const FieldDescriptor* const
   for (int i = 0; i < size; ++i) found(fields.GetRepeatedString(message, field, i));
 }
 
-// The name of what is named: of a model on a device, "MODEL/DEVICE", the model.
-std::string NameIn(const FieldDescriptor& field, std::string name) {
-  if (field.options().GetExtension(v1::thing) != v1::THING_MODEL_ON_DEVICE) return name;
-  return name.substr(0, name.rfind('/'));
+// The names of what is named: of a model on a device, "MODEL/DEVICE", the model; of a mixture, all
+// data sets.
+std::vector<std::string> NamesIn(const FieldDescriptor& field, absl::string_view name) {
+  switch (field.options().GetExtension(v1::thing)) {
+    case v1::THING_MODEL_ON_DEVICE:
+      return {std::string(name.substr(0, name.rfind('/')))};
+    case v1::THING_DATASET: {
+      const std::vector<absl::string_view> names = NamesInMixture(name);
+      return {names.begin(), names.end()};
+    }
+    default:
+      return {std::string(name)};
+  }
 }
 
 }  // namespace
@@ -206,8 +216,9 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
   std::vector<Demand> demands;
   for (const NameField& field : row.names) {
     ForEachName(request, field.path, [&](std::string name) {
-      name = NameIn(*field.path.back(), std::move(name));
-      demands.push_back({field.right, Demand::Where::kNamed, field.kind, std::move(name)});
+      for (std::string& each : NamesIn(*field.path.back(), name)) {
+        demands.push_back({field.right, Demand::Where::kNamed, field.kind, std::move(each)});
+      }
     });
   }
   if (context.record != nullptr && is_first) {

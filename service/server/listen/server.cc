@@ -59,13 +59,14 @@ std::unique_ptr<PartitionJobs> MakePartitions(SourceGraphStore* source_graphs,
 
 Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
                RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
-               DatasetStore* datasets, std::unique_ptr<MemoryBudget> working,
+               std::unique_ptr<MemoryBudget> working, std::unique_ptr<MixedDatasets> datasets,
                std::unique_ptr<LaneDoor> lanes, std::unique_ptr<ServedJobs> jobs,
                SourceGraphStore* source_graphs)
     : bounds_(bounds),
       quotas_of_(QuotasOfPolicy(options.authorizer)),
       clock_(clock),
       working_(std::move(working)),
+      datasets_(std::move(datasets)),
       lanes_(std::move(lanes)),
       gate_(options.admission),
       histograms_(MakeHistograms(options, working_.get())),
@@ -88,7 +89,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                        [this](std::function<void()> read) { pools_.RunOnAppends(std::move(read)); },
                        kLongestSample),
       disk_quota_(quotas_of_),
-      quota_datasets_(WithQuotas<QuotaDatasetStore>(datasets, quotas_of_, &disk_quota_)),
+      quota_datasets_(WithQuotas<QuotaDatasetStore>(datasets_.get(), quotas_of_, &disk_quota_)),
       quota_graphs_(WithQuotas<QuotaSourceGraphStore>(source_graphs, quotas_of_, &disk_quota_)),
       source_graphs_(source_graphs),
       // A partition is a folder of one server.
@@ -119,9 +120,11 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       .live = options.keeps_stream_sizes ? &live_streams_ : nullptr,
       .histograms = histograms_.get(),
       .feedback = feedback_,
-      .datasets = datasets,
+      .datasets = datasets_.get(),
       .source_graphs = source_graphs,
-      .bounded_datasets = quota_datasets_ != nullptr ? quota_datasets_.get() : datasets,
+      .bounded_datasets = quota_datasets_ != nullptr
+                              ? static_cast<DatasetStore*>(quota_datasets_.get())
+                              : datasets_.get(),
       .bounded_source_graphs = quota_graphs_ != nullptr ? quota_graphs_.get() : source_graphs,
       .partitions = partitions_.get(),
       .jobs = jobs_.get(),
@@ -204,10 +207,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (!options.lane_address.empty()) {
     PH_ASSIGN_OR_RETURN(lanes, LaneDoor::Open(options.lane_address, working.get()));
   }
-  PH_ASSIGN_OR_RETURN(auto jobs, ServedJobs::Open(options, clock, datasets, working.get()));
+  std::unique_ptr<MixedDatasets> mixed;
+  if (datasets != nullptr) mixed = std::make_unique<MixedDatasets>(datasets, working.get());
+  PH_ASSIGN_OR_RETURN(auto jobs, ServedJobs::Open(options, clock, mixed.get(), working.get()));
   auto server = std::unique_ptr<Server>(
-      new Server(options, bounds, clock, rpc_observer, pack_observers, datasets, std::move(working),
-                 std::move(lanes), std::move(jobs), source_graphs));
+      new Server(options, bounds, clock, rpc_observer, pack_observers, std::move(working),
+                 std::move(mixed), std::move(lanes), std::move(jobs), source_graphs));
   if (!options.histograms_folder.empty()) {
     PH_RETURN_IF_ERROR(LoadHistogramFile(options.histograms_folder, clock->Now(),
                                          server->working_.get(), *server->histograms_));

@@ -49,6 +49,7 @@
 #include "service/server/services/server_pools.h"
 #include "service/server/services/services.h"
 #include "service/stores/datasets/dataset_store.h"
+#include "service/stores/datasets/mixed_datasets.h"
 #include "service/stores/datasets/quota_dataset_store.h"
 #include "service/stores/limits/disk_quota.h"
 #include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
@@ -182,9 +183,10 @@ class Server {
 
  private:
   Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
-         RpcObserver* rpc_observer, PackObserverFactory* pack_observers, DatasetStore* datasets,
-         std::unique_ptr<MemoryBudget> working, std::unique_ptr<LaneDoor> lanes,
-         std::unique_ptr<ServedJobs> jobs, SourceGraphStore* source_graphs);
+         RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
+         std::unique_ptr<MemoryBudget> working, std::unique_ptr<MixedDatasets> datasets,
+         std::unique_ptr<LaneDoor> lanes, std::unique_ptr<ServedJobs> jobs,
+         SourceGraphStore* source_graphs);
 
   CallContext ContextOfCalls(const ServerOptions& options, RpcObserver* rpc_observer);
   StreamBounds BoundsOfStreams(const ServerOptions& options);
@@ -199,6 +201,8 @@ class Server {
   std::atomic<bool> is_draining_ = false;
   // Plans, epochs and histograms reserve from it, so it outlives them.
   const std::unique_ptr<MemoryBudget> working_;
+  // Epochs are of these. Null: there are none.
+  const std::unique_ptr<MixedDatasets> datasets_;
   // Streams have lanes of it. Null: there are none.
   const std::unique_ptr<LaneDoor> lanes_;
   Gate gate_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "service/access/policy.h"
+#include "service/base/mixture_name.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
 #include "service/server/calls_grpc/call_credentials.h"
@@ -206,7 +207,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
     const std::string& named = parsed.epoch().has_samples()
                                    ? parsed.epoch().samples().sub_graphs().graph()
                                    : parsed.epoch().dataset();
-    const PackedFor packed_for = {NamespaceOf(named), named};
+    const PackedFor packed_for = {NamespaceOf(NamesInMixture(named).front()), named};
     MemoryHold memory;
     PH_ASSIGN_OR_RETURN(EpochRequest epoch,
                         OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,

@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/planning/baselines/planner.h"
 #include "service/algorithms/planning/optimizer/plan_receipt.h"
+#include "service/base/mixture_name.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
@@ -68,12 +70,14 @@ absl::StatusOr<SizeHistogram> WithoutOversize(const SizeHistogram& histogram,
   return fitting;
 }
 
-// Whether `principal` may see the job and the data set, or source graph, of an epoch.
+// Whether `principal` may see the job and the data sets, or source graph, of an epoch.
 bool MaySeeEpoch(const CallContext& context, const Principal& principal,
                  const EpochIdentity& identity) {
   return context.authorizer == nullptr ||
          (context.authorizer->MaySee(principal, identity.key.job) &&
-          context.authorizer->MaySee(principal, identity.dataset));
+          absl::c_all_of(NamesInMixture(identity.dataset), [&](absl::string_view dataset) {
+            return context.authorizer->MaySee(principal, dataset);
+          }));
 }
 
 // Names for the components of a kept plan. Groups have one component more than graphs.

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/mixture_name.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
 #include "service/engine/jobs/ledger_event.h"
@@ -47,6 +49,10 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
     }
     PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.samples().sub_graphs(), graphs, at_once));
     return SampledRequestFromWire(spec, std::move(source), working);
+  }
+  if (spec.join_parts() && IsMixture(spec.dataset())) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch.join_parts: not together with mixture '",
+                                                   spec.dataset(), "': load one data set"));
   }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
   PH_ASSIGN_OR_RETURN(memory,

@@ -22,7 +22,7 @@ uint64_t BytesOfChunk(const GraphChunk& chunk) {
 }  // namespace
 
 QuotaDatasetStore::QuotaDatasetStore(DatasetStore* store, QuotasOf quotas_of, DiskQuota* disk)
-    : store_(store), quotas_of_(std::move(quotas_of)), disk_(disk) {
+    : ForwardingDatasetStore(store), quotas_of_(std::move(quotas_of)), disk_(disk) {
   disk_->Add([this](absl::string_view where) -> absl::StatusOr<uint64_t> {
     PH_ASSIGN_OR_RETURN(const Use use, Count(where));
     return use.bytes;
@@ -34,16 +34,16 @@ absl::StatusOr<DatasetInfo> QuotaDatasetStore::Create(absl::string_view name,
                                                       const DatasetOptions& options) {
   const absl::string_view where = NamespaceOf(name);
   const Quotas quotas = quotas_of_(where);
-  if (!quotas.datasets) return store_->Create(name, schema, options);
+  if (!quotas.datasets) return store()->Create(name, schema, options);
   absl::MutexLock lock(&creating_);
   PH_ASSIGN_OR_RETURN(const Use use, Count(where));
   if (use.datasets >= *quotas.datasets) {
     // Whoever creates it again, as a retry does, hears that it is there.
-    const absl::StatusOr<DatasetInfo> there = store_->Get(name);
-    if (there.ok()) return store_->Create(name, schema, options);
+    const absl::StatusOr<DatasetInfo> there = store()->Get(name);
+    if (there.ok()) return store()->Create(name, schema, options);
     return BeyondQuota(where, "datasets", use.datasets + 1, *quotas.datasets);
   }
-  return store_->Create(name, schema, options);
+  return store()->Create(name, schema, options);
 }
 
 absl::StatusOr<AppendResult> QuotaDatasetStore::AppendTo(
@@ -51,7 +51,7 @@ absl::StatusOr<AppendResult> QuotaDatasetStore::AppendTo(
     const std::optional<ProducerSequence>& producer) {
   PH_ASSIGN_OR_RETURN(const DiskQuota::Hold hold,
                       disk_->Take(NamespaceOf(target.name), BytesOfChunk(chunk)));
-  return store_->AppendTo(target, chunk, group_ids, producer);
+  return store()->AppendTo(target, chunk, group_ids, producer);
 }
 
 absl::StatusOr<QuotaDatasetStore::Use> QuotaDatasetStore::Count(absl::string_view where) const {
@@ -60,7 +60,7 @@ absl::StatusOr<QuotaDatasetStore::Use> QuotaDatasetStore::Count(absl::string_vie
   const std::string prefix = where == kDefaultNamespace ? "" : absl::StrCat(where, "/");
   std::string after = prefix;
   do {
-    PH_ASSIGN_OR_RETURN(const DatasetList list, store_->List(kMaxPageSize, after));
+    PH_ASSIGN_OR_RETURN(const DatasetList list, store()->List(kMaxPageSize, after));
     after = list.next_page_token;
     for (const DatasetInfo& info : list.datasets) {
       if (!absl::StartsWith(info.name, prefix)) return use;
@@ -75,7 +75,7 @@ absl::StatusOr<QuotaDatasetStore::Use> QuotaDatasetStore::Count(absl::string_vie
 absl::StatusOr<std::map<std::string, QuotaDatasetStore::Use>> QuotaDatasetStore::CountAll() const {
   std::map<std::string, Use> uses;
   PH_RETURN_IF_ERROR(
-      ForAllListed(*store_, &DatasetList::datasets, [&uses](const DatasetInfo& info) {
+      ForAllListed(*store(), &DatasetList::datasets, [&uses](const DatasetInfo& info) {
         Use& use = uses[std::string(NamespaceOf(info.name))];
         ++use.datasets;
         use.bytes += info.num_bytes;

@@ -68,11 +68,11 @@ class RetainedDatasets::Chunks final : public DatasetChunks {
 
 RetainedDatasets::RetainedDatasets(DatasetStore* store, std::string path, Retention retention,
                                    std::function<absl::Time()> now)
-    : store_(store),
+    : ForwardingDatasetStore(store),
       uses_(std::move(path), std::move(retention), std::move(now),
             [this](absl::FunctionRef<void(const std::string&)> used) { CountReads(used); }) {
   // Sweep() asks again.
-  ForAllListed(*store_, &DatasetList::datasets, [this](const DatasetInfo& info) {
+  ForAllListed(*store, &DatasetList::datasets, [this](const DatasetInfo& info) {
     uses_.Know(info.name);
   }).IgnoreError();
 }
@@ -88,13 +88,13 @@ void RetainedDatasets::CountReads(absl::FunctionRef<void(const std::string&)> us
 }
 
 absl::Status RetainedDatasets::Sweep(std::vector<Expired>& expired) {
-  return DeleteUnused(*store_, &DatasetList::datasets, uses_, expired);
+  return DeleteUnused(*store(), &DatasetList::datasets, uses_, expired);
 }
 
 absl::StatusOr<DatasetInfo> RetainedDatasets::Create(absl::string_view name,
                                                      const GraphSchema& schema,
                                                      const DatasetOptions& options) {
-  auto created = store_->Create(name, schema, options);
+  auto created = store()->Create(name, schema, options);
   if (created.ok()) uses_.Add(std::string(name));
   return created;
 }
@@ -104,16 +104,16 @@ absl::StatusOr<AppendResult> RetainedDatasets::AppendTo(
     const std::optional<ProducerSequence>& producer) {
   // Before, so that it is not deleted meanwhile.
   uses_.Use(target.name);
-  return store_->AppendTo(target, chunk, group_ids, producer);
+  return store()->AppendTo(target, chunk, group_ids, producer);
 }
 
 absl::StatusOr<DatasetInfo> RetainedDatasets::Seal(const Target& target) {
   uses_.Use(target.name);
-  return store_->Seal(target);
+  return store()->Seal(target);
 }
 
 absl::Status RetainedDatasets::Delete(const Target& target) {
-  PH_RETURN_IF_ERROR(store_->Delete(target));
+  PH_RETURN_IF_ERROR(store()->Delete(target));
   uses_.Forget(target.name);
   return absl::OkStatus();
 }
@@ -121,14 +121,14 @@ absl::Status RetainedDatasets::Delete(const Target& target) {
 absl::StatusOr<std::shared_ptr<const DatasetReader>> RetainedDatasets::OpenReader(
     absl::string_view name) const {
   uses_.Use(name);
-  PH_ASSIGN_OR_RETURN(auto reader, store_->OpenReader(name));
+  PH_ASSIGN_OR_RETURN(auto reader, store()->OpenReader(name));
   return Retain(std::move(reader));
 }
 
 absl::StatusOr<std::shared_ptr<const DatasetChunks>> RetainedDatasets::OpenChunks(
     absl::string_view name) const {
   uses_.Use(name);
-  PH_ASSIGN_OR_RETURN(auto chunks, store_->OpenChunks(name));
+  PH_ASSIGN_OR_RETURN(auto chunks, store()->OpenChunks(name));
   return std::make_shared<const Chunks>(this, std::move(chunks));
 }
 

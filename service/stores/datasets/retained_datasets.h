@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/stores/datasets/dataset_store.h"
+#include "service/stores/datasets/forwarding_dataset_store.h"
 #include "service/stores/limits/retention.h"
 
 namespace packhouse {
@@ -31,7 +32,7 @@ namespace packhouse {
 // LastUses says how times are kept, and what a use costs.
 //
 // Thread-safe. A graph that is read costs one atomic read.
-class RetainedDatasets final : public DatasetStore {
+class RetainedDatasets final : public ForwardingDatasetStore {
  public:
   // The store must outlive this. `path`: the file.
   RetainedDatasets(DatasetStore* store, std::string path, Retention retention,
@@ -49,31 +50,8 @@ class RetainedDatasets final : public DatasetStore {
   absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
                                         absl::Span<const uint64_t> group_ids,
                                         const std::optional<ProducerSequence>& producer) override;
-  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
-                                              absl::string_view producer) const override {
-    return store_->GetProducer(target, producer);
-  }
   absl::StatusOr<DatasetInfo> Seal(const Target& target) override;
-  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
-    return store_->Get(name);
-  }
-  absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override {
-    return store_->GetHistogram(name);
-  }
-  absl::StatusOr<SizeHistogram> GetReservedHistogram(
-      absl::string_view name,
-      absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const override {
-    return store_->GetReservedHistogram(name, reserve);
-  }
-  absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
-    return store_->List(page_size, page_token);
-  }
   absl::Status Delete(const Target& target) override;
-  absl::StatusOr<VerifyReport> Verify(
-      absl::string_view name,
-      absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
-    return store_->Verify(name, progress);
-  }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override;
   absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
@@ -90,7 +68,6 @@ class RetainedDatasets final : public DatasetStore {
   // Of readers that have read since the last time.
   void CountReads(absl::FunctionRef<void(const std::string&)> used) const;
 
-  DatasetStore* const store_;
   // Its lock is taken before `mutex_`.
   mutable LastUses uses_;
   mutable absl::Mutex mutex_;

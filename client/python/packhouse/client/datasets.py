@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 
 import grpc
+import numpy as np
 import numpy.typing as npt
 
 from packhouse.base.arguments import names_arguments, whole_number
@@ -14,7 +16,7 @@ from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of
 from packhouse.data.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.data.histogram import Histogram
 from packhouse.data.schema import GraphSchema
-from packhouse.epochs.request import EpochArguments, EpochRequest
+from packhouse.epochs.request import Draw, EpochArguments, EpochRequest
 from packhouse.planning.pack_options import OversizePolicy, limits_to_proto
 from packhouse.stored.appending import ReliableAppend, append_call, chunks_with_groups
 from packhouse.stored.dataset import (
@@ -225,6 +227,37 @@ class Datasets:
         histogram = Histogram.from_proto(response.histogram) if include_histogram else None
         drift = DatasetDrift.from_proto(response.drift) if response.HasField("drift") else None
         return Dataset.from_proto(response.dataset, histogram, drift)
+
+    def draw(
+        self,
+        shares: Mapping[str, float] | Iterable[str],
+        *,
+        temperature: float = 1,
+        num_graphs: int = 0,
+        with_replacement: bool = False,
+    ) -> Draw:
+        """A draw from a mixture: `Loader(..., dataset="molecules+proteins", draw=draw)`.
+
+        `shares` says of each data set, in the order of the mixture's name, which share of the draws
+        comes from it, in any unit; its graphs are equally likely. Names alone: a share is the number
+        of graphs to the power of 1 / `temperature`, so that 1 draws from all graphs alike, and a
+        large number from all data sets alike. `num_graphs` and `with_replacement` as in `Draw`:
+        without replacement, what is left of a data set is drawn while there is any. The draw has 8
+        bytes for each graph. Errors: NOT_FOUND.
+        """
+        if not temperature > 0:
+            raise ValueError(f"temperature: {temperature!r} is not above 0")
+        given = shares if isinstance(shares, Mapping) else None
+        weights = []
+        for name in shares:
+            count = self.get(name).num_graphs
+            share = float(count) ** (1 / temperature) if given is None else float(given[name])
+            if not 0 <= share < math.inf:
+                raise ValueError(f"shares: {share!r} of data set {name!r} is not a number of at least 0")
+            weights.append(np.full(count, share / max(count, 1)))
+        if not weights:
+            raise ValueError("shares: names no data set")
+        return Draw(np.concatenate(weights), num_graphs, with_replacement)
 
     def list(self, page_size: int = 0) -> Iterator[Dataset]:
         """All data sets by name, asked for in pages (0: of the server's choice) as you iterate."""

@@ -100,7 +100,10 @@ class EpochArguments(TypedDict, total=False):
       chooses), or `rank_groups` (ranks of unequal hardware).
 
     The rest:
-    - `dataset`: the name of a sealed data set.
+    - `dataset`: the name of a sealed data set, or a mixture: the names of up to 16 with `+` between.
+      Then an epoch has each graph of each once, and batches have one tensor more, `dataset`, which
+      says by its number which of them a graph is from. One must have all components and tensors
+      that others have; what others lack is filled. Not with `grouped` or `join_parts`.
     - `samples`: epochs of sub-graphs that are drawn from a source graph; see `Samples`. Not with
       `in_order`, `grouped`, `subset`, `draw`, `min_rows` or `oversize`.
     - `seed`: which order each epoch has; the same seed gives the same batches.

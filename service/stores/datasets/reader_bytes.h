@@ -1,6 +1,6 @@
 // The memory of a reader.
-#ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_READER_BYTES_H_
-#define PACKHOUSE_SERVICE_ENGINE_EPOCHS_READER_BYTES_H_
+#ifndef PACKHOUSE_SERVICE_STORES_DATASETS_READER_BYTES_H_
+#define PACKHOUSE_SERVICE_STORES_DATASETS_READER_BYTES_H_
 
 #include <cstdint>
 
@@ -27,4 +27,4 @@ inline uint64_t BytesOfReader(const DatasetInfo& info) {
 
 }  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_ENGINE_EPOCHS_READER_BYTES_H_
+#endif  // PACKHOUSE_SERVICE_STORES_DATASETS_READER_BYTES_H_
