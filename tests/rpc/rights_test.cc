@@ -351,9 +351,9 @@ TEST_P(RightsTest, AMixtureNeedsTheRightOnEachOfItsDataSets) {
   }
   EXPECT_GT(num_names, 8);
   // Names of other things may have the sign.
-  const MethodDescriptor& create = *DescriptorPool::generated_pool()->FindMethodByName(
-      "packhouse.v1.HistogramService.CreateHistogram");
-  EXPECT_NE(Call(create, "own/a+b", "owner").code(), absl::StatusCode::kPermissionDenied);
+  const MethodDescriptor& get = *DescriptorPool::generated_pool()->FindMethodByName(
+      "packhouse.v1.HistogramService.GetHistogram");
+  EXPECT_NE(Call(get, "own/a+b", "owner").code(), absl::StatusCode::kPermissionDenied);
 }
 
 // Behind a proxy all callers have its address, so an address gives no right.
