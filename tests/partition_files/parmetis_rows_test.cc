@@ -31,6 +31,30 @@ TEST(ParmetisRowsTest, RowsThatCannotBeAreNamed) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one line of three numbers")));
 }
 
+// As METIS reads and writes them: what it wrote has new numbers before the rest.
+TEST(ParmetisRowsTest, WhatIsReadIsWrittenAgain) {
+  const auto rewritten = [](const std::string& line, ParmetisSide side, bool is_edge) {
+    StringSink sink;
+    TextWriter writer(sink);
+    if (is_edge) {
+      ParmetisEdge edge;
+      EXPECT_THAT(ParseParmetisEdge(line, side, &edge), IsOk());
+      EXPECT_THAT(WriteParmetisEdge(edge, side, writer), IsOk());
+    } else {
+      ParmetisNode node;
+      EXPECT_THAT(ParseParmetisNode(line, side, 2, &node), IsOk());
+      EXPECT_THAT(WriteParmetisNode(node, side, writer), IsOk());
+    }
+    EXPECT_THAT(writer.Finish(), IsOk());
+    return sink.bytes();
+  };
+  for (const bool is_edge : {false, true}) {
+    EXPECT_EQ(rewritten("1 2 3 4 0.5 x", ParmetisSide::kInput, is_edge), "1 2 3 4 0.5 x\n");
+    EXPECT_EQ(rewritten("5 6 1 2 3 4 0.5 x", ParmetisSide::kOutput, is_edge),
+              "5 6 1 2 3 4 0.5 x\n");
+  }
+}
+
 TEST(ParmetisRowsTest, PartsMayComeInAnyOrder) {
   EXPECT_THAT(ReadParmetisParts("1 0\n0 2\n", 2, 3), IsOkAndHolds(std::vector<uint32_t>{2, 0}));
   const auto refused = [](const std::string& text, uint64_t nodes, const std::string& what) {
