@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "service/stores/objects/object_store.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/fake_key_value_store.h"
@@ -53,13 +56,14 @@ class StepsObjectStore final : public ObjectStore {
   }
 
   absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
-    return Change([store = store_, name = std::string(key), copy = std::string(bytes), deadline] {
-      return store->Put(name, copy, deadline);
-    });
+    return Change(KindOf("put", key),
+                  [store = store_, name = std::string(key), copy = std::string(bytes), deadline] {
+                    return store->Put(name, copy, deadline);
+                  });
   }
   absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
                    absl::Time deadline) override {
-    if (!steps_->Fails()) return store_->Get(key, range, sink, deadline);
+    if (!steps_->Fails(KindOf("get", key))) return store_->Get(key, range, sink, deadline);
     if (fault_ == ObjectFault::kRepeated) return store_->Get(key, range, sink, deadline);
     // The reply breaks off behind some bytes.
     if (fault_ == ObjectFault::kReplyLost) {
@@ -70,18 +74,29 @@ class StepsObjectStore final : public ObjectStore {
   }
   absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
                                   absl::Time deadline) override {
-    if (steps_->Fails() && fault_ != ObjectFault::kRepeated) return absl::UnavailableError("fails");
+    if (steps_->Fails(KindOf("list", prefix)) && fault_ != ObjectFault::kRepeated) {
+      return absl::UnavailableError("fails");
+    }
     return store_->List(prefix, after, limit, deadline);
   }
   absl::Status Delete(absl::string_view key, absl::Time deadline) override {
-    return Change([store = store_, name = std::string(key), deadline] {
+    return Change(KindOf("delete", key), [store = store_, name = std::string(key), deadline] {
       return store->Delete(name, deadline);
     });
   }
 
  private:
-  absl::Status Change(const std::function<absl::Status()>& request) {
-    if (!steps_->Fails()) return request();
+  // The request, and of what: its name without numbers, of which each has eight digits or more.
+  static std::string KindOf(absl::string_view request, absl::string_view key) {
+    std::string kind(request);
+    for (const absl::string_view word : absl::StrSplit(key, '/')) {
+      if (word.size() < 8) absl::StrAppend(&kind, " ", word);
+    }
+    return kind;
+  }
+
+  absl::Status Change(const std::string& kind, const std::function<absl::Status()>& request) {
+    if (!steps_->Fails(kind)) return request();
     const auto later = [request] { request().IgnoreError(); };
     switch (fault_) {
       case ObjectFault::kRefused:

@@ -311,6 +311,7 @@ StepsOptions OfASharedSeal() {
   StepsOptions options;
   options.may_all_be_survived = true;
   options.most_steps = 12;
+  options.each_kind = true;
   return options;
 }
 

@@ -44,7 +44,8 @@ TEST(SealStepsTest, DiskFails) {
   for (const int error : {EIO, ENOSPC, EMFILE, EINTR}) {
     FailingDisk disk({error, false, false});
     StepsOptions options;
-    options.most_steps = 40;
+    options.most_steps = 20;
+    options.each_kind = true;
     ExpectDoneOrNot([&] { return std::make_unique<SealWorld>(nullptr); }, disk, options);
   }
 }
@@ -175,6 +176,7 @@ TEST(SortStepsTest, DiskFails) {
       FailingDisk disk({error, false, false});
       StepsOptions options;
       options.most_steps = num_numbers == kFewNumbers ? 1000 : 2;
+      options.each_kind = true;
       ExpectDoneOrNot([&] { return std::make_unique<SortWorld>(num_numbers, nullptr); }, disk,
                       options);
     }

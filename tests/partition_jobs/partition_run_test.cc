@@ -209,16 +209,23 @@ TEST(PartitionRunTest, WorkOfOtherWordsOrAnotherGraphIsNotTaken) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("want is there already")));
 }
 
-// Of files in each form: a cut edge is counted once, by the part of its target.
+// Of parts that were written before, too, whatever form their files have.
 TEST(PartitionRunTest, CutEdgesAreCountedInEachForm) {
   const auto graph = FeaturedGraph(3);
   const TemporaryFolder folder(TemporaryFolder::InMemory());
   for (const int form : {0, 1, 2}) {
-    PartitionPlan plan = PlanFor(3);
+    PartitionPlan plan = PlanFor(8);
     plan.forms = {.coo = form == 0, .csr = form == 1, .csc = form == 2};
-    PH_ASSERT_OK_AND_ASSIGN(
-        const PartitionReport report,
-        RunPartition(*graph, plan, absl::StrCat(folder.path(), "/", form), nullptr, {}));
+    const std::string output = absl::StrCat(folder.path(), "/", form);
+    RunWatch watch;
+    double seen = 0;
+    watch.progress = [&seen](RunPhase, double share) { seen = share; };
+    watch.cancelled = [&seen] { return seen > 0.9; };
+    EXPECT_THAT(RunPartition(*graph, plan, output, nullptr, watch),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("")));
+    EXPECT_TRUE(PathExists(PartialFolder(output) + "/part0"));
+    PH_ASSERT_OK_AND_ASSIGN(const PartitionReport report,
+                            RunPartition(*graph, plan, output, nullptr, {}));
     uint64_t cut = 0;
     for (const ReportedPart& part : report.parts) cut += part.num_cut_edges;
     EXPECT_EQ(cut, report.assignment.cut_edges) << form;

@@ -26,6 +26,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "service/base/caller.h"
 #include "service/base/memory_budget.h"
@@ -78,18 +79,25 @@ class CountedSteps : public FailingThing {
   // `lasts`: all steps after the one that fails do, too.
   explicit CountedSteps(bool lasts = false) : lasts_(lasts) {}
 
-  // A step has come; whether it fails.
-  bool Fails() {
+  // A step has come, of a kind where there are several; whether it fails.
+  bool Fails(const std::string& kind = "") {
     if (!is_counting_) return false;
     const uint64_t number = num_steps_++;
+    if (failing_ == kNone) {
+      absl::MutexLock lock(&mutex_);
+      kinds_.resize(std::max<size_t>(kinds_.size(), number + 1));
+      kinds_[number] = kind;
+    }
     const bool fails = number == failing_ || (lasts_ && number > failing_);
     if (fails) has_failed_ = true;
     return fails;
   }
 
   void Begin(uint64_t step, const StepsWorld& /*world*/) override {
+    absl::MutexLock lock(&mutex_);
     failing_ = step;
     num_steps_ = 0;
+    kinds_.clear();
     has_failed_ = false;
     is_counting_ = true;
   }
@@ -98,9 +106,15 @@ class CountedSteps : public FailingThing {
     return has_failed_;
   }
   uint64_t num_steps() const override { return num_steps_; }
+  std::vector<std::string> kinds() const override {
+    absl::MutexLock lock(&mutex_);
+    return kinds_;
+  }
 
  private:
   const bool lasts_;
+  mutable absl::Mutex mutex_;
+  std::vector<std::string> kinds_;
   std::atomic<uint64_t> failing_ = 0;
   std::atomic<uint64_t> num_steps_ = 0;
   std::atomic<bool> has_failed_ = false;
