@@ -642,6 +642,51 @@ TEST_F(FileSourceGraphStoreTest, WhatASealReservesIsAccountedFor) {
       [](uint64_t none) { return none; });
 }
 
+// Beside what sorts there are buffers of files.
+TEST_F(FileSourceGraphStoreTest, ASealReservesMoreThanWhatSorts) {
+  Create("a");
+  SeededRandom random(9);
+  Append("a", RandomRows(random, 5, 9));
+  SeenBudget seen;
+  SealOptions options;
+  options.memory = seen.memory();
+  ASSERT_TRUE(Seal("a", options).ok());
+  EXPECT_GT(seen.highs().back(), options.memory_bytes);
+  EXPECT_EQ(seen.held(), 0U);
+}
+
+// Each of these keeps it.
+TEST_F(FileSourceGraphStoreTest, AGraphThatIsAppendedToSealedOrOpenedIsUsed) {
+  absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  RetainedSourceGraphs retained(store_.get(), folder_ + ".last_uses", {absl::Hours(1)},
+                                [&now] { return now; });
+  const auto num_expired = [&] {
+    std::vector<Expired> expired;
+    EXPECT_TRUE(retained.Sweep(expired).ok());
+    return expired.size();
+  };
+  ASSERT_TRUE(retained.Create("a", schema_, options_).ok());
+  SeededRandom random(3);
+  const RowsOfGraph rows = RandomRows(random, 5, 9);
+  const ChunkOfRows chunk(schema_, options_, rows);
+  const std::vector<std::function<absl::Status()>> uses = {
+      [&] { return retained.Append({"a", 0}, chunk.chunk(), std::nullopt).status(); },
+      [&] { return retained.Seal({"a", 0}, SealOptions(), kGoOn).status(); },
+      [&] { return retained.Open("a").status(); }};
+  for (size_t i = 0; i < uses.size(); ++i) {
+    SCOPED_TRACE(i);
+    now += absl::Minutes(50);
+    const absl::Status used = uses[i]();
+    EXPECT_TRUE(used.ok()) << used;
+    EXPECT_EQ(num_expired(), 0U);
+    now += absl::Minutes(50);
+    EXPECT_EQ(num_expired(), 0U);
+  }
+  now += absl::Minutes(20);
+  EXPECT_EQ(num_expired(), 1U);
+  EXPECT_EQ(store_->Get("a").status().code(), absl::StatusCode::kNotFound);
+}
+
 // Every byte of every array: a flipped one is found, and named by its file.
 TEST_F(FileSourceGraphStoreTest, VerifyFindsEveryDamagedByteOfAnArray) {
   Create("a");
