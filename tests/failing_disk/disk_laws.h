@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -104,6 +105,16 @@ class DiskChangeWorld final : public StepsWorld {
   const TemporaryFolder above_{TemporaryFolder::InMemory()};
   const std::string folder_ = above_.path() + "/it";
 };
+
+// Of the steps that a life has, which are of `kinds`: every `stride`th, and the first of each kind.
+inline std::vector<uint64_t> StepsToTry(const std::vector<std::string>& kinds, uint64_t stride) {
+  std::set<std::string> seen;
+  std::vector<uint64_t> steps;
+  for (uint64_t step = 0; step < kinds.size(); ++step) {
+    if (seen.insert(kinds[step]).second || step % stride == 0) steps.push_back(step);
+  }
+  return steps;
+}
 
 inline void ExpectThreeOutcomes(const DiskChange& change) {
   StepsOptions options;
