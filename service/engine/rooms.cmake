@@ -12,7 +12,7 @@ packhouse_room(epochs
           epoch_order.cc epoch_pieces.cc epoch_plan.cc epoch_request.cc epoch_shapes.cc
           fresh_batches.cc gathered_rows.cc graph_selection.cc group_items.cc item_sizes.cc
           wings/partition/epochs/joined_epoch.cc wings/partition/epochs/joined_packing.cc
-          made_dataset.cc mixing.cc padding_batch.cc pair_dealing.cc
+          made_dataset.cc mixing.cc option_rules.cc padding_batch.cc pair_dealing.cc
           wings/partition/epochs/part_graphs.cc wings/partition/epochs/part_joiner.cc
           wings/partition/epochs/part_links.cc wings/partition/epochs/parts_schema.cc
           pattern_planning.cc planning_room.cc prepared_epoch.cc request_check.cc round_plan.cc

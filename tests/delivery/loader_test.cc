@@ -1201,9 +1201,6 @@ TEST(LoaderTest, DescribesTheStepsOfAnEvaluation) {
   asked.first_step = steps + 1;
   EXPECT_THAT(world.loader().Describe(request, {}, {std::nullopt, asked}),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("evaluation.first_step")));
-  request.join_parts = true;
-  EXPECT_THAT(world.loader().Describe(request, {}, {std::nullopt, asked}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not for an evaluation")));
 }
 
 TEST(LoaderTest, DeletesAJob) {

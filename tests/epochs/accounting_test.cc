@@ -260,6 +260,14 @@ TEST(EpochAccountingTest, Segments) {
     return SegmentedPlan::Make(chunks, request, bounds, In(memory));
   };
   ExpectAccounted(plan_of, PointeeBytes<SegmentedPlan>, options);
+  // Where the graphs are read to count the batches.
+  request.subset = SubsetRequest{{1003, 1500}, {{1100, 400}}};
+  ExpectAccounted(plan_of, PointeeBytes<SegmentedPlan>, options);
+  request.segments->tracks = 1;
+  request.in_order = true;
+  ExpectAccounted(plan_of, PointeeBytes<SegmentedPlan>, options);
+  request = DatasetWorld::Request();
+  request.segments = SegmentsRequest{300, 2};
   PH_ASSERT_OK_AND_ASSIGN(const auto plan, plan_of(nullptr));
   ASSERT_GT(plan->layout().num_segments(), 1);
   ExpectAccounted([&](MemoryBudget* memory) { return plan->PlanOf(1, In(memory)); },

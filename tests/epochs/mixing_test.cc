@@ -289,19 +289,21 @@ TEST(MixingTest, AnEpochGoesOnAsItWasBegun) {
 TEST(MixingTest, WhereNothingCanBeMixedItIsRefusedByName) {
   EpochRequest request = Request();
   request.in_order = true;
-  EXPECT_THAT(CheckMixing(request), IsOk());
+  EXPECT_THAT(CheckTogether(EngineRules(), request), IsOk());
   request.mixing.is_off = true;
-  EXPECT_THAT(CheckMixing(request), IsOk());
+  EXPECT_THAT(CheckTogether(EngineRules(), request), IsOk());
   request.mixing = {1.1, false};
-  EXPECT_THAT(CheckMixing(request), StatusIs(absl::StatusCode::kInvalidArgument,
-                                             AllOf(HasSubstr("mixing"), HasSubstr("in_order"))));
+  EXPECT_THAT(CheckTogether(EngineRules(), request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("mixing"), HasSubstr("in_order"))));
   EpochCatalog catalog(&World().store(), Bounds());
   EXPECT_THAT(catalog.Prepare(request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mixing")));
   request.in_order = false;
   request.join_parts = true;
-  EXPECT_THAT(CheckMixing(request), StatusIs(absl::StatusCode::kInvalidArgument,
-                                             AllOf(HasSubstr("mixing"), HasSubstr("join_parts"))));
+  EXPECT_THAT(CheckTogether(JoinedEpoch::Rules(), request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("mixing"), HasSubstr("join_parts"))));
 }
 
 // Each segment by itself.

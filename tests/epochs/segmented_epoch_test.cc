@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -263,13 +264,51 @@ TEST(SegmentedEpochTest, EachSegmentIsDrawnByASeedOfItsOwn) {
   }
 }
 
+// What decides besides the sizes: ids, an order, least rows.
+using Change = std::function<void(EpochRequest&)>;
+const std::map<std::string, Change>& Changes() {
+  static const auto* const changes = new std::map<std::string, Change>{
+      {"", [](EpochRequest&) {}},
+      {"in order", [](EpochRequest& r) { r.in_order = true; }},
+      {"in order of a subset",
+       [](EpochRequest& r) {
+         r.in_order = true;
+         r.subset = SubsetRequest{{1007, 1003}, {{1900, 700}, {1100, 300}}};
+       }},
+      {"a subset",
+       [](EpochRequest& r) {
+         r.subset = SubsetRequest{{3999, 1003, 1007}, {{1100, 1500}}};
+       }},
+      {"a subset of one",
+       [](EpochRequest& r) {
+         r.subset = SubsetRequest{{1500}, {}};
+       }},
+      {"min_rows",
+       [](EpochRequest& r) {
+         r.padding = Padding::kTfgnn;
+         r.min_rows = MinRows({3, 2});
+       }},
+      {"a subset with min_rows",
+       [](EpochRequest& r) {
+         r.subset = SubsetRequest{{}, {{1100, 1500}}};
+         r.padding = Padding::kTfgnn;
+         r.min_rows = MinRows({1, 2});
+       }},
+  };
+  return *changes;
+}
+
 TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
-  for (const uint64_t epoch : {0, 5}) {
+  for (const auto& [name, change] : Changes()) {
+    SCOPED_TRACE(name);
+    const uint64_t epoch = name.size() % 6;
     EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
-    PH_ASSERT_OK_AND_ASSIGN(const auto segmented,
-                            catalog.PrepareSegmented(InSegments(kSegmentedGraphs, 1, epoch)));
-    PH_ASSERT_OK_AND_ASSIGN(const auto whole,
-                            catalog.Prepare(DatasetWorld::Request({24, 30, 6}, epoch)));
+    EpochRequest request = InSegments(kSegmentedGraphs, 1, epoch);
+    change(request);
+    PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(request));
+    request.segments.reset();
+    PH_ASSERT_OK_AND_ASSIGN(const auto whole, catalog.Prepare(request));
+    EXPECT_EQ(segmented->plan().counts().num_graphs, whole->plan().num_graphs());
     EXPECT_EQ(segmented->plan().layout().num_segments(), 1U);
     EXPECT_EQ(AllSentBytes(*segmented), AllSentBytes(*whole));
     EXPECT_EQ(segmented->plan().lower_bound(), whole->plan().lower_bound());
@@ -387,16 +426,96 @@ TEST(OneShapeTest, BatchesOfWindowsKeepTheirBytes) {
 }
 
 TEST(SegmentedEpochTest, TwoServersGiveTheSameBytes) {
-  EpochCatalog one(&SegmentsWorld().store(), QuickBounds());
-  EpochCatalog other(&SegmentsWorld().store(), QuickBounds());
-  PH_ASSERT_OK_AND_ASSIGN(const auto ours, one.PrepareSegmented(InSegments(300, 2)));
-  PH_ASSERT_OK_AND_ASSIGN(const auto theirs, other.PrepareSegmented(InSegments(300, 2)));
-  EXPECT_EQ(ours->identity(), theirs->identity());
-  // In another order, so that segments are made anew.
-  const std::vector<std::string> all = AllSentBytes(*ours);
-  for (uint64_t b = all.size(); b-- != 0;) {
-    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, theirs->Build(b));
-    EXPECT_EQ(SentBytes(built), all[b]);
+  for (const auto& [name, change] : Changes()) {
+    SCOPED_TRACE(name);
+    EpochCatalog one(&SegmentsWorld().store(), QuickBounds());
+    EpochCatalog other(&SegmentsWorld().store(), QuickBounds());
+    EpochRequest request = InSegments(300);
+    change(request);
+    if (!request.in_order) request.segments->tracks = 2;
+    PH_ASSERT_OK_AND_ASSIGN(const auto ours, one.PrepareSegmented(request));
+    PH_ASSERT_OK_AND_ASSIGN(const auto theirs, other.PrepareSegmented(request));
+    EXPECT_EQ(ours->identity(), theirs->identity());
+    // In another order, so that segments are made anew.
+    const std::vector<std::string> all = AllSentBytes(*ours);
+    for (uint64_t b = all.size(); b-- != 0;) {
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, theirs->Build(b));
+      EXPECT_EQ(SentBytes(built), all[b]);
+    }
+  }
+}
+
+// The graphs that are asked for, each once; what is told of them is true; and no plan of them all
+// has fewer batches than the bound.
+TEST(SegmentedEpochTest, WhatIsAskedForComesOnceInSegments) {
+  for (const auto& [name, change] : Changes()) {
+    SCOPED_TRACE(name);
+    EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+    EpochRequest request = InSegments(300);
+    change(request);
+    PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(request));
+    EXPECT_EQ(segmented->plan().layout().num_segments(), 10U);
+    request.segments.reset();
+    PH_ASSERT_OK_AND_ASSIGN(const auto whole, catalog.Prepare(request));
+    std::vector<uint64_t> ids = AllIds(*segmented);
+    std::vector<uint64_t> expected = AllIds(*whole);
+    EXPECT_EQ(segmented->plan().counts().num_graphs, expected.size());
+    std::sort(ids.begin(), ids.end());
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(ids, expected);
+    EXPECT_LE(segmented->plan().lower_bound(), whole->identity().num_batches());
+    EXPECT_EQ(segmented->plan().lower_bound() == 0, request.in_order);
+    const auto& counts = segmented->plan().counts();
+    uint64_t num_batches = 0;
+    for (const uint32_t of_segment : counts.num_batches) num_batches += of_segment;
+    EXPECT_EQ(num_batches, segmented->identity().num_batches());
+    EXPECT_EQ(counts.rows.back(), ids.size());
+  }
+}
+
+// Segment by segment, and within each as far apart as the look-ahead allows; the same in all
+// epochs.
+TEST(SegmentedEpochTest, InOrderIsTheOrderOfTheDataSet) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  std::optional<std::vector<std::string>> first;
+  for (const uint64_t epoch : {0, 1}) {
+    EpochRequest request = InSegments(300, 1, epoch);
+    request.in_order = true;
+    request.look_ahead = 10;
+    request.seed = 3 + epoch;
+    PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(request));
+    ASSERT_EQ(segmented->plan().layout().num_segments(), 10U);
+    const std::vector<uint64_t> ids = AllIds(*segmented);
+    uint64_t at = 0;
+    for (size_t segment = 0; segment < 10; ++segment) {
+      const uint64_t end = at + segmented->plan().layout().num_graphs(segment);
+      for (; at < end; ++at) {
+        EXPECT_LT(ids[at], 1000 + end);
+        EXPECT_GE(ids[at], 1000 + end - segmented->plan().layout().num_graphs(segment));
+        EXPECT_LE(ids[at], 1000 + at + 16);
+      }
+    }
+    const std::vector<std::string> all = AllSentBytes(*segmented);
+    if (!first) first = all;
+    EXPECT_EQ(all, *first);
+  }
+}
+
+// In the words that an epoch without segments has for it.
+TEST(SegmentedEpochTest, ASubsetThatIsNotThereIsRefused) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  const std::vector<SubsetRequest> wrong = {{{1003, 999}, {}},
+                                            {{1003, 1000 + kSegmentedGraphs}, {{1100, 9}}},
+                                            {{1003, 1007, 1003}, {}},
+                                            {{}, {{1003, 0}}},
+                                            {{}, {{1003, 9}, {1011, 5}}}};
+  for (const SubsetRequest& subset : wrong) {
+    EpochRequest request = InSegments(300);
+    request.subset = subset;
+    const absl::Status refused = catalog.PrepareSegmented(request).status();
+    EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("subset: ")));
+    request.segments.reset();
+    EXPECT_EQ(refused, catalog.Prepare(request).status());
   }
 }
 
@@ -450,6 +569,26 @@ TEST(SegmentedEpochTest, PinnedSegmentsStay) {
 }
 
 TEST(SegmentedEpochTest, AKeptPlanGivesTheSameEpochWithoutCounting) {
+  for (const auto& [name, change] : Changes()) {
+    SCOPED_TRACE(name);
+    EpochRequest request = InSegments(300);
+    change(request);
+    EpochCatalog first(&SegmentsWorld().store(), QuickBounds());
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, first.PrepareSegmented(request));
+    const auto planned = epoch->plan().planned();
+    EpochCatalog later(&SegmentsWorld().store(), QuickBounds());
+    const KeptPlannerResult result = {
+        planned->receipt, planned->dataset_version,
+        [&]() -> absl::StatusOr<std::shared_ptr<const PlannerResult>> {
+          PH_ASSIGN_OR_RETURN(PlannerResult read, ReadPlan(*KeepPlan(*planned), [](uint64_t) {
+                                return absl::OkStatus();
+                              }));
+          return std::make_shared<const PlannerResult>(std::move(read));
+        }};
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, later.PrepareSegmented(request, {}, result));
+    EXPECT_EQ(again->identity(), epoch->identity());
+    EXPECT_EQ(AllSentBytes(*again), AllSentBytes(*epoch));
+  }
   EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(InSegments(300, 2)));
   const auto kept = KeepPlan(*epoch->plan().planned());
@@ -511,11 +650,12 @@ TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("segments"), HasSubstr(what))));
   };
-  refused("in_order", [](EpochRequest& r) { r.in_order = true; });
+  refused("in_order", [](EpochRequest& r) {
+    r.in_order = true;
+    r.segments->tracks = 2;
+  });
   refused("grouped", [](EpochRequest& r) { r.grouped = true; });
-  refused("subset", [](EpochRequest& r) { r.subset = SubsetRequest{{1000}, {}}; });
   refused("draw", [](EpochRequest& r) { r.draw = WeightedDraw{}; });
-  refused("min_rows", [](EpochRequest& r) { r.min_rows = MinRows({1, 1}); });
   refused("PARTITION", [](EpochRequest& r) { r.cuts_oversize = true; });
   refused("one shape", [](EpochRequest& r) { r.rank_groups[0].shapes.push_back({9, 9, 3}); });
   refused("one rank group", [](EpochRequest& r) { r.rank_groups.push_back(r.rank_groups[0]); });

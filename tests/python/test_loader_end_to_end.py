@@ -1861,7 +1861,7 @@ def test_an_epoch_in_segments_loses_nothing(client: Client, make: Make) -> None:
         loader.load_state_dict(state)
         ids += [graph for batch in loader for graph in batch.graph_ids]
     assert sorted(ids) == list(range(960))
-    with pytest.raises(PackhouseError, match="segments: not together with in_order"):
+    with pytest.raises(PackhouseError, match="segments.tracks: not together with in_order"):
         next(iter(make(in_order=True, **{**arguments, "num_ranks": 1})))
     with pytest.raises(TypeError, match="no Segments"):
         make(**{**arguments, "segments": 200})

@@ -121,8 +121,9 @@ TEST(EpochWordsTest, TheOrderIsReadOrRefusedByName) {
   spec.mutable_order()->mutable_shuffled();
   EXPECT_FALSE(read()->cost_balanced.has_value());
   spec.set_in_order(true);
-  EXPECT_THAT(read(), StatusIs(absl::StatusCode::kInvalidArgument,
-                               HasSubstr("order.shuffled: not together with in_order")));
+  EXPECT_THAT(CheckTogether(EngineRules(), *read()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("order.shuffled: not together with in_order")));
   spec.clear_in_order();
   v1::CostBalanced& balanced = *spec.mutable_order()->mutable_cost_balanced();
   ASSERT_TRUE(read()->cost_balanced.has_value());

@@ -75,10 +75,6 @@ std::vector<BatchesOfRanks<Cost>> ByRankGroup(const std::vector<Cost>& costs,
 
 absl::Status CheckCostOrder(const EpochRequest& request) {
   if (!request.cost_balanced) return absl::OkStatus();
-  if (request.in_order) {
-    return absl::InvalidArgumentError(
-        "order.cost_balanced: not together with in_order, whose order is fixed");
-  }
   for (size_t i = 0; i < request.rank_groups.size(); ++i) {
     const uint32_t num_ranks = request.rank_groups[i].num_ranks;
     if (num_ranks != 0 && num_ranks <= Sharing::kMaxRanks) continue;

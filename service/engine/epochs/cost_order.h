@@ -22,8 +22,8 @@
 
 namespace packhouse {
 
-// INVALID_ARGUMENT naming what does not go together, a rank group without ranks or, if costs are
-// those of devices, one without a device.
+// INVALID_ARGUMENT naming a rank group without ranks or, if costs are those of devices, one without
+// a device.
 absl::Status CheckCostOrder(const EpochRequest& request);
 
 // EpochIdentity::options has these words of an epoch whose costs are those of devices, besides the

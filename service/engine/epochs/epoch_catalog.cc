@@ -12,6 +12,7 @@
 #include "service/base/mixture_name.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/cost_order.h"
+#include "service/engine/epochs/option_rules.h"
 #include "service/stores/datasets/reader_bytes.h"
 
 namespace packhouse {
@@ -233,6 +234,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept, absl::FunctionRef<void()> before_plan) {
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   const std::string reader_key = ReaderKey(info);
   std::string plan_key =
@@ -328,6 +330,8 @@ absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
 absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled(
     const EpochRequest& request, const GivenUp& given_up,
     const SampledEpoch::PlanFirst& plan_first) {
+  PH_RETURN_IF_ERROR(CheckTogether(SampledEpoch::Rules(), request));
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   const SamplesRequest& samples = *request.samples;
   const std::string separator(1, kSeparator);
   const std::string key =
@@ -354,6 +358,8 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled
 
 absl::StatusOr<std::shared_ptr<const JoinedEpoch>> EpochCatalog::PrepareJoined(
     const EpochRequest& request, const GivenUp& given_up) {
+  PH_RETURN_IF_ERROR(CheckTogether(JoinedEpoch::Rules(), request));
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   const std::string key = absl::StrCat(
       ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "", " epoch ",
@@ -395,6 +401,7 @@ std::vector<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::AllSegmented() 
 absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegmented(
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   std::string plan_key =
       absl::StrCat(ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "",

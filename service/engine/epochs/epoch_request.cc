@@ -188,13 +188,4 @@ std::string MeasuredWords(const EpochRequest& request) {
   return words;
 }
 
-absl::Status CheckOneShape(absl::string_view what, const EpochRequest& request) {
-  if (request.rank_groups.size() == 1 && !request.rank_groups[0].device &&
-      request.rank_groups[0].shapes.size() == 1) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": only with one rank group, and one shape of given limits"));
-}
-
 }  // namespace packhouse

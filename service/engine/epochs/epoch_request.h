@@ -45,6 +45,9 @@ struct SubsetRequest {
   std::vector<uint64_t> ids;
   // First id and how many.
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  // For a segment, instead of both: the subset of the whole data set, its ids ascending and each
+  // once. Those that the segment does not have are of other segments.
+  std::shared_ptr<const SubsetRequest> of_whole = nullptr;
 };
 
 struct WeightedDraw {
@@ -101,6 +104,22 @@ struct CostBalancedRequest {
   std::vector<BatchCost> begun = {};
 };
 
+// What a request is for. It changes no batch.
+enum class EpochUse {
+  kJob,  // Or to describe the epoch.
+  kEvaluation,
+  kExport,
+};
+
+// What a client has said although, where it may be said, it changes nothing (option_rules.h).
+struct SaidByClient {
+  bool look_ahead = false;
+  // An order that is shuffled.
+  bool shuffled = false;
+  // Any rule for what exceeds the limits.
+  bool oversize = false;
+};
+
 struct EpochRequest {
   std::string dataset;
   EpochKey key;
@@ -131,6 +150,8 @@ struct EpochRequest {
   MixingRequest mixing;
   // Unset: all orders of the batches are equally likely.
   std::optional<CostBalancedRequest> cost_balanced;
+  EpochUse use = EpochUse::kJob;
+  SaidByClient said;
 
   // To how much company the epoch is mixed; nullopt: it is not.
   std::optional<double> MostCompany() const;
@@ -156,10 +177,6 @@ struct EpochBounds {
   // The framing of batches; none if null. Must outlive the epochs.
   const TensorFraming* framing = nullptr;
 };
-
-// INVALID_ARGUMENT beginning with `what`, which is only for one rank group with one shape of given
-// limits, if the request has another.
-absl::Status CheckOneShape(absl::string_view what, const EpochRequest& request);
 
 }  // namespace packhouse
 

@@ -42,10 +42,31 @@ class IdRanges {
   std::vector<std::pair<uint64_t, uint64_t>> ranges_;
 };
 
+// The places of a subset's graphs in a segment, ascending.
+absl::StatusOr<std::vector<uint32_t>> PositionsInSegment(const SubsetRequest& whole,
+                                                         const DatasetReader& reader,
+                                                         const Making& making) {
+  PH_ASSIGN_OR_RETURN(const MemoryHold searching,
+                      making.Hold(absl::StrCat("a subset of ", whole.ranges.size(), " ranges"),
+                                  2 * sizeof(uint64_t) * whole.ranges.size()));
+  PH_ASSIGN_OR_RETURN(const IdRanges ranges, IdRanges::Create(whole.ranges));
+  const absl::Span<const uint64_t> all = reader.graph_ids();
+  std::vector<uint32_t> positions;
+  positions.reserve(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    if (std::binary_search(whole.ids.begin(), whole.ids.end(), all[i]) || ranges.Contains(all[i])) {
+      positions.push_back(static_cast<uint32_t>(i));
+    }
+  }
+  return positions;
+}
+
 // The places of a subset's graphs in the data set, ascending.
 absl::StatusOr<std::vector<uint32_t>> PositionsOf(const SubsetRequest& subset,
                                                   const DatasetReader& reader,
                                                   const Making& making) {
+  if (subset.of_whole != nullptr) return PositionsInSegment(*subset.of_whole, reader, making);
   // Two sets of ids, of which at least an eighth is free, and a copy of the ranges.
   constexpr uint64_t kBytesOfId = 2 * 3 * (sizeof(uint64_t) + 1);
   PH_ASSIGN_OR_RETURN(
@@ -110,6 +131,17 @@ absl::StatusOr<GraphSelection> GraphSelection::Create(const DatasetReader& reade
   }
   PH_RETURN_IF_ERROR(CheckReadable(reader.unreadable(), selection.positions_));
   return selection;
+}
+
+absl::StatusOr<std::shared_ptr<const SubsetRequest>> SubsetOfWhole(SubsetRequest subset) {
+  std::sort(subset.ids.begin(), subset.ids.end());
+  const auto twice = std::adjacent_find(subset.ids.begin(), subset.ids.end());
+  if (twice != subset.ids.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("subset: graph id ", *twice, " is listed twice"));
+  }
+  PH_RETURN_IF_ERROR(IdRanges::Create(subset.ranges).status());
+  return std::make_shared<const SubsetRequest>(std::move(subset));
 }
 
 }  // namespace packhouse

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ namespace packhouse {
 class GraphSelection {
  public:
   // The reader must have at most ItemSizes::kMaxItems graphs.
+  //
+  // The subset of a segment is `of_whole`; see SubsetOfWhole().
   //
   // Errors: INVALID_ARGUMENT naming an id that is listed twice or that no graph has, or a range
   // that is empty, exceeds 64 bits or overlaps another; DATA_LOSS if the sizes of a selected graph
@@ -42,6 +45,10 @@ class GraphSelection {
   size_t num_graphs_;  // Of the data set.
   std::optional<std::vector<uint32_t>> positions_;
 };
+
+// The subset for the segments of a data set, as SubsetRequest::of_whole. INVALID_ARGUMENT naming an
+// id that is listed twice, or a range as GraphSelection::Create(). O(n log n) for n ids and ranges.
+absl::StatusOr<std::shared_ptr<const SubsetRequest>> SubsetOfWhole(SubsetRequest subset);
 
 }  // namespace packhouse
 

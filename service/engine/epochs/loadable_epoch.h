@@ -26,6 +26,7 @@
 namespace packhouse {
 
 class JoinedEpoch;
+class PreparedEpoch;
 class SegmentedEpoch;
 
 // A batch as it is sent.
@@ -71,6 +72,7 @@ class LoadableEpoch {
   // Null if all batches are known: identity().num_batches() of them. Otherwise that is a bound.
   virtual const EpochWindows* windows() const { return nullptr; }
   // Null unless it is one.
+  virtual const PreparedEpoch* prepared() const { return nullptr; }
   virtual const JoinedEpoch* joined() const { return nullptr; }
   virtual const SegmentedEpoch* segmented() const { return nullptr; }
 

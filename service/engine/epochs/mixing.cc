@@ -31,18 +31,6 @@ bool MayExceed(const EpochShapes& shapes, uint64_t max_batch_bytes) {
 
 }  // namespace
 
-absl::Status CheckMixing(const EpochRequest& request) {
-  if (!request.mixing.most_company) return absl::OkStatus();
-  if (request.in_order) {
-    return absl::InvalidArgumentError("mixing: not together with in_order, whose order is fixed");
-  }
-  if (request.join_parts) {
-    return absl::InvalidArgumentError(
-        "mixing: not together with join_parts, whose parts are drawn anew in each epoch");
-  }
-  return absl::OkStatus();
-}
-
 std::optional<FreshBatchesOptions> MixingFor(const EpochRequest& request, const EpochShapes& shapes,
                                              uint64_t max_batch_bytes) {
   const std::optional<double> most_company = request.MostCompany();

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_request.h"
@@ -14,10 +13,6 @@
 #include "service/engine/epochs/fresh_batches.h"
 
 namespace packhouse {
-
-// INVALID_ARGUMENT naming what does not go together if the request asks for mixing where nothing
-// can be mixed.
-absl::Status CheckMixing(const EpochRequest& request);
 
 // How the epochs of the request are mixed; nullopt if they are not. `shapes`, which must outlive
 // the result, are those of its batches, and no batch gets more than `max_batch_bytes` by it.

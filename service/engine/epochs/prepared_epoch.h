@@ -52,6 +52,7 @@ class PreparedEpoch final : public LoadableEpoch {
 
   const EpochPlan& plan() const { return *plan_; }
   const EpochIdentity& identity() const override { return identity_; }
+  const PreparedEpoch* prepared() const override { return this; }
   const GraphSchema& schema() const override { return plan_->schema(); }
   absl::Span<const BatchShape> shapes(size_t rank_group) const override {
     return plan_->shapes(rank_group);

@@ -12,7 +12,8 @@ namespace packhouse {
 //
 // Errors: FAILED_PRECONDITION if the data set is not sealed, has more than ItemSizes::kMaxItems
 // graphs, or is not grouped as the request needs; INVALID_ARGUMENT for options that exclude each
-// other, or for a number of rank groups, shapes or ranks that no epoch can have, naming the value.
+// other (EngineRules()), or for a number of rank groups, shapes or ranks that no epoch can have,
+// naming the value.
 absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& dataset);
 
 }  // namespace packhouse

@@ -18,7 +18,7 @@ void ShuffleAll(absl::Span<T> values, SeededRandom& random) {
 }  // namespace
 
 SegmentChunks::SegmentChunks(absl::Span<const uint32_t> graphs_of_chunk, uint64_t graphs_of_segment,
-                             uint64_t seed, uint64_t dataset_version) {
+                             uint64_t seed, uint64_t dataset_version, bool in_order) {
   const uint64_t num_graphs =
       std::accumulate(graphs_of_chunk.begin(), graphs_of_chunk.end(), uint64_t{0});
   const uint64_t wanted = num_graphs == 0 ? 1 : (num_graphs - 1) / graphs_of_segment + 1;
@@ -27,7 +27,7 @@ SegmentChunks::SegmentChunks(absl::Span<const uint32_t> graphs_of_chunk, uint64_
   chunks_.resize(graphs_of_chunk.size());
   std::iota(chunks_.begin(), chunks_.end(), uint32_t{0});
   SeededRandom random(SequenceStart({seed, dataset_version}, DrawPurpose::kSegments));
-  if (num_segments > 1) ShuffleAll(absl::MakeSpan(chunks_), random);
+  if (num_segments > 1 && !in_order) ShuffleAll(absl::MakeSpan(chunks_), random);
   // Segment s ends where the graphs so far are the (s + 1)th part of all.
   starts_.reserve(num_segments + 1);
   num_graphs_.reserve(num_segments);
@@ -56,7 +56,7 @@ uint64_t SegmentChunks::max_graphs() const {
 }
 
 TrackOrder::TrackOrder(absl::Span<const uint32_t> batches_of_segment, uint32_t num_tracks,
-                       const EpochSeed& seed)
+                       const EpochSeed& seed, bool in_order)
     : num_batches_(
           std::accumulate(batches_of_segment.begin(), batches_of_segment.end(), uint64_t{0})) {
   first_pieces_.resize(size_t{num_tracks} + 1, 0);
@@ -78,7 +78,7 @@ TrackOrder::TrackOrder(absl::Span<const uint32_t> batches_of_segment, uint32_t n
     }
     first_pieces_[track + 1] = pieces_.size();
     const size_t first = first_pieces_[track];
-    ShuffleAll(absl::MakeSpan(pieces_).subspan(first), random);
+    if (!in_order) ShuffleAll(absl::MakeSpan(pieces_).subspan(first), random);
     uint64_t end = 0;
     for (size_t i = first; i < pieces_.size(); ++i) {
       end += pieces_[i].end - pieces_[i].begin;

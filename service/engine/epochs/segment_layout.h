@@ -5,7 +5,8 @@
 // SegmentTracks lays the batches of all segments one behind the other and cuts this line into
 // tracks of equal lengths; a segment that a cut goes through belongs to two tracks. Neither depends
 // on the epoch. TrackOrder is one epoch's: it permutes the pieces of segments within each track.
-// Batch b of the epoch is number b / T of track b % T.
+// Batch b of the epoch is number b / T of track b % T. Of an epoch in order, segments are
+// consecutive chunks, and come one after the other.
 #ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_SEGMENT_LAYOUT_H_
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_SEGMENT_LAYOUT_H_
 
@@ -26,9 +27,10 @@ class SegmentChunks {
 
   // Segments of about `graphs_of_segment` graphs, at least 1: as many as that makes, rounded up;
   // but not so many that they have fewer than kMinChunks chunks on average, and at least one. Every
-  // chunk is in one segment; all ways to share them out are equally likely. O(chunks).
+  // chunk is in one segment; all ways to share them out are equally likely, or the chunks stay in
+  // order. O(chunks).
   SegmentChunks(absl::Span<const uint32_t> graphs_of_chunk, uint64_t graphs_of_segment,
-                uint64_t seed, uint64_t dataset_version);
+                uint64_t seed, uint64_t dataset_version, bool in_order = false);
 
   size_t num_segments() const { return starts_.size() - 1; }
   // Ascending.
@@ -73,9 +75,9 @@ struct SegmentPiece {
 class TrackOrder {
  public:
   // `batches_of_segment` may have zeros; `num_tracks` is at least 1. With one segment and one track
-  // the seed changes nothing. O(segments + tracks).
+  // the seed changes nothing, nor does it `in_order`. O(segments + tracks).
   TrackOrder(absl::Span<const uint32_t> batches_of_segment, uint32_t num_tracks,
-             const EpochSeed& seed);
+             const EpochSeed& seed, bool in_order = false);
 
   uint64_t num_batches() const { return num_batches_; }
   uint32_t num_tracks() const { return static_cast<uint32_t>(first_pieces_.size() - 1); }

@@ -16,7 +16,8 @@ SegmentedEpoch::SegmentedEpoch(std::shared_ptr<const SegmentedPlan> plan,
       whole_graphs_(request.whole_graphs),
       memory_(making.memory()),
       make_room_(std::move(make_room)),
-      order_(plan_->counts().num_batches, plan_->num_tracks(), {request.seed, request.key.epoch}) {}
+      order_(plan_->counts().num_batches, plan_->num_tracks(), {request.seed, request.key.epoch},
+             request.in_order) {}
 
 absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> SegmentedEpoch::Prepare(
     std::shared_ptr<const SegmentedPlan> plan, const EpochRequest& request,
@@ -161,6 +162,13 @@ uint64_t SegmentedEpoch::NumGraphs(uint64_t number) const {
   const SegmentBatch place = order_.At(number);
   const auto segment = SegmentAt(place.segment);
   return segment.ok() ? (*segment)->NumGraphs(place.batch) : 0;
+}
+
+absl::StatusOr<std::pair<std::shared_ptr<const PreparedEpoch>, uint32_t>> SegmentedEpoch::SegmentOf(
+    uint64_t batch) const {
+  const SegmentBatch place = order_.At(batch);
+  PH_ASSIGN_OR_RETURN(Segment segment, SegmentAt(place.segment));
+  return std::pair(std::move(segment), place.batch);
 }
 
 absl::StatusOr<BuiltBatch> SegmentedEpoch::Build(uint64_t number) const {

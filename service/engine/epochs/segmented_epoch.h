@@ -70,6 +70,9 @@ class SegmentedEpoch final : public LoadableEpoch {
   // SegmentedPlan::PlanOf. `is_ahead`: nobody needs it yet. It is OK then even if it cannot be
   // made; it is not asked for again before another was made, and whoever needs it learns why.
   absl::Status MakeSegment(uint32_t segment, bool is_ahead, const Making& making) const;
+  // The segment of a batch, and the batch's number there; made first if it is not there.
+  absl::StatusOr<std::pair<std::shared_ptr<const PreparedEpoch>, uint32_t>> SegmentOf(
+      uint64_t batch) const;
   // Lets go of the kept segment that was not used for longest; who has pinned it keeps it. False if
   // there is none.
   bool ForgetOldest() const;

@@ -12,7 +12,10 @@
 #include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "service/base/digest.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/epoch_batches.h"
+#include "service/engine/epochs/graph_selection.h"
 #include "service/engine/epochs/item_sizes.h"
+#include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/pattern_planning.h"
 #include "service/stores/datasets/reader_bytes.h"
 
@@ -21,19 +24,7 @@ namespace {
 
 absl::Status CheckSegmented(const EpochRequest& request, const DatasetInfo& dataset) {
   PH_RETURN_IF_ERROR(CheckSealed(dataset));
-  const auto refuse = [](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("segments: not together with ", what));
-  };
-  if (request.in_order) return refuse("in_order");
-  if (request.grouped) return refuse("grouped");
-  if (request.subset) return refuse("subset");
-  if (request.draw) return refuse("draw");
-  if (!request.min_rows.empty()) return refuse("min_rows");
-  if (request.join_parts) return refuse("join_parts");
-  if (request.samples) return refuse("samples");
-  if (request.cost_balanced) return refuse("order.cost_balanced");
-  if (request.cuts_oversize) return refuse("OVERSIZE_POLICY_PARTITION");
-  PH_RETURN_IF_ERROR(CheckOneShape("segments", request));
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   if (request.segments->graphs == 0) {
     return absl::InvalidArgumentError("segments.graphs: 0, must be at least 1");
   }
@@ -69,6 +60,20 @@ uint64_t DigestOf(const PlannerResult& planned) {
   return absl::SimpleHexAtoi(digest.Hex(sizeof(number)), &number) ? number : 0;
 }
 
+// Of the batches of a segment.
+absl::StatusOr<uint64_t> DigestOf(const EpochPlan& plan, const Making& making) {
+  if (!plan.planned()->patterns.empty()) return DigestOf(*plan.planned());
+  PH_ASSIGN_OR_RETURN(const auto batches, plan.BatchesOf({}, making));
+  Digest digest;
+  for (uint64_t b = 0; b < batches->num_batches(); ++b) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(b));
+    digest.Add(uint64_t{batches->batch(b).size()});
+    for (const uint32_t item : batches->batch(b)) digest.Add(uint64_t{item});
+  }
+  uint64_t number = 0;
+  return absl::SimpleHexAtoi(digest.Hex(sizeof(number)), &number) ? number : 0;
+}
+
 }  // namespace
 
 SegmentedPlan::SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochRequest request,
@@ -77,7 +82,7 @@ SegmentedPlan::SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochR
       request_(std::move(request)),
       bounds_(bounds),
       layout_(chunks_->num_graphs(), request_.segments->graphs, request_.seed,
-              chunks_->info().version),
+              chunks_->info().version, request_.in_order),
       memory_(std::move(memory)) {}
 
 absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
@@ -85,6 +90,20 @@ absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
     const EpochBounds& bounds, const Making& making, const std::optional<KeptPlannerResult>& given,
     MemoryHold opening) {
   PH_RETURN_IF_ERROR(CheckSegmented(request, chunks->info()));
+  MemoryHold of_subset;
+  if (request.subset) {
+    // Ranges twice while they are checked; with a bit for each id that is found.
+    const uint64_t ids = request.subset->ids.size();
+    PH_ASSIGN_OR_RETURN(
+        of_subset,
+        making.Hold("a subset of segments",
+                    sizeof(uint64_t) * (ids + 4 * request.subset->ranges.size()) + ids / 8));
+  }
+  EpochRequest own = request;
+  if (own.subset) {
+    PH_ASSIGN_OR_RETURN(auto whole, SubsetOfWhole(*std::move(own.subset)));
+    own.subset = SubsetRequest{{}, {}, std::move(whole)};
+  }
   // The layout: the chunks' numbers, and some numbers for each of fewer segments.
   const uint64_t num_chunks = chunks->num_graphs().size();
   PH_ASSIGN_OR_RETURN(MemoryHold memory,
@@ -92,7 +111,8 @@ absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
                                                chunks->info().name, "'"),
                                   chunks->bytes() + 3 * sizeof(uint64_t) * (num_chunks + 64)));
   auto plan = std::shared_ptr<SegmentedPlan>(
-      new SegmentedPlan(std::move(chunks), request, bounds, std::move(memory)));
+      new SegmentedPlan(std::move(chunks), std::move(own), bounds, std::move(memory)));
+  plan->of_subset_ = std::move(of_subset);
   opening.Reset();
   if (plan->layout_.max_graphs() > ItemSizes::kMaxItems) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -128,6 +148,7 @@ std::string SegmentedPlan::PlannerWords() const {
   options.steps = bounds_.planner_steps.value_or(options.steps);
   Digest digest;
   digest.Add(PlanReceipt(SizeHistogram(schema().num_components()), shapes()[0].packed, options));
+  if (request_.in_order) digest.Add(kInOrderVersion);
   return absl::StrCat(kSegmentsReceipt, digest.Hex(8), "-");
 }
 
@@ -261,6 +282,85 @@ absl::Status SegmentedPlan::AddToAll(const SizeHistogram& sizes, const Making& m
   return all->Merge(sizes);
 }
 
+absl::Span<const uint64_t> SegmentedPlan::SubsetIds() const {
+  if (!request_.subset) return {};
+  return request_.subset->of_whole->ids;
+}
+
+absl::Status SegmentedPlan::CheckFound(const std::vector<bool>& is_found) const {
+  const auto missing = std::find(is_found.begin(), is_found.end(), false);
+  if (missing == is_found.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("subset: data set '", dataset().name, "' has no graph with id ",
+                   SubsetIds()[static_cast<size_t>(missing - is_found.begin())]));
+}
+
+absl::Status SegmentedPlan::CountGraphs(uint32_t segment, const Making& making,
+                                        std::optional<SizeHistogram>& all, MemoryHold& memory,
+                                        std::vector<bool>& is_found, PlannerResult& found) {
+  auto made = PlanOf(segment, making);
+  // As in CountSegment().
+  if (absl::IsResourceExhausted(made.status()) && all) {
+    all.reset();
+    memory.Reset();
+    made = PlanOf(segment, making);
+  }
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<const EpochPlan> plan, std::move(made));
+  const absl::Span<const uint64_t> ids = SubsetIds();
+  for (const uint64_t id : plan->reader().graph_ids()) {
+    const auto at = std::lower_bound(ids.begin(), ids.end(), id);
+    if (at != ids.end() && *at == id) is_found[static_cast<size_t>(at - ids.begin())] = true;
+  }
+  const PlannerResult& planned = *plan->planned();
+  SegmentCounts& counts = found.segments;
+  PH_ASSIGN_OR_RETURN(const uint64_t digest, DigestOf(*plan, making));
+  counts.num_batches.push_back(static_cast<uint32_t>(plan->num_batches(0)));
+  counts.digests.push_back(digest);
+  counts.num_graphs += plan->num_graphs();
+  counts.num_oversize += plan->num_oversize();
+  for (size_t k = 0; k < counts.fullest.size(); ++k) {
+    counts.fullest[k] =
+        std::max(counts.fullest[k], plan->summaries(0)[0].components[k].fullest_pack);
+  }
+  std::vector<uint64_t> packed(counts.rows.size());
+  const absl::Span<uint64_t> rows = absl::MakeSpan(packed);
+  // Packed sizes are those above the minimums.
+  const auto add_rows = [&] {
+    for (size_t k = 0; k < packed.size(); ++k) {
+      counts.rows[k] += request_.min_rows.RealRows(k, packed[k], packed.back());
+    }
+  };
+  if (planned.patterns.empty()) {
+    PH_ASSIGN_OR_RETURN(const auto batches, plan->BatchesOf({}, making));
+    const ItemSizes items = plan->items();
+    for (uint64_t b = 0; b < batches->num_batches(); ++b) {
+      for (const uint32_t item : batches->batch(b)) AddRows(items.tuple(item), 1, rows);
+    }
+    add_rows();
+    // Nobody knows how few batches an order might have.
+    all.reset();
+    memory.Reset();
+    return absl::OkStatus();
+  }
+  const size_t l = planned.num_components;
+  PH_ASSIGN_OR_RETURN(
+      const MemoryHold of_sizes,
+      making.Hold(absl::StrCat("sizes of segment ", segment),
+                  SizeHistogram::BytesFor(planned.tuples.size() / std::max<size_t>(l, 1), l)));
+  SizeHistogram sizes(l);
+  for (const Pattern& pattern : planned.patterns[0]) {
+    for (const auto& [number, copies] : pattern.entries) {
+      const auto tuple = absl::MakeConstSpan(planned.tuples).subspan(number * l, l);
+      AddRows(tuple, pattern.repeats * copies, rows);
+      PH_RETURN_IF_ERROR(sizes.Add(tuple, pattern.repeats * copies));
+    }
+  }
+  add_rows();
+  if (layout_.num_segments() > 1) return AddToAll(sizes, making, all, memory);
+  found.lower_bound = planned.lower_bound;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint64_t> SegmentedPlan::BoundOf(const SizeHistogram& all,
                                                 const Making& making) const {
   PlannerResult planned;
@@ -295,16 +395,24 @@ absl::Status SegmentedPlan::Count(const Making& making) {
                       making.Hold("sizes of all segments", SizeHistogram::BytesFor(1, l)));
   std::optional<SizeHistogram> all(std::in_place, l);
   // Of one segment after the other.
-  const std::unique_ptr<ChunkSizes> sizes = chunks_->ReadSizes(layout_.all_chunks());
-  PH_ASSIGN_OR_RETURN(const MemoryHold of_reading,
-                      making.Hold("sizes that are read of the store", sizes->bytes()));
+  std::unique_ptr<ChunkSizes> sizes;
+  MemoryHold of_reading;
+  if (!NeedsGraphs()) {
+    sizes = chunks_->ReadSizes(layout_.all_chunks());
+    PH_ASSIGN_OR_RETURN(of_reading,
+                        making.Hold("sizes that are read of the store", sizes->bytes()));
+  }
+  std::vector<bool> is_found(SubsetIds().size());
   for (uint32_t segment = 0; segment < layout_.num_segments(); ++segment) {
     PH_RETURN_IF_ERROR(making.StillWanted());
-    PH_RETURN_IF_ERROR(CountSegment(segment, *sizes, making, all, memory, *found));
+    PH_RETURN_IF_ERROR(sizes != nullptr
+                           ? CountSegment(segment, *sizes, making, all, memory, *found)
+                           : CountGraphs(segment, making, all, memory, is_found, *found));
   }
+  PH_RETURN_IF_ERROR(CheckFound(is_found));
   if (all && layout_.num_segments() > 1) {
     PH_ASSIGN_OR_RETURN(found->lower_bound, BoundOf(*all, making));
-  } else if (!all) {
+  } else if (!all && !request_.in_order && request_.min_rows.empty()) {
     found->lower_bound = VolumeOf(found->segments);
   }
   Digest digest;
@@ -338,7 +446,8 @@ double SegmentedPlan::loss() const {
 }
 
 uint64_t SegmentedPlan::bytes() const {
-  return sizeof(SegmentedPlan) + chunks_->bytes() + layout_.bytes() + planned_->Bytes();
+  return sizeof(SegmentedPlan) + chunks_->bytes() + layout_.bytes() + planned_->Bytes() +
+         of_subset_.bytes();
 }
 
 uint64_t SegmentedPlan::BytesOfChunks(uint64_t num_graphs, uint64_t num_chunks) const {
@@ -387,8 +496,10 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(
       std::shared_ptr<const EpochPlan> plan,
       EpochPlan::Make(std::shared_ptr<const DatasetReader>(opened, opened->reader.get()),
                       RequestOf(segment, {}), bounds_, making));
-  if (planned_ != nullptr && (plan->num_batches(0) != counts().num_batches[segment] ||
-                              DigestOf(*plan->planned()) != counts().digests[segment])) {
+  if (planned_ == nullptr) return plan;
+  PH_ASSIGN_OR_RETURN(const uint64_t digest, DigestOf(*plan, making));
+  if (plan->num_batches(0) != counts().num_batches[segment] ||
+      digest != counts().digests[segment]) {
     return absl::FailedPreconditionError(
         absl::StrCat("plan ", receipt(), ": segment ", segment, " had ",
                      counts().num_batches[segment], " batches when it was planned first; this ",

@@ -1,7 +1,8 @@
 // The plan of epochs that are larger than memory: each segment is planned by itself.
 //
-// Make() plans each segment once, from the sizes of its graphs alone, and keeps the numbers of
-// batches. So an epoch's steps are known before it begins, and tracks are equal. A segment's graphs
+// Make() plans each segment once and keeps the numbers of batches: from the sizes of its graphs
+// alone, or where more of them decides, as their ids or their order, from the graphs as epochs read
+// them. So an epoch's steps are known before it begins, and tracks are equal. A segment's graphs
 // are read, and its patterns found again, when an epoch comes to it (PlanOf()). Everything depends
 // on the data set's version, the seed and the words of the request: all epochs of a job share it,
 // and all replicas find the same.
@@ -14,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -43,7 +45,8 @@ class SegmentedPlan {
   // plan holds what they take.
   //
   // INVALID_ARGUMENT for options that do not go with it, for segments of more graphs than an epoch
-  // takes (ItemSizes::kMaxItems), and as BatchShape::Resolve; OUT_OF_RANGE
+  // takes (ItemSizes::kMaxItems), for a subset as GraphSelection::Create(), and as
+  // BatchShape::Resolve; OUT_OF_RANGE
   // naming a graph that exceeds the limits, if that is an error; DATA_LOSS if the sizes of a graph
   // cannot be read; RESOURCE_EXHAUSTED and CANCELLED as `making`, and RESOURCE_EXHAUSTED naming a
   // segment that the store can never have at hand (DatasetChunks::CheckFits()). O(graphs) time, and
@@ -94,6 +97,8 @@ class SegmentedPlan {
   SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochRequest request,
                 const EpochBounds& bounds, MemoryHold memory);
 
+  // The ids of the subset, ascending.
+  absl::Span<const uint64_t> SubsetIds() const;
   // Plans all segments for their numbers of batches.
   absl::Status Count(const Making& making);
   // One of them, which `chunk_sizes` comes to. Its sizes that fit are added to `all`, which becomes
@@ -101,6 +106,17 @@ class SegmentedPlan {
   absl::Status CountSegment(uint32_t segment, ChunkSizes& chunk_sizes, const Making& making,
                             std::optional<SizeHistogram>& all, MemoryHold& memory,
                             PlannerResult& found);
+  // Whether the sizes of a segment's graphs do not say which batches it has.
+  bool NeedsGraphs() const {
+    return request_.in_order || request_.subset || !request_.min_rows.empty();
+  }
+  // As CountSegment(), from the graphs. `is_found`: of the ids of the subset, those that some
+  // segment so far has.
+  absl::Status CountGraphs(uint32_t segment, const Making& making,
+                           std::optional<SizeHistogram>& all, MemoryHold& memory,
+                           std::vector<bool>& is_found, PlannerResult& found);
+  // INVALID_ARGUMENT naming an id of the subset that no graph has.
+  absl::Status CheckFound(const std::vector<bool>& is_found) const;
   absl::Status AddToAll(const SizeHistogram& sizes, const Making& making,
                         std::optional<SizeHistogram>& all, MemoryHold& memory) const;
   // The sizes of a segment's graphs that fit a batch. `makes_room` says of an error whether what
@@ -124,6 +140,8 @@ class SegmentedPlan {
   const EpochBounds bounds_;
   const SegmentChunks layout_;
   const MemoryHold memory_;
+  // Of the subset's ids and ranges.
+  MemoryHold of_subset_;
   EpochShapes shapes_;
   // Null until the plan is made.
   std::shared_ptr<const PlannerResult> planned_;

@@ -79,7 +79,7 @@ absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
   return true;
 }
 
-absl::StatusOr<LoadEvent> Evaluation::Next() {
+absl::StatusOr<LoadEvent> Evaluation::PlaceOfNext() {
   LoadEvent event;
   if (next_step_ == num_steps()) return event;
   if (const SegmentedEpoch* const segmented = epoch_->segmented()) {
@@ -87,7 +87,18 @@ absl::StatusOr<LoadEvent> Evaluation::Next() {
     event.kind = LoadEvent::Kind::kWait;
     if (!has_segments) return event;
   }
-  event = BatchEventAt(dealing_, *epoch_, {rank_, next_step_});
+  return BatchEventAt(dealing_, *epoch_, {rank_, next_step_});
+}
+
+absl::StatusOr<LoadEvent> Evaluation::NextPlace() {
+  PH_ASSIGN_OR_RETURN(LoadEvent event, PlaceOfNext());
+  if (event.kind == LoadEvent::Kind::kBatch) ++next_step_;
+  return event;
+}
+
+absl::StatusOr<LoadEvent> Evaluation::Next() {
+  PH_ASSIGN_OR_RETURN(LoadEvent event, PlaceOfNext());
+  if (event.kind != LoadEvent::Kind::kBatch) return event;
   PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
   ++next_step_;
   return event;

@@ -59,6 +59,7 @@ class Evaluation {
                                             const EvaluationRequest& request);
 
   const LoadableEpoch& epoch() const { return *epoch_; }
+  const std::shared_ptr<const LoadableEpoch>& shared_epoch() const { return epoch_; }
   uint64_t num_steps() const { return dealing_.lane_length(rank_); }
   uint64_t first_step() const { return first_step_; }
   EpochShare share() const { return ShareOf(num_steps(), first_step_); }
@@ -67,6 +68,8 @@ class Evaluation {
   // in segments: kWait while one is made, and why one that is needed could not be made;
   // the call after that has it made again.
   absl::StatusOr<LoadEvent> Next();
+  // The same without the batch's contents. A batch's segment stays in memory until the next call.
+  absl::StatusOr<LoadEvent> NextPlace();
 
  private:
   // The segments that are being made, by whom this may not live to see it.
@@ -96,6 +99,8 @@ class Evaluation {
     return share;
   }
 
+  // The place of the next step.
+  absl::StatusOr<LoadEvent> PlaceOfNext();
   // Whether the segments of the next step are pinned; if not, the first that is missing is made.
   absl::StatusOr<bool> HasSegments(const SegmentedEpoch& epoch);
   void Begin(uint32_t segment, bool is_ahead);

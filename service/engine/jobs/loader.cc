@@ -23,15 +23,6 @@ absl::Status NoMemoryForWindow() {
   return absl::ResourceExhaustedError("there was no memory to plan a window");
 }
 
-absl::Status CheckEvaluated(const EpochRequest& request) {
-  if (request.samples) {
-    return absl::InvalidArgumentError(
-        "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated");
-  }
-  if (request.join_parts) return absl::InvalidArgumentError("join_parts: not for an evaluation");
-  return absl::OkStatus();
-}
-
 // As its workers are told. What may pass is UNAVAILABLE: they join again after a while and go on at
 // the same batch.
 absl::Status MakeSegment(const SegmentedEpoch& epoch, uint32_t segment, bool is_ahead,
@@ -251,6 +242,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::PrepareAny(
     const EpochRequest& request, const ClientId& client, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
+  // Before samples, which have no rows about it: the wing of parts stands on that of sub-graphs.
+  if (request.join_parts) return catalog_->PrepareJoined(request, given_up);
   if (request.samples) {
     return catalog_->PrepareSampled(request, given_up,
                                     [&](std::shared_ptr<const SampledEpoch> epoch) {
@@ -258,7 +251,6 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::PrepareAny(
                                     });
   }
   if (request.segments) return catalog_->PrepareSegmented(request, given_up, kept);
-  if (request.join_parts) return catalog_->PrepareJoined(request, given_up);
   return Prepare(request, given_up, kept);
 }
 
@@ -413,7 +405,7 @@ void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32
 absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest request,
                                                      const GivenUp& given_up, const Sharer& sharer,
                                                      bool tells_company) {
-  if (sharer.evaluation) PH_RETURN_IF_ERROR(CheckEvaluated(request));
+  if (sharer.evaluation) request.use = EpochUse::kEvaluation;
   std::optional<JoinRequest> worker = sharer.worker;
   const std::optional<Cursor> cursor = worker ? worker->cursor : std::nullopt;
   if (job != nullptr) job->next().Await(request.key.epoch);
@@ -455,10 +447,10 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     join.windows = prepared->windows()->Counts();
   } else if (prepared->segmented() != nullptr) {
     join.plan = KeepPlan(*prepared->segmented()->plan().planned());
-  } else if (!kept && prepared->joined() == nullptr) {
-    const auto& of_dataset = static_cast<const PreparedEpoch&>(*prepared);
-    join.plan = KeepPlan(*of_dataset.plan().planned());
-    LogLimits(log_, request, of_dataset);
+  } else if (const PreparedEpoch* const of_dataset = prepared->prepared();
+             of_dataset != nullptr && !kept) {
+    join.plan = KeepPlan(*of_dataset->plan().planned());
+    LogLimits(log_, request, *of_dataset);
   }
   if (next) {
     next->subset = std::move(request.subset);
@@ -492,22 +484,22 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(std::shared_ptr<Job> j
   return session;
 }
 
-absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest& request,
+absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(EpochRequest request,
                                                              EvaluationRequest evaluation,
                                                              const ClientId& client,
                                                              std::function<void()> wake,
                                                              const GivenUp& given_up) {
-  PH_RETURN_IF_ERROR(CheckEvaluated(request));
-  if (request.segments) {
-    PH_ASSIGN_OR_RETURN(auto epoch, catalog_->PrepareSegmented(request, given_up));
-    auto make = [this, epoch, client](uint32_t segment, SegmentMakings::Waiter waiter) {
-      MakeSegmentSoon(epoch, segment, client, std::move(waiter));
+  if (request.use == EpochUse::kJob) request.use = EpochUse::kEvaluation;
+  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, client, given_up, std::nullopt));
+  Evaluation::MakeSegment make;
+  if (epoch->segmented() != nullptr) {
+    make = [this, segmented = std::shared_ptr<const SegmentedEpoch>(epoch, epoch->segmented()),
+            client](uint32_t segment, SegmentMakings::Waiter waiter) {
+      MakeSegmentSoon(segmented, segment, client, std::move(waiter));
     };
-    return Evaluation::Open(std::move(epoch), std::move(evaluation), memory_, std::move(make),
-                            std::move(wake));
   }
-  PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
-  return Evaluation::Open(std::move(prepared), std::move(evaluation), memory_);
+  return Evaluation::Open(std::move(epoch), std::move(evaluation), memory_, std::move(make),
+                          std::move(wake));
 }
 
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochRequest request,

@@ -180,12 +180,13 @@ class Loader {
                                                     std::function<void()> wake,
                                                     const GivenUp& given_up = {});
 
-  // One pass over an epoch, of which the service keeps nothing; the request's job may be empty.
+  // One pass over an epoch, of which the service keeps nothing; the request's job may be empty. Its
+  // use may be EpochUse::kExport, and is an evaluation otherwise.
   // Errors as EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open. `client` and
   // `wake` are of an epoch in segments: who waits for them, and what is called when Next() of the
   // evaluation has said to wait and may have more. `wake` must not block. Any thread may call it,
   // also when the evaluation is gone.
-  absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(const EpochRequest& request,
+  absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(EpochRequest request,
                                                        EvaluationRequest evaluation,
                                                        const ClientId& client = {},
                                                        std::function<void()> wake = nullptr,

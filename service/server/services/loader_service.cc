@@ -36,25 +36,6 @@ using Source = ResponseSource<LoadReply>;
 // Of a job that is asked for.
 constexpr size_t kMaxShownEpochs = 10'000;
 
-absl::Status CheckExport(const v1::EpochSpec& epoch) {
-  if (!epoch.job().empty()) {
-    return absl::InvalidArgumentError("epoch.job: must be empty for an export");
-  }
-  if (epoch.has_samples()) {
-    return absl::InvalidArgumentError("epoch.samples: sub-graphs are not exported");
-  }
-  if (epoch.oversize_policy() == v1::OVERSIZE_POLICY_PARTITION) {
-    return absl::InvalidArgumentError("epoch.oversize_policy: pieces are not exported");
-  }
-  if (epoch.join_parts()) {
-    return absl::InvalidArgumentError("epoch.join_parts: joined parts are not exported");
-  }
-  if (epoch.has_segments()) {
-    return absl::InvalidArgumentError("epoch.segments: epochs in segments are not exported");
-  }
-  return absl::OkStatus();
-}
-
 // `cursor`: the request's, without its signature.
 absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
                                                   absl::string_view cursor, EpochRequest epoch,
@@ -215,8 +196,8 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
     TakeRanks(parsed, epoch);
     if (parsed.has_evaluation()) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
-      PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), client,
-                                                             sink.Waker(), given_up));
+      PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(std::move(epoch), std::move(steps),
+                                                             client, sink.Waker(), given_up));
       const LoadableEpoch& of = evaluation->epoch();
       auto observer = observers_->ForStream(of.schema().sizes(), packed_for);
       return WithLane(
@@ -289,20 +270,30 @@ CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
   using Call = ServerStreamingCall<v1::ExportEpochRequest, v1::ExportDatasetResponse>;
   return Call::Start(
       context_, *call, Method::kExportEpoch,
-      [this](const v1::ExportEpochRequest& parsed, ProgressSink<v1::ExportDatasetResponse>& sink)
+      [this, client = context_.ClientOf(CredentialsOf(*call))](
+          const v1::ExportEpochRequest& parsed, ProgressSink<v1::ExportDatasetResponse>& sink)
           -> absl::StatusOr<std::unique_ptr<Call::Source>> {
         if (loader_ == nullptr) return NoDataFolder();
-        PH_RETURN_IF_ERROR(CheckExport(parsed.epoch()));
+        if (!parsed.epoch().job().empty()) {
+          return absl::InvalidArgumentError("epoch.job: must be empty for an export");
+        }
         MemoryHold memory;
-        PH_ASSIGN_OR_RETURN(const EpochRequest epoch,
+        PH_ASSIGN_OR_RETURN(EpochRequest epoch,
                             OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
                                              memory, measured_));
+        epoch.use = EpochUse::kExport;
         PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));
         const GivenUp given_up([&sink] { return sink.given_up(); },
                                [&sink] { return sink.given_up_while_waiting(); });
-        PH_ASSIGN_OR_RETURN(auto prepared, loader_->Prepare(epoch, given_up));
-        return ExportSource::OpenEpoch(parsed, std::move(prepared), std::move(ranks),
-                                       context_.max_response_bytes, context_.working);
+        PH_ASSIGN_OR_RETURN(auto pass, loader_->Evaluate(std::move(epoch), {ranks, 0, 0}, client,
+                                                         sink.Waker(), given_up));
+        if (pass->epoch().segmented() != nullptr) {
+          return ExportSource::OpenSegments(parsed, std::move(pass), context_.max_response_bytes);
+        }
+        const auto& prepared = pass->shared_epoch();
+        return ExportSource::OpenEpoch(
+            parsed, std::shared_ptr<const PreparedEpoch>(prepared, prepared->prepared()),
+            std::move(ranks), context_.max_response_bytes, context_.working);
       });
 }
 

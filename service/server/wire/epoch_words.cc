@@ -15,40 +15,18 @@
 #include "service/wings/partition/epochs/parts_schema.h"
 
 namespace packhouse {
-namespace {
-
-absl::Status CheckAdaptive(const v1::EpochSpec& spec) {
-  if (!spec.adaptive()) return absl::OkStatus();
-  if (spec.job().empty()) {
-    return absl::InvalidArgumentError("epoch.adaptive: needs a job, whose limits move");
-  }
-  if (spec.has_samples() || spec.join_parts()) {
-    return absl::InvalidArgumentError("epoch.adaptive: not with samples or join_parts");
-  }
-  for (const v1::RankGroup& rank_group : spec.rank_groups()) {
-    if (!rank_group.device_profile().measured_as().empty()) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "epoch.adaptive: needs a rank group whose device_profile says what it is measured_as");
-}
-
-}  // namespace
 
 absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
                                               const DatasetStore& datasets,
                                               const SourceGraphStore* graphs, MemoryBudget* working,
                                               MemoryHold& memory, const MeasuredModels* models,
                                               bool at_once) {
-  PH_RETURN_IF_ERROR(CheckAdaptive(spec));
-  if (spec.has_segments() && (spec.has_samples() || spec.join_parts())) {
-    return absl::InvalidArgumentError("epoch.segments: not together with samples or join_parts");
-  }
   if (spec.has_samples()) {
-    if (spec.join_parts()) {
-      return absl::InvalidArgumentError("epoch.join_parts: not together with samples");
-    }
     PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.samples().sub_graphs(), graphs, at_once));
-    return SampledRequestFromWire(spec, std::move(source), working);
+    PH_ASSIGN_OR_RETURN(EpochRequest request,
+                        SampledRequestFromWire(spec, std::move(source), working));
+    request.join_parts = spec.join_parts();
+    return request;
   }
   if (spec.join_parts() && IsMixture(spec.dataset())) {
     return absl::InvalidArgumentError(absl::StrCat("epoch.join_parts: not together with mixture '",

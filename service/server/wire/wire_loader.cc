@@ -210,23 +210,19 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   PH_ASSIGN_OR_RETURN(request.padding, PaddingFromWire(wire.padding()));
   PH_ASSIGN_OR_RETURN(request.derived, DerivedFromWire(wire.derived()));
   PH_ASSIGN_OR_RETURN(request.whole_graphs, CarriesGraphs(wire.payload(), schema));
-  if (!request.whole_graphs && !wire.derived().empty()) {
-    return absl::InvalidArgumentError("derived: only for whole graphs");
-  }
   PH_ASSIGN_OR_RETURN(request.integer_width,
-                      IntegerWidthFromWire(wire.integer_width(), request.whole_graphs));
+                      IntegerWidthFromWire(wire.integer_width(), /*whole_graphs=*/true));
   PH_ASSIGN_OR_RETURN(const OversizeRule oversize, OversizeRuleFromWire(wire.oversize_policy()));
   request.oversize_is_error = oversize == OversizeRule::kError;
   request.cuts_oversize = oversize == OversizeRule::kCut;
+  request.said.oversize = wire.oversize_policy() != v1::OVERSIZE_POLICY_UNSPECIFIED;
   request.in_order = wire.in_order();
   if (wire.look_ahead() != 0) {
     if (wire.look_ahead() > OnlinePackerOptions::kMaxLookAhead) {
       return absl::InvalidArgumentError(absl::StrCat(
           "look_ahead: ", wire.look_ahead(), ", at most ", OnlinePackerOptions::kMaxLookAhead));
     }
-    if (!wire.in_order()) {
-      return absl::InvalidArgumentError("look_ahead: only with in_order");
-    }
+    request.said.look_ahead = true;
     request.look_ahead = wire.look_ahead();
   }
   request.grouped = wire.grouped();
@@ -240,9 +236,7 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   if (wire.has_mixing()) {
     PH_ASSIGN_OR_RETURN(request.mixing, MixingFromWire(wire.mixing()));
   }
-  if (wire.order().has_shuffled() && wire.in_order()) {
-    return absl::InvalidArgumentError("order.shuffled: not together with in_order");
-  }
+  request.said.shuffled = wire.order().has_shuffled();
   if (wire.order().has_cost_balanced()) {
     const v1::CostBalanced& balanced = wire.order().cost_balanced();
     PH_ASSIGN_OR_RETURN(request.cost_balanced, CostBalancedFromWire(balanced, schema.sizes()));
@@ -270,10 +264,6 @@ absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
                                                     std::shared_ptr<const SubGraphSource> source,
                                                     MemoryBudget* memory) {
   PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(wire, source->schema()));
-  if (wire.oversize_policy() != v1::OVERSIZE_POLICY_UNSPECIFIED) {
-    return absl::InvalidArgumentError(
-        "oversize_policy: must be unset with samples; samples.beyond_limits decides");
-  }
   const v1::SampleSpec& spec = wire.samples();
   SamplesRequest samples;
   MemoryHold hold;

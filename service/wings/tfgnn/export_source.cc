@@ -48,22 +48,65 @@ absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenEpoch(
                   max_response_bytes);
 }
 
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenSegments(
+    const v1::ExportEpochRequest& request, std::unique_ptr<Evaluation> pass,
+    size_t max_response_bytes) {
+  Graphs graphs;
+  graphs.pass = std::move(pass);
+  return OpenPart(std::move(graphs), request.first_graph(), request.num_graphs(),
+                  max_response_bytes);
+}
+
+uint64_t ExportSource::Graphs::size() const {
+  if (pass != nullptr) return segments().counts().num_graphs;
+  return epoch ? epoch->num_graphs() : reader->num_graphs();
+}
+
+uint64_t ExportSource::Graphs::place(uint64_t next) const {
+  if (pass != nullptr) return batch[next_of_batch];
+  return epoch ? epoch->graph() : next;
+}
+
+absl::StatusOr<bool> ExportSource::Graphs::TakeUp() {
+  if (pass == nullptr) return true;
+  while (next_of_batch >= batch.size()) {
+    PH_ASSIGN_OR_RETURN(const LoadEvent event, pass->NextPlace());
+    if (event.kind == LoadEvent::Kind::kWait) return false;
+    if (event.kind == LoadEvent::Kind::kEnd) {
+      return absl::InternalError("export: the segments have fewer graphs than were counted");
+    }
+    next_of_batch -= std::exchange(batch, {}).size();
+    PH_ASSIGN_OR_RETURN(const auto segment, pass->epoch().segmented()->SegmentOf(event.number));
+    // The rows of the segment before were read from the store's file, as Next() says.
+    if (reader != nullptr) PH_RETURN_IF_ERROR(reader->CheckIntact());
+    reader = std::shared_ptr<const DatasetReader>(segment.first, &segment.first->plan().reader());
+    batch = segment.first->GraphsOf(segment.second);
+  }
+  return true;
+}
+
+void ExportSource::Graphs::Advance(uint64_t count) {
+  if (epoch) epoch->Advance(count);
+  next_of_batch += count;
+}
+
 absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenPart(Graphs graphs, uint64_t first,
                                                                      uint64_t num_graphs,
                                                                      size_t max_response_bytes) {
-  const DatasetInfo& info = graphs.reader->info();
+  const DatasetInfo& info = graphs.info();
   absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromSchema(*info.schema);
   if (!sets.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("data set '", info.name, "': ", sets.status().message()));
   }
   const uint64_t n = graphs.size();
+  const bool is_of_epoch = graphs.epoch || graphs.pass != nullptr;
   if (first > n) {
     return absl::OutOfRangeError(absl::StrCat("first_graph: ", first, ", ",
-                                              graphs.epoch ? "the epoch of " : "", "data set '",
+                                              is_of_epoch ? "the epoch of " : "", "data set '",
                                               info.name, "' has ", n, " graphs"));
   }
-  if (graphs.epoch) graphs.epoch->Advance(first);
+  graphs.Advance(first);
   const uint64_t end = first + std::min(num_graphs == 0 ? UINT64_MAX : num_graphs, n - first);
   return std::unique_ptr<ExportSource>(
       new ExportSource(std::move(graphs), *std::move(sets), first, end, max_response_bytes));
@@ -75,16 +118,26 @@ absl::StatusOr<std::optional<v1::ExportDatasetResponse>> ExportSource::Next() {
   response.set_first_graph(next_);
   std::vector<uint64_t> graph_ids;
   size_t bytes = 0;
+  is_waiting_ = false;
   while (next_ < end_ && bytes < kResponseBytes) {
-    const uint64_t place = graphs_.epoch ? graphs_.epoch->graph() : next_;
+    PH_ASSIGN_OR_RETURN(const bool is_there, graphs_.TakeUp());
+    if (!is_there) {
+      is_waiting_ = graph_ids.empty();
+      if (is_waiting_) return std::nullopt;
+      break;
+    }
+    const uint64_t place = graphs_.place(next_);
     PH_ASSIGN_OR_RETURN(const StoredGraph graph, graphs_.reader->Graph(place));
     std::string& example = *response.add_examples();
     const absl::Status status = encoder_.Append(*graph.chunk, graph.index, &example);
     if (!status.ok()) return absl::FailedPreconditionError(status.message());
     if (example.size() + kBesides > max_response_bytes_) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("graph ", place, " of the data set has an example of ", example.size(),
-                       " bytes, a response has at most ", max_response_bytes_));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "graph ",
+          graphs_.pass == nullptr ? absl::StrCat(place)
+                                  : absl::StrCat("with id ", graphs_.reader->graph_ids()[place]),
+          " of the data set has an example of ", example.size(), " bytes, a response has at most ",
+          max_response_bytes_));
     }
     // The last one may be large.
     if (bytes != 0 && bytes + example.size() + kBesides > max_response_bytes_) {
@@ -94,10 +147,10 @@ absl::StatusOr<std::optional<v1::ExportDatasetResponse>> ExportSource::Next() {
     bytes += example.size();
     graph_ids.push_back(graphs_.reader->graph_ids()[place]);
     ++next_;
-    if (graphs_.epoch) graphs_.epoch->Advance(1);
+    graphs_.Advance(1);
   }
   // The rows were read from the store's file, which may have been lost meanwhile.
-  PH_RETURN_IF_ERROR(graphs_.reader->CheckIntact());
+  if (graphs_.reader != nullptr) PH_RETURN_IF_ERROR(graphs_.reader->CheckIntact());
   response.set_graph_ids(Uint64sToWire(graph_ids));
   if (is_first_) {
     is_first_ = false;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "packhouse/v1/dataset.pb.h"
@@ -16,6 +17,8 @@
 #include "service/engine/epochs/dealing.h"
 #include "service/engine/epochs/epoch_order.h"
 #include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/segmented_epoch.h"
+#include "service/engine/jobs/evaluation.h"
 #include "service/server/calls/response_source.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/wings/tfgnn/example_encoder.h"
@@ -39,24 +42,46 @@ class ExportSource final : public ResponseSource<v1::ExportDatasetResponse> {
                                                             const DatasetStore& datasets,
                                                             size_t max_response_bytes,
                                                             MemoryBudget* working);
-  // The same for the request's epoch, which `ranks` share. O(batches).
+  // The same for an epoch of the request, which `ranks` share. O(batches).
   static absl::StatusOr<std::unique_ptr<ExportSource>> OpenEpoch(
       const v1::ExportEpochRequest& request, std::shared_ptr<const PreparedEpoch> epoch,
       Sharing ranks, size_t max_response_bytes, MemoryBudget* working);
+  // The same for a pass over an epoch in segments, from its first step on. Segments before the
+  // first graph are made, too: what they hold is not known otherwise. Waits for them.
+  static absl::StatusOr<std::unique_ptr<ExportSource>> OpenSegments(
+      const v1::ExportEpochRequest& request, std::unique_ptr<Evaluation> pass,
+      size_t max_response_bytes);
 
   // RESOURCE_EXHAUSTED naming a graph whose example no response can hold; DATA_LOSS as
   // DatasetReader; FAILED_PRECONDITION naming a graph whose lengths disagree with its values.
   absl::StatusOr<std::optional<v1::ExportDatasetResponse>> Next() override;
+  bool IsWaiting() const override { return is_waiting_; }
 
  private:
   // What is exported.
   struct Graphs {
     MemoryHold memory;
+    // In segments: of the batch's; null before the first one.
     std::shared_ptr<const DatasetReader> reader;
-    // Unset: the data set's own order.
+    // Unset: the data set's own order, or segments.
     std::optional<EpochOrder> epoch;
+    // Null unless the epoch is in segments. Then the graphs of the batch where it stands, by their
+    // places in the segment, and how many of them are before it. More than there are: the rest is
+    // to be left out.
+    std::unique_ptr<Evaluation> pass;
+    std::vector<uint32_t> batch;
+    uint64_t next_of_batch = 0;
 
-    uint64_t size() const { return epoch ? epoch->num_graphs() : reader->num_graphs(); }
+    const SegmentedPlan& segments() const { return pass->epoch().segmented()->plan(); }
+    const DatasetInfo& info() const {
+      return pass != nullptr ? segments().dataset() : reader->info();
+    }
+    uint64_t size() const;
+    // The next graph's place in the reader. Requires TakeUp().
+    uint64_t place(uint64_t next) const;
+    // Takes up the batch of the next graph. False if its segment is being made.
+    absl::StatusOr<bool> TakeUp();
+    void Advance(uint64_t count);
   };
 
   // `num_graphs` of them (0: all) from place `first` on.
@@ -81,6 +106,7 @@ class ExportSource final : public ResponseSource<v1::ExportDatasetResponse> {
   const uint64_t end_;
   const size_t max_response_bytes_;
   bool is_first_ = true;
+  bool is_waiting_ = false;
 };
 
 }  // namespace packhouse

@@ -99,13 +99,12 @@ class EpochArguments(TypedDict, total=False):
     - `limits` (one shape), `shapes` (several, a larger one before a smaller one), `device_profile` (the server
       chooses), or `rank_groups` (ranks of unequal hardware).
 
-    The rest:
+    The rest; docs/epoch-options.md has the pairs that exclude each other:
     - `dataset`: the name of a sealed data set, or a mixture: the names of up to 16 with `+` between.
       Then an epoch has each graph of each once, and batches have one tensor more, `dataset`, which
       says by its number which of them a graph is from. One must have all components and tensors
       that others have; what others lack is filled. Not with `grouped` or `join_parts`.
-    - `samples`: epochs of sub-graphs that are drawn from a source graph; see `Samples`. Not with
-      `in_order`, `grouped`, `subset`, `draw`, `min_rows` or `oversize`.
+    - `samples`: epochs of sub-graphs that are drawn from a source graph; see `Samples`.
     - `seed`: which order each epoch has; the same seed gives the same batches.
     - `padding`, `derived`: see `Padding` and `DerivedTensor`.
     - `compact`: integers travel in the narrowest of uint8, int16 and int32 that holds them, for a
@@ -120,22 +119,18 @@ class EpochArguments(TypedDict, total=False):
     - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
     - `draw`: see `Draw` (None: each graph once).
     - `join_parts`: the data set is one of parts (`Client.partitions.make_dataset`), and those that
-      share a batch are one graph, with the edges between them that the partition has cut. Not with
-      `samples`, `in_order`, `grouped`, `subset`, `draw` or `min_rows`.
+      share a batch are one graph, with the edges between them that the partition has cut.
     - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
       `min_nodes_per_component`); only with Padding.TFGNN and limits or shapes.
     - `adaptive`: limits may move from epoch to epoch by what batches cost (`Client.feedback`); needs
       a `device_profile` with `measured_as`, and a loader of a job.
-    - `segments`: see `Segments` (None: the epoch is planned as a whole). Needs `limits`; not with
-      `samples`, `in_order`, `grouped`, `subset`, `draw`, `join_parts` or `min_rows`, nor for an
-      evaluation.
+    - `segments`: see `Segments` (None: the epoch is planned as a whole). Needs `limits`.
     - `mixing`: how fresh batches are. Graphs are exchanged between batches until two that share one
       are together again about as seldom as in a shuffle (`EpochInfo.company`): 1.1 times as often
       (True), or so many times (a number of at least 1). False: only as the plan draws them. None:
-      as True, but an epoch that was begun without mixing goes on without it. With `in_order` and
-      `join_parts` there is nothing to mix: None or False.
+      as True, but an epoch that was begun without mixing goes on without it.
     - `order`: see `CostBalanced`: batches of like cost share a step (None: all orders are equally
-      likely). Not with `in_order`, `segments`, `samples` or `join_parts`.
+      likely).
     """
 
     dataset: str

@@ -11,26 +11,47 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/mixing.h"
+#include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/padding_batch.h"
 
 namespace packhouse {
+namespace options {
+namespace {
+
+constexpr EpochOption kSamplesDataset = {"a data set",
+                                         [](const EpochRequest& r) { return !r.dataset.empty(); }};
+constexpr EpochOption kSaidOversize = {"oversize_policy",
+                                       [](const EpochRequest& r) { return r.said.oversize; }};
+
+constexpr EpochRule kSampledRules[] = {
+    {&kSamples, &kAdaptive, "epoch.adaptive: not with samples or join_parts"},
+    {&kSamples, &kSegments, "epoch.segments: not together with samples or join_parts"},
+    {&kSamples, &kEvaluation,
+     "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated"},
+    {&kSamples, &kExport, "epoch.samples: sub-graphs are not exported"},
+    {&kSamples, &kSaidOversize,
+     "oversize_policy: must be unset with samples; samples.beyond_limits decides"},
+    {&kSamples, &kSamplesDataset, "samples: not together with a data set"},
+    {&kSamples, &kInOrder, "samples: not together with in_order"},
+    {&kSamples, &kGrouped, "samples: not together with grouped"},
+    {&kSamples, &kSubset, "samples: not together with subset"},
+    {&kSamples, &kDraw, "samples: not together with draw"},
+    {&kSamples, &kMinRows, "samples: not together with min_rows"},
+    {&kSamples, &kCostBalanced, "samples: not together with order.cost_balanced"},
+    {&kSamples, &kNotOneShape, "samples: only with one rank group, and one shape of given limits"},
+};
+
+}  // namespace
+}  // namespace options
+
 namespace {
 
 // Windows that are kept for batches that are sent again, or by slower ranks.
 constexpr size_t kKeptWindows = 16;
 
 absl::Status CheckSamples(const EpochRequest& request) {
-  const auto refuse = [](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("samples: not together with ", what));
-  };
-  if (!request.dataset.empty()) return refuse("a data set");
-  if (request.in_order) return refuse("in_order");
-  if (request.grouped) return refuse("grouped");
-  if (request.subset) return refuse("subset");
-  if (request.draw) return refuse("draw");
-  if (!request.min_rows.empty()) return refuse("min_rows");
-  if (request.cost_balanced) return refuse("order.cost_balanced");
-  PH_RETURN_IF_ERROR(CheckOneShape("samples", request));
+  PH_RETURN_IF_ERROR(CheckTogether(SampledEpoch::Rules(), request));
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   if (request.samples->window > SampledEpoch::kMaxWindow) {
     return absl::InvalidArgumentError(absl::StrCat("samples.window: ", request.samples->window,
                                                    ", at most ", SampledEpoch::kMaxWindow));
@@ -49,6 +70,8 @@ std::string PlannerOf(const Limits& limits) {
 }
 
 }  // namespace
+
+absl::Span<const EpochRule> SampledEpoch::Rules() { return options::kSampledRules; }
 
 SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
                            const EpochRequest& request, const EpochBounds& bounds,

@@ -30,10 +30,16 @@
 #include "service/engine/epochs/fresh_batches.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/making.h"
+#include "service/engine/epochs/option_rules.h"
 #include "service/wings/graphs/epochs/sample_window.h"
 #include "service/wings/graphs/epochs/sub_graph_source.h"
 
 namespace packhouse {
+
+namespace options {
+inline constexpr EpochOption kSamples = {
+    "samples", [](const EpochRequest& r) { return r.samples.has_value(); }};
+}  // namespace options
 
 // Besides the source: 4 bytes for each seed, and the windows that were planned last.
 class SampledEpoch final : public LoadableEpoch, public EpochWindows {
@@ -44,6 +50,9 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
 
   // Plans the first window, which decides how soon the first batch comes.
   using PlanFirst = std::function<absl::Status(std::shared_ptr<const SampledEpoch> epoch)>;
+
+  // What does not go with samples, besides EngineRules().
+  static absl::Span<const EpochRule> Rules();
 
   // `request` has `samples`. Plans the first window, by `plan_first` if that is given; or all with
   // exact_steps.

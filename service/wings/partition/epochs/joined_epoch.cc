@@ -10,11 +10,37 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_seed.h"
 #include "service/engine/epochs/item_sizes.h"
-#include "service/engine/epochs/mixing.h"
 #include "service/engine/epochs/padding_batch.h"
+#include "service/wings/graphs/epochs/sampled_epoch.h"
 #include "service/wings/partition/epochs/part_joiner.h"
 
 namespace packhouse {
+namespace options {
+namespace {
+
+constexpr EpochRule kJoinedRules[] = {
+    {&kJoinParts, &kAdaptive, "epoch.adaptive: not with samples or join_parts"},
+    {&kJoinParts, &kSegments, "epoch.segments: not together with samples or join_parts"},
+    {&kJoinParts, &kSamples, "epoch.join_parts: not together with samples"},
+    {&kJoinParts, &kExport, "epoch.join_parts: joined parts are not exported"},
+    {&kJoinParts, &kInOrder, "join_parts: not together with in_order"},
+    {&kJoinParts, &kGrouped, "join_parts: not together with grouped"},
+    {&kJoinParts, &kSubset, "join_parts: not together with subset"},
+    {&kJoinParts, &kDraw, "join_parts: not together with draw"},
+    {&kJoinParts, &kMinRows, "join_parts: not together with min_rows"},
+    {&kJoinParts, &kCostBalanced, "join_parts: not together with order.cost_balanced"},
+    {&kJoinParts, &kMixing,
+     "mixing: not together with join_parts, whose parts are drawn anew in each epoch"},
+    {&kJoinParts, &kCut,
+     "join_parts: not together with OVERSIZE_POLICY_PARTITION: make a finer partition"},
+    {&kJoinParts, &kSizes, "join_parts: not together with a payload of sizes"},
+    {&kJoinParts, &kNotOneShape,
+     "join_parts: only with one rank group, and one shape of given limits"},
+};
+
+}  // namespace
+}  // namespace options
+
 namespace {
 
 // The rules by which parts are packed. Part of an epoch's identity, so that another release never
@@ -23,24 +49,12 @@ constexpr absl::string_view kJoinRules = "joined-v1";
 constexpr absl::string_view kJoinedParts = "an epoch of joined parts";
 
 absl::Status CheckJoined(const EpochRequest& request, const DatasetInfo& info) {
-  const auto refuse = [](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("join_parts: not together with ", what));
-  };
   if (info.state != DatasetState::kSealed) {
     return absl::FailedPreconditionError(absl::StrCat(
         "data set '", info.name, "' is not sealed: epochs are loaded from sealed ones"));
   }
-  if (request.samples) return refuse("samples");
-  if (request.in_order) return refuse("in_order");
-  if (request.grouped) return refuse("grouped");
-  if (request.subset) return refuse("subset");
-  if (request.draw) return refuse("draw");
-  if (!request.min_rows.empty()) return refuse("min_rows");
-  if (request.cost_balanced) return refuse("order.cost_balanced");
-  PH_RETURN_IF_ERROR(CheckMixing(request));
-  if (request.cuts_oversize) return refuse("OVERSIZE_POLICY_PARTITION: make a finer partition");
-  if (!request.whole_graphs) return refuse("a payload of sizes");
-  PH_RETURN_IF_ERROR(CheckOneShape("join_parts", request));
+  PH_RETURN_IF_ERROR(CheckTogether(JoinedEpoch::Rules(), request));
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   if (info.num_graphs > ItemSizes::kMaxItems) {
     return absl::FailedPreconditionError(absl::StrCat(
         "data set '", info.name, "': ", info.num_graphs, " parts, at most ", ItemSizes::kMaxItems));
@@ -49,6 +63,8 @@ absl::Status CheckJoined(const EpochRequest& request, const DatasetInfo& info) {
 }
 
 }  // namespace
+
+absl::Span<const EpochRule> JoinedEpoch::Rules() { return options::kJoinedRules; }
 
 void JoinedEpoch::AddTuple(uint32_t part, absl::Span<uint64_t> rows) const {
   const size_t stored = reader_->info().schema->num_components();

@@ -23,6 +23,7 @@
 #include "service/engine/epochs/epoch_shapes.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/making.h"
+#include "service/engine/epochs/option_rules.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/wings/partition/epochs/joined_packing.h"
 #include "service/wings/partition/epochs/part_links.h"
@@ -30,12 +31,20 @@
 
 namespace packhouse {
 
+namespace options {
+inline constexpr EpochOption kJoinParts = {"join_parts",
+                                           [](const EpochRequest& r) { return r.join_parts; }};
+}  // namespace options
+
 // Besides the reader and the links: 12 bytes a part.
 class JoinedEpoch final : public LoadableEpoch {
  public:
   // Gives the links of the reader's parts, which epochs of a data set share.
   using LinksOf = absl::FunctionRef<absl::StatusOr<std::shared_ptr<const PartLinks>>(
       const PartsSchema& schema)>;
+
+  // What does not go with join_parts, besides EngineRules().
+  static absl::Span<const EpochRule> Rules();
 
   // `request` has `join_parts`.
   //
