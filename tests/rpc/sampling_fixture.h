@@ -22,9 +22,8 @@ class SamplingServerTest : public ServerTest {
     server_.reset();
   }
 
-  void StartWithGraph() {
+  void StartWithGraph(ServerOptions options = {}) {
     if (datasets_ == nullptr) OpenDatasets();
-    ServerOptions options;
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
     options.sampling_observer = sampling_observer_;
     options.job_logs = ledger_.get();

@@ -101,6 +101,60 @@ TEST_P(SamplingServiceTest, EstimatesSizesInANamedHistogram) {
   EXPECT_EQ(histogram.histogram().SerializeAsString(), first.histogram().SerializeAsString());
 }
 
+TEST_P(SamplingServiceTest, AnEstimateThatIsRefusedLeavesTheHistogram) {
+  ServerOptions options;
+  options.histograms.max_distinct = 3;
+  StartWithGraph(options);
+  const auto histograms = v1::HistogramService::NewStub(channel_);
+  v1::MergeHistogramRequest merge;
+  merge.set_histogram("sizes");
+  v1::Histogram& addend = *merge.mutable_addend();
+  for (const char* const component : {"n", "e"}) addend.add_components(component);
+  addend.set_tuples(Uint32sToWire(std::vector<uint32_t>{5, 7}));
+  addend.set_counts(Uint64sToWire(std::vector<uint64_t>{9}));
+  addend.set_num_graphs(9);
+  grpc::ClientContext merging;
+  v1::MergeHistogramResponse merged;
+  ASSERT_THAT(ToAbsl(histograms->MergeHistogram(&merging, merge, &merged)), IsOk());
+  v1::EstimateSizesRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  request.set_histogram("sizes");
+  grpc::ClientContext estimating;
+  v1::EstimateSizesResponse response;
+  EXPECT_THAT(ToAbsl(Stub()->EstimateSizes(&estimating, request, &response)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 3")));
+  v1::GetHistogramRequest get;
+  get.set_histogram("sizes");
+  grpc::ClientContext getting;
+  v1::GetHistogramResponse got;
+  ASSERT_THAT(ToAbsl(histograms->GetHistogram(&getting, get, &got)), IsOk());
+  EXPECT_EQ(got.histogram().num_graphs(), 9U);
+}
+
+TEST_P(SamplingServiceTest, SeedsAreReservedBeforeTheyAreRead) {
+  // A quarter is for what calls work with.
+  constexpr uint64_t kWorking = 8192;
+  ServerOptions options;
+  options.max_message_bytes = kWorking / 2;
+  options.memory_budget = 4 * kWorking;
+  StartWithGraph(options);
+  const std::string seeds = Uint32sToWire(std::vector<uint32_t>(900, 1));
+  const std::string needs = absl::StrCat("seeds of ", 3 * seeds.size(), " bytes");
+  v1::EstimateSizesRequest estimate;
+  *estimate.mutable_sub_graphs() = TwoHops();
+  estimate.mutable_seeds()->set_numbers(seeds);
+  grpc::ClientContext context;
+  v1::EstimateSizesResponse response;
+  EXPECT_THAT(ToAbsl(Stub()->EstimateSizes(&context, estimate, &response)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(needs)));
+  v1::SampleDatasetRequest dataset;
+  dataset.set_dataset("drawn");
+  *dataset.mutable_sub_graphs() = TwoHops();
+  dataset.mutable_seeds()->set_numbers(seeds);
+  EXPECT_THAT(MakeDataset(dataset).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(needs)));
+}
+
 TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
   StartWithGraph();
   v1::SampleDatasetRequest request;

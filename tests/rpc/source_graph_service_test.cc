@@ -1,5 +1,7 @@
 // SourceGraphService over the real server and a real store.
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -247,6 +249,42 @@ TEST_P(SourceGraphServiceTest, FromRowsToNumbersAndBack) {
   EXPECT_GT(verified.num_bytes(), 0U);
   EXPECT_TRUE(Delete("g").ok());
   EXPECT_EQ(Delete("g").code(), absl::StatusCode::kNotFound);
+}
+
+// The rows of a file that nodes and edges were; without them the same call works.
+TEST_P(SourceGraphServiceTest, DamagedRowsAreNotAnswered) {
+  Start();
+  const auto damaged = [&](const std::string& graph, const std::string& array) {
+    ASSERT_TRUE(Create(NewGraph(graph)).ok());
+    ASSERT_TRUE(Append({Rows(graph, 1)}).ok());
+    ASSERT_TRUE(Seal(graph).ok());
+    int num_damaged = 0;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      if (each.path().filename() != array) continue;
+      std::fstream file(each.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const int first = file.get();
+      file.seekp(0);
+      file.put(static_cast<char>(first ^ 1));
+      ++num_damaged;
+    }
+    ASSERT_GT(num_damaged, 0);
+  };
+  damaged("of_nodes", "node0.rows");
+  v1::LookupNodesRequest nodes;
+  nodes.set_graph("of_nodes");
+  nodes.set_node_set("paper");
+  nodes.mutable_ids()->set_integers(Dense<int64_t>({70, -5}));
+  EXPECT_TRUE(Lookup(nodes).ok());
+  nodes.set_with_rows(true);
+  EXPECT_THAT(Lookup(nodes), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("node0.rows")));
+  damaged("of_edges", "edge0.rows");
+  v1::ReadEdgesRequest edges;
+  edges.set_graph("of_edges");
+  edges.set_edge_set("writes");
+  edges.set_num_edges(3);
+  EXPECT_TRUE(Edges(edges).ok());
+  edges.set_with_rows(true);
+  EXPECT_THAT(Edges(edges), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("edge0.rows")));
 }
 
 TEST_P(SourceGraphServiceTest, StatusCodesNameTheField) {

@@ -56,21 +56,6 @@ std::optional<size_t> LengthsOf(const GraphSchema& schema, size_t k) {
   return found;
 }
 
-// Whether the rows of a component are steps of a ragged feature.
-bool IsSteps(const GraphSchema& schema, size_t k) {
-  if (schema.IsRaggedFeature(k)) return true;
-  if (schema.IsPointedInto(k)) return false;
-  // An inner dimension: lengths alone, of the component's own name.
-  size_t tensors = 0;
-  bool own = false;
-  for (const TensorSpec& tensor : schema.tensors()) {
-    if (tensor.component != k) continue;
-    ++tensors;
-    own |= tensor.name == schema.sizes().name(k);
-  }
-  return tensors == 1 && own && LengthsOf(schema, k).has_value();
-}
-
 absl::Status CannotCut(absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat("oversize_policy: graphs of this schema cannot be cut: ", what));
@@ -94,7 +79,7 @@ absl::StatusOr<PieceSchema> PieceSchema::Create(const GraphSchema& whole) {
     before[spec.component].push_back(*spec.index_into);
   }
   for (size_t k = 0; k < l; ++k) {
-    if (!pieces.components_[k].indices.empty() || !IsSteps(whole, k)) continue;
+    if (!pieces.components_[k].indices.empty() || !whole.IsRaggedFeature(k)) continue;
     const auto lengths = LengthsOf(whole, k);
     if (!lengths) {
       return CannotCut(

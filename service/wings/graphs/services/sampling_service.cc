@@ -26,12 +26,21 @@ namespace {
 
 constexpr uint32_t kDefaultEstimate = 2000;
 
-// Makes the histogram anew.
+// Makes the histogram anew. Where its new sizes are refused, it has the old ones.
 absl::Status Replace(HistogramStore& histograms, const HistogramKey& key,
                      const SizeHistogram& histogram, absl::Time now) {
+  absl::StatusOr<HistogramSnapshot> before = histograms.Get(key.name, now);
+  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
   const absl::Status deleted = histograms.Delete(key.name);
   if (!deleted.ok() && !absl::IsNotFound(deleted)) return deleted;
-  return histograms.Merge(key, histogram, std::nullopt, now).status();
+  absl::Status made = histograms.Merge(key, histogram, std::nullopt, now).status();
+  // Whatever else it says, the new ones may be there.
+  if (!before.ok() || !absl::IsResourceExhausted(made)) return made;
+  before->memory.Reset();
+  histograms
+      .Merge({key.name, before->schema, before->half_life}, before->histogram, std::nullopt, now)
+      .IgnoreError();
+  return made;
 }
 
 absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesRequest& request,
@@ -59,13 +68,14 @@ absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesReques
       EstimateSizes(source, seeds, {request.seed(), request.epoch()},
                     request.num_graphs() == 0 ? kDefaultEstimate : request.num_graphs(), making,
                     sampled));
+  PH_ASSIGN_OR_RETURN(
+      answer, making.Hold("the histogram as it is sent",
+                          BytesToWire(estimate.histogram.num_distinct(), schema.num_components())));
+  // The last thing that may be refused.
   if (!request.histogram().empty()) {
     PH_RETURN_IF_ERROR(Replace(histograms, {request.histogram(), schema, std::nullopt},
                                estimate.histogram, context.clock->Now()));
   }
-  PH_ASSIGN_OR_RETURN(
-      answer, making.Hold("the histogram as it is sent",
-                          BytesToWire(estimate.histogram.num_distinct(), schema.num_components())));
   v1::EstimateSizesResponse response;
   GraphSchemaToWire(source->schema(), *response.mutable_schema());
   HistogramToWire(estimate.histogram, schema, *response.mutable_histogram());
