@@ -670,8 +670,12 @@ TEST_F(FileSourceGraphStoreTest, AGraphThatIsAppendedToSealedOrOpenedIsUsed) {
   const RowsOfGraph rows = RandomRows(random, 5, 9);
   const ChunkOfRows chunk(schema_, options_, rows);
   const std::vector<std::function<absl::Status()>> uses = {
-      [&] { return retained.Append({"a", 0}, chunk.chunk(), std::nullopt).status(); },
-      [&] { return retained.Seal({"a", 0}, SealOptions(), kGoOn).status(); },
+      [&] {
+        return retained.Append({"a", 0}, chunk.chunk(), std::nullopt).status();
+      },
+      [&] {
+        return retained.Seal({"a", 0}, SealOptions(), kGoOn).status();
+      },
       [&] { return retained.Open("a").status(); }};
   for (size_t i = 0; i < uses.size(); ++i) {
     SCOPED_TRACE(i);
