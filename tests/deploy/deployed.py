@@ -18,8 +18,8 @@ TIMES: Final = {"$__rate_interval": "3s", "$__range": "10s"}
 METRICS_HEAD: Final = """\
 # Metrics
 
-`/metrics` has them in Prometheus' text format or, for those who ask, in that of OpenMetrics, with the traces of
-some calls ([exemplars](security.md)). It says of each its type and what it means:
+`/metrics` has them in Prometheus' text format or, for those who ask, in that of OpenMetrics, with
+[exemplars](security.md#the-http-port). It says of each its type and what it means:
 
 ```sh
 curl -s localhost:9464/metrics | grep HELP

@@ -59,6 +59,7 @@ RIGHT: dict[str, Any] = {
     "rows": [],
     "schema": GraphSchema(("nodes", "edges")),
     "seeds": [0],
+    "shares": {"nothing/there": 1.0},
     "sizes": [np.array([[3, 4]])],
     "source": HISTOGRAM,
     "sub_graphs": SubGraphs("nothing/there", b""),

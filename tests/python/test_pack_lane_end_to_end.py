@@ -130,9 +130,17 @@ def test_batches_of_any_schema_are_the_same_either_way(
         "compact": bool(rng.integers(2)),
         "widen": bool(rng.integers(2)),
     }
-    by_lane = client.pack(
-        in_pieces(table, np.random.default_rng(seed)), PackOptions(lane="required", **words)
-    )
+    has_opened = threading.Event()
+
+    def waiting() -> Iterator[GraphTable]:
+        """Else the server may have sent all before the lane is open."""
+        for piece in in_pieces(table, np.random.default_rng(seed)):
+            yield piece
+            assert has_opened.wait(60)
+
+    by_lane = client.pack(waiting(), PackOptions(lane="required", **words))
+    assert by_lane.opened
+    has_opened.set()
     by_bytes = client.pack(
         in_pieces(table, np.random.default_rng(seed)), PackOptions(lane="off", **words)
     )

@@ -25,9 +25,10 @@ class PartitioningServiceTest : public SamplingServerTest {
     server_.reset();
   }
 
-  void Start(ServerOptions options = {}) {
+  void Start() {
     if (datasets_ == nullptr) OpenDatasets();
     server_.reset();
+    ServerOptions options;
     options.job_logs = ledger_.get();
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
                                                    datasets_.get(), &stored_));
@@ -123,31 +124,6 @@ TEST_P(PartitioningServiceTest, IsBegunFoundReadAndDeleted) {
     v1::DeletePartitionResponse response;
     EXPECT_EQ(ToAbsl(stub_->DeletePartition(&context, request, &response)).code(), code);
   }
-}
-
-TEST_P(PartitioningServiceTest, TheBytesOfAFileAreReservedBeforeTheyAreRead) {
-  Start();
-  ASSERT_THAT(Begin(RequestFor("mine", 3)).status(), IsOk());
-  PH_ASSERT_OK_AND_ASSIGN(const v1::PartitionJob done, AwaitEnd("mine"));
-  // A quarter is for what calls work with.
-  constexpr uint64_t kWorking = 8192;
-  ServerOptions options;
-  options.max_message_bytes = kWorking / 2;
-  options.memory_budget = 4 * kWorking;
-  Start(options);
-  v1::ReadPartitionFileRequest request;
-  request.set_graph("g");
-  request.set_name("mine");
-  request.set_path(done.files(0).path());
-  const auto read = [&](uint64_t max_bytes) {
-    request.set_max_bytes(max_bytes);
-    grpc::ClientContext context;
-    v1::ReadPartitionFileResponse response;
-    return ToAbsl(stub_->ReadPartitionFile(&context, request, &response));
-  };
-  EXPECT_THAT(read(kWorking / 2), IsOk());
-  EXPECT_THAT(read(kWorking + 1), StatusIs(absl::StatusCode::kResourceExhausted,
-                                           HasSubstr("the bytes of a file of 8193 bytes")));
 }
 
 TEST_P(PartitioningServiceTest, PartsBecomeADataSetThatIsJoinedInBatches) {

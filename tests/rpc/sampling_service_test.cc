@@ -131,30 +131,6 @@ TEST_P(SamplingServiceTest, AnEstimateThatIsRefusedLeavesTheHistogram) {
   EXPECT_EQ(got.histogram().num_graphs(), 9U);
 }
 
-TEST_P(SamplingServiceTest, SeedsAreReservedBeforeTheyAreRead) {
-  // A quarter is for what calls work with.
-  constexpr uint64_t kWorking = 8192;
-  ServerOptions options;
-  options.max_message_bytes = kWorking / 2;
-  options.memory_budget = 4 * kWorking;
-  StartWithGraph(options);
-  const std::string seeds = Uint32sToWire(std::vector<uint32_t>(900, 1));
-  const std::string needs = absl::StrCat("seeds of ", 3 * seeds.size(), " bytes");
-  v1::EstimateSizesRequest estimate;
-  *estimate.mutable_sub_graphs() = TwoHops();
-  estimate.mutable_seeds()->set_numbers(seeds);
-  grpc::ClientContext context;
-  v1::EstimateSizesResponse response;
-  EXPECT_THAT(ToAbsl(Stub()->EstimateSizes(&context, estimate, &response)),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(needs)));
-  v1::SampleDatasetRequest dataset;
-  dataset.set_dataset("drawn");
-  *dataset.mutable_sub_graphs() = TwoHops();
-  dataset.mutable_seeds()->set_numbers(seeds);
-  EXPECT_THAT(MakeDataset(dataset).status(),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(needs)));
-}
-
 TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
   StartWithGraph();
   v1::SampleDatasetRequest request;

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.base.arguments import names_arguments, whole_number
+from packhouse.base.arguments import UINT64_MAX, names_arguments, whole_number
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT, UnaryCalls
 from packhouse.data.examples import ExampleStream, TfgnnSchema, messages_of
@@ -245,6 +245,7 @@ class Datasets:
         without replacement, what is left of a data set is drawn while there is any. The draw has 8
         bytes for each graph. Errors: NOT_FOUND.
         """
+        whole_number(num_graphs, "num_graphs", UINT64_MAX)
         if not temperature > 0:
             raise ValueError(f"temperature: {temperature!r} is not above 0")
         given = shares if isinstance(shares, Mapping) else None

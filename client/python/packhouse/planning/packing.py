@@ -360,8 +360,9 @@ class PackStream(Iterator[Batch]):
             self._open_lane()
         self._num_responses = number
         if parts is not None:
-            if self._transport == "lane":
-                # All batches of a lane may be written to, those that come beside it too.
+            if self._lane_choice != "off":
+                # Batches may be written to however they come: the server may have sent all before
+                # the lane is open.
                 parts = parts.writable()
             self._keep(Batch.of_parts(parts, self._schema))
             return
