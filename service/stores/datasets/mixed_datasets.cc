@@ -4,18 +4,16 @@
 
 #include <algorithm>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "service/algorithms/graphs/graph_chunk.h"
 #include "service/algorithms/sizes/size_table.h"
@@ -388,12 +386,12 @@ class MixedReader final : public DatasetReader {
   // The member's chunk as the mixture has it; the same again for the same chunk.
   absl::StatusOr<const GraphChunk*> Widened(size_t m, const GraphChunk& chunk) const {
     {
-      absl::ReaderMutexLock lock(&mutex_);
+      const std::shared_lock lock(mutex_);
       const auto found = widened_.find(&chunk);
       if (found != widened_.end()) return &found->second;
     }
     PH_ASSIGN_OR_RETURN(GraphChunk widened, Widen(m, chunk));
-    absl::MutexLock lock(&mutex_);
+    const std::unique_lock lock(mutex_);
     // Another thread may have come first; then this one's is not needed.
     return &widened_.try_emplace(&chunk, std::move(widened)).first->second;
   }
@@ -442,8 +440,9 @@ class MixedReader final : public DatasetReader {
   mutable std::once_flag count_once_;
   mutable SizeHistogram histogram_;
 
-  mutable absl::Mutex mutex_;
-  mutable absl::node_hash_map<const GraphChunk*, GraphChunk> widened_ ABSL_GUARDED_BY(mutex_);
+  mutable std::shared_mutex mutex_;
+  // Guarded by mutex_.
+  mutable absl::node_hash_map<const GraphChunk*, GraphChunk> widened_;
 };
 
 // The sizes of chunks of several members, each member's read by its own reader.
