@@ -16,9 +16,14 @@ inline bool IsMixture(absl::string_view name) {
   return name.find(kMixtureSeparator) != absl::string_view::npos;
 }
 
-// The names of a mixture's data sets, in order; of any other name, itself. They view `name`.
+// No mixture has more data sets.
+inline constexpr int kMaxMixedDatasets = 16;
+
+// The names of a mixture's data sets, in order; of any other name, itself. They view `name`. Of a
+// name with too many, which nothing has, the last one is all that follows kMaxMixedDatasets others:
+// a client that sends a message full of separators costs no more than its message.
 inline std::vector<absl::string_view> NamesInMixture(absl::string_view name) {
-  return absl::StrSplit(name, kMixtureSeparator);
+  return absl::StrSplit(name, absl::MaxSplits(kMixtureSeparator, kMaxMixedDatasets));
 }
 
 }  // namespace packhouse

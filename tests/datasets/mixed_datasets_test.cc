@@ -243,7 +243,7 @@ TEST_F(MixedDatasetsTest, SaysWhatCannotBeMixed) {
   std::string seventeen = "a";
   for (int i = 0; i < 16; ++i) absl::StrAppend(&seventeen, "+s", i);
   EXPECT_THAT(why(seventeen),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("17 data sets, at most 16")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than 16 data sets")));
 
   // What reads says the same.
   EXPECT_THAT(mixed_.OpenReader("a+y"), StatusIs(absl::StatusCode::kInvalidArgument, _));
@@ -255,7 +255,7 @@ TEST_F(MixedDatasetsTest, SixteenCanBeMixed) {
   const GraphSchema schema = SchemaOf({});
   std::vector<std::string> names;
   uint64_t num_graphs = 0;
-  for (size_t m = 0; m < MixedDatasets::kMaxDatasets; ++m) {
+  for (size_t m = 0; m < size_t{kMaxMixedDatasets}; ++m) {
     names.push_back(NameOf(m));
     num_graphs += Store(names.back(), schema).num_graphs;
   }
@@ -353,6 +353,9 @@ TEST_F(MixedDatasetsTest, ReservesWhatItTakes) {
 TEST(NamesInMixtureTest, AreInOrder) {
   EXPECT_THAT(NamesInMixture("a/b"), ElementsAre("a/b"));
   EXPECT_THAT(NamesInMixture("a/b+c+"), ElementsAre("a/b", "c", ""));
+  // A hostile name of a whole message is not taken apart.
+  const std::string separators(1 << 20, '+');
+  EXPECT_EQ(NamesInMixture(separators).size(), size_t{kMaxMixedDatasets} + 1);
   EXPECT_FALSE(IsMixture("a/b"));
   EXPECT_TRUE(IsMixture("a+b"));
 }

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 import weakref
 from typing import Any, Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ import grpc
 import numpy as np
 import pytest
 from random_graphs import molecules, random_schema, random_table
-from test_lane_end_to_end import points
+from test_lane_end_to_end import points, until
 
 from packhouse import (
     GRAPHS,
@@ -97,13 +96,6 @@ def lanes_left(server: LocalServer) -> int:
     with urllib.request.urlopen(f"http://{server.http_address}/metrics", timeout=60) as page:
         metrics = page.read().decode()
     return sum(map(int, re.findall(r"^packhouse_lane_streams\S* (\d+)", metrics, re.M)))
-
-
-def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it does not come to pass"
-        time.sleep(0.01)
 
 
 # The same bytes.

@@ -29,8 +29,9 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
     return request;
   }
   if (spec.join_parts() && IsMixture(spec.dataset())) {
-    return absl::InvalidArgumentError(absl::StrCat("epoch.join_parts: not together with mixture '",
-                                                   spec.dataset(), "': load one data set"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "epoch.join_parts: not together with mixture '",
+        spec.dataset().substr(0, DatasetStore::kMaxNameLength), "': load one data set"));
   }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
   PH_ASSIGN_OR_RETURN(memory,

@@ -183,9 +183,9 @@ absl::StatusOr<Mixture> MixtureOf(absl::string_view name, absl::Span<const Datas
 
 absl::StatusOr<Mixture> FindMixture(const DatasetStore& store, absl::string_view name) {
   const std::vector<absl::string_view> names = NamesInMixture(name);
-  if (names.size() > MixedDatasets::kMaxDatasets) {
+  if (names.size() > size_t{kMaxMixedDatasets}) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "mixture: ", names.size(), " data sets, at most ", MixedDatasets::kMaxDatasets));
+        "mixture '", name.substr(0, 128), "...': more than ", kMaxMixedDatasets, " data sets"));
   }
   std::set<absl::string_view> different;
   std::vector<DatasetInfo> infos;

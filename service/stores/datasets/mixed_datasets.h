@@ -2,7 +2,6 @@
 #ifndef PACKHOUSE_SERVICE_STORES_DATASETS_MIXED_DATASETS_H_
 #define PACKHOUSE_SERVICE_STORES_DATASETS_MIXED_DATASETS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -32,15 +31,13 @@ inline constexpr absl::string_view kMixtureTensor = "dataset";
 //
 // Errors of the functions that read, for a mixture: NOT_FOUND for a missing data set;
 // FAILED_PRECONDITION for one that is not sealed; INVALID_ARGUMENT, naming them and what differs,
-// for more than kMaxDatasets, for one that occurs twice, or unless one has all components and
+// for more than kMaxMixedDatasets, for one that occurs twice, or unless one has all components and
 // tensors of each other. An index tensor cannot be filled, and no data set may have a tensor of the
 // name kMixtureTensor.
 //
 // Thread-safe.
 class MixedDatasets final : public ForwardingDatasetStore {
  public:
-  static constexpr size_t kMaxDatasets = 16;
-
   // `store` and `memory` must outlive this and all readers. Readers of mixtures reserve from
   // `memory` what they take besides BytesOfReader() of the mixture; null: nothing is reserved.
   MixedDatasets(DatasetStore* store, MemoryBudget* memory)
