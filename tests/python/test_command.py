@@ -8,6 +8,7 @@ import errno
 import importlib.util
 import itertools
 import os
+import signal
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ import pytest
 from packhouse.command import arguments, program
 from packhouse.command.arguments import NUMBER, Option, option, parse_bytes, parse_rows
 from packhouse.base.errors import PackhouseError
-from packhouse.command.failures import Failure, Misuse, text_of
+from packhouse.command.failures import Failure, Misuse, signals_raised, text_of
 from packhouse.command.group import Group, nearest
 from packhouse.command.output import (
     bytes_text, Column, grouped, percent, readable, small_percent, TextTable
@@ -262,3 +263,10 @@ def test_the_servers_flag_for_more_memory_is_said_to_be_the_servers(before: str)
     assert told == f"{said}; {advice} [RESOURCE_EXHAUSTED]"
     other = text_of(PackhouseError(grpc.StatusCode.RESOURCE_EXHAUSTED, "the disk is full"))
     assert other == "the disk is full [RESOURCE_EXHAUSTED]"
+
+
+def test_after_a_block_signals_are_what_they_were() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with signals_raised():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL

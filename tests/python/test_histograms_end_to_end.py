@@ -137,6 +137,17 @@ def test_what_was_counted_before_a_source_failed_is_told_when_all_comes_again(
     expect_same(client.histograms.get(name), Histogram.from_sizes(SIZES))
 
 
+def test_all_that_came_before_a_source_failed_is_counted(client: Client, name: str) -> None:
+    def failing() -> Iterator[npt.NDArray[np.uint32]]:
+        yield from [np.tile(SIZES, (20, 1))] * 20
+        raise OSError("the disk")
+
+    for passes in (1, 2, 3):
+        with pytest.raises(OSError, match="the disk"):
+            client.histograms.observe(name, failing(), producer="worker", gather_bytes=0)
+        assert client.histograms.get(name).num_graphs == passes * 400 * len(SIZES)
+
+
 def test_merging_and_subtracting_cancel_out(client: Client, name: str) -> None:
     client.histograms.observe(name, [SIZES])
     before = client.histograms.get(name)

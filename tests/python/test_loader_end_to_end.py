@@ -843,6 +843,21 @@ def test_closing_acknowledges_the_last_step_if_all_were_given_out(make: Make, le
     assert make().epoch_info().num_done == (steps if left == 0 else steps - left - 1)
 
 
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("sharing", [{}, {"worker": "w"}])
+def test_closing_a_trainer_acknowledges_what_its_readers_gave_last(
+    make: Make, sharing: dict[str, Any], left: int
+) -> None:
+    job = f"readers/last/{left}/{len(sharing)}"
+    with EpochReaders(make(job=job, **sharing)) as epochs:
+        epochs.set_epoch(0)
+        steps = epochs.epoch_info().num_batches
+        items = epochs.trained(epochs)
+        for _ in range(steps - left):
+            next(items)
+    assert make(job=job, **sharing).epoch_info().num_done == steps - (0 if left == 0 else 2)
+
+
 def test_a_closed_loader_is_read_by_any_thread(make: Make) -> None:
     loader = make()
     next(loader)

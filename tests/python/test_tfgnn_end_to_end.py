@@ -401,6 +401,15 @@ def test_records_at_once_are_what_they_are_one_by_one(
         # What the library wrote is not unusual.
         context.delattr(example_decoding, "_Record")
         table_or_error(schema, whole)
+    expect_one_by_one(schema, lists, at_once, monkeypatch)
+
+
+def expect_one_by_one(
+    schema: GraphSchema,
+    lists: list[list[bytes]],
+    at_once: list[GraphTable | str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(example_decoding, "Records", NeverAtOnce)
     for examples, taken in zip(lists, at_once):
         expected = table_or_error(schema, examples)
@@ -408,6 +417,16 @@ def test_records_at_once_are_what_they_are_one_by_one(
             assert isinstance(taken, GraphTable) and taken.equals(expected)
         else:
             assert taken == expected
+
+
+def test_texts_at_once_are_what_they_are_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = packhouse.tfgnn.graph_schema(SCHEMA)
+    texts = (b"", b"a", b"graph", b"\xff" * 50)
+    lists = [[good_example(number, [text]) for number, text in enumerate(texts)]]
+    lists += [[good_example(0), good_example(1, wrong)] for wrong in ((), (b"a", b"b"))]
+    at_once = [table_or_error(schema, examples) for examples in lists]
+    assert [isinstance(each, str) for each in at_once] == [False, True, True]
+    expect_one_by_one(schema, lists, at_once, monkeypatch)
 
 
 def test_schemas_are_read_as_by_the_server(client: Client) -> None:
@@ -466,8 +485,8 @@ def example_of(floats: dict[str, bytes], sizes: dict[str, int]) -> bytes:
     return field(1, entries)
 
 
-def good_example(x: float) -> bytes:
-    """One node with a feature x and the text "ab"; as protobuf's wire format has it."""
+def good_example(x: float, texts: Sequence[bytes] = (b"ab",)) -> bytes:
+    """One node with a feature x and a text; as protobuf's wire format has it."""
 
     def field(number: int, data: bytes) -> bytes:
         return bytes([number << 3 | 2, len(data)]) + data
@@ -477,7 +496,7 @@ def good_example(x: float) -> bytes:
 
     size = field(3, field(1, b"\x01"))
     values = field(2, field(1, np.array([x], "<f4").tobytes()))
-    text = field(1, field(1, b"ab"))
+    text = field(1, b"".join(field(1, each) for each in texts))
     return field(
         1, entry("nodes/n.#size", size) + entry("nodes/n.x", values) + entry("nodes/n.text", text)
     )

@@ -248,3 +248,26 @@ def test_what_a_trainer_had_that_died_another_one_gets(
     # The last that it was told to train on may not have been acknowledged when it died.
     assert sorted(set(a.trained + b.trained)) == list(range(GRAPHS))
     assert len(b.trained) == len(set(b.trained))
+
+
+def test_what_others_have_at_the_end_comes_when_they_leave(
+    server: LocalServer, dataset: str, job: str
+) -> None:
+    with Loader(
+        server.address, dataset=dataset, job=job, limits=LIMITS, worker="other", max_in_flight=1
+    ) as other:
+        kept = next(iter(other)).graph_ids
+        trainer = Trainer(server, dataset, job, "trainer")
+        with contextlib.ExitStack() as ends:
+            ends.callback(trainer.kill)
+            steps = threading.Thread(target=finish, args=(server, job, trainer))
+            steps.start()
+            ends.callback(steps.join)
+            # All the rest is done; the trainer waits, or has ended too early.
+            info = other.epoch_info()
+            while steps.is_alive() and info.num_done < info.num_batches - 1:
+                info = other.epoch_info()
+            other.close()
+            steps.join()
+    assert set(kept) <= set(trainer.trained)
+    assert sorted(trainer.trained) == list(range(GRAPHS))
