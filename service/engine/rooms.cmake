@@ -41,3 +41,9 @@ packhouse_room(delivery
           lease_table.cc lease_timer.cc load_event.cc loader.cc measured_limits.cc
           next_epoch.cc retention_timer.cc segment_makings.cc window_plans.cc windows_operation.cc
   DEPENDS packhouse_ledger)
+
+# The example of README.md; it links no gRPC.
+add_executable(embedded_epoch engine/examples/embedded_epoch.cc)
+target_link_libraries(embedded_epoch PRIVATE packhouse_delivery packhouse_ledger_lmdb
+                                              packhouse_datasets_lmdb packhouse_flags)
+packhouse_use_headers(embedded_epoch packhouse_domain_headers)
