@@ -33,7 +33,11 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("algorithms/planning/baselines", "algorithms/planning/tuning", "algorithms/pieces"),
     ),
     "stores": (("stores/keys", "stores/objects", "stores/limits"), ("stores/datasets",), ("stores/lmdb",), ("stores/logs",)),
-    "engine": (("engine/epochs", "engine/streams", "engine/histograms", "engine/feedback"), ("engine/jobs",)),
+    "engine": (
+        ("engine/epochs", "engine/streams", "engine/histograms", "engine/feedback"),
+        ("engine/jobs",),
+        ("engine/examples",),
+    ),
     "server": (
         ("server/calls", "server/http", "server/lanes"),
         ("server/wire", "server/calls_grpc", "server/metrics"),

@@ -19,10 +19,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "service/algorithms/graphs/graph_chunk.h"
 #include "service/algorithms/graphs/graph_schema.h"
 #include "service/algorithms/sizes/size_table.h"
+#include "service/base/clock.h"
 #include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_catalog.h"
@@ -120,23 +120,24 @@ absl::Status Run(const std::string& folder, uint64_t most_batches) {
   Loader loader(&catalog, &memory);
   PH_ASSIGN_OR_RETURN(const auto jobs, Jobs::Create(&loader, logs.get(), JobsOptions(), &memory));
 
+  const SystemClock clock;
   const EpochRequest request = FirstEpoch();
   PH_ASSIGN_OR_RETURN(const Jobs::Place place, jobs->Open(request.key.job));
   JoinRequest join;
   join.sharing = Sharing::Ranked(1);
-  join.now = absl::Now();
+  join.now = clock.Now();
   constexpr size_t kMaxInFlight = 2;
   PH_ASSIGN_OR_RETURN(const auto session,
                       loader.Load(place.job, request, join, kMaxInFlight, /*wake=*/[] {}));
   for (uint64_t given = 0; given < most_batches; ++given) {
-    PH_ASSIGN_OR_RETURN(const LoadEvent event, session->Next(absl::Now()));
+    PH_ASSIGN_OR_RETURN(const LoadEvent event, session->Next(clock.Now()));
     if (event.kind != LoadEvent::Kind::kBatch) break;
     const Batch& batch = event.built.batch;
     std::cout << absl::StrJoin(batch.graph_ids, " ") << '\n';
     PH_RETURN_IF_ERROR(place.job
                            ->Acknowledge(request.key.epoch, session->start().session,
                                          session->start().join.generation, {event.number},
-                                         absl::Now())
+                                         clock.Now())
                            .status());
   }
   return absl::OkStatus();
