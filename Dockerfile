@@ -6,7 +6,7 @@
 FROM debian:bookworm AS build
 WORKDIR /src
 COPY deploy/debian-packages.txt deploy/install-packages.sh deploy/
-RUN deploy/install-packages.sh build && rm -rf /var/lib/apt/lists/*
+RUN deploy/install-packages.sh build page && rm -rf /var/lib/apt/lists/*
 COPY CMakeLists.txt CMakePresets.json ./
 COPY proto proto
 COPY service service

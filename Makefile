@@ -20,16 +20,20 @@ help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 packages:
-	@$(INSTALL) build partition command demo test
+	@$(INSTALL) build page partition command demo test
 
 build: packages  ## Build the servers, programs, the Python package with the command line, and tests in build/release
 	cmake --preset $(PRESET)
 	cmake --build --preset $(PRESET)
 
-# The server and the Python package with the command line alone: a fresh machine has them sooner.
+# The server and the Python package with the command line alone, and of the server the wings that cannot be
+# left out: a fresh machine has them sooner. Where all has been built, that is taken.
+DEMO_WINGS := tfgnn;graphs;partition;cluster
+for_demo = $(if $(shell grep -s '^PACKHOUSE_WINGS:.*=all$$' build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF '-DPACKHOUSE_WINGS=$(DEMO_WINGS)')
+
 demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.npz or sizes.csv for yours
 	@$(INSTALL) build command demo
-	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
+	cmake --preset release $(for_demo)
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo \
 	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \
@@ -38,7 +42,7 @@ demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.n
 SCALE ?= 1
 demo-sampling:  ## A sub-graph around each paper of a graph in OGBN-MAG's shape, to a trainer; SCALE=0.01 for a small one
 	@$(INSTALL) build command demo
-	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
+	cmake --preset release $(for_demo)
 	cmake --build --preset release --target packhoused packhouse-graph packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo.sampling \
 	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \

@@ -1,14 +1,14 @@
 #!/bin/sh
 # What a compiler on this machine needs to compile for arm64: a folder of Debian 12's packages for it, of
-# those in [build] that programs are compiled with, and of what they depend on. They are downloaded and
+# those in [build] and [page] that programs are compiled with, and of what they depend on. They are downloaded and
 # unpacked, and never installed: the packages of this machine stay as they are, and no rights are needed.
 #   sysroot.sh FOLDER
-#   sysroot.sh --list       says which of [build] they are
+#   sysroot.sh --list       says which of them they are
 # Does nothing if FOLDER is of this list already. DEBIAN_MIRROR is where packages come from, if not where
 # they always do; it has DEBIAN_MIRROR-security beside it, as Debian's own has.
 set -eu
 deploy=$(cd "$(dirname "$0")/.." && pwd)
-packages=$("$deploy/install-packages.sh" --list build | tr ' ' '\n' | grep -e '-dev$' -e '^node-')
+packages=$("$deploy/install-packages.sh" --list build page | tr ' ' '\n' | grep -e '-dev$' -e '^node-')
 [ "$1" != --list ] || { echo $packages; exit 0; }
 mkdir -p "$1"
 root=$(cd "$1" && pwd)

@@ -1,9 +1,10 @@
-// The HTTP port: monitoring, and the page.
+// The HTTP port: monitoring, and the pages of wings.
 #ifndef PACKHOUSE_SERVICE_PROGRAM_HTTP_PORT_H_
 #define PACKHOUSE_SERVICE_PROGRAM_HTTP_PORT_H_
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "service/access/security/security_files.h"
@@ -11,16 +12,16 @@
 #include "service/program/folder_stores.h"
 #include "service/program/options.h"
 #include "service/program/server_readings.h"
+#include "service/program/wing.h"
 #include "service/server/calls/readiness.h"
 #include "service/server/http/http_server.h"
 #include "service/server/listen/server.h"
 #include "service/server/metrics/metrics.h"
-#include "service/wings/page/page_api.h"
 
 namespace packhouse {
 
 struct HttpPort {
-  std::unique_ptr<page::PageApi> page;
+  std::vector<std::unique_ptr<WingPages>> pages;
   std::unique_ptr<http::HttpServer> server;
 
   // "-" if there is none.

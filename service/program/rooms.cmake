@@ -35,54 +35,40 @@ if(PACKHOUSE_WITH_GRPC)
   set_source_files_properties(${commit_file} PROPERTIES GENERATED ON SKIP_PRECOMPILE_HEADERS ON
                               SKIP_UNITY_BUILD_INCLUSION ON)
 
-  # The page: its TypeScript in one script, with what it uses of D3, and all files as C++. Takes less
-  # than a second.
-  find_program(PACKHOUSE_ESBUILD esbuild REQUIRED)
-  set(PACKHOUSE_NODE_PATH /usr/share/nodejs CACHE PATH "Debian's JavaScript packages")
+  add_dependencies(packhouse_generated packhouse_commit)
 
-  set(web ${CMAKE_CURRENT_SOURCE_DIR}/wings/page/web)
+  # All of packhoused but the table of its wings.
+  packhouse_room(program QUICK
+    FOLDER program
+    HEADERS packhouse_grpc_headers
+    SOURCES background_work.cc byte_flag.cc configuration.cc folder_stores.cc http_port.cc
+            journal_files.cc main.cc membership.cc options.cc process.cc
+            served_stores.cc server_readings.cc server_security.cc signals.cc spdlog_log.cc
+            store_options.cc wing.cc ${commit_file}
+    DEPENDS packhouse_rpc packhouse_feedback_shared packhouse_security packhouse_http
+            packhouse_metrics packhouse_data_folder packhouse_program_commands
+            packhouse_datasets_lmdb packhouse_ledger_lmdb packhouse_ledger_etcd
+            packhouse_cluster_etcd packhouse_source_graphs_stored packhouse_partitioning_engines
+            packhouse_shared_datasets CLI11::CLI11 spdlog::spdlog)
+  add_dependencies(packhouse_program packhouse_commit)
+  target_include_directories(packhouse_program PUBLIC ${PROJECT_BINARY_DIR}/generated)
 
-  set(page ${PROJECT_BINARY_DIR}/generated/page)
-
-  file(GLOB page_sources CONFIGURE_DEPENDS ${web}/*)
-
-  add_custom_command(
-    OUTPUT ${page}/page.js
-    COMMAND ${CMAKE_COMMAND} -E env NODE_PATH=${PACKHOUSE_NODE_PATH} ${PACKHOUSE_ESBUILD}
-            ${web}/main.ts --bundle --minify --charset=utf8 --target=es2020 --log-level=warning
-            --outfile=${page}/page.js
-    DEPENDS ${page_sources} VERBATIM)
-
-  add_custom_command(
-    OUTPUT ${page}/page_files.cc
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${page}/page_files.cc -DFOLDER=${web} -DSCRIPT=${page}/page.js
-            -P ${CMAKE_CURRENT_SOURCE_DIR}/program/page_files.cmake
-    DEPENDS ${page}/page.js ${page_sources} program/page_files.cmake VERBATIM)
-
-  add_custom_target(packhouse_page_files DEPENDS ${page}/page_files.cc)
-
-  add_dependencies(packhouse_generated packhouse_commit packhouse_page_files)
-
-  add_executable(packhoused program/background_work.cc program/byte_flag.cc program/configuration.cc program/folder_stores.cc program/http_port.cc
-                            program/journal_files.cc program/main.cc program/membership.cc program/options.cc program/page_routes.cc program/process.cc
-                            program/served_stores.cc program/server_readings.cc program/server_security.cc program/signals.cc program/spdlog_log.cc
-                            program/store_options.cc ${commit_file} ${page}/page_files.cc)
-
-  add_dependencies(packhoused packhouse_commit)
-
-  target_include_directories(packhoused PRIVATE ${PROJECT_BINARY_DIR}/generated)
-
-  packhouse_use_headers(packhoused packhouse_grpc_headers)
-
-  packhouse_compile_quickly(packhoused)
-
-  target_link_libraries(packhoused PRIVATE packhouse_flags packhouse_rpc packhouse_feedback_shared packhouse_security packhouse_http
-                                           packhouse_metrics packhouse_data_folder packhouse_program_commands
-                                           packhouse_datasets_lmdb packhouse_ledger_lmdb
-                                           packhouse_ledger_etcd packhouse_cluster_etcd
-                                           packhouse_source_graphs_stored
-                                           packhouse_partitioning_engines packhouse_shared_datasets
-                                           CLI11::CLI11 spdlog::spdlog)
+  # packhouse_server_program(name [wing ...]): a packhoused with these wings.
+  function(packhouse_server_program name)
+    set(table ${PROJECT_BINARY_DIR}/generated/wings/${name}.cc)
+    packhouse_wings_table(${table} ${ARGN})
+    add_executable(${name} ${table})
+    packhouse_use_headers(${name} packhouse_grpc_headers)
+    packhouse_compile_quickly(${name})
+    target_link_libraries(${name} PRIVATE packhouse_flags)
+    foreach(wing IN LISTS ARGN)
+      if(TARGET packhouse_${wing}_wing)
+        target_link_libraries(${name} PRIVATE packhouse_${wing}_wing)
+      endif()
+    endforeach()
+    target_link_libraries(${name} PRIVATE packhouse_program)
+  endfunction()
+  packhouse_server_program(packhoused ${built_wings})
 
   install(TARGETS packhoused)
 

@@ -10,8 +10,6 @@
 
 #include "absl/time/time.h"
 #include "service/base/out_of_memory.h"
-#include "service/program/page_routes.h"
-#include "service/program/version.h"
 
 namespace packhouse {
 namespace {
@@ -54,16 +52,6 @@ std::optional<metrics::SharedDatasetsReading> ReadSharedDatasets(const SharedDat
                                         .swept_bytes = counts.swept_bytes,
                                         .orphaned_objects = counts.orphaned_objects,
                                         .failed_sweeps = counts.failed_sweeps};
-}
-
-std::optional<metrics::SourceGraphReading> ReadSourceGraphs(const FileSourceGraphStore* graphs) {
-  if (graphs == nullptr) return std::nullopt;
-  const SourceGraphStoreCounts counts = graphs->counts();
-  return metrics::SourceGraphReading{.num_graphs = counts.num_graphs,
-                                     .num_bytes = counts.num_bytes,
-                                     .max_bytes = counts.max_bytes,
-                                     .appended_nodes = counts.appended_nodes,
-                                     .appended_edges = counts.appended_edges};
 }
 
 std::optional<metrics::ClusterReading> ReadCluster(const rpc::Server& server,
@@ -124,6 +112,13 @@ std::function<void(std::function<void()>)> On(WorkerPool& pool) {
   return [&pool](std::function<void()> read) { pool.Submit(/*client=*/"", std::move(read)); };
 }
 
+// Waits for the disk.
+std::optional<uint64_t> FreeBytes(const std::string& folder) {
+  struct statvfs disk = {};
+  if (folder.empty() || statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
+  return static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+}
+
 }  // namespace
 
 ServerReadings::ServerReadings(const Sources& sources, Clock* clock)
@@ -165,7 +160,7 @@ metrics::ServerReading ServerReadings::ReadServer() const {
       .num_expired_histograms = server.num_expired_histograms(),
       .num_expired_models = server.num_expired_models(),
       .files = ReadFiles(*sources_.files),
-      .source_graphs = ReadSourceGraphs(sources_.folder->source_graphs.get()),
+      .source_graphs = source_graphs(),
       .cluster = ReadCluster(server, sources_.membership),
       .shared_datasets = ReadSharedDatasets(stores.shared()),
       .lanes = ReadLanes(server.lane_counts()),
@@ -174,13 +169,14 @@ metrics::ServerReading ServerReadings::ReadServer() const {
   };
 }
 
-page::ServerState ServerReadings::ReadForFrame() const {
-  return ReadState(*sources_.server, *sources_.readiness, kVersion);
-}
-
-page::ServerReading ServerReadings::ReadForPage(const metrics::Metrics& metrics) {
-  return packhouse::ReadServer(*sources_.server, ReadForFrame(), metrics,
-                               sources_.folder->source_graphs.get(), recent_free_bytes_.Get());
+std::optional<metrics::SourceGraphReading> ServerReadings::source_graphs() const {
+  if (sources_.folder->source_graphs == nullptr) return std::nullopt;
+  const SourceGraphStoreCounts counts = sources_.folder->source_graphs->counts();
+  return metrics::SourceGraphReading{.num_graphs = counts.num_graphs,
+                                     .num_bytes = counts.num_bytes,
+                                     .max_bytes = counts.max_bytes,
+                                     .appended_nodes = counts.appended_nodes,
+                                     .appended_edges = counts.appended_edges};
 }
 
 }  // namespace packhouse

@@ -1,4 +1,4 @@
-// What metrics and the page show of the running server.
+// What metrics and pages show of the running server.
 #ifndef PACKHOUSE_SERVICE_PROGRAM_SERVER_READINGS_H_
 #define PACKHOUSE_SERVICE_PROGRAM_SERVER_READINGS_H_
 
@@ -17,7 +17,6 @@
 #include "service/server/listen/server.h"
 #include "service/server/metrics/metrics.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/wings/page/page_api.h"
 
 namespace packhouse {
 
@@ -39,10 +38,11 @@ class ServerReadings {
   // `metrics` reads from now on what it shows of the server and its stores. This must outlive it.
   void ShowIn(metrics::Metrics& metrics);
 
-  // What the page shows beside every view. Does not wait.
-  page::ServerState ReadForFrame() const;
-  // What the page shows of the whole server.
-  page::ServerReading ReadForPage(const metrics::Metrics& metrics);
+  // Of the source graphs of the data folder; nullopt if there are none. Does not wait.
+  std::optional<metrics::SourceGraphReading> source_graphs() const;
+  // Of the disk that the data, or their cache, lie on; nullopt if it cannot be read, or if there is
+  // no folder. Waits for a moment.
+  std::optional<uint64_t> recent_free_bytes() { return recent_free_bytes_.Get(); }
 
  private:
   metrics::ServerReading ReadServer() const;

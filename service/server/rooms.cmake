@@ -60,5 +60,5 @@ if(PACKHOUSE_WITH_GRPC)
             server/listen/server.cc server_bounds.cc server/listen/server_drain.cc services.cc
             wings/graphs/services/source_graph_service.cc server/calls_grpc/status_mapping.cc
             server/listen/tcp_congestion.cc server/listen/tls_server_credentials.cc
-    DEPENDS packhouse_page packhouse_histograms_shared packhouse_grpc gRPC::grpcpp_channelz)
+    DEPENDS packhouse_wire packhouse_histograms_shared packhouse_grpc gRPC::grpcpp_channelz)
 endif()

@@ -171,8 +171,8 @@ def test_words_of_a_link_command_become_archives(tmp_path: pathlib.Path) -> None
 
 
 def test_what_is_compiled_against_is_fetched_for_other_machines() -> None:
-    """Of [build], sysroot.sh leaves out only packages of programs."""
-    wanted = run(REPOSITORY / "deploy" / "install-packages.sh", "--list", "build").split()
+    """Of [build] and [page], sysroot.sh leaves out only packages of programs."""
+    wanted = run(REPOSITORY / "deploy" / "install-packages.sh", "--list", "build", "page").split()
     taken = run(SOURCES / "sysroot.sh", "--list").split()
     assert set(taken) < set(wanted)
     # make has a header for plug-ins of its own; libpython3-dev has no files, and depends on others.

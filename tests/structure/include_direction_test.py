@@ -2,8 +2,9 @@
 
 service/ lies in eight folders, from the bottom: base, access, algorithms, stores, engine, server, wings,
 program. A file includes what lies in its own folder and below it, never upward. A wing sees the wings that
-it stands on (WINGS), and no others. Inside a floor, the rooms have an order, too (FLOORS), so there is no
-circle. TO_CUT lists the includes that still stand in the way: one that is gone must leave the list, and
+it stands on (WINGS), and no others. The program names a wing in program/wings alone, which has a file for
+each, and no library of the folders below links one (rooms.cmake): so a wing can be left out. Inside a floor,
+the rooms have an order, too (FLOORS), so there is no circle. TO_CUT lists the includes that still stand in the way: one that is gone must leave the list, and
 none may be added.
 
 Some libraries are seen by few rooms: gRPC by the server's calls and services and by etcd's client,
@@ -64,7 +65,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("wings/cluster/jobs",),
     ),
     "wings/page": (("wings/page",),),
-    "program": (("program/data_folder",), ("program/commands",), ("program",)),
+    "program": (("program/data_folder",), ("program/commands",), ("program",), ("program/wings",)),
 }
 # What a wing stands on, besides what lies below all wings.
 WINGS: dict[str, tuple[str, ...]] = {
@@ -118,6 +119,65 @@ server/services/quota_use.h -> wings/partition/jobs/partition_jobs.h
 server/listen/server.cc -> wings/cluster/histograms/shared_histogram_store.h
 # A callback says that a graph is deleted.
 wings/graphs/services/source_graph_service.h -> wings/partition/jobs/partition_jobs.h
+# What packhoused has of a wing, in program/wings.
+program/background_work.cc -> wings/cluster/datasets/object_engines.h
+program/commands/copy_command.cc -> wings/cluster/shared/store_uri.h
+program/commands/copy_command.cc -> wings/graphs/source_graphs/source_graph_store.h
+program/commands/copy_command.cc -> wings/graphs/stored/sealed_graph_store.h
+program/data_folder/maintenance.cc -> wings/graphs/stored/source_graph_check.h
+program/data_folder/maintenance.cc -> wings/partition/jobs/partition_check.h
+program/data_folder/snapshot.h -> wings/graphs/stored/file_source_graph_store.h
+program/folder_stores.h -> wings/graphs/stored/file_source_graph_store.h
+program/main.cc -> wings/cluster/feedback/shared_feedback_store.h
+program/main.cc -> wings/partition/engines/metis_engine.h
+program/membership.cc -> wings/cluster/shared/store_uri.h
+program/membership.h -> wings/cluster/jobs/etcd_job_logs.h
+program/served_stores.h -> wings/cluster/shared/shared_datasets.h
+program/served_stores.h -> wings/graphs/source_graphs/retained_source_graphs.h
+program/served_stores.h -> wings/graphs/source_graphs/source_graph_store.h
+program/store_options.cc -> wings/cluster/shared/s3_address.h
+program/store_options.h -> wings/cluster/shared/shared_datasets.h
+"""
+# Libraries of the core that link, or hold, what is a wing's; and sources of wings that lie in them.
+TO_UNLINK = """
+packhouse_data_folder -> packhouse_partition_jobs
+packhouse_data_folder -> packhouse_source_graphs_stored
+packhouse_epochs -> packhouse_partitioning
+packhouse_epochs -> packhouse_sampling
+packhouse_epochs -> wings/graphs/epochs/sample_window.cc
+packhouse_epochs -> wings/graphs/epochs/sampled_dataset.cc
+packhouse_epochs -> wings/graphs/epochs/sampled_epoch.cc
+packhouse_epochs -> wings/graphs/epochs/seed_counter.cc
+packhouse_epochs -> wings/graphs/epochs/size_estimate.cc
+packhouse_epochs -> wings/graphs/epochs/sub_graph_source.cc
+packhouse_epochs -> wings/partition/epochs/joined_epoch.cc
+packhouse_epochs -> wings/partition/epochs/joined_packing.cc
+packhouse_epochs -> wings/partition/epochs/part_graphs.cc
+packhouse_epochs -> wings/partition/epochs/part_joiner.cc
+packhouse_epochs -> wings/partition/epochs/part_links.cc
+packhouse_epochs -> wings/partition/epochs/parts_schema.cc
+packhouse_program -> packhouse_cluster_etcd
+packhouse_program -> packhouse_feedback_shared
+packhouse_program -> packhouse_ledger_etcd
+packhouse_program -> packhouse_partitioning_engines
+packhouse_program -> packhouse_shared_datasets
+packhouse_program -> packhouse_source_graphs_stored
+packhouse_program_commands -> packhouse_shared_datasets
+packhouse_rpc -> packhouse_histograms_shared
+packhouse_rpc -> wings/graphs/services/sampling_service.cc
+packhouse_rpc -> wings/graphs/services/source_graph_service.cc
+packhouse_rpc -> wings/partition/services/partitioning_service.cc
+packhouse_wire -> packhouse_partition_jobs
+packhouse_wire -> packhouse_source_graphs
+packhouse_wire -> packhouse_tfgnn
+packhouse_wire -> wings/graphs/services/sample_handler.cc
+packhouse_wire -> wings/graphs/services/source_graph_append_handler.cc
+packhouse_wire -> wings/graphs/services/source_graph_rows.cc
+packhouse_wire -> wings/graphs/services/wire_sampling.cc
+packhouse_wire -> wings/graphs/services/wire_source_graphs.cc
+packhouse_wire -> wings/partition/services/wire_partitions.cc
+packhouse_wire -> wings/tfgnn/export_source.cc
+packhouse_wire -> wings/tfgnn/wire_examples.cc
 """
 # metrics implements the observers that rooms declare. Besides them it sees only what a namespace is,
 # and what no limit is.
@@ -262,6 +322,8 @@ def wrong_include(file: str, included: str) -> str | None:
     if room == "server/metrics":
         return None if included in OBSERVED_BY_METRICS else "metrics sees the observer interfaces only"
     here, there = FLOOR_OF[room], FLOOR_OF[target]
+    if here == "program" and there in WINGS and room != "program/wings":
+        return "the program names a wing in program/wings alone"
     if here == there:
         return None if LEVEL_OF[target] < LEVEL_OF[room] else f"{target} is not below {room}"
     if here in WINGS and there in WINGS:
@@ -336,9 +398,34 @@ def check_itself() -> list[str]:
         ("service/wings/partition_mpi/runs/a.cc", "service/wings/partition_mpi/mpi_ranks.h"),
         ("service/wings/partition/jobs/a.cc", "service/wings/partition_mpi/runs/run_folder.h"),
         ("service/wings/graphs/sampling/a.cc", "tensorflow_gnn/proto/sampling_spec.pb.h"),
+        ("service/program/a.cc", "service/wings/page/page_api.h"),
+        ("service/program/commands/a.cc", "service/wings/graphs/stored/row_log.h"),
+        ("service/program/data_folder/a.h", "service/program/wings/a.h"),
         ("service/a.cc", "service/base/clock.h"),
     ]
     return [f"not refused: {file} -> {included}" for file, included in refused if not wrong_include(file, included)]
+
+
+def rooms_of(text: str) -> list[tuple[str, str, list[str]]]:
+    """Of a rooms.cmake: each library, its folder, and its sources and what it links."""
+    found = []
+    for name, body in re.findall(r"packhouse_room\(\s*(\w+)([^)]*)\)", text):
+        folder, *words = body.split("FOLDER", 1)[1].split()
+        found.append((f"packhouse_{name}", folder, words))
+    return found
+
+
+def linked_wings(root: pathlib.Path) -> list[str]:
+    """LIBRARY -> WHAT for each library below the wings, or of the program, that has something of a wing."""
+    rooms = [room for path in sorted((root / "service").rglob("rooms.cmake")) for room in rooms_of(path.read_text(encoding="utf-8"))]
+    of_wings = {name for name, folder, _ in rooms if folder.startswith(("wings/", "program/wings"))}
+    return [
+        f"{name} -> {word}"
+        for name, _, words in rooms
+        if name not in of_wings
+        for word in words
+        if word in of_wings or word.startswith(("wings/", "program/wings/"))
+    ]
 
 
 def misplaced(root: pathlib.Path) -> list[str]:
@@ -378,6 +465,10 @@ def main() -> int:
                     else:
                         problems.append(f"{file} includes {included}: {why}")
     problems += [f"{a} -> {b} is cut: take it out of TO_CUT" for a, b in sorted(listed - seen)]
+    unlink = set(TO_UNLINK.split("\n")) - {""}
+    linked = set(linked_wings(root))
+    problems += [f"rooms.cmake: {each}: what is below the wings, and the program, link none" for each in sorted(linked - unlink)]
+    problems += [f"{each} is cut: take it out of TO_UNLINK" for each in sorted(unlink - linked)]
     if checked < 50:
         problems.append(f"only {checked} files found below {root}")
     for problem in problems:

@@ -1,6 +1,6 @@
 // The files of the page, embedded when the server is built (page_files.cmake).
-#ifndef PACKHOUSE_SERVICE_PROGRAM_PAGE_FILES_H_
-#define PACKHOUSE_SERVICE_PROGRAM_PAGE_FILES_H_
+#ifndef PACKHOUSE_SERVICE_WINGS_PAGE_PAGE_FILES_H_
+#define PACKHOUSE_SERVICE_WINGS_PAGE_PAGE_FILES_H_
 
 #include <cstddef>
 
@@ -19,4 +19,4 @@ absl::Span<const PageFile> PageFiles();
 
 }  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_PROGRAM_PAGE_FILES_H_
+#endif  // PACKHOUSE_SERVICE_WINGS_PAGE_PAGE_FILES_H_

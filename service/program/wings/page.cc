@@ -1,12 +1,16 @@
-#include "service/program/page_routes.h"
-
-#include <sys/statvfs.h>
-
+// The page on the HTTP port: its files, and what it asks.
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "service/base/digest.h"
-#include "service/program/page_files.h"
+#include "service/program/version.h"
+#include "service/program/wing.h"
+#include "service/wings/page/page_api.h"
+#include "service/wings/page/page_files.h"
 
 namespace packhouse {
 namespace {
@@ -34,14 +38,8 @@ const std::string& PageDigest() {
   return digest;
 }
 
-}  // namespace
-
-std::optional<uint64_t> FreeBytes(const std::string& folder) {
-  struct statvfs disk = {};
-  if (folder.empty() || statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
-  return static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
-}
-
+// The page loads nothing from elsewhere, and its own files tell nothing of the server, so that
+// everybody may have them. `api` must outlive the routes.
 std::vector<http::Route> PageRoutes(page::PageApi* api) {
   std::vector<http::Route> routes;
   for (const PageFile& file : PageFiles()) {
@@ -66,14 +64,14 @@ std::vector<http::Route> PageRoutes(page::PageApi* api) {
   return routes;
 }
 
-page::ServerState ReadState(const rpc::Server& server, const Readiness& readiness,
-                            const std::string& version) {
+// What the frame of the page shows. Does not wait.
+page::ServerState ReadState(const HttpSources& sources) {
   page::ServerState state;
-  state.version = version;
+  state.version = kVersion;
   state.page_digest = PageDigest();
-  state.grpc_address = server.address();
-  state.is_draining = server.is_draining();
-  for (Readiness::Reading& each : readiness.Read()) {
+  state.grpc_address = sources.server->address();
+  state.is_draining = sources.server->is_draining();
+  for (Readiness::Reading& each : sources.readiness->Read()) {
     if (!each.why_not.empty()) {
       state.not_ready.push_back({std::move(each.reason), std::move(each.why_not)});
     }
@@ -81,13 +79,13 @@ page::ServerState ReadState(const rpc::Server& server, const Readiness& readines
   return state;
 }
 
-page::ServerReading ReadServer(rpc::Server& server, page::ServerState state,
-                               const metrics::Metrics& metrics,
-                               const FileSourceGraphStore* source_graphs,
-                               std::optional<uint64_t> free_bytes) {
-  const metrics::ServedReading served = metrics.Served();
+// What the page shows of the whole server. May wait for a moment, not for the disk.
+page::ServerReading ReadServer(const HttpSources& sources) {
+  rpc::Server& server = *sources.server;
+  const metrics::ServedReading served = sources.metrics->Served();
+  const std::optional<uint64_t> free_bytes = sources.readings->recent_free_bytes();
   page::ServerReading now;
-  now.state = std::move(state);
+  now.state = ReadState(sources);
   now.served = {served.batches, served.graphs, served.batch_bytes, {}};
   for (const auto& rows : served.components) {
     now.served.components.push_back({rows.component, rows.real, rows.padding});
@@ -98,9 +96,8 @@ page::ServerReading ReadServer(rpc::Server& server, page::ServerState state,
   for (const auto& store : served.stores) {
     now.disks.push_back({store.name, store.num_bytes, store.max_bytes, free_bytes});
   }
-  if (source_graphs != nullptr) {
-    const SourceGraphStoreCounts counts = source_graphs->counts();
-    now.disks.push_back({"source_graphs", counts.num_bytes, counts.max_bytes, free_bytes});
+  if (const auto graphs = sources.readings->source_graphs()) {
+    now.disks.push_back({"source_graphs", graphs->num_bytes, graphs->max_bytes, free_bytes});
   }
   for (const auto& streams : served.streams) {
     now.streams.push_back({streams.method, streams.open, streams.unsent_responses});
@@ -111,5 +108,35 @@ page::ServerReading ReadServer(rpc::Server& server, page::ServerState state,
   now.delivery = server.recent_delivery();
   return now;
 }
+
+class PageOfServer final : public WingPages {
+ public:
+  explicit PageOfServer(const HttpSources& sources)
+      : api_(page::PageSources{
+            .clock = sources.clock,
+            .calls = sources.server->MakePageCalls(),
+            .memory = sources.server->working(),
+            .authorizer = sources.files->authorizer(),
+            .reading = [sources] { return ReadServer(sources); },
+            .state = [sources] { return ReadState(sources); },
+            .histogram_names = [server = sources.server] { return server->histogram_names(); },
+            .quotas = [server = sources.server] { return server->recent_quotas(); },
+            .watch_job =
+                [server = sources.server](const std::string& job) { return server->WatchJob(job); },
+            .streams = &sources.server->live_streams()}) {}
+
+  std::vector<http::Route> Routes() override { return PageRoutes(&api_); }
+
+ private:
+  page::PageApi api_;
+};
+
+std::unique_ptr<WingPages> OpenPage(const HttpSources& sources) {
+  return std::make_unique<PageOfServer>(sources);
+}
+
+}  // namespace
+
+Wing PageWing() { return {.name = "page", .open_pages = OpenPage}; }
 
 }  // namespace packhouse

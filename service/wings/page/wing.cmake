@@ -1,0 +1,1 @@
+packhouse_wing(page PROGRAM PageWing PATHS / /page.js /page.css /page.svg)

@@ -1,0 +1,1 @@
+packhouse_wing(partition NEEDS tfgnn graphs)
