@@ -11,6 +11,7 @@
 namespace packhouse {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -60,6 +61,52 @@ TEST(RecordVerificationTest, AnIndexOutOfRangeIsDamageThoughItsChecksumIsGood) {
                 StatusIs(absl::StatusCode::kDataLoss,
                          ::testing::AllOf(HasSubstr("'set'"), HasSubstr("source"))));
   }
+}
+
+// A record of one graph with two nodes and one edge, and one of what is stored of all records.
+TEST(RecordVerificationTest, EachNumberThatIsNotThatOfTheRecordsIsNamed) {
+  const auto schema = Schema(false);
+  PH_ASSERT_OK_AND_ASSIGN(const SizeTable sizes, SizeTable::WithConsecutiveIds(1, 2, {2, 1}, 0));
+  PH_ASSERT_OK_AND_ASSIGN(const GraphChunk chunk,
+                          GraphChunk::Create(schema.get(), sizes, {"1234"}, nullptr));
+  PH_ASSERT_OK_AND_ASSIGN(const EncodedChunk encoded, EncodedChunk::Create(&chunk, {}));
+  std::string bytes(encoded.num_bytes(), '\0');
+  encoded.WriteTo(bytes.data(), {7, 0});
+  StoredDataset right;
+  right.id = 7;
+  right.info.name = "set";
+  right.info.schema = schema;
+  right.info.num_graphs = 1;
+  right.info.num_records = 1;
+  right.info.num_bytes = bytes.size();
+  right.Add(0, bytes);
+  right.End();
+  SizeHistogram counted(2);
+  ASSERT_THAT(counted.AddTable(sizes), IsOk());
+
+  const auto told = [&](const StoredDataset& stored, const SizeHistogram& histogram,
+                        std::vector<uint64_t> totals) {
+    RecordVerification verification(&stored, 1, [](const VerifyProgress&) { return true; });
+    EXPECT_THAT(verification.Check(right.records[0], bytes.size()), IsOk());
+    std::vector<std::string> words;
+    for (const absl::Status& each : verification.Finish(histogram, totals).disagreements) {
+      words.emplace_back(each.message());
+    }
+    return words;
+  };
+  EXPECT_THAT(told(right, counted, {2, 1}), SizeIs(0));
+  EXPECT_THAT(told(right, counted, {3, 1}), ElementsAre(HasSubstr("2 nodes, should be 3")));
+  EXPECT_THAT(told(right, counted, {2, 0}), ElementsAre(HasSubstr("1 edges, should be 0")));
+  EXPECT_THAT(told(right, SizeHistogram(2), {2, 1}), ElementsAre(HasSubstr("histogram")));
+  StoredDataset wrong = right;
+  wrong.info.num_records = 2;
+  EXPECT_THAT(told(wrong, counted, {2, 1}), ElementsAre(HasSubstr("1 records, should be 2")));
+  wrong = right;
+  ++wrong.info.num_bytes;
+  EXPECT_THAT(told(wrong, counted, {2, 1}), ElementsAre(HasSubstr("bytes of records")));
+  wrong = right;
+  wrong.num_stray_records = 1;
+  EXPECT_THAT(told(wrong, counted, {2, 1}), ElementsAre(HasSubstr("belong nowhere")));
 }
 
 }  // namespace

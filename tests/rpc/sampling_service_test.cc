@@ -17,6 +17,8 @@ namespace packhouse::rpc {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 class SamplingServiceTest : public SamplingServerTest {
  protected:
@@ -24,12 +26,16 @@ class SamplingServiceTest : public SamplingServerTest {
     return v1::SamplingService::NewStub(channel_);
   }
 
-  absl::StatusOr<v1::SampleDatasetResponse> MakeDataset(const v1::SampleDatasetRequest& request) {
+  // `told`: the responses before the last one.
+  absl::StatusOr<v1::SampleDatasetResponse> MakeDataset(
+      const v1::SampleDatasetRequest& request,
+      std::vector<v1::SampleDatasetResponse>* told = nullptr) {
     grpc::ClientContext context;
     const auto stub = Stub();
     const auto responses = stub->SampleDataset(&context, request);
     v1::SampleDatasetResponse response;
     while (responses->Read(&response)) {
+      if (told != nullptr && !response.has_dataset()) told->push_back(response);
     }
     PH_RETURN_IF_ERROR(ToAbsl(responses->Finish()));
     return response;
@@ -136,8 +142,11 @@ TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
   v1::SampleDatasetRequest request;
   *request.mutable_sub_graphs() = TwoHops();
   request.set_dataset("samples");
-  PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse made, MakeDataset(request));
+  std::vector<v1::SampleDatasetResponse> told;
+  PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse made, MakeDataset(request, &told));
   EXPECT_EQ(made.dataset().num_graphs(), kNodes);
+  ASSERT_THAT(told, Not(IsEmpty()));
+  EXPECT_EQ(told.back().num_graphs_total(), kNodes);
   EXPECT_EQ(made.dataset().state(), v1::DATASET_STATE_SEALED);
   PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse again, MakeDataset(request));
   EXPECT_EQ(again.dataset().version(), made.dataset().version());

@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/server/calls/open_calls.h"
 #include "tests/support/status_matchers.h"
 #include "tests/wire/call_stage.h"
 #include "tests/wire/scripted_call.h"
@@ -21,6 +22,27 @@ using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+TEST(OpenCallsTest, ListsThoseThatAreOpenTheLongestOpenFirst) {
+  OpenCalls calls;
+  std::vector<std::shared_ptr<OpenCalls::Entry>> entries;
+  for (const char* peer : {"a", "b", "c"}) {
+    OpenCallInfo call;
+    call.peer = peer;
+    entries.push_back(calls.Enter(std::move(call)));
+  }
+  entries[1]->SetResource("graphs");
+  const auto told = [&calls] {
+    std::vector<std::string> words;
+    for (const OpenCallInfo& call : calls.List()) words.push_back(call.peer + call.resource);
+    return words;
+  };
+  EXPECT_THAT(told(), ElementsAre("a", "bgraphs", "c"));
+  entries.erase(entries.begin());
+  EXPECT_THAT(told(), ElementsAre("bgraphs", "c"));
+  entries.clear();
+  EXPECT_THAT(told(), IsEmpty());
+}
 
 TEST(StreamingCallTest, ARefusedCallEndsWithTheGatesStatus) {
   Stage stage;
