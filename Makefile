@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
+.PHONY: help packages build test test-long test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,17 +51,17 @@ demo-sampling:  ## A sub-graph around each paper of a graph in OGBN-MAG's shape,
 # Where CTest writes what tests printed, to tell which were skipped, and why.
 RESULTS = --output-junit tests.xml --test-output-size-passed 1000000
 
-test: packages  ## Build and run all tests, the gRPC-free ones under TSan too, each fuzz target for ten seconds
+test: packages  ## Build and run all tests of a change; those without gRPC under TSan too. What CI runs
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release
 	ctest --preset release $(RESULTS)
 	cmake --preset tsan
 	cmake --build --preset tsan
 	ctest --preset tsan $(RESULTS)
-	cmake --preset fuzz -DPACKHOUSE_FUZZ_SECONDS=10
-	cmake --build --preset fuzz
-	ctest --preset fuzz $(RESULTS)
-	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml build/fuzz/tests.xml
+	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml
+
+test-long: FUZZ_SECONDS = 60
+test-long: fuzz soak soak-cluster soak-drain soak-memory abuse conformance  ## What takes too long for `make test`, some hours: libFuzzer, soaks, hostile clients, real frameworks
 
 test-shared-data: packages  ## After `make test`: once more the tests that do more with real sizes and graphs (PACKHOUSE_SHARED_DATA)
 	ctest --preset release -L shared_data $(RESULTS)

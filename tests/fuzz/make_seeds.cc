@@ -399,6 +399,28 @@ void WriteBatchSeeds(const std::string& folder) {
                                     tensors { name: 'y' data: "\1\0" })")}));
 }
 
+// The first byte chooses the message, the second how it is cut.
+void WriteFootprintSeeds(const std::string& folder) {
+  const std::string sizes = kSizes;
+  const std::string limits = kLimits;
+  const std::string histogram = kHistogram;
+  const std::vector<std::string> messages = {
+      Bytes<v1::PackRequest>("open { schema {" + std::string(kSchema) + "} limits {" + limits +
+                             "} padding: PADDING_MASKED }"),
+      Bytes<v1::ObserveRequest>("histogram: 'h' sizes {" + sizes + "}"),
+      Bytes<v1::PlanRequest>("histogram {" + histogram + "} limits {" + limits + "}"),
+      Bytes<v1::LoadRequest>("epoch { dataset: 'd' job: 'j' rank_groups { shapes {" + limits +
+                             "} } } ranked { num_ranks: 2 }"),
+      Bytes<v1::AcknowledgeRequest>("job: 'j' epoch: 7 batches: 1 batches: 300"),
+      Bytes<v1::AppendRequest>("dataset: 'd' graphs { sizes {" + sizes +
+                               R"(} tensors { name: 'x' data: "abcdef" } })"),
+      Bytes<v1::CreateDatasetRequest>("name: 'd' schema {" + std::string(kSchema) + "}")};
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Write(folder + "footprint_fuzz-corpus/seed" + std::to_string(i),
+          std::string{static_cast<char>(i), '\x10'} + messages[i]);
+  }
+}
+
 void WriteTfgnnSeeds(const std::string& folder) {
   Write(folder + "tfgnn_schema_fuzz-corpus/seed_text", packhouse::tfgnn::kFuzzSchema);
   const auto sets = packhouse::tfgnn::GraphSets::FromTfgnnFile(packhouse::tfgnn::kFuzzSchema);
@@ -438,7 +460,7 @@ int main(int argc, char** argv) {
   for (const auto write :
        {WritePackSeeds, WritePlanningSeeds, WriteCursorSeeds, WriteSampleStreamSeeds,
         WriteLedgerSeeds, WriteLoadSeeds, WriteBatchSeeds, WriteTfgnnSeeds, WritePartitionSeeds,
-        WriteChunkedSeeds, WriteTableSeeds, WriteSamplingSeeds}) {
+        WriteChunkedSeeds, WriteFootprintSeeds, WriteTableSeeds, WriteSamplingSeeds}) {
     write(folder);
   }
   return 0;
