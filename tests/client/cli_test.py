@@ -1,4 +1,4 @@
-"""The packhouse command line, run as a user runs it, against the real server.
+"""The packhouse command line against the real server.
 
 PACKHOUSE_CLI and PACKHOUSED name the two programs; the build sets them. PACKHOUSE_SHARED_DATA may
 name a folder of real size distributions (hist/*.csv, sizes/*.csv.gz); without it those tests are
@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+import warm_command
 
 CLI = os.environ.get("PACKHOUSE_CLI", "")
 SERVER = os.environ.get("PACKHOUSED", "")
@@ -36,14 +37,7 @@ Result = subprocess.CompletedProcess[str]
 
 def run(*arguments: object, **environment: str) -> Result:
     """Runs the command line; `environment` is added to this process's own."""
-    return subprocess.run(
-        [CLI, *map(str, arguments)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return warm_command.run(*arguments, **environment)
 
 
 def succeed(*arguments: object, **environment: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import warm_command
 from small_graphs import SmallGraph, check_parts
 
 CLI = os.environ.get("PACKHOUSE_CLI", "")
@@ -35,13 +36,7 @@ CASES = sorted(path.stem for path in (GOLDEN / "golden").glob("*.npz"))
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CLI, "partition", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return warm_command.run("partition", *arguments)
 
 
 def succeed(*arguments: object) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import warm_command
 
 from packhouse.v1 import source_graph_pb2 as v1
 from stub_source_graphs import Serving
@@ -32,9 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CLI, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False
-    )
+    return warm_command.run(*arguments)
 
 
 def succeed(*arguments: object) -> str:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+import warm_command
 
 CLI = os.environ.get("PACKHOUSE_CLI", "")
 SERVER = os.environ.get("PACKHOUSED", "")
@@ -39,9 +40,7 @@ edge_sets { key: "writes" value { source: "author" target: "paper" } }
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CLI, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False
-    )
+    return warm_command.run(*arguments)
 
 
 def succeed(*arguments: object) -> str:

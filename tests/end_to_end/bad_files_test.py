@@ -15,12 +15,12 @@ import pickle
 import random
 import sqlite3
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import warm_command
 
 from packhouse import LocalServer
 
@@ -100,7 +100,7 @@ KINDS: dict[str, tuple[bytes, str]] = {
 }
 
 # In place of FILE the path; a list stands for one command.
-CLI_COMMANDS = [
+COMMANDS = [
     ["plan", "--sizes", "FILE", "--limit", "nodes=100"],
     ["tune", "--sizes", "FILE", "--max", "nodes=100"],
     ["histogram", "--sizes", "FILE"],
@@ -120,9 +120,6 @@ CLI_COMMANDS = [
     ["tfgnn", "print", "FILE", "--graph-schema", "SCHEMA"],
     ["tfgnn", "stats", "FILE", "--graph-schema", "SCHEMA"],
     ["policy", "check", "FILE"],
-]
-PYTHON_COMMANDS = [
-    ["ingest", "FILE", "--server", "SERVER", "--dataset", "d"],
     ["convert-chunked", "FILE", "--output", "OUT"],
 ]
 # What reads these files without an error, for what they are.
@@ -162,12 +159,21 @@ def with_words(command: list[str], words: dict[str, str], path: pathlib.Path) ->
     return [places.get(word, word) for word in command]
 
 
-@pytest.mark.parametrize("command", CLI_COMMANDS, ids=" ".join)
+def run(words: list[str]) -> tuple[int, str]:
+    """Exit status, and all that is printed."""
+    if words[0] == "policy":  # It works on the disk: it is the server's program.
+        done = subprocess.run(
+            [os.environ["PACKHOUSED"], *words],
+            stdin=subprocess.DEVNULL, capture_output=True, errors="replace", timeout=120, check=False)
+    else:
+        done = warm_command.run(*words)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_the_command_line_tells_what_a_file_is(
     tmp_path: pathlib.Path, words: dict[str, str], command: list[str]
 ) -> None:
-    # That of policies works on the disk: it is the server's program.
-    program = os.environ["PACKHOUSED" if command[0] == "policy" else "PACKHOUSE_CLI"]
     # Of a file that a command looks for by its ending, or reads as a graph or sizes, it says the kind.
     says_kinds = command[0] in ("plan", "tune", "histogram", "pack", "ingest", "graph", "partition")
     says_kinds = says_kinds and command[1] in ("--sizes", "FILE", "import", "export")
@@ -178,37 +184,10 @@ def test_the_command_line_tells_what_a_file_is(
             continue
         path = tmp_path / name
         path.write_bytes(content)
-        done = subprocess.run(
-            [program, *with_words(command, words, path)],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
-        output = (done.stdout + done.stderr).decode(errors="replace")
-        wrong += faults(done.returncode, output, path, told if says_kinds else "")
+        status, output = run(with_words(command, words, path))
+        wrong += faults(status, output, path, told if says_kinds else "")
         assert not (tmp_path / "out").exists()
     # A folder, and what is not there.
     for path in (tmp_path, tmp_path / "none"):
-        done = subprocess.run(
-            [program, *with_words(command, words, path)],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
-        output = (done.stdout + done.stderr).decode(errors="replace")
-        wrong += faults(done.returncode, output, path, "")
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("command", PYTHON_COMMANDS, ids=" ".join)
-def test_the_package_tells_what_a_file_is(
-    tmp_path: pathlib.Path, words: dict[str, str], command: list[str]
-) -> None:
-    def run(path: pathlib.Path) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-B", "-m", "packhouse", *with_words(command, words, path)],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
-        return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
-
-    wrong: list[str] = []
-    for name, (content, told) in KINDS.items():
-        path = tmp_path / name
-        path.write_bytes(content)
-        wrong += faults(*run(path), path, told if command[0] == "ingest" else "")
-    for path in (tmp_path, tmp_path / "none"):
-        wrong += faults(*run(path), path, "")
+        wrong += faults(*run(with_words(command, words, path)), path, "")
     assert not wrong, "\n".join(wrong)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import warm_command
 
 from packhouse import Client, LocalServer
 
@@ -29,10 +30,7 @@ def server_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
-    )
+    return warm_command.run(*arguments)
 
 
 def import_graph(

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import Any, Iterator
 
 import pytest
+import warm_command
 from server_process import ServerProcess
 
 pytestmark = pytest.mark.skipif(
@@ -33,14 +34,7 @@ def server_fixture() -> Iterator[str]:
 
 
 def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return warm_command.run(*arguments, **environment)
 
 
 def succeed(*arguments: object) -> str:

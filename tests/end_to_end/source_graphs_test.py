@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+import warm_command
 
 from packhouse import (
     BatchFeedback,
@@ -56,14 +57,7 @@ def start_cli(*arguments: object) -> subprocess.Popen[str]:
 
 def run_cli(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The command line, run to its end; without a terminal."""
-    return subprocess.run(
-        [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return warm_command.run(*arguments)
 
 
 def succeed(*arguments: object) -> str:

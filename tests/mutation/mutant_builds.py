@@ -259,7 +259,7 @@ class MutantBuilds:
         """A copy of the built Python package."""
         tree = self._work / "python"
         if not tree.exists():
-            shutil.copytree(self._build / "python", tree)
+            shutil.copytree(self._build / "python", tree, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(HERE / "sitecustomize.py", tree)
             (self._work / "bin").mkdir()
             shutil.copy(self._build / "bin" / "packhouse", self._work / "bin")
