@@ -54,14 +54,16 @@ RESULTS = --output-junit tests.xml --test-output-size-passed 1000000
 test: packages  ## Build and run all tests of a change; those without gRPC under TSan too. What CI runs
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release
-	ctest --preset release $(RESULTS)
-	cmake --preset tsan
+	ctest --preset release -LE long $(RESULTS)
+	cmake --preset tsan -DPACKHOUSE_ALL_THREADS=OFF
 	cmake --build --preset tsan
 	ctest --preset tsan $(RESULTS)
 	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml
 
 test-long: FUZZ_SECONDS = 60
-test-long: fuzz soak soak-cluster soak-drain soak-memory abuse conformance  ## What takes too long for `make test`, some hours: libFuzzer, soaks, hostile clients, real frameworks
+test-long: tsan fuzz soak soak-cluster soak-drain soak-memory abuse conformance  ## What takes too long for `make test`, some hours: all with threads under TSan, libFuzzer, benchmarks, soaks, hostile clients, real frameworks
+	cmake --build --preset release --target packhoused packhouse_python packhouse_long_tests
+	ctest --preset release -L long $(RESULTS)
 
 test-shared-data: packages  ## After `make test`: once more the tests that do more with real sizes and graphs (PACKHOUSE_SHARED_DATA)
 	ctest --preset release -L shared_data $(RESULTS)
@@ -104,10 +106,10 @@ docs: packages  ## Python's documentation from its docstrings, in build/docs/pyt
 asan: packages  ## All tests with AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan
 	cmake --build --preset asan
-	ctest --preset asan
+	ctest --preset asan -LE long
 
 tsan: packages  ## The tests that do not link gRPC, with ThreadSanitizer
-	cmake --preset tsan
+	cmake --preset tsan -DPACKHOUSE_ALL_THREADS=ON
 	cmake --build --preset tsan
 	ctest --preset tsan
 
