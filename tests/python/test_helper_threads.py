@@ -8,18 +8,24 @@ threads do before and after them is Python's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import linecache
 import os
 import queue
 import sys
+import tempfile
 import threading
 from typing import Any, Callable, Iterator
 
 import pytest
 from interrupting import Interruption, Stop, each_line
 
+from lanes import SlotServer
+
 from packhouse.base.waiting import Ahead, AsyncItems, HelperThread
+from packhouse.calls.lane import Lane, LaneOpening
 from packhouse.calls.retrying import SilenceWatch
+from packhouse.data.reading import BatchReader
 from packhouse.epochs.acknowledging import Acknowledger, Lease
 from packhouse.frameworks.packed_loader import ReadAhead
 from packhouse.v1 import loader_pb2
@@ -145,6 +151,31 @@ def read_ahead() -> None:
     assert taken == list(range(len(taken) if has_failed else NUM_ITEMS))
 
 
+def open_a_lane() -> None:
+    """It is open, or it is known why not, and the server sees its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = SlotServer(folder)
+
+        def make() -> Lane:
+            return Lane(server.offer, BatchReader(is_loaded=True), lambda data: None)
+
+        opening = LaneOpening(make)
+        opening.wait()
+        if opening.failure is None:
+            assert opening.lane is not None and not opening.lane.has_ended
+            assert server.taken().hello
+        else:
+            assert opening.lane is None and isinstance(opening.failure, Stop)
+        opening.leave()
+        assert opening.lane is None
+        if server.hello:
+            server.taken().connection.settimeout(STALLED)
+            # The welcome was not read, perhaps.
+            with contextlib.suppress(ConnectionResetError):
+                assert server.connection.recv(64) == b""
+        server.close()
+
+
 @pytest.mark.parametrize(
     "thread, run",
     [
@@ -152,6 +183,7 @@ def read_ahead() -> None:
         ("packhouse-silence", watch_silence),
         ("packhouse-batches", wait_on_a_loop),
         ("packhouse-ahead", read_ahead),
+        ("packhouse-lane", open_a_lane),
     ],
 )
 def test_an_exception_at_any_line_of_a_helping_thread_stalls_nobody(

@@ -18,6 +18,8 @@ import grpc
 import numpy as np
 import pytest
 from interrupting import Interruption, Stop, expect_each_once, lines_to_try, read
+from test_lane_end_to_end import until
+from test_pack_lane_end_to_end import lanes_left
 
 from packhouse import (
     Client,
@@ -58,8 +60,9 @@ Loop = Callable[[], Ids]
 class Case:
     """Something that is iterated over: each loop goes on where the one before was left."""
 
-    def __init__(self, address: str, client: Client) -> None:
-        self.address = address
+    def __init__(self, server: LocalServer, client: Client) -> None:
+        self.server = server
+        self.address = server.address
         self.client = client
         self.job = f"interrupted-{next(_jobs)}"
         # Told at the end, without interruptions.
@@ -126,6 +129,39 @@ def of_pack(case: Case) -> Iterator[Loop]:
         yield lambda: (batch.graph_ids.tolist() for batch in stream)
 
 
+def of_pack_by_lane(lane: Any) -> Callable[[Case], Any]:
+    """Nobody gives a batch back, so that later ones are copied out of their slots."""
+
+    @contextlib.contextmanager
+    def make(case: Case) -> Iterator[Loop]:
+        has_opened = threading.Event()
+
+        def tables() -> Iterator[GraphTable]:
+            """Else the server may have sent all before the lane is open."""
+            yield TABLE.slice(0, 1)
+            assert has_opened.wait(60)
+            yield TABLE.slice(1, NUM_GRAPHS)
+
+        kept = []
+        with case.client.pack(tables(), PackOptions({"nodes": 3}, lane=lane)) as stream:
+
+            def loop() -> Ids:
+                assert stream.opened.look_ahead
+                has_opened.set()
+                for batch in stream:
+                    kept.append(batch)
+                    yield batch.graph_ids.tolist()
+
+            yield loop
+            has_opened.set()
+            assert stream.transport == "lane"
+        for batch in kept:
+            assert batch["x"].tolist() == np.repeat(batch.graph_ids, 3).tolist()
+        until(lambda: lanes_left(case.server) == 0)
+
+    return make
+
+
 # With the part of the lines that is tried: readers start a process each time.
 CASES = [
     (of_loader, 4),
@@ -134,6 +170,8 @@ CASES = [
     (of_readers, 40),
     (of_trained_readers, 40),
     (of_pack, 1),
+    (of_pack_by_lane("auto"), 1),
+    (of_pack_by_lane("required"), 1),
 ]
 
 
@@ -148,12 +186,12 @@ def test_an_exception_at_any_line_loses_nothing(
     server: LocalServer, client: Client, make: Callable[[Case], Any], part: int
 ) -> None:
     passing = Interruption()
-    case = Case(server.address, client)
+    case = Case(server, client)
     with make(case) as loop:
         graphs = read(loop, passing)
     expect_done(graphs, case, None)
     for at in lines_to_try(passing.lines, part):
-        case = Case(server.address, client)
+        case = Case(server, client)
         interruption = Interruption(at)
         with make(case) as loop:
             graphs = read(loop, interruption)
@@ -168,12 +206,12 @@ def test_an_exception_in_the_acknowledging_thread_stalls_nothing(
     lines: test_helper_threads.py.
     """
     passing = Interruption(thread="packhouse-acknowledge")
-    case = Case(server.address, client)
+    case = Case(server, client)
     with of_loader(case) as loop:
         graphs = read(loop, passing)
     expect_done(graphs, case, None)
     for at in lines_to_try(passing.lines, 16):
-        case = Case(server.address, client)
+        case = Case(server, client)
         interruption = Interruption(at, "packhouse-acknowledge")
         with of_loader(case) as loop:
             graphs = read(loop, interruption)
@@ -182,7 +220,7 @@ def test_an_exception_in_the_acknowledging_thread_stalls_nothing(
 
 def test_a_wait_may_be_ended_before_it_begins(server: LocalServer, client: Client) -> None:
     """Who ends it may come between the reader's last look and its call."""
-    case = Case(server.address, client)
+    case = Case(server, client)
     with case.loader() as loader:
         connection = loader._connect()
         connection.check()
@@ -201,7 +239,7 @@ def test_a_file_that_is_missing_for_a_moment_ends_no_training(
     """As that of the CA, while it is renewed."""
     import packhouse.epochs.load_connection as module
 
-    case = Case(server.address, client)
+    case = Case(server, client)
     make_channel, failures = module.make_channel, []
 
     def failing(*arguments: Any, **options: Any) -> Any:
@@ -255,7 +293,7 @@ async def read_with_cancelled_waits(batches: Any, num_cancelled: int) -> list[in
 def test_a_wait_that_is_cancelled_takes_nothing(
     server: LocalServer, client: Client, what: str
 ) -> None:
-    case = Case(server.address, client)
+    case = Case(server, client)
     if what == "loader":
         with case.loader() as loader:
             graphs = asyncio.run(read_with_cancelled_waits(loader, 40))
@@ -268,7 +306,7 @@ def test_a_wait_that_is_cancelled_takes_nothing(
 def test_what_is_fetched_ahead_stays_with_its_source(server: LocalServer, client: Client) -> None:
     """A loop over it is left; the next one, of any kind, goes on."""
     for number in range(4):
-        case = Case(server.address, client)
+        case = Case(server, client)
         with case.loader(acknowledge="manual" if number == 3 else "automatic") as loader:
             stream = client.pack(TABLE, PackOptions(LIMITS))
             for source in (loader, stream):
@@ -281,7 +319,7 @@ def test_what_is_fetched_ahead_stays_with_its_source(server: LocalServer, client
                     graphs += sum(prefetch(source, lambda batch: batch.graph_ids.tolist()), [])
                 else:
                     graphs += sum((batch.graph_ids.tolist() for batch in source), [])
-                expect_done(graphs, case if source is loader else Case("", client), number)
+                expect_done(graphs, case if source is loader else Case(server, client), number)
 
 
 def steps_of(loader: Any, num_steps: int) -> list[int]:
@@ -292,7 +330,7 @@ def steps_of(loader: Any, num_steps: int) -> list[int]:
 
 def test_who_counts_steps_finishes_epochs(server: LocalServer, client: Client) -> None:
     """By the next epoch, a checkpoint, or closing in order; not by an exception."""
-    case = Case(server.address, client)
+    case = Case(server, client)
     loader = case.loader()
 
     def num_left(epoch: int) -> int:
@@ -329,7 +367,7 @@ def test_who_counts_steps_after_a_state_finishes_the_epoch(
 ) -> None:
     """Each of two ranks, whatever the others do."""
     for of_readers in (False, True):
-        case = Case(server.address, client)
+        case = Case(server, client)
         for attempt in ("1", "2"):
             for rank in range(2):
                 loader = case.loader(rank=rank, num_ranks=2, attempt=attempt)
@@ -353,7 +391,7 @@ def test_readers_whose_steps_are_counted_finish_epochs(
     server: LocalServer, client: Client
 ) -> None:
     for is_trained in (False, True):
-        case = Case(server.address, client)
+        case = Case(server, client)
         with EpochReaders(case.loader()) as epochs:
             items: Any = iter(())
             for epoch in range(2):
@@ -403,16 +441,16 @@ def leave(loader: Loader, how: int) -> None:
 def test_a_loader_that_is_gone_leaves_nothing_behind(server: LocalServer, client: Client) -> None:
     """Neither descriptors nor threads, whichever way it was left."""
     for how in range(5):
-        leave(Case(server.address, client).loader(), how)
+        leave(Case(server, client).loader(), how)
         before = resources()
         for _ in range(3):
-            leave(Case(server.address, client).loader(), how)
+            leave(Case(server, client).loader(), how)
         assert resources() <= before, how
 
 
 def test_answers_belong_to_their_questions(server: LocalServer, client: Client) -> None:
     """After an exception in the midst of one, and after the helping process has died."""
-    case = Case(server.address, client)
+    case = Case(server, client)
     with EpochReaders(case.loader()) as epochs:
         epochs.set_epoch(0)
         graphs = next(iter(epochs)).graph_ids.tolist()
@@ -466,7 +504,7 @@ except Preempted:
 def test_a_signal_to_the_group_leaves_a_state_to_save(
     server: LocalServer, client: Client, number: int
 ) -> None:
-    case = Case(server.address, client)
+    case = Case(server, client)
     ran = subprocess.run(
         [sys.executable, "-c", TRAINER, server.address, DATASET, str(int(number)), case.job],
         capture_output=True,
@@ -531,7 +569,7 @@ def test_ctrl_c_beside_a_server_that_hangs_takes_seconds(
         client.datasets.create(DATASET, SCHEMA)
         client.datasets.append(DATASET, TABLE)
         client.datasets.seal(DATASET)
-    case = Case(mortal_server.address, None)  # type: ignore[arg-type]
+    case = Case(mortal_server, None)  # type: ignore[arg-type]
     loader = case.loader(timeout=10_000)
     next(loader)
     os.kill(mortal_server.pid, signal.SIGSTOP)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import itertools
 import os
 import pathlib
 import signal
 import socket
 import threading
-from typing import Any, Iterator
+from collections import deque
+from typing import Any, Callable, Iterator
 
 import grpc
 import numpy as np
 import pytest
+from interrupting import Interruption, Stop, each_line
 from lanes import BY_CALL, TOKEN, SlotServer
 
 from packhouse import DType, Evaluation, GraphSchema, LoadedBatch, Loader, PackhouseError
@@ -167,6 +170,62 @@ def test_who_keeps_all_batches_leaves_two_slots(
     assert lies_in(next_batch(lane)["x"], lane)
     lane.close()
     server.close()
+
+
+def read_interrupted(server: SlotServer, interruption: Interruption) -> None:
+    """Each batch comes, and each slot is released once, and not while it is viewed."""
+    lane = open_lane(server)
+    free: set[int] = set()
+
+    def take_released() -> None:
+        for slot in server.released():
+            assert slot not in free
+            free.add(slot)
+
+    def interrupted(step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                with interruption:
+                    return step()
+            except Stop:
+                continue
+
+    free.update(range(server.num_slots))
+    kept: list[LoadedBatch] = []
+    for number in range(3 * server.num_slots):
+        take_released()
+        slot = free.pop()
+        server.write(slot, batch_of(number))
+        messages: deque[bytes] = deque()
+        interrupted(lambda: messages or lane.wait(messages))
+        parts = interrupted(lambda: lane.read(messages[0]))
+        interrupted(lane.has_kept)
+        kept.append(LoadedBatch.of_loaded_parts(parts, SCHEMA, 1, 1))
+        del parts
+        for place in range(len(kept)):
+            expect_all(kept[place], number + 1 - len(kept) + place)
+        if number % 6 == 5:
+            kept.clear()
+    kept.clear()
+    interrupted(lane._return_slots)
+    take_released()
+    assert free == set(range(server.num_slots))
+    lane.close()
+    server.close()
+
+
+def test_an_exception_at_any_line_releases_each_slot_once(tmp_path: pathlib.Path) -> None:
+    folders = (tmp_path / str(number) for number in itertools.count())
+
+    def run(interruption: Interruption) -> None:
+        folder = next(folders)
+        folder.mkdir()
+        read_interrupted(SlotServer(folder), interruption)
+
+    passing = Interruption()
+    run(passing)
+    for at in sorted(set(each_line(passing.lines))):
+        run(Interruption(at))
 
 
 def test_releases_go_together(tmp_path: pathlib.Path) -> None:

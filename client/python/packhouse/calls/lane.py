@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import os
 import socket
 import struct
+import threading
 import typing
 from collections import deque
 from typing import Any, Callable, Final, Iterator, Literal, cast
@@ -17,6 +19,7 @@ import grpc
 from packhouse.base.arguments import check_word
 from packhouse.base.errors import PackhouseError
 from packhouse.base.forks import tell_forks
+from packhouse.base.waiting import HelperThread
 from packhouse.calls.channel import is_own
 from packhouse.data.batch import ReceivedBatch
 from packhouse.data.reading import Reader
@@ -98,10 +101,17 @@ class Lane:
         # Fewer messages cost the server less, and leave it half of the slots at least.
         self._most_waiting = max(1, self._memory.num_slots // 4)
         self._most_held = self._memory.num_slots - 2
+        # The message that is being read, its slot's buffer and where that is, and whether its batch
+        # is copied.
+        self._reading: tuple[bytes, Any, int, bool] | None = None
+        # Slots to release; and the size of the message that has released them, once it is sent.
+        self._leaving: dict[int, None] = {}
+        self._sent: list[int] = []
         self._messages: Iterator[bytes] = iter(
             functools.partial(self._socket.recv, _PLACE_BYTES), b""
         )
         self._read_slot = reader.read_slot
+        self._send = self._socket.send
         self.has_ended = False
 
     def receive(self) -> ReceivedBatch | None:
@@ -110,7 +120,11 @@ class Lane:
         """
         messages: deque[bytes] = deque()
         self.wait(messages)
-        return self.read(messages[0]) if messages else None
+        if not messages:
+            return None
+        batch = self.read(messages[0])
+        self.has_kept()
+        return batch
 
     def wait(self, messages: deque[bytes]) -> None:
         """Adds the server's next message; none if the lane has ended. An exception that interrupts
@@ -133,10 +147,25 @@ class Lane:
             self.close()
 
     def read(self, message: bytes) -> ReceivedBatch | None:
-        """The batch that a message tells of, once. None: the next response comes by the call."""
+        """The batch that a message tells of. None: the next response comes by the call.
+
+        After an exception that a signal handler raises, the same message gives it again, until
+        `has_kept` is called.
+        """
         number, offset, size = _PLACE.unpack(message)
         if number == _BY_CALL:
             return None
+        if self._reading is None or self._reading[0] is not message:
+            self._begin(message, number, offset, size)
+        assert self._reading is not None
+        _, buffer, address, is_copied = self._reading
+        self._memory.hold(buffer)
+        batch = self._read_slot(buffer, address, offset, size, is_copied)
+        if batch is None:
+            batch = self._read_bytes(bytes(memoryview(buffer)[offset : offset + size]))
+        return batch
+
+    def _begin(self, message: bytes, number: int, offset: int, size: int) -> None:
         memory = self._memory
         held = memory.held
         if number >= memory.num_slots or offset + size > memory.slot_bytes or number in held:
@@ -148,21 +177,34 @@ class Lane:
         if len(held) >= self._most_held:
             self._return_slots()
         is_copied = len(held) >= self._most_held
-        buffer = memory.take(number)
-        batch = self._read_slot(buffer, memory.addresses[number], offset, size, is_copied)
-        if batch is None:
-            batch = self._read_bytes(bytes(memoryview(buffer)[offset : offset + size]))
-        if is_copied:
-            del buffer
+        buffer = memory.view(number)
+        self._reading = message, buffer, ctypes.addressof(buffer), is_copied
+
+    def has_kept(self) -> None:
+        """The caller has what `read` gave, and will not read the same message again."""
+        reading, self._reading = self._reading, None
+        if reading is not None and reading[-1]:
+            # A copy needs no slot.
+            del reading
             self._return_slots()
-        return batch
 
     def _return_slots(self) -> None:
-        numbers = self._memory.take_returned()
-        if numbers:
+        """An exception that interrupts it has released nothing, or what the next call knows of: no
+        slot is lost, and none is released twice.
+        """
+        leaving, sent = self._leaving, self._sent
+        if sent:
+            leaving.clear()
+            sent.clear()
+        self._memory.take_returned(leaving)
+        if leaving:
+            message = struct.pack(f"<{len(leaving)}I", *leaving)
             # The server has room for messages about all slots. Where it has gone, receiving says so.
             with contextlib.suppress(OSError):
-                self._socket.send(struct.pack(f"<{len(numbers)}I", *numbers), _SENDING)
+                # In C: no exception comes between sending and knowing it.
+                sent.extend(map(self._send, (message,), (_SENDING,)))
+            leaving.clear()
+            sent.clear()
 
     def interrupt(self) -> None:
         """Ends the lane, and what waits for it."""
@@ -182,6 +224,56 @@ class Lane:
         """A parent that is killed ends its lanes, whatever its children do."""
         self.has_ended = True
         self._socket.close()
+
+
+class LaneOpening:
+    """Opens a lane on a thread of its own. An exception that interrupts who waits for it thus never
+    comes between the server's answer and what is made of it, which would end the stream.
+    """
+
+    def __init__(self, make: Callable[[], Lane]) -> None:
+        """`make` opens it, once, or raises why not. Starts nothing yet."""
+        self._make = make
+        # What has become of it; one of them once `wait` returns.
+        self.lane: Lane | None = None
+        self.failure: BaseException | None = None
+        self._has_ended = threading.Event()
+        self._is_left = False
+        self._thread = HelperThread("packhouse-lane", self._work, self._fail)
+
+    def wait(self) -> None:
+        """Until it is known. After an exception, waits for the same."""
+        while not self._has_ended.is_set():
+            self._thread.start()
+            self._has_ended.wait()
+
+    def leave(self) -> None:
+        """Closes the lane, or the one that will be opened. Idempotent."""
+        self._is_left = True
+        lane, self.lane = self.lane, None
+        if lane is not None:
+            lane.close()
+
+    def _work(self) -> None:
+        # Of two threads that were started, the first one has made it.
+        if not self._has_ended.is_set():
+            try:
+                self.lane = self._make()
+            except Exception as error:
+                self._fail(error)
+            else:
+                self._end()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.lane is None:
+            # Its frames would keep this alive.
+            self.failure = error.with_traceback(None)
+        self._end()
+
+    def _end(self) -> None:
+        self._has_ended.set()
+        if self._is_left:
+            self.leave()
 
 
 def _open(connection: socket.socket, offer: Any) -> tuple[SlotMemory, int]:

@@ -23,11 +23,21 @@ _MADV_REMOVE: Final = 9
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 
+class _View(weakref.ref[Any]):
+    """Tells when a slot's buffer goes, in C: no exception of a signal handler keeps it from that."""
+
+    __slots__ = ("number", "told")
+
+    number: int
+    # Whom it tells.
+    told: deque[_View]
+
+
 class SlotMemory:
     """A memory file in slots of equal size, mapped for reading and writing. Linux's alone.
 
     What is viewed when this process forks becomes a copy in its place before, and its slot is
-    returned: neither process sees what the other one or the server writes. `take` and
+    returned: neither process sees what the other one or the server writes. `view`, `hold` and
     `take_returned` are for one thread; arrays may go, and processes fork, on any.
     """
 
@@ -36,12 +46,11 @@ class SlotMemory:
         self.num_slots = num_slots
         self.slot_bytes = slot_bytes
         self._kind = _buffer_type(slot_bytes)
-        # Slots that nobody views any more. Destructors append to it, without a lock: they run
-        # anywhere.
-        self.returned: deque[int] = deque()
-        # Slots that `take_returned` has not told since they were taken, and whom their views tell.
-        self.held: dict[int, deque[int]] = {}
-        # For `take_returned` and forks. Of a signal handler that forks: reentrant.
+        # Views that have gone. They append themselves, without a lock: destructors run anywhere.
+        self.returned: deque[_View] = deque()
+        # Slots that `take_returned` has not told since they were held, and their views.
+        self.held: dict[int, _View] = {}
+        # Of `hold`, `take_returned` and forks. Of a signal handler that forks: reentrant.
         self._lock = threading.RLock()
         size = num_slots * slot_bytes
         address = _map(descriptor, size)
@@ -52,31 +61,39 @@ class SlotMemory:
         weakref.finalize(self, _unmap, self._regions).atexit = False
         tell_forks(self)
 
-    def take(self, number: int) -> Any:
-        """The slot as a buffer, for arrays: when all of them have gone, and the buffer, it is
-        returned.
-        """
+    def view(self, number: int) -> Any:
+        """The slot as a buffer, which nothing depends on before it is held."""
         buffer = self._kind.from_address(self.addresses[number])
         # The memory must not go before.
         buffer.memory = self
         buffer.number = number
-        buffer.returned = self.held[number] = self.returned
         return buffer
 
-    def take_returned(self) -> list[int]:
-        """Slots that nobody views any more, each once."""
-        numbers = []
+    def hold(self, buffer: Any) -> None:
+        """From now on arrays may view the buffer: when all of them have gone, and the buffer, its
+        slot is returned. Doing so again changes nothing.
+        """
+        if not buffer.is_held:
+            with self._lock:
+                view = _View(buffer, self.returned.append)  # type: ignore[arg-type]
+                view.number = buffer.number
+                view.told = self.returned
+                self.held[buffer.number] = view
+                buffer.is_held = True
+
+    def take_returned(self, numbers: dict[int, None]) -> None:
+        """Adds the slots that nobody views any more. An exception that interrupts it has lost none.
+        """
         with self._lock:
-            returned = self.returned
-            while returned:
-                number = returned.popleft()
+            while self.returned:
+                number = self.returned[0].number
                 self.held.pop(number, None)
-                numbers.append(number)
-        return numbers
+                numbers[number] = None
+                self.returned.popleft()
 
     def leave(self) -> None:
         """No slot will be taken any more: those that nobody views cost no memory from now on."""
-        self.take_returned()
+        self.take_returned({})
         if self.held:
             for number, address in enumerate(self.addresses):
                 if number not in self.held:
@@ -89,10 +106,10 @@ class SlotMemory:
             before, self.returned = self.returned, deque()
             while before:
                 self.returned.append(before.popleft())
-            for number, told in list(self.held.items()):
-                if told is before and number not in self.returned:
-                    self._move(number)
-                    self.returned.append(number)
+            for view in list(self.held.values()):
+                if view.told is before and view() is not None:
+                    self._move(view.number)
+                    self.returned.append(view)
 
     def after_fork_in_child(self) -> None:
         """See Forked."""
@@ -116,18 +133,8 @@ class SlotMemory:
 
 @functools.lru_cache(maxsize=None)
 def _buffer_type(num_bytes: int) -> Any:
-    """A buffer of so many bytes at an address, which tells when it goes."""
-    members = {
-        "__del__": _tell_returned,
-        # Of a buffer that an exception has left before it was a slot's.
-        "number": 0,
-        "returned": deque(maxlen=0),
-    }
-    return type("SlotBuffer", (ctypes.c_char * num_bytes,), members)
-
-
-def _tell_returned(buffer: Any) -> None:
-    buffer.returned.append(buffer.number)
+    """A buffer of so many bytes at an address."""
+    return type("SlotBuffer", (ctypes.c_char * num_bytes,), {"is_held": False})
 
 
 # The module `mmap` keeps a descriptor open as long as arrays view what it has mapped.

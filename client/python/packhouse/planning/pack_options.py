@@ -285,11 +285,10 @@ class PackOptions:
       less (`PackStream.drift`); batches do not depend on it. Not with `min_rows`.
     - `lane`: how batches come where the server is on this machine and offers a lane, memory that it
       shares with this process. Then arrays are views of what the server has written, writable and at
-      multiples of 64 bytes, whatever `writable` says; they stay valid as long as they live. "off":
-      as bytes; "auto": so, if it can be, or what the environment variable PACKHOUSE_LANE says;
+      multiples of 64 bytes, whatever `writable` says; they stay valid as long as they live. "auto":
+      so, if it can be, or what the environment variable PACKHOUSE_LANE says; "off": as bytes;
       "required": so, or `opened` and iterating raise FAILED_PRECONDITION with the reason, as in a
-      stream of sizes. An exception that a signal handler raises while the lane is opened or read
-      ends the stream.
+      stream of sizes.
     - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
       `min_nodes_per_component`); only with Padding.TFGNN. A smaller graph counts as one beyond the
       limits.
@@ -314,7 +313,7 @@ class PackOptions:
     drift: DriftWatch | None = None
     compact: bool = False
     widen: bool = True
-    lane: LaneChoice = "off"
+    lane: LaneChoice = "auto"
 
     if TYPE_CHECKING:
 
@@ -337,7 +336,7 @@ class PackOptions:
             drift: DriftWatch | None = None,
             compact: bool = False,
             widen: bool = True,
-            lane: LaneChoice = "off",
+            lane: LaneChoice = "auto",
         ) -> None: ...
 
     def __post_init__(self) -> None:

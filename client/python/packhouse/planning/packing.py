@@ -17,6 +17,7 @@ from packhouse.calls.lane import (
     ASKING,
     Lane,
     LaneChoice,
+    LaneOpening,
     Transport,
     chosen_lane,
     is_worth_asking,
@@ -59,9 +60,8 @@ class PackStream(Iterator[Batch]):
 
     A wait of `async for` that is cancelled takes nothing: go on with any loop. An exception that a
     signal handler raises, as KeyboardInterrupt, takes nothing either, unless it interrupts gRPC
-    itself, or the reading of a batch that came by a lane. What came then is lost with the call:
-    iterating raises PackhouseError (ABORTED) from then on, and never leaves graphs out without a
-    word.
+    itself. What came then is lost with the call: iterating raises PackhouseError (ABORTED) from then
+    on, and never leaves graphs out without a word.
     """
 
     # Whether the call may be asked for a lane (PackOptions.lane).
@@ -102,8 +102,8 @@ class PackStream(Iterator[Batch]):
         # one comes by the call.
         self._received: deque[Any] = deque()
         self._num_responses = 0
+        self._opening: LaneOpening | None = None
         self._lane: Lane | None = None
-        self._transport: Transport = "bytes"
         # Batches that have come and are not given out; the first one perhaps is (`_handed`).
         self._early: deque[Batch] = deque()
         self._handed: Batch | None = None
@@ -137,7 +137,7 @@ class PackStream(Iterator[Batch]):
         """How batches come: "lane" or "bytes", which it is before `opened` has come. See
         `PackOptions.lane`.
         """
-        return self._transport
+        return "bytes" if self._lane is None else "lane"
 
     @property
     def opened(self) -> PackOpened:
@@ -281,13 +281,16 @@ class PackStream(Iterator[Batch]):
             if not (is_by_lane and self._read_slot()):
                 if not self._received or isinstance(self._received[-1], bytes):
                     self._receive()
-                if is_by_lane and len(self._received) == 1:
+                number, data = self._received[-1]
+                if lane is not None and number > lane.num_before and len(self._received) == 1:
                     raise PackhouseError(
                         grpc.StatusCode.CANCELLED if self._closed else grpc.StatusCode.UNAVAILABLE,
                         "the lane ended before its call did",
                     )
-                self._take_in(*self._received[-1])
+                self._take_in(number, data)
             self._received.clear()
+            if lane is not None:
+                lane.has_kept()
 
     def _read_slot(self) -> bool:
         """Waits for the lane's next message, and takes in the batch that it tells of; False if it
@@ -298,17 +301,11 @@ class PackStream(Iterator[Batch]):
             self._lane.wait(self._received)
         if not self._received or not isinstance(self._received[-1], bytes):
             return False
-        try:
-            parts = self._lane.read(self._received[0])
-            if parts is None:
-                return False
-            self._keep(Batch.of_parts(parts, self._schema))
-            return True
-        except (PackhouseError, ValueError):
-            raise
-        except BaseException as error:
-            self._give_up(error, "the reading of a batch")
-            raise
+        parts = self._lane.read(self._received[0])
+        if parts is None:
+            return False
+        self._keep(Batch.of_parts(parts, self._schema))
+        return True
 
     def _receive(self) -> None:
         """Waits for the call's next response. Raises StopIteration at its end."""
@@ -323,7 +320,11 @@ class PackStream(Iterator[Batch]):
             error.__traceback__ = None
         except BaseException as error:
             if _is_of_grpc(error.__traceback__):
-                self._give_up(error, "gRPC in its wait for a batch")
+                self._interruption = (
+                    f"{type(error).__name__} interrupted gRPC in its wait for a batch, and what came "
+                    "is not known: pack the graphs again that no batch has brought"
+                )
+                self.close()
             raise
         if failure is None and len(self._received) == before:
             self._close_lane()
@@ -339,13 +340,6 @@ class PackStream(Iterator[Batch]):
             self._requests.close()
             raise failure
 
-    def _give_up(self, error: BaseException, what: str) -> None:
-        self._interruption = (
-            f"{type(error).__name__} interrupted {what}, and what came is not known: pack the graphs "
-            "again that no batch has brought"
-        )
-        self.close()
-
     def _take_in(self, number: int, data: bytes) -> None:
         """Takes in a response of the call; doing so again after an exception changes nothing."""
         parts = self._reader.read(data)
@@ -360,7 +354,7 @@ class PackStream(Iterator[Batch]):
             self._open_lane()
         self._num_responses = number
         if parts is not None:
-            if self._lane_choice != "off":
+            if self._opening is not None:
                 # Batches may be written to however they come: the server may have sent all before
                 # the lane is open.
                 parts = parts.writable()
@@ -399,28 +393,38 @@ class PackStream(Iterator[Batch]):
         offer = offered_lane(self._call)
         why = "the server does not know lanes of streams" if offer is None else offer.refusal
         if offer is not None and offer.token:
-            widen = self._options.widen
-            try:
-                self._lane = Lane(offer, self._reader, lambda data: _batch_of(
-                    parse_response(packing_pb2.PackResponse, data), widen=widen, writable=True
-                ))
-            except socket.timeout:
-                why = "the server does not take the connection"
-            except (ConnectionAbortedError, ConnectionResetError):
+            opening = self._opening or self._begin_opening(offer)
+            # An exception that interrupts it comes here again.
+            opening.wait()
+            failure = opening.failure
+            if failure is None:
+                self._lane = opening.lane
+                return
+            if isinstance(failure, (ConnectionAbortedError, ConnectionResetError)):
                 # The call has sent all, and has ended for the server.
                 return
-            except OSError as error:
-                why = f"{offer.socket_path}: {error.strerror or error}"
+            if isinstance(failure, socket.timeout):
+                why = "the server does not take the connection"
             else:
-                # Of a stream that is dropped.
-                weakref.finalize(self, self._lane.close)
-                self._transport = "lane"
-                return
+                why = f"{offer.socket_path}: {getattr(failure, 'strerror', None) or failure!r}"
         if self._lane_choice == "required":
             self.close()
             raise PackhouseError(
                 grpc.StatusCode.FAILED_PRECONDITION, f"lane 'required': there is none: {why}"
             )
+
+    def _begin_opening(self, offer: Any) -> LaneOpening:
+        reader, widen = self._reader, self._options.widen
+
+        def read_bytes(data: bytes) -> ReceivedBatch:
+            response = parse_response(packing_pb2.PackResponse, data)
+            return _batch_of(response, widen=widen, writable=True)
+
+        opening = LaneOpening(lambda: Lane(offer, reader, read_bytes))
+        # Of a stream that is dropped.
+        weakref.finalize(self, opening.leave)
+        self._opening = opening
+        return opening
 
     def _close_lane(self) -> None:
         if self._lane is not None:
