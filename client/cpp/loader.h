@@ -35,15 +35,12 @@
 #include "client/cpp/batch_view.h"
 #include "client/cpp/dataset_retry.h"
 #include "client/cpp/job_servers.h"
+#include "client/cpp/lane_use.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/loader.pb.h"
 
 namespace packhouse::client {
-
-enum class LaneUse { kOff, kIfPossible, kRequired };
-// The way that batches come.
-enum class LoadTransport { kGrpc, kLane };
 
 struct LoaderOptions {
   // The same for all workers of the job. The loader begins with its `epoch`.

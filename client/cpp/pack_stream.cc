@@ -1,18 +1,28 @@
 #include "client/cpp/pack_stream.h"
 
 #include <atomic>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/lane_reader.h"
 #include "client/cpp/message_size.h"
 #include "client/cpp/schema_layout.h"
 #include "client/cpp/status.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
+#include "packhouse/v1/loader.pb.h"
 
 namespace packhouse::client {
+namespace {
+
+// By what a call asks for a lane, and is offered one (docs/lane.md).
+constexpr char kAskKey[] = "packhouse-lane";
+constexpr char kOfferKey[] = "packhouse-lane-bin";
+
+}  // namespace
 
 struct PackStream::Call {
   grpc::ClientContext context;
@@ -26,6 +36,7 @@ absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
     const PackStreamOptions& options) {
   auto call = std::make_shared<Call>();
   call->context.set_deadline(absl::ToChronoTime(options.deadline));
+  if (options.lane != LaneUse::kOff) call->context.AddMetadata(kAskKey, "1");
 
   // A context has one deadline, that of the whole stream; a timer bounds the opening.
   grpc::Alarm alarm;
@@ -51,7 +62,25 @@ absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
     return absl::InternalError("the server's first response was not `opened`");
   }
   stream->opened_ = std::move(*(*response)->mutable_opened());
+  if (absl::Status opened = stream->OpenLane(options.lane); !opened.ok()) return opened;
   return stream;
+}
+
+absl::Status PackStream::OpenLane(LaneUse use) {
+  if (use == LaneUse::kOff) return absl::OkStatus();
+  v1::Lane offer;
+  const auto& headers = call_->context.GetServerInitialMetadata();
+  if (const auto found = headers.find(kOfferKey); found != headers.end()) {
+    offer.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()));
+  }
+  auto lane = LaneReader::Open(offer, /*quiet=*/absl::InfiniteDuration());
+  if (lane.ok()) {
+    lane_ = *std::move(lane);
+  } else if (use == LaneUse::kRequired && absl::IsFailedPrecondition(lane.status())) {
+    return lane.status();
+  }
+  // Without one the stream goes on; or it has ended, if the server has closed the connection.
+  return absl::OkStatus();
 }
 
 PackStream::PackStream(std::shared_ptr<Call> call, v1::GraphSchema schema)
@@ -123,12 +152,12 @@ absl::StatusOr<std::optional<v1::PackResponse>> PackStream::Next() {
 absl::StatusOr<std::optional<v1::PackResponse>> PackStream::Read() {
   if (!status_.has_value()) {
     v1::PackResponse response;
-    if (call_->stream->Read(&response)) {
+    if (Take(response)) {
       if (response.has_tuned()) tuned_ = response.tuned();
       return response;
     }
     // Only now: gRPC hands out the status when every response has been read.
-    status_ = ToAbslStatus(call_->stream->Finish());
+    if (!status_.has_value()) status_ = ToAbslStatus(call_->stream->Finish());
   }
   if (!status_->ok()) return *status_;
   return std::nullopt;
@@ -142,6 +171,49 @@ absl::Status PackStream::Finish() {
   }
 }
 
-void PackStream::Cancel() { call_->context.TryCancel(); }
+bool PackStream::Take(v1::PackResponse& response) {
+  if (lane_ == nullptr || num_from_grpc_ < lane_->num_before()) return TakeFromGrpc(response);
+  const LaneMessage message = lane_->Take();
+  switch (message.kind) {
+    case LaneMessage::Kind::kBatch:
+      if (response.ParseFromArray(message.response.data(),
+                                  static_cast<int>(message.response.size()))) {
+        return true;
+      }
+      Lose(absl::InternalError(absl::StrCat("lane: the server has put ", message.response.size(),
+                                            " bytes that are no PackResponse")));
+      return false;
+    case LaneMessage::Kind::kByGrpc:
+      return TakeFromGrpc(response);
+    case LaneMessage::Kind::kQuiet:
+    case LaneMessage::Kind::kEnd:
+      break;
+  }
+  // The stream has to be over, too.
+  if (TakeFromGrpc(response)) {
+    Lose(absl::UnavailableError("the lane ended before its stream did"));
+  }
+  return false;
+}
+
+bool PackStream::TakeFromGrpc(v1::PackResponse& response) {
+  if (!call_->stream->Read(&response)) return false;
+  ++num_from_grpc_;
+  return true;
+}
+
+void PackStream::Lose(absl::Status status) {
+  Cancel();
+  v1::PackResponse response;
+  while (call_->stream->Read(&response)) {
+  }
+  (void)call_->stream->Finish();
+  status_ = std::move(status);
+}
+
+void PackStream::Cancel() {
+  call_->context.TryCancel();
+  if (lane_ != nullptr) lane_->Cancel();
+}
 
 }  // namespace packhouse::client

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/lane_use.h"
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/packing.pb.h"
 
@@ -21,7 +22,12 @@ struct PackStreamOptions {
   absl::Duration open_timeout = absl::Seconds(10);
   // When the whole stream ends with DEADLINE_EXCEEDED, whatever its state.
   absl::Time deadline = absl::InfiniteFuture();
+  // Without the lane that is required Open() fails. The first batches, and those that find no place
+  // there, come by gRPC in any case.
+  LaneUse lane = LaneUse::kIfPossible;
 };
+
+class LaneReader;
 
 // Use: Open; one thread calls Send..., at the end HalfClose; another calls Next until it returns
 // nullopt (all batches received) or an error. The server stops reading when its responses are not
@@ -45,6 +51,11 @@ class PackStream {
   PackStream(const PackStream&) = delete;
   PackStream& operator=(const PackStream&) = delete;
   ~PackStream();
+
+  // How batches come. Constant.
+  LoadTransport transport() const {
+    return lane_ == nullptr ? LoadTransport::kGrpc : LoadTransport::kLane;
+  }
 
   // The server's answer: limits, padding, size of a batch. Constant. With a device_profile the
   // shapes come later: AwaitTuned().
@@ -91,17 +102,26 @@ class PackStream {
   PackStream(std::shared_ptr<Call> call, v1::GraphSchema schema);
   absl::Status Write(const v1::PackRequest& request);
   absl::StatusOr<std::optional<v1::PackResponse>> Read();
+  absl::Status OpenLane(LaneUse use);
+  // The next response; false at the stream's end, or if `status_` says why there is none.
+  bool Take(v1::PackResponse& response);
+  bool TakeFromGrpc(v1::PackResponse& response);
+  // Gives the stream up: batches are missing.
+  void Lose(absl::Status status);
 
   // The call's context outlives the stream for as long as a timer refers to it.
   const std::shared_ptr<Call> call_;
   // Of the graphs that are sent.
   const v1::GraphSchema schema_;
   v1::PackOpened opened_;
+  // Null: there is none. Constant once the stream is open.
+  std::unique_ptr<LaneReader> lane_;
   // Below: the writer's.
   bool half_closed_ = false;
   // Below: the reader's. Responses that AwaitTuned() has read, for Next().
   std::deque<v1::PackResponse> early_;
   std::optional<v1::PackTuned> tuned_;
+  uint64_t num_from_grpc_ = 0;
   // Set when the stream has ended.
   std::optional<absl::Status> status_;
 };

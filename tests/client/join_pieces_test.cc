@@ -12,34 +12,13 @@
 #include "service/server/calls/wire_graphs.h"
 #include "tests/partitioning/rich_graphs.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/wire_chunk.h"
 
 namespace packhouse::client {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// The chunk as a client has it after it has taken a batch apart.
-v1::GraphChunk ToWire(const GraphChunk& chunk) {
-  v1::GraphChunk wire;
-  const SizeTable& sizes = chunk.sizes();
-  wire.mutable_sizes()->set_num_graphs(sizes.num_graphs());
-  for (std::size_t i = 0; i < sizes.num_graphs(); ++i) {
-    Put(*wire.mutable_sizes()->mutable_graph_ids(), sizes.graph_id(i));
-    for (const uint32_t count : sizes.tuple(i)) Put(*wire.mutable_sizes()->mutable_counts(), count);
-  }
-  for (std::size_t t = 0; t < chunk.num_columns(); ++t) {
-    v1::TensorData& tensor = *wire.add_tensors();
-    tensor.set_name(chunk.schema().tensors()[t].name);
-    for (std::size_t plane = 0; plane < chunk.schema().num_planes(t); ++plane) {
-      for (std::size_t i = 0; i < sizes.num_graphs(); ++i) {
-        const absl::string_view rows = chunk.rows(i, t, plane);
-        tensor.mutable_data()->append(rows.data(), rows.size());
-      }
-    }
-  }
-  return wire;
-}
 
 class JoinPiecesTest : public testing::Test {
  protected:
@@ -53,7 +32,7 @@ class JoinPiecesTest : public testing::Test {
     const GraphChunk cut = CutOversizeGraphs(pieces_, whole, limits, [](uint64_t) {
                              return absl::OkStatus();
                            }).value();
-    return {ToWire(whole), ToWire(cut)};
+    return {ChunkToWire(whole), ChunkToWire(cut)};
   }
 
   const PieceSchema pieces_ = PieceSchema::Create(RichSchema()).value();

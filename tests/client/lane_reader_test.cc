@@ -10,9 +10,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,11 +23,13 @@
 #include "absl/time/time.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/loader.h"
+#include "client/cpp/pack_stream.h"
 #include "gmock/gmock.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "packhouse/v1/packing.grpc.pb.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -32,6 +37,7 @@ namespace packhouse::client {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr uint32_t kNumSlots = 4;
 constexpr uint64_t kSlotBytes = 4096;
@@ -87,6 +93,8 @@ class LaneServer {
             0);
     Say(slot, bytes.size());
   }
+  // The connection alone; what was sent is read.
+  void Shut() const { ::shutdown(connection_, SHUT_RDWR); }
   // As the system does when a process is killed: what was not read resets the connection.
   void Close() {
     if (connection_ >= 0) ::close(connection_);
@@ -216,6 +224,120 @@ TEST(LaneReaderTest, ACallThatOutlivesItsLaneIsMadeAgain) {
   }
   EXPECT_THAT(steps, ElementsAre(0, 1, 2));
   EXPECT_THAT(service.first_steps(), ElementsAre(0, 1));
+}
+
+// Offers its lane to a stream of Pack, and says what a test says.
+class ScriptedPack final : public v1::PackingService::Service {
+ public:
+  using Stream = grpc::ServerReaderWriter<v1::PackResponse, v1::PackRequest>;
+  using Script = std::function<grpc::Status(const LaneServer&, Stream&)>;
+  explicit ScriptedPack(Script script) : script_(std::move(script)) {}
+
+  grpc::Status Pack(grpc::ServerContext* context, Stream* stream) override {
+    context->AddInitialMetadata("packhouse-lane-bin", lane_.offer().SerializeAsString());
+    v1::PackRequest request;
+    stream->Read(&request);
+    v1::PackResponse opened;
+    opened.mutable_opened();
+    stream->Write(opened);
+    lane_.Await();
+    const grpc::Status status = script_(lane_, *stream);
+    lane_.Close();
+    return status;
+  }
+
+ private:
+  const Script script_;
+  LaneServer lane_;
+};
+
+// What the script's stream gives: ids of batches, -1 for `flushed`; and how it ends.
+std::pair<std::vector<int>, absl::Status> ReadPacked(ScriptedPack::Script script) {
+  ScriptedPack service(std::move(script));
+  const TemporaryFolder folder;
+  const std::string address = absl::StrCat("unix:", folder.path(), "/socket");
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto stub = v1::PackingService::NewStub(MakeChannel(address));
+  const auto stream = PackStream::Open(*stub, v1::PackOpen(), {.lane = LaneUse::kRequired});
+  if (!stream.ok()) return {{}, stream.status()};
+  EXPECT_EQ((*stream)->transport(), LoadTransport::kLane);
+  std::vector<int> given;
+  for (;;) {
+    const auto response = (*stream)->Next();
+    if (!response.ok() || !response->has_value()) {
+      EXPECT_EQ((*stream)->Next().status(), response.status());
+      EXPECT_EQ((*stream)->Finish(), response.status());
+      return {std::move(given), response.status()};
+    }
+    given.push_back((*response)->has_batch() ? static_cast<int>((*response)->batch().id()) : -1);
+  }
+}
+
+v1::PackResponse Packed(int id) {
+  v1::PackResponse response;
+  response.mutable_batch()->set_id(static_cast<uint64_t>(id));
+  return response;
+}
+
+v1::PackResponse Flushed() {
+  v1::PackResponse response;
+  response.mutable_flushed();
+  return response;
+}
+
+// Each batch and answer that was sent, by either way, in order; then how the server ended it.
+TEST(PackLaneTest, SlotsAndResponsesComeInTheServersOrder) {
+  const auto [given, status] = ReadPacked([](const LaneServer& lane, ScriptedPack::Stream& stream) {
+    for (int id = 0; id < 3; ++id)
+      lane.Write(static_cast<uint32_t>(id), Packed(id).SerializeAsString());
+    lane.Say(kByGrpc);
+    stream.Write(Flushed());
+    // One that found no slot.
+    lane.Say(kByGrpc);
+    stream.Write(Packed(3));
+    lane.Write(3, Packed(4).SerializeAsString());
+    return grpc::Status::OK;
+  });
+  EXPECT_THAT(given, ElementsAre(0, 1, 2, -1, 3, 4));
+  EXPECT_THAT(status, IsOk());
+}
+
+// A server that is killed with so many batches sent: they come, then the stream has failed. Also
+// where its connection outlives its lane, and then has what would come after batches that are lost.
+TEST(PackLaneTest, AKilledServersBatchesComeAndItsStreamIsNotTakenForWhole) {
+  for (int num_sent = 0; num_sent <= 4; ++num_sent) {
+    for (const bool goes_on : {false, true}) {
+      SCOPED_TRACE(testing::Message() << num_sent << " sent, goes on: " << goes_on);
+      const auto [given, status] =
+          ReadPacked([&](LaneServer const& lane, ScriptedPack::Stream& stream) {
+            for (int id = 0; id < num_sent; ++id) {
+              lane.Write(static_cast<uint32_t>(id), Packed(id).SerializeAsString());
+            }
+            if (!goes_on) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "killed");
+            lane.Shut();
+            stream.Write(Flushed());
+            return grpc::Status::OK;
+          });
+      std::vector<int> expected(static_cast<size_t>(num_sent));
+      std::iota(expected.begin(), expected.end(), 0);
+      EXPECT_EQ(given, expected);
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                                   HasSubstr(goes_on ? "the lane ended before" : "killed")));
+    }
+  }
+}
+
+TEST(PackLaneTest, BytesThatAreNoResponseEndTheStream) {
+  const auto [given, status] = ReadPacked([](const LaneServer& lane, ScriptedPack::Stream&) {
+    lane.Write(1, Packed(0).SerializeAsString());
+    lane.Write(2, "\x12\x05no");
+    return grpc::Status::OK;
+  });
+  EXPECT_THAT(given, ElementsAre(0));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("4 bytes")));
 }
 
 }  // namespace
