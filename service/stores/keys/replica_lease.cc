@@ -29,6 +29,7 @@ ClusterMember DecodeMember(const KeyValue& stored) {
   ClusterMember member;
   member.replica = stored.key.substr(kMembers.size());
   member.lease = stored.lease;
+  member.joined = stored.create_revision;
   for (const absl::string_view line : absl::StrSplit(stored.value, '\n')) {
     if (member.address.empty()) {
       member.address = std::string(line);

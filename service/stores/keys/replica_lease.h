@@ -25,9 +25,10 @@ struct ClusterMember {
   std::string address;
   // What members should have in common, by name: "signing-key".
   std::map<std::string, std::string> settings = {};
-  // Under which it is a member. A process that was killed may still be one, beside the one that
-  // serves at its address now.
+  // Under which it is a member, and since when: a process that was killed may still be one, and has
+  // joined before the one that serves at its address now.
   LeaseId lease = 0;
+  Revision joined = 0;
 
   friend bool operator==(const ClusterMember&, const ClusterMember&) = default;
 };
