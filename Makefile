@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-long test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
+.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,12 +28,13 @@ build: packages  ## Build the servers, programs, the Python package with the com
 
 # The server and the Python package with the command line alone, and of the server the wings that cannot be
 # left out: a fresh machine has them sooner. Where all has been built, that is taken.
-DEMO_WINGS := tfgnn;graphs;partition;cluster
-for_demo = $(if $(shell grep -s '^PACKHOUSE_WINGS:.*=all$$' build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF '-DPACKHOUSE_WINGS=$(DEMO_WINGS)')
+DEMO_WINGS := tfgnn;graphs
+# $(call for_demo,;wing...): with more of them.
+for_demo = $(if $(shell grep -s '^PACKHOUSE_WINGS:.*=all$$' build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF '-DPACKHOUSE_WINGS=$(DEMO_WINGS)$(1)')
 
 demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.npz or sizes.csv for yours
 	@$(INSTALL) build command demo
-	cmake --preset release $(for_demo)
+	cmake --preset release $(call for_demo)
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo \
 	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \
@@ -42,7 +43,7 @@ demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.n
 SCALE ?= 1
 demo-sampling:  ## A sub-graph around each paper of a graph in OGBN-MAG's shape, to a trainer; SCALE=0.01 for a small one
 	@$(INSTALL) build command demo
-	cmake --preset release $(for_demo)
+	cmake --preset release $(call for_demo,;partition)
 	cmake --build --preset release --target packhoused packhouse-graph packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo.sampling \
 	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \
@@ -64,9 +65,16 @@ test: packages  ## Build, and run what a change must pass; what has threads and 
 	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml
 
 test-long: FUZZ_SECONDS = 60
-test-long: tsan fuzz soak soak-cluster soak-drain soak-memory abuse conformance  ## What takes too long for `make test`, some hours: all with threads under TSan, libFuzzer, benchmarks, soaks, hostile clients, real frameworks
+test-long: wings tsan fuzz soak soak-cluster soak-drain soak-memory abuse conformance  ## What takes too long for `make test`, some hours: each wing alone, all with threads under TSan, libFuzzer, benchmarks, soaks, hostile clients, real frameworks
 	cmake --build --preset release --target packhoused packhouse_python packhouse_long_tests
 	ctest --preset release -L long $(RESULTS)
+
+# Each wing with those that it stands on, and nothing else; in one folder, so that little is built twice.
+WINGS := 'tfgnn;graphs' 'tfgnn;graphs;partition' 'tfgnn;graphs;partition;partition_mpi' 'tfgnn;graphs;cluster' 'tfgnn;graphs;page'
+wings: packages  ## Build the server with each wing alone, and those that it stands on (some minutes)
+	@for wings in $(WINGS); do echo "== $$wings" && \
+	  cmake --preset release -B build/wings -DPACKHOUSE_TESTS=OFF "-DPACKHOUSE_WINGS=$$wings" >/dev/null && \
+	  cmake --build build/wings && build/wings/service/packhoused --version || exit 1; done
 
 test-shared-data: packages  ## After `make test`: once more the tests that do more with real sizes and graphs (PACKHOUSE_SHARED_DATA)
 	ctest --preset release -L shared_data $(RESULTS)

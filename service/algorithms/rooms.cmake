@@ -54,3 +54,8 @@ packhouse_room(collation
   SOURCES batch_layout.cc batch_shape.cc collate.cc compact_type.cc fake_indices.cc
           gathered_graph.cc narrowing_kernels.cc row_kernels.cc uncollate.cc
   DEPENDS packhouse_graphs packhouse_planning)
+
+packhouse_room(pieces
+  FOLDER algorithms/pieces
+  SOURCES graph_cutting.cc graph_pieces.cc piece_schema.cc
+  DEPENDS packhouse_graphs)

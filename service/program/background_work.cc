@@ -11,7 +11,6 @@
 #include "absl/time/time.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/steady_waits.h"
-#include "service/wings/cluster/datasets/object_engines.h"
 
 namespace packhouse {
 namespace {
@@ -35,39 +34,6 @@ void StartSweeping(const char* kind, absl::Duration period,
                   {{"kind", kind}, LogField::Message(swept.message())});
         }
       });
-    }
-  }).detach();
-}
-
-// Between two looks for an object store that is away.
-constexpr absl::Duration kAskAgain = absl::Seconds(1);
-
-// Every server does; at random times, so that they seldom do it together.
-void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
-  std::thread([&shared, &log] {
-    // What was away when the server started is asked for until it answers.
-    if (const absl::Status away = shared.objects_status(); !away.ok()) {
-      log.Log(LogLevel::kWarning, "started without the object store",
-              {LogField::Message(away.message())});
-      for (absl::Status now = away; !now.ok(); absl::SleepFor(kAskAgain)) {
-        HasMemoryFor([&] { now = shared.ConfirmObjects(); });
-      }
-      log.Log(LogLevel::kInfo, "the object store answers", {});
-    }
-    const absl::Duration period = shared.sweep_period();
-    absl::SleepFor(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
-    for (;;) {
-      HasMemoryFor([&] {
-        const auto step = shared.Sweep();
-        if (!step.ok()) {
-          log.Log(LogLevel::kWarning, "cannot sweep objects",
-                  {LogField::Message(step.status().message())});
-        } else if (step->num_deleted != 0) {
-          log.Log(LogLevel::kInfo, "swept objects",
-                  {{"count", step->num_deleted}, {"bytes", step->num_bytes}});
-        }
-      });
-      absl::SleepFor(period);
     }
   }).detach();
 }
@@ -109,7 +75,7 @@ void StartRefreshingHealth(rpc::Server& server) {
 void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
                          EventLog& log, LimitedLog& limited_log) {
   StartRefreshingHealth(server);
-  if (stores.shared() != nullptr) StartSweepingObjects(*stores.shared(), log);
+  if (stores.shared() != nullptr) stores.shared()->StartSweeping(log);
   if (RetainedDatasets* const retained = stores.retained_datasets(); retained != nullptr) {
     StartSweeping(
         "dataset", options.dataset_retention.Period(),

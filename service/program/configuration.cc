@@ -176,7 +176,8 @@ std::string ConfigurationOf(const CLI::App& app) {
   std::string text;
   for (const CLI::Option* const option : app.get_options()) {
     const std::string name = option->get_single_name();
-    if (FlagNamed(app, name) == nullptr) continue;
+    // Flags of wings that were left out are in no list.
+    if (FlagNamed(app, name) == nullptr || option->get_group().empty()) continue;
     std::string value =
         option->count() == 0 ? option->get_default_str() : option->reduced_results().back();
     // CLI11 shows defaults in quotes or brackets, or not at all.

@@ -31,13 +31,13 @@ absl::StatusOr<HttpPort> HttpPort::Open(const Options& options, rpc::Server& ser
                                .readings = &readings,
                                .metrics = &metrics,
                                .clock = &clock};
-  const Wings& wings = WingsOfProgram();
-  for (const Wing& wing : wings.built) {
-    if (wing.open_pages == nullptr) continue;
-    port.pages.push_back(wing.open_pages(sources));
-    add(port.pages.back()->Routes());
+  for (const auto& wing : options.wings) {
+    auto pages = wing->OpenPages(sources);
+    if (pages == nullptr) continue;
+    add(pages->Routes());
+    port.pages.push_back(std::move(pages));
   }
-  add(RoutesOfAbsent(wings));
+  add(RoutesOfAbsentWings());
   PH_ASSIGN_OR_RETURN(port.server,
                       http::HttpServer::Start(options.http_address, std::move(routes),
                                               http::HttpBounds(), HttpSecurityOf(files, options)));

@@ -43,14 +43,13 @@
 #include "service/program/signals.h"
 #include "service/program/spdlog_log.h"
 #include "service/program/version.h"
+#include "service/program/wing.h"
 #include "service/server/calls/readiness.h"
 #include "service/server/listen/library_logs.h"
 #include "service/server/listen/server.h"
 #include "service/server/listen/tcp_congestion.h"
 #include "service/server/metrics/metrics.h"
 #include "service/stores/limits/data_folder.h"
-#include "service/wings/cluster/feedback/shared_feedback_store.h"
-#include "service/wings/partition/engines/metis_engine.h"
 
 namespace packhouse {
 namespace {
@@ -107,12 +106,8 @@ rpc::AdminActions AdminActionsWithSnapshots(const Options& options, const Folder
 absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& options,
                                                             const ServedStores& stores,
                                                             Membership* member, Clock& clock) {
+  if (member != nullptr) return member->ShareFeedback(options, clock);
   const auto now = [&clock] { return clock.Now(); };
-  if (member != nullptr) {
-    return std::make_unique<SharedFeedbackStore>(
-        member->keys(), SharedFeedbackStore::Options{member->replica(), options.max_measured_models,
-                                                     options.model_retention, now, absl::SleepFor});
-  }
   PH_ASSIGN_OR_RETURN(auto feedback,
                       FolderFeedbackStore::Open(
                           {options.data_dir, kMeasuredModelsFile, options.max_measured_models}));
@@ -126,17 +121,6 @@ absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& optio
     PH_RETURN_IF_ERROR(RemoveAll(uses));
   }
   return feedback;
-}
-
-// Without the program, METIS is asked for in vain, and automatic streams: null.
-std::unique_ptr<AssignmentEngine> FindMetis(const Options& options, EventLog& log) {
-  auto metis = MakeMetisEngine(MetisProgramHere());
-  if (metis.ok()) return *std::move(metis);
-  if (!options.data_dir.empty()) {
-    log.Log(LogLevel::kWarning, "METIS cannot be called",
-            {LogField::Message(metis.status().message())});
-  }
-  return nullptr;
 }
 
 // Serves until a signal says that it is enough, then drains. A second signal ends the process.
@@ -206,11 +190,7 @@ MemberSettings SettingsOf(const Options& options, const security::HmacSigner& si
   MemberSettings settings;
   // Not the key, and nothing that it signs.
   settings.must_be_equal = {{"--signing-key", signer.Sign("member of a cluster", "")}};
-  settings.should_be_equal = {
-      {"--ledger-lease", absl::FormatDuration(options.membership.lease)},
-      {"--max-measured-models", absl::StrCat(options.max_measured_models)},
-      {"--max-store-bytes", absl::StrCat(options.store.shared.max_bytes)},
-  };
+  settings.should_be_equal = {{"--max-measured-models", absl::StrCat(options.max_measured_models)}};
   return settings;
 }
 
@@ -293,24 +273,22 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   PH_ASSIGN_OR_RETURN(const security::HmacSigner signer, OpenSigner(options, logs.all));
   std::unique_ptr<Membership> membership;
   if (!options.membership.ledger.empty()) {
-    PH_ASSIGN_OR_RETURN(membership, Membership::Join(options.membership,
-                                                     SettingsOf(options, signer), &logs.limited));
+    for (const auto& wing : options.wings) {
+      PH_ASSIGN_OR_RETURN(membership,
+                          wing->Join(options, SettingsOf(options, signer), &logs.limited));
+      if (membership != nullptr) break;
+    }
     readiness.Add("lease", [member = membership.get()] { return member->why_not_ready(); });
   }
   PH_ASSIGN_OR_RETURN(const auto stores,
                       ServedStores::Open(options, folder, membership.get(), clock));
   if (stores->shared() != nullptr) {
-    // One that is away only now keeps nobody from what is in the cache.
-    readiness.Add("objects", [shared = stores->shared()] {
-      const absl::Status objects = shared->objects_status();
-      return absl::IsFailedPrecondition(objects) ? std::string(objects.message()) : "";
-    });
+    readiness.Add("objects", [shared = stores->shared()] { return shared->why_not_ready(); });
   }
   PH_ASSIGN_OR_RETURN(const auto journal, JournalFiles::Open(options.audit_log, options.access_log,
                                                              options.access_log_every,
                                                              [&clock] { return clock.Now(); }));
   PH_ASSIGN_OR_RETURN(const auto feedback, OpenFeedback(options, *stores, membership.get(), clock));
-  const auto metis = FindMetis(options, logs.all);
   if (stores->shared() != nullptr) files->Add("S3 credentials", stores->shared()->credentials());
   if (journal != nullptr) journal->AddTo(*files);
 
@@ -319,8 +297,10 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   if (membership != nullptr) {
     server_options.job_logs = membership->logs();
     server_options.leave_cluster = [&membership] { membership->Leave(); };
-    server_options.shared_histograms = membership->keys();
-    server_options.replica = membership->replica();
+    server_options.share_histograms = [&membership](HistogramStore::Bounds bounds,
+                                                    MemoryBudget* memory) {
+      return membership->ShareHistograms(std::move(bounds), memory);
+    };
   } else {
     server_options.job_logs = folder.ledger.store.get();
     server_options.histograms_folder = options.data_dir;
@@ -330,8 +310,11 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   server_options.feedback = feedback.get();
   // The page shows them, and nothing else.
   server_options.keeps_stream_sizes = !options.http_address.empty();
-  server_options.partition_engine = metis.get();
-  server_options.partitions.unused_graphs = folder.source_graphs.get();
+  for (const auto& wing : options.wings) {
+    auto serve = wing->Serve({&options, &folder, stores.get(), &logs.all});
+    if (serve != nullptr) server_options.wings.push_back(std::move(serve));
+  }
+  server_options.absent_services = AbsentServicesOfWings();
   server_options.credentials = CredentialsOf(*files, options);
   server_options.authenticator = files->authenticator();
   server_options.authorizer = files->authorizer();
@@ -374,7 +357,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
 }
 
 // Writes one line in the log's form, for every error at the start and at every --log-level.
-int Fail(absl::string_view event, const absl::Status& status, int exit_code) {
+int EndWith(absl::string_view event, const absl::Status& status, int exit_code) {
   SpdlogLog log("error");
   log.Log(LogLevel::kError, event, {LogField::Message(status.message())});
   log.Close(kLastLines);
@@ -385,16 +368,17 @@ int Fail(absl::string_view event, const absl::Status& status, int exit_code) {
 }  // namespace packhouse
 
 int main(int argc, char** argv) {
-  if (const auto exit_code = packhouse::RunCommand(argc, argv)) return *exit_code;
+  if (const auto exit_code = packhouse::RunCommand(argc, argv, packhouse::PartsOfCommands()))
+    return *exit_code;
   packhouse::OpenStandardFiles();
   packhouse::Signals::Block();
   const auto parsed = packhouse::ParseOptions(argc, argv);
   if (const int* exit_code = std::get_if<int>(&parsed)) {
     const absl::Status printed = packhouse::FlushStandardOutput();
-    return printed.ok() ? *exit_code : packhouse::Fail("cannot print", printed, 1);
+    return printed.ok() ? *exit_code : packhouse::EndWith("cannot print", printed, 1);
   }
   if (const auto* refused = std::get_if<absl::Status>(&parsed)) {
-    return packhouse::Fail("bad flag", *refused, 2);
+    return packhouse::EndWith("bad flag", *refused, 2);
   }
   const auto& options = std::get<packhouse::Options>(parsed);
 
@@ -412,5 +396,5 @@ int main(int argc, char** argv) {
   });
   const absl::Status refused = packhouse::Run(options, clock, logs);
   logs.all.Close(packhouse::kLastLines);
-  return packhouse::Fail("cannot start", packhouse::WithRemedy(options.data_dir, refused), 1);
+  return packhouse::EndWith("cannot start", packhouse::WithRemedy(options.data_dir, refused), 1);
 }

@@ -1,5 +1,4 @@
-// This server's place among those that share the jobs: etcd, the lease, and the thread that keeps
-// it.
+// This server's place among those that share the jobs, as a wing keeps it.
 #ifndef PACKHOUSE_SERVICE_PROGRAM_MEMBERSHIP_H_
 #define PACKHOUSE_SERVICE_PROGRAM_MEMBERSHIP_H_
 
@@ -7,23 +6,27 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "service/base/limited_log.h"
-#include "service/stores/keys/cluster_life.h"
-#include "service/stores/keys/key_value_store.h"
-#include "service/stores/keys/replica_lease.h"
-#include "service/wings/cluster/jobs/etcd_job_logs.h"
+#include "service/access/security/reloader.h"
+#include "service/base/clock.h"
+#include "service/base/event_log.h"
+#include "service/base/memory_budget.h"
+#include "service/engine/feedback/feedback_store.h"
+#include "service/engine/histograms/histogram_store.h"
+#include "service/server/metrics/server_collector.h"
+#include "service/stores/datasets/dataset_store.h"
+#include "service/stores/logs/job_logs.h"
 
 namespace packhouse {
 
+struct Options;
+class SourceGraphStore;
+
 struct MembershipOptions {
-  // etcd://HOST[:PORT],.../PREFIX (etcd_options.h). Empty: this server is alone.
+  // What all servers have in common. Empty: this server is alone.
   std::string ledger;
   // HOST:PORT at which clients reach this server.
   std::string advertise;
@@ -32,7 +35,7 @@ struct MembershipOptions {
   std::string roots_file;
   std::string certificate_file;
   std::string key_file;
-  // "NAME:PASSWORD" of a user of etcd's. Empty: none.
+  // "NAME:PASSWORD" of a user of what keeps it. Empty: none.
   std::string user;
 };
 
@@ -43,55 +46,49 @@ struct MemberSettings {
   std::map<std::string, std::string> should_be_equal;
 };
 
+// Data sets and source graphs that servers share. Thread-safe.
+class SharedStores {
+ public:
+  virtual ~SharedStores() = default;
+  virtual DatasetStore* datasets() = 0;
+  virtual SourceGraphStore* source_graphs() = 0;
+  // The folder of this machine in which copies lie.
+  virtual const std::string& disk() const = 0;
+  // To be reloaded now and then, under this name.
+  virtual security::Reloadable* credentials() = 0;
+  // Empty while they are. What is away only now keeps nobody from what is in the cache.
+  virtual std::string why_not_ready() const = 0;
+  virtual metrics::SharedDatasetsReading Read() const = 0;
+  // Deletes, on a thread until the process ends, what no store has any more.
+  virtual void StartSweeping(EventLog& log) = 0;
+};
+
 // Thread-safe.
 class Membership {
  public:
-  // Connects and gets the lease. Errors of ConnectLedger(); UNAVAILABLE if etcd does not
-  // answer; FAILED_PRECONDITION if another server that lives has the same address, or other
-  // settings of those that must be equal.
-  static absl::StatusOr<std::unique_ptr<Membership>> Join(const MembershipOptions& options,
-                                                          const MemberSettings& settings,
-                                                          LimitedLog* log);
-  ~Membership();
+  virtual ~Membership() = default;
 
-  EtcdJobLogs* logs() const { return logs_.get(); }
-  // This server's name, another one each time that it starts.
-  const std::string& replica() const { return replica_; }
-  // The store itself, for what else servers share.
-  KeyValueStore* keys() const { return store_.get(); }
+  virtual JobLogs* logs() const = 0;
+  virtual std::unique_ptr<HistogramStore> ShareHistograms(HistogramStore::Bounds bounds,
+                                                          MemoryBudget* memory) = 0;
+  virtual std::unique_ptr<FeedbackStore> ShareFeedback(const Options& options, Clock& clock) = 0;
+  // Of options.store. Errors name the flag.
+  virtual absl::StatusOr<std::unique_ptr<SharedStores>> OpenStores(const Options& options,
+                                                                   Clock& clock) const = 0;
 
-  // Keeps the lease from now on, on a thread, and calls `sweep` at each turn on another, which may
+  // Keeps the place from now on, on a thread, and calls `sweep` at each turn on another, which may
   // wait for long. Calls `is_over` once, on the first thread, if the cluster has begun another
   // life, or another server has taken this one's address: this server can do nothing more then. May
   // be called once.
-  void Start(std::function<void()> sweep, std::function<void(const absl::Status& why)> is_over);
-  // Gives back all jobs and the lease, so that others may take the jobs at once.
-  void Leave();
+  virtual void Start(std::function<void()> sweep,
+                     std::function<void(const absl::Status& why)> is_over) = 0;
+  // Gives back all jobs, so that others may take them at once.
+  virtual void Leave() = 0;
 
   // Why this server can own nothing now; empty if it can.
-  std::string why_not_ready() const;
-  bool has_lease() const { return lease_->lease().has_value(); }
-  // Servers that share the jobs, as far as is known; this one too.
-  size_t num_members() const { return lease_->members().size(); }
-
- private:
-  Membership() = default;
-  absl::Status CheckSettings(const MemberSettings& settings);
-  // Whether etcd takes what is put into it.
-  void Probe();
-  // Calls `work` at every period until the end.
-  void Repeat(const std::function<void()>& work);
-
-  LimitedLog* log_ = nullptr;
-  std::string replica_;
-  std::unique_ptr<LivingStore> store_;
-  std::unique_ptr<ReplicaLease> lease_;
-  std::unique_ptr<EtcdJobLogs> logs_;
-
-  absl::Mutex mutex_;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread keeper_;
-  std::thread sweeper_;
+  virtual std::string why_not_ready() const = 0;
+  // Members, lease and commits; not what the server itself knows of its jobs.
+  virtual metrics::ClusterReading Read() const = 0;
 };
 
 }  // namespace packhouse

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "service/base/cgroup_limits.h"
 #include "service/base/command_words.h"
 #include "service/base/memory_shares.h"
@@ -27,32 +28,15 @@
 #include "service/program/byte_flag.h"
 #include "service/program/commands/commands.h"
 #include "service/program/configuration.h"
+#include "service/program/flag_checks.h"
 #include "service/program/version.h"
+#include "service/program/wing.h"
 #include "service/server/http/host_port.h"
 
 namespace packhouse {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-// "30s", "1m30s", "500ms", from `least` to `most`.
-std::function<std::string(const std::string&)> DurationFrom(absl::Duration least,
-                                                            absl::Duration most = absl::Hours(24)) {
-  return [least, most](const std::string& text) -> std::string {
-    absl::Duration duration;
-    if (absl::ParseDuration(text, &duration) && duration >= least && duration <= most) return "";
-    return absl::StrCat("'", text, "' is not a duration from ",
-                        least == absl::ZeroDuration() ? "0s" : absl::FormatDuration(least), " to ",
-                        absl::ToInt64Hours(most), "h, such as 30s");
-  };
-}
-
-// Such as a password before the host. It is not shown: a log keeps what it is told.
-std::string HasSecret(const std::string& address) {
-  return absl::StrContains(address, '@')
-             ? "it has an '@': it names a host and a port, never a user or password"
-             : "";
-}
 
 std::string IsGrpcAddress(const std::string& address) {
   constexpr absl::string_view kUnix = "unix:";
@@ -184,63 +168,7 @@ absl::Status CheckSecurity(const Options& options) {
   return absl::OkStatus();
 }
 
-void AddMembershipOptions(MembershipOptions& options, CLI::App& app) {
-  app.add_option(
-      "--ledger", options.ledger,
-      "etcd://HOST[:PORT],...[/PREFIX]: shares the jobs with the other servers that have "
-      "the same; \"\": this server has all jobs, in --data-dir");
-  app.add_option("--advertise", options.advertise,
-                 "HOST:PORT at which clients reach this very server; for --ledger")
-      ->check(HasSecret);
-  app.add_option("--ledger-ca", options.roots_file,
-                 "certificates, in PEM, by which etcd's are checked; \"\": plain text");
-  app.add_option("--ledger-cert", options.certificate_file,
-                 "certificate, in PEM, that etcd is shown; needs --ledger-key");
-  app.add_option("--ledger-key", options.key_file, "its private key, in PEM");
-  if (const char* user = std::getenv("PACKHOUSE_ETCD_USER"); user != nullptr) options.user = user;
-}
-
-// What servers that share the jobs do not do is refused here, by name.
-absl::Status CheckMembership(const Options& options) {
-  const MembershipOptions& membership = options.membership;
-  if (membership.ledger.empty()) {
-    for (const auto& [flag, value] : {std::pair("--advertise", &membership.advertise),
-                                      std::pair("--ledger-ca", &membership.roots_file),
-                                      std::pair("--ledger-cert", &membership.certificate_file),
-                                      std::pair("--ledger-key", &membership.key_file)}) {
-      if (value->empty()) continue;
-      return absl::InvalidArgumentError(absl::StrCat(flag, ": needs --ledger"));
-    }
-    return absl::OkStatus();
-  }
-  if (membership.certificate_file.empty() != membership.key_file.empty()) {
-    return absl::InvalidArgumentError("--ledger-cert, --ledger-key: each needs the other");
-  }
-  if (!membership.certificate_file.empty() && membership.roots_file.empty()) {
-    return absl::InvalidArgumentError("--ledger-cert: needs --ledger-ca");
-  }
-  const auto advertised = http::ParseHostPort(membership.advertise);
-  if (!advertised.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--advertise: '", membership.advertise,
-                     "' is not HOST:PORT; --ledger needs it: ", advertised.status().message()));
-  }
-  if (options.data_dir.empty() && !options.store.is_shared()) {
-    return absl::InvalidArgumentError(
-        "--ledger: needs --store s3://, or --data-dir, with the data sets, the same for all "
-        "servers");
-  }
-  if (options.signing_key.empty()) {
-    return absl::InvalidArgumentError(
-        "--ledger: needs --signing-key, the same for all servers: each takes the others' cursors");
-  }
-  if (!options.snapshot_dir.empty()) {
-    return absl::InvalidArgumentError("--snapshot-dir: not with --ledger: the jobs are in etcd");
-  }
-  return absl::OkStatus();
-}
-
-// The same of what would expire.
+// What servers that share the jobs do not do is refused by name: nothing of theirs expires.
 absl::Status CheckRetentions(const Options& options) {
   if (options.membership.ledger.empty()) return absl::OkStatus();
   for (const auto& [flag, retention] :
@@ -282,7 +210,6 @@ struct Words {
   std::string drain_timeout = "30s";
   std::string max_connection_age = "0s";
   std::string max_connection_age_grace = "0s";
-  std::string ledger_lease = "10s";
   std::string lease_duration = "5m";
   std::string stream_idle_timeout = "1h";
   std::string connection_idle_timeout = "1h";
@@ -292,7 +219,6 @@ struct Words {
   std::string histogram_retention = "0s";
   std::string model_retention = "0s";
   std::string http_names;
-  bool has_max_store_bytes = false;
 };
 
 // What holds where nothing is said: some of it depends on the machine.
@@ -396,19 +322,15 @@ void AddThreadOptions(Options& options, CLI::App& app) {
 }
 
 // What is stored, and where.
-void AddDataOptions(Options& options, Words& words, CLI::App& app) {
-  rpc::ServerOptions& server = options.server;
+void AddDataOptions(Options& options, CLI::App& app) {
   app.add_option("--data-dir", options.data_dir,
                  "folder, on a local disk, of data sets, epochs and source graphs; \"\" for none");
   app.add_option("--snapshot-dir", options.snapshot_dir,
                  "folder below which clients with the right to may have snapshots of --data-dir "
                  "written, each in a folder of its name; \"\": none");
-  AddStoreOptions(options.store, app);
-  AddMembershipOptions(options.membership, app);
-  app.add_option("--ledger-lease", words.ledger_lease,
-                 "jobs of a server that is gone are taken by others after this time")
-      ->capture_default_str()
-      ->check(DurationFrom(absl::Seconds(3), absl::Hours(1)));
+  app.add_option("--store", options.store.uri,
+                 "data sets: lmdb:DIR, the same as --data-dir DIR; or s3://BUCKET[/PREFIX], which "
+                 "servers share, with --ledger and --cache-dir; \"\": --data-dir");
   app.add_option(
          "--max-store-bytes", options.max_store_bytes,
          "most bytes of all data sets on the disk, of which a quarter more is mapped; or in "
@@ -420,15 +342,6 @@ void AddDataOptions(Options& options, Words& words, CLI::App& app) {
       ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
   app.add_option("--max-source-graphs", options.max_source_graphs, "most source graphs")
       ->check(CLI::Range(1, 65'536));
-  app.add_option("--max-running-partitions", server.partitions.max_running,
-                 "partitionings of source graphs at a time; each has a thread of low priority")
-      ->check(CLI::Range(1, 64));
-  app.add_option("--max-waiting-partitions", server.partitions.max_waiting,
-                 "most partitionings that wait for their turn; a client may have half of them")
-      ->check(CLI::Range(1, 65'536));
-  app.add_option("--max-partition-bytes", server.partitions.max_bytes,
-                 "most bytes of all partitions of source graphs on the disk")
-      ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
 }
 
 void AddEpochOptions(Options& options, Words& words, CLI::App& app) {
@@ -562,11 +475,13 @@ absl::StatusOr<std::optional<int>> FillOptions(int argc, char** argv, Options& o
   AddListenOptions(options, words, app);
   AddLifeOptions(options, words, app);
   AddThreadOptions(options, app);
-  AddDataOptions(options, words, app);
+  AddDataOptions(options, app);
   AddEpochOptions(options, words, app);
   AddCallOptions(options, words, app);
   AddMemoryOptions(options, app);
   AddOtherOptions(options, app);
+  for (const auto& wing : options.wings) wing->AddFlags(options, app);
+  AddAbsentFlags(app);
   app.footer(CommandsHelp());
   std::string config;
   bool print_config = false;
@@ -585,6 +500,7 @@ absl::StatusOr<std::optional<int>> FillOptions(int argc, char** argv, Options& o
     return absl::InvalidArgumentError(
         absl::StrCat(arguments.status().message(), "; packhoused --help lists the flags"));
   }
+  PH_RETURN_IF_ERROR(RefuseAbsentFlags(*arguments));
   try {
     ParseWords(app, *arguments);
   } catch (const CLI::ExtrasError&) {
@@ -599,25 +515,43 @@ absl::StatusOr<std::optional<int>> FillOptions(int argc, char** argv, Options& o
     std::fputs(ConfigurationOf(app).c_str(), stdout);
     return 0;
   }
-  words.has_max_store_bytes = app.count("--max-store-bytes") != 0;
+  if (app.count("--max-store-bytes") != 0) options.store.max_bytes = options.max_store_bytes;
   return std::nullopt;
+}
+
+// Where the data sets are: a folder, or what a wing takes.
+absl::Status ResolveStore(Options& options) {
+  absl::string_view folder = options.store.uri;
+  if (absl::ConsumePrefix(&folder, "lmdb:")) {
+    if (folder.empty()) return absl::InvalidArgumentError("--store lmdb: has no folder");
+    if (!options.data_dir.empty() && options.data_dir != folder) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--store ", options.store.uri, ": --data-dir is ", options.data_dir));
+    }
+    options.data_dir = std::string(folder);
+    return absl::OkStatus();
+  }
+  if (folder.empty()) return absl::OkStatus();
+  for (const auto& wing : options.wings) {
+    if (wing->TakesStore(folder)) {
+      options.store.is_shared = true;
+      return absl::OkStatus();
+    }
+  }
+  const AbsentWing* const absent = AbsentWingOfStore(folder);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--store ", folder, ": ", absent == nullptr ? "is not lmdb:DIR" : absent->WhyNot()));
 }
 
 // What the words mean, and whether all that is said goes together.
 absl::Status ResolveOptions(const Words& words, Options& options) {
   rpc::ServerOptions& server = options.server;
-  const StoreContext context = {
-      .data_dir = &options.data_dir,
-      .has_ledger = !options.membership.ledger.empty(),
-      .has_retention = !ParseRetention(words.dataset_retention).value_or(Retention()).is_for_ever(),
-      .allows_plain_text = options.insecure,
-      .max_store_bytes = !words.has_max_store_bytes ? 0 : options.max_store_bytes,
-      .memory_budget = server.memory_budget};
-  PH_RETURN_IF_ERROR(ResolveStore(options.store, context));
+  PH_RETURN_IF_ERROR(ResolveStore(options));
+  options.dataset_retention = ParseRetention(words.dataset_retention).value_or(Retention());
   if (!options.snapshot_dir.empty() && options.data_dir.empty()) {
     return absl::InvalidArgumentError("--snapshot-dir: needs --data-dir");
   }
-  PH_RETURN_IF_ERROR(CheckMembership(options));
+  for (const auto& wing : options.wings) PH_RETURN_IF_ERROR(wing->CheckFlags(options));
   if (server.admin_address == kAuto) {
     server.may_lack_admin_address = true;
     server.admin_address = AutoAdminAddress(options.data_dir);
@@ -625,7 +559,6 @@ absl::Status ResolveOptions(const Words& words, Options& options) {
   // Checked above.
   options.http_names = absl::StrSplit(words.http_names, ',', absl::SkipWhitespace());
   for (std::string& name : options.http_names) absl::StripAsciiWhitespace(&name);
-  (void)absl::ParseDuration(words.ledger_lease, &options.membership.lease);
   (void)absl::ParseDuration(words.lame_duck, &options.lame_duck);
   (void)absl::ParseDuration(words.drain_timeout, &options.drain_timeout);
   for (const auto& [text, duration] :
@@ -641,7 +574,6 @@ absl::Status ResolveOptions(const Words& words, Options& options) {
   if (server.stream_idle_timeout == absl::ZeroDuration()) {
     server.stream_idle_timeout = absl::InfiniteDuration();
   }
-  options.dataset_retention = ParseRetention(words.dataset_retention).value_or(Retention());
   options.source_graph_retention =
       ParseRetention(words.source_graph_retention).value_or(Retention());
   options.histogram_retention = ParseRetention(words.histogram_retention).value_or(Retention());
@@ -658,6 +590,7 @@ absl::Status ResolveOptions(const Words& words, Options& options) {
 
 std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   Options options = DefaultOptions();
+  options.wings = MakeWings();
   Words words;
   const absl::StatusOr<std::optional<int>> ended = FillOptions(argc, argv, options, words);
   if (!ended.ok()) return ended.status();

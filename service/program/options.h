@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -13,16 +14,28 @@
 #include "absl/time/time.h"
 #include "service/access/security/security_files.h"
 #include "service/program/membership.h"
-#include "service/program/store_options.h"
 #include "service/server/services/server_options.h"
 #include "service/stores/limits/retention.h"
 
 namespace packhouse {
 
+class Wing;
+
+// --store.
+struct StoreOptions {
+  std::string uri;
+  // Whether it is one that servers share.
+  bool is_shared = false;
+  // --max-store-bytes; 0: not given.
+  uint64_t max_bytes = 0;
+};
+
 // What a process takes besides its --memory-budget and 15 % of it (deploy/README.md).
 inline constexpr uint64_t kBytesBesideBudget = uint64_t{128} << 20;
 
 struct Options {
+  // Those that were built; with their flags.
+  std::vector<std::shared_ptr<Wing>> wings;
   rpc::ServerOptions server;
   // The folder of data sets and epochs. Empty: the server has none.
   std::string data_dir;

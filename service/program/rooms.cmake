@@ -7,7 +7,7 @@ packhouse_room(data_folder QUICK
   FOLDER program/data_folder
   SOURCES stores/limits/data_folder.cc folder_contents.cc maintenance.cc restore.cc snapshot.cc
           snapshot_manifest.cc snapshot_writer.cc value_file.cc
-  DEPENDS packhouse_feedback packhouse_ledger_lmdb packhouse_partition_jobs packhouse_security
+  DEPENDS packhouse_feedback packhouse_histograms packhouse_ledger_lmdb packhouse_security
           packhouse_source_graphs_stored)
 
 
@@ -16,8 +16,8 @@ if(PACKHOUSE_WITH_GRPC)
   packhouse_room(program_commands QUICK
     FOLDER program/commands
     HEADERS packhouse_grpc_headers
-    SOURCES admin_command.cc admin_report.cc commands.cc copy_command.cc policy_command.cc store_command.cc
-    DEPENDS packhouse_client_command packhouse_command_line packhouse_data_folder packhouse_security packhouse_shared_datasets)
+    SOURCES admin_command.cc admin_report.cc commands.cc policy_command.cc store_command.cc
+    DEPENDS packhouse_client_command packhouse_command_line packhouse_data_folder packhouse_security)
 
   configure_file(program/version.h.in ${PROJECT_BINARY_DIR}/generated/service/program/version.h @ONLY)
 
@@ -41,15 +41,14 @@ if(PACKHOUSE_WITH_GRPC)
   packhouse_room(program QUICK
     FOLDER program
     HEADERS packhouse_grpc_headers
-    SOURCES background_work.cc byte_flag.cc configuration.cc folder_stores.cc http_port.cc
-            journal_files.cc main.cc membership.cc options.cc process.cc
+    SOURCES background_work.cc byte_flag.cc configuration.cc flag_checks.cc folder_stores.cc http_port.cc
+            journal_files.cc main.cc options.cc process.cc
             served_stores.cc server_readings.cc server_security.cc signals.cc spdlog_log.cc
-            store_options.cc wing.cc ${commit_file}
-    DEPENDS packhouse_rpc packhouse_feedback_shared packhouse_security packhouse_http
-            packhouse_metrics packhouse_data_folder packhouse_program_commands
-            packhouse_datasets_lmdb packhouse_ledger_lmdb packhouse_ledger_etcd
-            packhouse_cluster_etcd packhouse_source_graphs_stored packhouse_partitioning_engines
-            packhouse_shared_datasets CLI11::CLI11 spdlog::spdlog)
+            wing.cc ${commit_file}
+    DEPENDS packhouse_rpc packhouse_feedback packhouse_security packhouse_http packhouse_metrics
+            packhouse_data_folder packhouse_program_commands packhouse_command_line
+            packhouse_datasets_lmdb packhouse_ledger_lmdb packhouse_source_graphs_stored
+            CLI11::CLI11 spdlog::spdlog)
   add_dependencies(packhouse_program packhouse_commit)
   target_include_directories(packhouse_program PUBLIC ${PROJECT_BINARY_DIR}/generated)
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/stores/limits/data_folder.h"
@@ -23,20 +22,6 @@ absl::StatusOr<std::unique_ptr<Retained>> Retain(Store* store, const std::string
   return std::make_unique<Retained>(store, file, retention, [&clock] { return clock.Now(); });
 }
 
-absl::StatusOr<std::unique_ptr<SharedDatasets>> OpenShared(const Options& options,
-                                                           const Membership& membership,
-                                                           Clock& clock) {
-  SharedDatasetsOptions shared = options.store.shared;
-  shared.server = options.membership.advertise;
-  shared.max_building_bytes = options.max_source_graph_bytes;
-  shared.max_building = options.max_source_graphs;
-  auto opened =
-      SharedDatasets::Open(shared, membership.keys(), &clock, /*starts_without_objects=*/true);
-  if (opened.ok()) return opened;
-  return absl::Status(opened.status().code(),
-                      absl::StrCat("--store ", options.store.uri, ": ", opened.status().message()));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServedStores>> ServedStores::Open(const Options& options,
@@ -55,12 +40,12 @@ absl::StatusOr<std::unique_ptr<ServedStores>> ServedStores::Open(const Options& 
           "this server has a copy of the data sets, and shares its jobs with others (--ledger)");
       stores->datasets_ = stores->copy_.get();
     }
-    if (options.store.is_shared()) {
-      PH_ASSIGN_OR_RETURN(stores->shared_, OpenShared(options, *membership, clock));
-      stores->datasets_ = stores->shared_->store();
+    if (options.store.is_shared) {
+      PH_ASSIGN_OR_RETURN(stores->shared_, membership->OpenStores(options, clock));
+      stores->datasets_ = stores->shared_->datasets();
       stores->source_graphs_ = stores->shared_->source_graphs();
-      stores->stored_datasets_ = stores->shared_->store();
-      stores->disk_ = options.store.shared.cache_folder;
+      stores->stored_datasets_ = stores->shared_->datasets();
+      stores->disk_ = stores->shared_->disk();
     }
     return stores;
   }

@@ -1,5 +1,5 @@
-// The data sets and source graphs that clients see: stores of the data folder or in S3, with what
-// is laid over them.
+// The data sets and source graphs that clients see: stores of the data folder or shared ones, with
+// what is laid over them.
 #ifndef PACKHOUSE_SERVICE_PROGRAM_SERVED_STORES_H_
 #define PACKHOUSE_SERVICE_PROGRAM_SERVED_STORES_H_
 
@@ -16,7 +16,6 @@
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/datasets/fixed_dataset_store.h"
 #include "service/stores/datasets/retained_datasets.h"
-#include "service/wings/cluster/shared/shared_datasets.h"
 #include "service/wings/graphs/source_graphs/retained_source_graphs.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
 
@@ -35,8 +34,8 @@ class ServedStores {
   DatasetStore* datasets() const { return datasets_; }
   SourceGraphStore* source_graphs() const { return source_graphs_; }
 
-  // Null: data sets are not in S3.
-  SharedDatasets* shared() const { return shared_.get(); }
+  // Null: servers share no data sets.
+  SharedStores* shared() const { return shared_.get(); }
   // Null: nothing expires.
   RetainedDatasets* retained_datasets() const { return retained_datasets_.get(); }
   RetainedSourceGraphs* retained_source_graphs() const { return retained_source_graphs_.get(); }
@@ -58,7 +57,7 @@ class ServedStores {
 
   std::string disk_;
   bool may_save_ = false;
-  std::unique_ptr<SharedDatasets> shared_;
+  std::unique_ptr<SharedStores> shared_;
   const DatasetStore* stored_datasets_ = nullptr;
   std::unique_ptr<FixedDatasetStore> copy_;
   std::unique_ptr<RetainedDatasets> retained_datasets_;

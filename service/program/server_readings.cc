@@ -38,35 +38,20 @@ metrics::StoreReading ReadStore(const DatasetStore& store, const std::string& fo
   return reading;
 }
 
-std::optional<metrics::SharedDatasetsReading> ReadSharedDatasets(const SharedDatasets* shared) {
+std::optional<metrics::SharedDatasetsReading> ReadSharedDatasets(const SharedStores* shared) {
   if (shared == nullptr) return std::nullopt;
-  const SharedDatasets::Counts counts = shared->counts();
-  return metrics::SharedDatasetsReading{.cached_bytes = counts.cache.num_bytes,
-                                        .in_use_bytes = counts.cache.in_use,
-                                        .max_cached_bytes = counts.max_cache_bytes,
-                                        .hits = counts.cache.hits,
-                                        .misses = counts.cache.misses,
-                                        .evictions = counts.cache.evictions,
-                                        .num_retries = counts.num_retries,
-                                        .swept_objects = counts.swept_objects,
-                                        .swept_bytes = counts.swept_bytes,
-                                        .orphaned_objects = counts.orphaned_objects,
-                                        .failed_sweeps = counts.failed_sweeps};
+  return shared->Read();
 }
 
 std::optional<metrics::ClusterReading> ReadCluster(const rpc::Server& server,
                                                    const Membership* membership) {
   const auto jobs = server.shared_jobs();
   if (membership == nullptr || !jobs) return std::nullopt;
-  const EtcdJobLogs::Commits commits = membership->logs()->commits();
-  return metrics::ClusterReading{.num_members = membership->num_members(),
-                                 .has_lease = membership->has_lease(),
-                                 .num_jobs = jobs->num_owned,
-                                 .num_opened = jobs->counts.num_opened,
-                                 .num_taken_over = jobs->counts.num_taken_over,
-                                 .num_commits = commits.num_done,
-                                 .num_failed_commits = commits.num_failed,
-                                 .commit_time = commits.time};
+  metrics::ClusterReading read = membership->Read();
+  read.num_jobs = jobs->num_owned;
+  read.num_opened = jobs->counts.num_opened;
+  read.num_taken_over = jobs->counts.num_taken_over;
+  return read;
 }
 
 std::vector<metrics::FileReading> ReadFiles(const security::SecurityFiles& files) {

@@ -1,6 +1,12 @@
 #include "service/program/wing.h"
 
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/command_line/command_line.h"
 
 namespace packhouse {
 
@@ -8,9 +14,75 @@ std::string AbsentWing::WhyNot() const {
   return absl::StrCat("this packhoused was built without the wing ", name);
 }
 
-std::vector<http::Route> RoutesOfAbsent(const Wings& wings) {
+std::vector<std::shared_ptr<Wing>> MakeWings() {
+  std::vector<std::shared_ptr<Wing>> wings;
+  for (const BuiltWing& wing : WingsOfProgram().built) {
+    if (wing.make != nullptr) wings.push_back(wing.make());
+  }
+  return wings;
+}
+
+void AddAbsentFlags(CLI::App& app) {
+  for (const AbsentWing& wing : WingsOfProgram().absent) {
+    for (const absl::string_view flag : wing.flags) app.add_option(std::string(flag))->group("");
+  }
+}
+
+absl::Status RefuseAbsentFlags(absl::Span<const std::string> arguments) {
+  for (const std::string& each : arguments) {
+    for (const AbsentWing& wing : WingsOfProgram().absent) {
+      for (const absl::string_view flag : wing.flags) {
+        if (each.substr(0, each.find('=')) != flag) continue;
+        return absl::InvalidArgumentError(absl::StrCat(flag, ": ", wing.WhyNot()));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+const AbsentWing* AbsentWingOfStore(absl::string_view uri) {
+  for (const AbsentWing& wing : WingsOfProgram().absent) {
+    for (const absl::string_view begin : wing.stores) {
+      if (absl::StartsWith(uri, begin)) return &wing;
+    }
+  }
+  return nullptr;
+}
+
+CommandParts PartsOfCommands() {
+  CommandParts parts;
+  for (const BuiltWing& wing : WingsOfProgram().built) {
+    if (wing.companions.check != nullptr) parts.companions = wing.companions;
+  }
+  parts.add_to_store = [](CLI::App& store, ExitCode& code) {
+    for (const BuiltWing& wing : WingsOfProgram().built) {
+      if (wing.add_to_store != nullptr) wing.add_to_store(store, code);
+    }
+    for (const AbsentWing& wing : WingsOfProgram().absent) {
+      for (const absl::string_view name : wing.commands) {
+        CLI::App* const command = store.add_subcommand(std::string(name))->group("");
+        command->allow_extras();
+        command->callback([&code, name, why_not = wing.WhyNot()] {
+          code = Misuse(absl::UnimplementedError(absl::StrCat("store ", name, ": ", why_not)));
+        });
+      }
+    }
+  };
+  return parts;
+}
+
+std::vector<rpc::AbsentServices> AbsentServicesOfWings() {
+  std::vector<rpc::AbsentServices> absent;
+  for (const AbsentWing& wing : WingsOfProgram().absent) {
+    if (wing.services.empty()) continue;
+    absent.push_back({{wing.services.begin(), wing.services.end()}, wing.WhyNot()});
+  }
+  return absent;
+}
+
+std::vector<http::Route> RoutesOfAbsentWings() {
   std::vector<http::Route> routes;
-  for (const AbsentWing& wing : wings.absent) {
+  for (const AbsentWing& wing : WingsOfProgram().absent) {
     for (const absl::string_view path : wing.paths) {
       http::Route& route = routes.emplace_back();
       route.path = std::string(path);

@@ -7,14 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "service/access/security/security_files.h"
 #include "service/base/clock.h"
+#include "service/base/limited_log.h"
+#include "service/program/commands/commands.h"
+#include "service/program/membership.h"
+#include "service/program/options.h"
 #include "service/program/server_readings.h"
 #include "service/server/calls/readiness.h"
 #include "service/server/http/http_server.h"
 #include "service/server/listen/server.h"
 #include "service/server/metrics/metrics.h"
+#include "service/server/services/server_wing.h"
+
+namespace CLI {
+class App;
+}
 
 namespace packhouse {
 
@@ -36,33 +48,85 @@ class WingPages {
   virtual std::vector<http::Route> Routes() = 0;
 };
 
-// Members that are null stand for nothing.
-struct Wing {
+// What a wing serves from. The pointees outlive the server.
+struct ServedSources {
+  const Options* options = nullptr;
+  const FolderStores* folder = nullptr;
+  const ServedStores* stores = nullptr;
+  EventLog* log = nullptr;
+};
+
+// One process has one of each. The functions are called in this order, each once at most.
+class Wing {
+ public:
+  virtual ~Wing() = default;
+
+  // Both must outlive the parsing.
+  virtual void AddFlags(Options& /*options*/, CLI::App& /*app*/) {}
+  // Whether `uri` of --store is an address of this wing's.
+  virtual bool TakesStore(absl::string_view /*uri*/) const { return false; }
+  // Whether what the flags say goes together, when all of them are known. INVALID_ARGUMENT naming
+  // the flag.
+  virtual absl::Status CheckFlags(Options& /*options*/) { return absl::OkStatus(); }
+
+  // Joins the servers that options.membership names. Null: not this wing's work. The arguments must
+  // outlive the result.
+  virtual absl::StatusOr<std::unique_ptr<Membership>> Join(const Options& /*options*/,
+                                                           const MemberSettings& /*settings*/,
+                                                           LimitedLog* /*log*/) {
+    return nullptr;
+  }
+  // What the server has of it; null: nothing. The wing must outlive the server.
+  virtual rpc::MakeServerWing Serve(const ServedSources& /*sources*/) { return nullptr; }
+  // Null: none.
+  virtual std::unique_ptr<WingPages> OpenPages(const HttpSources& /*sources*/) { return nullptr; }
+};
+
+// A wing that was built, and what it brings without a server.
+struct BuiltWing {
   absl::string_view name;
-  std::unique_ptr<WingPages> (*open_pages)(const HttpSources& sources) = nullptr;
+  std::unique_ptr<Wing> (*make)() = nullptr;
+  // To `packhoused store`; null: none.
+  void (*add_to_store)(CLI::App& store, ExitCode& code) = nullptr;
+  CompanionChecks companions = {};
 };
 
 // A wing that this packhoused was built without, and what it would answer to.
 struct AbsentWing {
   absl::string_view name;
   std::vector<absl::string_view> flags;     // "--ledger"
-  std::vector<absl::string_view> services;  // Full names, as in the protos.
+  std::vector<absl::string_view> stores;    // Beginnings of addresses of --store: "s3:"
+  std::vector<absl::string_view> commands;  // Of `packhoused store`.
+  std::vector<absl::string_view> services;  // In full, as in the protos.
   std::vector<absl::string_view> paths;     // Of the HTTP port.
 
   // "this packhoused was built without the wing NAME": for whoever asks for something of it.
   std::string WhyNot() const;
 };
 
-struct Wings {
-  std::vector<Wing> built;
+struct WingTable {
+  std::vector<BuiltWing> built;
   std::vector<AbsentWing> absent;
 };
 
 // Constant; thread-safe.
-const Wings& WingsOfProgram();
+const WingTable& WingsOfProgram();
 
+// One of each that was built.
+std::vector<std::shared_ptr<Wing>> MakeWings();
+
+// Flags of wings that are absent, which are in no list: so that they are known, wherever they are
+// said.
+void AddAbsentFlags(CLI::App& app);
+// INVALID_ARGUMENT naming the first of these among the words of a command line.
+absl::Status RefuseAbsentFlags(absl::Span<const std::string> arguments);
+// The wing that would take this --store; null: none.
+const AbsentWing* AbsentWingOfStore(absl::string_view uri);
+// What the commands have of all wings.
+CommandParts PartsOfCommands();
+std::vector<rpc::AbsentServices> AbsentServicesOfWings();
 // For each path of a wing that is absent: 404 and why.
-std::vector<http::Route> RoutesOfAbsent(const Wings& wings);
+std::vector<http::Route> RoutesOfAbsentWings();
 
 }  // namespace packhouse
 

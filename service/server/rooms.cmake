@@ -31,11 +31,10 @@ packhouse_room(wire
           wings/graphs/services/source_graph_rows.cc stream_drift.cc stream_tuning.cc wire_admin.cc
           server/wire/wire_cursor.cc server/wire/wire_datasets.cc wings/tfgnn/wire_examples.cc
           server/wire/wire_feedback.cc server/wire/wire_heuristics.cc server/wire/wire_loader.cc
-          server/wire/wire_memory.cc wings/partition/services/wire_partitions.cc
-          server/wire/wire_planning.cc wings/graphs/services/wire_sampling.cc
+          server/wire/wire_memory.cc server/wire/wire_planning.cc wings/graphs/services/wire_sampling.cc
           wings/graphs/services/wire_source_graphs.cc server/wire/wire_tuning.cc
   DEPENDS packhouse_wire_calls packhouse_lanes packhouse_grpc_messages packhouse_streams packhouse_delivery
-          packhouse_feedback packhouse_partition_jobs packhouse_planning_baselines
+          packhouse_feedback packhouse_planning_baselines
           packhouse_source_graphs packhouse_tfgnn)
 
 
@@ -55,10 +54,10 @@ if(PACKHOUSE_WITH_GRPC)
             server/listen/goaway.cc server/listen/grpc_settings.cc health_service.cc
             histogram_service.cc server/calls_grpc/in_process_calls.cc job_place.cc
             server/listen/library_logs.cc loader_service.cc packing_service.cc
-            wings/partition/services/partitioning_service.cc planning_service.cc quota_use.cc
+            planning_service.cc quota_use.cc
             receipt_service.cc wings/graphs/services/sampling_service.cc served_jobs.cc
             server/listen/server.cc server_bounds.cc server/listen/server_drain.cc services.cc
             wings/graphs/services/source_graph_service.cc server/calls_grpc/status_mapping.cc
             server/listen/tcp_congestion.cc server/listen/tls_server_credentials.cc
-    DEPENDS packhouse_wire packhouse_histograms_shared packhouse_grpc gRPC::grpcpp_channelz)
+    DEPENDS packhouse_wire packhouse_histograms packhouse_grpc gRPC::grpcpp_channelz)
 endif()

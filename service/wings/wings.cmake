@@ -5,15 +5,17 @@
 # Each after those that it stands on.
 set(PACKHOUSE_ALL_WINGS tfgnn graphs partition partition_mpi cluster page)
 # The core still includes these (TO_CUT in tests/structure/include_direction_test.py).
-set(PACKHOUSE_FIXED_WINGS tfgnn graphs partition cluster)
+set(PACKHOUSE_FIXED_WINGS tfgnn graphs)
 
-# packhouse_wing(NAME [NEEDS wing ...] [PROGRAM Function] [FLAGS --flag ...] [SERVICES name ...]
-# [PATHS /path ...]): one call a wing, in its wing.cmake. NEEDS: what it stands on. PROGRAM: what
-# service/program/wings/NAME.cc gives packhoused. The rest is what a server without it refuses by name:
-# flags of packhoused, services of gRPC, paths of the HTTP port.
+# packhouse_wing(NAME [NEEDS wing ...] [PROGRAM Function] [FLAGS --flag ...] [STORES s3: ...]
+# [COMMANDS copy ...] [SERVICES name ...] [PATHS /path ...]): one call a wing, in its wing.cmake. NEEDS:
+# what it stands on. PROGRAM: what service/program/wings/NAME.cc gives packhoused. The rest is what a
+# packhoused without it refuses by name: flags, beginnings of addresses of --store, commands of
+# `packhoused store`, services of gRPC, paths of the HTTP port.
 function(packhouse_wing name)
-  cmake_parse_arguments(WING "" "PROGRAM" "NEEDS;FLAGS;SERVICES;PATHS" ${ARGN})
-  foreach(word IN ITEMS PROGRAM NEEDS FLAGS SERVICES PATHS)
+  cmake_parse_arguments(WING "" "PROGRAM" "NEEDS;FLAGS;STORES;COMMANDS;SERVICES;PATHS"
+                        ${ARGN})
+  foreach(word IN ITEMS PROGRAM NEEDS FLAGS STORES COMMANDS SERVICES PATHS)
     set_property(GLOBAL PROPERTY PACKHOUSE_WING_${name}_${word} "${WING_${word}}")
   endforeach()
 endfunction()
@@ -63,13 +65,13 @@ function(packhouse_wings_table file)
     if(wing IN_LIST ARGN)
       get_property(program GLOBAL PROPERTY PACKHOUSE_WING_${wing}_PROGRAM)
       if(program)
-        string(APPEND declared "Wing ${program}();\n")
+        string(APPEND declared "BuiltWing ${program}();\n")
         string(APPEND built "${program}(), ")
       endif()
       continue()
     endif()
     string(APPEND absent "      {\"${wing}\"")
-    foreach(word IN ITEMS FLAGS SERVICES PATHS)
+    foreach(word IN ITEMS FLAGS STORES COMMANDS SERVICES PATHS)
       get_property(names GLOBAL PROPERTY PACKHOUSE_WING_${wing}_${word})
       list(TRANSFORM names REPLACE "(.+)" "\"\\1\"")
       string(REPLACE ";" ", " names "${names}")
@@ -84,8 +86,8 @@ function(packhouse_wings_table file)
 namespace packhouse {
 
 @declared@
-const Wings& WingsOfProgram() {
-  static const Wings& wings = *new Wings{
+const WingTable& WingsOfProgram() {
+  static const WingTable& wings = *new WingTable{
       {@built@}, {
 @absent@      }};
   return wings;

@@ -17,8 +17,10 @@
 #include "service/engine/histograms/histogram_file.h"
 #include "service/engine/jobs/event_codec.h"
 #include "service/engine/jobs/job_ledger.h"
+#include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
 #include "service/stores/limits/data_folder.h"
+#include "service/wings/partition/jobs/partition_check.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/random_graphs.h"
@@ -26,6 +28,9 @@
 #include "tests/support/temporary_folder.h"
 
 namespace packhouse {
+
+// Partitions are checked, too.
+inline const CompanionChecks kCompanions = {CheckPartitions, AcceptMissingPartitions};
 
 // The stores of a data folder, open.
 struct OpenStores {

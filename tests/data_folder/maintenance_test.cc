@@ -28,10 +28,13 @@ using ::testing::IsEmpty;
 // All damages; an error of the check is one.
 std::vector<std::string> FoundIn(const std::string& data_dir) {
   std::vector<std::string> damages;
-  const auto checked = CheckDataFolder(data_dir, [&damages](const StoredDamage& damage) {
-    damages.push_back(
-        absl::StrCat(damage.file, "|", damage.place, "|", damage.what, "|", damage.cost));
-  });
+  const auto checked = CheckDataFolder(
+      data_dir,
+      [&damages](const StoredDamage& damage) {
+        damages.push_back(
+            absl::StrCat(damage.file, "|", damage.place, "|", damage.what, "|", damage.cost));
+      },
+      kCompanions);
   if (!checked.ok()) damages.push_back(checked.status().ToString());
   return damages;
 }
@@ -237,7 +240,7 @@ TEST_F(MaintenanceTest, ASourceGraphThatIsMissingIsDamaged) {
     } else {
       EXPECT_THAT(RepairDataFolder(data_dir_, {}), IsOk());
       is_missing();
-      EXPECT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
+      EXPECT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kCompanions), IsOk());
     }
     EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
     EXPECT_EQ((*OpenGraphs(data_dir_))->List(0, "")->graphs.size(), 1U);
@@ -253,7 +256,7 @@ TEST_F(MaintenanceTest, ASourceGraphThatIsMissingIsDamaged) {
         << at;
   }
   EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("source_graphs/graphs")));
-  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
+  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kCompanions), IsOk());
   EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
   EXPECT_EQ((*OpenGraphs(data_dir_))->List(0, "")->graphs.size(), 1U);
   EXPECT_EQ(ReadFile(list), sound_list);
@@ -412,7 +415,7 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
                   StatusIs(absl::StatusCode::kFailedPrecondition,
                            AllOf(HasSubstr(file), HasSubstr("Nothing was changed"))));
       PH_ASSERT_OK_AND_ASSIGN(const RepairReport report,
-                              RepairDataFolder(copy, {.accept_missing = true}));
+                              RepairDataFolder(copy, {.accept_missing = true}, kCompanions));
       EXPECT_THAT(report.done, Contains(HasSubstr(file)));
       EXPECT_THAT(FoundIn(copy), IsEmpty());
       EXPECT_THAT(VerifyFolderContents(copy, ReadIdentities(copy)), IsOk());
@@ -431,7 +434,7 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
         << at;
   }
   EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("/contents")));
-  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}), IsOk());
+  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kCompanions), IsOk());
   EXPECT_EQ(ReadFile(path), sound);
 }
 

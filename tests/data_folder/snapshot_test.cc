@@ -42,7 +42,8 @@ const absl::Time kTaken = absl::FromUnixSeconds(1'700'000'000);
 std::vector<StoredDamage> DamagesOf(const std::string& data_dir) {
   std::vector<StoredDamage> damages;
   const auto checked = CheckDataFolder(
-      data_dir, [&damages](StoredDamage damage) { damages.push_back(std::move(damage)); });
+      data_dir, [&damages](StoredDamage damage) { damages.push_back(std::move(damage)); },
+      kCompanions);
   if (!checked.ok()) damages.push_back({data_dir, "", std::string(checked.status().message()), ""});
   return damages;
 }

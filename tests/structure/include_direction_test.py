@@ -97,16 +97,11 @@ server/wire/wire_loader.cc -> wings/graphs/services/wire_sampling.h
 server/wire/wire_loader.cc -> wings/partition/epochs/joined_epoch.h
 # Rows of a table of methods, which a wing adds to.
 server/listen/server.h -> wings/graphs/source_graphs/source_graph_store.h
-server/listen/server.h -> wings/partition/jobs/partition_jobs.h
 server/services/dataset_service.cc -> wings/tfgnn/export_source.h
 server/services/loader_service.cc -> wings/tfgnn/export_source.h
-server/services/server_options.h -> wings/partition/cutting/assignment_engine.h
-server/services/server_options.h -> wings/partition/jobs/partition_jobs.h
 server/services/services.h -> wings/graphs/services/sampling_service.h
 server/services/services.h -> wings/graphs/services/source_graph_service.h
 server/services/services.h -> wings/graphs/source_graphs/source_graph_store.h
-server/services/services.h -> wings/partition/jobs/partition_jobs.h
-server/services/services.h -> wings/partition/services/partitioning_service.h
 # Whoever makes chunks of the bytes of examples is passed in.
 server/services/append_handler.h -> wings/tfgnn/wire_examples.h
 server/services/pack_handler.h -> wings/tfgnn/wire_examples.h
@@ -114,35 +109,16 @@ server/wire/wire_datasets.cc -> wings/tfgnn/wire_examples.h
 # What a namespace holds is asked of a list of those who hold it.
 server/listen/server.h -> wings/graphs/source_graphs/quota_source_graph_store.h
 server/services/quota_use.h -> wings/graphs/source_graphs/quota_source_graph_store.h
-server/services/quota_use.h -> wings/partition/jobs/partition_jobs.h
-# The program makes it, and passes it in.
-server/listen/server.cc -> wings/cluster/histograms/shared_histogram_store.h
-# A callback says that a graph is deleted.
-wings/graphs/services/source_graph_service.h -> wings/partition/jobs/partition_jobs.h
 # What packhoused has of a wing, in program/wings.
-program/background_work.cc -> wings/cluster/datasets/object_engines.h
-program/commands/copy_command.cc -> wings/cluster/shared/store_uri.h
-program/commands/copy_command.cc -> wings/graphs/source_graphs/source_graph_store.h
-program/commands/copy_command.cc -> wings/graphs/stored/sealed_graph_store.h
 program/data_folder/maintenance.cc -> wings/graphs/stored/source_graph_check.h
-program/data_folder/maintenance.cc -> wings/partition/jobs/partition_check.h
 program/data_folder/snapshot.h -> wings/graphs/stored/file_source_graph_store.h
 program/folder_stores.h -> wings/graphs/stored/file_source_graph_store.h
-program/main.cc -> wings/cluster/feedback/shared_feedback_store.h
-program/main.cc -> wings/partition/engines/metis_engine.h
-program/membership.cc -> wings/cluster/shared/store_uri.h
-program/membership.h -> wings/cluster/jobs/etcd_job_logs.h
-program/served_stores.h -> wings/cluster/shared/shared_datasets.h
 program/served_stores.h -> wings/graphs/source_graphs/retained_source_graphs.h
 program/served_stores.h -> wings/graphs/source_graphs/source_graph_store.h
-program/store_options.cc -> wings/cluster/shared/s3_address.h
-program/store_options.h -> wings/cluster/shared/shared_datasets.h
 """
 # Libraries of the core that link, or hold, what is a wing's; and sources of wings that lie in them.
 TO_UNLINK = """
-packhouse_data_folder -> packhouse_partition_jobs
 packhouse_data_folder -> packhouse_source_graphs_stored
-packhouse_epochs -> packhouse_partitioning
 packhouse_epochs -> packhouse_sampling
 packhouse_epochs -> wings/graphs/epochs/sample_window.cc
 packhouse_epochs -> wings/graphs/epochs/sampled_dataset.cc
@@ -152,22 +128,12 @@ packhouse_epochs -> wings/graphs/epochs/size_estimate.cc
 packhouse_epochs -> wings/graphs/epochs/sub_graph_source.cc
 packhouse_epochs -> wings/partition/epochs/joined_epoch.cc
 packhouse_epochs -> wings/partition/epochs/joined_packing.cc
-packhouse_epochs -> wings/partition/epochs/part_graphs.cc
 packhouse_epochs -> wings/partition/epochs/part_joiner.cc
 packhouse_epochs -> wings/partition/epochs/part_links.cc
 packhouse_epochs -> wings/partition/epochs/parts_schema.cc
-packhouse_program -> packhouse_cluster_etcd
-packhouse_program -> packhouse_feedback_shared
-packhouse_program -> packhouse_ledger_etcd
-packhouse_program -> packhouse_partitioning_engines
-packhouse_program -> packhouse_shared_datasets
 packhouse_program -> packhouse_source_graphs_stored
-packhouse_program_commands -> packhouse_shared_datasets
-packhouse_rpc -> packhouse_histograms_shared
 packhouse_rpc -> wings/graphs/services/sampling_service.cc
 packhouse_rpc -> wings/graphs/services/source_graph_service.cc
-packhouse_rpc -> wings/partition/services/partitioning_service.cc
-packhouse_wire -> packhouse_partition_jobs
 packhouse_wire -> packhouse_source_graphs
 packhouse_wire -> packhouse_tfgnn
 packhouse_wire -> wings/graphs/services/sample_handler.cc
@@ -175,7 +141,6 @@ packhouse_wire -> wings/graphs/services/source_graph_append_handler.cc
 packhouse_wire -> wings/graphs/services/source_graph_rows.cc
 packhouse_wire -> wings/graphs/services/wire_sampling.cc
 packhouse_wire -> wings/graphs/services/wire_source_graphs.cc
-packhouse_wire -> wings/partition/services/wire_partitions.cc
 packhouse_wire -> wings/tfgnn/export_source.cc
 packhouse_wire -> wings/tfgnn/wire_examples.cc
 """
@@ -318,7 +283,7 @@ def wrong_include(file: str, included: str) -> str | None:
     if target not in FLOOR_OF:
         return f"{target or 'service'} is no room"
     if target in ("server/metrics", "server/http"):
-        return None if room == "program" else f"only the program sees {target}"
+        return None if room in ("program", "program/wings") else f"only the program sees {target}"
     if room == "server/metrics":
         return None if included in OBSERVED_BY_METRICS else "metrics sees the observer interfaces only"
     here, there = FLOOR_OF[room], FLOOR_OF[target]

@@ -9,10 +9,22 @@ import urllib.error
 import urllib.request
 from typing import Iterator
 
+import grpc
 import numpy as np
 import pytest
 
-from packhouse import Client, GraphSchema, GraphTable, Loader, LocalServer
+from packhouse import (
+    Client,
+    GraphSchema,
+    GraphTable,
+    Loader,
+    LocalServer,
+    PackhouseError,
+    SourceEdgeSet,
+    SourceGraphSchema,
+    SourceNodeSet,
+)
+from packhouse.large.source_graph import NodeRows
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = GraphSchema(("nodes", "edges"), ())
@@ -42,6 +54,8 @@ def test_a_wing_needs_those_that_it_stands_on(tmp_path: pathlib.Path) -> None:
     assert everything == ["tfgnn", "graphs", "partition", "partition_mpi", "cluster", "page"]
     # The order in which they are named says nothing.
     assert built_with(";".join(reversed(everything)), tmp_path) == (everything, "")
+    assert built_with("tfgnn;graphs", tmp_path) == (["tfgnn", "graphs"], "")
+    assert built_with("page;tfgnn;graphs", tmp_path) == (["tfgnn", "graphs", "page"], "")
     for left_out, above in [
         ("tfgnn", "graphs"),
         ("graphs", "partition"),
@@ -57,6 +71,68 @@ def test_a_wing_that_there_is_not_is_named(tmp_path: pathlib.Path) -> None:
     built, complaint = built_with("tfgnn;paeg", tmp_path)
     assert built == []
     assert "PACKHOUSE_WINGS: there is no wing 'paeg'; there are tfgnn, graphs, " in complaint
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """packhoused without the wings that can be left out, to its end."""
+    return subprocess.run(
+        [os.environ["PACKHOUSE_SERVER_WITHOUT_WINGS"], *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+FLAGS = {
+    "cluster": [
+        *("ledger", "advertise", "ledger-ca", "ledger-cert", "ledger-key", "ledger-lease"),
+        *("s3-endpoint", "s3-region", "s3-credentials", "s3-ca"),
+        *("cache-dir", "cache-bytes", "sweep-period"),
+    ],
+    "partition": ["max-running-partitions", "max-waiting-partitions", "max-partition-bytes"],
+}
+
+
+def flags_of(program: str) -> set[str]:
+    """All that it would take from a file."""
+    done = subprocess.run([program, "--print-config"], capture_output=True, text=True, timeout=60, check=True)
+    return {line.split(" = ")[0] for line in done.stdout.splitlines()}
+
+
+def test_a_flag_of_a_wing_that_is_left_out_is_refused_by_name(tmp_path: pathlib.Path) -> None:
+    for wing, flags in FLAGS.items():
+        for flag in flags:
+            refused = f"--{flag}: this packhoused was built without the wing {wing}"
+            file = tmp_path / "packhoused.toml"
+            file.write_text(f"{flag} = '3'\n", encoding="ascii")
+            variable = "PACKHOUSED_" + flag.upper().replace("-", "_")
+            for done in (run(f"--{flag}", "3"), run("--config", str(file)), run(**{variable: "3"})):
+                assert (done.returncode, refused in done.stderr) == (2, True), done.stderr
+
+
+def test_flags_differ_by_those_of_the_wings() -> None:
+    """So none of a wing is forgotten in its wing.cmake."""
+    without = flags_of(os.environ["PACKHOUSE_SERVER_WITHOUT_WINGS"])
+    of_wings = {flag for flags in FLAGS.values() for flag in flags}
+    assert flags_of(os.environ["PACKHOUSED"]) - without == of_wings
+    text = run("--help").stdout
+    assert "--max-streams" in text
+    assert not [flag for flag in of_wings if f"\n  --{flag} " in text]
+
+
+def test_a_store_of_a_wing_that_is_left_out_is_refused_by_name(tmp_path: pathlib.Path) -> None:
+    done = run("--store", "s3://bucket/prefix")
+    assert done.returncode == 2
+    assert "--store s3://bucket/prefix: this packhoused was built without the wing cluster" in done.stderr
+    done = run("--store", "ftp://bucket")
+    assert done.returncode == 2
+    assert "--store ftp://bucket: is not lmdb:DIR" in done.stderr
+    done = run("store", "copy", f"lmdb:{tmp_path}/a", f"lmdb:{tmp_path}/b", "--all")
+    assert done.returncode == 2
+    assert "store copy: this packhoused was built without the wing cluster" in done.stderr
+    assert "copy" not in run("store", "--help").stdout.replace("Snapshot, restore, copy", "")
 
 
 @pytest.fixture(scope="module", name="server")
@@ -92,3 +168,35 @@ def test_a_path_of_a_wing_that_is_left_out_says_so(server: LocalServer) -> None:
     for path in ("/", "/page.js"):
         assert get(server, path) == (404, "this packhoused was built without the wing page\n")
     assert get(server, "/nothing")[0] == 404
+
+
+def test_a_method_of_a_wing_that_is_left_out_is_unimplemented(server: LocalServer) -> None:
+    with grpc.insecure_channel(server.address) as channel:
+        for service, why in [
+            ("packhouse.v1.PartitioningService", "this packhoused was built without the wing partition"),
+            ("packhouse.v1.NoService", "there is no method "),
+        ]:
+            with pytest.raises(grpc.RpcError) as refused:
+                channel.unary_unary(f"/{service}/ListPartitions")(b"", timeout=20)
+            assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+            assert why in refused.value.details()
+    with Client(server.address) as client:
+        with pytest.raises(PackhouseError, match="without the wing partition") as told:
+            client.partitions.list("graph")
+    assert "ListPartitions" in str(told.value)
+
+
+def test_what_a_wing_keeps_is_said_to_be_unchecked(tmp_path: pathlib.Path) -> None:
+    data = tmp_path / "data"
+    binary = os.environ["PACKHOUSE_SERVER_WITHOUT_WINGS"]
+    with LocalServer(binary, data_dir=data) as server, Client(server.address) as client:
+        schema = SourceGraphSchema([SourceNodeSet("paper")], [SourceEdgeSet("cites", "paper", "paper")])
+        client.source_graphs.create("g", schema)
+        client.source_graphs.append("g", [NodeRows("paper", ids=np.arange(3))])
+        client.source_graphs.seal("g")
+    assert run("store", "check", str(data)).stderr == ""
+    (companion,) = data.glob("source_graphs/**/companion")
+    (companion / "partition").mkdir()
+    done = run("store", "check", str(data))
+    assert done.returncode == 0, done.stderr
+    assert f"{companion}: what is kept beside source graph 'g' is not checked" in done.stderr

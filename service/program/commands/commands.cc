@@ -10,8 +10,8 @@
 namespace packhouse {
 namespace {
 
-void AddCommands(CLI::App& app, ExitCode& code) {
-  AddStoreCommand(app, code);
+void AddCommands(CLI::App& app, const CommandParts& parts, ExitCode& code) {
+  AddStoreCommand(app, parts, code);
   AddPolicyCommand(app, code);
   AddAdminCommand(app, code);
 }
@@ -27,7 +27,7 @@ bool IsCommand(const std::string& word) {
   return word == "store" || word == "policy" || word == "admin";
 }
 
-std::optional<int> RunCommand(int argc, char** argv) {
+std::optional<int> RunCommand(int argc, char** argv, const CommandParts& parts) {
   int first = 1;
   while (first < argc && IsWholeFlag(argv[first])) ++first;
   if (first >= argc || !IsCommand(argv[first])) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<int> RunCommand(int argc, char** argv) {
                "packhoused");
   app.require_subcommand(1);
   ExitCode code = kExitOk;
-  AddCommands(app, code);
+  AddCommands(app, parts, code);
   // The word before the command stands where the program's name would.
   return RunCommandLine(app, argc - first + 1, argv + first - 1, code);
 }
@@ -43,7 +43,7 @@ std::optional<int> RunCommand(int argc, char** argv) {
 std::string CommandsHelp() {
   CLI::App app;
   ExitCode code = kExitOk;
-  AddCommands(app, code);
+  AddCommands(app, CommandParts(), code);
   std::string lines = "Commands, in place of serving; `packhoused COMMAND --help` tells the rest:";
   for (const CLI::App* const command : app.get_subcommands({})) {
     absl::StrAppend(&lines, "\n  ", command->get_name(),

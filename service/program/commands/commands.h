@@ -3,16 +3,32 @@
 #ifndef PACKHOUSE_SERVICE_PROGRAM_COMMANDS_COMMANDS_H_
 #define PACKHOUSE_SERVICE_PROGRAM_COMMANDS_COMMANDS_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "service/base/command_line/exit_code.h"
+#include "service/program/data_folder/maintenance.h"
+
+namespace CLI {
+class App;
+}
+
 namespace packhouse {
+
+// What the commands have of wings.
+struct CommandParts {
+  // Adds commands to `packhoused store`. `code` gets the result of one when it has been run; both
+  // must outlive the parsing. May be null.
+  std::function<void(CLI::App& store, ExitCode& code)> add_to_store = nullptr;
+  CompanionChecks companions;
+};
 
 // Runs the command that the first word of `argv` names, and returns the exit code of the process;
 // nullopt if it names none: the words are a server's flags. Words of the form --NAME=VALUE before
 // the command are passed over, since an image or a script may put a server's flags there. A
 // server's environment variables have no part in it. To be called first.
-std::optional<int> RunCommand(int argc, char** argv);
+std::optional<int> RunCommand(int argc, char** argv, const CommandParts& parts);
 
 // A line for each command, for `packhoused --help`.
 std::string CommandsHelp();

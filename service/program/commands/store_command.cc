@@ -27,6 +27,7 @@ struct StoreArguments {
   std::string snapshot;
   bool json = false;
   RepairOptions repair;
+  CompanionChecks companions;
   std::vector<std::string> dropped_graphs;
 };
 
@@ -43,6 +44,17 @@ void Print(const StoredDamage& damage) {
 Json DamageJson(const StoredDamage& damage) {
   return {
       {"file", damage.file}, {"place", damage.place}, {"what", damage.what}, {"cost", damage.cost}};
+}
+
+// Where the wing is missing that could check what is kept beside a source graph.
+void TellUnchecked(const std::string& graph, const std::string& companion,
+                   DamageVisitor /*found*/) {
+  std::error_code error;
+  if (!std::filesystem::exists(companion, error) || std::filesystem::is_empty(companion, error)) {
+    return;
+  }
+  std::cerr << companion << ": what is kept beside source graph '" << graph
+            << "' is not checked: this packhoused was built without the wing that wrote it\n";
 }
 
 ExitCode RunCheck(const StoreArguments& arguments) {
@@ -65,7 +77,10 @@ ExitCode RunCheck(const StoreArguments& arguments) {
     words = absl::StrCat("a snapshot of ", manifest->taken, ", ", Grouped(manifest->files.size()),
                          " files");
   } else {
-    const auto checked = CheckDataFolder(arguments.folder, found);
+    const auto checked =
+        CheckDataFolder(arguments.folder, found,
+                        arguments.companions.check ? arguments.companions
+                                                   : CompanionChecks{.check = TellUnchecked});
     if (!checked.ok()) return Fail(checked.status());
     counts = {{"datasets", checked->num_datasets},
               {"ledger_records", checked->num_ledger_records},
@@ -93,7 +108,7 @@ ExitCode RunRepair(const StoreArguments& arguments) {
     if (!dropped.ok()) return Fail(dropped);
     std::cout << "dropped: source graph '" << graph << "', with its partitions\n";
   }
-  const auto report = RepairDataFolder(arguments.folder, arguments.repair);
+  const auto report = RepairDataFolder(arguments.folder, arguments.repair, arguments.companions);
   if (!report.ok()) return Fail(report.status());
   for (const std::string& done : report->done) std::cout << done << '\n';
   for (const std::string& job : report->lost_jobs) {
@@ -160,8 +175,9 @@ void AddFolder(const std::shared_ptr<StoreArguments>& arguments, CLI::App& actio
 
 }  // namespace
 
-void AddStoreCommand(CLI::App& app, ExitCode& code) {
+void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code) {
   const auto arguments = std::make_shared<StoreArguments>();
+  arguments->companions = parts.companions;
   CLI::App* const command = app.add_subcommand(
       "store", "Snapshot, restore, copy, check, repair, compact or convert a server's data folder");
   command->require_subcommand(1);
@@ -184,7 +200,7 @@ void AddStoreCommand(CLI::App& app, ExitCode& code) {
       ->type_name("SNAPSHOT");
   AddFolder(arguments, *restore, "The data folder to make");
 
-  AddCopyCommand(*command, code);
+  if (parts.add_to_store != nullptr) parts.add_to_store(*command, code);
 
   CLI::App* const check = AddStoreAction(
       *command, arguments, code, "check",

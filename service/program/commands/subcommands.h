@@ -5,6 +5,7 @@
 
 #include "CLI/App.hpp"
 #include "service/base/command_line/exit_code.h"
+#include "service/program/commands/commands.h"
 
 namespace packhouse {
 
@@ -18,10 +19,7 @@ void AddPolicyCommand(CLI::App& app, ExitCode& code);
 
 // packhoused store: snapshots of a server's data folder, and its maintenance. Its parts work on
 // folders, without a server.
-void AddStoreCommand(CLI::App& app, ExitCode& code);
-
-// packhoused store copy: data sets and source graphs from one store to another.
-void AddCopyCommand(CLI::App& store, ExitCode& code);
+void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code);
 
 }  // namespace packhouse
 

@@ -22,7 +22,6 @@
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/lmdb/lmdb_maintenance.h"
 #include "service/wings/graphs/stored/source_graph_check.h"
-#include "service/wings/partition/jobs/partition_check.h"
 
 namespace packhouse {
 namespace {
@@ -143,7 +142,7 @@ void CheckContents(const std::string& data_dir, const StoreIdentities& identitie
 
 // Goes on without what is missing, if the options say so.
 absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& options,
-                           RepairReport& report) {
+                           const CompanionChecks& companions, RepairReport& report) {
   const StoreIdentities identities = ReadIdentities(data_dir);
   std::vector<std::string> missing;
   std::vector<std::string> empty;
@@ -163,8 +162,9 @@ absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& opt
     };
     PH_RETURN_IF_ERROR(
         AcceptMissingSourceGraphs(SourceGraphsFolder(data_dir), note,
-                                  [&note](const std::string& graph, const std::string& companion) {
-                                    return AcceptMissingPartitions(graph, companion, note);
+                                  [&](const std::string& graph, const std::string& companion) {
+                                    if (!companions.accept_missing) return absl::OkStatus();
+                                    return companions.accept_missing(graph, companion, note);
                                   }));
   }
   if (missing.empty()) return absl::OkStatus();
@@ -183,7 +183,8 @@ absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& opt
 
 }  // namespace
 
-absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found) {
+absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
+                                                 const CompanionChecks& companions) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
   DataFolderCounts counts;
   StoreIdentities identities;
@@ -194,8 +195,8 @@ absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, Da
   PH_ASSIGN_OR_RETURN(
       counts.num_source_graphs,
       CheckSourceGraphFolders(SourceGraphsFolder(data_dir), found,
-                              [found](const std::string& graph, const std::string& companion) {
-                                CheckPartitions(graph, companion, found);
+                              [&](const std::string& graph, const std::string& companion) {
+                                if (companions.check) companions.check(graph, companion, found);
                               }));
   PH_ASSIGN_OR_RETURN(counts.num_histograms, CheckHistograms(data_dir, found));
   CheckSmallFiles(data_dir, found);
@@ -204,10 +205,11 @@ absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, Da
 }
 
 absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
-                                              const RepairOptions& options) {
+                                              const RepairOptions& options,
+                                              const CompanionChecks& companions) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
   RepairReport report;
-  PH_RETURN_IF_ERROR(AcceptMissing(data_dir, options, report));
+  PH_RETURN_IF_ERROR(AcceptMissing(data_dir, options, companions, report));
   const std::string folder = DeliveryFolder(data_dir);
   const auto logs = ReadDamagedLogs(folder);
   if (absl::IsDataLoss(logs.status())) {

@@ -3,9 +3,11 @@
 #define PACKHOUSE_SERVICE_PROGRAM_DATA_FOLDER_MAINTENANCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/base/stored_damage.h"
 
@@ -16,6 +18,18 @@ namespace packhouse {
 // UpgradeDataFolder) a store has another format; of those that neither check nor repair, DATA_LOSS
 // if something is missing that the folder must have.
 
+// What is done about what a wing keeps beside source graphs, in the companion folder of each. A
+// function that is null does nothing.
+struct CompanionChecks {
+  // Reads everything. Changes nothing.
+  std::function<void(const std::string& graph, const std::string& companion, DamageVisitor found)>
+      check = nullptr;
+  // Goes on without what is missing, and calls `missing` for it. Errors of the disk.
+  std::function<absl::Status(const std::string& graph, const std::string& companion,
+                             DamageVisitor missing)>
+      accept_missing = nullptr;
+};
+
 struct DataFolderCounts {
   uint64_t num_datasets = 0;
   uint64_t num_ledger_records = 0;
@@ -25,7 +39,8 @@ struct DataFolderCounts {
 
 // Reads everything and compares it with its checksums. Changes nothing. Damage is no error. If none
 // is found, a server starts with the folder, and everything in it can be read. O(bytes).
-absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found);
+absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
+                                                 const CompanionChecks& companions = {});
 
 struct RepairOptions {
   // What the folder must have (folder_contents.h), and what is missing, is given up.
@@ -48,7 +63,8 @@ struct RepairReport {
 // FAILED_PRECONDITION, and nothing changes, if something is missing and not `accept_missing`;
 // DATA_LOSS if the trees of the ledger's file are damaged: then only a snapshot helps.
 absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
-                                              const RepairOptions& options);
+                                              const RepairOptions& options,
+                                              const CompanionChecks& companions = {});
 
 // Removes a source graph that is damaged, with its partitions. Errors: as DropDamagedSourceGraph().
 absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name);

@@ -131,12 +131,17 @@ class PageOfServer final : public WingPages {
   page::PageApi api_;
 };
 
-std::unique_ptr<WingPages> OpenPage(const HttpSources& sources) {
-  return std::make_unique<PageOfServer>(sources);
-}
+class PageWing final : public Wing {
+ public:
+  std::unique_ptr<WingPages> OpenPages(const HttpSources& sources) override {
+    return std::make_unique<PageOfServer>(sources);
+  }
+};
 
 }  // namespace
 
-Wing PageWing() { return {.name = "page", .open_pages = OpenPage}; }
+BuiltWing PageInProgram() {
+  return {.name = "page", .make = [] { return std::unique_ptr<Wing>(new PageWing); }};
+}
 
 }  // namespace packhouse

@@ -11,7 +11,6 @@
 #include "service/engine/feedback/folder_feedback_store.h"
 #include "service/engine/histograms/histogram_file.h"
 #include "service/server/listen/grpc_settings.h"
-#include "service/wings/cluster/histograms/shared_histogram_store.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -27,15 +26,8 @@ HistogramStore::Bounds BoundsOfHistograms(const ServerOptions& options) {
 
 std::unique_ptr<HistogramStore> MakeHistograms(const ServerOptions& options, MemoryBudget* memory) {
   HistogramStore::Bounds bounds = BoundsOfHistograms(options);
-  if (options.shared_histograms == nullptr) {
-    return std::make_unique<HistogramStore>(std::move(bounds), memory);
-  }
-  auto shared = std::make_unique<SharedHistogramStore>(
-      options.shared_histograms,
-      SharedHistogramStore::Options{options.replica, std::move(bounds), options.log.failures},
-      memory);
-  shared->Start();
-  return shared;
+  if (options.share_histograms) return options.share_histograms(std::move(bounds), memory);
+  return std::make_unique<HistogramStore>(std::move(bounds), memory);
 }
 
 // Null if there is nothing to bound.
@@ -43,16 +35,6 @@ template <typename QuotaStore, typename Store>
 std::unique_ptr<QuotaStore> WithQuotas(Store* store, const QuotasOf& quotas_of, DiskQuota* disk) {
   if (store == nullptr || !quotas_of) return nullptr;
   return std::make_unique<QuotaStore>(store, quotas_of, disk);
-}
-
-std::unique_ptr<PartitionJobs> MakePartitions(SourceGraphStore* source_graphs,
-                                              const ServerOptions& options, Clock* clock,
-                                              MemoryBudget* memory, const QuotasOf& quotas_of,
-                                              DiskQuota* disk) {
-  PartitionJobs::Options partitions = options.partitions;
-  if (quotas_of) partitions.quota = disk;
-  return std::make_unique<PartitionJobs>(source_graphs, options.partition_engine, clock, memory,
-                                         partitions);
 }
 
 }  // namespace
@@ -92,17 +74,12 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       quota_datasets_(WithQuotas<QuotaDatasetStore>(datasets_.get(), quotas_of_, &disk_quota_)),
       quota_graphs_(WithQuotas<QuotaSourceGraphStore>(source_graphs, quotas_of_, &disk_quota_)),
       source_graphs_(source_graphs),
-      // A partition is a folder of one server.
-      partitions_(source_graphs == nullptr || options.shares_jobs()
-                      ? nullptr
-                      : MakePartitions(source_graphs, options, clock, working_.get(), quotas_of_,
-                                       &disk_quota_)),
       recent_quotas_([sources =
                           QuotaSources{
                               .authorizer = options.authorizer,
                               .datasets = quota_datasets_.get(),
                               .source_graphs = quota_graphs_.get(),
-                              .partitions = partitions_.get(),
+                              .wings = &wings_,
                               .histograms = histograms_.get(),
                               .jobs = jobs_.get(),
                               .pending = &namespace_bytes_,
@@ -112,8 +89,12 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                      kLongestSample),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)) {
   jobs_->StartOn(pools_);
-  const ServiceSources sources{
-      .context = ContextOfCalls(options, rpc_observer),
+  const CallContext context = ContextOfCalls(options, rpc_observer);
+  DatasetStore* const bounded_datasets = quota_datasets_ != nullptr
+                                             ? static_cast<DatasetStore*>(quota_datasets_.get())
+                                             : datasets_.get();
+  ServiceSources sources{
+      .context = context,
       .streams = BoundsOfStreams(options),
       .quota = &quota_,
       .pack_observers = pack_observers,
@@ -122,15 +103,24 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       .feedback = feedback_,
       .datasets = datasets_.get(),
       .source_graphs = source_graphs,
-      .bounded_datasets = quota_datasets_ != nullptr
-                              ? static_cast<DatasetStore*>(quota_datasets_.get())
-                              : datasets_.get(),
+      .bounded_datasets = bounded_datasets,
       .bounded_source_graphs = quota_graphs_ != nullptr ? quota_graphs_.get() : source_graphs,
-      .partitions = partitions_.get(),
+      .delete_graph = nullptr,
+      .of_wings = {},
       .jobs = jobs_.get(),
       .lanes = lanes_.get(),
       .admin_view = ViewForAdmins(),
   };
+  for (const MakeServerWing& make : options.wings) {
+    ServerWing& wing = *wings_.emplace_back(make({.context = context,
+                                                  .clock = clock_,
+                                                  .working = working_.get(),
+                                                  .disk_quota = quotas_of_ ? &disk_quota_ : nullptr,
+                                                  .datasets = bounded_datasets,
+                                                  .shares_jobs = options.shares_jobs()}));
+    for (ServerWing::Service& each : wing.services()) sources.of_wings.push_back(std::move(each));
+    if (auto deletion = wing.graph_deletion()) sources.delete_graph = std::move(deletion);
+  }
   services_ = std::make_unique<Services>(sources, pools_, options, bounds);
 }
 

@@ -47,6 +47,7 @@
 #include "service/server/services/server_bounds.h"
 #include "service/server/services/server_options.h"
 #include "service/server/services/server_pools.h"
+#include "service/server/services/server_wing.h"
 #include "service/server/services/services.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/datasets/mixed_datasets.h"
@@ -54,7 +55,6 @@
 #include "service/stores/limits/disk_quota.h"
 #include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
-#include "service/wings/partition/jobs/partition_jobs.h"
 
 namespace packhouse::rpc {
 
@@ -152,9 +152,9 @@ class Server {
     return here == nullptr ? std::vector<EpochWatch>() : here->Watch();
   }
   std::vector<FeedbackReading> feedback() const { return feedback_->Readings(); }
-  // Of a source graph that was deleted without a call: PartitionJobs::ForgetGraph().
+  // Of a source graph that was deleted without a call.
   void ForgetSourceGraph(absl::string_view name) {
-    if (partitions_ != nullptr) partitions_->ForgetGraph(name);
+    for (const auto& wing : wings_) wing->ForgetSourceGraph(name);
   }
   // EpochCatalog's: what was deleted by other servers, or without a call, is let go.
   void ForgetGone();
@@ -231,8 +231,8 @@ class Server {
   // Null without data sets, or source graphs, or a policy.
   const std::unique_ptr<QuotaDatasetStore> quota_datasets_;
   const std::unique_ptr<QuotaSourceGraphStore> quota_graphs_;
-  SourceGraphStore* const source_graphs_;  // May be null.
-  const std::unique_ptr<PartitionJobs> partitions_;
+  SourceGraphStore* const source_graphs_;           // May be null.
+  std::vector<std::unique_ptr<ServerWing>> wings_;  // Constant after construction.
   RecentValue<std::vector<QuotaReading>> recent_quotas_;
   const std::shared_ptr<IdleTimer> idle_timer_;
   std::unique_ptr<Services> services_;

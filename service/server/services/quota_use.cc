@@ -50,9 +50,9 @@ std::vector<QuotaReading> ReadQuotas(const QuotaSources& sources) {
     AddQuota(
         name, "disk_bytes", quotas.disk_bytes,
         [&] {
-          const uint64_t partitions =
-              sources.partitions == nullptr ? 0 : sources.partitions->BytesOf(name);
-          return UseIn(datasets, name).bytes + UseIn(graphs, name).bytes + partitions;
+          uint64_t bytes = UseIn(datasets, name).bytes + UseIn(graphs, name).bytes;
+          for (const auto& wing : *sources.wings) bytes += wing->BytesOf(name);
+          return bytes;
         },
         readings);
     AddQuota(

@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_QUOTA_USE_H_
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "service/access/authorizer.h"
@@ -11,9 +12,9 @@
 #include "service/engine/histograms/histogram_store.h"
 #include "service/engine/streams/namespace_bytes.h"
 #include "service/server/services/served_jobs.h"
+#include "service/server/services/server_wing.h"
 #include "service/stores/datasets/quota_dataset_store.h"
 #include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
-#include "service/wings/partition/jobs/partition_jobs.h"
 
 namespace packhouse::rpc {
 
@@ -25,7 +26,7 @@ struct QuotaSources {
   const Authorizer* authorizer = nullptr;                // Null: there is no policy.
   const QuotaDatasetStore* datasets = nullptr;           // May be null.
   const QuotaSourceGraphStore* source_graphs = nullptr;  // May be null.
-  const PartitionJobs* partitions = nullptr;             // May be null.
+  const std::vector<std::unique_ptr<ServerWing>>* wings = nullptr;
   const HistogramStore* histograms = nullptr;
   const ServedJobs* jobs = nullptr;
   const NamespaceBytes* pending = nullptr;

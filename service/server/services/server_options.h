@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "grpcpp/security/server_credentials.h"
@@ -23,10 +24,8 @@
 #include "service/server/calls/gate.h"
 #include "service/server/calls/readiness.h"
 #include "service/server/services/admin_actions.h"
-#include "service/stores/keys/key_value_store.h"
+#include "service/server/services/server_wing.h"
 #include "service/stores/logs/job_logs.h"
-#include "service/wings/partition/cutting/assignment_engine.h"
-#include "service/wings/partition/jobs/partition_jobs.h"
 
 namespace packhouse::rpc {
 
@@ -78,10 +77,11 @@ struct ServerOptions {
   // together. Unset: the budget's share for them.
   std::optional<uint64_t> max_total_pending_bytes;
   HistogramStore::Bounds histograms;
-  // Where servers share their named histograms, and this server's name there, another one each time
-  // that it starts. Null: this server has histograms of its own. Must outlive the server.
-  KeyValueStore* shared_histograms = nullptr;
-  std::string replica;
+  // Makes those that servers share, counted in `memory`. Null: this server has histograms of its
+  // own.
+  std::function<std::unique_ptr<HistogramStore>(HistogramStore::Bounds bounds,
+                                                MemoryBudget* memory)>
+      share_histograms;
   // Where named histograms are kept (histogram_file.h): read at the start, written by
   // SaveHistograms(). Empty: they end with the server.
   std::string histograms_folder;
@@ -93,9 +93,9 @@ struct ServerOptions {
   // Called when the server drains and its Load streams have been told so: others may take the jobs.
   // May be null.
   std::function<void()> leave_cluster;
-  PartitionJobs::Options partitions;
-  // Calls METIS for partitions; must outlive the server. Null: METIS cannot be called.
-  AssignmentEngine* partition_engine = nullptr;
+  // What the server has besides, each made once; and what it lacks.
+  std::vector<MakeServerWing> wings;
+  std::vector<AbsentServices> absent_services;
   // After this time, up to a tenth more or less, a connection gets GOAWAY, and its client opens
   // another one for its next calls. So clients reach servers that were added. Calls of the old
   // connection may go on for the grace, and are then cancelled.

@@ -12,7 +12,6 @@
 #include "packhouse/v1/histogram.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/packing.grpc.pb.h"
-#include "packhouse/v1/partitioning.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
 #include "packhouse/v1/receipts.grpc.pb.h"
 #include "packhouse/v1/sampling.grpc.pb.h"
@@ -22,31 +21,33 @@ namespace packhouse::rpc {
 namespace {
 
 // The services as server reflection lists them.
-std::vector<std::string> ServiceNames() {
-  return {grpc::health::v1::Health::service_full_name(),
-          v1::AdminService::service_full_name(),
-          v1::DatasetService::service_full_name(),
-          v1::FeedbackService::service_full_name(),
-          v1::HistogramService::service_full_name(),
-          v1::LoaderService::service_full_name(),
-          v1::PackingService::service_full_name(),
-          v1::PartitioningService::service_full_name(),
-          v1::PlanningService::service_full_name(),
-          v1::ReceiptService::service_full_name(),
-          v1::SamplingService::service_full_name(),
-          v1::SourceGraphService::service_full_name(),
-          grpc::reflection::v1::ServerReflection::service_full_name(),
-          grpc::reflection::v1alpha::ServerReflection::service_full_name()};
+std::vector<std::string> ServiceNames(const std::vector<ServerWing::Service>& of_wings) {
+  std::vector<std::string> names = {
+      grpc::health::v1::Health::service_full_name(),
+      v1::AdminService::service_full_name(),
+      v1::DatasetService::service_full_name(),
+      v1::FeedbackService::service_full_name(),
+      v1::HistogramService::service_full_name(),
+      v1::LoaderService::service_full_name(),
+      v1::PackingService::service_full_name(),
+      v1::PlanningService::service_full_name(),
+      v1::ReceiptService::service_full_name(),
+      v1::SamplingService::service_full_name(),
+      v1::SourceGraphService::service_full_name(),
+      grpc::reflection::v1::ServerReflection::service_full_name(),
+      grpc::reflection::v1alpha::ServerReflection::service_full_name()};
+  for (const ServerWing::Service& each : of_wings) names.push_back(each.name);
+  return names;
 }
 
 // The services, and whether they can do anything.
-absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_source_graphs,
-                                                      bool has_partitions) {
+absl::flat_hash_map<std::string, bool> ServedServices(
+    bool has_data, bool has_source_graphs, const std::vector<ServerWing::Service>& of_wings) {
   absl::flat_hash_map<std::string, bool> served;
-  for (std::string& name : ServiceNames()) served.emplace(std::move(name), true);
+  for (std::string& name : ServiceNames(of_wings)) served.emplace(std::move(name), true);
+  for (const ServerWing::Service& each : of_wings) served[each.name] = each.is_served;
   served[v1::DatasetService::service_full_name()] = has_data;
   served[v1::LoaderService::service_full_name()] = has_data;
-  served[v1::PartitioningService::service_full_name()] = has_partitions;
   served[v1::SamplingService::service_full_name()] = has_source_graphs;
   served[v1::SourceGraphService::service_full_name()] = has_source_graphs;
   return served;
@@ -76,10 +77,11 @@ std::vector<std::string> NamesForAdministrators() {
 
 Services::Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
                    const ServerBounds& bounds)
-    : packing_(OpeningOn(pools.lookups.get(), sources.context), sources.streams, sources.histograms,
+    : of_wings_(sources.of_wings),
+      packing_(OpeningOn(pools.lookups.get(), sources.context), sources.streams, sources.histograms,
                sources.pack_observers, sources.live, sources.lanes),
       histograms_(
-          WaitingForStore(options.shared_histograms == nullptr ? nullptr : pools.lookups.get(),
+          WaitingForStore(options.share_histograms == nullptr ? nullptr : pools.lookups.get(),
                           sources.context),
           sources.histograms),
       // As histograms: where servers share their jobs, it waits for etcd.
@@ -90,9 +92,8 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
       datasets_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
                 sources.bounded_datasets, sources.jobs->catalog(), options.shares_jobs()),
       source_graphs_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
-                     sources.bounded_source_graphs, sources.partitions, sources.jobs->catalog(),
+                     sources.bounded_source_graphs, sources.delete_graph, sources.jobs->catalog(),
                      options.shares_jobs()),
-      partitioning_(sources.context, sources.partitions, sources.bounded_datasets),
       // Its calls may have to open a job in etcd.
       loads_(WaitingOn(options.shares_jobs() ? &pools.appends : nullptr, nullptr, sources.context),
              sources.datasets, sources.source_graphs, sources.jobs->loader(), sources.jobs->jobs(),
@@ -105,13 +106,13 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
                 sources.jobs->loader(), sources.jobs->jobs()),
       admin_(sources.context, options.admin, sources.admin_view),
       channelz_(sources.context),
-      reflection_(sources.context, ServiceNames()),
-      reflection_v1alpha_(sources.context, ServiceNames()),
+      reflection_(sources.context, ServiceNames(of_wings_)),
+      reflection_v1alpha_(sources.context, ServiceNames(of_wings_)),
       health_(sources.context,
               ServedServices(sources.jobs->loader() != nullptr, sources.source_graphs != nullptr,
-                             sources.partitions != nullptr),
+                             of_wings_),
               bounds.watches, options.readiness),
-      unknown_methods_(sources.context),
+      unknown_methods_(sources.context, options.absent_services),
       local_admin_(OfAdministrators(sources.context), options.admin, sources.admin_view),
       local_channelz_(OfAdministrators(sources.context)),
       local_reflection_(OfAdministrators(sources.context), NamesForAdministrators()),
@@ -124,12 +125,12 @@ void Services::RegisterAt(grpc::ServerBuilder& builder, const ServerOptions& opt
   builder.RegisterService(&planning_);
   builder.RegisterService(&datasets_);
   builder.RegisterService(&source_graphs_);
-  builder.RegisterService(&partitioning_);
   builder.RegisterService(&loads_);
   builder.RegisterService(&sampling_);
   builder.RegisterService(&admin_);
   if (options.channelz) builder.RegisterService(&channelz_);
   builder.RegisterService(&receipts_);
+  for (const ServerWing::Service& each : of_wings_) builder.RegisterService(each.service);
   builder.RegisterService(&health_);
   builder.RegisterCallbackGenericService(&unknown_methods_);
   if (options.reflection) {

@@ -3,6 +3,11 @@
 #ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_SERVICES_H_
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_SERVICES_H_
 
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "grpcpp/server_builder.h"
 #include "service/engine/feedback/feedback_store.h"
 #include "service/engine/histograms/histogram_store.h"
@@ -27,13 +32,12 @@
 #include "service/server/services/server_bounds.h"
 #include "service/server/services/server_options.h"
 #include "service/server/services/server_pools.h"
+#include "service/server/services/server_wing.h"
 #include "service/server/services/unknown_methods.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/wings/graphs/services/sampling_service.h"
 #include "service/wings/graphs/services/source_graph_service.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
-#include "service/wings/partition/jobs/partition_jobs.h"
-#include "service/wings/partition/services/partitioning_service.h"
 
 namespace packhouse::rpc {
 
@@ -53,7 +57,10 @@ struct ServiceSources {
   // The same within the quotas of namespaces: for calls that make something.
   DatasetStore* bounded_datasets = nullptr;
   SourceGraphStore* bounded_source_graphs = nullptr;
-  PartitionJobs* partitions = nullptr;
+  // ServerWing::graph_deletion(); null: the store deletes graphs.
+  std::function<absl::Status(absl::string_view name)> delete_graph;
+  // Of all wings.
+  std::vector<ServerWing::Service> of_wings;
   const ServedJobs* jobs = nullptr;
   // Null: there are no lanes.
   LaneDoor* lanes = nullptr;
@@ -76,13 +83,13 @@ class Services {
   LoaderService& loads() { return loads_; }
 
  private:
+  const std::vector<ServerWing::Service> of_wings_;
   PackingService packing_;
   HistogramService histograms_;
   FeedbackService feedback_;
   PlanningService planning_;
   DatasetService datasets_;
   SourceGraphService source_graphs_;
-  PartitioningService partitioning_;
   LoaderService loads_;
   SamplingService sampling_;
   ReceiptService receipts_;

@@ -48,4 +48,12 @@ if(PACKHOUSE_WITH_GRPC)
     SOURCES s3_address.cc shared_datasets.cc store_uri.cc
     DEPENDS packhouse_source_graphs_object packhouse_objects_s3 packhouse_cluster_etcd
             packhouse_data_folder packhouse_security)
+
+  # What packhoused has of it.
+  packhouse_room(cluster_wing QUICK
+    FOLDER program/wings
+    HEADERS packhouse_grpc_headers
+    SOURCES cluster.cc copy_command.cc etcd_membership.cc
+    DEPENDS packhouse_shared_datasets packhouse_ledger_etcd packhouse_histograms_shared
+            packhouse_feedback_shared packhouse_program)
 endif()

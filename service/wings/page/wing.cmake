@@ -1,1 +1,1 @@
-packhouse_wing(page PROGRAM PageWing PATHS / /page.js /page.css /page.svg)
+packhouse_wing(page PROGRAM PageInProgram PATHS / /page.js /page.css /page.svg)

@@ -1,9 +1,9 @@
 packhouse_room(partitioning
   FOLDER wings/partition/cutting
   SOURCES assignment.cc balance.cc best_parts.cc cluster_joiner.cc coarsening.cc
-          algorithms/pieces/graph_cutting.cc algorithms/pieces/graph_pieces.cc homogeneous_graph.cc
+          homogeneous_graph.cc
           kway_refiner.cc mask_classes.cc metis_assignment.cc new_ids.cc node_classes.cc
-          part_cutter.cc algorithms/pieces/piece_schema.cc refinement.cc simple_parts.cc
+          part_cutter.cc refinement.cc simple_parts.cc
           symmetric_graph.cc
   DEPENDS packhouse_source_graphs)
 
@@ -11,6 +11,15 @@ packhouse_room(partitioning_engines
   FOLDER wings/partition/engines
   SOURCES child_process.cc metis_engine.cc
   DEPENDS packhouse_partitioning)
+
+# Beside packhoused: one call of METIS is one process.
+add_executable(packhouse-metis wings/partition/engines/metis_main.cc)
+
+target_link_libraries(packhouse-metis PRIVATE packhouse_flags ${METIS_LIBRARY})
+
+add_dependencies(packhouse_partitioning_engines packhouse-metis)
+
+install(TARGETS packhouse-metis)
 
 packhouse_room(partition_files
   FOLDER wings/partition/files
@@ -27,3 +36,30 @@ packhouse_room(partition_jobs
           partition_queue.cc partition_state.cc partition_states.cc partition_report.cc
           partition_run.cc restore.cc
   DEPENDS packhouse_partition_files packhouse_partitioning packhouse_admission)
+
+packhouse_room(partition_parts
+  FOLDER wings/partition/epochs
+  SOURCES part_graphs.cc
+  DEPENDS packhouse_partitioning packhouse_epochs)
+
+# Messages, for the fuzzers too.
+packhouse_room(partition_wire
+  FOLDER wings/partition/services
+  SOURCES wire_partitions.cc
+  DEPENDS packhouse_wire packhouse_partition_jobs)
+
+
+if(PACKHOUSE_WITH_GRPC)
+  packhouse_room(partition_services
+    FOLDER wings/partition/services
+    HEADERS packhouse_grpc_headers
+    SOURCES partition_server.cc partitioning_service.cc
+    DEPENDS packhouse_rpc packhouse_partition_wire packhouse_partition_parts)
+
+  # What packhoused has of it.
+  packhouse_room(partition_wing QUICK
+    FOLDER program/wings
+    HEADERS packhouse_grpc_headers
+    SOURCES partition.cc
+    DEPENDS packhouse_partition_services packhouse_partitioning_engines packhouse_program)
+endif()

@@ -1,1 +1,5 @@
-packhouse_wing(partition NEEDS tfgnn graphs)
+packhouse_wing(partition
+  NEEDS tfgnn graphs
+  PROGRAM PartitionInProgram
+  FLAGS --max-running-partitions --max-waiting-partitions --max-partition-bytes
+  SERVICES packhouse.v1.PartitioningService)

@@ -5,15 +5,6 @@ packhouse_room(partitioning_distributed
           share_refiner.cc share_repair.cc shared_ids.cc symmetric_share.cc
   DEPENDS packhouse_partitioning)
 
-# Beside packhoused: one call of METIS is one process.
-add_executable(packhouse-metis wings/partition/engines/metis_main.cc)
-
-target_link_libraries(packhouse-metis PRIVATE packhouse_flags ${METIS_LIBRARY})
-
-add_dependencies(packhouse_partitioning_engines packhouse-metis)
-
-install(TARGETS packhouse-metis)
-
 packhouse_room(partition_jobs_distributed
   FOLDER wings/partition_mpi/runs
   SOURCES chunked_edge_reader.cc chunked_input.cc distributed_run.cc feature_shuffle.cc

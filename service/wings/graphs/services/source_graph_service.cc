@@ -159,14 +159,14 @@ absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGrap
 }  // namespace
 
 SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
-                                       PartitionJobs* partitions, EpochCatalog* catalog,
+                                       DeleteGraph delete_graph, EpochCatalog* catalog,
                                        bool are_distant)
     : EarlyService(v1::SourceGraphService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
       open_context_(are_distant ? append_context_ : context_),
       graphs_(graphs),
-      partitions_(partitions),
+      delete_graph_(std::move(delete_graph)),
       catalog_(catalog),
       seals_(graphs, OnPlanningPool(context.planning_pool)) {
   Serve("CreateSourceGraph", &SourceGraphService::Create);
@@ -241,8 +241,8 @@ CallReactor* SourceGraphService::Delete(grpc::CallbackServerContext* call) {
       [this](const v1::DeleteSourceGraphRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::DeleteSourceGraphResponse> {
         if (graphs_ == nullptr) return NoDataFolder();
-        PH_RETURN_IF_ERROR(partitions_ == nullptr ? graphs_->Delete(parsed.name())
-                                                  : partitions_->DeleteGraph(parsed.name()));
+        PH_RETURN_IF_ERROR(delete_graph_ == nullptr ? graphs_->Delete(parsed.name())
+                                                    : delete_graph_(parsed.name()));
         if (catalog_ != nullptr) catalog_->ForgetGraph(parsed.name());
         LogDeletion(context.log, context.client, "source graph", parsed.name());
         return v1::DeleteSourceGraphResponse();

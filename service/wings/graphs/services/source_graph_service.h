@@ -2,12 +2,15 @@
 #ifndef PACKHOUSE_SERVICE_WINGS_GRAPHS_SERVICES_SOURCE_GRAPH_SERVICE_H_
 #define PACKHOUSE_SERVICE_WINGS_GRAPHS_SERVICES_SOURCE_GRAPH_SERVICE_H_
 
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
 #include "service/wings/graphs/source_graphs/seal_runs.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
-#include "service/wings/partition/jobs/partition_jobs.h"
 
 namespace packhouse::rpc {
 
@@ -15,11 +18,14 @@ namespace packhouse::rpc {
 // pool. A seal goes on when its calls have ended. Thread-safe.
 class SourceGraphService final : public EarlyService {
  public:
+  using DeleteGraph = std::function<absl::Status(absl::string_view name)>;
+
   // The pointees must outlive the service. Without graphs every call is answered with
-  // NoDataFolder(). `partitions` has those of the graphs; it may be null. `are_distant`: to open a
+  // NoDataFolder(). `delete_graph` deletes one with what others keep of
+  // it; null: the store does. `are_distant`: to open a
   // graph is to wait for other machines, as writing is.
-  SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
-                     PartitionJobs* partitions, EpochCatalog* catalog, bool are_distant);
+  SourceGraphService(const CallContext& context, SourceGraphStore* graphs, DeleteGraph delete_graph,
+                     EpochCatalog* catalog, bool are_distant);
 
  private:
   CallReactor* Create(grpc::CallbackServerContext* call);
@@ -36,7 +42,7 @@ class SourceGraphService final : public EarlyService {
   const CallContext append_context_;
   const CallContext open_context_;
   SourceGraphStore* const graphs_;
-  PartitionJobs* const partitions_;
+  const DeleteGraph delete_graph_;
   EpochCatalog* const catalog_;  // May be null.
   SealRuns seals_;
 };

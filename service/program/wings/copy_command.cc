@@ -1,3 +1,5 @@
+#include "service/program/wings/copy_command.h"
+
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/clock.h"
 #include "service/base/command_line/table.h"
-#include "service/program/commands/subcommands.h"
 #include "service/stores/datasets/dataset_copy.h"
 #include "service/wings/cluster/shared/store_uri.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"

@@ -1,4 +1,4 @@
-#include "service/program/membership.h"
+#include "service/program/wings/etcd_membership.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -14,7 +14,11 @@
 #include "absl/time/clock.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
+#include "service/program/options.h"
 #include "service/server/http/host_port.h"
+#include "service/wings/cluster/datasets/object_engines.h"
+#include "service/wings/cluster/feedback/shared_feedback_store.h"
+#include "service/wings/cluster/histograms/shared_histogram_store.h"
 #include "service/wings/cluster/shared/store_uri.h"
 
 namespace packhouse {
@@ -67,11 +71,78 @@ std::string NewReplicaName() {
   return name;
 }
 
+// Between two looks for an object store that is away.
+constexpr absl::Duration kAskAgain = absl::Seconds(1);
+
+// Every server does; at random times, so that they seldom do it together.
+void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
+  std::thread([&shared, &log] {
+    // What was away when the server started is asked for until it answers.
+    if (const absl::Status away = shared.objects_status(); !away.ok()) {
+      log.Log(LogLevel::kWarning, "started without the object store",
+              {LogField::Message(away.message())});
+      for (absl::Status now = away; !now.ok(); absl::SleepFor(kAskAgain)) {
+        HasMemoryFor([&] { now = shared.ConfirmObjects(); });
+      }
+      log.Log(LogLevel::kInfo, "the object store answers", {});
+    }
+    const absl::Duration period = shared.sweep_period();
+    absl::SleepFor(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
+    for (;;) {
+      HasMemoryFor([&] {
+        const auto step = shared.Sweep();
+        if (!step.ok()) {
+          log.Log(LogLevel::kWarning, "cannot sweep objects",
+                  {LogField::Message(step.status().message())});
+        } else if (step->num_deleted != 0) {
+          log.Log(LogLevel::kInfo, "swept objects",
+                  {{"count", step->num_deleted}, {"bytes", step->num_bytes}});
+        }
+      });
+      absl::SleepFor(period);
+    }
+  }).detach();
+}
+
+class StoresInS3 final : public SharedStores {
+ public:
+  StoresInS3(std::unique_ptr<SharedDatasets> shared, std::string disk)
+      : shared_(std::move(shared)), disk_(std::move(disk)) {}
+
+  DatasetStore* datasets() override { return shared_->store(); }
+  SourceGraphStore* source_graphs() override { return shared_->source_graphs(); }
+  const std::string& disk() const override { return disk_; }
+  security::Reloadable* credentials() override { return shared_->credentials(); }
+  std::string why_not_ready() const override {
+    const absl::Status objects = shared_->objects_status();
+    return absl::IsFailedPrecondition(objects) ? std::string(objects.message()) : "";
+  }
+  metrics::SharedDatasetsReading Read() const override {
+    const SharedDatasets::Counts counts = shared_->counts();
+    return {.cached_bytes = counts.cache.num_bytes,
+            .in_use_bytes = counts.cache.in_use,
+            .max_cached_bytes = counts.max_cache_bytes,
+            .hits = counts.cache.hits,
+            .misses = counts.cache.misses,
+            .evictions = counts.cache.evictions,
+            .num_retries = counts.num_retries,
+            .swept_objects = counts.swept_objects,
+            .swept_bytes = counts.swept_bytes,
+            .orphaned_objects = counts.orphaned_objects,
+            .failed_sweeps = counts.failed_sweeps};
+  }
+  void StartSweeping(EventLog& log) override { StartSweepingObjects(*shared_, log); }
+
+ private:
+  const std::unique_ptr<SharedDatasets> shared_;
+  const std::string disk_;
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const MembershipOptions& options,
-                                                             const MemberSettings& settings,
-                                                             LimitedLog* log) {
+absl::StatusOr<std::unique_ptr<Membership>> EtcdMembership::Join(
+    const MembershipOptions& options, const SharedDatasetsOptions& shared,
+    const MemberSettings& settings, LimitedLog* log) {
   auto store = ConnectLedger({.uri = options.ledger,
                               .roots_file = options.roots_file,
                               .certificate_file = options.certificate_file,
@@ -88,7 +159,7 @@ absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const MembershipOpt
   const std::string ledger = absl::StrCat("--ledger ", options.ledger);
   auto living = LivingStore::Join(*std::move(store));
   if (!living.ok()) return about(ledger, living.status());
-  auto member = std::unique_ptr<Membership>(new Membership);
+  auto member = std::unique_ptr<EtcdMembership>(new EtcdMembership(shared));
   member->log_ = log;
   member->store_ = *std::move(living);
   ReplicaLease::Options lease;
@@ -113,7 +184,7 @@ absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const MembershipOpt
   return member;
 }
 
-Membership::~Membership() {
+EtcdMembership::~EtcdMembership() {
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
@@ -124,7 +195,7 @@ Membership::~Membership() {
   if (lease_ != nullptr) Leave();
 }
 
-absl::Status Membership::CheckSettings(const MemberSettings& settings) {
+absl::Status EtcdMembership::CheckSettings(const MemberSettings& settings) {
   for (const ClusterMember& other : lease_->members()) {
     if (other.replica == replica_) continue;
     const auto differs = [&other](const auto& setting) {
@@ -149,15 +220,15 @@ absl::Status Membership::CheckSettings(const MemberSettings& settings) {
   return absl::OkStatus();
 }
 
-void Membership::Probe() {
+void EtcdMembership::Probe() {
   const std::optional<LeaseId> lease = lease_->lease();
   // What is refused is known by the store.
   if (lease)
     store_->Commit({{}, {Operation::Put(ProbeKey(replica_), "", *lease)}, {}}).IgnoreError();
 }
 
-void Membership::Start(std::function<void()> sweep,
-                       std::function<void(const absl::Status& why)> is_over) {
+void EtcdMembership::Start(std::function<void()> sweep,
+                           std::function<void(const absl::Status& why)> is_over) {
   keeper_ =
       std::thread([this, is_over = std::move(is_over), periods = 0, has_told = false]() mutable {
         Repeat([&, this] {
@@ -182,7 +253,7 @@ void Membership::Start(std::function<void()> sweep,
   sweeper_ = std::thread([this, sweep = std::move(sweep)] { Repeat(sweep); });
 }
 
-void Membership::Repeat(const std::function<void()>& work) {
+void EtcdMembership::Repeat(const std::function<void()>& work) {
   for (;;) {
     {
       absl::MutexLock lock(&mutex_);
@@ -192,20 +263,60 @@ void Membership::Repeat(const std::function<void()>& work) {
   }
 }
 
-void Membership::Leave() {
+void EtcdMembership::Leave() {
   if (const absl::Status left = lease_->Leave(); !left.ok()) {
     log_->Log("lease", LogLevel::kWarning, "the lease in the cluster was not given back",
               {LogField::Message(left.message())});
   }
 }
 
-std::string Membership::why_not_ready() const {
+std::string EtcdMembership::why_not_ready() const {
   if (const absl::Status life = store_->life(); !life.ok()) return std::string(life.message());
   if (!lease_->lease()) return "no lease in the cluster: etcd does not answer";
   if (const absl::Status room = store_->room(); !room.ok()) {
     return absl::StrCat("etcd takes nothing more: ", room.message());
   }
   return "";
+}
+
+metrics::ClusterReading EtcdMembership::Read() const {
+  const EtcdJobLogs::Commits commits = logs_->commits();
+  metrics::ClusterReading read;
+  read.num_members = lease_->members().size();
+  read.has_lease = lease_->lease().has_value();
+  read.num_commits = commits.num_done;
+  read.num_failed_commits = commits.num_failed;
+  read.commit_time = commits.time;
+  return read;
+}
+
+std::unique_ptr<HistogramStore> EtcdMembership::ShareHistograms(HistogramStore::Bounds bounds,
+                                                                MemoryBudget* memory) {
+  auto shared = std::make_unique<SharedHistogramStore>(
+      store_.get(), SharedHistogramStore::Options{replica_, std::move(bounds), log_}, memory);
+  shared->Start();
+  return shared;
+}
+
+std::unique_ptr<FeedbackStore> EtcdMembership::ShareFeedback(const Options& options, Clock& clock) {
+  return std::make_unique<SharedFeedbackStore>(
+      store_.get(),
+      SharedFeedbackStore::Options{replica_, options.max_measured_models, options.model_retention,
+                                   [&clock] { return clock.Now(); }, absl::SleepFor});
+}
+
+absl::StatusOr<std::unique_ptr<SharedStores>> EtcdMembership::OpenStores(const Options& options,
+                                                                         Clock& clock) const {
+  SharedDatasetsOptions shared = shared_;
+  shared.server = options.membership.advertise;
+  shared.max_building_bytes = options.max_source_graph_bytes;
+  shared.max_building = options.max_source_graphs;
+  auto opened = SharedDatasets::Open(shared, store_.get(), &clock, /*starts_without_objects=*/true);
+  if (!opened.ok()) {
+    return absl::Status(opened.status().code(), absl::StrCat("--store ", options.store.uri, ": ",
+                                                             opened.status().message()));
+  }
+  return std::make_unique<StoresInS3>(*std::move(opened), shared.cache_folder);
 }
 
 }  // namespace packhouse

@@ -1,0 +1,25 @@
+#include "service/program/flag_checks.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace packhouse {
+
+std::function<std::string(const std::string&)> DurationFrom(absl::Duration least,
+                                                            absl::Duration most) {
+  return [least, most](const std::string& text) -> std::string {
+    absl::Duration duration;
+    if (absl::ParseDuration(text, &duration) && duration >= least && duration <= most) return "";
+    return absl::StrCat("'", text, "' is not a duration from ",
+                        least == absl::ZeroDuration() ? "0s" : absl::FormatDuration(least), " to ",
+                        absl::ToInt64Hours(most), "h, such as 30s");
+  };
+}
+
+std::string HasSecret(const std::string& address) {
+  return absl::StrContains(address, '@')
+             ? "it has an '@': it names a host and a port, never a user or password"
+             : "";
+}
+
+}  // namespace packhouse

@@ -1,0 +1,72 @@
+// Membership by etcd: a lease, and the threads that keep it.
+#ifndef PACKHOUSE_SERVICE_PROGRAM_WINGS_ETCD_MEMBERSHIP_H_
+#define PACKHOUSE_SERVICE_PROGRAM_WINGS_ETCD_MEMBERSHIP_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "service/base/limited_log.h"
+#include "service/program/membership.h"
+#include "service/stores/keys/cluster_life.h"
+#include "service/stores/keys/key_value_store.h"
+#include "service/stores/keys/replica_lease.h"
+#include "service/wings/cluster/jobs/etcd_job_logs.h"
+#include "service/wings/cluster/shared/shared_datasets.h"
+
+namespace packhouse {
+
+class EtcdMembership final : public Membership {
+ public:
+  // options.ledger is etcd://HOST[:PORT],.../PREFIX (etcd_options.h). `shared` says where data sets
+  // are. Connects and gets the lease. Errors of ConnectLedger(); UNAVAILABLE if etcd does not
+  // answer; FAILED_PRECONDITION if another server that lives has the same address, or other
+  // settings of those that must be equal.
+  static absl::StatusOr<std::unique_ptr<Membership>> Join(const MembershipOptions& options,
+                                                          const SharedDatasetsOptions& shared,
+                                                          const MemberSettings& settings,
+                                                          LimitedLog* log);
+  ~EtcdMembership() override;
+
+  JobLogs* logs() const override { return logs_.get(); }
+  std::unique_ptr<HistogramStore> ShareHistograms(HistogramStore::Bounds bounds,
+                                                  MemoryBudget* memory) override;
+  std::unique_ptr<FeedbackStore> ShareFeedback(const Options& options, Clock& clock) override;
+  absl::StatusOr<std::unique_ptr<SharedStores>> OpenStores(const Options& options,
+                                                           Clock& clock) const override;
+  void Start(std::function<void()> sweep,
+             std::function<void(const absl::Status& why)> is_over) override;
+  void Leave() override;
+  std::string why_not_ready() const override;
+  metrics::ClusterReading Read() const override;
+
+ private:
+  explicit EtcdMembership(const SharedDatasetsOptions& shared) : shared_(shared) {}
+  absl::Status CheckSettings(const MemberSettings& settings);
+  // Whether etcd takes what is put into it.
+  void Probe();
+  // Calls `work` at every period until the end.
+  void Repeat(const std::function<void()>& work);
+
+  const SharedDatasetsOptions shared_;
+  LimitedLog* log_ = nullptr;
+  // This server's name, another one each time that it starts.
+  std::string replica_;
+  std::unique_ptr<LivingStore> store_;
+  std::unique_ptr<ReplicaLease> lease_;
+  std::unique_ptr<EtcdJobLogs> logs_;
+
+  absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread keeper_;
+  std::thread sweeper_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PROGRAM_WINGS_ETCD_MEMBERSHIP_H_
