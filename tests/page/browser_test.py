@@ -315,7 +315,8 @@ def page_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 # What is seen of the data in each view.
 ADDRESSES = {
-    "overview": ("overview", ["Workers of epochs", "Who waits for whom", "Memory", "data sets"]),
+    "overview": ("overview", ["Workers of epochs", "Who waits for whom", "Memory", "data sets",
+                              "shared memory"]),
     "sizes": ("sizes?source=histogram/molecules&limit=nodes:444&limit=edges:1004",
               ["proved optimal", "next-fit", "rows of a batch"]),
     "plan": ("plan?source=dataset/proteins&limit=nodes:1240&limit=edges:4196",

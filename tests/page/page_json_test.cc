@@ -509,6 +509,19 @@ TEST(WaitingTest, TheServerWaitsForStreamsThatHaveWhatTheyMay) {
   EXPECT_EQ(WaitingOf(delivery).starved, 2);
 }
 
+// Zeros of a server that offers lanes are not those of one that offers none.
+TEST(OverviewJsonTest, LanesAreThoseOfAServerThatOffersThem) {
+  ServerReading reading;
+  const auto lanes = [&reading] {
+    return OverviewJson(reading, Json::object(), absl::UnixEpoch())["lanes"];
+  };
+  EXPECT_EQ(lanes(), Json());
+  reading.lanes.emplace();
+  EXPECT_EQ(lanes(), Json({{"open", 0}, {"offered", 0}, {"batches", 0}, {"slots", 0}}));
+  reading.lanes = ServerReading::Lanes{.open = 2, .offered = 3, .num_batches = 70, .num_slots = 5};
+  EXPECT_EQ(lanes(), Json({{"open", 2}, {"offered", 3}, {"batches", 70}, {"slots", 5}}));
+}
+
 TEST(JsonTextTest, NamesThatAreNoTextAreReplaced) {
   EXPECT_THAT(JsonText({{"name", "a\xff"}}), HasSubstr("a\xef\xbf\xbd"));
 }

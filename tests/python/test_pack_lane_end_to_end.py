@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -36,6 +37,8 @@ from packhouse import (
     PackStream,
     Padding,
 )
+from packhouse.planning.packing import pack_method
+from packhouse.v1 import packing_pb2
 
 MOLECULES = molecules(np.random.default_rng(0), 400)
 LIMITS = {"nodes": 64, "edges": 160, "graphs": 6}
@@ -96,6 +99,13 @@ def lanes_left(server: LocalServer) -> int:
     with urllib.request.urlopen(f"http://{server.http_address}/metrics", timeout=60) as page:
         metrics = page.read().decode()
     return sum(map(int, re.findall(r"^packhouse_lane_streams\S* (\d+)", metrics, re.M)))
+
+
+def lanes_shown(server: LocalServer) -> Any:
+    """What the page shows of them."""
+    address = f"http://{server.http_address}/api/overview"
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return json.load(answer)["lanes"]
 
 
 # The same bytes.
@@ -312,6 +322,35 @@ def test_an_interrupted_wait_takes_nothing(client: Client) -> None:
 # Who has a lane.
 
 
+def test_the_page_says_how_many_streams_use_theirs(server: LocalServer, client: Client) -> None:
+    until(lambda: lanes_left(server) == 0)
+    before = lanes_shown(server)
+    assert (before["open"], before["offered"], before["slots"]) == (0, 0, 0)
+    may_end = threading.Event()
+
+    def opening() -> Iterator[Any]:
+        yield packing_pb2.PackRequest(open=PackOptions(LIMITS).to_proto(MOLECULES.schema))
+        may_end.wait(60)
+
+    with client.open_pack(MOLECULES.schema, PackOptions(LIMITS, lane="required")) as stream:
+        assert stream.opened.look_ahead
+        until(lambda: lanes_shown(server) == before | {"open": 1, "offered": 1})
+        # One that is offered a lane and does not open it.
+        with grpc.insecure_channel(server.address) as channel:
+            call = pack_method(channel, server.address)(opening(), "required")
+            assert next(call)
+            until(lambda: lanes_shown(server) == before | {"open": 1, "offered": 2})
+            may_end.set()
+            assert not list(call)
+        stream.send(MOLECULES)
+        batches = list(stream.read_until_flushed(stream.flush()))
+        shown = lanes_shown(server)
+        assert 0 < shown["batches"] - before["batches"] <= len(batches)
+        assert 0 < shown["slots"] <= 16
+    until(lambda: lanes_shown(server) == shown | {"open": 0, "offered": 0, "slots": 0})
+    del batches
+
+
 def test_says_why_there_is_none(tmp_path: pathlib.Path, client: Client) -> None:
     laneless = serving(tmp_path, "--lane", "")
     try:
@@ -322,6 +361,7 @@ def test_says_why_there_is_none(tmp_path: pathlib.Path, client: Client) -> None:
             with pytest.raises(PackhouseError, match="--lane") as refused:
                 next(other.pack(MOLECULES, PackOptions(LIMITS, lane="required")))
             assert refused.value.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert lanes_shown(laneless) is None
     finally:
         laneless.stop()
     sizes = GraphTable(GraphSchema(("nodes",)), [[3], [4]])

@@ -1,4 +1,6 @@
 // The page on the HTTP port: its files, and what it asks.
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -105,6 +107,13 @@ page::ServerReading ReadServer(const HttpSources& sources) {
   now.pending_graphs = served.pending_graphs;
   now.num_connections = server.num_connections();
   now.max_connections = server.bounds().connections.most;
+  if (const LaneCounts* const lanes = server.lane_counts(); lanes != nullptr) {
+    const uint64_t open = lanes->num_open;
+    now.lanes = {.open = open,
+                 .offered = std::max<uint64_t>(open, lanes->num_offered),
+                 .num_batches = lanes->num_batches,
+                 .num_slots = lanes->num_slots_sent};
+  }
   now.delivery = server.recent_delivery();
   return now;
 }

@@ -17,6 +17,14 @@ Json WaitingJson(const std::string& what, const Waiting& waiting) {
           {"starved", waiting.starved}};
 }
 
+Json LanesJson(const std::optional<ServerReading::Lanes>& lanes) {
+  if (!lanes) return nullptr;
+  return {{"open", lanes->open},
+          {"offered", lanes->offered},
+          {"batches", lanes->num_batches},
+          {"slots", lanes->num_slots}};
+}
+
 }  // namespace
 
 Waiting WaitingOf(const ServerReading::Streams& streams) {
@@ -74,6 +82,7 @@ Json OverviewJson(const ServerReading& now, Json history, absl::Time time) {
           {"waiting", std::move(waiting)},
           {"pending_graphs", now.pending_graphs},
           {"connections", {{"open", now.num_connections}, {"most", now.max_connections}}},
+          {"lanes", LanesJson(now.lanes)},
           {"delivery",
            {{"epochs", now.delivery.num_epochs},
             {"sessions", now.delivery.sessions().num_sessions},

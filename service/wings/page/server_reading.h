@@ -52,6 +52,15 @@ struct ServerReading {
     uint64_t unsent_responses = 0;
   };
 
+  // Of streams that were offered a lane (server/lanes/lane.h): whose batches go through memory that
+  // their client shares, and all.
+  struct Lanes {
+    uint64_t open = 0;
+    uint64_t offered = 0;
+    uint64_t num_batches = 0;  // Ever.
+    uint64_t num_slots = 0;    // That clients have.
+  };
+
   ServerState state;
   ServedTotals served;
   std::vector<Share> memory;
@@ -60,6 +69,7 @@ struct ServerReading {
   uint64_t pending_graphs = 0;  // Accepted, and in no batch yet.
   uint64_t num_connections = 0;
   uint64_t max_connections = 0;
+  std::optional<Lanes> lanes = std::nullopt;  // Unset without --lane.
   DeliverySnapshot delivery;
 };
 

@@ -121,6 +121,8 @@ export interface Overview {
   waiting: { what: string; open: number; awaited: number; starved: number }[];
   pending_graphs: number;
   connections: { open: number; most: number };
+  // Of streams that were offered shared memory; null: the server offers none.
+  lanes: { open: number; offered: number; batches: number; slots: number } | null;
   delivery: {
     epochs: number;
     sessions: number;

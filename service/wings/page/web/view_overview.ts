@@ -46,6 +46,15 @@ function waits(overview: Overview): HTMLElement {
   }));
 }
 
+// Through what the batches of streams go.
+function transport(lanes: Overview["lanes"]): string {
+  if (lanes === null) return "All batches go over gRPC: the server was started without --lane.";
+  const of = lanes.offered === 0
+    ? "No stream was offered shared memory."
+    : `Of ${some(lanes.offered, "stream")} that ${lanes.offered === 1 ? "was" : "were"} offered shared memory, ${count(lanes.open)} ${lanes.open === 1 ? "uses" : "use"} it.`;
+  return `${of} ${some(lanes.batches, "batch", "batches")} went that way since the start.`;
+}
+
 export const overviewView: MakeView = ({ asker, server }) => {
   const figures = h("dl", { class: "figures" });
   const efficiency = h("div");
@@ -81,7 +90,7 @@ export const overviewView: MakeView = ({ asker, server }) => {
           `${percent(each.efficiency_now)} (${percent(each.efficiency_hour)} before)`),
       ]), h("p", { class: "note" }, `Now, and in brackets in the last ${duration(Math.min(3600, history.span_seconds))}: real rows over all rows of the batches. The rest is padding, or room that the client pads.`));
     }
-    replace(waiting, waits(overview));
+    replace(waiting, waits(overview), h("p", { class: "note" }, transport(overview.lanes)));
 
     const { series } = history;
     if (series.seconds.length === 0) {
