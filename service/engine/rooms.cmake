@@ -11,17 +11,11 @@ packhouse_room(epochs
           epoch_items.cc
           epoch_order.cc epoch_pieces.cc epoch_plan.cc epoch_request.cc epoch_shapes.cc
           fresh_batches.cc gathered_rows.cc graph_selection.cc group_items.cc item_sizes.cc
-          wings/partition/epochs/joined_epoch.cc wings/partition/epochs/joined_packing.cc
           made_dataset.cc mixing.cc option_rules.cc padding_batch.cc pair_dealing.cc
-          wings/graphs/epochs/sub_graph_source.cc wings/partition/epochs/part_joiner.cc
-          wings/partition/epochs/part_links.cc wings/partition/epochs/parts_schema.cc
-          pattern_planning.cc planning_room.cc prepared_epoch.cc request_check.cc round_plan.cc
-          wings/graphs/epochs/sample_window.cc wings/graphs/epochs/sampled_dataset.cc
-          wings/graphs/epochs/sampled_epoch.cc segment_layout.cc segmented_epoch.cc
-          wings/graphs/epochs/seed_counter.cc segmented_plan.cc selection.cc shape_summary.cc
-          size_classes.cc wings/graphs/epochs/size_estimate.cc
+          pattern_planning.cc planning_room.cc prepared_epoch.cc request_check.cc round_plan.cc segment_layout.cc segmented_epoch.cc segmented_plan.cc selection.cc shape_summary.cc
+          size_classes.cc
   DEPENDS packhouse_packing packhouse_planning_tuning packhouse_collation packhouse_datasets
-          packhouse_sampling packhouse_pieces)
+          packhouse_pieces)
 
 packhouse_room(ledger
   FOLDER engine/jobs

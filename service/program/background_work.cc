@@ -91,7 +91,7 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
         "source_graph", options.source_graph_retention.Period(),
         [retained, &server](std::vector<Expired>& expired) {
           // What nobody loads keeps no graph from being unused.
-          server.ForgetIdleSamples();
+          server.ForgetIdleThings();
           const absl::Status swept = retained->Sweep(expired);
           for (const Expired& each : expired) server.ForgetSourceGraph(each.name);
           if (!expired.empty()) server.ForgetGone();

@@ -315,6 +315,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
     if (serve != nullptr) server_options.wings.push_back(std::move(serve));
   }
   server_options.absent_services = AbsentServicesOfWings();
+  server_options.absent_kinds = AbsentKindsOfWings();
   server_options.credentials = CredentialsOf(*files, options);
   server_options.authenticator = files->authenticator();
   server_options.authorizer = files->authorizer();

@@ -80,6 +80,14 @@ std::vector<rpc::AbsentServices> AbsentServicesOfWings() {
   return absent;
 }
 
+std::vector<std::pair<std::string, std::string>> AbsentKindsOfWings() {
+  std::vector<std::pair<std::string, std::string>> absent;
+  for (const AbsentWing& wing : WingsOfProgram().absent) {
+    for (const absl::string_view item : wing.items) absent.emplace_back(item, wing.WhyNot());
+  }
+  return absent;
+}
+
 std::vector<http::Route> RoutesOfAbsentWings() {
   std::vector<http::Route> routes;
   for (const AbsentWing& wing : WingsOfProgram().absent) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -98,6 +99,7 @@ struct AbsentWing {
   std::vector<absl::string_view> stores;    // Beginnings of addresses of --store: "s3:"
   std::vector<absl::string_view> commands;  // Of `packhoused store`.
   std::vector<absl::string_view> services;  // In full, as in the protos.
+  std::vector<absl::string_view> items;     // Fields of EpochSpec that ask for a kind of items.
   std::vector<absl::string_view> paths;     // Of the HTTP port.
 
   // "this packhoused was built without the wing NAME": for whoever asks for something of it.
@@ -125,6 +127,8 @@ const AbsentWing* AbsentWingOfStore(absl::string_view uri);
 // What the commands have of all wings.
 CommandParts PartsOfCommands();
 std::vector<rpc::AbsentServices> AbsentServicesOfWings();
+// EpochKinds::absent.
+std::vector<std::pair<std::string, std::string>> AbsentKindsOfWings();
 // For each path of a wing that is absent: 404 and why.
 std::vector<http::Route> RoutesOfAbsentWings();
 

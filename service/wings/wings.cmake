@@ -8,14 +8,14 @@ set(PACKHOUSE_ALL_WINGS tfgnn graphs partition partition_mpi cluster page)
 set(PACKHOUSE_FIXED_WINGS tfgnn graphs)
 
 # packhouse_wing(NAME [NEEDS wing ...] [PROGRAM Function] [FLAGS --flag ...] [STORES s3: ...]
-# [COMMANDS copy ...] [SERVICES name ...] [PATHS /path ...]): one call a wing, in its wing.cmake. NEEDS:
+# [COMMANDS copy ...] [SERVICES name ...] [KINDS field ...] [PATHS /path ...]): one call a wing, in its wing.cmake. NEEDS:
 # what it stands on. PROGRAM: what service/program/wings/NAME.cc gives packhoused. The rest is what a
 # packhoused without it refuses by name: flags, beginnings of addresses of --store, commands of
-# `packhoused store`, services of gRPC, paths of the HTTP port.
+# `packhoused store`, services of gRPC, fields of EpochSpec that ask for kinds of items, paths of the HTTP port.
 function(packhouse_wing name)
-  cmake_parse_arguments(WING "" "PROGRAM" "NEEDS;FLAGS;STORES;COMMANDS;SERVICES;PATHS"
+  cmake_parse_arguments(WING "" "PROGRAM" "NEEDS;FLAGS;STORES;COMMANDS;SERVICES;KINDS;PATHS"
                         ${ARGN})
-  foreach(word IN ITEMS PROGRAM NEEDS FLAGS STORES COMMANDS SERVICES PATHS)
+  foreach(word IN ITEMS PROGRAM NEEDS FLAGS STORES COMMANDS SERVICES KINDS PATHS)
     set_property(GLOBAL PROPERTY PACKHOUSE_WING_${name}_${word} "${WING_${word}}")
   endforeach()
 endfunction()
@@ -71,7 +71,7 @@ function(packhouse_wings_table file)
       continue()
     endif()
     string(APPEND absent "      {\"${wing}\"")
-    foreach(word IN ITEMS FLAGS STORES COMMANDS SERVICES PATHS)
+    foreach(word IN ITEMS FLAGS STORES COMMANDS SERVICES KINDS PATHS)
       get_property(names GLOBAL PROPERTY PACKHOUSE_WING_${wing}_${word})
       list(TRANSFORM names REPLACE "(.+)" "\"\\1\"")
       string(REPLACE ";" ", " names "${names}")

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/engine/jobs/loader.h"
+#include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/tfgnn/sampling_spec.h"
 #include "tests/delivery/all_jobs.h"
 #include "tests/ledger/ledger_logs.h"
@@ -104,10 +105,10 @@ class SampledLoader {
     request.seed = words.seed;
     request.rank_groups.push_back({{{words.max_nodes, 80, 8}}, std::nullopt, 1});
     request.padding = Padding::kMasked;
-    SamplesRequest samples;
-    samples.source = SubGraphSource::Create(graphs_.Open("g").value(), sub_graphs).value();
-    samples.window = kNodesOfWindow;
-    request.samples = std::move(samples);
+    const auto samples = std::make_shared<SamplesRequest>();
+    samples->source = SubGraphSource::Create(graphs_.Open("g").value(), sub_graphs).value();
+    samples->window = kNodesOfWindow;
+    request.kinds.push_back(samples);
     return request;
   }
 
@@ -232,11 +233,11 @@ TEST(WindowOrderTest, AWindowOfADeletedJobIsGivenUp) {
 TEST(SampledEpochsTest, NothingIsKeptOfAGraphThatIsGone) {
   const SampledLoader world;
   const EpochRequest request = world.RequestOf("job");
-  const uint64_t version = request.samples->source->graph().version();
+  const uint64_t version = request.Find<SamplesRequest>()->source->graph().version();
   MemoryBudget budget(uint64_t{64} << 20);
   EpochCatalog catalog(nullptr, EpochBounds(), &budget);
   const auto prepare = [&] {
-    ASSERT_THAT(catalog.PrepareSampled(request), IsOk());
+    ASSERT_THAT(catalog.PrepareKind(request), IsOk());
     EXPECT_NE(budget.held(), 0u);
   };
   prepare();
@@ -252,16 +253,16 @@ TEST(SampledEpochsTest, NothingIsKeptOfAGraphThatIsGone) {
   catalog.ForgetGone([](absl::string_view) { return absl::NotFoundError("deleted"); });
   EXPECT_EQ(budget.held(), 0u);
   prepare();
-  catalog.ForgetGraph("g");
+  catalog.ForgetThing("g");
   EXPECT_EQ(budget.held(), 0u);
   // What nobody uses from one call to the next keeps no graph from expiring.
   prepare();
-  catalog.ForgetIdleSamples();
+  catalog.ForgetIdleThings();
   EXPECT_NE(budget.held(), 0u);
   prepare();
-  catalog.ForgetIdleSamples();
+  catalog.ForgetIdleThings();
   EXPECT_NE(budget.held(), 0u);
-  catalog.ForgetIdleSamples();
+  catalog.ForgetIdleThings();
   EXPECT_EQ(budget.held(), 0u);
 }
 

@@ -319,9 +319,15 @@ class SampledAccountingTest : public ::testing::Test {
     request_.seed = 3;
     request_.rank_groups.push_back({{{60, 80, 8}}, std::nullopt, 1});
     request_.padding = Padding::kMasked;
-    request_.samples.emplace();
-    request_.samples->source = source_;
-    request_.samples->window = 20;
+    SetSamples(/*exact_steps=*/false);
+  }
+
+  void SetSamples(bool exact_steps) {
+    const auto samples = std::make_shared<SamplesRequest>();
+    samples->source = source_;
+    samples->window = 20;
+    samples->exact_steps = exact_steps;
+    request_.kinds = {samples};
   }
 
   OneGraphStore graphs_{SmallSourceGraph(60)};
@@ -344,12 +350,12 @@ TEST_F(SampledAccountingTest, Epochs) {
       [&](MemoryBudget* memory) {
         return SampledEpoch::Prepare(
             source_, request_, EpochBounds(), In(memory), nullptr,
-            [](const std::shared_ptr<const SampledEpoch>&) { return absl::OkStatus(); });
+            [](const std::shared_ptr<const LoadableEpoch>&) { return absl::OkStatus(); });
       },
       PointeeBytes<SampledEpoch>, kEstimated);
   // With them, it keeps what draws: the same whoever makes it.
   for (const bool exact_steps : {false, true}) {
-    request_.samples->exact_steps = exact_steps;
+    SetSamples(exact_steps);
     const auto prepare = [&](MemoryBudget* memory) {
       return SampledEpoch::Prepare(source_, request_, EpochBounds(), In(memory), nullptr, nullptr);
     };
@@ -362,7 +368,7 @@ TEST_F(SampledAccountingTest, Batches) {
   // The memory of a batch's sub-graphs is held while it is made.
   for (const bool whole_graphs : {false, true}) {
     request_.whole_graphs = whole_graphs;
-    request_.samples->exact_steps = true;
+    SetSamples(/*exact_steps=*/true);
     ExpectAccounted(
         [&](MemoryBudget* memory) -> absl::StatusOr<uint64_t> {
           PH_ASSIGN_OR_RETURN(const auto epoch,

@@ -17,6 +17,7 @@
 #include "service/algorithms/planning/step_order.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/prepared_epoch.h"
+#include "service/wings/partition/epochs/joined_parts.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
@@ -366,9 +367,9 @@ TEST(CostOrderTest, WordsAreThoseOfTheCost) {
 TEST(CostOrderTest, WhatDoesNotGoTogetherIsRefusedByName) {
   const auto refused = [](const EpochRequest& request, const std::string& with) {
     EpochCatalog catalog(&CostWorld().store(), CostBounds());
-    const auto prepared = request.segments     ? catalog.PrepareSegmented(request).status()
-                          : request.join_parts ? catalog.PrepareJoined(request).status()
-                                               : catalog.Prepare(request).status();
+    const auto prepared = request.segments         ? catalog.PrepareSegmented(request).status()
+                          : !request.kinds.empty() ? catalog.PrepareKind(request).status()
+                                                   : catalog.Prepare(request).status();
     EXPECT_THAT(prepared, StatusIs(absl::StatusCode::kInvalidArgument,
                                    AllOf(HasSubstr("order.cost_balanced"), HasSubstr(with))));
   };
@@ -379,7 +380,7 @@ TEST(CostOrderTest, WhatDoesNotGoTogetherIsRefusedByName) {
   request.segments = SegmentsRequest{250, 1};
   refused(request, "segments");
   request = BalancedRequest();
-  request.join_parts = true;
+  request.kinds.push_back(std::make_shared<JoinedParts>());
   refused(request, "join_parts");
   refused(BalancedRequest(0), "rank group 0 has 0 ranks, must be 1 to 65536");
   refused(BalancedRequest(65537), "has 65537 ranks");

@@ -217,19 +217,21 @@ TEST(JoinedEpochTest, EpochsShareLinks) {
   PartsWorld world(kSeedWithEdges);
   MemoryBudget budget(uint64_t{64} << 20);
   EpochCatalog catalog(&world.store(), EpochBounds(), &budget);
-  PH_ASSERT_OK_AND_ASSIGN(const auto first,
-                          catalog.PrepareJoined(world.Request(world.HalfOfAll())));
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, catalog.PrepareKind(world.Request(world.HalfOfAll())));
   PH_ASSERT_OK_AND_ASSIGN(const auto second,
-                          catalog.PrepareJoined(world.Request(world.HalfOfAll(), 1)));
+                          catalog.PrepareKind(world.Request(world.HalfOfAll(), 1)));
   EXPECT_NE(first, second);
-  EXPECT_EQ(&first->links(), &second->links());
+  const auto links_of = [](const LoadableEpoch& epoch) {
+    return &static_cast<const JoinedEpoch&>(epoch).links();
+  };
+  EXPECT_EQ(links_of(*first), links_of(*second));
 }
 
 TEST(JoinedEpochTest, NothingIsKeptOfPartsThatAreGone) {
   PartsWorld world(kSeedWithEdges);
   MemoryBudget budget(uint64_t{64} << 20);
   EpochCatalog catalog(&world.store(), EpochBounds(), &budget);
-  ASSERT_THAT(catalog.PrepareJoined(world.Request(world.HalfOfAll())), IsOk());
+  ASSERT_THAT(catalog.PrepareKind(world.Request(world.HalfOfAll())), IsOk());
   EXPECT_NE(budget.held(), 0U);
   PH_ASSERT_OK_AND_ASSIGN(const DatasetList list, world.store().List(0, ""));
   for (const DatasetInfo& info : list.datasets) {

@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/epochs/segmented_epoch.h"
+#include "service/wings/partition/epochs/joined_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
@@ -300,7 +302,7 @@ TEST(MixingTest, WhereNothingCanBeMixedItIsRefusedByName) {
   EXPECT_THAT(catalog.Prepare(request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mixing")));
   request.in_order = false;
-  request.join_parts = true;
+  request.kinds.push_back(std::make_shared<JoinedParts>());
   EXPECT_THAT(CheckTogether(JoinedEpoch::Rules(), request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("mixing"), HasSubstr("join_parts"))));

@@ -58,7 +58,7 @@ class PartsWorld {
     request.dataset = "parts";
     request.key = {"job", epoch};
     request.seed = 5;
-    request.join_parts = true;
+    request.kinds.push_back(std::make_shared<JoinedParts>());
     request.rank_groups.resize(1);
     request.rank_groups[0].shapes = {std::move(capacities)};
     return request;

@@ -363,15 +363,23 @@ EpochRequest InWindows(const OneGraphStore& graphs, uint32_t seeds_per_graph = 1
   request.rank_groups.push_back({{{60, 80, 8}}, std::nullopt, 1});
   request.padding = Padding::kMasked;
   request.mixing.is_off = true;
-  request.samples.emplace();
-  request.samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
-  request.samples->window = 70;
+  const auto samples = std::make_shared<SamplesRequest>();
+  samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
+  samples->window = 70;
+  request.kinds = {samples};
   return request;
 }
 
+// What the request asks for of sub-graphs, changed.
+void ChangeSamples(EpochRequest& request, const std::function<void(SamplesRequest&)>& change) {
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  change(*samples);
+  request.kinds = {samples};
+}
+
 absl::StatusOr<std::shared_ptr<const SampledEpoch>> PrepareWindows(const EpochRequest& request) {
-  return SampledEpoch::Prepare(request.samples->source, request, EpochBounds(), Making(), nullptr,
-                               nullptr);
+  return SampledEpoch::Prepare(request.Find<SamplesRequest>()->source, request, EpochBounds(),
+                               Making(), nullptr, nullptr);
 }
 
 TEST(SampledEpochTest, WhatSubGraphsDoNotGoTogetherWithIsRefused) {
@@ -394,12 +402,15 @@ TEST(SampledEpochTest, WhatSubGraphsDoNotGoTogetherWithIsRefused) {
   refused_with([](EpochRequest& request) { request.cost_balanced.emplace(); },
                "order.cost_balanced");
   EpochRequest request = InWindows(graphs);
-  request.samples->window = SampledEpoch::kMaxWindow + 1;
+  ChangeSamples(request,
+                [](SamplesRequest& samples) { samples.window = SampledEpoch::kMaxWindow + 1; });
   refused(request, "samples.window: 65537, at most 65536");
   // Times are for sub-graphs of one seed; and for those they must be of use.
   for (const uint32_t seeds_per_graph : {1, 2}) {
     request = InWindows(graphs, seeds_per_graph);
-    request.samples->seeds.times.assign(200 / seeds_per_graph, 5);
+    ChangeSamples(request, [&](SamplesRequest& samples) {
+      samples.seeds.times.assign(200 / seeds_per_graph, 5);
+    });
     refused(request, seeds_per_graph == 1 ? "seeds.times: given, but neither"
                                           : "seeds.times: not with seeds_per_graph above 1");
   }

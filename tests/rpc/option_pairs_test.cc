@@ -427,6 +427,7 @@ class OptionPairsTest : public ::testing::TestWithParam<size_t> {
     ledger_ = LmdbJobLogs::Open(log).value();
     ServerOptions options;
     options.job_logs = ledger_.get();
+    options.wings = {ServeGraphs(&World().graphs()), ServePartitions(&World().graphs(), nullptr)};
     server_ =
         Server::Start(options, &clock_, &observer_, &observer_, &World().store(), &World().graphs())
             .value();

@@ -30,6 +30,7 @@ class PartitioningServiceTest : public SamplingServerTest {
     server_.reset();
     ServerOptions options;
     options.job_logs = ledger_.get();
+    options.wings.push_back(ServeGraphs(&stored_));
     options.wings.push_back(ServePartitions(&stored_, /*engine=*/nullptr));
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
                                                    datasets_.get(), &stored_));

@@ -27,6 +27,7 @@ class SamplingServerTest : public ServerTest {
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
     options.sampling_observer = sampling_observer_;
     options.job_logs = ledger_.get();
+    options.wings.push_back(ServeGraphs(&graphs_));
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
                                                    datasets_.get(), &graphs_));
     channel_ = NewChannel();

@@ -23,6 +23,7 @@
 #include "service/server/listen/server.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/logs/lmdb_job_logs.h"
+#include "service/wings/graphs/services/graph_server.h"
 #include "service/wings/partition/services/partition_server.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
@@ -137,6 +138,7 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
   void StartServer(ServerOptions options = {}) {
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
     options.job_logs = ledger_.get();
+    options.wings.push_back(ServeGraphs(source_graphs_));
     options.wings.push_back(ServePartitions(source_graphs_, /*engine=*/nullptr));
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
                                                    datasets_.get(), source_graphs_));

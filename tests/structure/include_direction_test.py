@@ -81,20 +81,6 @@ LEVEL_OF = {room: i for levels in FLOORS.values() for i, level in enumerate(leve
 HEIGHT_OF = {floor: i for i, floor in enumerate(FLOORS)}
 # Includes that point upward, by what will cut them. This list may only shrink.
 TO_CUT = """
-# A source of items, and kinds of items that a wing registers: epochs and the messages about them name no wing.
-engine/epochs/epoch_catalog.h -> wings/graphs/epochs/sampled_epoch.h
-engine/epochs/epoch_catalog.h -> wings/partition/epochs/joined_epoch.h
-engine/epochs/epoch_catalog.h -> wings/partition/epochs/part_links.h
-engine/epochs/epoch_request.h -> wings/graphs/epochs/sub_graph_source.h
-server/services/loader_service.cc -> wings/graphs/services/wire_sampling.h
-server/services/loader_service.h -> wings/graphs/source_graphs/source_graph_store.h
-server/services/receipt_service.h -> wings/graphs/source_graphs/source_graph_store.h
-server/wire/epoch_words.cc -> wings/graphs/services/wire_sampling.h
-server/wire/epoch_words.cc -> wings/partition/epochs/parts_schema.h
-server/wire/epoch_words.h -> wings/graphs/source_graphs/source_graph_store.h
-server/wire/wire_loader.cc -> wings/graphs/epochs/sampled_epoch.h
-server/wire/wire_loader.cc -> wings/graphs/services/wire_sampling.h
-server/wire/wire_loader.cc -> wings/partition/epochs/joined_epoch.h
 # Rows of a table of methods, which a wing adds to.
 server/listen/server.h -> wings/graphs/source_graphs/source_graph_store.h
 server/services/dataset_service.cc -> wings/tfgnn/export_source.h
@@ -118,29 +104,12 @@ program/served_stores.h -> wings/graphs/source_graphs/source_graph_store.h
 """
 # Libraries of the core that link, or hold, what is a wing's; and sources of wings that lie in them.
 TO_UNLINK = """
+packhouse_rpc -> packhouse_graph_wire
 packhouse_data_folder -> packhouse_source_graphs_stored
-packhouse_epochs -> packhouse_sampling
-packhouse_epochs -> wings/graphs/epochs/sample_window.cc
-packhouse_epochs -> wings/graphs/epochs/sampled_dataset.cc
-packhouse_epochs -> wings/graphs/epochs/sampled_epoch.cc
-packhouse_epochs -> wings/graphs/epochs/seed_counter.cc
-packhouse_epochs -> wings/graphs/epochs/size_estimate.cc
-packhouse_epochs -> wings/graphs/epochs/sub_graph_source.cc
-packhouse_epochs -> wings/partition/epochs/joined_epoch.cc
-packhouse_epochs -> wings/partition/epochs/joined_packing.cc
-packhouse_epochs -> wings/partition/epochs/part_joiner.cc
-packhouse_epochs -> wings/partition/epochs/part_links.cc
-packhouse_epochs -> wings/partition/epochs/parts_schema.cc
 packhouse_program -> packhouse_source_graphs_stored
 packhouse_rpc -> wings/graphs/services/sampling_service.cc
 packhouse_rpc -> wings/graphs/services/source_graph_service.cc
-packhouse_wire -> packhouse_source_graphs
 packhouse_wire -> packhouse_tfgnn
-packhouse_wire -> wings/graphs/services/sample_handler.cc
-packhouse_wire -> wings/graphs/services/source_graph_append_handler.cc
-packhouse_wire -> wings/graphs/services/source_graph_rows.cc
-packhouse_wire -> wings/graphs/services/wire_sampling.cc
-packhouse_wire -> wings/graphs/services/wire_source_graphs.cc
 packhouse_wire -> wings/tfgnn/export_source.cc
 packhouse_wire -> wings/tfgnn/wire_examples.cc
 """

@@ -160,6 +160,11 @@ def test_the_package_works_with_such_a_server(server: LocalServer) -> None:
     with Loader(server.address, dataset="molecules", job="job", limits={"nodes": 8, "edges": 8}) as loader:
         graphs = [graph for batch in loader for graph in batch.graph_ids]
     assert sorted(graphs) == [0, 1, 2]
+    with pytest.raises(PackhouseError, match="epoch.join_parts: .* without the wing partition"):
+        with Loader(
+            server.address, dataset="molecules", job="parts", limits={"nodes": 8, "edges": 8}, join_parts=True
+        ) as loader:
+            next(iter(loader))
 
 
 def test_a_path_of_a_wing_that_is_left_out_says_so(server: LocalServer) -> None:

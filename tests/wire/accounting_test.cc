@@ -20,6 +20,8 @@
 #include "service/server/services/stream_drift.h"
 #include "service/server/wire/epoch_words.h"
 #include "service/server/wire/wire_datasets.h"
+#include "service/wings/graphs/epochs/samples_request.h"
+#include "service/wings/graphs/services/samples_kind.h"
 #include "service/wings/graphs/services/source_graph_append_handler.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
 #include "tests/datasets/memory_dataset_store.h"
@@ -81,17 +83,20 @@ TEST(WireAccountingTest, TheListsOfAnEpochsWords) {
   samples.mutable_samples()->mutable_sub_graphs()->set_graph("g");
   samples.mutable_samples()->mutable_sub_graphs()->set_text(TwoHopSpec(3, 2));
   samples.mutable_samples()->mutable_seeds()->set_numbers(Uint32sToWire({3, 1, 4, 1, 5}));
+  const SamplesKind samples_kind(&graphs);
+  const EpochKinds kinds = {{&samples_kind}, {}};
   for (const v1::EpochSpec* const spec : {&subset, &samples}) {
     SCOPED_TRACE(spec->ShortDebugString());
     ExpectAccounted(
         [&](MemoryBudget* memory) -> absl::StatusOr<Held<EpochRequest>> {
           Held<EpochRequest> held;
           PH_ASSIGN_OR_RETURN(held.made,
-                              OpenEpochRequest(*spec, world.store(), &graphs, memory, held.memory));
+                              OpenEpochRequest(*spec, world.store(), &kinds, memory, held.memory));
           return held;
         },
         [](const Held<EpochRequest>& held) {
-          return held.memory.bytes() + (held.made.samples ? held.made.samples->memory->bytes() : 0);
+          const auto* const of = held.made.Find<SamplesRequest>();
+          return held.memory.bytes() + (of == nullptr ? 0 : of->memory->bytes());
         });
   }
 }

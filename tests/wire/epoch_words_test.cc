@@ -13,6 +13,7 @@
 #include "service/algorithms/planning/feedback/measured_model.h"
 #include "service/algorithms/planning/feedback/measured_shapes.h"
 #include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/server/wire/wire_loader.h"
 #include "tests/epochs/dataset_worlds.h"
@@ -78,6 +79,28 @@ TEST(EpochWordsTest, OnlyAJobPlansByWhatWasMeasured) {
   spec.set_job("job");
   PH_ASSERT_OK_AND_ASSIGN(const EpochRequest of_job, open());
   EXPECT_TRUE(of_job.rank_groups[0].measured.has_value());
+}
+
+// Where the wing of a kind was left out, the request is refused by name.
+TEST(EpochWordsTest, AKindThatIsNotThereIsNamed) {
+  DatasetWorld world(10);
+  world.Seal();
+  v1::EpochSpec of_samples;
+  of_samples.mutable_samples();
+  v1::EpochSpec of_parts;
+  of_parts.set_dataset("graphs");
+  of_parts.set_join_parts(true);
+  const EpochKinds absent = {{}, {{"join_parts", "without the wing"}}};
+  for (const EpochKinds* const kinds : {static_cast<const EpochKinds*>(nullptr), &absent}) {
+    MemoryHold memory;
+    EXPECT_THAT(OpenEpochRequest(of_samples, world.store(), kinds, nullptr, memory),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         HasSubstr("epoch.samples: this server has no such epochs")));
+    EXPECT_THAT(OpenEpochRequest(of_parts, world.store(), kinds, nullptr, memory),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         HasSubstr(kinds == nullptr ? "epoch.join_parts: this server has no such"
+                                                    : "epoch.join_parts: without the wing")));
+  }
 }
 
 TEST(EpochWordsTest, MixingIsReadOrRefusedByName) {

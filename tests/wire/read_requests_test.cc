@@ -27,10 +27,14 @@
 #include "service/server/wire/wire_loader.h"
 #include "service/server/wire/wire_planning.h"
 #include "service/server/wire/wire_tuning.h"
+#include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/graphs/services/sample_handler.h"
+#include "service/wings/graphs/services/samples_kind.h"
 #include "service/wings/graphs/services/source_graph_append_handler.h"
 #include "service/wings/graphs/services/wire_sampling.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
+#include "service/wings/partition/epochs/joined_parts.h"
+#include "service/wings/partition/services/joined_kind.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
@@ -278,17 +282,20 @@ TEST(ReadRequestsTest, AnEpochOfSubGraphsOrOfParts) {
   DatasetWorld world(20);
   world.Seal();
   OneGraphStore graphs{SmallSourceGraph(60)};
+  const SamplesKind samples_kind(&graphs);
+  const JoinedKind joined_kind;
+  const EpochKinds kinds = {{&samples_kind, &joined_kind}, {}};
   const auto describe = [&](const v1::EpochSpec& spec) -> absl::StatusOr<std::string> {
     MemoryHold memory;
     PH_ASSIGN_OR_RETURN(const EpochRequest read,
-                        OpenEpochRequest(spec, world.store(), &graphs, nullptr, memory));
-    std::string words =
-        absl::StrCat(read.key.job, " ", read.Words(), GroupsWords(read), " ", read.join_parts);
-    if (read.samples) {
-      const SeedList& seeds = read.samples->seeds;
-      absl::StrAppend(&words, " window ", read.samples->window, " exact ",
-                      read.samples->exact_steps, " smaller ", read.samples->draws_smaller, " of ",
-                      SchemaWords(read.samples->source->schema()), " nodes ",
+                        OpenEpochRequest(spec, world.store(), &kinds, nullptr, memory));
+    std::string words = absl::StrCat(read.key.job, " ", read.Words(), GroupsWords(read), " ",
+                                     read.Find<JoinedParts>() != nullptr);
+    if (const auto* const samples = read.Find<SamplesRequest>()) {
+      const SeedList& seeds = samples->seeds;
+      absl::StrAppend(&words, " window ", samples->window, " exact ", samples->exact_steps,
+                      " smaller ", samples->draws_smaller, " of ",
+                      SchemaWords(samples->source->schema()), " nodes ",
                       seeds.nodes == nullptr ? "all" : Words(*seeds.nodes), " occurrences ",
                       Words(seeds.occurrences), " times ", Words(seeds.times), " readout ",
                       seeds.readout == nullptr ? "" : absl::CHexEscape(Words(*seeds.readout)));

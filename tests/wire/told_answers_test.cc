@@ -22,9 +22,12 @@
 #include "service/server/wire/wire_loader.h"
 #include "service/server/wire/wire_tuning.h"
 #include "service/wings/graphs/epochs/sampled_epoch.h"
+#include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/graphs/services/sample_handler.h"
+#include "service/wings/graphs/services/samples_kind.h"
 #include "service/wings/graphs/services/wire_sampling.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
+#include "service/wings/partition/services/joined_kind.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/delivery/all_jobs.h"
 #include "tests/epochs/dataset_worlds.h"
@@ -315,12 +318,15 @@ TEST(ToldAnswersTest, OfAnEpochOfSubGraphs) {
   request.key = {"job", 1007};
   request.rank_groups.push_back({{{60, 80, 8}}, std::nullopt, 1});
   request.padding = Padding::kMasked;
-  request.samples.emplace();
-  request.samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
-  request.samples->window = 25;
-  PH_ASSERT_OK_AND_ASSIGN(const auto epoch,
-                          SampledEpoch::Prepare(request.samples->source, request, EpochBounds(),
-                                                Making(), nullptr, nullptr));
+  const SamplesKind kind(nullptr);
+  const auto samples = std::make_shared<SamplesRequest>();
+  samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
+  samples->window = 25;
+  samples->teller = &kind;
+  request.kinds.push_back(samples);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto epoch,
+      SampledEpoch::Prepare(samples->source, request, EpochBounds(), Making(), nullptr, nullptr));
   v1::Epoch wire;
   EpochToWire(*epoch, SomeProgress(), wire);
   EXPECT_THAT(UntoldFields(wire),
@@ -332,6 +338,7 @@ TEST(ToldAnswersTest, OfAnEpochOfSubGraphs) {
 }
 
 TEST(ToldAnswersTest, OfAnEpochOfJoinedParts) {
+  const JoinedKind kind;
   // One whose parts have edges within, between, and again in a batch.
   std::unique_ptr<PartsWorld> world;
   std::shared_ptr<const JoinedEpoch> epoch;
@@ -342,7 +349,9 @@ TEST(ToldAnswersTest, OfAnEpochOfJoinedParts) {
     ASSERT_LT(seed, 100U);
     world = std::make_unique<PartsWorld>(seed);
     if (!world->has_edge_sets()) continue;
-    PH_ASSERT_OK_AND_ASSIGN(epoch, world->Prepare(world->Request(world->HalfOfAll(), 1007)));
+    EpochRequest request = world->Request(world->HalfOfAll(), 1007);
+    request.kinds = {std::make_shared<JoinedParts>(&kind)};
+    PH_ASSERT_OK_AND_ASSIGN(epoch, world->Prepare(request));
   }
   v1::Epoch wire;
   EpochToWire(*epoch, SomeProgress(), wire);

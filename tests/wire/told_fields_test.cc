@@ -610,7 +610,7 @@ TEST(ReadFieldsTest, OfAnEpoch) {
   one.mutable_order()->mutable_cost_balanced()->set_num_ranks(15);
   EXPECT_THAT(EpochRequestFromWire(one, schema), IsOk());
   // The profile of a device is read as in ToldFieldsTest.OfATuning; samples by
-  // SampledRequestFromWire(), joined parts where the epoch's source is chosen; `off` excludes
+  // SamplesKind::Open(), joined parts where the epoch's source is chosen; `off` excludes
   // `most_company` (EpochWordsTest.MixingIsReadOrRefusedByName).
   EXPECT_THAT(UnsetFields(one),
               ElementsAre("rank_groups.device_profile", "samples", "join_parts", "mixing.off"));

@@ -86,11 +86,9 @@ EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
               [](const PreparedEpoch& epoch) {
                 return epoch.bytes() + BytesOfReader(epoch.plan().dataset());
               }),
-      sampled_(KeptBytes(memory), [](const SampledEpoch& epoch) { return epoch.bytes(); }),
-      links_(KeptBytes(memory), [](const PartLinks& links) { return links.bytes(); }),
-      joined_(
-          KeptBytes(memory),
-          [](const JoinedEpoch& epoch) { return epoch.bytes() + BytesOfReader(epoch.dataset()); }),
+      of_things_(KeptBytes(memory), [](const LoadableEpoch& epoch) { return epoch.kept_bytes(); }),
+      kept_of_datasets_(KeptBytes(memory), [](const KeptOfDataset& kept) { return kept.bytes(); }),
+      of_kinds_(KeptBytes(memory), [](const LoadableEpoch& epoch) { return epoch.kept_bytes(); }),
       segmented_plans_(KeptBytes(memory), [](const SegmentedPlan& plan) { return plan.bytes(); }),
       segmented_(KeptBytes(memory),
                  [](const SegmentedEpoch& epoch) { return epoch.bytes() + epoch.plan().bytes(); }) {
@@ -128,8 +126,8 @@ void EpochCatalog::ForgetUntil(absl::FunctionRef<bool()> done) {
   };
   // Values that are made from others go before them. Segments are made again in seconds; those that
   // are being delivered stay.
-  (void)(forget(sampled_) || forget(segmented_) || forget_segments() || forget(joined_) ||
-         forget(links_) || forget_ahead() || forget(epochs_) || forget(plans_) ||
+  (void)(forget(of_things_) || forget(segmented_) || forget_segments() || forget(of_kinds_) ||
+         forget(kept_of_datasets_) || forget_ahead() || forget(epochs_) || forget(plans_) ||
          forget(segmented_plans_) || forget(readers_));
 }
 
@@ -327,62 +325,44 @@ absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
   return epoch;
 }
 
-absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled(
-    const EpochRequest& request, const GivenUp& given_up,
-    const SampledEpoch::PlanFirst& plan_first) {
-  PH_RETURN_IF_ERROR(CheckTogether(SampledEpoch::Rules(), request));
+absl::StatusOr<std::shared_ptr<const LoadableEpoch>> EpochCatalog::PrepareKind(
+    const EpochRequest& request, const GivenUp& given_up, const PlanFirstWindow& plan_first) {
+  const ItemKind& kind = *request.kinds.back();
+  PH_RETURN_IF_ERROR(CheckTogether(kind.rules(), request));
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
-  const SamplesRequest& samples = *request.samples;
-  const std::string separator(1, kSeparator);
-  const std::string key =
-      absl::StrCat(VersionKey(samples.source->request().graph, samples.source->graph().version()),
-                   request.Words(), " epoch ", request.key.epoch, " seed ", request.seed, separator,
-                   request.key.job);
+  const std::string words = absl::StrCat(
+      request.Words(), request.oversize_is_error ? " or fail" : "", " epoch ", request.key.epoch,
+      " seed ", request.seed, std::string(1, kSeparator), request.key.job);
   const Making making(memory_, given_up.while_making());
-  PH_ASSIGN_OR_RETURN(auto epoch, sampled_.Get(
-                                      key, [&] { return given_up.WhileWaiting(); },
-                                      [&]() -> absl::StatusOr<std::shared_ptr<const SampledEpoch>> {
-                                        PH_RETURN_IF_ERROR(making.StillWanted());
-                                        return SampledEpoch::Prepare(
-                                            samples.source, request, bounds_, making,
-                                            sampling_observer_, plan_first);
-                                      }));
-  // Somebody may have prepared it without.
-  for (uint64_t window = epoch->Counts().size();
-       samples.exact_steps && window < epoch->num_windows(); ++window) {
-    PH_RETURN_IF_ERROR(making.StillWanted());
-    PH_RETURN_IF_ERROR(epoch->Plan(window, making));
+  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const std::optional<ItemKind::Thing> thing = kind.thing();
+  std::optional<DatasetInfo> info;
+  if (!thing) {
+    PH_ASSIGN_OR_RETURN(info, SealedInfo(*store_, request.dataset));
   }
+  const auto open_reader = [&]() -> absl::StatusOr<std::shared_ptr<const DatasetReader>> {
+    if (!info) return absl::InternalError("a reader of no data set");
+    PH_ASSIGN_OR_RETURN(auto opened, OpenReader(*info, given_up, making));
+    // Used as long as the reader is.
+    return std::shared_ptr<const DatasetReader>(opened, opened->reader.get());
+  };
+  const auto keep = [&](absl::FunctionRef<KindSources::Kept()> make) -> KindSources::Kept {
+    if (!info) return absl::InternalError("something of no data set");
+    return kept_of_datasets_.Get(absl::StrCat(ReaderKey(*info), kind.name()), gone, make);
+  };
+  const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const LoadableEpoch>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    return kind.Prepare(request,
+                        {bounds_, making, sampling_observer_, plan_first, open_reader, keep});
+  };
+  absl::StatusOr<std::shared_ptr<const LoadableEpoch>> epoch =
+      thing ? of_things_.Get(absl::StrCat(VersionKey(thing->name, thing->version), words), gone,
+                             prepare)
+            : of_kinds_.Get(absl::StrCat(ReaderKey(*info), words), gone, prepare);
+  PH_RETURN_IF_ERROR(epoch.status());
+  // Somebody may have prepared it without.
+  PH_RETURN_IF_ERROR(kind.Complete(**epoch, making));
   return epoch;
-}
-
-absl::StatusOr<std::shared_ptr<const JoinedEpoch>> EpochCatalog::PrepareJoined(
-    const EpochRequest& request, const GivenUp& given_up) {
-  PH_RETURN_IF_ERROR(CheckTogether(JoinedEpoch::Rules(), request));
-  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
-  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
-  const std::string key = absl::StrCat(
-      ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "", " epoch ",
-      request.key.epoch, " seed ", request.seed, std::string(1, kSeparator), request.key.job);
-  const Making making(memory_, given_up.while_making());
-  return joined_.Get(
-      key, [&] { return given_up.WhileWaiting(); },
-      [&]() -> absl::StatusOr<std::shared_ptr<const JoinedEpoch>> {
-        PH_RETURN_IF_ERROR(making.StillWanted());
-        PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
-        // Used as long as the reader is.
-        std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
-        const DatasetReader& of_links = *reader;
-        return JoinedEpoch::Prepare(
-            std::move(reader), request, bounds_, making, [&](const PartsSchema& schema) {
-              return links_.Get(
-                  ReaderKey(info), [&] { return given_up.WhileWaiting(); },
-                  [&]() -> absl::StatusOr<std::shared_ptr<const PartLinks>> {
-                    PH_ASSIGN_OR_RETURN(PartLinks links, PartLinks::Read(of_links, schema, making));
-                    return std::make_shared<const PartLinks>(std::move(links));
-                  });
-            });
-      });
 }
 
 std::vector<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::AllSegmented() {
@@ -456,8 +436,8 @@ void EpochCatalog::DropAll(absl::string_view prefix) {
   readers_.Drop(prefix);
   plans_.Drop(prefix);
   epochs_.Drop(prefix);
-  links_.Drop(prefix);
-  joined_.Drop(prefix);
+  kept_of_datasets_.Drop(prefix);
+  of_kinds_.Drop(prefix);
   segmented_plans_.Drop(prefix);
   segmented_.Drop(prefix);
   {
@@ -476,7 +456,7 @@ void EpochCatalog::Forget(absl::string_view dataset) {
   }
 }
 
-void EpochCatalog::ForgetGraph(absl::string_view graph) { sampled_.Drop(PrefixOf(graph)); }
+void EpochCatalog::ForgetThing(absl::string_view thing) { of_things_.Drop(PrefixOf(thing)); }
 
 std::set<std::string> EpochCatalog::DatasetsInUse() const {
   std::set<std::string> things;
@@ -486,27 +466,27 @@ std::set<std::string> EpochCatalog::DatasetsInUse() const {
   collect(readers_);
   collect(plans_);
   collect(epochs_);
-  collect(links_);
-  collect(joined_);
+  collect(kept_of_datasets_);
+  collect(of_kinds_);
   collect(segmented_plans_);
   collect(segmented_);
   return things;
 }
 
 void EpochCatalog::ForgetGone(
-    absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view graph)> version_of_graph) {
+    absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view thing)> version_of_thing) {
   for (const std::string& thing : DatasetsInUse()) {
     const auto info = store_->Get(NameIn(thing));
     if (info.ok() ? ReaderKey(*info) != thing : absl::IsNotFound(info.status())) DropAll(thing);
   }
-  std::set<std::string> of_graphs;
-  for (const std::string& key : sampled_.Keys()) of_graphs.insert(ThingOf(key));
-  for (const std::string& thing : of_graphs) {
+  std::set<std::string> others;
+  for (const std::string& key : of_things_.Keys()) others.insert(ThingOf(key));
+  for (const std::string& thing : others) {
     const absl::string_view name = NameIn(thing);
-    const auto version = version_of_graph(name);
+    const auto version = version_of_thing(name);
     const bool is_gone =
         version.ok() ? VersionKey(name, *version) != thing : absl::IsNotFound(version.status());
-    if (is_gone) sampled_.Drop(thing);
+    if (is_gone) of_things_.Drop(thing);
   }
 }
 

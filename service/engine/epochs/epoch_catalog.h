@@ -23,16 +23,16 @@
 #include "service/engine/epochs/epoch_request.h"
 #include "service/engine/epochs/gathered_rows.h"
 #include "service/engine/epochs/given_up.h"
+#include "service/engine/epochs/item_kind.h"
+#include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/making.h"
 #include "service/engine/epochs/planner_result.h"
 #include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/sampling_observer.h"
 #include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/epochs/segmented_plan.h"
 #include "service/engine/epochs/shared_cache.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/wings/graphs/epochs/sampled_epoch.h"
-#include "service/wings/partition/epochs/joined_epoch.h"
-#include "service/wings/partition/epochs/part_links.h"
 
 namespace packhouse {
 
@@ -96,17 +96,12 @@ class EpochCatalog {
       const std::optional<KeptPlannerResult>& kept = std::nullopt,
       absl::FunctionRef<void()> before_plan = [] {});
 
-  // The same as Prepare() for an epoch of sub-graphs (EpochRequest::samples). Errors as
-  // SampledEpoch. `plan_first`, if given, plans the first window of a new epoch, perhaps on another
-  // thread.
-  absl::StatusOr<std::shared_ptr<const SampledEpoch>> PrepareSampled(
+  // The same as Prepare() for an epoch of the last of EpochRequest::kinds. Errors of the kind;
+  // NOT_FOUND for a missing data set. `plan_first`, if given, plans the first window of a new
+  // epoch, perhaps on another thread.
+  absl::StatusOr<std::shared_ptr<const LoadableEpoch>> PrepareKind(
       const EpochRequest& request, const GivenUp& given_up = {},
-      const SampledEpoch::PlanFirst& plan_first = nullptr);
-
-  // The same for an epoch of joined parts (EpochRequest::join_parts). Errors as JoinedEpoch;
-  // NOT_FOUND for a missing data set.
-  absl::StatusOr<std::shared_ptr<const JoinedEpoch>> PrepareJoined(const EpochRequest& request,
-                                                                   const GivenUp& given_up = {});
+      const PlanFirstWindow& plan_first = nullptr);
 
   // The same for an epoch in segments (EpochRequest::segments). Errors as SegmentedPlan; NOT_FOUND
   // for a missing data set. The first with its words counts the batches of all segments, which
@@ -121,17 +116,17 @@ class EpochCatalog {
   // To be called when a data set was deleted. Its space is free when the last load has ended; plans
   // and epochs of it, and of mixtures with it, that are being made are not kept.
   void Forget(absl::string_view dataset);
-  // The same of a source graph.
-  void ForgetGraph(absl::string_view graph);
+  // The same of a thing that a kind makes items of (ItemKind::thing()).
+  void ForgetThing(absl::string_view thing);
   // The same of all that is gone or was replaced, whoever has deleted it: other servers, retention.
   // To be called now and then; asks the store once for each data set of which something is kept.
-  // What nobody can tell of stays. `version_of_graph` gives the version of the source graph that
-  // has a name now; NOT_FOUND if there is none.
+  // What nobody can tell of stays. `version_of_thing` gives the version of the thing (of
+  // ItemKind::thing()) that has a name now; NOT_FOUND if there is none.
   void ForgetGone(
-      absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view graph)> version_of_graph);
-  // Lets go of epochs of sub-graphs that nobody has used since the last call of this: they keep
-  // their source graphs open.
-  void ForgetIdleSamples() { sampled_.ForgetIdle(); }
+      absl::FunctionRef<absl::StatusOr<uint64_t>(absl::string_view thing)> version_of_thing);
+  // Lets go of epochs of such things that nobody has used since the last call of this: they keep
+  // the things open.
+  void ForgetIdleThings() { of_things_.ForgetIdle(); }
 
   const EpochBounds& bounds() const { return bounds_; }
   // Null: memory is not bounded.
@@ -188,9 +183,9 @@ class EpochCatalog {
   SharedCache<OpenedReader> readers_;
   SharedCache<EpochPlan> plans_;
   SharedCache<PreparedEpoch> epochs_;
-  SharedCache<SampledEpoch> sampled_;
-  SharedCache<PartLinks> links_;
-  SharedCache<JoinedEpoch> joined_;
+  SharedCache<LoadableEpoch> of_things_;
+  SharedCache<KeptOfDataset> kept_of_datasets_;
+  SharedCache<LoadableEpoch> of_kinds_;  // Of data sets.
   SharedCache<SegmentedPlan> segmented_plans_;
   SharedCache<SegmentedEpoch> segmented_;
   SamplingObserver* sampling_observer_ = nullptr;

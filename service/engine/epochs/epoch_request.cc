@@ -90,24 +90,6 @@ std::string RankGroupWords(const RankGroupRequest& rank_group) {
                        });
 }
 
-std::string SamplesWords(const SamplesRequest& samples) {
-  Digest digest;
-  digest.Add(uint64_t{samples.seeds.nodes != nullptr});
-  if (samples.seeds.nodes != nullptr) {
-    digest.Add(absl::string_view(reinterpret_cast<const char*>(samples.seeds.nodes->data()),
-                                 samples.seeds.nodes->size() * sizeof(uint32_t)));
-  }
-  for (const uint32_t occurrence : samples.seeds.occurrences) digest.Add(uint64_t{occurrence});
-  for (const int64_t time : samples.seeds.times) digest.Add(static_cast<uint64_t>(time));
-  if (samples.seeds.readout != nullptr) {
-    for (const std::string& rows : *samples.seeds.readout) digest.Add(rows);
-  }
-  return absl::StrCat("sub-graphs of ", samples.source->request().Words(), " for ",
-                      samples.source->NumSeeds(samples.seeds), " seeds ", digest.Hex(16),
-                      " in windows of ", samples.window,
-                      samples.draws_smaller ? "" : ", never drawn smaller");
-}
-
 std::string DerivedWords(const DerivedTensors& derived) {
   return absl::StrCat(derived.row_counts ? " counts" : "", derived.graph_index ? " graph" : "",
                       derived.row_offsets ? " offsets" : "", derived.masks ? " masks" : "");
@@ -116,7 +98,10 @@ std::string DerivedWords(const DerivedTensors& derived) {
 }  // namespace
 
 std::optional<double> EpochRequest::MostCompany() const {
-  if (mixing.is_off || in_order || join_parts) return std::nullopt;
+  if (mixing.is_off || in_order) return std::nullopt;
+  for (const auto& kind : kinds) {
+    if (!kind->mixes()) return std::nullopt;
+  }
   return mixing.most_company.value_or(MixingRequest::kMostCompany);
 }
 
@@ -129,8 +114,7 @@ std::string EpochRequest::Words() const {
   if (adaptive) words.emplace_back("adaptive");
   if (subset) words.push_back(SubsetWords(*subset));
   if (draw) words.push_back(DrawWords(*draw));
-  if (samples) words.push_back(SamplesWords(*samples));
-  if (join_parts) words.emplace_back("parts joined");
+  for (const auto& kind : kinds) words.push_back(kind->Words());
   if (segments) {
     words.push_back(
         absl::StrCat("segments of ", segments->graphs, " graphs in ", segments->tracks, " tracks"));

@@ -16,7 +16,7 @@
 #include "service/algorithms/planning/batch_cost.h"
 #include "service/algorithms/planning/device_profile.h"
 #include "service/engine/epochs/epoch_identity.h"
-#include "service/wings/graphs/epochs/sub_graph_source.h"
+#include "service/engine/epochs/item_kind.h"
 
 namespace packhouse {
 
@@ -59,20 +59,6 @@ struct WeightedDraw {
   bool with_replacement = false;
 };
 
-// Sub-graphs of a source graph, instead of a data set's graphs.
-struct SamplesRequest {
-  std::shared_ptr<const SubGraphSource> source;
-  // Checked; and the memory of the list.
-  SeedList seeds;
-  std::shared_ptr<const MemoryHold> memory;
-  // Sub-graphs of a window; 0: the default.
-  uint32_t window = 0;
-  // All windows are planned before the epoch is loaded; does not change the batches.
-  bool exact_steps = false;
-  // Sub-graphs beyond the limits are drawn smaller; otherwise they are an error.
-  bool draws_smaller = true;
-};
-
 // An epoch that is planned in segments (segmented_plan.h).
 struct SegmentsRequest {
   static constexpr uint64_t kDefaultGraphs = uint64_t{1} << 20;
@@ -84,7 +70,8 @@ struct SegmentsRequest {
 };
 
 // How fresh the batches of an epoch are (fresh_batches.h). Unset: mixed to kMostCompany, unless the
-// batches are in order, or of joined parts; and an epoch that was begun without goes on without.
+// batches are in order, or of a kind that is not mixed; and an epoch that was begun without goes on
+// without.
 struct MixingRequest {
   static constexpr double kMostCompany = 1.1;
 
@@ -141,9 +128,9 @@ struct EpochRequest {
   std::optional<SubsetRequest> subset;
   std::optional<WeightedDraw> draw;
   MinRows min_rows;
-  std::optional<SamplesRequest> samples;
-  // The parts of a batch are joined (joined_epoch.h).
-  bool join_parts = false;
+  // What the items are, if not graphs of the data set. More than one are refused by the rules of
+  // the last, which makes the epoch.
+  std::vector<std::shared_ptr<const ItemKind>> kinds;
   std::optional<SegmentsRequest> segments;
   // Limits may move from epoch to epoch, by what is measured. Without it `present` shapes stay.
   bool adaptive = false;
@@ -152,6 +139,15 @@ struct EpochRequest {
   std::optional<CostBalancedRequest> cost_balanced;
   EpochUse use = EpochUse::kJob;
   SaidByClient said;
+
+  // Null: it is not of this kind. `Kind` has its name in kName.
+  template <typename Kind>
+  const Kind* Find() const {
+    for (const auto& kind : kinds) {
+      if (kind->name() == Kind::kName) return static_cast<const Kind*>(kind.get());
+    }
+    return nullptr;
+  }
 
   // To how much company the epoch is mixed; nullopt: it is not.
   std::optional<double> MostCompany() const;

@@ -1,9 +1,8 @@
 // An epoch as delivery sees it: batches that are asked for by their numbers.
 //
 // PreparedEpoch (prepared_epoch.h) is one of a data set, whose batches are all known beforehand.
-// SampledEpoch (sampled_epoch.h) is one of sub-graphs, whose batches become known window by window.
-// JoinedEpoch (joined_epoch.h) is one of a data set of parts, which are joined in batches.
 // SegmentedEpoch (segmented_epoch.h) is one of a data set that is larger than memory.
+// Wings bring others (item_kind.h).
 #ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_LOADABLE_EPOCH_H_
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_LOADABLE_EPOCH_H_
 
@@ -25,7 +24,7 @@
 
 namespace packhouse {
 
-class JoinedEpoch;
+class EpochTeller;
 class PreparedEpoch;
 class SegmentedEpoch;
 
@@ -73,8 +72,13 @@ class LoadableEpoch {
   virtual const EpochWindows* windows() const { return nullptr; }
   // Null unless it is one.
   virtual const PreparedEpoch* prepared() const { return nullptr; }
-  virtual const JoinedEpoch* joined() const { return nullptr; }
   virtual const SegmentedEpoch* segmented() const { return nullptr; }
+
+  // Tells clients what there is to tell of an epoch of its kind; the engine has it for those above.
+  // Null: it is of the engine's own.
+  virtual const EpochTeller* teller() const { return nullptr; }
+  // What a cache counts for it, and for what is kept for it alone. Of kinds of wings.
+  virtual uint64_t kept_bytes() const { return 0; }
 
   // How often the graphs of a batch are together in the epoch before, too; of epoch 0, in epoch 1.
   // nullopt where it is not known: of windows, segments, parts that are joined and draws, and where

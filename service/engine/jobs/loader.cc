@@ -242,13 +242,11 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::PrepareAny(
     const EpochRequest& request, const ClientId& client, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
-  // Before samples, which have no rows about it: the wing of parts stands on that of sub-graphs.
-  if (request.join_parts) return catalog_->PrepareJoined(request, given_up);
-  if (request.samples) {
-    return catalog_->PrepareSampled(request, given_up,
-                                    [&](std::shared_ptr<const SampledEpoch> epoch) {
-                                      return PlanFirstWindow(client, std::move(epoch), given_up);
-                                    });
+  if (!request.kinds.empty()) {
+    return catalog_->PrepareKind(request, given_up,
+                                 [&](std::shared_ptr<const LoadableEpoch> epoch) {
+                                   return PlanFirst(client, std::move(epoch), given_up);
+                                 });
   }
   if (request.segments) return catalog_->PrepareSegmented(request, given_up, kept);
   return Prepare(request, given_up, kept);
@@ -264,9 +262,8 @@ void Loader::PlanSoon(const ClientId& client, WindowOrder order, Planning work) 
                  });
 }
 
-absl::Status Loader::PlanFirstWindow(const ClientId& client,
-                                     std::shared_ptr<const SampledEpoch> epoch,
-                                     const GivenUp& given_up) {
+absl::Status Loader::PlanFirst(const ClientId& client, std::shared_ptr<const LoadableEpoch> epoch,
+                               const GivenUp& given_up) {
   // The call may be gone before the window is planned.
   struct Result {
     absl::Mutex mutex;
@@ -279,7 +276,7 @@ absl::Status Loader::PlanFirstWindow(const ClientId& client,
              absl::Status status = NoMemoryForWindow();
              HasMemoryFor([&] {
                const auto is_over = [&] { return result->is_unwanted || gone(); };
-               status = epoch->Plan(0, Making(catalog_->memory(), is_over));
+               status = epoch->windows()->Plan(0, Making(catalog_->memory(), is_over));
              });
              epoch = nullptr;
              absl::MutexLock lock(&result->mutex);
@@ -326,7 +323,7 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t 
 }
 
 std::optional<EpochRequest> Loader::NextOf(EpochRequest& request) const {
-  const bool is_plain = !request.samples && !request.segments && !request.join_parts;
+  const bool is_plain = request.kinds.empty() && !request.segments;
   if (!ahead_executor_ || !is_plain || HasMeasuredDevice(request) ||
       request.key.epoch == std::numeric_limits<uint64_t>::max()) {
     return std::nullopt;

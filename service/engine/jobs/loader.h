@@ -137,7 +137,7 @@ class Loader {
   // The same for epochs that jobs load next: while one is delivered, the next one is planned and
   // mixed, and opening it finds it ready, with the same bytes. Nobody waits for `work` yet; it asks
   // what it is given now and then. The executor returns what is to be called when somebody does.
-  // Without an executor nothing is made ahead. Of samples, segments, joined parts and measured
+  // Without an executor nothing is made ahead. Of kinds of wings, segments and measured
   // devices nothing is.
   using AheadWork = std::function<void(const GivenUp& given_up)>;
   using AheadExecutor = std::function<std::function<void()>(
@@ -218,8 +218,8 @@ class Loader {
   // Runs `work` by the plan executor.
   void PlanSoon(const ClientId& client, WindowOrder order, Planning work);
   // Plans the first window of a new epoch, and waits for it. CANCELLED if the call is given up.
-  absl::Status PlanFirstWindow(const ClientId& client, std::shared_ptr<const SampledEpoch> epoch,
-                               const GivenUp& given_up);
+  absl::Status PlanFirst(const ClientId& client, std::shared_ptr<const LoadableEpoch> epoch,
+                         const GivenUp& given_up);
   // Plans a window for an opening of an epoch of a job, or makes a segment of it. Is given up when
   // the job forgets the epoch.
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t opening,

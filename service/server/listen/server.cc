@@ -119,8 +119,11 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                                                   .datasets = bounded_datasets,
                                                   .shares_jobs = options.shares_jobs()}));
     for (ServerWing::Service& each : wing.services()) sources.of_wings.push_back(std::move(each));
+    if (wing.epoch_kind() != nullptr) kinds_.readers.push_back(wing.epoch_kind());
     if (auto deletion = wing.graph_deletion()) sources.delete_graph = std::move(deletion);
   }
+  kinds_.absent = options.absent_kinds;
+  sources.kinds = &kinds_;
   services_ = std::make_unique<Services>(sources, pools_, options, bounds);
 }
 

@@ -158,8 +158,8 @@ class Server {
   }
   // EpochCatalog's: what was deleted by other servers, or without a call, is let go.
   void ForgetGone();
-  void ForgetIdleSamples() {
-    if (EpochCatalog* const catalog = jobs_->catalog()) catalog->ForgetIdleSamples();
+  void ForgetIdleThings() {
+    if (EpochCatalog* const catalog = jobs_->catalog()) catalog->ForgetIdleThings();
   }
   std::vector<Expired> DeleteUnusedHistograms(const Retention& retention) {
     std::vector<Expired> expired = histograms_->DeleteUnused(retention, clock_->Now());
@@ -231,8 +231,10 @@ class Server {
   // Null without data sets, or source graphs, or a policy.
   const std::unique_ptr<QuotaDatasetStore> quota_datasets_;
   const std::unique_ptr<QuotaSourceGraphStore> quota_graphs_;
-  SourceGraphStore* const source_graphs_;           // May be null.
-  std::vector<std::unique_ptr<ServerWing>> wings_;  // Constant after construction.
+  SourceGraphStore* const source_graphs_;  // May be null.
+  // Constant after construction.
+  std::vector<std::unique_ptr<ServerWing>> wings_;
+  EpochKinds kinds_;
   RecentValue<std::vector<QuotaReading>> recent_quotas_;
   const std::shared_ptr<IdleTimer> idle_timer_;
   std::unique_ptr<Services> services_;

@@ -25,7 +25,6 @@
 #include "service/server/wire/wire_datasets.h"
 #include "service/server/wire/wire_loader.h"
 #include "service/server/wire/wire_memory.h"
-#include "service/wings/graphs/services/wire_sampling.h"
 #include "service/wings/tfgnn/export_source.h"
 
 namespace packhouse::rpc {
@@ -89,12 +88,12 @@ absl::Status ReadSharer(const v1::GetEpochRequest& request, const EpochRequest& 
 }
 
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request, const CallContext& context,
-                                    const DatasetStore& datasets, const SourceGraphStore* graphs,
+                                    const DatasetStore& datasets, const EpochKinds* kinds,
                                     Loader& loader, Job* job, const MeasuredModels* measured,
                                     const GivenUp& given_up, bool at_once) {
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                      OpenEpochRequest(request.epoch(), datasets, graphs, context.working, memory,
+                      OpenEpochRequest(request.epoch(), datasets, kinds, context.working, memory,
                                        measured, at_once));
   Loader::Sharer sharer;
   PH_RETURN_IF_ERROR(ReadSharer(request, epoch, context, sharer));
@@ -133,14 +132,14 @@ absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& req
 }  // namespace
 
 LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
-                             const SourceGraphStore* graphs, Loader* loader, Jobs* jobs,
+                             const EpochKinds* kinds, Loader* loader, Jobs* jobs,
                              PackObserverFactory* observers, const MeasuredModels* measured,
                              LaneDoor* lanes)
     : EarlyService(v1::LoaderService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
       datasets_(datasets),
-      graphs_(graphs),
+      kinds_(kinds),
       loader_(loader),
       jobs_(jobs),
       observers_(observers),
@@ -191,7 +190,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
     const PackedFor packed_for = {NamespaceOf(NamesInMixture(named).front()), named};
     MemoryHold memory;
     PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                        OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
+                        OpenEpochRequest(parsed.epoch(), *datasets_, kinds_, context_.working,
                                          memory, measured_, at_once));
     TakeRanks(parsed, epoch);
     if (parsed.has_evaluation()) {
@@ -252,15 +251,15 @@ CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
       [this, call](const v1::GetEpochRequest& parsed,
                    PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
         PH_ASSIGN_OR_RETURN(const auto job, OpenNamedJob(parsed.epoch().job(), call));
-        return Described(parsed, context_, *datasets_, graphs_, *loader_, job.get(), measured_,
+        return Described(parsed, context_, *datasets_, kinds_, *loader_, job.get(), measured_,
                          GivenUp([&turn] { return turn.GivenUp(); },
                                  [&turn] { return turn.GivenUpWhileWaiting(); }),
                          /*at_once=*/false);
       },
       [this, call](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
         PH_ASSIGN_OR_RETURN(const auto job, OpenNamedJob(parsed.epoch().job(), call));
-        auto epoch = Described(parsed, context_, *datasets_, graphs_, *loader_, job.get(),
-                               measured_, OnlyIfReady(), /*at_once=*/true);
+        auto epoch = Described(parsed, context_, *datasets_, kinds_, *loader_, job.get(), measured_,
+                               OnlyIfReady(), /*at_once=*/true);
         if (absl::IsCancelled(epoch.status())) return std::nullopt;
         return epoch;
       });
@@ -279,7 +278,7 @@ CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
         }
         MemoryHold memory;
         PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                            OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
+                            OpenEpochRequest(parsed.epoch(), *datasets_, kinds_, context_.working,
                                              memory, measured_));
         epoch.use = EpochUse::kExport;
         PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));

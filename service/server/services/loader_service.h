@@ -16,8 +16,8 @@
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
 #include "service/server/lanes/lane_door.h"
+#include "service/server/wire/epoch_kinds.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse::rpc {
 
@@ -26,11 +26,11 @@ namespace packhouse::rpc {
 class LoaderService final : public EarlyService {
  public:
   // The pointees must outlive the service. `datasets`, `loader` and `jobs` may be null together:
-  // then every call is answered with NoDataFolder(). `graphs` is for epochs of sub-graphs; it may
-  // be null. `measured` has what was measured of devices. `lanes` may be null: there are none.
-  LoaderService(const CallContext& context, const DatasetStore* datasets,
-                const SourceGraphStore* graphs, Loader* loader, Jobs* jobs,
-                PackObserverFactory* observers, const MeasuredModels* measured, LaneDoor* lanes);
+  // then every call is answered with NoDataFolder(). `kinds` are those of wings. `measured` has
+  // what was measured of devices. `lanes` may be null: there are none.
+  LoaderService(const CallContext& context, const DatasetStore* datasets, const EpochKinds* kinds,
+                Loader* loader, Jobs* jobs, PackObserverFactory* observers,
+                const MeasuredModels* measured, LaneDoor* lanes);
   ~LoaderService() override;
 
   // Every Load stream ends with `status`, after the batches that were made for it; new streams end
@@ -56,7 +56,7 @@ class LoaderService final : public EarlyService {
   const CallContext context_;
   const CallContext append_context_;
   const DatasetStore* const datasets_;
-  const SourceGraphStore* const graphs_;
+  const EpochKinds* const kinds_;
   Loader* const loader_;
   Jobs* const jobs_;
   PackObserverFactory* const observers_;

@@ -36,9 +36,9 @@ absl::Status CheckRightToTrain(const CallContext& context, const Principal& prin
 }
 
 absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
-    const v1::RebuildBatchesRequest& request, const DatasetStore& datasets,
-    const SourceGraphStore* graphs, Loader& loader, const Job& job, const CallContext& context,
-    const Principal& principal, const GivenUp& given_up, const Making& making) {
+    const v1::RebuildBatchesRequest& request, const DatasetStore& datasets, const EpochKinds* kinds,
+    Loader& loader, const Job& job, const CallContext& context, const Principal& principal,
+    const GivenUp& given_up, const Making& making) {
   if (!request.words().job().empty() || request.words().epoch() != 0) {
     return absl::InvalidArgumentError("words: have no job and no epoch, the request has them");
   }
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
   PH_RETURN_IF_ERROR(CheckRightToTrain(context, principal, spec));
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                      OpenEpochRequest(spec, datasets, graphs, context.working, memory));
+                      OpenEpochRequest(spec, datasets, kinds, context.working, memory));
   PH_ASSIGN_OR_RETURN(auto made, loader.Rebuild(std::move(epoch), opened, given_up));
   std::optional<uint64_t> words_of_epoch;
   if (!is_remembered && !request.has_words()) words_of_epoch = opened.identity.key.epoch;
@@ -70,13 +70,13 @@ absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> Rebuild(
 }  // namespace
 
 ReceiptService::ReceiptService(const CallContext& context, const HistogramStore* histograms,
-                               const DatasetStore* datasets, const SourceGraphStore* graphs,
+                               const DatasetStore* datasets, const EpochKinds* kinds,
                                Loader* loader, Jobs* jobs)
     : EarlyService(v1::ReceiptService::service_full_name()),
       context_(context),
       histograms_(histograms),
       datasets_(datasets),
-      graphs_(graphs),
+      kinds_(kinds),
       loader_(loader),
       jobs_(jobs) {
   Serve("Replan", &ReceiptService::Replan);
@@ -109,7 +109,7 @@ CallReactor* ReceiptService::RebuildBatches(grpc::CallbackServerContext* call) {
         PH_ASSIGN_OR_RETURN(const auto job, OpenJob(jobs_, parsed.job(), call));
         const GivenUp given_up([&sink] { return sink.given_up(); },
                                [&sink] { return sink.given_up_while_waiting(); });
-        return Rebuild(parsed, *datasets_, graphs_, *loader_, *job, context_, principal, given_up,
+        return Rebuild(parsed, *datasets_, kinds_, *loader_, *job, context_, principal, given_up,
                        Making(context_.working, [&sink] { return sink.given_up(); }));
       });
 }

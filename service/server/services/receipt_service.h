@@ -7,8 +7,8 @@
 #include "service/engine/jobs/loader.h"
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
+#include "service/server/wire/epoch_kinds.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse::rpc {
 
@@ -17,10 +17,9 @@ namespace packhouse::rpc {
 class ReceiptService final : public EarlyService {
  public:
   // The pointees must outlive the service. `datasets`, `loader` and `jobs` may be null together:
-  // then what needs them is answered with NoDataFolder(). `graphs` may be null.
+  // then what needs them is answered with NoDataFolder(). `kinds` are those of wings.
   ReceiptService(const CallContext& context, const HistogramStore* histograms,
-                 const DatasetStore* datasets, const SourceGraphStore* graphs, Loader* loader,
-                 Jobs* jobs);
+                 const DatasetStore* datasets, const EpochKinds* kinds, Loader* loader, Jobs* jobs);
 
  private:
   CallReactor* Replan(grpc::CallbackServerContext* call);
@@ -29,7 +28,7 @@ class ReceiptService final : public EarlyService {
   const CallContext context_;
   const HistogramStore* const histograms_;
   const DatasetStore* const datasets_;
-  const SourceGraphStore* const graphs_;
+  const EpochKinds* const kinds_;
   Loader* const loader_;
   Jobs* const jobs_;
 };

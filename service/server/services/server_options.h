@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -96,6 +97,8 @@ struct ServerOptions {
   // What the server has besides, each made once; and what it lacks.
   std::vector<MakeServerWing> wings;
   std::vector<AbsentServices> absent_services;
+  // EpochKinds::absent.
+  std::vector<std::pair<std::string, std::string>> absent_kinds;
   // After this time, up to a tenth more or less, a connection gets GOAWAY, and its client opens
   // another one for its next calls. So clients reach servers that were added. Calls of the old
   // connection may go on for the grace, and are then cancelled.

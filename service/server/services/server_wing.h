@@ -15,6 +15,7 @@
 #include "service/base/clock.h"
 #include "service/base/memory_budget.h"
 #include "service/server/calls/call_context.h"
+#include "service/server/wire/epoch_kinds.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/limits/disk_quota.h"
 
@@ -46,6 +47,9 @@ class ServerWing {
     bool is_served = true;
   };
   virtual std::vector<Service> services() = 0;
+
+  // A kind of epochs that the wing brings; valid as long as it. Null: none.
+  virtual const EpochKindReader* epoch_kind() const { return nullptr; }
 
   // On the disk, of a namespace: a part of its quota of disk_bytes.
   virtual uint64_t BytesOf(absl::string_view /*where*/) const { return 0; }

@@ -96,13 +96,13 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
                      options.shares_jobs()),
       // Its calls may have to open a job in etcd.
       loads_(WaitingOn(options.shares_jobs() ? &pools.appends : nullptr, nullptr, sources.context),
-             sources.datasets, sources.source_graphs, sources.jobs->loader(), sources.jobs->jobs(),
+             sources.datasets, sources.kinds, sources.jobs->loader(), sources.jobs->jobs(),
              sources.pack_observers, sources.feedback, sources.lanes),
       // To open a source graph is to wait for S3. To draw from an open one is not.
       sampling_(OpeningOn(pools.distant.get(), sources.context), sources.streams,
                 sources.histograms, sources.pack_observers, sources.live, sources.source_graphs,
                 sources.bounded_datasets, options.sampling_observer),
-      receipts_(sources.context, sources.histograms, sources.datasets, sources.source_graphs,
+      receipts_(sources.context, sources.histograms, sources.datasets, sources.kinds,
                 sources.jobs->loader(), sources.jobs->jobs()),
       admin_(sources.context, options.admin, sources.admin_view),
       channelz_(sources.context),

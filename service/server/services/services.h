@@ -61,6 +61,7 @@ struct ServiceSources {
   std::function<absl::Status(absl::string_view name)> delete_graph;
   // Of all wings.
   std::vector<ServerWing::Service> of_wings;
+  const EpochKinds* kinds = nullptr;
   const ServedJobs* jobs = nullptr;
   // Null: there are no lanes.
   LaneDoor* lanes = nullptr;

@@ -1,60 +1,70 @@
 #include "service/server/wire/epoch_words.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "service/base/mixture_name.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
 #include "service/engine/jobs/ledger_event.h"
 #include "service/server/wire/wire_loader.h"
 #include "service/server/wire/wire_memory.h"
 #include "service/server/wire/wire_tuning.h"
-#include "service/wings/graphs/services/wire_sampling.h"
-#include "service/wings/partition/epochs/parts_schema.h"
 
 namespace packhouse {
 
-absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
-                                              const DatasetStore& datasets,
-                                              const SourceGraphStore* graphs, MemoryBudget* working,
-                                              MemoryHold& memory, const MeasuredModels* models,
-                                              bool at_once) {
-  if (spec.has_samples()) {
-    PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.samples().sub_graphs(), graphs, at_once));
-    PH_ASSIGN_OR_RETURN(EpochRequest request,
-                        SampledRequestFromWire(spec, std::move(source), working));
-    request.join_parts = spec.join_parts();
-    return request;
+namespace {
+
+// The reader of a kind that the spec asks for. UNIMPLEMENTED naming the field.
+absl::StatusOr<const EpochKindReader*> ReaderOf(absl::string_view kind, const EpochKinds* kinds) {
+  std::string why_not = "this server has no such epochs";
+  if (kinds != nullptr) {
+    for (const EpochKindReader* const reader : kinds->readers) {
+      if (reader->name() == kind) return reader;
+    }
+    for (const auto& [name, why] : kinds->absent) {
+      if (name == kind) why_not = why;
+    }
   }
-  if (spec.join_parts() && IsMixture(spec.dataset())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "epoch.join_parts: not together with mixture '",
-        spec.dataset().substr(0, DatasetStore::kMaxNameLength), "': load one data set"));
+  return absl::UnimplementedError(absl::StrCat("epoch.", kind, ": ", why_not));
+}
+
+}  // namespace
+
+absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
+                                              const DatasetStore& datasets, const EpochKinds* kinds,
+                                              MemoryBudget* working, MemoryHold& memory,
+                                              const MeasuredModels* models, bool at_once) {
+  std::vector<absl::string_view> asked;
+  if (spec.has_samples()) asked.push_back("samples");
+  if (spec.join_parts()) asked.push_back("join_parts");
+  if (!asked.empty()) {
+    PH_ASSIGN_OR_RETURN(const EpochKindReader* const first, ReaderOf(asked[0], kinds));
+    PH_ASSIGN_OR_RETURN(EpochRequest request,
+                        first->Open({spec, datasets, working, memory, at_once}));
+    for (size_t i = 1; i < asked.size(); ++i) {
+      PH_ASSIGN_OR_RETURN(const EpochKindReader* const other, ReaderOf(asked[i], kinds));
+      other->AddTo(request);
+    }
+    return request;
   }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
   PH_ASSIGN_OR_RETURN(memory,
                       Making(working, nullptr).Hold("a subset and weights", BytesOfRequest(spec)));
-  if (!spec.join_parts()) {
-    PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(spec, *info.schema));
-    for (RankGroupRequest& rank_group : request.rank_groups) {
-      if (!rank_group.device || rank_group.device->measured_as.empty()) continue;
-      // Nothing is kept of an evaluation, and its ranks would get other limits after a report.
-      if (spec.job().empty()) continue;
-      auto measured = AsMeasured(*rank_group.device, info.schema->sizes(), models);
-      // If nothing fits any more, an epoch that is open goes on nevertheless.
-      if (!measured.ok() || (measured->measured_bytes == nullptr &&
-                             measured->fixed_cost == rank_group.device->fixed_cost)) {
-        continue;
-      }
-      rank_group.measured = *std::move(measured);
+  PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(spec, *info.schema));
+  for (RankGroupRequest& rank_group : request.rank_groups) {
+    if (!rank_group.device || rank_group.device->measured_as.empty()) continue;
+    // Nothing is kept of an evaluation, and its ranks would get other limits after a report.
+    if (spec.job().empty()) continue;
+    auto measured = AsMeasured(*rank_group.device, info.schema->sizes(), models);
+    // If nothing fits any more, an epoch that is open goes on nevertheless.
+    if (!measured.ok() || (measured->measured_bytes == nullptr &&
+                           measured->fixed_cost == rank_group.device->fixed_cost)) {
+      continue;
     }
-    return request;
+    rank_group.measured = *std::move(measured);
   }
-  PH_ASSIGN_OR_RETURN(const PartsSchema parts, PartsSchema::Of(*info.schema));
-  PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(spec, parts.joined()));
-  request.join_parts = true;
   return request;
 }
 

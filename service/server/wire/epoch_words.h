@@ -11,19 +11,19 @@
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_request.h"
+#include "service/server/wire/epoch_kinds.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse {
 
-// What the spec asks for. The data set's schema, or the source graph's, names the components;
-// `memory` holds the memory of the spec's lists. Devices of a job are as `models` has measured
-// them; null: nothing is measured. `at_once` as in OpenSubGraphs(). Errors: NOT_FOUND,
-// INVALID_ARGUMENT, and RESOURCE_EXHAUSTED as `working`.
+// What the spec asks for. The schema of the data set, or of what one of `kinds` opens, names the
+// components; null: there are none. `memory` holds the memory of the spec's lists. Devices of a job
+// are as `models` has measured them; null: nothing is measured. `at_once` as KindOpening has it.
+// Errors: NOT_FOUND, INVALID_ARGUMENT, those of the kind, UNIMPLEMENTED naming one that there is
+// not, and RESOURCE_EXHAUSTED as `working`.
 absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
-                                              const DatasetStore& datasets,
-                                              const SourceGraphStore* graphs, MemoryBudget* working,
-                                              MemoryHold& memory,
+                                              const DatasetStore& datasets, const EpochKinds* kinds,
+                                              MemoryBudget* working, MemoryHold& memory,
                                               const MeasuredModels* models = nullptr,
                                               bool at_once = false);
 

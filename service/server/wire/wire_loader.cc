@@ -19,11 +19,9 @@
 #include "service/engine/jobs/cursor.h"
 #include "service/server/calls/wire_graphs.h"
 #include "service/server/calls/wire_sizes.h"
+#include "service/server/wire/epoch_kinds.h"
 #include "service/server/wire/wire_planning.h"
 #include "service/server/wire/wire_tuning.h"
-#include "service/wings/graphs/epochs/sampled_epoch.h"
-#include "service/wings/graphs/services/wire_sampling.h"
-#include "service/wings/partition/epochs/joined_epoch.h"
 
 namespace packhouse {
 namespace {
@@ -260,26 +258,6 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   return request;
 }
 
-absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
-                                                    std::shared_ptr<const SubGraphSource> source,
-                                                    MemoryBudget* memory) {
-  PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(wire, source->schema()));
-  const v1::SampleSpec& spec = wire.samples();
-  SamplesRequest samples;
-  MemoryHold hold;
-  if (memory != nullptr) {
-    PH_ASSIGN_OR_RETURN(hold, memory->Hold("seeds", BytesOfSeeds(spec.seeds())));
-  }
-  samples.memory = std::make_shared<const MemoryHold>(std::move(hold));
-  PH_ASSIGN_OR_RETURN(samples.seeds, SeedsFromWire(spec.has_seeds(), spec.seeds(), *source));
-  samples.window = spec.window() == 0 ? SampledEpoch::kDefaultWindow : spec.window();
-  samples.exact_steps = spec.exact_steps();
-  PH_ASSIGN_OR_RETURN(samples.draws_smaller, DrawsSmaller(spec.beyond_limits()));
-  samples.source = std::move(source);
-  request.samples = std::move(samples);
-  return request;
-}
-
 void TakeRanks(const v1::LoadRequest& wire, EpochRequest& epoch) {
   if (!epoch.cost_balanced || epoch.rank_groups.size() != 1) return;
   const v1::Ranked& ranked = wire.has_evaluation() ? wire.evaluation().ranked() : wire.ranked();
@@ -366,8 +344,6 @@ absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire) {
   return wire == 0 ? kDefaultInFlight : wire;
 }
 
-namespace {
-
 void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& items,
                       const SizeSchema& schema, v1::Epoch& wire) {
   wire.set_num_rejected(num_graphs);
@@ -386,56 +362,27 @@ void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& item
   }
 }
 
+void OneShapeToWire(const LoadableEpoch& epoch, uint64_t num_batches, v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  wire.set_num_batches(num_batches);
+  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+  rank_group.set_num_batches(num_batches);
+  const BatchShape& shape = epoch.shapes(0)[0];
+  v1::EpochShape& out = *rank_group.add_shapes();
+  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+  out.set_num_batches(num_batches);
+  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+}
+
+namespace {
+
 void ShareToWire(const EpochShare& share, v1::EpochShare& wire) {
   wire.set_num_steps(share.num_steps);
   wire.set_num_steps_done(share.num_steps_done);
   wire.set_num_steps_is_estimate(share.is_estimate);
   wire.set_num_batches_before(share.num_batches_before);
   wire.set_num_steps_of_epoch(share.num_steps_of_epoch);
-}
-
-void SampledEpochToWire(const SampledEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
-  const SizeSchema& schema = epoch.schema().sizes();
-  const EpochIdentity& identity = epoch.identity();
-  const std::vector<uint32_t> counts = epoch.Counts();
-  const uint64_t known = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-  wire.set_num_batches(GuessBatches(known, counts.size(), identity));
-  wire.set_num_graphs(epoch.num_items());
-  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
-  rank_group.set_num_batches(wire.num_batches());
-  const BatchShape& shape = epoch.shapes(0)[0];
-  v1::EpochShape& out = *rank_group.add_shapes();
-  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
-  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
-  out.set_num_batches(wire.num_batches());
-  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
-  v1::SampledEpoch& samples = *wire.mutable_samples();
-  samples.set_num_seeds(epoch.num_seeds());
-  samples.set_num_windows(epoch.num_windows());
-  samples.set_num_planned_windows(counts.size());
-  samples.set_num_planned_batches(known);
-  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, counts}));
-}
-
-void JoinedEpochToWire(const JoinedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
-  const SizeSchema& schema = epoch.schema().sizes();
-  const EpochIdentity& identity = epoch.identity();
-  wire.set_num_batches(identity.num_batches());
-  wire.set_num_graphs(epoch.num_parts());
-  RejectionsToWire(epoch.oversize().num_graphs, epoch.oversize().items, schema, wire);
-  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
-  rank_group.set_num_batches(identity.num_batches());
-  const BatchShape& shape = epoch.shapes(0)[0];
-  v1::EpochShape& out = *rank_group.add_shapes();
-  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
-  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
-  out.set_num_batches(identity.num_batches());
-  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
-  v1::JoinedParts& parts = *wire.mutable_joined_parts();
-  parts.set_num_inner_edges(epoch.edges().inner);
-  parts.set_num_cut_edges(epoch.edges().cut);
-  parts.set_num_restored_edges(epoch.edges().restored);
-  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
 }
 
 void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& progress,
@@ -475,13 +422,11 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
   wire.set_num_done(progress.num_done);
   wire.set_generation(progress.generation);
   if (progress.share) ShareToWire(*progress.share, *wire.mutable_share());
-  if (any.windows() != nullptr) {
-    SampledEpochToWire(static_cast<const SampledEpoch&>(any), progress, wire);
-    return;
-  }
-  if (any.joined() != nullptr) return JoinedEpochToWire(*any.joined(), progress, wire);
+  if (any.teller() != nullptr) return any.teller()->Tell(any, progress, wire);
   if (any.segmented() != nullptr) return SegmentedEpochToWire(*any.segmented(), progress, wire);
-  const auto& epoch = static_cast<const PreparedEpoch&>(any);
+  // Of a kind that has nothing to tell.
+  if (any.prepared() == nullptr) return;
+  const PreparedEpoch& epoch = *any.prepared();
   const EpochPlan& plan = epoch.plan();
   const SizeSchema& schema = plan.schema().sizes();
   wire.set_num_batches(identity.num_batches());

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,10 +31,6 @@ absl::Status CheckJobName(absl::string_view job);
 // `schema` is the data set's. The job may be empty; otherwise its name is checked.
 absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
                                                   const GraphSchema& schema);
-// The same for sub-graphs of `source`, which `wire` asks for.
-absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
-                                                    std::shared_ptr<const SubGraphSource> source,
-                                                    MemoryBudget* memory);
 
 // With steps of like cost and one rank group whose ranks are not said: they are those of the load.
 void TakeRanks(const v1::LoadRequest& wire, EpochRequest& epoch);
@@ -53,6 +50,11 @@ absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 
 // Without its company.
 void EpochToWire(const LoadableEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
+// The batches of an epoch that has one rank group with one shape.
+void OneShapeToWire(const LoadableEpoch& epoch, uint64_t num_batches, v1::Epoch& wire);
+// Items that no batch takes; `schema` is that of the batches.
+void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& items,
+                      const SizeSchema& schema, v1::Epoch& wire);
 void CompanyToWire(const Company& company, v1::Company& wire);
 void JobToWire(const JobSummary& job, v1::Job& wire);
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);

@@ -15,6 +15,12 @@ packhouse_room(sampling
 set_source_files_properties(wings/graphs/sampling/draw_random.cc PROPERTIES
   COMPILE_OPTIONS -ffp-contract=off SKIP_PRECOMPILE_HEADERS ON)
 
+packhouse_room(sampled_epochs
+  FOLDER wings/graphs/epochs
+  SOURCES sample_window.cc sampled_dataset.cc sampled_epoch.cc seed_counter.cc size_estimate.cc
+          sub_graph_source.cc
+  DEPENDS packhouse_sampling packhouse_epochs)
+
 packhouse_room(graph_files
   FOLDER wings/graphs/files
   SOURCES csv_reader.cc csv_rows.cc example_rows.cc field_values.cc npy_header.cc unigraph.cc
@@ -31,3 +37,26 @@ packhouse_room(source_graphs_stored
           mapped_source_graph.cc node_ids.cc row_log.cc row_records.cc seal_edges.cc seal_nodes.cc
           seal_task.cc source_graph_check.cc source_graph_folder.cc source_graph_names.cc
   DEPENDS packhouse_source_graphs packhouse_admission packhouse_stored_proto absl::cleanup)
+
+# Messages, for the fuzzers too.
+packhouse_room(graph_wire
+  FOLDER wings/graphs/services
+  SOURCES sample_handler.cc samples_kind.cc source_graph_append_handler.cc source_graph_rows.cc
+          wire_sampling.cc wire_source_graphs.cc
+  DEPENDS packhouse_wire packhouse_sampled_epochs)
+
+
+if(PACKHOUSE_WITH_GRPC)
+  packhouse_room(graph_services
+    FOLDER wings/graphs/services
+    HEADERS packhouse_grpc_headers
+    SOURCES graph_server.cc
+    DEPENDS packhouse_rpc packhouse_graph_wire)
+
+  # What packhoused has of it.
+  packhouse_room(graphs_wing QUICK
+    FOLDER program/wings
+    HEADERS packhouse_grpc_headers
+    SOURCES graphs.cc
+    DEPENDS packhouse_graph_services packhouse_program)
+endif()

@@ -1,1 +1,1 @@
-packhouse_wing(graphs NEEDS tfgnn)
+packhouse_wing(graphs NEEDS tfgnn PROGRAM GraphsInProgram)

@@ -39,14 +39,15 @@ packhouse_room(partition_jobs
 
 packhouse_room(partition_parts
   FOLDER wings/partition/epochs
-  SOURCES part_graphs.cc
-  DEPENDS packhouse_partitioning packhouse_epochs)
+  SOURCES joined_epoch.cc joined_packing.cc part_graphs.cc part_joiner.cc part_links.cc
+          parts_schema.cc
+  DEPENDS packhouse_partitioning packhouse_sampled_epochs)
 
 # Messages, for the fuzzers too.
 packhouse_room(partition_wire
   FOLDER wings/partition/services
-  SOURCES wire_partitions.cc
-  DEPENDS packhouse_wire packhouse_partition_jobs)
+  SOURCES joined_kind.cc wire_partitions.cc
+  DEPENDS packhouse_graph_wire packhouse_partition_parts packhouse_partition_jobs)
 
 
 if(PACKHOUSE_WITH_GRPC)

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/collation/collate.h"
 #include "service/algorithms/planning/optimizer/plan_optimizer.h"
+#include "service/base/digest.h"
 #include "service/base/seeded_random.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_batches.h"
@@ -52,12 +53,12 @@ constexpr size_t kKeptWindows = 16;
 absl::Status CheckSamples(const EpochRequest& request) {
   PH_RETURN_IF_ERROR(CheckTogether(SampledEpoch::Rules(), request));
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
-  if (request.samples->window > SampledEpoch::kMaxWindow) {
-    return absl::InvalidArgumentError(absl::StrCat("samples.window: ", request.samples->window,
-                                                   ", at most ", SampledEpoch::kMaxWindow));
+  const SamplesRequest& samples = *request.Find<SamplesRequest>();
+  if (samples.window > SampledEpoch::kMaxWindow) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("samples.window: ", samples.window, ", at most ", SampledEpoch::kMaxWindow));
   }
-  if (!request.samples->seeds.times.empty() &&
-      request.samples->source->request().seeds_per_graph != 1) {
+  if (!samples.seeds.times.empty() && samples.source->request().seeds_per_graph != 1) {
     return absl::InvalidArgumentError("seeds.times: not with seeds_per_graph above 1");
   }
   return absl::OkStatus();
@@ -81,22 +82,26 @@ SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
       memory_(memory),
       observer_(observer),
       seed_{request.seed, request.key.epoch},
-      seeds_(request.samples->seeds),
-      seeds_memory_(request.samples->memory),
+      seeds_(request.Find<SamplesRequest>()->seeds),
+      seeds_memory_(request.Find<SamplesRequest>()->memory),
       num_seeds_(source_->NumSeeds(seeds_)),
       num_items_(source_->NumGraphs(seeds_)),
-      window_items_(request.samples->window == 0 ? kDefaultWindow : request.samples->window),
-      draws_smaller_(request.samples->draws_smaller),
+      window_items_(request.Find<SamplesRequest>()->window == 0
+                        ? kDefaultWindow
+                        : request.Find<SamplesRequest>()->window),
+      draws_smaller_(request.Find<SamplesRequest>()->draws_smaller),
+      teller_(request.Find<SamplesRequest>()->teller),
       whole_graphs_(request.whole_graphs) {}
 
 absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
     std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
     const EpochBounds& bounds, const Making& making, SamplingObserver* observer,
-    const PlanFirst& plan_first) {
+    const PlanFirstWindow& plan_first) {
   PH_RETURN_IF_ERROR(CheckSamples(request));
-  PH_RETURN_IF_ERROR(source->CheckSeeds(request.samples->seeds));
+  const SamplesRequest& samples = *request.Find<SamplesRequest>();
+  PH_RETURN_IF_ERROR(source->CheckSeeds(samples.seeds));
   if (request.whole_graphs) {
-    PH_RETURN_IF_ERROR(source->CheckHasReadout(request.samples->seeds));
+    PH_RETURN_IF_ERROR(source->CheckHasReadout(samples.seeds));
   }
   auto epoch = std::shared_ptr<SampledEpoch>(
       new SampledEpoch(std::move(source), request, bounds, making.memory(), observer));
@@ -136,15 +141,56 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
                                   "; rules ", kRulesVersion);
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
   PH_RETURN_IF_ERROR(epoch->ShuffleSeeds(making));
-  if (plan_first != nullptr && !request.samples->exact_steps) {
+  if (plan_first != nullptr && !samples.exact_steps) {
     PH_RETURN_IF_ERROR(plan_first(epoch));
     return epoch;
   }
-  const uint64_t planned = request.samples->exact_steps ? num_windows : 1;
+  const uint64_t planned = samples.exact_steps ? num_windows : 1;
   for (uint64_t window = 0; window < planned; ++window) {
     PH_RETURN_IF_ERROR(epoch->Plan(window, making));
   }
   return epoch;
+}
+
+// --- The kind.
+
+std::string SamplesRequest::Words() const {
+  Digest digest;
+  digest.Add(uint64_t{seeds.nodes != nullptr});
+  if (seeds.nodes != nullptr) {
+    digest.Add(absl::string_view(reinterpret_cast<const char*>(seeds.nodes->data()),
+                                 seeds.nodes->size() * sizeof(uint32_t)));
+  }
+  for (const uint32_t occurrence : seeds.occurrences) digest.Add(uint64_t{occurrence});
+  for (const int64_t time : seeds.times) digest.Add(static_cast<uint64_t>(time));
+  if (seeds.readout != nullptr) {
+    for (const std::string& rows : *seeds.readout) digest.Add(rows);
+  }
+  return absl::StrCat("sub-graphs of ", source->request().Words(), " for ", source->NumSeeds(seeds),
+                      " seeds ", digest.Hex(16), " in windows of ", window,
+                      draws_smaller ? "" : ", never drawn smaller");
+}
+
+absl::Span<const EpochRule> SamplesRequest::rules() const { return SampledEpoch::Rules(); }
+
+std::optional<ItemKind::Thing> SamplesRequest::thing() const {
+  return Thing{source->request().graph, source->graph().version()};
+}
+
+absl::StatusOr<std::shared_ptr<const LoadableEpoch>> SamplesRequest::Prepare(
+    const EpochRequest& request, const KindSources& from) const {
+  return SampledEpoch::Prepare(source, request, from.bounds, from.making, from.observer,
+                               from.plan_first);
+}
+
+absl::Status SamplesRequest::Complete(const LoadableEpoch& epoch, const Making& making) const {
+  const EpochWindows& windows = *epoch.windows();
+  for (uint64_t next = windows.Counts().size(); exact_steps && next < windows.num_windows();
+       ++next) {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_RETURN_IF_ERROR(windows.Plan(next, making));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SampledEpoch::ShuffleSeeds(const Making& making) {

@@ -32,13 +32,15 @@
 #include "service/engine/epochs/making.h"
 #include "service/engine/epochs/option_rules.h"
 #include "service/wings/graphs/epochs/sample_window.h"
+#include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/graphs/epochs/sub_graph_source.h"
 
 namespace packhouse {
 
 namespace options {
-inline constexpr EpochOption kSamples = {
-    "samples", [](const EpochRequest& r) { return r.samples.has_value(); }};
+inline constexpr EpochOption kSamples = {SamplesRequest::kName, [](const EpochRequest& r) {
+                                           return r.Find<SamplesRequest>() != nullptr;
+                                         }};
 }  // namespace options
 
 // Besides the source: 4 bytes for each seed, and the windows that were planned last.
@@ -48,14 +50,11 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   static constexpr uint32_t kMaxWindow = 65536;
   static constexpr uint64_t kMaxWindows = 65536;
 
-  // Plans the first window, which decides how soon the first batch comes.
-  using PlanFirst = std::function<absl::Status(std::shared_ptr<const SampledEpoch> epoch)>;
-
   // What does not go with samples, besides EngineRules().
   static absl::Span<const EpochRule> Rules();
 
-  // `request` has `samples`. Plans the first window, by `plan_first` if that is given; or all with
-  // exact_steps.
+  // `request` is of SamplesRequest. Plans the first window, by `plan_first` if that is given; or
+  // all with exact_steps.
   //
   // INVALID_ARGUMENT for options that do not go with samples, for no seeds, for more windows than
   // kMaxWindows, and as SubGraphSource::CheckSeeds and BatchShape::Resolve. Errors of draws, naming
@@ -64,13 +63,15 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   static absl::StatusOr<std::shared_ptr<const SampledEpoch>> Prepare(
       std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
       const EpochBounds& bounds, const Making& making, SamplingObserver* observer,
-      const PlanFirst& plan_first = nullptr);
+      const PlanFirstWindow& plan_first = nullptr);
 
   const SubGraphSource& source() const { return *source_; }
   uint64_t num_seeds() const { return num_seeds_; }
   // Sub-graphs.
   uint64_t num_items() const { return num_items_; }
   uint64_t bytes() const;
+  uint64_t kept_bytes() const override { return bytes(); }
+  const EpochTeller* teller() const override { return teller_; }
 
   const EpochIdentity& identity() const override { return identity_; }
   const GraphSchema& schema() const override { return source_->schema(); }
@@ -127,6 +128,7 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   const uint64_t num_items_;
   const uint64_t window_items_;
   const bool draws_smaller_;
+  const EpochTeller* const teller_;
   const bool whole_graphs_;
   // Constant after Prepare().
   EpochIdentity identity_;

@@ -26,7 +26,7 @@ namespace packhouse {
 //
 // Used is a source graph that is created, appended to or opened, and one that is being sealed or
 // that somebody has open: a call that samples or partitions it, or an epoch of its sub-graphs that
-// is loaded, or was since the last sweep (EpochCatalog::ForgetIdleSamples()). To list, show or
+// is loaded, or was since the last sweep (EpochCatalog::ForgetIdleThings()). To list, show or
 // verify it is no use. LastUses says how times are kept, and what a use costs. Thread-safe.
 class RetainedSourceGraphs final : public SourceGraphStore {
  public:

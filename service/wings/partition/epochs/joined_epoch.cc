@@ -11,6 +11,7 @@
 #include "service/engine/epochs/epoch_seed.h"
 #include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/padding_batch.h"
+#include "service/stores/datasets/reader_bytes.h"
 #include "service/wings/graphs/epochs/sampled_epoch.h"
 #include "service/wings/partition/epochs/part_joiner.h"
 
@@ -65,6 +66,27 @@ absl::Status CheckJoined(const EpochRequest& request, const DatasetInfo& info) {
 }  // namespace
 
 absl::Span<const EpochRule> JoinedEpoch::Rules() { return options::kJoinedRules; }
+
+uint64_t JoinedEpoch::kept_bytes() const { return bytes() + BytesOfReader(dataset()); }
+
+absl::Span<const EpochRule> JoinedParts::rules() const { return JoinedEpoch::Rules(); }
+
+absl::StatusOr<std::shared_ptr<const LoadableEpoch>> JoinedParts::Prepare(
+    const EpochRequest& request, const KindSources& from) const {
+  PH_ASSIGN_OR_RETURN(std::shared_ptr<const DatasetReader> reader, from.open_reader());
+  const DatasetReader& of_links = *reader;
+  return JoinedEpoch::Prepare(
+      std::move(reader), request, from.bounds, from.making,
+      [&](const PartsSchema& schema) -> absl::StatusOr<std::shared_ptr<const PartLinks>> {
+        PH_ASSIGN_OR_RETURN(
+            std::shared_ptr<const KeptOfDataset> links, from.keep([&]() -> KindSources::Kept {
+              PH_ASSIGN_OR_RETURN(PartLinks read, PartLinks::Read(of_links, schema, from.making));
+              return std::make_shared<const PartLinks>(std::move(read));
+            }));
+        // Kept by this kind alone.
+        return std::static_pointer_cast<const PartLinks>(std::move(links));
+      });
+}
 
 void JoinedEpoch::AddTuple(uint32_t part, absl::Span<uint64_t> rows) const {
   const size_t stored = reader_->info().schema->num_components();
@@ -135,8 +157,9 @@ absl::StatusOr<std::shared_ptr<const JoinedEpoch>> JoinedEpoch::Prepare(
   PH_RETURN_IF_ERROR(CheckJoined(request, reader->info()));
   if (!reader->unreadable().empty()) return reader->unreadable()[0].status;
   PH_ASSIGN_OR_RETURN(PartsSchema parts, PartsSchema::Of(*reader->info().schema));
-  auto epoch = std::shared_ptr<JoinedEpoch>(
-      new JoinedEpoch(std::move(reader), std::move(parts), bounds, making.memory()));
+  auto epoch = std::shared_ptr<JoinedEpoch>(new JoinedEpoch(std::move(reader), std::move(parts),
+                                                            bounds, making.memory(),
+                                                            request.Find<JoinedParts>()->teller()));
   const BatchShapeOptions options = {
       request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
       bounds.max_batch_bytes, request.min_rows, request.integer_width};

@@ -26,14 +26,15 @@
 #include "service/engine/epochs/option_rules.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/wings/partition/epochs/joined_packing.h"
+#include "service/wings/partition/epochs/joined_parts.h"
 #include "service/wings/partition/epochs/part_links.h"
 #include "service/wings/partition/epochs/parts_schema.h"
 
 namespace packhouse {
 
 namespace options {
-inline constexpr EpochOption kJoinParts = {"join_parts",
-                                           [](const EpochRequest& r) { return r.join_parts; }};
+inline constexpr EpochOption kJoinParts = {
+    JoinedParts::kName, [](const EpochRequest& r) { return r.Find<JoinedParts>() != nullptr; }};
 }  // namespace options
 
 // Besides the reader and the links: 12 bytes a part.
@@ -46,7 +47,7 @@ class JoinedEpoch final : public LoadableEpoch {
   // What does not go with join_parts, besides EngineRules().
   static absl::Span<const EpochRule> Rules();
 
-  // `request` has `join_parts`.
+  // `request` is of JoinedParts.
   //
   // INVALID_ARGUMENT for options that do not go with it, and as BatchShape::Resolve; OUT_OF_RANGE
   // naming a part that exceeds the limits, if that is an error; errors as PartsSchema and `links`;
@@ -76,7 +77,8 @@ class JoinedEpoch final : public LoadableEpoch {
   absl::Span<const BatchShape> shapes(size_t rank_group) const override {
     return shapes_.rank_group(rank_group);
   }
-  const JoinedEpoch* joined() const override { return this; }
+  const EpochTeller* teller() const override { return teller_; }
+  uint64_t kept_bytes() const override;
   uint64_t NumGraphs(uint64_t number) const override { return packs_.batch(number).size(); }
   // DATA_LOSS naming the record that fails its checksum.
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;
@@ -84,8 +86,12 @@ class JoinedEpoch final : public LoadableEpoch {
 
  private:
   JoinedEpoch(std::shared_ptr<const DatasetReader> reader, PartsSchema parts,
-              const EpochBounds& bounds, MemoryBudget* memory)
-      : reader_(std::move(reader)), parts_(std::move(parts)), bounds_(bounds), budget_(memory) {}
+              const EpochBounds& bounds, MemoryBudget* memory, const EpochTeller* teller)
+      : reader_(std::move(reader)),
+        parts_(std::move(parts)),
+        bounds_(bounds),
+        budget_(memory),
+        teller_(teller) {}
 
   // The rows of a part without cut edges are added to `rows`, by joined component.
   void AddTuple(uint32_t part, absl::Span<uint64_t> rows) const;
@@ -100,6 +106,7 @@ class JoinedEpoch final : public LoadableEpoch {
   const PartsSchema parts_;
   const EpochBounds bounds_;
   MemoryBudget* const budget_;
+  const EpochTeller* const teller_;
   // Constant after Prepare().
   EpochShapes shapes_;
   std::shared_ptr<const PartLinks> links_;

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/base/memory_budget.h"
+#include "service/engine/epochs/item_kind.h"
 #include "service/engine/epochs/making.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/wings/partition/epochs/parts_schema.h"
@@ -27,7 +28,7 @@ struct PartLink {
 
 // Immutable; thread-safe. Parts are the places of graphs in the data set. Epochs of a data set
 // share them: they depend on its graphs alone.
-class PartLinks {
+class PartLinks final : public KeptOfDataset {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
@@ -47,7 +48,7 @@ class PartLinks {
     const std::vector<uint32_t>& parts = part_of_[node_set];
     return number < parts.size() ? parts[number] : kNone;
   }
-  uint64_t bytes() const;
+  uint64_t bytes() const override;
 
  private:
   PartLinks() = default;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "packhouse/v1/partitioning.grpc.pb.h"
+#include "service/wings/partition/services/joined_kind.h"
 #include "service/wings/partition/services/partitioning_service.h"
 
 namespace packhouse::rpc {
@@ -17,6 +18,7 @@ class PartitionServer final : public ServerWing {
   std::vector<Service> services() override {
     return {{&service_, v1::PartitioningService::service_full_name(), jobs_ != nullptr}};
   }
+  const EpochKindReader* epoch_kind() const override { return &joined_; }
   uint64_t BytesOf(absl::string_view where) const override {
     return jobs_ == nullptr ? 0 : jobs_->BytesOf(where);
   }
@@ -31,6 +33,7 @@ class PartitionServer final : public ServerWing {
  private:
   const std::unique_ptr<PartitionJobs> jobs_;  // May be null.
   PartitioningService service_;
+  const JoinedKind joined_;
 };
 
 }  // namespace
