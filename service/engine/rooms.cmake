@@ -24,8 +24,9 @@ packhouse_room(ledger
 
 packhouse_room(feedback
   FOLDER engine/feedback
-  SOURCES feedback_store.cc folder_feedback_store.cc known_models.cc stored_feedback.cc
-  DEPENDS packhouse_admission packhouse_planning_feedback packhouse_stored_proto)
+  SOURCES feedback_store.cc kept_feedback.cc known_models.cc stored_feedback.cc
+  DEPENDS packhouse_admission packhouse_keys_logged packhouse_planning_feedback
+          packhouse_stored_proto absl::cleanup)
 
 packhouse_room(delivery
   FOLDER engine/jobs

@@ -86,7 +86,10 @@ absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> OpenSourceGraphs(const Opt
 absl::StatusOr<FolderStores> FolderStores::Open(const Options& options, metrics::Metrics& metrics,
                                                 LimitedLog& log, const Clock& clock) {
   FolderStores stores;
-  if (options.data_dir.empty()) return stores;
+  if (options.data_dir.empty()) {
+    if (options.membership.ledger.empty()) stores.keys = LoggedKeys::InMemory();
+    return stores;
+  }
   PH_RETURN_IF_ERROR(CheckRestored(options.data_dir));
   // Before a store that is not there is made.
   PH_RETURN_IF_ERROR(SettleFolder(options.data_dir));
@@ -94,6 +97,10 @@ absl::StatusOr<FolderStores> FolderStores::Open(const Options& options, metrics:
   PH_ASSIGN_OR_RETURN(stores.datasets, OpenDatasets(options, metrics, log));
   if (options.membership.ledger.empty()) {
     PH_ASSIGN_OR_RETURN(stores.ledger, OpenLedger(options, metrics, log, clock));
+    PH_ASSIGN_OR_RETURN(JobPlace place, stores.ledger.store->Open(kKeysLog));
+    auto keys = LoggedKeys::Open(std::move(place.log));
+    if (!keys.ok()) return OfDataFolder(keys.status());
+    stores.keys = *std::move(keys);
     PH_ASSIGN_OR_RETURN(stores.source_graphs, OpenSourceGraphs(options));
   }
   PH_RETURN_IF_ERROR(VerifyFolderContents(options.data_dir, stores.identities()));

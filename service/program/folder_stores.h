@@ -17,6 +17,7 @@
 #include "service/stores/datasets/store_watch.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/logs/lmdb_job_logs.h"
+#include "service/stores/logs/logged_keys.h"
 #include "service/wings/graphs/stored/file_source_graph_store.h"
 
 namespace packhouse {
@@ -45,6 +46,8 @@ struct WatchedStore {
 struct FolderStores {
   WatchedStore<LmdbDatasetStore> datasets;
   WatchedStore<LmdbJobLogs> ledger;
+  // Beside the jobs' logs; without a data folder in memory. Null where servers share the jobs.
+  std::unique_ptr<LoggedKeys> keys;
   std::unique_ptr<FileSourceGraphStore> source_graphs;
 
   // FAILED_PRECONDITION if the folder is half restored; DATA_LOSS if something is missing that it

@@ -18,13 +18,12 @@
 #include "service/access/security/hmac_signer.h"
 #include "service/access/security/security_files.h"
 #include "service/base/clock.h"
-#include "service/base/disk_file.h"
 #include "service/base/limited_log.h"
 #include "service/base/log_line.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/standard_files.h"
 #include "service/base/status_macros.h"
-#include "service/engine/feedback/folder_feedback_store.h"
+#include "service/engine/feedback/feedback_store.h"
 #include "service/engine/histograms/histogram_file.h"
 #include "service/program/background_work.h"
 #include "service/program/commands/commands.h"
@@ -104,23 +103,23 @@ rpc::AdminActions AdminActionsWithSnapshots(const Options& options, const Folder
 }
 
 absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& options,
+                                                            const FolderStores& folder,
                                                             const ServedStores& stores,
                                                             Membership* member, Clock& clock) {
-  if (member != nullptr) return member->ShareFeedback(options, clock);
-  const auto now = [&clock] { return clock.Now(); };
-  PH_ASSIGN_OR_RETURN(auto feedback,
-                      FolderFeedbackStore::Open(
-                          {options.data_dir, kMeasuredModelsFile, options.max_measured_models}));
+  FeedbackStore::Options feedback;
+  feedback.max_models = options.max_measured_models;
+  feedback.now = [&clock] { return clock.Now(); };
+  feedback.sleep = absl::SleepFor;
+  feedback.is_alone = member == nullptr;
   // A folder that is only read stays as it is.
-  if (!options.data_dir.empty() && !stores.may_save()) return feedback;
-  const std::string uses = options.data_dir.empty() ? "" : MeasuredModelUsesFile(options.data_dir);
-  if (!options.model_retention.is_for_ever()) {
-    feedback->NoteUses(uses, options.model_retention, now);
-  } else if (!uses.empty()) {
-    // What was noted before would be too old when uses are noted again.
-    PH_RETURN_IF_ERROR(RemoveAll(uses));
+  if (!feedback.is_alone || options.data_dir.empty() || stores.may_save()) {
+    feedback.retention = options.model_retention;
   }
-  return feedback;
+  feedback.replica =
+      feedback.is_alone ? absl::StrCat(absl::ToUnixNanos(clock.Now())) : member->replica();
+  KeyStore* keys = folder.keys.get();
+  if (member != nullptr) keys = member->keys();
+  return FeedbackStore::Open(keys, std::move(feedback));
 }
 
 // Serves until a signal says that it is enough, then drains. A second signal ends the process.
@@ -288,7 +287,8 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   PH_ASSIGN_OR_RETURN(const auto journal, JournalFiles::Open(options.audit_log, options.access_log,
                                                              options.access_log_every,
                                                              [&clock] { return clock.Now(); }));
-  PH_ASSIGN_OR_RETURN(const auto feedback, OpenFeedback(options, *stores, membership.get(), clock));
+  PH_ASSIGN_OR_RETURN(const auto feedback,
+                      OpenFeedback(options, folder, *stores, membership.get(), clock));
   if (stores->shared() != nullptr) files->Add("S3 credentials", stores->shared()->credentials());
   if (journal != nullptr) journal->AddTo(*files);
 

@@ -14,10 +14,10 @@
 #include "service/base/clock.h"
 #include "service/base/event_log.h"
 #include "service/base/memory_budget.h"
-#include "service/engine/feedback/feedback_store.h"
 #include "service/engine/histograms/histogram_store.h"
 #include "service/server/metrics/server_collector.h"
 #include "service/stores/datasets/dataset_store.h"
+#include "service/stores/keys/key_value_store.h"
 #include "service/stores/logs/job_logs.h"
 
 namespace packhouse {
@@ -71,7 +71,10 @@ class Membership {
   virtual JobLogs* logs() const = 0;
   virtual std::unique_ptr<HistogramStore> ShareHistograms(HistogramStore::Bounds bounds,
                                                           MemoryBudget* memory) = 0;
-  virtual std::unique_ptr<FeedbackStore> ShareFeedback(const Options& options, Clock& clock) = 0;
+  // Of all servers; lives as long as this.
+  virtual KeyStore* keys() const = 0;
+  // This server's name, another one each time that it starts.
+  virtual const std::string& replica() const = 0;
   // Of options.store. Errors name the flag.
   virtual absl::StatusOr<std::unique_ptr<SharedStores>> OpenStores(const Options& options,
                                                                    Clock& clock) const = 0;

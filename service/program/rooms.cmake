@@ -1,7 +1,7 @@
 packhouse_room(ledger_lmdb
   FOLDER program/data_folder
   SOURCES lmdb_log_repair.cc stores/logs/lmdb_job_logs.cc
-  DEPENDS packhouse_ledger packhouse_datasets_lmdb)
+  DEPENDS packhouse_ledger packhouse_datasets_lmdb packhouse_keys_logged)
 
 packhouse_room(data_folder QUICK
   FOLDER program/data_folder

@@ -1,7 +1,12 @@
 packhouse_room(cluster
   FOLDER stores/keys
-  SOURCES cluster_life.cc key_value_store.cc replica_lease.cc
-  DEPENDS packhouse_base)
+  SOURCES cluster_life.cc key_value_store.cc replica_lease.cc shared_change.cc
+  DEPENDS packhouse_base absl::hash)
+
+packhouse_room(keys_logged
+  FOLDER stores/logs
+  SOURCES logged_keys.cc
+  DEPENDS packhouse_cluster packhouse_stored_proto)
 
 packhouse_room(datasets
   FOLDER stores/datasets

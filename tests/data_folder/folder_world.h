@@ -20,6 +20,7 @@
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
 #include "service/stores/limits/data_folder.h"
+#include "service/stores/logs/logged_keys.h"
 #include "service/wings/partition/jobs/partition_check.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
@@ -164,6 +165,7 @@ struct Contents {
   // By name; nullopt if a record cannot be read, or does not fit.
   std::optional<std::map<std::string, JobLedger>> jobs;
   uint64_t mark = 0;
+  std::map<std::string, std::string> keys;
   std::map<std::string, ReadGraph> sealed_graphs;
   // Those that have a folder for partitions, as each has.
   std::set<std::string> graphs_with_companion;
@@ -205,6 +207,21 @@ inline std::optional<std::map<std::string, JobLedger>> ReadJobs(LmdbJobLogs& log
   return jobs;
 }
 
+// Of measured models; "lost" if they cannot be read.
+inline std::map<std::string, std::string> ReadKeys(LmdbJobLogs& logs) {
+  const auto keys = LoggedKeys::Open(logs.Open(kKeysLog).value().log);
+  if (!keys.ok()) return {{"lost", ""}};
+  std::map<std::string, std::string> all;
+  const auto read = (*keys)->ReadAll(KeyRange::Prefix("k"), 9).value();
+  for (const KeyValue& each : read.values) all[each.key] = each.value;
+  return all;
+}
+
+inline void PutKey(LmdbJobLogs& logs, const std::string& key, const std::string& value) {
+  const auto keys = LoggedKeys::Open(logs.Open(kKeysLog).value().log).value();
+  ASSERT_THAT(keys->Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+}
+
 inline Contents ReadContents(const std::string& data_dir) {
   Contents contents;
   const OpenStores stores(data_dir);
@@ -215,6 +232,7 @@ inline Contents ReadContents(const std::string& data_dir) {
   }
   contents.jobs = ReadJobs(*stores.ledger);
   contents.mark = stores.ledger->Open("any").value().log->mark().value_or(0);
+  contents.keys = ReadKeys(*stores.ledger);
   const auto graphs = stores.graphs->List(0, "");
   for (const SourceGraphInfo& info : graphs->graphs) {
     if (info.state == SourceGraphState::kSealed) {

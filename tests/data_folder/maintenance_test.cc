@@ -352,6 +352,45 @@ TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
   }
 }
 
+// What is kept beside the jobs is lost as a whole, and no job with it.
+TEST_F(MaintenanceTest, ADamagedRecordOfTheKeysCostsAllOfThemAlone) {
+  for (int i = 0; i < 3; ++i) {
+    PutKey(*OpenStores(data_dir_).ledger, absl::StrCat("k", i), std::string(100, 'v'));
+  }
+  const Contents contents = ReadContents(data_dir_);
+  ASSERT_EQ(contents.keys.size(), 3U);
+  const auto expect_keys = [&](const std::map<std::string, std::string>& keys) {
+    const Contents now = ReadContents(data_dir_);
+    EXPECT_EQ(now.keys, keys);
+    EXPECT_TRUE(now.jobs == contents.jobs);
+    EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
+  };
+  // The fourth log of the folder.
+  const std::vector<std::string> records = OpenStores(data_dir_).ledger->Read(kKeysLog).value();
+  const std::string key = RecordKey(4, 2);
+  const std::string sound = WithChecksum(key, records[1]);
+  std::string damaged = sound;
+  damaged[20] ^= 0x10;
+  PutRaw(DeliveryFolder(data_dir_), key, damaged);
+  EXPECT_THAT(FoundIn(data_dir_), ElementsAre(AllOf(HasSubstr("|measured models, record 2|"),
+                                                    HasSubstr("one bit"), HasSubstr("|nothing"))));
+  ASSERT_THAT(RepairDataFolder(data_dir_, {}), IsOk());
+  expect_keys(contents.keys);
+  // Its head can be made again.
+  PutRaw(DeliveryFolder(data_dir_), NameKey(kKeysLog), "not its checksum");
+  ASSERT_THAT(RepairDataFolder(data_dir_, {}), IsOk());
+  expect_keys(contents.keys);
+
+  damaged[21] ^= 0x10;
+  PutRaw(DeliveryFolder(data_dir_), key, damaged);
+  EXPECT_THAT(FoundIn(data_dir_), ElementsAre(AllOf(HasSubstr("|measured models, record 2|"),
+                                                    HasSubstr("|all measured models"))));
+  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, {}));
+  EXPECT_THAT(report.done, ElementsAre(HasSubstr("all measured models")));
+  EXPECT_THAT(report.lost_jobs, IsEmpty());
+  expect_keys({});
+}
+
 TEST_F(MaintenanceTest, CompactingGivesSpaceBack) {
   {
     OpenStores stores(data_dir_);

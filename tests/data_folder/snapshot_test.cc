@@ -78,12 +78,14 @@ class SnapshotTest : public FolderTest {
 };
 
 TEST_F(SnapshotTest, ARestoredFolderHasEverything) {
+  PutKey(*OpenStores(data_dir_).ledger, "k/model", "measured");
   const Contents contents = ReadContents(data_dir_);
   EXPECT_EQ(contents.datasets.size(), 2U);
   EXPECT_EQ(contents.jobs->size(), 3U);
   EXPECT_EQ(contents.sealed_graphs.size(), 1U);
   EXPECT_EQ(contents.open_graphs.size(), 1U);
   EXPECT_EQ(contents.histograms.size(), 2U);
+  EXPECT_EQ(contents.keys.size(), 1U);
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport report, Take());
   EXPECT_EQ(report.num_kept_bytes, 0U);
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest manifest, ReadSnapshotManifest(snapshot_));
@@ -271,14 +273,14 @@ TEST_F(SnapshotTest, OtherFilesAreLeftAlone) {
 // there is no file yet.
 TEST_F(SnapshotTest, CopiedFilesArePrivateAndWhole) {
   WriteFile(data_dir_ + "/signing.key", "secret");
-  WriteFile(data_dir_ + "/measured_models.unfinished", "half");
+  WriteFile(data_dir_ + "/last_uses.unfinished", "half");
   // What is large is no file of ours, such as a dump of a process that has died.
   WriteFile(data_dir_ + "/core", "");
   std::filesystem::resize_file(data_dir_ + "/core", (uint64_t{64} << 20) + 1);
   ASSERT_THAT(Take(), IsOk());
   EXPECT_FALSE(std::filesystem::exists(absl::StrCat(snapshot_, "/", kSnapshotFiles, "core")));
   ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
-  EXPECT_FALSE(std::filesystem::exists(restored_ + "/measured_models.unfinished"));
+  EXPECT_FALSE(std::filesystem::exists(restored_ + "/last_uses.unfinished"));
   const auto others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
   const std::string files = snapshot_ + "/" + kSnapshotFiles;
   for (const std::string& path : {files, files + "signing.key", restored_ + "/signing.key"}) {

@@ -11,12 +11,15 @@
 #include "gtest/gtest.h"
 #include "service/access/security/hmac_signer.h"
 #include "service/base/disk_file.h"
-#include "service/engine/feedback/folder_feedback_store.h"
+#include "service/base/status_macros.h"
+#include "service/engine/feedback/feedback_store.h"
 #include "service/engine/histograms/histogram_file.h"
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/data_folder/snapshot.h"
 #include "service/program/data_folder/snapshot_writer.h"
 #include "service/stores/limits/retention.h"
+#include "service/stores/logs/lmdb_job_logs.h"
+#include "service/stores/logs/logged_keys.h"
 #include "tests/failing_disk/disk_laws.h"
 
 namespace packhouse {
@@ -83,32 +86,71 @@ TEST(FailingSmallFilesTest, LastUses) {
   ExpectThreeOutcomes(change);
 }
 
+// The store of a server that is alone; after that the log ends.
+struct FeedbackOnDisk {
+  std::unique_ptr<LmdbJobLogs> logs;
+  std::unique_ptr<LoggedKeys> keys;
+  std::unique_ptr<FeedbackStore> store;
+};
+
+absl::StatusOr<FeedbackOnDisk> OpenFeedback(const std::string& folder) {
+  LmdbJobLogs::Options options;
+  options.folder = folder + "/delivery";
+  options.max_bytes = uint64_t{1} << 22;
+  FeedbackOnDisk feedback;
+  PH_ASSIGN_OR_RETURN(feedback.logs, LmdbJobLogs::Open(options));
+  PH_ASSIGN_OR_RETURN(JobPlace place, feedback.logs->Open(kKeysLog));
+  PH_ASSIGN_OR_RETURN(feedback.keys, LoggedKeys::Open(std::move(place.log)));
+  PH_ASSIGN_OR_RETURN(
+      feedback.store,
+      FeedbackStore::Open(
+          feedback.keys.get(),
+          {.replica = "it", .max_models = 3, .now = [] { return kThen; }, .is_alone = true}));
+  return feedback;
+}
+
+absl::Status ReportTo(const std::string& folder, const std::string& model) {
+  PH_ASSIGN_OR_RETURN(const FeedbackOnDisk feedback, OpenFeedback(folder));
+  BatchObservation batch;
+  batch.capacities = {100, 50, 10};
+  batch.seconds = 0.1;
+  return feedback.store->Report({model, "cpu"}, {"edges", "nodes", "graphs"}, {batch}, kThen)
+      .status();
+}
+
+std::string ModelsIn(const std::string& folder) {
+  std::string models;
+  const auto feedback = OpenFeedback(folder);
+  EXPECT_TRUE(feedback.ok()) << feedback.status();
+  if (!feedback.ok()) return models;
+  const auto all = feedback->store->All();
+  for (const auto& [key, kept] : *all) absl::StrAppend(&models, key.model, " ");
+  return models;
+}
+
 TEST(FailingSmallFilesTest, MeasuredModels) {
-  const auto open = [](const std::string& folder) {
-    return FolderFeedbackStore::Open({folder, "measured_models", 3});
-  };
-  const auto report = [open](const std::string& folder, const std::string& model) {
-    const auto store = open(folder);
-    if (!store.ok()) return store.status();
-    BatchObservation batch;
-    batch.capacities = {100, 50, 10};
-    batch.seconds = 0.1;
-    return (*store)->Report({model, "cpu"}, {"edges", "nodes", "graphs"}, {batch}, kThen).status();
-  };
   DiskChange change;
-  change.prepare = [report](const std::string& folder) { EXPECT_TRUE(report(folder, "old").ok()); };
-  change.attempt = [report](const std::string& folder) { return report(folder, "new"); };
-  change.state = [open](const std::string& folder) {
-    std::string models;
-    const auto store = open(folder);
-    EXPECT_TRUE(store.ok()) << store.status();
-    if (!store.ok()) return models;
-    const auto all = (*store)->All();
-    for (const auto& [key, kept] : *all) models += key.model + " ";
-    return models;
-  };
+  change.prepare = [](const std::string& folder) { EXPECT_TRUE(ReportTo(folder, "old").ok()); };
+  change.attempt = [](const std::string& folder) { return ReportTo(folder, "new"); };
+  change.state = ModelsIn;
   change.before = "old ";
   change.after = "new old ";
+  change.is_in_lmdb = true;
+  ExpectThreeOutcomes(change);
+}
+
+TEST(FailingSmallFilesTest, ADeletedModel) {
+  DiskChange change;
+  change.prepare = [](const std::string& folder) { EXPECT_TRUE(ReportTo(folder, "old").ok()); };
+  change.attempt = [](const std::string& folder) -> absl::Status {
+    PH_ASSIGN_OR_RETURN(const FeedbackOnDisk feedback, OpenFeedback(folder));
+    return feedback.store->Delete({"old", "cpu"});
+  };
+  change.state = ModelsIn;
+  change.before = "old ";
+  change.after = "";
+  change.again = absl::StatusCode::kNotFound;
+  change.is_in_lmdb = true;
   ExpectThreeOutcomes(change);
 }
 

@@ -59,7 +59,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "wings/partition_mpi": (("wings/partition_mpi/shares",), ("wings/partition_mpi/runs",), ("wings/partition_mpi",)),
     "wings/cluster": (
-        ("wings/cluster/etcd", "wings/cluster/s3", "wings/cluster/datasets", "wings/cluster/histograms", "wings/cluster/feedback"),
+        ("wings/cluster/etcd", "wings/cluster/s3", "wings/cluster/datasets", "wings/cluster/histograms"),
         ("wings/cluster/graphs",),
         ("wings/cluster/shared",),
         ("wings/cluster/jobs",),
@@ -164,13 +164,13 @@ SEEN_BY: dict[str, tuple[str, ...]] = {
     "packhouse/internal": (
         "stores/datasets",
         "stores/lmdb",
+        "stores/logs",
         "engine/jobs",
         "engine/feedback",
         "wings/graphs/stored",
         "wings/cluster/datasets",
         "wings/cluster/graphs",
         "wings/cluster/histograms",
-        "wings/cluster/feedback",
     ),
 }
 # The places of the clients that see rooms: the commands for files of TF-GNN and of large graphs,

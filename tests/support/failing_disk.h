@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "service/base/disk_file.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/failing_steps.h"
@@ -56,7 +57,9 @@ class FailingDisk final : public FailingThing {
   void AfterEnd() override {
     if (fault_.loses_power) calls_->LosePower();
   }
-  bool IsUnknown(const absl::Status& ended) const override { return DiskOutcomeIsUnknown(ended); }
+  bool IsUnknown(const absl::Status& ended) const override {
+    return DiskOutcomeIsUnknown(ended) || absl::StrContains(ended.message(), "it is not known");
+  }
   // An interruption is no failure.
   bool is_survived() const override { return fault_.error == EINTR; }
 

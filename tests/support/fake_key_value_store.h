@@ -207,19 +207,6 @@ class FakeKeyValueServers {
     return &*lives->second.rbegin()->second;
   }
 
-  bool Holds(const Compare& compare) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const KeyValue* const now = Now(compare.key);
-    switch (compare.target) {
-      case Compare::Target::kCreateRevision:
-        return (now == nullptr ? 0 : now->create_revision) == compare.revision;
-      case Compare::Target::kModRevision:
-        return (now == nullptr ? 0 : now->mod_revision) == compare.revision;
-      case Compare::Target::kValue:
-        return now != nullptr && now->value == compare.value;
-    }
-    return false;
-  }
-
   absl::StatusOr<RangeResult> Read(const KeyRange& range, size_t limit, Revision revision)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (revision == 0) revision = revision_;
@@ -249,8 +236,9 @@ class FakeKeyValueServers {
     if (absl::Status status = transaction.Check(); !status.ok()) return status;
     TransactionResult result;
     result.succeeded = std::all_of(transaction.compares.begin(), transaction.compares.end(),
-                                   [this](const Compare& compare)
-                                       ABSL_NO_THREAD_SAFETY_ANALYSIS { return Holds(compare); });
+                                   [this](const Compare& compare) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                                     return compare.Holds(Now(compare.key));
+                                   });
     const std::vector<Operation>& steps =
         result.succeeded ? transaction.then : transaction.otherwise;
     for (const Operation& step : steps) {

@@ -72,7 +72,7 @@ void KnownModels::FitIfDue(const FeedbackKey& key, absl::Time now) const {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return;
     const absl::Duration age = now - found->second.fitted;
-    if (age >= absl::ZeroDuration() && age < FeedbackStore::kBetweenFits) return;
+    if (age >= absl::ZeroDuration() && age < kBetweenFits) return;
     found->second.fitted = now;
   }
   (void)ModelOf(key);

@@ -14,13 +14,16 @@
 #include "absl/time/time.h"
 #include "service/algorithms/planning/feedback/measured_model.h"
 #include "service/engine/feedback/feedback_reading.h"
-#include "service/engine/feedback/feedback_store.h"
+#include "service/engine/feedback/kept_feedback.h"
 
 namespace packhouse {
 
 // Thread-safe. Nobody waits while a law is fitted, but who asked for it.
 class KnownModels {
  public:
+  // For Readings(), a model is fitted with a report unless that was done less than this ago.
+  static constexpr absl::Duration kBetweenFits = absl::Seconds(10);
+
   std::optional<KeptFeedback> Get(const FeedbackKey& key) const;
   std::map<FeedbackKey, KeptFeedback> All() const;
   size_t size() const;
@@ -33,9 +36,10 @@ class KnownModels {
 
   // Null if nothing is known. Fits the law, if it is not that of the present version.
   std::shared_ptr<const MeasuredModel> ModelOf(const FeedbackKey& key) const;
-  // The same for Readings(), unless it was done less than FeedbackStore::kBetweenFits ago.
+  // The same for Readings(), unless it was done less than kBetweenFits ago.
   void FitIfDue(const FeedbackKey& key, absl::Time now) const;
-  // FeedbackStore::Readings().
+  // For metrics: the counts of now, and the law that was fitted last, which may lack the reports of
+  // kBetweenFits. Fits nothing: O(models).
   std::vector<FeedbackReading> Readings() const;
 
  private:

@@ -1,18 +1,16 @@
 #include "service/engine/feedback/stored_feedback.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "packhouse/internal/stored.pb.h"
 #include "service/base/checksum.h"
 
 namespace packhouse {
 namespace {
-
-constexpr absl::string_view kFeedbackTitle = "packhouse measured models 1\n";
 
 internal::MeasuredModel ToStored(const FeedbackKey& key, const KeptFeedback& kept) {
   internal::MeasuredModel stored;
@@ -34,14 +32,14 @@ internal::MeasuredModel ToStored(const FeedbackKey& key, const KeptFeedback& kep
   return stored;
 }
 
-// False if it is not sound.
-bool FromStored(const internal::MeasuredModel& stored, FeedbackKey& key, KeptFeedback& kept) {
-  key = {stored.model(), stored.device()};
+// False if it is not sound, or another model.
+bool FromStored(const internal::MeasuredModel& stored, const FeedbackKey& key, KeptFeedback& kept) {
   kept.components.assign(stored.components().begin(), stored.components().end());
   kept.last_report_seconds = stored.last_report_seconds();
   const int width = stored.components_size();
   const int num_shapes = stored.num_batches_size();
-  if (!CheckFeedbackKey(key).ok() || width == 0 || stored.capacities_size() != num_shapes * width ||
+  if (key != FeedbackKey{stored.model(), stored.device()} || width == 0 ||
+      stored.capacities_size() != num_shapes * width ||
       stored.shape_out_of_memory_size() != num_shapes || stored.peak_bytes_size() != num_shapes ||
       stored.last_report_size() != num_shapes || stored.num_samples_size() != num_shapes ||
       num_shapes > static_cast<int>(MeasuredShapes::kMaxShapes)) {
@@ -69,54 +67,31 @@ bool FromStored(const internal::MeasuredModel& stored, FeedbackKey& key, KeptFee
   return sample == stored.seconds_size();
 }
 
-std::string Number(uint64_t number, size_t bytes) {
-  std::string text(bytes, '\0');
-  for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(number >> (8 * i));
+std::string ChecksumOf(absl::string_view bytes) {
+  const uint32_t checksum = Crc32c(bytes);
+  std::string text;
+  for (int i = 0; i < 4; ++i) text.push_back(static_cast<char>(checksum >> (8 * i)));
   return text;
-}
-uint64_t NumberIn(absl::string_view bytes) {
-  uint64_t number = 0;
-  for (size_t i = bytes.size(); i-- > 0;) {
-    number = number << 8 | static_cast<unsigned char>(bytes[i]);
-  }
-  return number;
 }
 
 }  // namespace
 
-std::string EncodeFeedback(const std::map<FeedbackKey, KeptFeedback>& all) {
-  std::string bytes(kFeedbackTitle);
-  for (const auto& [key, kept] : all) {
-    const std::string message = ToStored(key, kept).SerializeAsString();
-    bytes += Number(message.size(), 8);
-    bytes += message;
-  }
-  return bytes + Number(Crc32c(bytes), 4);
+std::string EncodeFeedback(const FeedbackKey& key, const KeptFeedback& kept) {
+  std::string bytes = ToStored(key, kept).SerializeAsString();
+  return bytes + ChecksumOf(bytes);
 }
 
-absl::StatusOr<std::map<FeedbackKey, KeptFeedback>> DecodeFeedback(absl::string_view bytes) {
-  const absl::Status lost = absl::DataLossError("measured models: the bytes are damaged");
-  if (!absl::StartsWith(bytes, kFeedbackTitle) || bytes.size() < kFeedbackTitle.size() + 4) {
-    return lost;
+absl::StatusOr<KeptFeedback> DecodeFeedback(const FeedbackKey& key, absl::string_view bytes) {
+  const absl::string_view message =
+      bytes.substr(0, bytes.size() - std::min<size_t>(4, bytes.size()));
+  internal::MeasuredModel stored;
+  KeptFeedback kept;
+  if (bytes.substr(message.size()) == ChecksumOf(message) &&
+      stored.ParseFromArray(message.data(), static_cast<int>(message.size())) &&
+      FromStored(stored, key, kept)) {
+    return kept;
   }
-  if (Crc32c(bytes.substr(0, bytes.size() - 4)) != NumberIn(bytes.substr(bytes.size() - 4))) {
-    return lost;
-  }
-  bytes = bytes.substr(kFeedbackTitle.size(), bytes.size() - kFeedbackTitle.size() - 4);
-  std::map<FeedbackKey, KeptFeedback> all;
-  while (!bytes.empty()) {
-    if (bytes.size() < 8 || NumberIn(bytes.substr(0, 8)) > bytes.size() - 8) return lost;
-    const size_t length = NumberIn(bytes.substr(0, 8));
-    internal::MeasuredModel stored;
-    FeedbackKey key;
-    KeptFeedback kept;
-    if (!stored.ParseFromArray(bytes.data() + 8, static_cast<int>(length)) ||
-        !FromStored(stored, key, kept) || !all.emplace(std::move(key), std::move(kept)).second) {
-      return lost;
-    }
-    bytes.remove_prefix(8 + length);
-  }
-  return all;
+  return absl::DataLossError("measured model: the bytes are damaged");
 }
 
 }  // namespace packhouse

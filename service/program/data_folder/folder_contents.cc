@@ -34,9 +34,8 @@ struct Item {
 };
 constexpr Item kItems[] = {
     {"datasets", "datasets/data.mdb", false, "all data sets"},
-    {"delivery", "delivery/data.mdb", false, "all jobs"},
+    {"delivery", "delivery/data.mdb", false, "all jobs and measured models"},
     {kHistogramsFile, kHistogramsFile, false, "all named histograms"},
-    {kMeasuredModelsFile, kMeasuredModelsFile, false, "all measured models"},
     {kSigningKeyFile, kSigningKeyFile, true, "the cursors that were given out"},
     {"source_graphs", "source_graphs/graphs", false, "all source graphs"},
 };

@@ -25,6 +25,7 @@
 #include "service/stores/lmdb/store_folder.h"
 #include "service/stores/lmdb/store_format.h"
 #include "service/stores/lmdb/stored_keys.h"
+#include "service/stores/logs/logged_keys.h"
 
 namespace packhouse {
 namespace {
@@ -116,7 +117,9 @@ absl::StatusOr<RawLogs> ReadRaw(const LmdbEnvironment& environment) {
     std::string job;
     for (const auto& [sequence, raw] : records) {
       const auto payload = CheckedPayload(RecordKey(number, sequence), raw);
-      if (payload.ok() && job.empty()) job = JobOfEvent(*payload);
+      if (!payload.ok() || !job.empty()) continue;
+      job = JobOfEvent(*payload);
+      if (job.empty() && LoggedKeys::CheckRecord(*payload).ok()) job = kKeysLog;
     }
     if (!job.empty()) {
       logs.found.disorder.push_back(absl::StrCat("the log of job ", Quoted(job), " has no head"));

@@ -13,7 +13,6 @@
 #include "service/base/disk_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/engine/feedback/stored_feedback.h"
 #include "service/engine/histograms/histogram_file.h"
 #include "service/engine/jobs/ledger_repair.h"
 #include "service/program/data_folder/folder_contents.h"
@@ -21,6 +20,7 @@
 #include "service/stores/limits/data_folder.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/lmdb/lmdb_maintenance.h"
+#include "service/stores/logs/logged_keys.h"
 #include "service/wings/graphs/stored/source_graph_check.h"
 
 namespace packhouse {
@@ -45,9 +45,35 @@ absl::Status CheckIsWhole(const std::string& data_dir) {
   return VerifyFolderContents(data_dir, {});
 }
 
+std::string NameOf(const std::string& job) {
+  return job == kKeysLog ? "measured models" : absl::StrCat("job ", Quoted(job));
+}
+
 std::string CostOf(const RecordLoss& loss, const std::string& job) {
   if (loss.is_mended) return "nothing: packhoused store repair puts it right";
-  return absl::StrCat("job ", Quoted(job));
+  return absl::StrCat(job == kKeysLog ? "all " : "", NameOf(job));
+}
+
+// Of which each record is a change: what it follows from others nobody knows who has lost one.
+LedgerRepair RepairKeys(absl::Span<const FoundRecord> records) {
+  LedgerRepair repair;
+  for (const FoundRecord& record : records) {
+    const absl::Status read =
+        record.status.ok() ? LoggedKeys::CheckRecord(record.bytes) : record.status;
+    if (!read.ok()) {
+      repair.losses.push_back({record.sequence, std::string(read.message()), false});
+      repair.is_lost = true;
+    } else if (record.is_mended) {
+      repair.losses.push_back({record.sequence, "one bit had flipped", true});
+    }
+    repair.records.push_back(record.bytes);
+  }
+  if (repair.is_lost) repair.records.clear();
+  return repair;
+}
+
+LedgerRepair Repair(const FoundLog& log) {
+  return log.job == kKeysLog ? RepairKeys(log.records) : RepairLedger(log.records);
 }
 
 absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor found,
@@ -55,8 +81,8 @@ absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor fo
   const std::string file = folder + "/data.mdb";
   const auto logs = ReadDamagedLogs(folder);
   if (absl::IsDataLoss(logs.status())) {
-    found(
-        {file, "", std::string(logs.status().message()), "all jobs, until a snapshot is restored"});
+    found({file, "", std::string(logs.status().message()),
+           "all jobs and measured models, until a snapshot is restored"});
     return 0;
   }
   PH_RETURN_IF_ERROR(logs.status());
@@ -66,9 +92,9 @@ absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor fo
   }
   uint64_t num_records = 0;
   for (const FoundLog& log : logs->logs) {
-    num_records += log.records.size();
-    for (const RecordLoss& loss : RepairLedger(log.records).losses) {
-      found({file, absl::StrCat("job ", Quoted(log.job), ", record ", loss.sequence), loss.what,
+    if (log.job != kKeysLog) num_records += log.records.size();
+    for (const RecordLoss& loss : Repair(log).losses) {
+      found({file, absl::StrCat(NameOf(log.job), ", record ", loss.sequence), loss.what,
              CostOf(loss, log.job)});
     }
   }
@@ -82,18 +108,18 @@ absl::Status RepairLogs(const std::string& folder, const FoundLogs& found, Repai
   bool is_sound = found.disorder.empty();
   for (const std::string& what : found.disorder) report.done.push_back(what);
   for (const FoundLog& log : found.logs) {
-    LedgerRepair repair = RepairLedger(log.records);
+    LedgerRepair repair = Repair(log);
     is_sound = is_sound && repair.losses.empty();
     for (const RecordLoss& loss : repair.losses) {
       report.done.push_back(
-          absl::StrCat("job ", Quoted(log.job), ", record ", loss.sequence, ": ", loss.what, "; ",
+          absl::StrCat(NameOf(log.job), ", record ", loss.sequence, ": ", loss.what, "; ",
                        loss.is_mended ? "it was put right, nothing is lost"
                                       : absl::StrCat("it costs ", CostOf(loss, log.job))));
     }
     // Also if it is the folder's own mark that is damaged.
     tail.mark = std::max(tail.mark, repair.last_generation);
     if (repair.is_lost) {
-      report.lost_jobs.push_back(log.job);
+      if (log.job != kKeysLog) report.lost_jobs.push_back(log.job);
       continue;
     }
     logs.push_back(
@@ -117,14 +143,8 @@ absl::StatusOr<uint64_t> CheckHistograms(const std::string& data_dir, DamageVisi
   return number;
 }
 
-// Small files that a server reads as it starts, and does not start with if they are damaged.
-void CheckSmallFiles(const std::string& data_dir, DamageVisitor found) {
-  const std::string models = absl::StrCat(data_dir, "/", kMeasuredModelsFile);
-  const auto bytes = ReadWhole(models);
-  const absl::Status read = bytes.ok() ? DecodeFeedback(*bytes).status() : bytes.status();
-  if (!read.ok() && !absl::IsNotFound(bytes.status())) {
-    found({models, "", std::string(read.message()), "all measured models"});
-  }
+// Which a server reads as it starts, and does not start with if it is damaged.
+void CheckSigningKey(const std::string& data_dir, DamageVisitor found) {
   const std::string key = absl::StrCat(data_dir, "/", kSigningKeyFile);
   const absl::Status has_key = security::HmacSigner::CheckKey(key);
   if (!has_key.ok() && !absl::IsNotFound(has_key)) {
@@ -199,7 +219,7 @@ absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, Da
                                 if (companions.check) companions.check(graph, companion, found);
                               }));
   PH_ASSIGN_OR_RETURN(counts.num_histograms, CheckHistograms(data_dir, found));
-  CheckSmallFiles(data_dir, found);
+  CheckSigningKey(data_dir, found);
   CheckContents(data_dir, identities, found);
   return counts;
 }

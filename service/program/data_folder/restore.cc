@@ -54,7 +54,7 @@ absl::Status WrongChecksum(const std::string& path) {
 std::string CostOf(const std::string& path) {
   if (absl::StartsWith(path, kSnapshotRecords)) return "data sets' records in this file";
   if (absl::StartsWith(path, "datasets/")) return "all data sets of the snapshot";
-  if (absl::StartsWith(path, "delivery/")) return "all jobs of the snapshot";
+  if (absl::StartsWith(path, "delivery/")) return "all jobs and measured models of the snapshot";
   if (absl::StartsWith(path, kSnapshotGraphs)) return "a source graph or a partition of it";
   if (path == absl::StrCat(kSnapshotFiles, kHistogramsFile)) return "all named histograms";
   return "this file";

@@ -10,7 +10,7 @@
 //   datasets/values                          everything of data sets but the records (value_file.h)
 //   datasets/records/NUMBER/FIRST_GRAPH      records, about 64 MiB in a file
 //   delivery/records                         logs of jobs: the mark, then records under their job's
-//                                            name
+//                                            name; measured models under kKeysLog
 //   source_graphs/...                        as in the data folder; partitions that are whole
 //   files/NAME                               the files in the data folder itself, such as keys
 //   files/histograms                         named histograms (histogram_file.h), each of a moment

@@ -17,7 +17,6 @@
 #include "service/program/options.h"
 #include "service/server/http/host_port.h"
 #include "service/wings/cluster/datasets/object_engines.h"
-#include "service/wings/cluster/feedback/shared_feedback_store.h"
 #include "service/wings/cluster/histograms/shared_histogram_store.h"
 #include "service/wings/cluster/shared/store_uri.h"
 
@@ -296,13 +295,6 @@ std::unique_ptr<HistogramStore> EtcdMembership::ShareHistograms(HistogramStore::
       store_.get(), SharedHistogramStore::Options{replica_, std::move(bounds), log_}, memory);
   shared->Start();
   return shared;
-}
-
-std::unique_ptr<FeedbackStore> EtcdMembership::ShareFeedback(const Options& options, Clock& clock) {
-  return std::make_unique<SharedFeedbackStore>(
-      store_.get(),
-      SharedFeedbackStore::Options{replica_, options.max_measured_models, options.model_retention,
-                                   [&clock] { return clock.Now(); }, absl::SleepFor});
 }
 
 absl::StatusOr<std::unique_ptr<SharedStores>> EtcdMembership::OpenStores(const Options& options,

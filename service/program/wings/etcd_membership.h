@@ -36,7 +36,8 @@ class EtcdMembership final : public Membership {
   JobLogs* logs() const override { return logs_.get(); }
   std::unique_ptr<HistogramStore> ShareHistograms(HistogramStore::Bounds bounds,
                                                   MemoryBudget* memory) override;
-  std::unique_ptr<FeedbackStore> ShareFeedback(const Options& options, Clock& clock) override;
+  KeyStore* keys() const override { return store_.get(); }
+  const std::string& replica() const override { return replica_; }
   absl::StatusOr<std::unique_ptr<SharedStores>> OpenStores(const Options& options,
                                                            Clock& clock) const override;
   void Start(std::function<void()> sweep,
@@ -55,7 +56,6 @@ class EtcdMembership final : public Membership {
 
   const SharedDatasetsOptions shared_;
   LimitedLog* log_ = nullptr;
-  // This server's name, another one each time that it starts.
   std::string replica_;
   std::unique_ptr<LivingStore> store_;
   std::unique_ptr<ReplicaLease> lease_;

@@ -8,7 +8,7 @@
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/base/listening_sockets.h"
 #include "service/base/status_macros.h"
-#include "service/engine/feedback/folder_feedback_store.h"
+#include "service/engine/feedback/feedback_store.h"
 #include "service/engine/histograms/histogram_file.h"
 #include "service/server/listen/grpc_settings.h"
 
@@ -53,7 +53,9 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       gate_(options.admission),
       histograms_(MakeHistograms(options, working_.get())),
       histograms_folder_(options.histograms_folder),
-      own_feedback_(options.feedback == nullptr ? FolderFeedbackStore::InMemory() : nullptr),
+      own_feedback_(options.feedback == nullptr
+                        ? FeedbackStore::InMemory([clock] { return clock->Now(); })
+                        : nullptr),
       feedback_(options.feedback == nullptr ? own_feedback_.get() : options.feedback),
       unsent_(bounds.shares.unsent_bytes),
       open_calls_("calls", "all that are open, whatever comes of them", bounds.open_calls),

@@ -1,6 +1,7 @@
 #include "service/stores/keys/key_value_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -10,6 +11,9 @@
 
 namespace packhouse {
 namespace {
+
+// Of a range, of which the revision is compacted before the last page is read.
+constexpr int kReadings = 10;
 
 absl::Status CheckCount(size_t count, absl::string_view what) {
   if (count <= Transaction::kMaxOperations) return absl::OkStatus();
@@ -60,6 +64,18 @@ KeyRange KeyRange::Prefix(absl::string_view prefix) {
   return {std::string(prefix), std::move(end)};
 }
 
+bool Compare::Holds(const KeyValue* now) const {
+  switch (target) {
+    case Target::kCreateRevision:
+      return (now == nullptr ? 0 : now->create_revision) == revision;
+    case Target::kModRevision:
+      return (now == nullptr ? 0 : now->mod_revision) == revision;
+    case Target::kValue:
+      return now != nullptr && now->value == value;
+  }
+  return false;
+}
+
 bool Transaction::ChangesSomething() const {
   const auto changes = [](const Operation& step) { return step.kind != Operation::Kind::kRead; };
   return std::any_of(then.begin(), then.end(), changes) ||
@@ -86,10 +102,30 @@ absl::Status Transaction::Check() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<KeyValue>> KeyValueStore::Get(absl::string_view key) {
+absl::StatusOr<std::optional<KeyValue>> KeyStore::Get(absl::string_view key) {
   PH_ASSIGN_OR_RETURN(RangeResult result, Range(KeyRange::Of(key)));
   if (result.values.empty()) return std::nullopt;
   return std::move(result.values.front());
+}
+
+absl::StatusOr<RangeResult> KeyStore::ReadAll(KeyRange range, size_t page) {
+  const std::string begin = range.begin;
+  absl::Status dropped;
+  for (int reading = 0; reading < kReadings; ++reading) {
+    RangeResult all;
+    range.begin = begin;
+    absl::StatusOr<RangeResult> next = Range(range, page);
+    if (next.ok()) all.revision = next->revision;
+    while (next.ok()) {
+      std::move(next->values.begin(), next->values.end(), std::back_inserter(all.values));
+      if (!next->has_more || next->values.empty()) return all;
+      range.begin = all.values.back().key + std::string(1, '\0');
+      next = Range(range, page, all.revision);
+    }
+    dropped = next.status();
+    if (!absl::IsOutOfRange(dropped)) return dropped;
+  }
+  return absl::UnavailableError(dropped.message());
 }
 
 }  // namespace packhouse

@@ -1,4 +1,5 @@
-// What a cluster of replicas must agree on: small values under keys, changed by transactions.
+// Small values under keys, changed by transactions: what a cluster of replicas must agree on, and
+// what a server that is alone keeps.
 //
 // Start here. KeyValueStore is what etcd offers, as far as packhouse uses it: keys in one order,
 // one revision for the whole store, transactions that compare before they change, and leases whose
@@ -93,6 +94,9 @@ struct Compare {
   static Compare Value(absl::string_view key, absl::string_view value) {
     return {Target::kValue, std::string(key), 0, std::string(value)};
   }
+
+  // Of what is under the key now; null: nothing is.
+  bool Holds(const KeyValue* now) const;
 };
 
 // One step of a transaction.
@@ -159,9 +163,10 @@ struct StoreLease {
   absl::Duration length;
 };
 
-// Thread-safe. Every call blocks until the answer or its deadline, which the implementation sets
-// (a few seconds). All calls together are strictly serializable: what one call was told, each call
-// that begins later sees.
+// Keys that transactions change: of a cluster (KeyValueStore), or of a server that is alone
+// (stores/logs/logged_keys.h). Thread-safe. Every call blocks until the answer or its deadline,
+// which the implementation sets (a few seconds). All calls together are strictly serializable: what
+// one call was told, each call that begins later sees.
 //
 // Errors of all calls, besides those that they name:
 // - UNAVAILABLE: no server could be asked, or a majority of them cannot be reached. Nothing was
@@ -174,11 +179,10 @@ struct StoreLease {
 //   changes something, its outcome is then UNKNOWN.)
 // - RESOURCE_EXHAUSTED: the store is full, or has too many requests. Nothing was changed.
 // - UNAUTHENTICATED, PERMISSION_DENIED: the credentials are wrong, or do not suffice for these
-// keys.
-//   Nothing was changed.
-class KeyValueStore {
+//   keys. Nothing was changed.
+class KeyStore {
  public:
-  virtual ~KeyValueStore() = default;
+  virtual ~KeyStore() = default;
 
   // The value now; nullopt if there is none. O(log keys), a round trip between the servers.
   absl::StatusOr<std::optional<KeyValue>> Get(absl::string_view key);
@@ -189,10 +193,18 @@ class KeyValueStore {
   virtual absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit = 0,
                                             Revision revision = 0) = 0;
 
+  // All values of a range at one revision, which is the result's: `page` of them in each answer.
+  // UNAVAILABLE also if the store drops its history again and again before all is read.
+  virtual absl::StatusOr<RangeResult> ReadAll(KeyRange range, size_t page);
+
   // INVALID_ARGUMENT as Transaction::Check(). NOT_FOUND if a put names a lease that has ended;
   // nothing was changed.
   virtual absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) = 0;
+};
 
+// Those of a cluster, with leases.
+class KeyValueStore : public KeyStore {
+ public:
   // A lease of at least `length`, counted by the store from some moment of the call on. `length` is
   // rounded up to whole seconds; the store may grant more. INVALID_ARGUMENT if it is not positive.
   // With an unknown outcome a lease may be left over, with no key; it ends by itself.

@@ -30,14 +30,6 @@ inline std::string SourceGraphUsesFile(const std::string& data_dir) {
   return absl::StrCat(data_dir, "/source_graph_uses");
 }
 
-// What batches cost on devices (feedback_store.h). Snapshots carry it, as all files of the folder.
-inline constexpr char kMeasuredModelsFile[] = "measured_models";
-
-// When these were last used, if they can expire.
-inline std::string MeasuredModelUsesFile(const std::string& data_dir) {
-  return absl::StrCat(data_dir, "/measured_model_uses");
-}
-
 // Signs cursors, unless the server is given another one.
 inline constexpr char kSigningKeyFile[] = "signing.key";
 

@@ -17,6 +17,7 @@
 #include "service/stores/lmdb/lmdb_transaction.h"
 #include "service/stores/lmdb/store_format.h"
 #include "service/stores/lmdb/stored_keys.h"
+#include "service/stores/logs/logged_keys.h"
 
 namespace packhouse {
 namespace {
@@ -259,7 +260,8 @@ absl::StatusOr<std::vector<std::string>> LmdbJobLogs::Names() {
   std::vector<std::string> names;
   PH_ASSIGN_OR_RETURN(LmdbCursor cursor, LmdbCursor::At(transaction, kNamePrefix));
   while (cursor.valid() && absl::StartsWith(cursor.key(), kNamePrefix)) {
-    names.emplace_back(cursor.key().substr(kNamePrefix.size()));
+    const absl::string_view name = cursor.key().substr(kNamePrefix.size());
+    if (name != kKeysLog) names.emplace_back(name);
     PH_RETURN_IF_ERROR(cursor.Next());
   }
   return names;

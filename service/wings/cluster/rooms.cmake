@@ -29,12 +29,6 @@ packhouse_room(ledger_etcd QUICK
   SOURCES etcd_job_directory.cc etcd_job_logs.cc etcd_record_log.cc job_keys.cc log_entries.cc
   DEPENDS packhouse_cluster absl::cleanup)
 
-packhouse_room(feedback_shared QUICK
-  FOLDER wings/cluster/feedback
-  SOURCES shared_feedback_store.cc
-  DEPENDS packhouse_feedback packhouse_cluster packhouse_stored_proto absl::hash)
-
-
 if(PACKHOUSE_WITH_GRPC)
   packhouse_room(cluster_etcd QUICK
     FOLDER wings/cluster/etcd
@@ -55,5 +49,5 @@ if(PACKHOUSE_WITH_GRPC)
     HEADERS packhouse_grpc_headers
     SOURCES cluster.cc copy_command.cc etcd_membership.cc
     DEPENDS packhouse_shared_datasets packhouse_ledger_etcd packhouse_histograms_shared
-            packhouse_feedback_shared packhouse_program)
+            packhouse_program)
 endif()

@@ -12,6 +12,7 @@
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/engine/histograms/histogram_file.h"
+#include "service/stores/keys/shared_change.h"
 #include "service/wings/cluster/histograms/shared_histogram_format.h"
 
 namespace packhouse {
@@ -476,34 +477,23 @@ absl::Status SharedHistogramStore::Delete(absl::string_view name) {
   // What streams have counted in it so far goes with it.
   waiting_.Take(name);
   Alone(name, [&](Copy& copy) {
-    bool is_uncertain = false;
     // The one that had the name when this began: not one that has taken it since.
     Revision created = 0;
-    for (int race = 0; race < kRaces; ++race) {
-      result = Refresh(name, copy);
-      if (result.ok() && created != 0 && copy.created != created) result = NoHistogram(name);
-      if (absl::IsNotFound(result) && is_uncertain) {
-        result = absl::OkStatus();
-        return;
-      }
-      if (!result.ok() || !copy.is_there()) return;
+    const auto next = [&](bool may_be_done) -> absl::StatusOr<std::optional<Transaction>> {
+      absl::Status fresh = Refresh(name, copy);
+      if (fresh.ok() && created != 0 && copy.created != created) fresh = NoHistogram(name);
+      if (may_be_done && absl::IsNotFound(fresh)) return std::nullopt;
+      PH_RETURN_IF_ERROR(fresh);
       created = copy.created;
-      const auto done = keys_->Commit({{IsCurrent(name, copy)},
-                                       {Operation::Delete(KeyRange::Of(HeadKey(name))),
-                                        Operation::Delete(KeyRange::Prefix(RunsKey(name))),
-                                        Operation::Delete(KeyRange::Prefix(BasesKey(name)))},
-                                       {}});
-      if (!done.ok()) {
-        is_uncertain |= OutcomeIsUnknown(done.status());
-        result = ToCaller(done.status());
-        if (!is_uncertain || race >= kTries) return;
-        continue;
-      }
-      if (!done->succeeded) continue;
-      DropCopy(name, copy);
-      result = absl::OkStatus();
-      return;
-    }
+      return Transaction{{IsCurrent(name, copy)},
+                         {Operation::Delete(KeyRange::Of(HeadKey(name))),
+                          Operation::Delete(KeyRange::Prefix(RunsKey(name))),
+                          Operation::Delete(KeyRange::Prefix(BasesKey(name)))},
+                         {}};
+    };
+    result = SharedChanges{replica_}.Make(
+        *keys_, absl::StrCat("histogram '", name, "'"), next,
+        [&](const TransactionResult& /*done*/) { DropCopy(name, copy); });
   });
   return result;
 }

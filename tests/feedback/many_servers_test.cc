@@ -1,7 +1,5 @@
 // What several servers are told of one device: whatever fails, nothing that was answered is lost,
 // nothing is counted twice, and all fit the same law.
-#include "service/wings/cluster/feedback/shared_feedback_store.h"
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/caller.h"
+#include "service/engine/feedback/feedback_store.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/leaving_caller.h"
 #include "tests/support/random.h"
@@ -45,6 +44,8 @@ class WatchedConnection final : public KeyValueStore {
  public:
   explicit WatchedConnection(FakeKeyValueServers* servers) : to_(servers) {}
 
+  FakeConnection& to() { return to_; }
+
   std::function<void()> before_read = [] {};
   std::function<void()> after_read = [] {};
 
@@ -73,19 +74,21 @@ struct TestServer {
   TestServer(FakeKeyValueServers& servers, const SimulatedClock& clock, std::string replica,
              size_t max_models = 256, Retention retention = {})
       : connection(&servers),
-        store(&connection, {std::move(replica), max_models, std::move(retention),
-                            [&clock] { return clock.Now(); }}) {}
+        store(
+            FeedbackStore::Open(&connection, {std::move(replica), max_models, std::move(retention),
+                                              [&clock] { return clock.Now(); }})
+                .value()) {}
 
   absl::StatusOr<uint64_t> Report(const FeedbackKey& key, uint64_t edges) {
-    return store.Report(key, kColumns, {BatchOf(edges, 1e-3 + 1e-6 * static_cast<double>(edges))},
-                        absl::FromUnixSeconds(1'700'000'000));
+    return store->Report(key, kColumns, {BatchOf(edges, 1e-3 + 1e-6 * static_cast<double>(edges))},
+                         absl::FromUnixSeconds(1'700'000'000));
   }
 
   FakeConnection connection;
-  SharedFeedbackStore store;
+  std::unique_ptr<FeedbackStore> store;
 };
 
-class SharedFeedbackStoreTest : public testing::Test {
+class FeedbackOfServersTest : public testing::Test {
  protected:
   std::unique_ptr<TestServer> Start(size_t max_models = 256, Retention retention = {}) {
     return std::make_unique<TestServer>(servers_, clock_, absl::StrCat("replica", ++num_started_),
@@ -97,45 +100,45 @@ class SharedFeedbackStoreTest : public testing::Test {
   int num_started_ = 0;
 };
 
-TEST_F(SharedFeedbackStoreTest, EveryServerHasWhatAnyWasTold) {
+TEST_F(FeedbackOfServersTest, EveryServerHasWhatAnyWasTold) {
   const auto a = Start();
   const auto b = Start();
   for (uint64_t edges = 100; edges <= 2000; edges += 100) {
     EXPECT_THAT((edges % 200 == 0 ? a : b)->Report(kGin, edges), IsOkAndHolds(edges / 100));
   }
-  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback at_a, a->store.Get(kGin));
-  EXPECT_THAT(b->store.Get(kGin), IsOkAndHolds(at_a));
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback at_a, a->store->Get(kGin));
+  EXPECT_THAT(b->store->Get(kGin), IsOkAndHolds(at_a));
   // Same observations, same law.
-  const auto model = a->store.Find("team/gin/h100");
-  const auto same = b->store.Find("team/gin/h100");
+  const auto model = a->store->Find("team/gin/h100");
+  const auto same = b->store->Find("team/gin/h100");
   ASSERT_NE(model, nullptr);
   ASSERT_NE(same, nullptr);
   EXPECT_EQ(model->seconds.per_row, same->seconds.per_row);
   EXPECT_EQ(model->bytes.fixed, same->bytes.fixed);
   EXPECT_GT(model->seconds.per_row[0], 0);
-  EXPECT_THAT(b->store.All().value(), UnorderedElementsAre(Pair(kGin, at_a)));
-  EXPECT_THAT(a->store.Readings(), testing::SizeIs(1));
-  EXPECT_THAT(a->store.Delete(kGin), IsOk());
-  EXPECT_THAT(b->store.Delete(kGin), StatusIs(absl::StatusCode::kNotFound, HasSubstr("gin")));
-  EXPECT_THAT(b->store.All().value(), IsEmpty());
-  EXPECT_THAT(b->store.Readings(), IsEmpty());
-  clock_.Advance(SharedFeedbackStore::kFresh);
-  EXPECT_EQ(a->store.Find("team/gin/h100"), nullptr);
+  EXPECT_THAT(b->store->All().value(), UnorderedElementsAre(Pair(kGin, at_a)));
+  EXPECT_THAT(a->store->Readings(), testing::SizeIs(1));
+  EXPECT_THAT(a->store->Delete(kGin), IsOk());
+  EXPECT_THAT(b->store->Delete(kGin), StatusIs(absl::StatusCode::kNotFound, HasSubstr("gin")));
+  EXPECT_THAT(b->store->All().value(), IsEmpty());
+  EXPECT_THAT(b->store->Readings(), IsEmpty());
+  clock_.Advance(FeedbackStore::kFresh);
+  EXPECT_EQ(a->store->Find("team/gin/h100"), nullptr);
 }
 
-TEST_F(SharedFeedbackStoreTest, FindIsFreshToASecond) {
+TEST_F(FeedbackOfServersTest, FindIsFreshToASecond) {
   const auto a = Start();
   const auto b = Start();
   ASSERT_THAT(a->Report(kGin, 100), IsOk());
-  const auto before = b->store.Find("team/gin/h100");
+  const auto before = b->store->Find("team/gin/h100");
   ASSERT_NE(before, nullptr);
   ASSERT_THAT(a->Report(kGin, 9000), IsOk());
-  EXPECT_EQ(b->store.Find("team/gin/h100"), before);
-  clock_.Advance(SharedFeedbackStore::kFresh);
-  const auto after = b->store.Find("team/gin/h100");
+  EXPECT_EQ(b->store->Find("team/gin/h100"), before);
+  clock_.Advance(FeedbackStore::kFresh);
+  const auto after = b->store->Find("team/gin/h100");
   EXPECT_NE(after, before);
   // Without the store it gives what it has, and asks again after a while.
-  clock_.Advance(SharedFeedbackStore::kFresh);
+  clock_.Advance(FeedbackStore::kFresh);
   int num_asked = 0;
   b->connection.SetFaults([&] {
     ++num_asked;
@@ -143,21 +146,23 @@ TEST_F(SharedFeedbackStoreTest, FindIsFreshToASecond) {
     clock_.Advance(absl::Seconds(3));
     return StoreFault::kUnreachable;
   });
-  EXPECT_EQ(b->store.Find("team/gin/h100"), after);
-  EXPECT_EQ(b->store.Find("team/other/h100"), nullptr);
-  clock_.Advance(SharedFeedbackStore::kAway - absl::Seconds(1));
-  EXPECT_EQ(b->store.Find("team/gin/h100"), after);
+  EXPECT_EQ(b->store->Find("team/gin/h100"), after);
+  EXPECT_EQ(b->store->Find("team/other/h100"), nullptr);
+  clock_.Advance(FeedbackStore::kAway - absl::Seconds(1));
+  EXPECT_EQ(b->store->Find("team/gin/h100"), after);
   EXPECT_EQ(num_asked, 1);
-  EXPECT_THAT(b->store.Get(kGin), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_THAT(b->store->Get(kGin), StatusIs(absl::StatusCode::kUnavailable, testing::_));
   b->connection.SetFaults(nullptr);
   ASSERT_THAT(a->Report(kGin, 20'000), IsOk());
-  clock_.Advance(SharedFeedbackStore::kAway);
-  EXPECT_NE(b->store.Find("team/gin/h100"), after);
+  clock_.Advance(FeedbackStore::kAway);
+  EXPECT_NE(b->store->Find("team/gin/h100"), after);
 }
 
-TEST_F(SharedFeedbackStoreTest, WhatIsCreatedWhileAllAreReadStays) {
+TEST_F(FeedbackOfServersTest, WhatIsCreatedWhileAllAreReadStays) {
   WatchedConnection connection(&servers_);
-  SharedFeedbackStore store(&connection, {"watched", 256, {}, [this] { return clock_.Now(); }});
+  const auto store =
+      FeedbackStore::Open(&connection, {"watched", 256, {}, [this] { return clock_.Now(); }})
+          .value();
   const auto other = Start();
   // More than one page.
   for (int i = 0; i < 40; ++i) {
@@ -166,33 +171,35 @@ TEST_F(SharedFeedbackStoreTest, WhatIsCreatedWhileAllAreReadStays) {
   int num_reads = 0;
   connection.before_read = [&] {
     if (++num_reads != 2) return;
-    EXPECT_THAT(store.Report(kGin, kColumns, {BatchOf(100, 1)}, clock_.Now()), IsOk());
+    EXPECT_THAT(store->Report(kGin, kColumns, {BatchOf(100, 1)}, clock_.Now()), IsOk());
   };
   // Read anew, if the store has dropped what it was like before.
-  EXPECT_THAT(store.All().value(), testing::SizeIs(testing::AnyOf(40, 41)));
-  EXPECT_NE(store.Find("team/gin/h100"), nullptr);
-  EXPECT_NE(store.ModelOf(kGin), nullptr);
+  EXPECT_THAT(store->All().value(), testing::SizeIs(testing::AnyOf(40, 41)));
+  EXPECT_NE(store->Find("team/gin/h100"), nullptr);
+  EXPECT_NE(store->ModelOf(kGin), nullptr);
 }
 
-TEST_F(SharedFeedbackStoreTest, AReadThatADeletionOvertakesBringsNothingBack) {
+TEST_F(FeedbackOfServersTest, AReadThatADeletionOvertakesBringsNothingBack) {
   WatchedConnection connection(&servers_);
-  SharedFeedbackStore store(&connection, {"watched", 256, {}, [this] { return clock_.Now(); }});
+  const auto store =
+      FeedbackStore::Open(&connection, {"watched", 256, {}, [this] { return clock_.Now(); }})
+          .value();
   const auto other = Start();
   ASSERT_THAT(other->Report(kGin, 100), IsOk());
   int num_reads = 0;
   connection.after_read = [&] {
     if (++num_reads == 1) {
-      EXPECT_THAT(store.Delete(kGin), IsOk());
+      EXPECT_THAT(store->Delete(kGin), IsOk());
     }
   };
-  EXPECT_THAT(store.Get(kGin), IsOk());
-  EXPECT_EQ(store.ModelOf(kGin), nullptr);
+  EXPECT_THAT(store->Get(kGin), IsOk());
+  EXPECT_EQ(store->ModelOf(kGin), nullptr);
   // Another one of that name is another one.
   ASSERT_THAT(other->Report(kGin, 200), IsOk());
-  EXPECT_NE(store.Find("team/gin/h100"), nullptr);
+  EXPECT_NE(store->Find("team/gin/h100"), nullptr);
 }
 
-TEST_F(SharedFeedbackStoreTest, WhatOtherServersDeleteIsForgotten) {
+TEST_F(FeedbackOfServersTest, WhatOtherServersDeleteIsForgotten) {
   // For ever: no more is known than there may be.
   constexpr size_t kMost = 4;
   const auto a = Start(kMost);
@@ -200,31 +207,33 @@ TEST_F(SharedFeedbackStoreTest, WhatOtherServersDeleteIsForgotten) {
   for (int i = 0; i < 20; ++i) {
     const FeedbackKey key = {absl::StrCat("model", i), "d"};
     ASSERT_THAT(a->Report(key, 100), IsOk());
-    EXPECT_THAT(b->store.Get(key), IsOk());
-    EXPECT_NE(b->store.ModelOf(key), nullptr);
-    EXPECT_LE(b->store.Readings().size(), kMost);
-    ASSERT_THAT(a->store.Delete(key), IsOk());
+    EXPECT_THAT(b->store->Get(key), IsOk());
+    EXPECT_NE(b->store->ModelOf(key), nullptr);
+    EXPECT_LE(b->store->Readings().size(), kMost);
+    ASSERT_THAT(a->store->Delete(key), IsOk());
   }
   // With a retention: not for long.
   const auto c = Start(kMost, {absl::Hours(8), {}});
   ASSERT_THAT(a->Report(kGin, 100), IsOk());
-  EXPECT_THAT(c->store.Get(kGin), IsOk());
-  EXPECT_NE(c->store.ModelOf(kGin), nullptr);
-  ASSERT_THAT(a->store.Delete(kGin), IsOk());
-  EXPECT_THAT(c->store.Readings(), testing::SizeIs(1));
+  EXPECT_THAT(c->store->Get(kGin), IsOk());
+  EXPECT_NE(c->store->ModelOf(kGin), nullptr);
+  ASSERT_THAT(a->store->Delete(kGin), IsOk());
+  EXPECT_THAT(c->store->Readings(), testing::SizeIs(1));
   std::vector<Expired> expired;
-  EXPECT_THAT(c->store.DeleteUnused(expired), IsOk());
-  EXPECT_THAT(c->store.Readings(), IsEmpty());
+  EXPECT_THAT(c->store->DeleteUnused(expired), IsOk());
+  EXPECT_THAT(c->store->Readings(), IsEmpty());
 }
 
-TEST_F(SharedFeedbackStoreTest, WhoLosesPausesAndTriesAgain) {
+TEST_F(FeedbackOfServersTest, WhoLosesPausesAndTriesAgain) {
   WatchedConnection connection(&servers_);
   std::vector<absl::Duration> pauses;
-  SharedFeedbackStore store(&connection, {"watched",
-                                          256,
-                                          {},
-                                          [this] { return clock_.Now(); },
-                                          [&](absl::Duration pause) { pauses.push_back(pause); }});
+  const auto store =
+      FeedbackStore::Open(&connection, {"watched",
+                                        256,
+                                        {},
+                                        [this] { return clock_.Now(); },
+                                        [&](absl::Duration pause) { pauses.push_back(pause); }})
+          .value();
   const auto other = Start();
   ASSERT_THAT(other->Report(kGin, 100), IsOk());
   int num_reads = 0;
@@ -233,57 +242,126 @@ TEST_F(SharedFeedbackStoreTest, WhoLosesPausesAndTriesAgain) {
       EXPECT_THAT(other->Report(kGin, 100), IsOk());
     }
   };
-  EXPECT_THAT(store.Report(kGin, kColumns, {BatchOf(100, 1)}, clock_.Now()),
+  EXPECT_THAT(store->Report(kGin, kColumns, {BatchOf(100, 1)}, clock_.Now()),
               IsOkAndHolds(uint64_t{12}));
   ASSERT_THAT(pauses, testing::SizeIs(10));
-  EXPECT_GE(pauses[0], SharedFeedbackStore::kFirstPause / 2);
-  EXPECT_LE(pauses[0], SharedFeedbackStore::kFirstPause);
-  EXPECT_GE(pauses[9], SharedFeedbackStore::kLongestPause / 2);
-  EXPECT_LE(pauses[9], SharedFeedbackStore::kLongestPause);
+  EXPECT_GE(pauses[0], SharedChanges::kFirstPause / 2);
+  EXPECT_LE(pauses[0], SharedChanges::kFirstPause);
+  EXPECT_GE(pauses[9], SharedChanges::kLongestPause / 2);
+  EXPECT_LE(pauses[9], SharedChanges::kLongestPause);
 }
 
 // A deletion that others come before, or whose answer is lost, is tried again. By then another
 // model may have the name.
-TEST_F(SharedFeedbackStoreTest, ADeletionThatIsTriedAgainIsOfTheSameModel) {
+TEST_F(FeedbackOfServersTest, ADeletionThatIsTriedAgainIsOfTheSameModel) {
   const auto other = Start();
   for (int at = 1; at < 6; ++at) {
     SCOPED_TRACE(at);
     WatchedConnection connection(&servers_);
-    SharedFeedbackStore store(
-        &connection, {"watched", 256, {}, [this] { return clock_.Now(); }, [](absl::Duration) {}});
+    const auto store =
+        FeedbackStore::Open(
+            &connection,
+            {"watched", 256, {}, [this] { return clock_.Now(); }, [](absl::Duration) {}})
+            .value();
     ASSERT_THAT(other->Report(kGin, 100), IsOk());
     int num_reads = 0;
     bool is_anew = false;
     connection.after_read = [&] {
       if (++num_reads != at) return;
       is_anew = true;
-      EXPECT_THAT(other->store.Delete(kGin), IsOk());
+      EXPECT_THAT(other->store->Delete(kGin), IsOk());
       EXPECT_THAT(other->Report(kGin, 200), IsOkAndHolds(uint64_t{1}));
     };
-    const absl::Status deleted = store.Delete(kGin);
+    const absl::Status deleted = store->Delete(kGin);
     connection.after_read = [] {};
     EXPECT_EQ(deleted.code(), is_anew ? absl::StatusCode::kNotFound : absl::StatusCode::kOk);
-    EXPECT_EQ(other->store.Get(kGin).ok(), is_anew);
+    EXPECT_EQ(other->store->Get(kGin).ok(), is_anew);
     if (!is_anew) continue;
-    ASSERT_THAT(other->store.Delete(kGin), IsOk());
+    ASSERT_THAT(other->store->Delete(kGin), IsOk());
   }
 }
 
-TEST_F(SharedFeedbackStoreTest, NobodysReportIsNotMade) {
+// The `nth` request from now on, the first is 1, has this fault.
+StoreFaults FaultAt(int nth, StoreFault fault) {
+  return [left = nth, fault]() mutable { return --left == 0 ? fault : StoreFault::kNone; };
+}
+
+TEST_F(FeedbackOfServersTest, ADeletionWhoseAnswerIsLostIsDone) {
+  const auto server = Start();
+  ASSERT_THAT(server->Report(kGin, 100), IsOk());
+  // After the model and the number of models are read.
+  server->connection.SetFaults(FaultAt(3, StoreFault::kReplyLost));
+  EXPECT_THAT(server->store->Delete(kGin), IsOk());
+  EXPECT_THAT(server->store->All().value(), IsEmpty());
+}
+
+TEST_F(FeedbackOfServersTest, WhatNobodyKnowsIsSaid) {
+  const auto server = Start();
+  ASSERT_THAT(server->Report(kGin, 100), IsOk());
+  server->connection.SetFaults([num_asked = 0]() mutable {
+    ++num_asked;
+    return num_asked == 1   ? StoreFault::kNone
+           : num_asked == 2 ? StoreFault::kReplyLost
+                            : StoreFault::kUnreachable;
+  });
+  EXPECT_THAT(server->Report(kGin, 100),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("it is not known whether")));
+}
+
+// A use that is written between two tries of a report hides nothing of it.
+TEST_F(FeedbackOfServersTest, AUseBesideAReportDoesNotCountItTwice) {
+  WatchedConnection connection(&servers_);
+  const auto store =
+      FeedbackStore::Open(&connection,
+                          {"watched", 256, {absl::Hours(8), {}}, [this] { return clock_.Now(); }})
+          .value();
+  const auto report = [&] {
+    return store->Report(kGin, kColumns, {BatchOf(100, 1)}, clock_.Now());
+  };
+  ASSERT_THAT(report(), IsOk());
+  int num_reads = 0;
+  connection.before_read = [&] {
+    if (++num_reads != 2) return;
+    clock_.Advance(absl::Minutes(1));
+    EXPECT_NE(store->Find("team/gin/h100"), nullptr);
+    EXPECT_THAT(store->SaveUses(), IsOk());
+  };
+  connection.to().SetFaults(FaultAt(2, StoreFault::kReplyLost));
+  EXPECT_THAT(report(), IsOk());
+  EXPECT_GT(num_reads, 2);
+  EXPECT_EQ(store->Get(kGin)->shapes.num_reports(), 2);
+}
+
+// It may have been used since the sweep began, or the store did not take the use.
+TEST_F(FeedbackOfServersTest, WhatIsUsedStaysThoughTheUseCannotBeWritten) {
+  const Retention retention = {absl::Hours(8), {}};
+  const auto server = Start(256, retention);
+  ASSERT_THAT(server->Report(kGin, 100), IsOk());
+  clock_.Advance(absl::Hours(9));
+  ASSERT_NE(server->store->Find("team/gin/h100"), nullptr);
+  server->connection.SetFaults(FaultAt(2, StoreFault::kUnreachable));
+  std::vector<Expired> expired;
+  EXPECT_THAT(server->store->DeleteUnused(expired),
+              StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_THAT(expired, IsEmpty());
+  EXPECT_THAT(server->store->Get(kGin), IsOk());
+}
+
+TEST_F(FeedbackOfServersTest, NobodysReportIsNotMade) {
   const auto server = Start();
   LeavingCaller caller;
   const CallerScope scope(&caller);
   ASSERT_THAT(server->Report(kGin, 100), IsOk());
   caller.Leave();
   EXPECT_THAT(server->Report(kGin, 100), StatusIs(absl::StatusCode::kCancelled, testing::_));
-  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, server->store.Get(kGin));
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, server->store->Get(kGin));
   EXPECT_EQ(kept.shapes.num_reports(), 1);
 }
 
-TEST_F(SharedFeedbackStoreTest, RefusalsAreNamed) {
+TEST_F(FeedbackOfServersTest, RefusalsAreNamed) {
   const auto server = Start(/*max_models=*/1);
   ASSERT_THAT(server->Report(kGin, 100), IsOk());
-  EXPECT_THAT(server->store.Report(kGin, {"nodes", "graphs"}, {BatchOf(1, 1)}, clock_.Now()),
+  EXPECT_THAT(server->store->Report(kGin, {"nodes", "graphs"}, {BatchOf(1, 1)}, clock_.Now()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("edges, nodes, graphs")));
   EXPECT_THAT(server->Report({"other", "h100"}, 1),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 1")));
@@ -292,7 +370,7 @@ TEST_F(SharedFeedbackStoreTest, RefusalsAreNamed) {
 }
 
 // Each report has a shape of its own, so that it shows how often it was counted.
-TEST_F(SharedFeedbackStoreTest, WhatWasAnsweredIsCountedOnceWhateverFails) {
+TEST_F(FeedbackOfServersTest, WhatWasAnsweredIsCountedOnceWhateverFails) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     FakeKeyValueServers servers(&clock_, seed);
@@ -319,7 +397,7 @@ TEST_F(SharedFeedbackStoreTest, WhatWasAnsweredIsCountedOnceWhateverFails) {
     servers.DoLateRequests();
     TestServer reader(servers, clock_, "reader");
     std::map<uint64_t, uint64_t> counted;
-    const auto kept = reader.store.Get(kGin);
+    const auto kept = reader.store->Get(kGin);
     if (kept.ok()) {
       for (const MeasuredShape& shape : kept->shapes.shapes()) {
         counted[shape.capacities[0]] = shape.num_batches;
@@ -336,7 +414,7 @@ TEST_F(SharedFeedbackStoreTest, WhatWasAnsweredIsCountedOnceWhateverFails) {
 }
 
 // Creations and deletions that fail at any point leave the count of models as it must be.
-TEST_F(SharedFeedbackStoreTest, TheBoundCountsWhatIsThere) {
+TEST_F(FeedbackOfServersTest, TheBoundCountsWhatIsThere) {
   constexpr size_t kMost = 4;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -357,12 +435,12 @@ TEST_F(SharedFeedbackStoreTest, TheBoundCountsWhatIsThere) {
       if (random.Below(2) == 0) {
         (void)server.Report(key, 100);
       } else {
-        server.store.Delete(key).IgnoreError();
+        server.store->Delete(key).IgnoreError();
       }
     }
     servers.DoLateRequests();
     TestServer last(servers, clock_, "last", kMost);
-    PH_ASSERT_OK_AND_ASSIGN(const auto all, last.store.All());
+    PH_ASSERT_OK_AND_ASSIGN(const auto all, last.store->All());
     ASSERT_LE(all.size(), kMost);
     for (size_t i = all.size(); i < kMost; ++i) {
       EXPECT_THAT(last.Report({absl::StrCat("more", i), "d"}, 100), IsOk());
@@ -372,7 +450,7 @@ TEST_F(SharedFeedbackStoreTest, TheBoundCountsWhatIsThere) {
   }
 }
 
-TEST_F(SharedFeedbackStoreTest, ReportsOfManyThreadsAreAllCounted) {
+TEST_F(FeedbackOfServersTest, ReportsOfManyThreadsAreAllCounted) {
   const auto a = Start();
   const auto b = Start();
   std::vector<std::thread> threads;
@@ -380,45 +458,45 @@ TEST_F(SharedFeedbackStoreTest, ReportsOfManyThreadsAreAllCounted) {
     threads.emplace_back([&, i] {
       TestServer& server = i % 2 == 0 ? *a : *b;
       for (uint64_t k = 0; k < 10; ++k) EXPECT_THAT(server.Report(kGin, 100 * (i + 1)), IsOk());
-      (void)server.store.Find("team/gin/h100");
+      (void)server.store->Find("team/gin/h100");
     });
   }
   for (std::thread& thread : threads) thread.join();
-  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, b->store.Get(kGin));
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, b->store->Get(kGin));
   EXPECT_EQ(kept.shapes.num_reports(), 40);
 }
 
-TEST_F(SharedFeedbackStoreTest, WhatNoServerUsesExpires) {
+TEST_F(FeedbackOfServersTest, WhatNoServerUsesExpires) {
   const Retention retention = {absl::Hours(8), {{"kept", absl::InfiniteDuration()}}};
   const auto a = Start(256, retention);
   const auto b = Start(256, retention);
   const FeedbackKey used = {"used", "d"};
   const FeedbackKey kept = {"kept/gin", "d"};
   for (const FeedbackKey& key : {kGin, used, kept}) ASSERT_THAT(a->Report(key, 100), IsOk());
-  EXPECT_TRUE(a->store.notes_uses());
+  EXPECT_TRUE(a->store->notes_uses());
   std::vector<Expired> expired;
   // Another server than the one that sweeps uses one of them.
   clock_.Advance(absl::Hours(8));
-  ASSERT_NE(b->store.Find("used/d"), nullptr);
-  EXPECT_THAT(b->store.SaveUses(), IsOk());
-  EXPECT_THAT(a->store.DeleteUnused(expired), IsOk());
+  ASSERT_NE(b->store->Find("used/d"), nullptr);
+  EXPECT_THAT(b->store->SaveUses(), IsOk());
+  EXPECT_THAT(a->store->DeleteUnused(expired), IsOk());
   // It may have been used, and another server has not said so yet.
   EXPECT_THAT(expired, IsEmpty());
   clock_.Advance(retention.Period());
-  EXPECT_THAT(a->store.DeleteUnused(expired), IsOk());
+  EXPECT_THAT(a->store->DeleteUnused(expired), IsOk());
   ASSERT_THAT(expired, testing::SizeIs(1));
   EXPECT_EQ(expired[0].name, "team/gin/h100");
   EXPECT_EQ(expired[0].unused, absl::Hours(8) + retention.Period());
   EXPECT_GT(expired[0].num_bytes, 0);
-  EXPECT_EQ(a->store.num_expired(), 1);
-  EXPECT_THAT(b->store.All().value(),
+  EXPECT_EQ(a->store->num_expired(), 1);
+  EXPECT_THAT(b->store->All().value(),
               UnorderedElementsAre(Pair(used, testing::_), Pair(kept, testing::_)));
   // There is room for another one.
   EXPECT_THAT(b->Report({"new", "d"}, 1), IsOk());
 }
 
 // Revisions that a server has seen come again, and name what others have told since.
-TEST(SharedFeedbackModelTest, AllFitTheSameLawAlsoWhenTheStoreWasRestored) {
+TEST(FeedbackOfRestoredServersTest, AllFitTheSameLawAlsoWhenTheStoreWasRestored) {
   const std::vector<FeedbackKey> keys = {kGin, {"team/gat", "h100"}};
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
@@ -434,7 +512,7 @@ TEST(SharedFeedbackModelTest, AllFitTheSameLawAlsoWhenTheStoreWasRestored) {
         TestServer& server = *cluster[random.Below(2)];
         const FeedbackKey& key = keys[random.Below(2)];
         if (random.Below(6) == 0) {
-          server.store.Delete(key).IgnoreError();
+          server.store->Delete(key).IgnoreError();
         } else {
           ASSERT_THAT(server.Report(key, 10 * (1 + random.Below(1000))), IsOk());
         }
@@ -446,34 +524,34 @@ TEST(SharedFeedbackModelTest, AllFitTheSameLawAlsoWhenTheStoreWasRestored) {
       change_some();
       servers.Restore(backup);
       change_some();
-      clock.Advance(SharedFeedbackStore::kFresh);
+      clock.Advance(FeedbackStore::kFresh);
       TestServer fresh(servers, clock, "fresh");
-      PH_ASSERT_OK_AND_ASSIGN(const auto expected, fresh.store.All());
+      PH_ASSERT_OK_AND_ASSIGN(const auto expected, fresh.store->All());
       for (const auto& server : cluster) {
         for (const FeedbackKey& key : keys) {
           const std::string name = absl::StrCat(key.model, "/", key.device);
-          const auto law = fresh.store.Find(name);
-          const auto known = server->store.Find(name);
+          const auto law = fresh.store->Find(name);
+          const auto known = server->store->Find(name);
           ASSERT_EQ(known == nullptr, law == nullptr) << name;
           if (law == nullptr) continue;
           ASSERT_EQ(known->seconds.per_row, law->seconds.per_row) << name;
           ASSERT_EQ(known->bytes.fixed, law->bytes.fixed) << name;
         }
-        ASSERT_THAT(server->store.All(), IsOkAndHolds(expected));
+        ASSERT_THAT(server->store->All(), IsOkAndHolds(expected));
       }
     }
   }
 }
 
-TEST_F(SharedFeedbackStoreTest, DamageIsNoticed) {
+TEST_F(FeedbackOfServersTest, DamageIsNoticed) {
   const auto server = Start();
   ASSERT_THAT(server->Report(kGin, 100), IsOk());
   Transaction damage;
   damage.then = {Operation::Put("feedback/m/team%2Fgin/h100", "other bytes")};
   ASSERT_THAT(server->connection.Commit(damage), IsOk());
   const auto lost = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("gin"));
-  EXPECT_THAT(server->store.Get(kGin), lost);
-  EXPECT_THAT(server->store.All(), lost);
+  EXPECT_THAT(server->store->Get(kGin), lost);
+  EXPECT_THAT(server->store->All(), lost);
   EXPECT_THAT(server->Report(kGin, 100), lost);
 }
 
