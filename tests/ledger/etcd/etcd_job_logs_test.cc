@@ -3,8 +3,10 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "service/stores/keys/cluster_life.h"
 #include "service/stores/keys/replica_lease.h"
+#include "service/wings/cluster/jobs/job_keys.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
@@ -28,9 +31,12 @@ constexpr absl::Duration kLeaseLength = absl::Seconds(10);
 
 struct Server {
   Server(FakeKeyValueServers& servers, SimulatedClock& clock, int number)
+      : Server(servers, clock, number, number) {}
+  // Where server `place` would be.
+  Server(FakeKeyValueServers& servers, SimulatedClock& clock, int number, int place)
       : connection(&servers),
         lease(&connection,
-              {absl::StrCat("r", number), absl::StrCat("server-", number, ":1"), kLeaseLength,
+              {absl::StrCat("r", number), absl::StrCat("server-", place, ":1"), kLeaseLength,
                absl::Seconds(1)},
               [&clock] { return clock.Now(); }),
         logs(&connection, &lease, absl::StrCat("r", number), uint64_t{1} << 20) {}
@@ -115,6 +121,28 @@ TEST_F(EtcdJobLogsTest, AllNameTheSameOwner) {
   EXPECT_EQ(num_owned.size(), 4U);
   EXPECT_THAT(all_[0]->logs.OwnerOf("none"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
+}
+
+// A server that was killed is a member until its lease ends, beside the one that serves at its
+// address now, whichever of their names comes first.
+TEST_F(EtcdJobLogsTest, AJobIsMovedToTheServerThatCameLastToAnAddress) {
+  Server& owner = Start();
+  TickAll();
+  for (const auto& [killed, serving, place] : {std::tuple(5, 7, 20), std::tuple(8, 6, 21)}) {
+    const std::string job = absl::StrCat("job", place);
+    PH_ASSERT_OK_AND_ASSIGN(JobPlace mine, owner.logs.Open(job));
+    ASSERT_NE(mine.log, nullptr);
+    ASSERT_THAT(mine.log->Append({"1"}), IsOk());
+    Server before(servers_, clock_, killed, place);
+    ASSERT_THAT(before.lease.Tick(), IsOk());
+    Server now(servers_, clock_, serving, place);
+    ASSERT_THAT(now.lease.Tick(), IsOk());
+    ASSERT_THAT(mine.log->MoveTo(now.lease.address()), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const std::optional<KeyValue> moved,
+                            owner.connection.Get(JobKeys(job).place()));
+    ASSERT_TRUE(moved.has_value());
+    EXPECT_EQ(moved->lease, now.lease.lease());
+  }
 }
 
 // A job is where it was moved to while that server lives, whoever is asked.
