@@ -100,7 +100,7 @@ RangeResult LoggedKeys::Read(const KeyRange& range, size_t limit, const Changes&
 
 absl::StatusOr<RangeResult> LoggedKeys::Range(const KeyRange& range, size_t limit,
                                               Revision revision) {
-  absl::ReaderMutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   if (revision == 0 || revision == revision_) return Read(range, limit, {});
   return absl::OutOfRangeError(
       absl::StrCat("revision ", revision, " is not there, but ", revision_));
@@ -117,7 +117,7 @@ absl::StatusOr<TransactionResult> LoggedKeys::Commit(const Transaction& transact
   Changes changes;
   Revision next = 0;
   {
-    absl::ReaderMutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     next = revision_ + 1;
     const auto holds = [this](const Compare& compare) ABSL_NO_THREAD_SAFETY_ANALYSIS {
       return compare.Holds(Find(compare.key));
@@ -158,7 +158,7 @@ absl::StatusOr<TransactionResult> LoggedKeys::Commit(const Transaction& transact
 }
 
 std::vector<std::string> LoggedKeys::RecordsOf(const Changes& changes) const {
-  absl::ReaderMutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   // Deletions may have been the last changes.
   std::vector<std::string> records = {RecordOf("", std::nullopt, revision_ + 1)};
   for (const auto& [key, value] : values_) {
@@ -174,7 +174,7 @@ absl::Status LoggedKeys::Append(const Changes& changes) {
   if (log_ == nullptr) return absl::OkStatus();
   std::vector<std::string> records;
   {
-    absl::ReaderMutexLock lock(&mutex_);
+    absl::MutexLock lock(&mutex_);
     for (const auto& [key, value] : changes) records.push_back(RecordOf(key, value, revision_ + 1));
   }
   const uint64_t num_bytes = BytesOf(records);

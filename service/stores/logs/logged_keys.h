@@ -58,10 +58,10 @@ class LoggedKeys final : public KeyStore {
 
   absl::Status Load();
   // The present value; null: there is none.
-  const KeyValue* Find(absl::string_view key) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  const KeyValue* Find(absl::string_view key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // With `changes` over what is there.
   RangeResult Read(const KeyRange& range, size_t limit, const Changes& changes) const
-      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All keys, with `changes` over them, as records.
   std::vector<std::string> RecordsOf(const Changes& changes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(committing_);
