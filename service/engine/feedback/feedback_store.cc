@@ -450,7 +450,8 @@ absl::Status FeedbackStore::LoadAll() {
   for (const auto& [key, kept] : all) (void)ModelOf(key);
   PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> clock, keys_->Get(kClock));
   if (!notes_uses()) {
-    // What was noted would be too old when uses are noted again.
+    // What was noted would be too old when uses are noted again. If this fails, the time until then
+    // counts as one in which the server was off: models stay for longer.
     if (clock) keys_->Commit({{}, {Operation::Delete(KeyRange::Of(kClock))}, {}}).IgnoreError();
     return absl::OkStatus();
   }
