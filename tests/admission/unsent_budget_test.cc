@@ -69,6 +69,16 @@ TEST(UnsentBudgetTest, WhoeverReadsIsServedWhileOthersHoldAllTheyCan) {
   EXPECT_EQ(budget.taken(), 0);
 }
 
+TEST(UnsentBudgetTest, HalfIsForResponsesMadeAheadAndNotAByteMore) {
+  UnsentBudget budget(1000);
+  for (const uint64_t taken : {0, 400, 500}) {
+    budget.Take(taken);
+    EXPECT_TRUE(budget.HasRoomAhead(500 - taken));
+    EXPECT_FALSE(budget.HasRoomAhead(501 - taken));
+    budget.Give(taken);
+  }
+}
+
 TEST(UnsentBudgetTest, ResponsesMadeAheadLeaveHalfOfItToCallsThatAreYetToCome) {
   NoObserver observer;
   UnsentBudget budget(1000);

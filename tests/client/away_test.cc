@@ -1,5 +1,7 @@
 #include "client/cpp/away.h"
 
+#include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -215,6 +217,27 @@ TEST(AddressesTest, AddressesOfThisMachineAreKnown) {
                                   "[2001:db8::1]:1", "local.host:1"}) {
     EXPECT_FALSE(IsOwnAddress(other)) << other;
   }
+}
+
+// The last in this order is the first that gRPC looks at.
+TEST(AddressesTest, TheProxyThatGrpcTakesIsNamed) {
+  constexpr const char* kVariables[] = {"http_proxy", "https_proxy", "grpc_proxy"};
+  std::map<std::string, std::string> before;
+  for (const char* const variable : kVariables) {
+    if (const char* const value = std::getenv(variable)) before[variable] = value;
+    ::unsetenv(variable);
+  }
+  EXPECT_EQ(ProxyVariable("far.example:1"), "");
+  for (const char* const variable : kVariables) {
+    ::setenv(variable, "http://127.0.0.1:1", 1);
+    EXPECT_EQ(ProxyVariable("far.example:1"), variable);
+    EXPECT_EQ(ProxyVariable("127.0.0.1:1"), "");
+    EXPECT_EQ(ProxyVariable("unix:/socket"), "");
+  }
+  ::setenv("grpc_proxy", "", 1);
+  EXPECT_EQ(ProxyVariable("far.example:1"), "https_proxy");
+  for (const char* const variable : kVariables) ::unsetenv(variable);
+  for (const auto& [variable, value] : before) ::setenv(variable.c_str(), value.c_str(), 1);
 }
 
 TEST(AddressesTest, ItConnectsToTheFirstThatAnswers) {

@@ -79,6 +79,7 @@ v1::LoadedBatch ToMessage(const BatchView& view) {
   batch.set_epoch(view.epoch());
   batch.set_step(view.step());
   batch.set_graph_ids(std::string(view.graph_ids()));
+  EXPECT_EQ(view.num_graphs(), view.graph_ids().size() / 8);
   batch.set_sizes(std::string(view.sizes()));
   batch.mutable_real_rows()->Add(view.real_rows().begin(), view.real_rows().end());
   batch.mutable_rows()->Add(view.rows().begin(), view.rows().end());

@@ -336,6 +336,8 @@ TEST_P(LoaderTest, ErrorsOfTheServerAreTheCallers) {
   LoaderOptions options = Options();
   options.spec.set_dataset("none");
   Loader loader(channel_, options);
+  EXPECT_THAT(loader.Opened(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
+  EXPECT_THAT(loader.State(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
   EXPECT_THAT(loader.Next(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
   EXPECT_THAT(loader.Describe(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
   absl::Duration waits;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <string>
@@ -144,6 +145,25 @@ TEST_F(SourceTablesTest, AGeneratedGraphIsReadBackFromEitherFormat) {
   options.shards = 1;
   ASSERT_TRUE(WriteUnigraph(*tables, Path("unigraph"), options).ok());
   ExpectRoundTrip(*tables, Path("unigraph"), true);
+}
+
+// Labels are lists of one number; a schema may call them lists of any length as well.
+TEST_F(SourceTablesTest, RaggedColumnsAreWrittenAsRagged) {
+  ASSERT_TRUE(WriteUnigraph(*OpenMagTables({0.0005, 3}), Path("dense"), {}).ok());
+  std::ifstream file(Path("dense/graph_schema.pbtxt"));
+  std::string schema((std::istreambuf_iterator<char>(file)), {});
+  const size_t at = schema.find("size: 1\n", schema.find("labels"));
+  ASSERT_NE(at, std::string::npos);
+  const absl::StatusOr<SourceTables> ragged = OpenSourceTables(
+      Write("dense/ragged.pbtxt", schema.replace(at, std::strlen("size: 1"), "size: -1")));
+  ASSERT_TRUE(ragged.ok()) << ragged.status();
+  ASSERT_TRUE(WriteUnigraph(*ragged, Path("again"), {}).ok());
+  ExpectRoundTrip(*ragged, Path("again"), true);
+  const absl::StatusOr<SourceTables> again = OpenSourceTables(Path("again"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  const size_t paper = again->schema.NodeSetIndex("paper").value();
+  EXPECT_TRUE(again->schema.node_sets()[paper].columns[1].ragged);
+  EXPECT_FALSE(again->schema.node_sets()[paper].columns[2].ragged);
 }
 
 TEST_F(SourceTablesTest, AGeneratedGraphIsAFunctionOfItsOptions) {

@@ -434,6 +434,8 @@ TEST(HistoryTest, RatesAndEfficiencyAreDifferencesOfTotals) {
   EXPECT_DOUBLE_EQ(json["components"][0]["efficiency_hour"], 0.9);
   EXPECT_TRUE(json["components"][1]["efficiency_now"].is_null());
   EXPECT_EQ(json["series"]["graphs"].size(), 10);
+  EXPECT_EQ(json["series"]["efficiency"]["nodes"].size(), 10);
+  EXPECT_DOUBLE_EQ(json["series"]["efficiency"]["nodes"][9], 0.9);
   EXPECT_DOUBLE_EQ(json["series"]["seconds"][9], 0.0);
   EXPECT_DOUBLE_EQ(json["span_seconds"], 50.0);
 }

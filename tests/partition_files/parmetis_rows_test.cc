@@ -55,6 +55,19 @@ TEST(ParmetisRowsTest, WhatIsReadIsWrittenAgain) {
   }
 }
 
+TEST(ParmetisRowsTest, ALongTextIsWrittenOnce) {
+  StringSink sink;
+  TextWriter writer(sink);
+  std::string text;
+  for (uint64_t i = 0; i < 50'000; ++i) {
+    writer.Number(i);
+    ASSERT_THAT(writer.EndLine(), IsOk());
+    absl::StrAppend(&text, i, "\n");
+  }
+  ASSERT_THAT(writer.Finish(), IsOk());
+  EXPECT_TRUE(sink.bytes() == text);
+}
+
 TEST(ParmetisRowsTest, PartsMayComeInAnyOrder) {
   EXPECT_THAT(ReadParmetisParts("1 0\n0 2\n", 2, 3), IsOkAndHolds(std::vector<uint32_t>{2, 0}));
   const auto refused = [](const std::string& text, uint64_t nodes, const std::string& what) {

@@ -120,9 +120,12 @@ TEST(PartitionPlanTest, TextIsThePlan) {
 
 // Wherever it is cancelled, nothing has the folder's name; going on gives the bytes of a run that
 // was never stopped.
-TEST(PartitionRunTest, GoesOnWhereItWasStopped) {
+class StoppedRunTest : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(StoppedRunTest, GoesOnWhereItWasStopped) {
   const auto graph = FeaturedGraph(1);
-  const PartitionPlan plan = PlanFor(5);
+  PartitionPlan plan = PlanFor(5);
+  plan.options.trainers_per_machine = GetParam();
   const TemporaryFolder folder(TemporaryFolder::InMemory());
   const std::string whole = folder.path() + "/whole";
   PH_ASSERT_OK_AND_ASSIGN(const PartitionReport want,
@@ -156,6 +159,8 @@ TEST(PartitionRunTest, GoesOnWhereItWasStopped) {
   }
   EXPECT_GT(stopped, 5);
 }
+
+INSTANTIATE_TEST_SUITE_P(TrainersOfAMachine, StoppedRunTest, testing::Values(1, 2));
 
 // A partition that a server has made has no original ids of its own.
 TEST(PartitionRunTest, OriginalIdsThatAreAddedAreThoseOfTheRun) {

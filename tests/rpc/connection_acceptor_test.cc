@@ -229,6 +229,17 @@ TEST(ServerBoundsTest, ConnectionsFollowFromTheBudget) {
   EXPECT_THAT(ServerBounds::Of(options).status(), IsOk());
 }
 
+// Half of a message of the least size is for what stands beside a batch.
+TEST(ServerBoundsTest, MessagesHaveAtLeastTwoMebibytesAndAByte) {
+  ServerOptions options;
+  options.max_message_bytes = 2 << 20;
+  EXPECT_THAT(ServerBounds::Of(options).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("max_message_bytes: 2097152, must be above 2097152")));
+  ++options.max_message_bytes;
+  EXPECT_THAT(ServerBounds::Of(options).status(), IsOk());
+}
+
 TEST_P(ConnectionAcceptorTest, ADrainTakesNoneAnyMoreAndClosesThePort) {
   StartServer();
   const std::string address = server_->address();

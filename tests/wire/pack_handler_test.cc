@@ -173,6 +173,10 @@ TEST_F(PackHandlerTest, FlushAnswersAfterItsBatchesWithTotals) {
   EXPECT_EQ(responses[2].flushed().num_rejected(), 1U);
   ASSERT_THAT(Accept("flush { token: 78 }"), IsOk());
   EXPECT_EQ(TakeAll().size(), 1U);
+  // An example that is none: its first field says that it is longer.
+  ASSERT_THAT(Accept("examples { skip_malformed: true examples: '\\x0a\\x7f' }"), IsOk());
+  ASSERT_THAT(Accept("flush { token: 79 }"), IsOk());
+  EXPECT_EQ(TakeAll().back().flushed().num_rejected(), 2U);
 }
 
 TEST_F(PackHandlerTest, MaxDelayIsCountedFromArrival) {

@@ -226,8 +226,9 @@ TEST_F(SharedHistogramStoreTest, WhatStreamsHaveCountedGoesWithTheHistogram) {
 }
 
 TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {
-  EXPECT_THAT(a_->store.Observe(KeyNamed("team/h", absl::Hours(1)), Sizes({1, 2}), {}, kStart),
-              IsOk());
+  const HistogramKey decaying = KeyNamed("team/h", absl::Hours(1) + absl::Milliseconds(500));
+  EXPECT_THAT(a_->store.Observe(decaying, Sizes({1, 2}), {}, kStart), IsOk());
+  EXPECT_THAT(b_->store.Observe(decaying, Sizes({1, 2}), {}, kStart), IsOk());
   EXPECT_THAT(b_->store.SchemaOf("team/h"), IsOkAndHolds(SizeSchema::NodesAndEdges()));
   EXPECT_THAT(b_->store.Observe(KeyNamed("team/h"), Sizes({1, 2}), {}, kStart),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life")));

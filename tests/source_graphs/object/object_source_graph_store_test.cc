@@ -527,6 +527,24 @@ TEST_F(ObjectSourceGraphStoreTest, AnUploadThatWasGivenUpIsSwept) {
   EXPECT_EQ(Sweep(a)->num_deleted, 0U);
 }
 
+// With another key-value store, all objects would be nobody's.
+TEST_F(ObjectSourceGraphStoreTest, OnlyStoresThatBelongTogetherAreSwept) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 9);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  EXPECT_EQ(Sweep(a)->num_deleted, 0U);
+  const std::vector<std::string> objects = Objects();
+  ObjectCluster empty;
+  empty.drawn = 1000;
+  empty.clock.Advance(absl::Hours(100'000));
+  ObjectReplica lost(&empty, &fake_, folder_.path() + "/lost");
+  ObjectSweeper::Options at_once;
+  at_once.min_age = absl::ZeroDuration();
+  EXPECT_THAT(SourceGraphSweeper(lost.engines(), at_once).Run(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("do not belong together")));
+  EXPECT_EQ(Objects(), objects);
+}
+
 // The dangerous moment: all pieces are there, and nobody has them, when a sweep comes, by a clock
 // that is wrong. The upload must not commit what the sweep has deleted.
 TEST_F(ObjectSourceGraphStoreTest, ASweepDuringAnUploadLosesNothing) {
