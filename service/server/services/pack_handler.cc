@@ -232,6 +232,8 @@ absl::Status PackHandler::Accept(std::unique_ptr<v1::PackRequest> request) {
       flush_token_ = request->flush().token();
       packer_->Flush();
       return absl::OkStatus();
+    case v1::PackRequest::kSlotGraphs:
+      return absl::FailedPreconditionError("'slot_graphs' in a stream without a lane for graphs");
     case v1::PackRequest::MESSAGE_NOT_SET:
       break;
   }
