@@ -13,8 +13,9 @@ import pytest
 
 from certificates import Authority
 from away_test import once_told
-from etcd_process import EtcdProcess
+from etcd_process import EtcdProcess, free_port
 from s3_process import S3Process
+from server_process import ServerProcess
 from shared_datasets_test import (
     STORE,
     TABLES,
@@ -184,6 +185,20 @@ def test_another_signing_key_is_refused(world: World, tmp_path: pathlib.Path) ->
     done = started(*_arguments(world, tmp_path, "127.0.0.1:1", tmp_path / "another_key"))
     assert done.returncode == 1
     assert f"--signing-key: is not that of the server {world.servers[0].advertised}" in done.stderr
+
+
+def test_another_bound_is_told_by_the_server_that_comes(
+    world: World, tmp_path: pathlib.Path
+) -> None:
+    (first,) = world.servers
+    log = tmp_path / "log"
+    with log.open("wb") as file, ServerProcess(
+        *_arguments(world, tmp_path, f"127.0.0.1:{free_port()}"), "--max-measured-models=7", log=file
+    ):
+        pass
+    (line,) = [each for each in log.read_text().splitlines() if "servers of the cluster differ" in each]
+    for word in ("--max-measured-models", "7", first.advertised):
+        assert word in line
 
 
 def test_a_segment_beyond_the_cache_is_refused_at_once(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
@@ -90,6 +91,21 @@ def test_a_folder_in_use_is_an_error_that_names_it(tmp_path: pathlib.Path) -> No
         assert status == 1
         assert f"{tmp_path}/datasets" in words
         assert str(server.process.pid) in words
+
+
+@pytest.mark.parametrize("store", ["datasets", "delivery"])
+def test_the_store_of_another_folder_is_an_error_that_names_it(
+    tmp_path: pathlib.Path, store: str
+) -> None:
+    for folder in ("mine", "other"):
+        with ServerProcess("--data-dir", str(tmp_path / folder)) as server:
+            append(server.address, 7)
+            server.stop()
+    shutil.copy(tmp_path / "other" / store / "data.mdb", tmp_path / "mine" / store / "data.mdb")
+    status, words = refused("--data-dir", str(tmp_path / "mine"))
+    assert status == 1
+    assert f"{store}/data.mdb" in words
+    assert "--accept-missing" in words
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathlib.Path) -> None:

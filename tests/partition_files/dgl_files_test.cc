@@ -85,6 +85,24 @@ TEST(DglTensorFileTest, GivesBackWhatWasWritten) {
   }
 }
 
+// A file that is read is written again as it is.
+TEST(DglTensorFileTest, DamageIsRefusedOrInARowOrName) {
+  Random random(5);
+  std::vector<OwnedArray> arrays;
+  for (const DType dtype : kDglTypes) arrays.push_back(RandomArray("x", dtype, random));
+  StringSink sink;
+  ASSERT_THAT(WriteDglTensorFile(SourcesOf(arrays), sink), IsOk());
+  for (size_t at = 0; at < sink.bytes().size(); ++at) {
+    std::string damaged = sink.bytes();
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << random.Below(8)));
+    const auto got = ReadDglTensorFile(damaged);
+    if (!got.ok()) continue;
+    StringSink again;
+    ASSERT_THAT(WriteDglTensorFile(SourcesOfViews(*got), again), IsOk()) << at;
+    EXPECT_TRUE(again.bytes() == damaged) << at;
+  }
+}
+
 TEST(DglTensorFileTest, BooleansAreBytesAndBfloat16IsRefused) {
   StringSink sink;
   const std::string bytes = {1, 0, 1};
