@@ -97,13 +97,15 @@ std::string ReadError(const std::string& path) {
   return std::string(ReadAll(*tables).status.message());
 }
 
-void ExpectSameIds(const IdRows& numbers, const std::string& set, const IdRows& ids) {
-  ASSERT_EQ(ids.size(), numbers.size());
+void ExpectSameIds(const IdRows& wanted, const std::string& set, const IdRows& ids) {
+  ASSERT_EQ(ids.size(), wanted.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids.is_text) {
-      ASSERT_EQ(ids.text(i), absl::StrCat(set, numbers.numbers[i]));
+    if (wanted.is_text) {
+      ASSERT_EQ(ids.text(i), wanted.text(i));
+    } else if (ids.is_text) {
+      ASSERT_EQ(ids.text(i), absl::StrCat(set, wanted.numbers[i]));
     } else {
-      ASSERT_EQ(ids.numbers[i], numbers.numbers[i]);
+      ASSERT_EQ(ids.numbers[i], wanted.numbers[i]);
     }
   }
 }

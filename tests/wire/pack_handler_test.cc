@@ -173,10 +173,21 @@ TEST_F(PackHandlerTest, FlushAnswersAfterItsBatchesWithTotals) {
   EXPECT_EQ(responses[2].flushed().num_rejected(), 1U);
   ASSERT_THAT(Accept("flush { token: 78 }"), IsOk());
   EXPECT_EQ(TakeAll().size(), 1U);
-  // An example that is none: its first field says that it is longer.
-  ASSERT_THAT(Accept("examples { skip_malformed: true examples: '\\x0a\\x7f' }"), IsOk());
-  ASSERT_THAT(Accept("flush { token: 79 }"), IsOk());
-  EXPECT_EQ(TakeAll().back().flushed().num_rejected(), 2U);
+}
+
+// The first field of the second example says that it is longer than it is.
+TEST_F(PackHandlerTest, AFlushCountsExamplesThatAreNone) {
+  ASSERT_THAT(
+      Accept(absl::StrCat("open { schema { components: 'nodes' components: 'edges' tensors { "
+                          "name: 'x' dtype: DATA_TYPE_INT64 component: 'nodes' } } ",
+                          kLimits, "}")),
+      IsOk());
+  ASSERT_THAT(Accept("examples { skip_malformed: true examples: '' examples: '\\x0a\\x7f' }"),
+              IsOk());
+  ASSERT_THAT(Accept("flush { token: 1 }"), IsOk());
+  const v1::PackFlushed flushed = TakeAll().back().flushed();
+  EXPECT_EQ(flushed.num_graphs(), 1U);
+  EXPECT_EQ(flushed.num_rejected(), 1U);
 }
 
 TEST_F(PackHandlerTest, MaxDelayIsCountedFromArrival) {
