@@ -77,8 +77,10 @@ class EpochReaders:
 
     In the trainer this object opens no stream and does not use gRPC, unless the trainer iterates
     over it. A small process of its own makes the trainer's calls (see `trainer_calls.py`), so that
-    worker processes may be forked. The trainer must not have used a `Client`, a `Loader` or gRPC
-    before; if it has, spawn the worker processes. Only `acknowledge` and `flush` are thread-safe.
+    worker processes may be forked. Where their batches come by a lane, it makes the calls of worker
+    processes, too, which then use no gRPC. Otherwise the trainer must not have used a `Client`, a
+    `Loader` or gRPC before; if it has, spawn the worker processes. Only `acknowledge` and `flush` are
+    thread-safe.
 
     The trainer calls `state_dict` and `load_state_dict`: they ask the server, and serve any number
     of ranks and worker processes. torchdata's StatefulDataLoader keeps the states of the worker
@@ -101,7 +103,7 @@ class EpochReaders:
         self._attempt = start.attempt
         # By which worker processes that go on from states of theirs know each other.
         self._common = ""
-        self._calls = TrainerCalls(self._settings.connecting)
+        self._calls = TrainerCalls(self._settings.connecting, self._orders.calls)
         self._has_ended_one = False
         # The loop of `trained` that is at work, and the one over this object in the trainer itself.
         self._trained: weakref.ref[_TrainedItems[Any]] | None = None

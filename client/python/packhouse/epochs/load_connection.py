@@ -19,6 +19,7 @@ from packhouse.calls.servers import Replicas, owner_named_by
 from packhouse.data.batch import ReceivedBatch, received_by_protobuf
 from packhouse.data.reading import Reader, new_reader, parse_response
 from packhouse.epochs.acknowledging import Acknowledger
+from packhouse.epochs.relayed_calls import Relay
 from packhouse.epochs.request import Connecting
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
@@ -59,6 +60,8 @@ class LoadConnection:
         """Connects with the first call. `writable`: batches are, see `Batch.writable`."""
         self.pid = os.getpid()
         self._connecting = connecting
+        # Of a worker process: it uses no gRPC as long as batches come by a lane.
+        self._relay = Relay(connecting.relay)
         self._replicas = Replicas(connecting.address)
         self._closed = False
         # Whether a channel was made: then what it needs, as the files of `credentials`, was there.
@@ -372,6 +375,12 @@ class LoadConnection:
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"lane 'required': {self._load_address} gives none: {why}",
             )
+        if not self._relay.is_left:
+            # So much is not for another process to hand on.
+            self._relay.is_left = True
+            raise PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, f"{self._load_address} gives no lane: {why}"
+            )
 
     def _close_lane(self) -> None:
         lane, self._lane = self._lane, None
@@ -423,17 +432,20 @@ class LoadConnection:
 
     def _make_channel(
         self, address: str, *, reads_on_callers_thread: bool = False
-    ) -> grpc.Channel:
+    ) -> Any:
         try:
+            # All calls are safe to retry; they are retried here, for longer than gRPC does.
+            options = (
+                ("grpc.enable_retries", 0),
+                *self._replicas.options(address, pings=not reads_on_callers_thread),
+                *self._connecting.options,
+            )
+            if not self._relay.is_left:
+                return self._relay.channel(address, options)
             channel = make_channel(
                 address,
                 max_message_bytes=self._connecting.max_message_bytes,
-                # All calls are safe to retry; they are retried here, for longer than gRPC does.
-                options=(
-                    ("grpc.enable_retries", 0),
-                    *self._replicas.options(address, pings=not reads_on_callers_thread),
-                    *self._connecting.options,
-                ),
+                options=options,
                 credentials=self._connecting.credentials,
                 reads_on_callers_thread=reads_on_callers_thread,
             )

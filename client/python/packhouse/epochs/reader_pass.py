@@ -11,6 +11,7 @@ import tempfile
 import weakref
 from typing import Any, Callable, Iterator
 
+from packhouse.calls.lane import is_worth_asking
 from packhouse.epochs.batches import LoadedBatch
 from packhouse.epochs.loader import Loader
 from packhouse.epochs.settings import Dynamic, LoaderSettings, LoaderStart, Ranked
@@ -64,6 +65,11 @@ class OrdersFile:
     def __getstate__(self) -> dict[str, Any]:
         return {"_path": self._path}
 
+    @property
+    def calls(self) -> str:
+        """The path of a socket where calls are made for the worker processes."""
+        return f"{self._path}.calls"
+
     def write(self, orders: Orders) -> None:
         """A reader gets either these orders or the earlier ones, whole."""
         # One name for all tries: what an exception leaves behind, the next one writes over.
@@ -81,7 +87,7 @@ class OrdersFile:
 
 def _remove(path: str, owner: int) -> None:
     if os.getpid() == owner:
-        for each in (path, f"{path}.new"):
+        for each in (path, f"{path}.new", f"{path}.calls"):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(each)
 
@@ -197,9 +203,16 @@ class ReaderPass(Iterator[Any]):
         else:
             waits = orders.is_rest or not is_worker_process()
             sharing = sharing.of_reader(self._number, self._count, waits)
+        connecting = self._settings.connecting
+        if is_worker_process() and is_worth_asking(connecting.address, connecting.lane):
+            connecting = connecting._replace(relay=self._file.calls)
         # The trainer has looked at the epoch, and acknowledges.
         return dataclasses.replace(
-            self._settings, sharing=sharing, manual=True, looks_at_epoch=False
+            self._settings,
+            connecting=connecting,
+            sharing=sharing,
+            manual=True,
+            looks_at_epoch=False,
         )
 
     def _start_for(self, orders: Orders) -> LoaderStart:

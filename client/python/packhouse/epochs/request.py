@@ -364,6 +364,8 @@ class Connecting(NamedTuple):
     # As ConnectionArguments.
     widen: bool = True
     lane: LaneChoice = "auto"
+    # Where another process makes the calls (`Relay`); "": this one makes them.
+    relay: str = ""
 
 
 def split_arguments(

@@ -23,6 +23,7 @@ from packhouse.base.errors import PackhouseError
 from packhouse.base.processes import in_session_of_its_own
 from packhouse.epochs.acknowledging import Lease
 from packhouse.epochs.load_connection import LoadConnection
+from packhouse.epochs.relayed_calls import serve_calls
 from packhouse.epochs.request import Connecting
 from packhouse.v1 import loader_pb2
 
@@ -53,8 +54,10 @@ class TrainerCalls:
     told all acknowledgements that may not have been sent. Use from one process.
     """
 
-    def __init__(self, connecting: Connecting) -> None:
+    def __init__(self, connecting: Connecting, relay: str = "") -> None:
+        """`relay`: where that process makes calls for others (`Relay`); "": nowhere."""
         self._connecting = connecting
+        self._relay = relay
         self._lock = threading.Lock()
         # Below: guarded by _lock.
         self._process: Any = None
@@ -165,7 +168,7 @@ class TrainerCalls:
         self._finalizer = weakref.finalize(self, _end, process, os.getpid())
         self._process = process
         try:
-            self._write(self._connecting)
+            self._write((self._connecting, self._relay))
             for lease in self._kept:
                 self._write((0, ("acknowledge", tuple(lease))))
         except BrokenPipeError:
@@ -238,7 +241,12 @@ def serve(trainer: int) -> None:
         except EOFError:
             break
         if connection is None:
-            connection = LoadConnection(message)
+            connecting, relay = message
+            connection = LoadConnection(connecting)
+            if relay:
+                # Without it, worker processes make their own.
+                with contextlib.suppress(OSError):
+                    serve_calls(relay, connecting)
             continue
         number, (kind, *content) = message
         if kind == "end":
