@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -34,11 +34,7 @@ struct LaneMessage {
 // was forked, owners do nothing: slots are the parent's.
 class LaneReader {
  public:
-  // Opens what the server offers. Waits for its answer, which comes at once. `quiet`: as
-  // LaneMessage::kQuiet says; infinite: never.
-  //
-  // FAILED_PRECONDITION if the server offers none, or is on another host. UNAVAILABLE if it has
-  // closed the connection, or does not answer, or this process has no memory or descriptor left.
+  // As LaneSlots::Open(). `quiet`: as LaneMessage::kQuiet says; infinite: never.
   static absl::StatusOr<std::unique_ptr<LaneReader>> Open(const v1::Lane& offer,
                                                           absl::Duration quiet);
   // The server sees that the lane has ended.
@@ -47,7 +43,7 @@ class LaneReader {
   LaneReader& operator=(const LaneReader&) = delete;
 
   // How many responses of the stream come before the lane.
-  uint64_t num_before() const { return num_before_; }
+  uint64_t num_before() const;
 
   // Waits for the next message. When fewer than two slots would be left to the server, the response
   // is a copy, and its slot is given back at once.
@@ -60,11 +56,9 @@ class LaneReader {
   class Memory;
   class Slot;
 
-  LaneReader(std::shared_ptr<Memory> memory, uint64_t num_before)
-      : memory_(std::move(memory)), num_before_(num_before) {}
+  explicit LaneReader(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
 
   const std::shared_ptr<Memory> memory_;
-  const uint64_t num_before_;
 };
 
 }  // namespace packhouse::client

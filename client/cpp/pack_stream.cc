@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/lane_reader.h"
+#include "client/cpp/lane_writer.h"
 #include "client/cpp/message_size.h"
 #include "client/cpp/schema_layout.h"
 #include "client/cpp/status.h"
@@ -21,6 +22,19 @@ namespace {
 // By what a call asks for a lane, and is offered one (docs/lane.md).
 constexpr char kAskKey[] = "packhouse-lane";
 constexpr char kOfferKey[] = "packhouse-lane-bin";
+// The same of one for its graphs.
+constexpr char kAskForGraphsKey[] = "packhouse-lane-graphs";
+constexpr char kOfferForGraphsKey[] = "packhouse-lane-graphs-bin";
+
+// What the headers of the answer offer under that name.
+v1::Lane Offered(const grpc::ClientContext& context, const char* key) {
+  v1::Lane offer;
+  const auto& headers = context.GetServerInitialMetadata();
+  if (const auto found = headers.find(key); found != headers.end()) {
+    offer.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()));
+  }
+  return offer;
+}
 
 }  // namespace
 
@@ -36,7 +50,10 @@ absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
     const PackStreamOptions& options) {
   auto call = std::make_shared<Call>();
   call->context.set_deadline(absl::ToChronoTime(options.deadline));
-  if (options.lane != LaneUse::kOff) call->context.AddMetadata(kAskKey, "1");
+  if (options.lane != LaneUse::kOff) {
+    call->context.AddMetadata(kAskKey, "1");
+    call->context.AddMetadata(kAskForGraphsKey, "1");
+  }
 
   // A context has one deadline, that of the whole stream; a timer bounds the opening.
   grpc::Alarm alarm;
@@ -68,19 +85,24 @@ absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
 
 absl::Status PackStream::OpenLane(LaneUse use) {
   if (use == LaneUse::kOff) return absl::OkStatus();
-  v1::Lane offer;
-  const auto& headers = call_->context.GetServerInitialMetadata();
-  if (const auto found = headers.find(kOfferKey); found != headers.end()) {
-    offer.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()));
-  }
-  auto lane = LaneReader::Open(offer, /*quiet=*/absl::InfiniteDuration());
+  auto lane = LaneReader::Open(Offered(call_->context, kOfferKey), absl::InfiniteDuration());
   if (lane.ok()) {
     lane_ = *std::move(lane);
+    OpenGraphLane();
   } else if (use == LaneUse::kRequired && absl::IsFailedPrecondition(lane.status())) {
     return lane.status();
   }
   // Without one the stream goes on; or it has ended, if the server has closed the connection.
   return absl::OkStatus();
+}
+
+void PackStream::OpenGraphLane() {
+  absl::StatusOr<SchemaLayout> schema = ResolveSchema(schema_);
+  // A server that reads TF-GNN's schemas takes examples.
+  if (!schema.ok() || schema->tensors.empty()) return;
+  auto lane = LaneWriter::Open(Offered(call_->context, kOfferForGraphsKey), *std::move(schema));
+  // Without one, graphs go by gRPC.
+  if (lane.ok()) graph_lane_ = *std::move(lane);
 }
 
 PackStream::PackStream(std::shared_ptr<Call> call, v1::GraphSchema schema)
@@ -101,7 +123,13 @@ absl::Status PackStream::Write(const v1::PackRequest& request) {
 absl::Status PackStream::Send(v1::GraphChunk chunk) {
   if (absl::Status fits = CheckMessageSize(chunk, &schema_); !fits.ok()) return fits;
   v1::PackRequest request;
-  *request.mutable_graphs() = std::move(chunk);
+  const auto slot = graph_lane_ == nullptr ? std::nullopt : graph_lane_->Place(chunk);
+  if (slot) {
+    *request.mutable_slot_graphs()->mutable_sizes() = std::move(*chunk.mutable_sizes());
+    request.mutable_slot_graphs()->set_slot(*slot);
+  } else {
+    *request.mutable_graphs() = std::move(chunk);
+  }
   return Write(request);
 }
 
@@ -214,6 +242,7 @@ void PackStream::Lose(absl::Status status) {
 void PackStream::Cancel() {
   call_->context.TryCancel();
   if (lane_ != nullptr) lane_->Cancel();
+  if (graph_lane_ != nullptr) graph_lane_->Cancel();
 }
 
 }  // namespace packhouse::client

@@ -28,6 +28,7 @@ struct PackStreamOptions {
 };
 
 class LaneReader;
+class LaneWriter;
 
 // Use: Open; one thread calls Send..., at the end HalfClose; another calls Next until it returns
 // nullopt (all batches received) or an error. The server stops reading when its responses are not
@@ -52,7 +53,7 @@ class PackStream {
   PackStream& operator=(const PackStream&) = delete;
   ~PackStream();
 
-  // How batches come. Constant.
+  // How batches come; graphs go the same way, if the server offers it. Constant.
   LoadTransport transport() const {
     return lane_ == nullptr ? LoadTransport::kGrpc : LoadTransport::kLane;
   }
@@ -103,6 +104,7 @@ class PackStream {
   absl::Status Write(const v1::PackRequest& request);
   absl::StatusOr<std::optional<v1::PackResponse>> Read();
   absl::Status OpenLane(LaneUse use);
+  void OpenGraphLane();
   // The next response; false at the stream's end, or if `status_` says why there is none.
   bool Take(v1::PackResponse& response);
   bool TakeFromGrpc(v1::PackResponse& response);
@@ -116,6 +118,8 @@ class PackStream {
   v1::PackOpened opened_;
   // Null: there is none. Constant once the stream is open.
   std::unique_ptr<LaneReader> lane_;
+  // Of the graphs; its use is the writer's.
+  std::unique_ptr<LaneWriter> graph_lane_;
   // Below: the writer's.
   bool half_closed_ = false;
   // Below: the reader's. Responses that AwaitTuned() has read, for Next().

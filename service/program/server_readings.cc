@@ -90,6 +90,7 @@ std::optional<metrics::LaneReading> ReadLanes(const LaneCounts* counts) {
   read.num_refused = counts->num_refused;
   read.num_too_large = counts->num_too_large;
   read.num_without_slot = counts->num_without_slot;
+  read.num_chunks = counts->num_chunks;
   return read;
 }
 

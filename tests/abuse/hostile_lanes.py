@@ -10,6 +10,7 @@ import queue
 import random
 import socket
 import struct
+import threading
 from typing import Any, Callable, Final
 
 import grpc
@@ -27,22 +28,30 @@ def connected(path: str) -> socket.socket:
     return made
 
 
+class _Opened:
+    """A lane that has been opened."""
+
+    def __init__(self, offer: loader_pb2.Lane) -> None:
+        self.socket = connected(offer.socket_path)
+        self.socket.send(b"PHL1" + offer.token)
+        answer, passed, _, _ = self.socket.recvmsg(24, socket.CMSG_LEN(4))
+        if not answer:
+            raise ConnectionAbortedError("the stream has ended")
+        _, self.num_slots, self.slot_bytes, self.num_before = struct.unpack("<4sIQQ", answer)
+        (descriptor,) = array.array("i", passed[0][2])
+        self.memory = mmap.mmap(descriptor, self.num_slots * self.slot_bytes)
+        os.close(descriptor)
+
+
 class HostileLane:
     """A stream with its lane, and all its batches' places so far."""
 
     def __init__(self, stream: Any, offer: loader_pb2.Lane) -> None:
         self._stream = stream
         self.offer = offer
-        self.socket = connected(offer.socket_path)
-        self.socket.send(b"PHL1" + offer.token)
-        answer, passed, _, _ = self.socket.recvmsg(24, socket.CMSG_LEN(4))
-        if not answer:
-            raise ConnectionAbortedError("the stream has ended")
-        _, self.num_slots, slot_bytes, num_before = struct.unpack("<4sIQQ", answer)
-        (descriptor,) = array.array("i", passed[0][2])
-        self.memory = mmap.mmap(descriptor, self.num_slots * slot_bytes)
-        os.close(descriptor)
-        for _ in range(num_before - 1):
+        opened = _Opened(offer)
+        self.socket, self.memory, self.num_slots = opened.socket, opened.memory, opened.num_slots
+        for _ in range(opened.num_before - 1):
             next(self._stream)
 
     def take(self) -> int:
@@ -80,7 +89,7 @@ class HostileLoad(HostileLane):
 
 
 class HostilePack(HostileLane):
-    """Of a stream of graphs, with some of which it begins."""
+    """Of a stream of graphs, with some of which it begins, and its lane for graphs."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -88,25 +97,40 @@ class HostilePack(HostileLane):
         schema = opening.open.schema
         schema.components.append("nodes")
         schema.tensors.add(name="x", dtype="DATA_TYPE_FLOAT32", component="nodes", row_shape=[256])
+        schema.tensors.add(
+            name="i", dtype="DATA_TYPE_INT32", component="nodes", index_into="nodes"
+        )
         opening.open.limits.capacities.add(component="graphs", rows=4)
         opening.open.look_ahead = 1
         self._requests.put(opening)
         stream: Any = packing_pb2_grpc.PackingServiceStub(channel).Pack(
             iter(self._requests.get, None),
             timeout=60,
-            metadata=(("packhouse-lane", "1"),),
+            metadata=(("packhouse-lane", "1"), ("packhouse-lane-graphs", "1")),
         )
         assert next(stream).HasField("opened")
-        (offer,) = [
-            value for name, value in stream.initial_metadata() if name == "packhouse-lane-bin"
-        ]
-        super().__init__(stream, loader_pb2.Lane.FromString(offer))
+        offers = {
+            name: loader_pb2.Lane.FromString(value)
+            for name, value in stream.initial_metadata()
+            if name.startswith("packhouse-lane")
+        }
+        super().__init__(stream, offers["packhouse-lane-bin"])
+        self.graphs = _Opened(offers["packhouse-lane-graphs-bin"])
         for _ in range(6 * self.num_slots):
-            request = packing_pb2.PackRequest()
-            request.graphs.sizes.num_graphs = 1
-            request.graphs.sizes.counts = struct.pack("<I", 3)
-            request.graphs.tensors.add(name="x", data=bytes(3 * 1024))
-            self._requests.put(request)
+            self.sends(3)
+
+    def sends(self, nodes: int, slot: int | None = None) -> None:
+        """One graph, from a slot if there is one."""
+        request = packing_pb2.PackRequest()
+        graphs: Any = request.graphs if slot is None else request.slot_graphs
+        if slot is None:
+            graphs.tensors.add(name="x", data=bytes(nodes * 1024))
+            graphs.tensors.add(name="i", data=bytes(nodes * 4))
+        else:
+            graphs.slot = slot
+        graphs.sizes.num_graphs = 1
+        graphs.sizes.counts = struct.pack("<I", nodes)
+        self._requests.put(request)
 
     def ends(self) -> str:
         self._requests.put(None)
@@ -115,6 +139,46 @@ class HostilePack(HostileLane):
     def __exit__(self, *exc_info: object) -> None:
         self._requests.put(None)
         super().__exit__(*exc_info)
+        self.graphs.socket.close()
+
+
+def _names_a_slot_that_is_not_there(lane: HostilePack, draws: random.Random) -> None:
+    lane.sends(3, draws.choice([lane.graphs.num_slots, 2**31, 2**32 - 1]))
+
+
+def _says_more_than_a_slot_takes(lane: HostilePack, draws: random.Random) -> None:
+    lane.sends(draws.choice([lane.graphs.slot_bytes // 1024, 2**31, 2**32 - 1]), 0)
+
+
+def _writes_while_it_is_checked(lane: HostilePack, draws: random.Random) -> None:
+    memory, over = lane.graphs.memory, threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            memory[:] = bytes([draws.randrange(256)]) * len(memory)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(40):
+            lane.sends(draws.randrange(1, 900), number % lane.graphs.num_slots)
+        lane.ends()
+    finally:
+        over.set()
+        writer.join()
+
+
+def _speaks_where_it_should_listen(lane: HostilePack, draws: random.Random) -> None:
+    with contextlib.suppress(BlockingIOError):
+        for _ in range(10_000):
+            lane.graphs.socket.send(draws.randbytes(4), socket.MSG_DONTWAIT)
+    lane.sends(3, 0)
+
+
+def _closes_the_way_of_graphs(lane: HostilePack, draws: random.Random) -> None:
+    lane.graphs.socket.close()
+    lane.sends(3, 0)
+    lane.ends()
 
 
 def _writes_everywhere(lane: HostileLane, draws: random.Random) -> None:
@@ -164,8 +228,16 @@ DEEDS: Final[tuple[Callable[[HostileLane, random.Random], None], ...]] = (
 
 LOAD_DEEDS: Final[tuple[Callable[[HostileLoad, random.Random], None], ...]] = (_writes_everywhere,)
 
+PACK_DEEDS: Final[tuple[Callable[[HostilePack, random.Random], None], ...]] = (
+    *(_names_a_slot_that_is_not_there, _says_more_than_a_slot_takes, _writes_while_it_is_checked),
+    *(_speaks_where_it_should_listen, _closes_the_way_of_graphs),
+)
+
 # The stream ends for these.
-LIES: Final = (_releases_twice, _releases_what_it_has_not, _says_anything)
+LIES: Final = (
+    *(_releases_twice, _releases_what_it_has_not, _says_anything),
+    *(_names_a_slot_that_is_not_there, _says_more_than_a_slot_takes),
+)
 
 
 def knock(path: str, draws: random.Random) -> None:

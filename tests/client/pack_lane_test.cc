@@ -1,5 +1,6 @@
 // PackStream by a lane of the real server: the same bytes as by gRPC, and nothing stays of it.
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -125,9 +126,12 @@ TEST_F(PackStreamLaneTest, WhatFindsNoSlotComesByGrpcInItsPlace) {
   Random random(3);
   std::vector<v1::GraphChunk> chunks(40);
   for (size_t i = 0; i < chunks.size(); ++i) {
-    chunks[i] = ChunkToWire(RandomChunk(random, &schema, 2, i % 3 == 0 ? 2500 : 9, 2 * i));
+    chunks[i] = ChunkToWire(RandomChunk(random, &schema, 2, i % 3 == 0 ? 2500 : 29, 2 * i));
   }
   EXPECT_EQ(Pack(open, chunks, LaneUse::kRequired), Pack(open, chunks, LaneUse::kOff));
+  // Graphs too: a chunk that is small, or too large, is sent.
+  EXPECT_GT(server_->lane_counts()->num_chunks, 10U);
+  EXPECT_LT(server_->lane_counts()->num_chunks, 27U);
   EXPECT_GT(server_->lane_counts()->num_batches, 20U);
   EXPECT_GT(server_->lane_counts()->num_too_large, 5U);
   EXPECT_EQ(num_batches_, 160U);
@@ -169,6 +173,52 @@ TEST_F(PackStreamLaneTest, NothingStaysOfAStream) {
     EXPECT_EQ(server_->lane_counts()->num_open, 0U);
     EXPECT_EQ(server_->lane_counts()->num_slots_sent, 0U);
   }
+}
+
+// Chunks that are not as the schema says are refused in the same words as by gRPC, also where they
+// are as long as those that go into slots; and their tensors may come in any order.
+TEST_F(PackStreamLaneTest, AChunkIsCheckedEitherWay) {
+  Serve();
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kFloat32, {3000}, 0, {}, {}},
+                                                        {"i", DType::kInt32, {}, 1, 0, {}}})
+          .value();
+  v1::PackOpen open = OpeningFor(schema);
+  SetLimit("graphs", 2, open);
+  Random random(6);
+  const v1::GraphChunk good = ChunkToWire(RandomChunk(random, &schema, 4, 9, 0));
+  using Change = void (*)(v1::GraphChunk&);
+  const Change changes[] = {
+      [](v1::GraphChunk&) {},
+      [](v1::GraphChunk& chunk) { chunk.mutable_tensors()->SwapElements(0, 1); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_tensors(0)->mutable_data()->push_back('x'); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_tensors(0)->mutable_data()->resize(48'000); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_tensors(1)->set_name("y"); },
+      [](v1::GraphChunk& chunk) { *chunk.mutable_tensors(1) = chunk.tensors(0); },
+      [](v1::GraphChunk& chunk) { *chunk.add_tensors() = chunk.tensors(0); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_tensors()->RemoveLast(); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_sizes()->mutable_counts()->pop_back(); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_sizes()->set_num_graphs(UINT32_MAX); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_tensors(1)->mutable_data()->assign(4, '\x7f'); },
+      [](v1::GraphChunk& chunk) { chunk.mutable_tensors(1)->mutable_data()->back() = '\x7f'; },
+  };
+  for (size_t i = 0; i < std::size(changes); ++i) {
+    SCOPED_TRACE(testing::Message() << "change " << i);
+    v1::GraphChunk chunk = good;
+    changes[i](chunk);
+    std::vector<absl::Status> ends;
+    for (const LaneUse lane : {LaneUse::kRequired, LaneUse::kOff}) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto stream, PackStream::Open(*stub_, open, {.lane = lane}));
+      ASSERT_THAT(stream->Send(chunk), IsOk());
+      // The server may have ended it.
+      (void)stream->HalfClose();
+      ends.push_back(stream->Finish());
+    }
+    EXPECT_EQ(ends[0], ends[1]);
+    EXPECT_EQ(ends[0].ok(), i < 2);
+  }
+  // The good ones, and that with a bad index.
+  EXPECT_EQ(server_->lane_counts()->num_chunks, 3U);
 }
 
 TEST_F(PackStreamLaneTest, WithoutALaneBatchesComeByGrpcOrTheStreamSaysWhy) {

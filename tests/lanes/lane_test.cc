@@ -250,6 +250,18 @@ TEST_F(LaneTest, ItsMemoryIsOfTheBudgetAsLongAsItsStream) {
   EXPECT_EQ(door_->counts().num_offered, 64U);
   lanes.pop_back();
   ExpectServed();
+  // What comes to the server is copied, a slot at a time.
+  EXPECT_THAT(door_->Offer(
+                  kSmall, [] {}, LaneWay::kToServer),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a lane")));
+  lanes.pop_back();
+  while (budget_.held() != 62 * kSmall.bytes()) std::this_thread::yield();
+  lanes.push_back(door_
+                      ->Offer(
+                          kSmall, [] {}, LaneWay::kToServer)
+                      .value());
+  EXPECT_EQ(budget_.held(), 63 * kSmall.bytes() + kSmall.slot_bytes);
+  EXPECT_EQ(door_->counts().num_offered, 62U);
   lanes.clear();
   AwaitNoLane();
 }

@@ -36,6 +36,10 @@ TEST(SlotRingTest, RefusesWhatTheClientCannotSay) {
   refused(Words({1}), "slot 1, which the client does not have");
   refused(Words({2}), "slot 2, which the client does not have");
   EXPECT_EQ(ring.num_sent(), 1U);
+  EXPECT_THAT(ring.TakeBack(1),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slot 1 of 3")));
+  EXPECT_THAT(ring.TakeBack(3),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slot 3 of 3")));
   // Twice: the first counts.
   refused(Words({0, 0}), "slot 0, which the client does not have");
   EXPECT_EQ(ring.num_sent(), 0U);
@@ -55,7 +59,7 @@ TEST(SlotRingTest, EverySlotHasOneOwner) {
     };
     for (int step = 0; step < 200; ++step) {
       const auto slot = static_cast<uint32_t>(random.Below(num_slots));
-      switch (random.Below(3)) {
+      switch (random.Below(4)) {
         case 0:
           if (const auto taken = ring.Take()) {
             ASSERT_EQ(owners[*taken], 'f');
@@ -73,6 +77,10 @@ TEST(SlotRingTest, EverySlotHasOneOwner) {
             ring.Send(slot);
             owners[slot] = 'c';
           }
+          break;
+        case 2:
+          ASSERT_EQ(ring.TakeBack(slot).ok(), owners[slot] == 'c');
+          if (owners[slot] == 'c') owners[slot] = 's';
           break;
         default:
           ASSERT_EQ(ring.Release(Words({slot})).ok(), owners[slot] == 'c');

@@ -20,7 +20,7 @@ from interrupting import Interruption, Stop, each_line
 from lanes import BY_CALL, TOKEN, SlotServer
 
 from packhouse import DType, Evaluation, GraphSchema, LoadedBatch, Loader, PackhouseError
-from packhouse.calls.lane import Lane
+from packhouse.calls.lane import GraphLane, GraphWay, Lane
 from packhouse.data.reading import HAS_NATIVE, BatchReader, NativeReader
 from packhouse.v1 import batch_pb2, loader_pb2, loader_pb2_grpc
 
@@ -548,3 +548,105 @@ def test_sockets_are_those_of_a_process(server: SlotServer) -> None:
     assert not os.get_inheritable(lane._socket.fileno())
     assert lane._socket.type == socket.SOCK_SEQPACKET
     lane.close()
+
+
+# The way of graphs.
+
+
+@pytest.fixture
+def graph_lane(server: SlotServer, monkeypatch: pytest.MonkeyPatch) -> GraphLane:
+    monkeypatch.setattr("packhouse.calls.lane._LEAST_GRAPH_BYTES", 2)
+    lane = GraphLane(server.offer)
+    server.taken()
+    return lane
+
+
+def test_columns_lie_where_the_server_looks_for_them(
+    server: SlotServer, graph_lane: GraphLane
+) -> None:
+    columns: list[Any] = [
+        np.arange(5, dtype="<f4"),
+        np.arange(24, dtype="<i8").reshape(4, 6)[:, ::2],
+        np.zeros((0, 3), "<i2"),
+        np.arange(7, dtype="<u1"),
+    ]
+    for slot in (2, 0, 2):
+        server.fill(slot, b"\xa5")
+        server.say(slot)
+        assert graph_lane.place(columns) == slot
+        content = os.pread(server.memory, server.slot_bytes, slot * server.slot_bytes)
+        assert content[:20] == columns[0].tobytes()
+        assert content[64:160] == columns[1].tobytes()
+        assert content[192:199] == columns[3].tobytes()
+        assert set(content[20:64] + content[160:192] + content[199:]) == {0xA5}
+
+
+def test_what_is_too_small_or_too_large_for_a_slot_takes_none(
+    server: SlotServer, graph_lane: GraphLane
+) -> None:
+    server.say(1)
+    first = np.zeros(1, "<u1")
+    assert graph_lane.place([first]) is None
+    assert graph_lane.place([first, np.zeros(server.slot_bytes - 63, "<u1")]) is None
+    # The slot is there still.
+    assert graph_lane.place([first, np.full(server.slot_bytes - 64, 9, "<u1")]) == 1
+
+
+def test_a_wait_for_a_slot_ends_with_one_or_with_the_lane(
+    server: SlotServer, graph_lane: GraphLane
+) -> None:
+    columns = [np.zeros(3, "<f4")]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        placed = pool.submit(graph_lane.place, columns)
+        server.say(3)
+        assert placed.result(timeout=60) == 3
+        placed = pool.submit(graph_lane.place, columns)
+        graph_lane.interrupt()
+        assert placed.result(timeout=60) is None
+    assert graph_lane.place(columns) is None
+
+
+@pytest.mark.parametrize("odd", [b"", b"x", b"\xff" * 16, b"\x04" + bytes(15)])
+def test_a_server_that_ends_or_says_odd_things_ends_the_way_of_graphs(
+    server: SlotServer, graph_lane: GraphLane, odd: bytes
+) -> None:
+    if odd:
+        server.connection.send(odd)
+    else:
+        server.connection.close()
+    assert graph_lane.place([np.zeros(3, "<f4")]) is None
+    assert graph_lane.has_ended
+
+
+def test_a_forked_process_has_no_way_of_graphs(server: SlotServer, graph_lane: GraphLane) -> None:
+    server.say(2)
+    columns = [np.zeros(3, "<f4")]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if graph_lane.place(columns) is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert graph_lane.place(columns) == 2
+
+
+@pytest.mark.parametrize("left", ["before", "meanwhile", "after"])
+def test_a_stream_that_has_ended_keeps_no_way_of_graphs(
+    server: SlotServer, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    way = GraphWay()
+
+    def open_and_leave(offer: Any) -> GraphLane:
+        lane = GraphLane(offer)
+        if left == "meanwhile":
+            way.leave_lane()
+        return lane
+
+    monkeypatch.setattr("packhouse.calls.lane.GraphLane", open_and_leave)
+    if left == "before":
+        way.leave_lane()
+    way.open_lane(server.offer)
+    if left == "after":
+        way.leave_lane()
+    if left != "before":
+        # The end.
+        assert server.taken().connection.recv(1) == b""
+    assert way.place([np.zeros(1 << 20, "<u1")]) is None

@@ -37,6 +37,7 @@ from packhouse import (
     PackStream,
     Padding,
 )
+from packhouse.calls.lane import GraphLane
 from packhouse.planning.packing import pack_method
 from packhouse.v1 import packing_pb2
 
@@ -199,6 +200,46 @@ def test_flushes_are_answered_between_the_batches(client: Client) -> None:
         assert list(stream.read_until_flushed(tokens[-1])) == []
         stream.finish()
         assert list(stream) == []
+
+
+@pytest.mark.filterwarnings("ignore::packhouse.OversizeWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_graphs_go_either_way_and_both(
+    client: Client, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    slots: list[int | None] = []
+    place = GraphLane.place
+
+    def place_some(lane: GraphLane, columns: Any) -> int | None:
+        slots.append(None if rng.random() < 0.3 else place(lane, columns))
+        return slots[-1]
+
+    monkeypatch.setattr(GraphLane, "place", place_some)
+    monkeypatch.setattr("packhouse.calls.lane._LEAST_GRAPH_BYTES", 0)
+    schema = random_schema(rng)
+    while not schema.tensors:
+        schema = random_schema(rng)
+    table = random_table(rng, schema, 300)
+    words: dict[str, Any] = {
+        "limits": {each: 60 for each in schema.components} | {GRAPHS: 7},
+        "oversize": "reject",
+        "chunk_bytes": int(rng.integers(100, 20_000)),
+    }
+
+    def packed(lane: Any) -> list[Any]:
+        with client.open_pack(schema, PackOptions(lane=lane, **words)) as stream:
+            assert stream.opened.look_ahead > 0
+            batches = []
+            for piece in in_pieces(table, np.random.default_rng(seed)):
+                stream.send(piece)
+                batches += list(stream.read_until_flushed(stream.flush()))
+            stream.finish()
+            return [content(batch) for batch in (*batches, *stream)]
+
+    by_both = packed("required")
+    assert None in slots and len(set(slots)) > 2
+    assert by_both == packed("off")
 
 
 # Who keeps what, and for how long.

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/server/calls/wire_graphs.h"
+#include "service/server/calls/wire_sizes.h"
 #include "service/wings/graphs/services/wire_sampling.h"
 #include "tests/support/lane_client.h"
 #include "tests/support/random.h"
@@ -37,6 +38,22 @@ std::string WithoutLane(v1::PackResponse response) {
   return response.SerializeAsString();
 }
 
+// Writes the tensors of a request's graphs to a slot, as docs/lane.md says, and says in their place
+// which slot it is. False if they do not fit.
+bool MoveToSlot(LaneClient& client, uint32_t slot, v1::PackRequest& request) {
+  v1::GraphChunk graphs = request.graphs();
+  uint64_t end = 0;
+  for (const v1::TensorData& tensor : graphs.tensors()) {
+    const uint64_t begin = (end + 63) / 64 * 64;
+    end = begin + tensor.data().size();
+    if (end > client.slot_bytes()) return false;
+    std::memcpy(client.slot(slot) + begin, tensor.data().data(), tensor.data().size());
+  }
+  *request.mutable_slot_graphs()->mutable_sizes() = graphs.sizes();
+  request.mutable_slot_graphs()->set_slot(slot);
+  return true;
+}
+
 // A stream that asks for a lane, as its call drives it, and its client.
 class PackLaneTest : public testing::Test {
  protected:
@@ -47,9 +64,13 @@ class PackLaneTest : public testing::Test {
   std::unique_ptr<PackHandler> Plain() {
     return std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_);
   }
-  std::unique_ptr<PackLaneHandler> WithLane(LaneDoor* door) {
+  std::unique_ptr<PackLaneHandler> WithLane(LaneDoor* door, bool takes_graphs = false) {
     return std::make_unique<PackLaneHandler>(
-        Plain(), door, &clock_, [this](const v1::Lane& offer) { offer_ = offer; },
+        Plain(), takes_graphs, door, &clock_,
+        [this](const PackLaneHandler::Offers& offers) {
+          offer_ = offers.to_client;
+          offer_for_graphs_ = offers.to_server.value_or(v1::Lane());
+        },
         [this] { ++num_wakes_; });
   }
 
@@ -127,19 +148,22 @@ class PackLaneTest : public testing::Test {
   MemoryBudget budget_{uint64_t{1} << 30};
   std::unique_ptr<LaneDoor> door_;
   v1::Lane offer_;
+  v1::Lane offer_for_graphs_;
   std::atomic<int> num_wakes_ = 0;
 };
 
-// The law: whenever the client opens the lane, whatever it keeps, and whatever it writes into what
-// it has, it gets the responses of a stream without a lane, in their order.
+// The law: whenever the client opens the lanes, whatever it keeps, whatever it writes into what it
+// has, and whichever of its graphs go by which way, it gets the responses of a stream without a
+// lane, in their order.
 TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
   int num_refused = 0;
+  uint64_t num_in_slots = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     const std::vector<v1::PackRequest> requests = RandomRequests(random);
     const std::vector<std::string> expected = ByGrpc(requests);
-    const auto handler = WithLane(door_.get());
+    const auto handler = WithLane(door_.get(), /*takes_graphs=*/true);
     const absl::Status opened = Accept(*handler, requests[0]);
     ASSERT_EQ(opened.ok(), !expected.empty()) << opened;
     if (!opened.ok()) {
@@ -147,6 +171,8 @@ TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
       continue;
     }
     std::optional<LaneClient> client;
+    std::optional<LaneClient> for_graphs;
+    const size_t graphs_from = random.Below(20);
     const uint64_t opens_at = random.Below(8);
     std::vector<std::string> got;
     std::deque<std::string> by_grpc;
@@ -194,7 +220,22 @@ TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
         if (next_request == requests.size()) {
           handler->HalfClose();
         } else {
-          ASSERT_THAT(Accept(*handler, requests[next_request]), IsOk());
+          v1::PackRequest request = requests[next_request];
+          if (next_request == graphs_from) {
+            for_graphs.emplace(path_);
+            ASSERT_TRUE(for_graphs->Open(offer_for_graphs_.token()));
+          }
+          uint32_t slot = 0;
+          bool is_in_slot = false;
+          // The server gives each slot again at once.
+          if (for_graphs && request.has_graphs() && random.Below(3) != 0) {
+            slot = for_graphs->Read()->slot;
+            is_in_slot = MoveToSlot(*for_graphs, slot, request);
+            ASSERT_TRUE(is_in_slot);
+            ++num_in_slots;
+          }
+          ASSERT_THAT(Accept(*handler, request), IsOk());
+          if (is_in_slot) std::memset(for_graphs->slot(slot), 0x5a, for_graphs->slot_bytes());
         }
         ++next_request;
       }
@@ -212,8 +253,12 @@ TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
     for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], expected[i]) << i;
   }
   EXPECT_LT(num_refused, 100);
+  EXPECT_GT(num_in_slots, 500U);
   EXPECT_GT(door_->counts().num_batches, 500U);
   EXPECT_GT(door_->counts().num_without_slot, 10U);
+  EXPECT_EQ(door_->counts().num_chunks, num_in_slots);
+  // Its thread may have been about to wake the last stream, and have held its lane.
+  door_->Stop();
   EXPECT_EQ(budget_.held(), 0U);
 }
 
@@ -289,6 +334,118 @@ TEST_F(PackLaneTest, EndsWithItsLane) {
                 StatusIs(lies ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
                          HasSubstr("lane")));
   }
+}
+
+// The law: a client that writes into a slot all the time gets its graphs checked or refused, never
+// packed with an index that points out of its batch.
+TEST_F(PackLaneTest, WhatIsCheckedCannotChange) {
+  constexpr uint32_t kNodes = 50;
+  constexpr uint32_t kEdges = 20'000;
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                                                 {{"edge_index", DType::kInt32, {2}, 1, 0, {}}})
+                                 .value();
+  v1::PackRequest request = Opening(v1::PAYLOAD_GRAPHS);
+  GraphSchemaToWire(schema, *request.mutable_open()->mutable_schema());
+  request.mutable_open()->mutable_limits()->mutable_capacities(0)->set_rows(1);
+  int num_packed = 0;
+  int num_refused = 0;
+  for (int round = 0; round < 300; ++round) {
+    const auto handler = WithLane(door_.get(), /*takes_graphs=*/true);
+    ASSERT_THAT(Accept(*handler, request), IsOk());
+    ASSERT_TRUE(handler->Next().value().has_value());
+    LaneClient client(path_);
+    ASSERT_TRUE(client.Open(offer_for_graphs_.token()));
+    const uint32_t slot = client.Read()->slot;
+    v1::PackRequest graphs;
+    v1::SizeTable& sizes = *graphs.mutable_slot_graphs()->mutable_sizes();
+    sizes.set_num_graphs(1);
+    sizes.set_counts(Uint32sToWire({kNodes, kEdges}));
+    graphs.mutable_slot_graphs()->set_slot(slot);
+    std::atomic<bool> is_over = false;
+    auto* const indices = reinterpret_cast<volatile int32_t*>(client.slot(slot));
+    std::thread writer([&] {
+      for (Random random(static_cast<uint64_t>(round)); !is_over;) {
+        const uint64_t place = random.Below(2 * kEdges);
+        indices[place] = 1 << 30;
+        indices[place] = 7;
+      }
+    });
+    const absl::Status accepted = Accept(*handler, graphs);
+    handler->HalfClose();
+    const auto reply = handler->Next();
+    is_over = true;
+    writer.join();
+    if (!accepted.ok()) {
+      EXPECT_THAT(accepted, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("edge_index")));
+      ++num_refused;
+      continue;
+    }
+    ++num_packed;
+    ASSERT_TRUE(reply.ok() && reply->has_value());
+    const v1::PackResponse response = ToMessage(**reply);
+    const std::string& packed = response.batch().tensors(0).data();
+    ASSERT_EQ(packed.size(), 2 * kEdges * sizeof(int32_t));
+    for (size_t i = 0; i < packed.size(); i += sizeof(int32_t)) {
+      int32_t index;
+      std::memcpy(&index, packed.data() + i, sizeof(index));
+      ASSERT_LT(index, static_cast<int32_t>(kNodes));
+    }
+  }
+  EXPECT_GT(num_packed, 0);
+  EXPECT_GT(num_refused, 0);
+}
+
+TEST_F(PackLaneTest, GraphsInASlotThatTheClientDoesNotHaveAreRefused) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kFloat32, {3}, 0, {}, {}}})
+          .value();
+  v1::PackRequest open = Opening(v1::PAYLOAD_GRAPHS);
+  GraphSchemaToWire(schema, *open.mutable_open()->mutable_schema());
+  const auto graphs_in = [](uint32_t slot, uint32_t nodes) {
+    v1::PackRequest request;
+    v1::SizeTable& sizes = *request.mutable_slot_graphs()->mutable_sizes();
+    sizes.set_num_graphs(2);
+    sizes.set_counts(Uint32sToWire({1, 0, nodes, 0}));
+    request.mutable_slot_graphs()->set_slot(slot);
+    return request;
+  };
+  const auto refused = [](absl::string_view why) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why));
+  };
+  // Before it has opened the lane.
+  auto handler = WithLane(door_.get(), /*takes_graphs=*/true);
+  ASSERT_THAT(Accept(*handler, open), IsOk());
+  EXPECT_THAT(Accept(*handler, graphs_in(0, 1)), refused("slot 0 of 4"));
+  LaneClient client(path_);
+  ASSERT_TRUE(client.Open(offer_for_graphs_.token()));
+  EXPECT_THAT(Accept(*handler, graphs_in(4, 1)), refused("slot 4 of 4"));
+  // Graphs larger than the slot; the sum of their rows would wrap around in 32 bits.
+  EXPECT_THAT(Accept(*handler, graphs_in(0, UINT32_MAX)), refused("does not fit the slot"));
+  const uint32_t most = static_cast<uint32_t>(client.slot_bytes() / (3 * sizeof(float)));
+  EXPECT_THAT(Accept(*handler, graphs_in(0, most)), refused("does not fit the slot"));
+  // As often as it likes: the server gives it again each time.
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(Accept(*handler, graphs_in(0, most - 1)), IsOk());
+  // Without a lane there are no slots.
+  handler = WithLane(door_.get());
+  ASSERT_THAT(Accept(*handler, open), IsOk());
+  EXPECT_THAT(Accept(*handler, graphs_in(0, 1)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("slot_graphs")));
+}
+
+// Its graphs come by gRPC then.
+TEST_F(PackLaneTest, TheLaneForGraphsMayBeClosed) {
+  const auto handler = WithLane(door_.get(), /*takes_graphs=*/true);
+  ASSERT_THAT(Accept(*handler, Opening(v1::PAYLOAD_GRAPHS)), IsOk());
+  ASSERT_TRUE(handler->Next().value().has_value());
+  LaneClient client(path_);
+  ASSERT_TRUE(client.Open(offer_for_graphs_.token()));
+  client.Close();
+  v1::PackRequest request;
+  request.mutable_graphs()->mutable_sizes()->set_num_graphs(1);
+  request.mutable_graphs()->mutable_sizes()->set_counts(Uint32sToWire({1, 1}));
+  ASSERT_THAT(Accept(*handler, request), IsOk());
+  handler->HalfClose();
+  EXPECT_TRUE(handler->Next().value()->message.has_batch());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "service/base/status_macros.h"
 #include "service/server/lanes/lane_door.h"
 
 namespace packhouse {
@@ -79,10 +80,11 @@ LaneSize LaneSize::For(uint64_t batch_bytes) {
   return size;
 }
 
-Lane::Lane(LaneDoor* door, LaneCounts* counts, const LaneSize& size, SharedMemory memory,
-           MemoryHold hold, std::string token, std::function<void()> wake)
+Lane::Lane(LaneDoor* door, LaneCounts* counts, LaneWay way, const LaneSize& size,
+           SharedMemory memory, MemoryHold hold, std::string token, std::function<void()> wake)
     : door_(door),
       counts_(counts),
+      way_(way),
       size_(size),
       token_(std::move(token)),
       wake_(std::move(wake)),
@@ -120,6 +122,8 @@ void Lane::Open(int socket, uint64_t id) {
     broken_ = Closed(std::strerror(errno));
   }
   memory_.CloseFile();
+  if (way_ == LaneWay::kToClient) return;
+  while (const std::optional<uint32_t> slot = ring_.Take()) GiveToFillLocked(*slot).IgnoreError();
 }
 
 absl::StatusOr<bool> Lane::IsOpen() {
@@ -172,6 +176,25 @@ absl::Status Lane::SendByGrpc() {
   if (socket_ >= 0) return SendLocked(kByGrpc, 0, 0);
   ++num_by_grpc_;
   return absl::OkStatus();
+}
+
+absl::Status Lane::TakeFilled(uint32_t slot) {
+  const absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(ring_.TakeBack(slot));
+  --counts_->num_slots_sent;
+  return absl::OkStatus();
+}
+
+absl::Status Lane::GiveToFill(uint32_t slot) {
+  const absl::MutexLock lock(&mutex_);
+  return GiveToFillLocked(slot);
+}
+
+absl::Status Lane::GiveToFillLocked(uint32_t slot) {
+  // Before the client can name it.
+  ring_.Send(slot);
+  ++counts_->num_slots_sent;
+  return SendLocked(slot, 0, 0);
 }
 
 bool Lane::HasRoom() {

@@ -43,7 +43,10 @@ struct LaneSize {
   uint64_t slot_bytes = 0;
 };
 
-// Of all lanes of a server. Thread-safe, as atomics are.
+// Who fills the slots. A lane to the server begins with all slots in the client's hands.
+enum class LaneWay { kToClient, kToServer };
+
+// Of all lanes to clients of a server, and of what came by the others. Thread-safe, as atomics are.
 struct LaneCounts {
   std::atomic<uint64_t> num_offered = 0;  // That are there now.
   std::atomic<uint64_t> num_open = 0;     // Of them.
@@ -54,6 +57,8 @@ struct LaneCounts {
   // Batches that went over gRPC though the lane was open.
   std::atomic<uint64_t> num_too_large = 0;
   std::atomic<uint64_t> num_without_slot = 0;
+  // Of graphs, which came the other way.
+  std::atomic<uint64_t> num_chunks = 0;
 };
 
 // One thread at a time makes the stream's responses; another one opens the lane meanwhile.
@@ -86,6 +91,12 @@ class Lane {
   // Whether the socket surely takes another message. Otherwise the client has left dozens of them.
   bool HasRoom();
 
+  // On the way to the server. Take: the client says that it has filled the slot, which it does not
+  // have from then on, though it may write there still. INVALID_ARGUMENT if it has not opened the
+  // lane, or does not have the slot. Give: it is the client's again. UNAVAILABLE as Send().
+  absl::Status TakeFilled(uint32_t slot);
+  absl::Status GiveToFill(uint32_t slot);
+
   // Wakes the stream, once, when the client has released a slot, or closed the lane.
   void AwaitRelease();
   // The same when HasRoom() is true again.
@@ -94,7 +105,7 @@ class Lane {
  private:
   friend class LaneDoor;
 
-  Lane(LaneDoor* door, LaneCounts* counts, const LaneSize& size, SharedMemory memory,
+  Lane(LaneDoor* door, LaneCounts* counts, LaneWay way, const LaneSize& size, SharedMemory memory,
        MemoryHold hold, std::string token, std::function<void()> wake);
 
   void Await(uint32_t event);
@@ -104,10 +115,12 @@ class Lane {
   void Open(int socket, uint64_t id);
   absl::Status SendLocked(uint32_t slot, uint32_t offset, uint64_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status GiveToFillLocked(uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadReleasesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   LaneDoor* const door_;
   LaneCounts* const counts_;
+  const LaneWay way_;
   const LaneSize size_;
   const std::string token_;
   const std::function<void()> wake_;

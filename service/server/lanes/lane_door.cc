@@ -80,12 +80,16 @@ LaneDoor::~LaneDoor() {
 }
 
 absl::StatusOr<std::shared_ptr<Lane>> LaneDoor::Offer(const LaneSize& size,
-                                                      std::function<void()> wake) {
+                                                      std::function<void()> wake, LaneWay way) {
+  const bool is_to_client = way == LaneWay::kToClient;
+  LaneCounts& counts = is_to_client ? counts_ : counts_to_server_;
   MemoryHold hold;
   if (memory_ != nullptr) {
-    absl::StatusOr<MemoryHold> held = memory_->Hold("a lane", size.bytes());
+    // What a client has filled is copied, one slot at a time.
+    const uint64_t copied = is_to_client ? 0 : size.slot_bytes;
+    absl::StatusOr<MemoryHold> held = memory_->Hold("a lane", size.bytes() + copied);
     if (!held.ok()) {
-      ++counts_.num_refused;
+      ++counts.num_refused;
       return held.status();
     }
     hold = *std::move(held);
@@ -94,12 +98,12 @@ absl::StatusOr<std::shared_ptr<Lane>> LaneDoor::Offer(const LaneSize& size,
       SharedMemory::Create(size.bytes(), {.label = "packhouse-lane", .is_sealed = true});
   std::string token(kTokenBytes, '\0');
   if (!memory.ok() || ::getentropy(token.data(), token.size()) != 0) {
-    ++counts_.num_refused;
+    ++counts.num_refused;
     if (!memory.ok()) return memory.status();
     return absl::ResourceExhaustedError("the system has no random bytes");
   }
-  const std::shared_ptr<Lane> lane(
-      new Lane(this, &counts_, size, *std::move(memory), std::move(hold), token, std::move(wake)));
+  const std::shared_ptr<Lane> lane(new Lane(this, &counts, way, size, *std::move(memory),
+                                            std::move(hold), token, std::move(wake)));
   const absl::MutexLock lock(&mutex_);
   by_token_.insert_or_assign(std::move(token), lane);
   return lane;

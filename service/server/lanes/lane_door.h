@@ -47,12 +47,14 @@ class LaneDoor {
   // "unix:/path", and the path.
   const std::string& address() const { return sockets_.address(); }
   const std::string& path() const { return path_; }
+  // Of lanes to clients.
   LaneCounts& counts() { return counts_; }
 
   // A lane that waits to be opened. `wake` makes the stream go on; any thread may call it at any
   // time, and it must not block. RESOURCE_EXHAUSTED if there is no room for it in the budget, or
   // the system has no memory or descriptor.
-  absl::StatusOr<std::shared_ptr<Lane>> Offer(const LaneSize& size, std::function<void()> wake);
+  absl::StatusOr<std::shared_ptr<Lane>> Offer(const LaneSize& size, std::function<void()> wake,
+                                              LaneWay way = LaneWay::kToClient);
 
  private:
   friend class Lane;
@@ -76,6 +78,7 @@ class LaneDoor {
   const std::string path_;
   MemoryBudget* const memory_;
   LaneCounts counts_;
+  LaneCounts counts_to_server_;
   int poll_ = -1;
   int stop_ = -1;  // An eventfd: readable once the thread should stop.
   std::thread thread_;

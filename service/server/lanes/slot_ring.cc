@@ -29,6 +29,16 @@ void SlotRing::Send(uint32_t slot) {
   ++num_sent_;
 }
 
+absl::Status SlotRing::TakeBack(uint32_t slot) {
+  if (slot >= owners_.size() || owners_[slot] != Owner::kClient) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lane: slot ", slot, " of ", owners_.size(), " is not the client's"));
+  }
+  owners_[slot] = Owner::kServer;
+  --num_sent_;
+  return absl::OkStatus();
+}
+
 absl::Status SlotRing::Release(absl::string_view message) {
   if (message.empty() || message.size() % sizeof(uint32_t) != 0 ||
       message.size() / sizeof(uint32_t) > owners_.size()) {

@@ -29,6 +29,10 @@ class SlotRing {
   // INVALID_ARGUMENT for anything that it cannot say truthfully; the slots before it are released.
   absl::Status Release(absl::string_view message);
 
+  // From the client's to the server's, for what the client has put there. INVALID_ARGUMENT if the
+  // client does not have it.
+  absl::Status TakeBack(uint32_t slot);
+
   uint32_t num_slots() const { return static_cast<uint32_t>(owners_.size()); }
   uint32_t num_free() const { return static_cast<uint32_t>(free_.size()); }
   // The client's.

@@ -170,6 +170,8 @@ void AddLanes(const std::optional<LaneReading>& lanes, std::vector<MetricFamily>
       lanes->num_slots);
   add("packhouse_lane_batches_total", "Batches that went through lanes.", MetricType::Counter,
       lanes->num_batches);
+  add("packhouse_lane_chunks_total", "Chunks of graphs that came through lanes.",
+      MetricType::Counter, lanes->num_chunks);
   AddByLabel(ServerFamilyOf("packhouse_lane_fallbacks_total",
                             "Batches that went over gRPC though their lane was open, since they "
                             "fit no slot (too_large) or found none free for long (no_slot); and "

@@ -74,6 +74,8 @@ struct LaneReading {
   uint64_t num_refused = 0;
   uint64_t num_too_large = 0;
   uint64_t num_without_slot = 0;
+  // Of graphs that came to the server.
+  uint64_t num_chunks = 0;
 };
 
 // What a namespace uses of a quota.

@@ -59,7 +59,10 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   // Takes graphs of this schema that came in no request, as a request of a stream would. May be
   // called when a request could be accepted. `owner_bytes` as StreamPacker::Offer.
   absl::Status AcceptChunk(GraphChunk given, uint64_t owner_bytes);
-  // Requires that the stream is open.
+  // Requires that the stream is open. Of the graphs that the client sends; and the id of the next
+  // one that comes without one.
+  const GraphSchema& GivenSchema() const;
+  uint64_t NextId() const { return num_given_ + num_malformed_; }
   const StreamPacker& packer() const { return *packer_; }
   bool whole_graphs() const { return whole_graphs_; }
 
@@ -85,11 +88,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   absl::Status AcceptGraphs(std::unique_ptr<v1::PackRequest> request);
   absl::Status AcceptSizes(const v1::SizeTable& sizes);
   absl::Status AcceptExamples(const v1::Examples& examples);
-  // The id of the next graph that comes without one.
-  // Of the graphs that the client sends.
-  const GraphSchema& GivenSchema() const;
   absl::StatusOr<GraphChunk> CutToFit(const GraphChunk& chunk);
-  uint64_t NextId() const { return num_given_ + num_malformed_; }
   // Begins or ends the search for shapes. False as long as it goes on.
   absl::StatusOr<bool> Tune();
   PackReply NextRejected();

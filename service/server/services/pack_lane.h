@@ -1,7 +1,14 @@
-// Sends the batches of a Pack stream over a lane, if the client opens it.
+// Sends the batches of a Pack stream over a lane, and takes its graphs from another one, if the
+// client opens them.
+//
+// Graphs lie in a slot that the client can write to at any time, while they are checked, too. So
+// nothing is read there but by one copy into memory of the server's own, whose size and layout are
+// computed from sizes that came by gRPC; what is checked, and packed, is the copy. Lengths and
+// offsets that could lie are not there at all.
 #ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_PACK_LANE_H_
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_PACK_LANE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,17 +31,28 @@ namespace packhouse {
 // Takes the requests of a stream that asks for a lane, and gives its responses, but for batches
 // that went into slots. While no slot is free it takes no request. Errors: those of the handler,
 // and of Lane.
+//
+// Graphs of `slot_graphs` are copied from their slot, which the client has again at once.
 class PackLaneHandler final : public StreamHandler<v1::PackRequest, PackReply> {
  public:
-  // What tells the client of its lane, or why there is none; called once, before Next() gives
-  // `opened`.
-  using Tell = std::function<void(const v1::Lane&)>;
+  // Of a lane for graphs: chunks of clients have about a MiB.
+  static constexpr LaneSize kGraphs = {.num_slots = 4, .slot_bytes = (1 << 20) + (16 << 10)};
 
-  // `door` may be null: there are no lanes. The pointees must outlive it. `wake` makes the stream
-  // go on, at any time and from any thread.
-  PackLaneHandler(std::unique_ptr<PackHandler> handler, LaneDoor* door, Clock* clock, Tell tell,
-                  std::function<void()> wake)
+  // The lane each way, or why there is none.
+  struct Offers {
+    v1::Lane to_client;
+    std::optional<v1::Lane> to_server;  // Unset: it is not asked for.
+  };
+  // What tells the client; called once, before Next() gives `opened`.
+  using Tell = std::function<void(const Offers&)>;
+
+  // `takes_graphs`: the client asks for a lane for its graphs, too. `door` may be null: there are
+  // no lanes. The pointees must outlive it. `wake` makes the stream go on, at any time and from any
+  // thread.
+  PackLaneHandler(std::unique_ptr<PackHandler> handler, bool takes_graphs, LaneDoor* door,
+                  Clock* clock, Tell tell, std::function<void()> wake)
       : handler_(std::move(handler)),
+        takes_graphs_(takes_graphs),
         door_(door),
         clock_(clock),
         tell_(std::move(tell)),
@@ -59,13 +77,17 @@ class PackLaneHandler final : public StreamHandler<v1::PackRequest, PackReply> {
  private:
   // For the batches of the stream, which has just been opened.
   absl::StatusOr<std::shared_ptr<Lane>> Offer();
+  void Opened();
+  absl::Status AcceptFrom(const v1::SlotGraphs& graphs);
 
   const std::unique_ptr<PackHandler> handler_;
+  const bool takes_graphs_;
   LaneDoor* const door_;
   Clock* const clock_;
   const Tell tell_;
   const std::function<void()> wake_;
   std::optional<LaneReplies<PackReply>> replies_;  // If there is a lane.
+  std::shared_ptr<Lane> graphs_;                   // Null: there is none for graphs.
 };
 
 }  // namespace packhouse

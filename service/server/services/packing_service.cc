@@ -15,6 +15,9 @@ namespace {
 // part of what it says.
 constexpr char kAskKey[] = "packhouse-lane";
 constexpr char kOfferKey[] = "packhouse-lane-bin";
+// The same of one for graphs, the other way.
+constexpr char kAskForGraphsKey[] = "packhouse-lane-graphs";
+constexpr char kOfferForGraphsKey[] = "packhouse-lane-graphs-bin";
 
 }  // namespace
 
@@ -43,11 +46,15 @@ CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
         handler->ListAmong(live_, {call_context.client, call_context.principal()});
         if (call->client_metadata().count(kAskKey) == 0) return handler;
         // The headers of the answer leave with `opened`.
-        const auto tell = [call](const v1::Lane& lane) {
-          call->AddInitialMetadata(kOfferKey, lane.SerializeAsString());
+        const auto tell = [call](const PackLaneHandler::Offers& offers) {
+          call->AddInitialMetadata(kOfferKey, offers.to_client.SerializeAsString());
+          if (offers.to_server) {
+            call->AddInitialMetadata(kOfferForGraphsKey, offers.to_server->SerializeAsString());
+          }
         };
-        return std::make_unique<PackLaneHandler>(std::move(handler), lanes_, context_.clock, tell,
-                                                 std::move(wake));
+        const bool takes_graphs = call->client_metadata().count(kAskForGraphsKey) != 0;
+        return std::make_unique<PackLaneHandler>(std::move(handler), takes_graphs, lanes_,
+                                                 context_.clock, tell, std::move(wake));
       });
 }
 

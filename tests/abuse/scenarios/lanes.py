@@ -16,7 +16,16 @@ import grpc
 import numpy as np
 from abuse import Abuse, Row, law, scenario
 from hostile import own_channel
-from hostile_lanes import DEEDS, LIES, LOAD_DEEDS, HostileLoad, HostilePack, connected, knock
+from hostile_lanes import (
+    DEEDS,
+    LIES,
+    LOAD_DEEDS,
+    PACK_DEEDS,
+    HostileLoad,
+    HostilePack,
+    connected,
+    knock,
+)
 from packhouse import Batch, Client, Evaluation, GraphSchema, GraphTable, PackOptions, TensorSpec
 from packhouse.v1 import loader_pb2
 from server_process import ServerProcess
@@ -102,6 +111,7 @@ def hostile_lanes(abuse: Abuse) -> Iterator[Row]:
             deeds: list[tuple[bool, Any]] = [
                 *((is_pack, deed) for deed in DEEDS for is_pack in (False, True)),
                 *((False, deed) for deed in LOAD_DEEDS),
+                *((True, deed) for deed in PACK_DEEDS),
             ]
             with own_channel(server.address) as channel:
                 while time.monotonic() < end or rounds < len(deeds):

@@ -6,15 +6,18 @@ import contextlib
 import ctypes
 import functools
 import itertools
+import mmap
 import os
 import socket
 import struct
 import threading
 import typing
+import weakref
 from collections import deque
-from typing import Any, Callable, Final, Iterator, Literal, cast
+from typing import Any, Callable, Collection, Final, Iterator, Literal, TypeVar, cast
 
 import grpc
+import numpy as np
 
 from packhouse.base.arguments import check_word
 from packhouse.base.errors import PackhouseError
@@ -22,9 +25,12 @@ from packhouse.base.forks import tell_forks
 from packhouse.base.waiting import HelperThread
 from packhouse.calls.channel import is_own
 from packhouse.data.batch import ReceivedBatch
+from packhouse.data.graphs import Array
 from packhouse.data.reading import Reader
 from packhouse.v1 import loader_pb2
 from packhouse.calls.slot_memory import SlotMemory
+
+_Mapped = TypeVar("_Mapped")
 
 LaneChoice = Literal["auto", "required", "off"]
 # How batches come.
@@ -41,9 +47,16 @@ _PLACE_BYTES: Final = _PLACE.size
 # In a slot's place: the next response comes by the call.
 _BY_CALL: Final = 0xFFFFFFFF
 
-# By what a call of `Pack` asks for a lane, and is offered one.
-ASKING: Final = (("packhouse-lane", "1"),)
+# By what a call of `Pack` asks for a lane for its batches and one for its graphs, and is offered
+# them.
+ASKING: Final = (("packhouse-lane", "1"), ("packhouse-lane-graphs", "1"))
 _OFFER: Final = "packhouse-lane-bin"
+_OFFER_FOR_GRAPHS: Final = "packhouse-lane-graphs-bin"
+
+# Columns of graphs begin at multiples of it.
+_ALIGNMENT: Final = 64
+# Fewer bytes of graphs are sent: a slot for them costs more than it saves.
+_LEAST_GRAPH_BYTES: Final = 16 << 10
 
 # Seconds for the server to take the connection.
 _OPENING: Final = 5.0
@@ -65,14 +78,16 @@ def is_worth_asking(address: str, lane: str) -> bool:
     return lane == "required" or (lane == "auto" and is_own(address))
 
 
-def offered_lane(call: Any) -> Any:
-    """The `packhouse.v1.Lane` that the answer to a call that asked for one begins with; None: its
-    server does not know lanes.
+def offered_lanes(call: Any) -> tuple[Any, Any]:
+    """The `packhouse.v1.Lane`s that the answer to a call that asked for them begins with, for batches
+    and for graphs; None: its server does not know them.
     """
-    for name, value in call.initial_metadata() or ():
-        if name == _OFFER:
-            return loader_pb2.Lane.FromString(value)
-    return None
+    offers = {
+        name: loader_pb2.Lane.FromString(value)
+        for name, value in call.initial_metadata() or ()
+        if name in (_OFFER, _OFFER_FOR_GRAPHS)
+    }
+    return offers.get(_OFFER), offers.get(_OFFER_FOR_GRAPHS)
 
 
 class Lane:
@@ -94,7 +109,7 @@ class Lane:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         tell_forks(self)
         try:
-            self._memory, self.num_before = _open(self._socket, offer)
+            self._memory, self.num_before = _open(self._socket, offer, SlotMemory)
         except BaseException:
             self._socket.close()
             raise
@@ -276,8 +291,118 @@ class LaneOpening:
             self.leave()
 
 
-def _open(connection: socket.socket, offer: Any) -> tuple[SlotMemory, int]:
-    """The memory, and how many responses of the call come before. Raises OSError."""
+class GraphLane:
+    """Slots of memory that a server of the same host shares with one call of Pack, for its graphs.
+
+    The server gives a slot again when it has copied what was in it. As long as it takes no request,
+    nobody has one, so `place` waits as sending does. Use from one thread at a time; `interrupt` is
+    thread-safe. A forked process has none.
+    """
+
+    def __init__(self, offer: Any) -> None:
+        """Takes what a `packhouse.v1.Lane` offers. Raises OSError if there is none after all."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        tell_forks(self)
+        # Also of a call that is dropped.
+        weakref.finalize(self, self._socket.close)
+        try:
+            (self._memory, self._num_slots, self._slot_bytes), _ = _open(
+                self._socket, offer, _map_to_fill
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+        self._free: deque[int] = deque()
+        self.has_ended = False
+
+    def place(self, columns: Collection[Array]) -> int | None:
+        """Copies the columns into a slot, and gives its number; waits for one. None: they are to be
+        sent, since they are few bytes, do not fit a slot, or the lane has ended.
+
+        An exception that interrupts it may lose a slot: `interrupt` the lane then.
+        """
+        places = []
+        end = 0
+        for column in columns:
+            begin = -(-end // _ALIGNMENT) * _ALIGNMENT
+            end = begin + column.nbytes
+            places.append((begin, column))
+        if not _LEAST_GRAPH_BYTES <= end <= self._slot_bytes or not self._has_free():
+            return None
+        number = self._free.popleft()
+        start = number * self._slot_bytes
+        for begin, column in places:
+            if column.nbytes:
+                there: Array = np.ndarray(column.shape, column.dtype, self._memory, start + begin)
+                there[...] = column
+        return number
+
+    def _has_free(self) -> bool:
+        try:
+            while not self._free and not self.has_ended:
+                message = self._socket.recv(_PLACE_BYTES)
+                number = _PLACE.unpack(message)[0] if len(message) == _PLACE_BYTES else _BY_CALL
+                if number < self._num_slots:
+                    self._free.append(number)
+                else:
+                    self.has_ended = True
+        except OSError:
+            self.has_ended = True
+        return not self.has_ended
+
+    def interrupt(self) -> None:
+        """Ends the lane, and what waits for a slot. Idempotent."""
+        self.has_ended = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def before_fork(self) -> None:
+        """See Forked."""
+
+    def after_fork_in_child(self) -> None:
+        """See Forked."""
+        self.has_ended = True
+        self._socket.close()
+
+
+class GraphWay:
+    """How the graphs of a stream go: by the call, or by a lane once there is one. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lane: GraphLane | None = None
+        self._is_left = False
+
+    def open_lane(self, offer: Any) -> None:
+        """Takes what the server offers, if anything, once; else graphs go by the call."""
+        if offer is not None and offer.token and not self._is_left:
+            with contextlib.suppress(OSError):
+                self._lane = GraphLane(offer)
+            if self._is_left:
+                self.leave_lane()
+
+    def place(self, columns: Collection[Array]) -> int | None:
+        """As that of the lane."""
+        lane = self._lane
+        return None if lane is None else lane.place(columns)
+
+    def leave_lane(self) -> None:
+        """From now on graphs go by the call. Ends a wait for a slot. Idempotent."""
+        self._is_left = True
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.interrupt()
+
+
+def _map_to_fill(descriptor: int, num_slots: int, slot_bytes: int) -> tuple[mmap.mmap, int, int]:
+    return mmap.mmap(descriptor, num_slots * slot_bytes), num_slots, slot_bytes
+
+
+def _open(
+    connection: socket.socket, offer: Any, map_slots: Callable[[int, int, int], _Mapped]
+) -> tuple[_Mapped, int]:
+    """The memory, mapped from its descriptor, the number of slots and their bytes, and how many
+    responses of the call come before. Raises OSError.
+    """
     connection.settimeout(_OPENING)
     connection.connect(offer.socket_path)
     connection.send(_MAGIC + offer.token, socket.MSG_NOSIGNAL)
@@ -296,7 +421,7 @@ def _open(connection: socket.socket, offer: Any) -> tuple[SlotMemory, int]:
             raise ConnectionError(
                 f"the server offers {num_slots} slots of {slot_bytes} bytes in a file of {size}"
             )
-        memory = SlotMemory(descriptors[0], num_slots, slot_bytes)
+        memory = map_slots(descriptors[0], num_slots, slot_bytes)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

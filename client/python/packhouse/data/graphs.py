@@ -280,13 +280,17 @@ class GraphTable:
     def to_chunks(self, max_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[Any]:
         """`packhouse.v1.GraphChunk` messages, as `parts`."""
         for part in self.parts(max_bytes):
-            yield graphs_pb2.GraphChunk(
-                sizes=part.to_size_table(),
-                tensors=[
-                    graphs_pb2.TensorData(name=name, data=column.tobytes())
-                    for name, column in part.tensors.items()
-                ],
-            )
+            yield part.to_chunk()
+
+    def to_chunk(self) -> Any:
+        """All as one `packhouse.v1.GraphChunk`, however large."""
+        return graphs_pb2.GraphChunk(
+            sizes=self.to_size_table(),
+            tensors=[
+                graphs_pb2.TensorData(name=name, data=column.tobytes())
+                for name, column in self.tensors.items()
+            ],
+        )
 
     def parts(self, max_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[GraphTable]:
         """Tables of at most about `max_bytes`, in order, as views.

@@ -15,13 +15,14 @@ from packhouse.base.waiting import AsyncItems
 from packhouse.base.errors import PackhouseError
 from packhouse.calls.lane import (
     ASKING,
+    GraphWay,
     Lane,
     LaneChoice,
     LaneOpening,
     Transport,
     chosen_lane,
     is_worth_asking,
-    offered_lane,
+    offered_lanes,
 )
 from packhouse.data.batch import Batch, ReceivedBatch, received_by_protobuf
 from packhouse.data.graphs import GraphTable, check_table
@@ -219,8 +220,14 @@ class PackStream(Iterator[Batch]):
         check_table(table)
         if table.schema != (self._schema if self._sent_schema is None else self._sent_schema):
             raise ValueError("the table has another schema than the stream")
-        for request in requests_of(table, self._options.chunk_bytes):
-            self._put(request)
+        way = self._requests.graph_way
+        try:
+            for request in requests_of(table, self._options.chunk_bytes, way):
+                self._put(request)
+        except BaseException:
+            # A slot may be filled of which the server is not told.
+            way.leave_lane()
+            raise
 
     def flush(self) -> int:
         """Asks for all pending graphs to be packed now; returns the token of the answer."""
@@ -248,6 +255,7 @@ class PackStream(Iterator[Batch]):
         """Cancels the call if it still runs. Idempotent."""
         self._closed = True
         self._requests.close()
+        self._requests.graph_way.leave_lane()
         self._call.cancel()
         lane = self._lane
         if lane is not None:
@@ -390,10 +398,10 @@ class PackStream(Iterator[Batch]):
         """Raises PackhouseError if there is none, and must be one."""
         if self._lane_choice == "off" or self._lane is not None:
             return
-        offer = offered_lane(self._call)
+        offer, offer_for_graphs = offered_lanes(self._call)
         why = "the server does not know lanes of streams" if offer is None else offer.refusal
         if offer is not None and offer.token:
-            opening = self._opening or self._begin_opening(offer)
+            opening = self._opening or self._begin_opening(offer, offer_for_graphs)
             # An exception that interrupts it comes here again.
             opening.wait()
             failure = opening.failure
@@ -413,20 +421,27 @@ class PackStream(Iterator[Batch]):
                 grpc.StatusCode.FAILED_PRECONDITION, f"lane 'required': there is none: {why}"
             )
 
-    def _begin_opening(self, offer: Any) -> LaneOpening:
-        reader, widen = self._reader, self._options.widen
+    def _begin_opening(self, offer: Any, offer_for_graphs: Any) -> LaneOpening:
+        reader, widen, way = self._reader, self._options.widen, self._requests.graph_way
 
         def read_bytes(data: bytes) -> ReceivedBatch:
             response = parse_response(packing_pb2.PackResponse, data)
             return _batch_of(response, widen=widen, writable=True)
 
-        opening = LaneOpening(lambda: Lane(offer, reader, read_bytes))
+        def make() -> Lane:
+            lane = Lane(offer, reader, read_bytes)
+            way.open_lane(offer_for_graphs)
+            return lane
+
+        opening = LaneOpening(make)
         # Of a stream that is dropped.
         weakref.finalize(self, opening.leave)
+        weakref.finalize(self, way.leave_lane)
         self._opening = opening
         return opening
 
     def _close_lane(self) -> None:
+        self._requests.graph_way.leave_lane()
         if self._lane is not None:
             self._lane.close()
 
@@ -521,10 +536,13 @@ class TableRequests(Iterator[Any]):
         self, opening: Any, tables: Iterable[GraphTable], schema: GraphSchema, chunk_bytes: int
     ) -> None:
         self.error: BaseException | None = None
+        self.graph_way = GraphWay()
         self._closed = False
         self._running = threading.Lock()
         # Below: guarded by _running, which is held while the caller's iterable works.
-        self._requests: Iterator[Any] = self._generate(opening, tables, schema, chunk_bytes)
+        self._requests: Iterator[Any] = self._generate(
+            opening, tables, schema, chunk_bytes, self.graph_way
+        )
 
     def __next__(self) -> Any:
         request = None
@@ -550,14 +568,18 @@ class TableRequests(Iterator[Any]):
 
     @staticmethod
     def _generate(
-        opening: Any, tables: Iterable[GraphTable], schema: GraphSchema, chunk_bytes: int
+        opening: Any,
+        tables: Iterable[GraphTable],
+        schema: GraphSchema,
+        chunk_bytes: int,
+        way: GraphWay,
     ) -> Iterator[Any]:
         yield packing_pb2.PackRequest(open=opening)
         for table in tables:
             check_table(table)
             if table.schema != schema:
                 raise ValueError("the tables of a stream have different schemas")
-            yield from requests_of(table, chunk_bytes)
+            yield from requests_of(table, chunk_bytes, way)
 
 
 class ExampleRequests(TableRequests):
@@ -575,6 +597,7 @@ class RequestQueue(Iterator[Any]):
     def __init__(self, opening: Any) -> None:
         # What ended the requests too early; the reader gets it.
         self.error: BaseException | None = None
+        self.graph_way = GraphWay()
         self._condition = threading.Condition()
         # Below: guarded by _condition.
         self._waiting: deque[Any] = deque([packing_pb2.PackRequest(open=opening)])
@@ -623,11 +646,16 @@ class RequestQueue(Iterator[Any]):
             self._condition.notify_all()
 
 
-def requests_of(table: GraphTable, chunk_bytes: int) -> Iterator[Any]:
-    """The `packhouse.v1.PackRequest` messages that carry a table."""
+def requests_of(table: GraphTable, chunk_bytes: int, way: GraphWay) -> Iterator[Any]:
+    """The `packhouse.v1.PackRequest` messages that carry a table, or say where in a lane it lies."""
     if table.schema.tensors:
-        for chunk in table.to_chunks(chunk_bytes):
-            yield packing_pb2.PackRequest(graphs=chunk)
+        for part in table.parts(chunk_bytes):
+            number = way.place(part.tensors.values())
+            if number is None:
+                yield packing_pb2.PackRequest(graphs=part.to_chunk())
+            else:
+                place = packing_pb2.SlotGraphs(sizes=part.to_size_table(), slot=number)
+                yield packing_pb2.PackRequest(slot_graphs=place)
     else:
         for sizes in table.to_size_tables(chunk_bytes):
             yield packing_pb2.PackRequest(sizes=sizes)
