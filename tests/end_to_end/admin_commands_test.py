@@ -164,7 +164,7 @@ def some_clients() -> Any:
     answer.clients.add(client="10.0.0.9")
     load = answer.calls.add(
         client="alice", peer="ipv4:10.0.0.1:1", method="Load", is_stream=True, resource="team/d",
-        request_id="r-1", trace="t",
+        request_id="r-1", trace="t", transport="TRANSPORT_LANE",
     )  # fmt: skip
     load.started.FromJsonString("2026-03-01T12:00:00Z")
     answer.calls.add(client="10.0.0.9", method="ListClients")

@@ -15,7 +15,15 @@ import pytest
 from certificates import hash_of, replace
 from server_process import ServerProcess
 
-from packhouse import Client, GraphSchema, GraphTable, Loader, PackhouseError, PackOptions
+from packhouse import (
+    Client,
+    GraphSchema,
+    GraphTable,
+    Loader,
+    PackhouseError,
+    PackOptions,
+    TensorSpec,
+)
 from packhouse.planning.pack_options import limits_to_proto
 from packhouse.stored.administration import LogLevel
 from packhouse.v1 import (
@@ -80,7 +88,7 @@ def test_what_a_server_does_and_what_it_is_told(program: str, tmp_path: pathlib.
     data = tmp_path / "data"
     arguments = (
         *("--data-dir", str(data), "--snapshot-dir", str(tmp_path / "copies")),
-        *("--channelz", "--lame-duck", "0s"),
+        *("--channelz", "--lame-duck", "0s", "--lane", f"unix:{tmp_path}/lane"),
     )
     (tmp_path / "copies").mkdir()
     socket = f"unix:{tmp_path}/admin.sock"
@@ -109,10 +117,23 @@ def test_what_a_server_does_and_what_it_is_told(program: str, tmp_path: pathlib.
             assert load.is_stream and load.resource == "team/d" and load.peer.startswith("ipv4")
             asking = next(call for call in found.calls if call.method == "ListClients")
             assert not asking.is_stream
+            assert (load.transport, asking.transport) == (loading.transport, "bytes")
+            assert loading.transport == "lane"
             # Who asks comes through the socket.
             (entry,) = (each for each in found.clients if each.client != "unix")
             assert entry.client == "127.0.0.1" and not entry.is_principal
             assert entry.num_sessions == 1 and entry.num_leases == worker.num_leases
+            assert entry.num_lane_streams == 1
+            graphs = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
+            with client.open_pack(graphs, PackOptions({"nodes": 9})) as packing:
+                assert packing.opened
+                (pack,) = (call for call in admin.clients().calls if call.method == "Pack")
+                assert pack.transport == packing.transport == "lane"
+            with client.open_pack(graphs, PackOptions({"nodes": 9}, lane="off")) as packing:
+                assert packing.opened
+                assert "bytes" in [
+                    call.transport for call in admin.clients().calls if call.method == "Pack"
+                ]
             shown = command("clients", "--server", socket)
             assert shown.returncode == 0 and "Load" in shown.stdout and "team/d" in shown.stdout
 

@@ -315,7 +315,7 @@ def test_the_clients_of_a_server_have_a_row_each() -> None:
         "alice         0      1        0       0  a and 2 others\n"
         "bob           0      0        0       0               -\n"
         "\n"
-        "method  client  on  since  request id\n"
+        "method  client  on  by  since  request id\n"
     )
     answer.workers.add(job="j", epoch=3, lane=2, num_leases=4)
     assert admin.clients_text(answer).endswith(

@@ -70,6 +70,7 @@ class PackLaneTest : public testing::Test {
         [this](const PackLaneHandler::Offers& offers) {
           offer_ = offers.to_client;
           offer_for_graphs_ = offers.to_server.value_or(v1::Lane());
+          uses_lane_ = offers.uses_lane;
         },
         [this] { ++num_wakes_; });
   }
@@ -149,6 +150,7 @@ class PackLaneTest : public testing::Test {
   std::unique_ptr<LaneDoor> door_;
   v1::Lane offer_;
   v1::Lane offer_for_graphs_;
+  std::shared_ptr<const std::atomic<bool>> uses_lane_;
   std::atomic<int> num_wakes_ = 0;
 };
 
@@ -198,9 +200,11 @@ TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
     };
     for (;;) {
       if (num_responses == opens_at && !client) {
+        ASSERT_FALSE(*uses_lane_);
         client.emplace(path_);
         ASSERT_TRUE(client->Open(offer_.token()));
         ASSERT_EQ(client->num_before(), num_responses);
+        ASSERT_TRUE(*uses_lane_);
       }
       PH_ASSERT_OK_AND_ASSIGN(const auto next, handler->Next());
       if (next) {

@@ -2,6 +2,7 @@
 // the fields are listed by reflection. A new field without its place fails here.
 #include "tests/wire/told_fields.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -113,14 +114,21 @@ TEST(ToldFieldsTest, OfClients) {
   call.trace = "trace";
   call.started = absl::FromUnixMillis(5250);
   call.resource = "resource";
+  OpenCallInfo by_lane = call;
+  by_lane.uses_lane = std::make_shared<std::atomic<bool>>(true);
   OpenCallInfo unary = call;
   unary.method = Method::kTune;
   unary.is_stream = false;
   const SessionSummary session = {{"job", 2}, 3, "client", 4, "worker", 5};
   v1::ListClientsResponse wire;
-  // Three streams, two unary calls, one session with five leases: distinct numbers.
-  ClientsToWire({call, call, call, unary, unary}, {session}, wire);
+  // Four streams, three of them by lanes, two unary calls, one session with five leases: distinct
+  // numbers.
+  ClientsToWire({call, by_lane, by_lane, by_lane, unary, unary}, {session}, wire);
   EXPECT_THAT(UntoldFields(wire), IsEmpty());
+  EXPECT_EQ(wire.clients(0).num_lane_streams(), 3U);
+  for (const v1::OpenCall& told : wire.calls()) {
+    EXPECT_EQ(told.transport() == v1::TRANSPORT_LANE, told.is_stream() && &told != &wire.calls(0));
+  }
 }
 
 TEST(ToldFieldsTest, OfFilesAndQuotas) {

@@ -100,9 +100,11 @@ std::string ClientsText(const v1::ListClientsResponse& clients) {
                                          : "")});
   }
   std::string text = table.Render();
-  TextTable calls({{"method", ""}, {"client", ""}, {"on", ""}, {"since", ""}, {"request id", ""}});
+  TextTable calls(
+      {{"method", ""}, {"client", ""}, {"on", ""}, {"by", ""}, {"since", ""}, {"request id", ""}});
   for (const v1::OpenCall& call : clients.calls()) {
     calls.AddRow({call.method(), call.client(), call.resource().empty() ? "-" : call.resource(),
+                  call.transport() == v1::TRANSPORT_LANE ? "lane" : "grpc",
                   TimeText(call.started()), call.request_id().empty() ? "-" : call.request_id()});
   }
   absl::StrAppend(&text, "\n", calls.Render());

@@ -129,6 +129,11 @@ struct CallContext {
     });
   }
 
+  // Lists the call as one whose batches go by a lane while that is true.
+  void ListLane(std::shared_ptr<const std::atomic<bool>> uses_lane) const {
+    if (record != nullptr && record->entry != nullptr) record->entry->SetLane(std::move(uses_lane));
+  }
+
   // A request of the call has come.
   void OnRequest() const {
     if (of_connection != nullptr) of_connection->OnRequest();

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_SERVER_CALLS_OPEN_CALLS_H_
 #define PACKHOUSE_SERVICE_SERVER_CALLS_OPEN_CALLS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -27,6 +28,8 @@ struct OpenCallInfo {
   std::string trace;
   absl::Time started;
   std::string resource;  // What its first request names; empty before that.
+  // Whether batches go by a lane; null: never.
+  std::shared_ptr<const std::atomic<bool>> uses_lane = nullptr;
 };
 
 // Bounded by its users: each entry is a call. Thread-safe; O(log calls).
@@ -47,6 +50,11 @@ class OpenCalls {
       absl::MutexLock lock(&all_->mutex_);
       const auto found = all_->calls_.find(number_);
       if (found != all_->calls_.end()) found->second.resource = std::move(resource);
+    }
+    void SetLane(std::shared_ptr<const std::atomic<bool>> uses_lane) {
+      absl::MutexLock lock(&all_->mutex_);
+      const auto found = all_->calls_.find(number_);
+      if (found != all_->calls_.end()) found->second.uses_lane = std::move(uses_lane);
     }
 
    private:

@@ -3,7 +3,9 @@
 #ifndef PACKHOUSE_SERVICE_SERVER_CALLS_RESPONSE_SOURCE_H_
 #define PACKHOUSE_SERVICE_SERVER_CALLS_RESPONSE_SOURCE_H_
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -51,6 +53,9 @@ class ProgressSink {
   // The result makes the call ask a waiting source again. Any thread may call it at any time, even
   // after the sink and the call are gone. Never blocks.
   virtual std::function<void()> Waker() = 0;
+
+  // The responses go by a lane while that is true, for people who look at the server.
+  virtual void SetLane(std::shared_ptr<const std::atomic<bool>> /*uses_lane*/) {}
 };
 
 }  // namespace packhouse

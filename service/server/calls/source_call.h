@@ -68,6 +68,10 @@ class SourceCall final : public ProgressSink<Response>,
 
   std::function<void()> Waker() override { return call_->Waker(); }
 
+  void SetLane(std::shared_ptr<const std::atomic<bool>> uses_lane) override {
+    call_->context().ListLane(std::move(uses_lane));
+  }
+
  private:
   SourceCall(std::shared_ptr<StreamingCall> call, std::shared_ptr<PlanningTurn> turn, Work work,
              Work at_once)

@@ -118,6 +118,7 @@ void Lane::Open(int socket, uint64_t id) {
   socket_ = socket;
   id_ = id;
   ++counts_->num_open;
+  *open_flag_ = true;
   if (!SendDescriptor(socket, {answer.data(), answer.size()}, memory_.file())) {
     broken_ = Closed(std::strerror(errno));
   }

@@ -71,6 +71,8 @@ class Lane {
   const std::string& token() const { return token_; }
   const LaneSize& size() const { return size_; }
   LaneCounts& counts() const { return *counts_; }
+  // Whether the client has opened it, for those who only look at it, at any time.
+  std::shared_ptr<const std::atomic<bool>> open_flag() const { return open_flag_; }
   // Where a slot begins. Nothing that the server relies on is ever read from there.
   char* slot(uint32_t number) const { return memory_.data() + number * size_.slot_bytes; }
 
@@ -125,6 +127,7 @@ class Lane {
   const std::string token_;
   const std::function<void()> wake_;
   const MemoryHold hold_;
+  const std::shared_ptr<std::atomic<bool>> open_flag_ = std::make_shared<std::atomic<bool>>(false);
 
   absl::Mutex mutex_;
   // Its descriptor is guarded; the mapping is not.

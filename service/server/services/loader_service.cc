@@ -109,10 +109,12 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request, const Ca
 // With a lane, if the request asks for one.
 std::unique_ptr<Source> WithLane(const v1::LoadRequest& request, const LoadableEpoch& epoch,
                                  std::unique_ptr<Source> source, LaneDoor* door, Clock* clock,
-                                 std::function<void()> wake) {
+                                 ProgressSink<LoadReply>& sink) {
   if (!request.lane()) return source;
-  return std::make_unique<LaneSource>(std::move(source), OfferLane(epoch, door, wake), door,
-                                      epoch.schema(), clock, wake);
+  auto lane = OfferLane(epoch, door, sink.Waker());
+  if (lane.ok()) sink.SetLane((*lane)->open_flag());
+  return std::make_unique<LaneSource>(std::move(source), std::move(lane), door, epoch.schema(),
+                                      clock, sink.Waker());
 }
 
 // For results that are given only if they are ready; otherwise CANCELLED.
@@ -203,7 +205,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
           parsed, of,
           std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
                                              &early_end_, sink.Waker(), context_.signer),
-          lanes_, context_.clock, sink.Waker());
+          lanes_, context_.clock, sink);
     }
     PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context_, parsed.cursor()));
     PH_ASSIGN_OR_RETURN(auto session,
@@ -217,7 +219,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
             context_.clock, std::move(place.job), std::move(session), std::move(observer),
             [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, sink.Waker(),
             context_.signer),
-        lanes_, context_.clock, sink.Waker());
+        lanes_, context_.clock, sink);
   };
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, *call, Method::kLoad,

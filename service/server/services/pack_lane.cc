@@ -69,6 +69,7 @@ void PackLaneHandler::Opened() {
   Offers offers;
   LaneToWire(to_client, door_, offers.to_client);
   if (to_client.ok()) {
+    offers.uses_lane = (*to_client)->open_flag();
     replies_.emplace(*to_client, FieldBytes::Of(handler_->packer().schema()), clock_, wake_);
   }
   if (takes_graphs_) {

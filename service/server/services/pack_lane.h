@@ -8,6 +8,7 @@
 #ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_PACK_LANE_H_
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_PACK_LANE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,6 +43,8 @@ class PackLaneHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   struct Offers {
     v1::Lane to_client;
     std::optional<v1::Lane> to_server;  // Unset: it is not asked for.
+    // As Lane::open_flag() of the first; null without it.
+    std::shared_ptr<const std::atomic<bool>> uses_lane;
   };
   // What tells the client; called once, before Next() gives `opened`.
   using Tell = std::function<void(const Offers&)>;

@@ -46,11 +46,12 @@ CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
         handler->ListAmong(live_, {call_context.client, call_context.principal()});
         if (call->client_metadata().count(kAskKey) == 0) return handler;
         // The headers of the answer leave with `opened`.
-        const auto tell = [call](const PackLaneHandler::Offers& offers) {
+        const auto tell = [call, call_context](const PackLaneHandler::Offers& offers) {
           call->AddInitialMetadata(kOfferKey, offers.to_client.SerializeAsString());
           if (offers.to_server) {
             call->AddInitialMetadata(kOfferForGraphsKey, offers.to_server->SerializeAsString());
           }
+          call_context.ListLane(offers.uses_lane);
         };
         const bool takes_graphs = call->client_metadata().count(kAskForGraphsKey) != 0;
         return std::make_unique<PackLaneHandler>(std::move(handler), takes_graphs, lanes_,

@@ -76,6 +76,9 @@ void ClientsToWire(absl::Span<const OpenCallInfo> calls, absl::Span<const Sessio
     open.set_resource(call.resource);
     open.set_request_id(call.request_id);
     open.set_trace(call.trace);
+    const bool is_by_lane = call.uses_lane != nullptr && *call.uses_lane;
+    open.set_transport(is_by_lane ? v1::TRANSPORT_LANE : v1::TRANSPORT_GRPC);
+    if (is_by_lane) client.set_num_lane_streams(client.num_lane_streams() + 1);
     TimeToWire(call.started, *open.mutable_started());
   }
   for (const SessionSummary& session : sessions) {

@@ -151,16 +151,19 @@ def _amount(quota: str, number: float) -> str:
 
 def clients_text(answer: Any) -> str:
     """Of a `packhouse.v1.ListClientsResponse`."""
+    from packhouse.v1 import admin_pb2
+
     table = TextTable(["client", "streams", "calls", "workers", "leases", "from"])
     for each in answer.clients:
         others = len(each.peers) - 1
         peers = (each.peers[0] if each.peers else "-") + (f" and {others} others" if others > 0 else "")
         counts = (each.num_streams, each.num_calls, each.num_sessions, each.num_leases)
         table.add_row(each.client, *map(grouped, counts), peers)
-    calls = TextTable(["method", "client", "on", "since", "request id"])
+    calls = TextTable(["method", "client", "on", "by", "since", "request id"])
     for call in answer.calls:
         on, asked = call.resource or "-", call.request_id or "-"
-        calls.add_row(call.method, call.client, on, _time(call.started), asked)
+        way = "lane" if call.transport == admin_pb2.TRANSPORT_LANE else "grpc"
+        calls.add_row(call.method, call.client, on, way, _time(call.started), asked)
     text = f"{table.render()}\n{calls.render()}"
     if not answer.workers:
         return text

@@ -12,6 +12,7 @@ import grpc
 
 from packhouse.base.arguments import Choice, names_arguments
 from packhouse.base.errors import PackhouseError
+from packhouse.calls.lane import Transport
 from packhouse.calls.servers import JobCalls
 from packhouse.v1 import admin_pb2, admin_pb2_grpc
 
@@ -82,11 +83,13 @@ class ConnectedClient:
     num_calls: int
     num_sessions: int
     num_leases: int
+    num_lane_streams: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenCall:
-    """A call that is open. `resource`: what its first request names."""
+    """A call that is open. `resource`: what its first request names. `transport`: how its batches go.
+    """
 
     client: str
     peer: str
@@ -96,6 +99,7 @@ class OpenCall:
     request_id: str
     trace: str
     started: datetime.datetime
+    transport: Transport = "bytes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +182,7 @@ class Administration:
                     each.num_calls,
                     each.num_sessions,
                     each.num_leases,
+                    each.num_lane_streams,
                 )
                 for each in found.clients
             ),
@@ -191,6 +196,7 @@ class Administration:
                     each.request_id,
                     each.trace,
                     _time(each.started),
+                    "lane" if each.transport == admin_pb2.TRANSPORT_LANE else "bytes",
                 )
                 for each in found.calls
             ),
