@@ -44,15 +44,12 @@ PlanningPool::PlanningPool(Clock* clock, size_t num_turns, QuotasOf quotas_of)
       max_begun_(std::max(kMaxBegun, 2 * max_begun_by_client_)) {}
 
 PlanningPool::~PlanningPool() {
-  std::vector<std::thread> threads;
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-    const auto all_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lanes_.empty(); };
-    mutex_.Await(absl::Condition(&all_done));
-    threads.swap(threads_);
-  }
-  for (std::thread& thread : threads) thread.join();
+  std::vector<Thread> threads;  // End without the mutex.
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
+  const auto all_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lanes_.empty(); };
+  mutex_.Await(absl::Condition(&all_done));
+  threads.swap(threads_);
 }
 
 void PlanningPool::Submit(std::shared_ptr<PlanningTurn> turn, std::function<void()> job) {

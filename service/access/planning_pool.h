@@ -19,7 +19,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +29,7 @@
 #include "service/access/client_identity.h"
 #include "service/access/policy.h"
 #include "service/base/clock.h"
+#include "service/base/execution.h"
 
 namespace packhouse {
 
@@ -238,7 +238,7 @@ class PlanningPool {
   // wait.
   std::deque<std::shared_ptr<PlanningTurn>> ready_ ABSL_GUARDED_BY(mutex_);
   size_t num_idle_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Thread> threads_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

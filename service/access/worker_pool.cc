@@ -7,21 +7,15 @@
 
 namespace packhouse {
 
-WorkerPool::WorkerPool(const Clock* clock, size_t num_threads, Jobs jobs) : clock_(clock) {
-  for (size_t i = 0; i < num_threads; ++i) {
-    threads_.emplace_back([this, jobs] {
-      if (jobs == Jobs::kQuick) AskForShortSlices();
-      Run();
-    });
-  }
-}
+WorkerPool::WorkerPool(const Clock* clock, size_t num_threads, Jobs jobs)
+    : clock_(clock), threads_(BeginThreads(num_threads, [this, jobs] {
+        if (jobs == Jobs::kQuick) AskForShortSlices();
+        Run();
+      })) {}
 
 WorkerPool::~WorkerPool() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
-  for (std::thread& thread : threads_) thread.join();
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
 }
 
 void WorkerPool::Submit(const ClientId& client, std::function<void()> job) {

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -13,6 +12,7 @@
 #include "service/access/job_pool.h"
 #include "service/access/turn_queue.h"
 #include "service/base/clock.h"
+#include "service/base/execution.h"
 
 namespace packhouse {
 
@@ -64,7 +64,7 @@ class WorkerPool final : public JobPool {
   Queue jobs_ ABSL_GUARDED_BY(mutex_);
   Queue first_ ABSL_GUARDED_BY(mutex_);
   int first_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::thread> threads_;
+  std::vector<Thread> threads_;  // End before the others do.
 };
 
 }  // namespace packhouse

@@ -22,8 +22,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "service/base/execution.h"
 
 namespace packhouse {
 namespace {
@@ -155,7 +155,7 @@ class FolderLock {
     // Others may lock it for reasons of their own: not for ever.
     for (int tries = 100; folder_ >= 0 && tries > 0; --tries) {
       if (::flock(folder_, LOCK_EX | LOCK_NB) == 0) return;
-      absl::SleepFor(absl::Milliseconds(10));
+      Pause(absl::Milliseconds(10));
     }
   }
   ~FolderLock() {

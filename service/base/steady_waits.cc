@@ -14,6 +14,7 @@
 #include "absl/synchronization/internal/per_thread_sem.h"
 #include "absl/synchronization/internal/waiter.h"
 #include "absl/time/clock.h"
+#include "service/base/execution.h"
 
 namespace packhouse {
 namespace {
@@ -103,8 +104,10 @@ extern "C" __attribute__((visibility("default"))) bool ABSL_INTERNAL_C_SYMBOL(
       absl::synchronization_internal::GetOrCreateCurrentThreadIdentity();
   std::atomic<int>* const blocked = identity->blocked_count_ptr;
   if (blocked != nullptr) blocked->fetch_add(1, std::memory_order_relaxed);
-  const bool woken =
-      packhouse::WaitOn(*reinterpret_cast<std::atomic<int32_t>*>(Waiter::GetWaiter(identity)), t);
+  auto& wakes = *reinterpret_cast<std::atomic<int32_t>*>(Waiter::GetWaiter(identity));
+  packhouse::Execution* const replacement = packhouse::Execution::Replacement();
+  const bool woken = replacement != nullptr ? replacement->Block(wakes, t.has_timeout())
+                                            : packhouse::WaitOn(wakes, t);
   if (blocked != nullptr) blocked->fetch_sub(1, std::memory_order_relaxed);
   return woken;
 }

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <thread>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "service/base/execution.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/steady_waits.h"
 
@@ -19,62 +19,37 @@ namespace {
 void StartSweeping(const char* kind, absl::Duration period,
                    std::function<absl::Status(std::vector<Expired>& expired)> sweep,
                    EventLog& log) {
-  std::thread([kind, period, sweep = std::move(sweep), &log] {
-    for (;;) {
-      absl::SleepFor(period);
-      HasMemoryFor([&] {
-        std::vector<Expired> expired;
-        const absl::Status swept = sweep(expired);
-        for (const Expired& each : expired) {
-          log.Log(LogLevel::kInfo, "expired",
-                  {{kind, each.name}, {"unused_ms", each.unused}, {"bytes", each.num_bytes}});
-        }
-        if (!swept.ok()) {
-          log.Log(LogLevel::kWarning, "cannot expire",
-                  {{"kind", kind}, LogField::Message(swept.message())});
-        }
-      });
+  Repeating::ForEver(period, [kind, sweep = std::move(sweep), &log] {
+    std::vector<Expired> expired;
+    const absl::Status swept = sweep(expired);
+    for (const Expired& each : expired) {
+      log.Log(LogLevel::kInfo, "expired",
+              {{kind, each.name}, {"unused_ms", each.unused}, {"bytes", each.num_bytes}});
     }
-  }).detach();
-}
-
-// What other servers have deleted is let go here too, within a minute.
-void StartForgettingGone(rpc::Server& server) {
-  std::thread([&server] {
-    for (;;) {
-      absl::SleepFor(absl::Minutes(1));
-      HasMemoryFor([&server] { server.ForgetGone(); });
+    if (!swept.ok()) {
+      log.Log(LogLevel::kWarning, "cannot expire",
+              {{"kind", kind}, LogField::Message(swept.message())});
     }
-  }).detach();
+  });
 }
 
 // Each minute, or if that takes long, less than a twentieth of the time.
 void StartSavingHistograms(rpc::Server& server, LimitedLog& log) {
-  std::thread([&server, &log] {
-    for (absl::Duration pause = absl::Minutes(1);;) {
-      absl::SleepFor(pause);
-      const absl::Time start = SteadyTime();
-      SaveHistograms(server, log);
-      pause = std::max(absl::Minutes(1), 20 * (SteadyTime() - start));
-    }
-  }).detach();
-}
-
-// So that clients that watch it hear of a full disk or a lost lease within a second.
-void StartRefreshingHealth(rpc::Server& server) {
-  std::thread([&server] {
-    for (;;) {
-      absl::SleepFor(absl::Seconds(1));
-      HasMemoryFor([&server] { server.RefreshHealth(); });
-    }
-  }).detach();
+  const auto took = std::make_shared<absl::Duration>();
+  Repeating::ForEver([took] { return std::max(absl::Minutes(1), 20 * *took); },
+                     [took, &server, &log] {
+                       const absl::Time start = SteadyTime();
+                       SaveHistograms(server, log);
+                       *took = SteadyTime() - start;
+                     });
 }
 
 }  // namespace
 
 void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
                          EventLog& log, LimitedLog& limited_log) {
-  StartRefreshingHealth(server);
+  // So that clients that watch it hear of a full disk or a lost lease within a second.
+  Repeating::ForEver(absl::Seconds(1), [&server] { server.RefreshHealth(); });
   if (stores.shared() != nullptr) stores.shared()->StartSweeping(log);
   if (RetainedDatasets* const retained = stores.retained_datasets(); retained != nullptr) {
     StartSweeping(
@@ -114,7 +89,8 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
         [&server](std::vector<Expired>& expired) { return server.DeleteUnusedModels(expired); },
         log);
   }
-  StartForgettingGone(server);
+  // What other servers have deleted is let go here too, within a minute.
+  Repeating::ForEver(absl::Minutes(1), [&server] { server.ForgetGone(); });
   if (stores.may_save()) StartSavingHistograms(server, limited_log);
 }
 

@@ -18,6 +18,8 @@ absl::Status OfDataFolder(const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("--data-dir: ", status.message()));
 }
 
+constexpr absl::Duration kProbePeriod = absl::Seconds(1);
+
 // Names that can be seen, such as of a file that an earlier process could not sync, are durable
 // before anything is built on them.
 absl::Status SettleFolder(const std::string& data_dir) {
@@ -34,12 +36,10 @@ absl::StatusOr<WatchedStore<Store>> OpenWatched(const char* name, typename Store
   auto store = Store::Open(options);
   if (!store.ok()) return OfDataFolder(store.status());
   watched.store = *std::move(store);
-  watched.prober = std::make_unique<StoreProber>(
-      [watch = watched.watch.get(), tried = watched.store.get()] {
-        return !tried->is_read_only() && !watch->failure().ok();
-      },
-      // The watch is told of the result.
-      [watch = watched.watch.get(), tried = watched.store.get()] {
+  watched.prober = std::make_unique<Repeating>(
+      kProbePeriod, [watch = watched.watch.get(), tried = watched.store.get()] {
+        if (tried->is_read_only() || watch->failure().ok()) return;
+        // The watch is told of the result.
         tried->TryCommit(watch->failed_bytes()).IgnoreError();
       });
   return watched;

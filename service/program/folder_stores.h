@@ -9,11 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/clock.h"
+#include "service/base/execution.h"
 #include "service/base/limited_log.h"
 #include "service/program/data_folder/folder_contents.h"
 #include "service/program/options.h"
 #include "service/server/metrics/metrics.h"
-#include "service/stores/datasets/store_prober.h"
 #include "service/stores/datasets/store_watch.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/logs/lmdb_job_logs.h"
@@ -27,7 +27,9 @@ template <typename Store>
 struct WatchedStore {
   std::unique_ptr<StoreWatch> watch;
   std::unique_ptr<Store> store;  // Null: there is none.
-  std::unique_ptr<StoreProber> prober;
+  // A server that is not ready gets no calls that would commit, so this tries it. On a thread of
+  // its own, since a hanging disk may block it.
+  std::unique_ptr<Repeating> prober;
 
   // Empty if it is. A store that is only read is not expected to commit.
   std::string why_not_ready() const {

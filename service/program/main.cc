@@ -6,18 +6,16 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "service/access/security/hmac_signer.h"
 #include "service/access/security/security_files.h"
 #include "service/base/clock.h"
+#include "service/base/execution.h"
 #include "service/base/limited_log.h"
 #include "service/base/log_line.h"
 #include "service/base/out_of_memory.h"
@@ -109,7 +107,7 @@ absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& optio
   FeedbackStore::Options feedback;
   feedback.max_models = options.max_measured_models;
   feedback.now = [&clock] { return clock.Now(); };
-  feedback.sleep = absl::SleepFor;
+  feedback.sleep = Pause;
   feedback.is_alone = member == nullptr;
   // A folder that is only read stays as it is.
   if (!feedback.is_alone || options.data_dir.empty() || stores.may_save()) {
@@ -133,12 +131,12 @@ void ServeUntilSignal(const Options& options, rpc::Server& server, security::Sec
                 {"timeout_ms", options.drain_timeout}});
   TellServiceManager("STOPPING=1");
   // A copy: the thread may still wait when this function has returned.
-  std::thread([signals, &logs] {
+  Thread([signals, &logs] {
     const int second = signals.AwaitEnd();
     logs.all.Log(LogLevel::kWarning, "ended at once", {{"signal", Signals::NameOf(second)}});
     logs.all.Close(kLastLines);
     std::_Exit(128 + second);
-  }).detach();
+  }).Detach();
   server.Drain({options.lame_duck, options.drain_timeout});
 }
 
@@ -177,11 +175,11 @@ void EndFormerLife(rpc::Server& server, Logs& logs, const absl::Status& why) {
   logs.all.Log(LogLevel::kError, "this server is no longer of the cluster",
                {LogField::Message(why.message())});
   // Another thread: draining waits for the threads that serve.
-  std::thread([&server, &logs] {
+  Thread([&server, &logs] {
     server.Drain({absl::ZeroDuration(), kLastCalls});
     logs.all.Close(kLastLines);
     std::_Exit(1);
-  }).detach();
+  }).Detach();
 }
 
 // What the servers of a cluster have in common.

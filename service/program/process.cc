@@ -14,15 +14,13 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "service/base/execution.h"
 #include "service/base/memory_return.h"
-#include "service/base/out_of_memory.h"
 #include "service/base/steady_waits.h"
 
 namespace packhouse {
@@ -70,21 +68,16 @@ void TuneAllocator() {
 }
 
 void StartMemoryReturn(const rpc::Server* server, EventLog* log) {
-  auto memory = std::make_unique<MemoryReturn>([server] { return ReadProcess(*server); },
-                                               [] { malloc_trim(0); });
+  const auto memory = std::make_shared<MemoryReturn>([server] { return ReadProcess(*server); },
+                                                     [] { malloc_trim(0); });
   memory->Tick(SteadyTime());
-  std::thread([memory = std::move(memory), log] {
-    for (;;) {
-      absl::SleepFor(MemoryReturn::kInterval);
-      const absl::Time start = SteadyTime();
-      HasMemoryFor([&] {
-        if (const auto bytes = memory->Tick(start)) {
-          log->Log(LogLevel::kDebug, "memory given back",
-                   {{"bytes", *bytes}, {"ms", SteadyTime() - start}});
-        }
-      });
+  Repeating::ForEver(MemoryReturn::kInterval, [memory, log] {
+    const absl::Time start = SteadyTime();
+    if (const auto bytes = memory->Tick(start)) {
+      log->Log(LogLevel::kDebug, "memory given back",
+               {{"bytes", *bytes}, {"ms", SteadyTime() - start}});
     }
-  }).detach();
+  });
 }
 
 void TellServiceManager(const std::string& state) {

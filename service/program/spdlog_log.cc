@@ -1,9 +1,9 @@
 #include "service/program/spdlog_log.h"
 
-#include <thread>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "service/base/execution.h"
 #include "service/base/log_line.h"
 #include "spdlog/async.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -67,10 +67,10 @@ void SpdlogLog::Log(LogLevel level, absl::string_view event, absl::Span<const Lo
 void SpdlogLog::Close(absl::Duration timeout) {
   // Its destructor waits for all lines; that never ends if nobody reads them.
   const auto written = std::make_shared<absl::Notification>();
-  std::thread([written, writer = std::move(writer_)]() mutable {
+  Thread([written, writer = std::move(writer_)]() mutable {
     writer.reset();
     written->Notify();
-  }).detach();
+  }).Detach();
   written->WaitForNotificationWithTimeout(timeout);
 }
 

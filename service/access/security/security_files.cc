@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse::security {
@@ -30,25 +29,6 @@ absl::StatusOr<std::unique_ptr<SecurityFiles>> SecurityFiles::Open(const Securit
     files->reloader_.Add("policy", files->policy_.get());
   }
   return files;
-}
-
-SecurityFiles::~SecurityFiles() {
-  {
-    absl::MutexLock lock(&mutex_);
-    is_over_ = true;
-  }
-  if (thread_.joinable()) thread_.join();
-}
-
-void SecurityFiles::Watch() {
-  thread_ = std::thread([this] {
-    absl::MutexLock lock(&mutex_);
-    while (!mutex_.AwaitWithTimeout(absl::Condition(&is_over_), Reloader::kInterval)) {
-      mutex_.Unlock();
-      HasMemoryFor([this] { reloader_.Tick(); });
-      mutex_.Lock();
-    }
-  });
 }
 
 }  // namespace packhouse::security

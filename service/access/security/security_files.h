@@ -5,11 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/access/authorizer.h"
 #include "service/access/security/file_authenticator.h"
@@ -17,6 +14,7 @@
 #include "service/access/security/reloader.h"
 #include "service/access/security/tls_files.h"
 #include "service/base/event_log.h"
+#include "service/base/execution.h"
 
 namespace packhouse::security {
 
@@ -33,13 +31,14 @@ class SecurityFiles {
   static absl::StatusOr<std::unique_ptr<SecurityFiles>> Open(const SecurityOptions& options,
                                                              std::function<absl::Time()> now,
                                                              EventLog* log);
-  ~SecurityFiles();
 
   // `what` must outlive this. Before Watch().
   void Add(std::string name, Reloadable* what) { reloader_.Add(std::move(name), what); }
 
   // From now on looks at the files every second, on a thread of its own.
-  void Watch();
+  void Watch() {
+    watch_ = std::make_unique<Repeating>(Reloader::kInterval, [this] { reloader_.Tick(); });
+  }
   // Reads them now.
   void Reload() { reloader_.Reload(); }
 
@@ -58,9 +57,7 @@ class SecurityFiles {
   std::unique_ptr<FileAuthenticator> authenticator_;
   std::unique_ptr<PolicyFile> policy_;
   Reloader reloader_;
-  absl::Mutex mutex_;
-  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::unique_ptr<Repeating> watch_;
 };
 
 }  // namespace packhouse::security

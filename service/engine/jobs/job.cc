@@ -1,10 +1,10 @@
 #include "service/engine/jobs/job.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/execution.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -14,18 +14,7 @@
 #include "service/engine/jobs/windows_operation.h"
 
 namespace packhouse {
-namespace {
-
-// A lost wake-up would make a worker wait for ever, so it is tried again: there may be memory soon.
-constexpr int kWakeTries = 1000;
-
-void RunWake(const std::function<void()>& wake) {
-  for (int tries = 1; !HasMemoryFor(wake) && tries < kWakeTries; ++tries) {
-    std::this_thread::yield();
-  }
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Job::Job(std::string name, JobLedger ledger, std::shared_ptr<RecordLog> log, size_t num_records,
          const JobEnvironment* environment)
@@ -51,9 +40,9 @@ Job::~Job() {
 }
 
 void Job::RunAll(const Wakes& wakes) const {
-  for (const auto& wake : wakes.each) RunWake(wake);
+  for (const auto& wake : wakes.each) Wake(wake);
   for (const auto& [number, epoch] : wakes.lost) {
-    for (const auto& [id, session] : epoch->sessions) RunWake(session->wake);
+    for (const auto& [id, session] : epoch->sessions) Wake(session->wake);
   }
   SessionId last = 0;
   while (wakes.all) {
@@ -69,7 +58,7 @@ void Job::RunAll(const Wakes& wakes) const {
     }
     if (next == nullptr) return;
     last = next->id;
-    RunWake(next->wake);
+    Wake(next->wake);
   }
 }
 
@@ -198,7 +187,7 @@ void Job::CommitQueued() {
         num_records_ >= environment_.max_log_records && !std::exchange(compaction_called_, true);
   }
   for (const auto& one : operations) {
-    if (const auto* const wake = one->Answered()) RunWake(*wake);
+    if (const auto* const wake = one->Answered()) Wake(*wake);
   }
   RunAll(wakes);
   if (needs_committer) CallCommitter();

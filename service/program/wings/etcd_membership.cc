@@ -11,7 +11,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/program/options.h"
@@ -75,18 +74,18 @@ constexpr absl::Duration kAskAgain = absl::Seconds(1);
 
 // Every server does; at random times, so that they seldom do it together.
 void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
-  std::thread([&shared, &log] {
+  Thread([&shared, &log] {
     // What was away when the server started is asked for until it answers.
     if (const absl::Status away = shared.objects_status(); !away.ok()) {
       log.Log(LogLevel::kWarning, "started without the object store",
               {LogField::Message(away.message())});
-      for (absl::Status now = away; !now.ok(); absl::SleepFor(kAskAgain)) {
+      for (absl::Status now = away; !now.ok(); Pause(kAskAgain)) {
         HasMemoryFor([&] { now = shared.ConfirmObjects(); });
       }
       log.Log(LogLevel::kInfo, "the object store answers", {});
     }
     const absl::Duration period = shared.sweep_period();
-    absl::SleepFor(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
+    Pause(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
     for (;;) {
       HasMemoryFor([&] {
         const auto step = shared.Sweep();
@@ -98,9 +97,9 @@ void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
                   {{"count", step->num_deleted}, {"bytes", step->num_bytes}});
         }
       });
-      absl::SleepFor(period);
+      Pause(period);
     }
-  }).detach();
+  }).Detach();
 }
 
 class StoresInS3 final : public SharedStores {
@@ -172,8 +171,7 @@ absl::StatusOr<std::unique_ptr<Membership>> EtcdMembership::Join(
   if (const absl::Status joined = member->lease_->Tick(); !joined.ok()) {
     return about(ledger, joined);
   }
-  if (const absl::Status alone = member->lease_->CheckIsAlone(Listens, absl::SleepFor);
-      !alone.ok()) {
+  if (const absl::Status alone = member->lease_->CheckIsAlone(Listens, Pause); !alone.ok()) {
     return about("--advertise", alone);
   }
   PH_RETURN_IF_ERROR(member->CheckSettings(settings));
@@ -184,12 +182,8 @@ absl::StatusOr<std::unique_ptr<Membership>> EtcdMembership::Join(
 }
 
 EtcdMembership::~EtcdMembership() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
-  if (keeper_.joinable()) keeper_.join();
-  if (sweeper_.joinable()) sweeper_.join();
+  keeper_ = nullptr;
+  sweeper_ = nullptr;
   // A server that could not start: the others are not to send anybody here.
   if (lease_ != nullptr) Leave();
 }
@@ -229,37 +223,29 @@ void EtcdMembership::Probe() {
 void EtcdMembership::Start(std::function<void()> sweep,
                            std::function<void(const absl::Status& why)> is_over) {
   keeper_ =
-      std::thread([this, is_over = std::move(is_over), periods = 0, has_told = false]() mutable {
-        Repeat([&, this] {
-          if (!store_->room().ok() || periods++ % kProbePeriods == 0) Probe();
-          if (const absl::Status life = store_->life(); !life.ok()) {
-            if (!std::exchange(has_told, true)) is_over(life);
-            return;
+      AtEveryPeriod([this, is_over = std::move(is_over), periods = 0, has_told = false]() mutable {
+        if (!store_->room().ok() || periods++ % kProbePeriods == 0) Probe();
+        if (const absl::Status life = store_->life(); !life.ok()) {
+          if (!std::exchange(has_told, true)) is_over(life);
+          return;
+        }
+        const absl::Status kept = lease_->Tick();
+        if (lease_->is_replaced()) {
+          if (!std::exchange(has_told, true)) {
+            is_over(absl::Status(kept.code(), absl::StrCat("--advertise: ", kept.message())));
           }
-          const absl::Status kept = lease_->Tick();
-          if (lease_->is_replaced()) {
-            if (!std::exchange(has_told, true)) {
-              is_over(absl::Status(kept.code(), absl::StrCat("--advertise: ", kept.message())));
-            }
-            return;
-          }
-          if (!kept.ok()) {
-            log_->Log("lease", LogLevel::kWarning, "the lease in the cluster was not kept",
-                      {LogField::Message(kept.message())});
-          }
-        });
+          return;
+        }
+        if (!kept.ok()) {
+          log_->Log("lease", LogLevel::kWarning, "the lease in the cluster was not kept",
+                    {LogField::Message(kept.message())});
+        }
       });
-  sweeper_ = std::thread([this, sweep = std::move(sweep)] { Repeat(sweep); });
+  sweeper_ = AtEveryPeriod(std::move(sweep));
 }
 
-void EtcdMembership::Repeat(const std::function<void()>& work) {
-  for (;;) {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), lease_->Period())) return;
-    }
-    HasMemoryFor(work);
-  }
+std::unique_ptr<Repeating> EtcdMembership::AtEveryPeriod(std::function<void()> work) const {
+  return std::make_unique<Repeating>([this] { return lease_->Period(); }, std::move(work));
 }
 
 void EtcdMembership::Leave() {

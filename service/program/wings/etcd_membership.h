@@ -5,12 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "service/base/execution.h"
 #include "service/base/limited_log.h"
 #include "service/program/membership.h"
 #include "service/stores/keys/cluster_life.h"
@@ -51,8 +49,8 @@ class EtcdMembership final : public Membership {
   absl::Status CheckSettings(const MemberSettings& settings);
   // Whether etcd takes what is put into it.
   void Probe();
-  // Calls `work` at every period until the end.
-  void Repeat(const std::function<void()>& work);
+  // Works at every period until the end.
+  std::unique_ptr<Repeating> AtEveryPeriod(std::function<void()> work) const;
 
   const SharedDatasetsOptions shared_;
   LimitedLog* log_ = nullptr;
@@ -61,10 +59,8 @@ class EtcdMembership final : public Membership {
   std::unique_ptr<ReplicaLease> lease_;
   std::unique_ptr<EtcdJobLogs> logs_;
 
-  absl::Mutex mutex_;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread keeper_;
-  std::thread sweeper_;
+  std::unique_ptr<Repeating> keeper_;
+  std::unique_ptr<Repeating> sweeper_;
 };
 
 }  // namespace packhouse

@@ -25,7 +25,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "service/base/listening_sockets.h"
 #include "service/base/out_of_memory.h"
@@ -203,7 +202,7 @@ class HttpServer::Loop {
       if (accepted < 0) {
         // No descriptor is left, for instance: the others go on, and this one is not asked at once.
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-          absl::SleepFor(absl::Milliseconds(10));
+          Pause(absl::Milliseconds(10));
         }
         return;
       }
@@ -504,10 +503,7 @@ class HttpServer::Loop {
 HttpServer::HttpServer(std::string address, std::unique_ptr<Loop> loop)
     : address_(std::move(address)), loop_(std::move(loop)), thread_([this] { loop_->Run(); }) {}
 
-HttpServer::~HttpServer() {
-  loop_->Stop();
-  thread_.join();
-}
+HttpServer::~HttpServer() { loop_->Stop(); }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
                                                               std::vector<Route> routes,

@@ -9,14 +9,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "service/base/execution.h"
 
 namespace packhouse::http {
 
@@ -129,7 +128,7 @@ class HttpServer {
 
   const std::string address_;
   const std::unique_ptr<Loop> loop_;
-  std::thread thread_;
+  Thread thread_;  // Ends before the others do.
 };
 
 }  // namespace packhouse::http

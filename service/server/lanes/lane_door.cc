@@ -58,16 +58,16 @@ absl::StatusOr<std::unique_ptr<LaneDoor>> LaneDoor::Open(const std::string& addr
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot wait at '", address, "': ", std::strerror(errno)));
   }
-  door->thread_ = std::thread([door = door.get()] { door->Run(); });
+  door->thread_ = Thread([door = door.get()] { door->Run(); });
   return door;
 }
 
 void LaneDoor::Stop() {
-  if (thread_.joinable()) {
+  if (thread_.is_begun()) {
     const uint64_t one = 1;
     while (::write(stop_, &one, sizeof(one)) < 0 && errno == EINTR) {
     }
-    thread_.join();
+    thread_.Join();
   }
   sockets_.Close();
 }

@@ -8,13 +8,13 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "service/base/execution.h"
 #include "service/base/listening_sockets.h"
 #include "service/base/memory_budget.h"
 #include "service/server/lanes/lane.h"
@@ -81,7 +81,7 @@ class LaneDoor {
   LaneCounts counts_to_server_;
   int poll_ = -1;
   int stop_ = -1;  // An eventfd: readable once the thread should stop.
-  std::thread thread_;
+  Thread thread_;
 
   // Used by the thread alone: connections without a token, by number, so the oldest is first.
   std::map<uint64_t, int> silent_;

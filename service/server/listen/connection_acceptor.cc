@@ -77,15 +77,15 @@ ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
 void ConnectionAcceptor::Start(std::unique_ptr<Acceptor> acceptor) {
   acceptor_ = std::move(acceptor);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  thread_ = std::thread([this] { Run(); });
+  thread_ = Thread([this] { Run(); });
 }
 
 void ConnectionAcceptor::Stop() {
-  if (!thread_.joinable()) return;
+  if (!thread_.is_begun()) return;
   const uint64_t one = 1;
   while (::write(wake_, &one, sizeof(one)) < 0 && errno == EINTR) {
   }
-  thread_.join();
+  thread_.Join();
   ::close(wake_);
   sockets_.Close();
 }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -18,6 +17,7 @@
 #include "grpcpp/server_builder.h"
 #include "service/access/client_identity.h"
 #include "service/access/fair_bound.h"
+#include "service/base/execution.h"
 #include "service/base/limited_log.h"
 #include "service/base/listening_sockets.h"
 
@@ -85,7 +85,7 @@ class ConnectionAcceptor {
   FairBound bound_;
   std::unique_ptr<Acceptor> acceptor_;
   int wake_ = -1;  // An eventfd: readable once the thread should stop.
-  std::thread thread_;
+  Thread thread_;
 
   absl::Mutex mutex_;
   // Checking all takes time, so it happens at most a tenth of the time.

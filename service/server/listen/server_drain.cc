@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "service/base/execution.h"
 #include "service/base/steady_waits.h"
 #include "service/server/calls_grpc/steady_deadline.h"
 #include "service/server/listen/goaway.h"
@@ -29,7 +29,7 @@ bool WaitUntilLeft(const DrainedParts& parts, absl::Time deadline) {
   // Calls that were on their way may still arrive. gRPC does not report when a connection closes.
   const absl::Time enough = std::min(deadline, SteadyTime() + kGoawayGrace);
   while (HasConnections(*parts.server) && SteadyTime() < enough) {
-    absl::SleepFor(kConnectionPoll);
+    Pause(kConnectionPoll);
     if (!parts.gate->WaitUntilEmpty(deadline)) return false;
   }
   return true;

@@ -26,7 +26,7 @@ struct SharedChanges {
 
   // Others draw other pauses.
   std::string replica;
-  // Waits that long: absl::SleepFor, or a test's. Null: tries again at once.
+  // Waits that long: Pause(), or a test's. Null: tries again at once.
   std::function<void(absl::Duration)> sleep = nullptr;
 
   // Makes one change. `next` reads what it needs, and gives the transaction, whose compares fail if

@@ -16,7 +16,7 @@ void LmdbDatasetEraser::Start() {
     absl::MutexLock lock(&mutex_);
     is_started_ = true;
   }
-  thread_ = std::thread([this] { Run(); });
+  thread_ = Thread([this] { Run(); });
 }
 
 void LmdbDatasetEraser::Stop() {
@@ -24,7 +24,7 @@ void LmdbDatasetEraser::Stop() {
     absl::MutexLock lock(&mutex_);
     is_stopping_ = true;
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.Join();
 }
 
 void LmdbDatasetEraser::Add(uint64_t dataset) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "service/base/execution.h"
 #include "service/stores/lmdb/group_commit.h"
 #include "service/stores/lmdb/lmdb_environment.h"
 #include "service/stores/lmdb/lmdb_transaction.h"
@@ -84,7 +84,7 @@ class LmdbDatasetEraser {
 
   const LmdbEnvironment* const environment_;
   GroupCommit* const commits_;
-  std::thread thread_;
+  Thread thread_;
 
   mutable absl::Mutex mutex_;
   bool is_started_ ABSL_GUARDED_BY(mutex_) = false;

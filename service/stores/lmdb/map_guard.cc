@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 
 namespace packhouse {
 namespace {
@@ -32,7 +33,7 @@ struct Range {
 };
 
 std::array<Range, MapGuard::kMaxMaps> ranges;
-constinit std::mutex ranges_mutex;
+constinit absl::Mutex ranges_mutex(absl::kConstInit);
 struct sigaction previous_action;
 uintptr_t page_bytes = 4096;
 
@@ -85,7 +86,7 @@ void SetUpHandler() {
 absl::StatusOr<MapGuard> MapGuard::Create(const void* begin, size_t bytes, Use use) {
   static std::once_flag is_set_up;
   std::call_once(is_set_up, SetUpHandler);
-  const std::lock_guard<std::mutex> lock(ranges_mutex);
+  absl::MutexLock lock(&ranges_mutex);
   for (size_t i = 0; i < ranges.size(); ++i) {
     Range& range = ranges[i];
     if (range.is_used) continue;
@@ -110,7 +111,7 @@ MapGuard& MapGuard::operator=(MapGuard&& other) noexcept {
 
 MapGuard::~MapGuard() {
   if (range_ == kNone) return;
-  const std::lock_guard<std::mutex> lock(ranges_mutex);
+  absl::MutexLock lock(&ranges_mutex);
   ranges[range_].begin.store(UINTPTR_MAX);
   ranges[range_].is_used = false;
 }

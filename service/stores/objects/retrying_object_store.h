@@ -36,7 +36,7 @@ class RetryingObjectStore final : public ObjectStore {
   };
   using Sleep = std::function<void(absl::Duration)>;
 
-  // `store` and `clock` must outlive it. `sleep` waits that long: absl::SleepFor, or a test's.
+  // `store` and `clock` must outlive it. `sleep` waits that long: Pause(), or a test's.
   RetryingObjectStore(ObjectStore* store, const Clock* clock, Sleep sleep, const Options& options)
       : store_(store),
         clock_(clock),

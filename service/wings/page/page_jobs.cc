@@ -20,7 +20,7 @@ struct PageJobs::Alive {
 
 PageJobs::PageJobs(const Bounds& bounds, Clock* clock, MemoryBudget* memory)
     : bounds_(bounds), clock_(clock), memory_(memory), alive_(std::make_shared<Alive>()) {
-  for (size_t i = 0; i < bounds.num_threads; ++i) threads_.emplace_back([this] { Run(); });
+  threads_ = BeginThreads(bounds.num_threads, [this] { Run(); });
   {
     absl::MutexLock lock(&alive_->mutex);
     alive_->jobs = this;
@@ -44,13 +44,10 @@ PageJobs::~PageJobs() {
     absl::MutexLock lock(&alive_->mutex);
     alive_->jobs = nullptr;
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    is_stopped_ = true;
-    waiting_.clear();
-    for (const auto& job : running_) job->stop.Stop();
-  }
-  for (std::thread& thread : threads_) thread.join();
+  absl::MutexLock lock(&mutex_);
+  is_stopped_ = true;
+  waiting_.clear();
+  for (const auto& job : running_) job->stop.Stop();
 }
 
 std::optional<PageAnswer> PageJobs::Ask(const Asker& asker, const std::string& question,

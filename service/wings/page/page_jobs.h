@@ -14,7 +14,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/base/clock.h"
+#include "service/base/execution.h"
 #include "service/base/memory_budget.h"
 #include "service/server/calls/page_calls.h"
 
@@ -107,7 +107,7 @@ class PageJobs {
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Job>> waiting_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Job>> running_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::thread> threads_;
+  std::vector<Thread> threads_;  // End before the others do.
 };
 
 }  // namespace packhouse::page

@@ -2,19 +2,15 @@
 
 #include <new>
 #include <system_error>
-#include <thread>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "service/base/caller.h"
+#include "service/base/execution.h"
 
 namespace packhouse {
 
 void WorkTogether(size_t num_threads, absl::FunctionRef<void()> work) {
-  std::vector<std::thread> threads;
-  const absl::Cleanup join = [&threads] {
-    for (std::thread& thread : threads) thread.join();
-  };
+  std::vector<Thread> threads;
   const auto help = [&work, caller = CurrentCaller()] {
     HelpedCaller helped(caller);
     const CallerScope scope(&helped);

@@ -42,7 +42,7 @@ struct ObjectEngines {
   ObjectStore* objects = nullptr;
   KeyValueStore* keys = nullptr;
   const Clock* clock = nullptr;
-  // Waits that long: absl::SleepFor, or a test's.
+  // Waits that long: Pause(), or a test's.
   std::function<void(absl::Duration)> sleep;
   // A random number that nobody has drawn before: 0 never.
   std::function<uint64_t()> draw;

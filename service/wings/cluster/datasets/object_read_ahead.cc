@@ -38,7 +38,7 @@ ObjectReadAhead::~ObjectReadAhead() {
     absl::MutexLock lock(&mutex_);
     has_ended_ = true;
   }
-  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void ObjectReadAhead::Start() {

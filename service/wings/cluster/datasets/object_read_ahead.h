@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "service/base/caller.h"
+#include "service/base/execution.h"
 #include "service/stores/objects/object_store.h"
 #include "service/wings/cluster/datasets/object_engines.h"
 
@@ -84,7 +84,7 @@ class ObjectReadAhead {
   // Of the one thread that takes.
   absl::Status failure_;
   size_t num_unread_ = 0;  // Until there are threads: parts with bytes.
-  std::vector<std::thread> threads_;
+  std::vector<Thread> threads_;
 
   std::atomic<bool> is_over_ = false;
   mutable absl::Mutex mutex_;

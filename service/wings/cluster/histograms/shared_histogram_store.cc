@@ -64,25 +64,15 @@ SharedHistogramStore::SharedHistogramStore(KeyValueStore* keys, const Options& o
       waiting_(memory) {}
 
 SharedHistogramStore::~SharedHistogramStore() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
-  if (flusher_.joinable()) flusher_.join();
+  flusher_ = nullptr;
   HasMemoryFor([this] { Flush().IgnoreError(); });
 }
 
 void SharedHistogramStore::Start() {
-  flusher_ = std::thread([this] {
-    for (int64_t periods = 1;; ++periods) {
-      {
-        absl::MutexLock lock(&mutex_);
-        if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), kFlushPeriod)) return;
-      }
-      HasMemoryFor([this] { Flush().IgnoreError(); });
-      // In between they take memory that others may want.
-      if (periods % (kUnusedPeriod / kFlushPeriod) == 0) HasMemoryFor([this] { DropUnused(); });
-    }
+  flusher_ = std::make_unique<Repeating>(kFlushPeriod, [this, periods = int64_t{0}]() mutable {
+    HasMemoryFor([this] { Flush().IgnoreError(); });
+    // In between they take memory that others may want.
+    if (++periods % (kUnusedPeriod / kFlushPeriod) == 0) DropUnused();
   });
 }
 

@@ -22,7 +22,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -34,6 +33,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "packhouse/internal/shared_histogram.pb.h"
+#include "service/base/execution.h"
 #include "service/base/limited_log.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/histograms/histogram_store.h"
@@ -206,8 +206,7 @@ class SharedHistogramStore final : public HistogramStore {
   bool is_flushing_ ABSL_GUARDED_BY(mutex_) = false;
   mutable std::atomic<uint64_t> num_uses_ = 0;
   std::atomic<uint64_t> unused_mark_ = 0;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread flusher_;
+  std::unique_ptr<Repeating> flusher_;
 };
 
 }  // namespace packhouse

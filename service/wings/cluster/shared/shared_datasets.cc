@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "service/base/execution.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -40,8 +40,7 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   PH_ASSIGN_OR_RETURN(shared->s3_, S3ObjectStore::Create(s3));
   RetryingObjectStore::Options tries;
   tries.seed = DrawUniqueNumber();
-  shared->objects_ =
-      std::make_unique<RetryingObjectStore>(shared->s3_.get(), clock, absl::SleepFor, tries);
+  shared->objects_ = std::make_unique<RetryingObjectStore>(shared->s3_.get(), clock, Pause, tries);
   ChunkCache::Options cache;
   cache.folder = options.cache_folder;
   cache.max_bytes = options.cache_bytes;
@@ -52,7 +51,7 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   engines.objects = shared->bound_.get();
   engines.keys = keys;
   engines.clock = clock;
-  engines.sleep = absl::SleepFor;
+  engines.sleep = Pause;
   engines.draw = DrawUniqueNumber;
   engines.memory = &shared->memory_;
   engines.max_attempts = 20;

@@ -1,9 +1,9 @@
 #include "service/wings/graphs/source_graphs/seal_runs.h"
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/execution.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -13,17 +13,10 @@ namespace {
 
 constexpr uint64_t kReports = 100;
 
-// A lost wake-up would make a call wait for ever, so it is tried again: there may be memory soon.
-constexpr int kWakeTries = 1000;
-
 using Wakes = std::vector<std::shared_ptr<const std::function<void()>>>;
 
 void RunAll(const Wakes& wakes) {
-  for (const auto& wake : wakes) {
-    for (int tries = 1; !HasMemoryFor(*wake) && tries < kWakeTries; ++tries) {
-      std::this_thread::yield();
-    }
-  }
+  for (const auto& wake : wakes) Wake(*wake);
 }
 
 }  // namespace

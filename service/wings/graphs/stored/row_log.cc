@@ -205,7 +205,10 @@ absl::StatusOr<std::unique_ptr<RowLog>> RowLog::Open(const std::string& path,
 absl::Status RowLog::AwaitDurable(uint64_t end) {
   while (durable_ < end && failure_.ok()) {
     if (is_flushing_) {
-      flushed_.Wait(&mutex_);
+      const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return durable_ >= end || !is_flushing_;
+      };
+      mutex_.Await(absl::Condition(&is_over));
       continue;
     }
     is_flushing_ = true;
@@ -220,7 +223,6 @@ absl::Status RowLog::AwaitDurable(uint64_t end) {
       failure_ = absl::UnavailableError(absl::StrCat(
           synced.message(), "; nothing more is appended until the store is opened anew"));
     }
-    flushed_.SignalAll();
   }
   return durable_ >= end ? absl::OkStatus() : failure_;
 }

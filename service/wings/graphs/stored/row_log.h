@@ -98,7 +98,6 @@ class RowLog {
   const uint64_t beginning_bytes_;
 
   mutable absl::Mutex mutex_;
-  absl::CondVar flushed_;
   DiskFile file_ ABSL_GUARDED_BY(mutex_);  // Open once there was an append.
   bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_flushing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -40,26 +40,21 @@ PartitionJobs::PartitionJobs(SourceGraphStore* graphs, AssignmentEngine* engine,
   if (options_.quota != nullptr) {
     options_.quota->Add([this](absl::string_view where) { return BytesOf(where); });
   }
-  for (size_t i = 0; i < std::max(options_.max_running, size_t{1}); ++i) {
-    threads_.emplace_back([this, i] { Work(i == 0); });
-  }
+  threads_ = BeginThreads(std::max(options_.max_running, size_t{1}), [this] { Work(); });
 }
 
 PartitionJobs::~PartitionJobs() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stops_ = true;
-  }
   stopping_ = true;
-  for (std::thread& thread : threads_) thread.join();
+  absl::MutexLock lock(&mutex_);
+  stops_ = true;
 }
 
 bool PartitionJobs::HasWorkOrStops() const { return stops_ || states_.has_waiting(); }
 
-void PartitionJobs::Work(bool is_first) {
+void PartitionJobs::Work() {
   // Of this thread only; the processes that it starts inherit it.
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
-  if (is_first) {
+  if (!has_begun_.exchange(true)) {
     HasMemoryFor([this] { FindUnfinished(); });
     absl::MutexLock lock(&mutex_);
     has_searched_ = true;

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -22,6 +21,7 @@
 #include "service/access/client_identity.h"
 #include "service/access/fair_bound.h"
 #include "service/base/clock.h"
+#include "service/base/execution.h"
 #include "service/base/memory_budget.h"
 #include "service/stores/limits/disk_quota.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
@@ -147,7 +147,7 @@ class PartitionJobs {
   using Key = PartitionStates::Key;
   using Turn = PartitionStates::Turn;
 
-  void Work(bool is_first);
+  void Work();
   // Enqueues what an earlier process has left.
   void FindUnfinished();
   void FindUnfinishedOf(const std::string& graph);
@@ -195,7 +195,8 @@ class PartitionJobs {
   // Counts how often memory was given back while somebody waited for it.
   uint64_t room_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> stopping_ = false;
-  std::vector<std::thread> threads_;
+  std::atomic<bool> has_begun_ = false;  // A thread has.
+  std::vector<Thread> threads_;          // End before the others do.
 };
 
 }  // namespace packhouse
