@@ -4,10 +4,10 @@
 #define PACKHOUSE_SERVICE_BASE_EARLY_END_H_
 
 #include <functional>
+#include <list>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 
@@ -15,20 +15,23 @@ namespace packhouse {
 
 // Thread-safe.
 class EarlyEnd {
+  using Wakers = std::list<std::function<void()>>;
+
  public:
   EarlyEnd() = default;
   EarlyEnd(const EarlyEnd&) = delete;
   EarlyEnd& operator=(const EarlyEnd&) = delete;
 
-  // From now on every stream ends with `status`; waiting streams are woken. May be called once.
+  // From now on every stream ends with `status`; all are woken, in the order in which they came.
+  // May be called once.
   void Begin(absl::Status status) {
-    absl::flat_hash_map<const void*, std::function<void()>> waiting;
+    Wakers waiting;
     {
       absl::MutexLock lock(&mutex_);
       status_ = std::move(status);
       waiting = wakers_;
     }
-    for (const auto& [stream, wake] : waiting) wake();
+    for (const auto& wake : waiting) wake();
   }
 
   // OK until it begins.
@@ -44,11 +47,11 @@ class EarlyEnd {
     // stream has ended. `end` must outlive the stream.
     Stream(EarlyEnd* end, std::function<void()> wake) : end_(end) {
       absl::MutexLock lock(&end_->mutex_);
-      end_->wakers_[this] = std::move(wake);
+      place_ = end_->wakers_.insert(end_->wakers_.end(), std::move(wake));
     }
     ~Stream() {
       absl::MutexLock lock(&end_->mutex_);
-      end_->wakers_.erase(this);
+      end_->wakers_.erase(place_);
     }
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -57,12 +60,13 @@ class EarlyEnd {
 
    private:
     EarlyEnd* const end_;
+    Wakers::iterator place_;
   };
 
  private:
   mutable absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<const void*, std::function<void()>> wakers_ ABSL_GUARDED_BY(mutex_);
+  Wakers wakers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse
