@@ -245,7 +245,9 @@ class Page:
         (self.shots / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
     def open_blank(self) -> None:
-        """Leaves the page, so that it asks nothing any more."""
+        """Leaves the page, so that it asks nothing any more: to be called before its server ends, else
+        the console gets refusals in a later test.
+        """
         self.browser.get("about:blank")
 
     def complaints(self) -> list[str]:
@@ -531,7 +533,8 @@ def test_without_data_each_view_says_what_to_do(page: Page) -> None:
             page.settle()
             page.shoot(f"{view}-empty")
             assert page.findings() == [], view
-        assert page.complaints() == []
+        page.open_blank()
+    assert page.complaints() == []
 
 
 POLICY = """
@@ -574,7 +577,7 @@ def test_a_token_shows_what_its_holder_may_see(page: Page, tmp_path: pathlib.Pat
         page.browser.refresh()
         page.see("proved optimal")
         page.browser.execute_script("sessionStorage.clear()")
-        page.complaints()
+        page.open_blank()
 
 
 def test_the_server_that_has_a_job_is_told(page: Page, tmp_path: pathlib.Path) -> None:
@@ -704,4 +707,5 @@ def test_a_server_that_is_gone_is_told_of_and_comes_back(page: Page) -> None:
         # Refused connections are in the console, and nothing else.
         assert [each for each in page.complaints() if "ERR_CONNECTION" not in each] == []
     finally:
+        page.open_blank()
         server.stop()
