@@ -200,6 +200,7 @@ TEST(EpochAccountingTest, PlansAndEpochs) {
   steps->rank_groups[0].num_ranks = 3;
   steps->cost_balanced.emplace().cost =
       BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
+  add("by score")->by_score = ByScoreRequest{/*tensor=*/2};
   EpochRequest* const device = add("a device");
   device->rank_groups[0].shapes.clear();
   device->rank_groups[0].device.emplace();

@@ -24,6 +24,7 @@ from reference_collation import collate
 
 from packhouse import (
     GRAPHS,
+    ByScore,
     Client,
     ComponentProfile,
     CostBalanced,
@@ -209,6 +210,7 @@ MIXED_WORDS: list[dict[str, Any]] = [
 BALANCED_WORDS: list[dict[str, Any]] = [
     {"order": CostBalanced("sum(nodes^2)", num_ranks=3)},
     {"order": CostBalanced([CostTerm("edges")]), "padding": "masked"},
+    {"order": ByScore(component="nodes", buckets=3)},
 ]
 
 
@@ -577,6 +579,32 @@ def test_steps_of_like_cost_go_on_with_any_number_of_ranks(make: Make) -> None:
     assert same_bytes(both, whole)
 
 
+def test_graphs_come_by_their_score(client: Client, make: Make) -> None:
+    scores = np.random.default_rng(8).normal(size=len(MOLECULES))
+    schema = MOLECULES.schema
+    tensors = (*schema.tensors, TensorSpec("difficulty", DType.FLOAT64, component=GRAPHS))
+    columns = {spec.name: MOLECULES.tensors[spec.name] for spec in schema.tensors}
+    columns["difficulty"] = scores
+    store(client, "loader/scored",
+          GraphTable(GraphSchema(schema.components, tensors), MOLECULES.sizes, columns))  # fmt: skip
+
+    def means_of(**words: Any) -> list[float]:
+        order = ByScore("difficulty", **words)
+        loader = make(dataset="loader/scored", job=f"scored/{next(_jobs)}", order=order)
+        batches = list(loader)
+        assert sorted(ids_of(batches)) == list(range(len(MOLECULES)))
+        return [float(scores[batch.graph_ids].mean()) for batch in batches]
+
+    means = means_of()
+    assert means == sorted(means)
+    means = means_of(descending=True)
+    assert means == sorted(means, reverse=True)
+    means = means_of(buckets=2)
+    half = len(means) // 2
+    assert np.mean(means[:half]) < -0.3 and np.mean(means[half:]) > 0.3
+    assert means[:half] != sorted(means[:half])
+
+
 def test_dynamic_workers_say_how_many_batches_share_a_step(make: Make) -> None:
     with expect(grpc.StatusCode.INVALID_ARGUMENT, "order.cost_balanced: rank group 0 has 0 ranks"):
         next(make(worker="a", order=CostBalanced("edges")))
@@ -597,8 +625,13 @@ def test_an_order_is_refused_where_it_means_nothing(make: Make) -> None:
         next(make(order=CostBalanced("atoms")))
     with expect(grpc.StatusCode.INVALID_ARGUMENT, "rank group 0 has no device profile"):
         next(make(order=CostBalanced()))
-    with pytest.raises(TypeError, match="order: a str is no CostBalanced"):
+    with pytest.raises(TypeError, match="order: a str is no CostBalanced or ByScore"):
         make(order="edges")
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "order.by_score.tensor: 'atoms', must be a tensor"):
+        next(make(order=ByScore("atoms")))
+    for none in (ByScore(), ByScore("difficulty", "nodes")):
+        with pytest.raises(ValueError, match="order: tensor .* and component .*, must be one of them"):
+            make(order=none)
     begun = make(job="order/begun", order=edges)
     next(begun)
     begun.close()

@@ -63,9 +63,10 @@ std::vector<EpochRule> AllRules() {
 // --- What is loaded.
 
 GraphSchema PairsSchema() {
-  return GraphSchema::Create(
-             SizeSchema::NodesAndEdges(),
-             {{"x", DType::kFloat32, {3}, 0, {}, {}}, {"edge_index", DType::kInt32, {2}, 1, 0, {}}})
+  return GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                             {{"x", DType::kFloat32, {3}, 0, {}, {}},
+                              {"edge_index", DType::kInt32, {2}, 1, 0, {}},
+                              {"score", DType::kInt16, {}, 2, {}, {}}})
       .value();
 }
 
@@ -302,6 +303,14 @@ void AddBatches(const Add& add) {
         SetDevice(1, s);
         s.mutable_order()->mutable_cost_balanced()->set_num_ranks(kNumRanks);
       });
+  add("order.by_score of a tensor", {options::kByScore.name}, {"order", "samples", "join_parts"},
+      [](S s) { s.mutable_order()->mutable_by_score()->set_tensor("score"); });
+  add("order.by_score of a component", {options::kByScore.name}, {"order"}, [](S s) {
+    v1::ByScore& by_score = *s.mutable_order()->mutable_by_score();
+    by_score.set_component(UsualLimits(s).capacities(0).component());
+    by_score.set_descending(true);
+    by_score.set_num_buckets(4);
+  });
   add("segments", {options::kSegments.name}, {"segments"},
       [](S s) { s.mutable_segments()->set_graphs(100); });
   add("segments in tracks", {options::kSegments.name, options::kSeveralTracks.name}, {"segments"},
@@ -812,7 +821,8 @@ TEST(OptionTableTest, EveryFieldOfAnEpochIsChosen) {
   for (const google::protobuf::Descriptor* const message :
        {v1::EpochSpec::descriptor(), v1::RankGroup::descriptor(), v1::Subset::descriptor(),
         v1::Draw::descriptor(), v1::Mixing::descriptor(), v1::BatchOrder::descriptor(),
-        v1::CostBalanced::descriptor(), v1::Segments::descriptor(), v1::SampleSpec::descriptor()}) {
+        v1::CostBalanced::descriptor(), v1::ByScore::descriptor(), v1::Segments::descriptor(),
+        v1::SampleSpec::descriptor()}) {
     for (int i = 0; i < message->field_count(); ++i) {
       const google::protobuf::FieldDescriptor& field = *message->field(i);
       if (!seen.contains(field.full_name())) unchosen.push_back(field.full_name());

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -196,6 +197,41 @@ TEST(EpochWordsTest, TheOrderIsReadOrRefusedByName) {
   EXPECT_EQ(read()->rank_groups[1].num_ranks, 3U);
   while (balanced.terms_size() <= 64) add(v1::COST_FORM_ROWS, "nodes", 1);
   refused("order.cost_balanced: cost: 65 terms, must be 1 to 64");
+}
+
+TEST(EpochWordsTest, AScoreIsReadOrRefusedByName) {
+  DatasetWorld world(10);
+  world.Seal();
+  v1::EpochSpec spec;
+  spec.set_dataset("graphs");
+  MemoryHold memory;
+  v1::ByScore& wire = *spec.mutable_order()->mutable_by_score();
+  const auto read = [&] { return OpenEpochRequest(spec, world.store(), nullptr, nullptr, memory); };
+  const auto refused = [&](const std::string& message) {
+    EXPECT_THAT(read(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  refused("order.by_score.component: unknown component ''");
+  for (const char* const none : {"atoms", "graphs", "y"}) {
+    wire.set_component(none);
+    refused(absl::StrCat("order.by_score.component: unknown component '", none, "'"));
+  }
+  wire.set_component("edges");
+  EXPECT_EQ(read()->by_score->tensor, std::nullopt);
+  EXPECT_EQ(read()->by_score->component, 1U);
+  // Of nodes, of edges, and none.
+  for (const char* const none : {"x", "edge_index", "z", ""}) {
+    wire.set_tensor(none);
+    refused(
+        absl::StrCat("order.by_score.tensor: '", none, "', must be a tensor that has one number"));
+  }
+  wire.set_tensor("y");
+  EXPECT_EQ(read()->by_score->tensor, 2U);
+  EXPECT_EQ(read()->by_score->num_buckets, 0U);
+  EXPECT_FALSE(read()->by_score->descending);
+  wire.set_num_buckets(7);
+  wire.set_descending(true);
+  EXPECT_EQ(read()->by_score->num_buckets, 7U);
+  EXPECT_TRUE(read()->by_score->descending);
 }
 
 // One rank group is for as many ranks as it says, or as load.

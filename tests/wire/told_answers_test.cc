@@ -332,7 +332,7 @@ TEST(ToldAnswersTest, OfAnEpochOfSubGraphs) {
   EXPECT_THAT(UntoldFields(wire),
               UnorderedElementsAre("num_rejected", "rejections", "rank_groups.shapes.components",
                                    "lower_bound", "receipt", "joined_parts", "num_cut_graphs",
-                                   "num_pieces", "segments", "company", "steps"));
+                                   "num_pieces", "segments", "company", "steps", "mixture"));
   EXPECT_EQ(wire.samples().num_seeds(), 60U);
   EXPECT_EQ(wire.samples().num_windows(), 3U);
 }
@@ -360,7 +360,7 @@ TEST(ToldAnswersTest, OfAnEpochOfJoinedParts) {
       UnorderedElementsAre("num_batches: 2, as dataset_version", "num_rejected", "rejections",
                            "rank_groups.shapes.components", "rank_groups.shapes.batch_bytes",
                            "lower_bound", "receipt", "samples", "num_cut_graphs", "num_pieces",
-                           "segments", "company", "steps"));
+                           "segments", "company", "steps", "mixture"));
   EXPECT_EQ(wire.joined_parts().num_inner_edges(), epoch->edges().inner);
   EXPECT_EQ(wire.joined_parts().num_cut_edges(), epoch->edges().cut);
   EXPECT_EQ(wire.joined_parts().num_restored_edges(), epoch->edges().restored);
@@ -380,7 +380,7 @@ TEST(ToldAnswersTest, OfAnEpochInSegmentsAndItsEvaluation) {
   EpochToWire(*epoch, SomeProgress(), wire);
   EXPECT_THAT(UntoldFields(wire),
               UnorderedElementsAre("job", "num_rejected", "rejections", "samples", "joined_parts",
-                                   "num_cut_graphs", "num_pieces", "company", "steps"));
+                                   "num_cut_graphs", "num_pieces", "company", "steps", "mixture"));
   EXPECT_EQ(wire.segments().num_segments(), epoch->plan().layout().num_segments());
   EXPECT_EQ(wire.segments().num_tracks(), 1U);
   EXPECT_EQ(wire.segments().max_graphs(), epoch->plan().layout().max_graphs());
@@ -403,8 +403,8 @@ TEST(ToldAnswersTest, OfAnEpochInSegmentsAndItsEvaluation) {
           "epoch.num_pieces", "epoch.company", "epoch.share.num_steps_is_estimate",
           "epoch.share.num_batches_before",
           absl::StrCat("epoch.share.num_steps_of_epoch: ", opened.num_steps(), ", as num_steps"),
-          "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout", "generation",
-          "session", "cursor", "num_steps_is_estimate", "lane"));
+          "epoch.steps", "epoch.mixture", "schema.tensors.padding_value", "schema.tensors.layout",
+          "generation", "session", "cursor", "num_steps_is_estimate", "lane"));
   EXPECT_EQ(opened.num_steps_done(), 2U);
 }
 
@@ -442,7 +442,7 @@ TEST(ToldAnswersTest, OfASession) {
           "epoch.company", "epoch.segments", "epoch.share.num_steps_is_estimate",
           "epoch.share.num_batches_before",
           absl::StrCat("epoch.share.num_steps_of_epoch: ", wire.num_steps(), ", as num_steps"),
-          "epoch.steps", "schema.tensors.padding_value", "schema.tensors.layout",
+          "epoch.steps", "epoch.mixture", "schema.tensors.padding_value", "schema.tensors.layout",
           "num_steps_is_estimate", "lane"));
   EXPECT_EQ(wire.session(), second->start().session);
   EXPECT_EQ(wire.generation(), start.join.generation);

@@ -401,8 +401,8 @@ TEST(ToldFieldsTest, OfAPlannedEpoch) {
     // either graphs are left out or they are cut. This plan is as good as its bound.
     const std::string bound =
         absl::StrCat("lower_bound: ", plan->lower_bound(), ", as num_batches");
-    std::vector<std::string> untold = {bound,      "samples", "joined_parts",
-                                       "segments", "company", "steps"};
+    std::vector<std::string> untold = {bound,     "samples", "joined_parts", "segments",
+                                       "company", "steps",   "mixture"};
     for (const char* const each : {"num_rejected", "rejections"}) {
       if (cuts) untold.push_back(each);
     }
@@ -564,7 +564,8 @@ TEST(ReadFieldsTest, OfSubGraphs) {
 
 TEST(ReadFieldsTest, OfAnEpoch) {
   const GraphSchema schema =
-      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt64, {}, 0, {}, {}}})
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt64, {}, 0, {}, {}},
+                                                        {"score", DType::kInt64, {}, 2, {}, {}}})
           .value();
   const auto describe = [&](const v1::EpochSpec& changed) {
     const auto read = EpochRequestFromWire(changed, schema);
@@ -624,12 +625,21 @@ TEST(ReadFieldsTest, OfAnEpoch) {
               ElementsAre("rank_groups.device_profile", "samples", "join_parts", "mixing.off"));
   // As of any data set with tensors; and the order says for how many ranks it is.
   EXPECT_THAT(UnreadFields(one, describe), ElementsAre("rank_groups.num_ranks", "payload"));
-  one.clear_order();
   one.set_payload(v1::PAYLOAD_SIZES);
   one.clear_derived();
   one.clear_integer_width();
-  EXPECT_THAT(EpochRequestFromWire(one, schema), IsOk());
-  EXPECT_THAT(UnreadFields(one, describe), IsEmpty());
+  v1::ByScore& by_score = *one.mutable_order()->mutable_by_score();
+  by_score.set_descending(true);
+  by_score.set_num_buckets(16);
+  for (const bool of_tensor : {true, false}) {
+    if (of_tensor) {
+      by_score.set_tensor("score");
+    } else {
+      by_score.set_component("edges");
+    }
+    EXPECT_THAT(EpochRequestFromWire(one, schema), IsOk());
+    EXPECT_THAT(UnreadFields(one, describe), IsEmpty());
+  }
 }
 
 }  // namespace

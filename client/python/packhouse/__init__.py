@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         JoinedParts,
     )
     from packhouse.epochs.loader import Loader
-    from packhouse.epochs.order import CostBalanced, CostForm, CostTerm
+    from packhouse.epochs.order import ByScore, CostBalanced, CostForm, CostTerm
     from packhouse.epochs.prefetching import prefetch
     from packhouse.epochs.request import (
         ConnectionArguments,
@@ -191,7 +191,7 @@ _MODULES: Final = {
     "data.histogram": "Histogram",
     "epochs.batches": "LoadedBatch MicroBatch",
     "epochs.loader": "Loader",
-    "epochs.order": "CostBalanced CostForm CostTerm",
+    "epochs.order": "ByScore CostBalanced CostForm CostTerm",
     "base.local_server": "LocalServer",
     "planning.plans": (
         "NextFit next_fit ComponentEfficiency LowerBoundKind Pattern Plan PlanAlgorithm "
@@ -226,6 +226,7 @@ __all__ = [
     "AppendTotals",
     "Batch",
     "BatchFeedback",
+    "ByScore",
     "CapacityTerm",
     "Client",
     "Company",

@@ -104,6 +104,9 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
   }
   plan->groups_ = std::move(items.groups);
   plan->oversize_ = std::move(items.oversize);
+  if (request.by_score) {
+    PH_RETURN_IF_ERROR(plan->ScoreItems(*request.by_score, items.numbers, making));
+  }
   if (request.in_order) {
     PH_RETURN_IF_ERROR(plan->PackItems(items.numbers, request.look_ahead, making));
   } else {
@@ -153,6 +156,20 @@ absl::Status EpochPlan::PackItems(absl::Span<const uint32_t> graphs, size_t look
   PlannerResult result = Resolved();
   result.receipt = absl::StrCat("online-", kInOrderVersion);
   planned_ = std::make_shared<const PlannerResult>(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status EpochPlan::ScoreItems(const ByScoreRequest& request, absl::Span<const uint32_t> items,
+                                   const Making& making) {
+  uint32_t graph = 0;
+  const auto graphs_of = [&](uint32_t item) {
+    if (groups_) return groups_->graphs(item);
+    graph = pieces_ != nullptr ? pieces_->GraphOf(item) : item;
+    return absl::MakeConstSpan(&graph, 1);
+  };
+  PH_ASSIGN_OR_RETURN(
+      score_order_,
+      ScoreOrder::Create(request, *reader_, items, this->items().num_items(), graphs_of, making));
   return absl::OkStatus();
 }
 
@@ -229,7 +246,8 @@ uint64_t EpochPlan::bytes() const {
   constexpr uint64_t kBesides = 16384;
   return kBesides + planned_bytes_ + sizeof(uint32_t) * packed_sizes_.capacity() +
          (groups_ ? groups_->bytes() : 0) + (pieces_ != nullptr ? pieces_->bytes() : 0) +
-         (classes_ ? classes_->bytes() : 0) + (in_order_ ? in_order_->bytes() : 0);
+         (classes_ ? classes_->bytes() : 0) + (score_order_ ? score_order_->bytes() : 0) +
+         (in_order_ ? in_order_->bytes() : 0);
 }
 
 uint64_t EpochPlan::num_batches(size_t rank_group) const {
@@ -257,6 +275,7 @@ absl::StatusOr<std::shared_ptr<const EpochBatches>> EpochPlan::BatchesOf(
         },
         seed, making, drawn));
   }
+  if (score_order_) PH_RETURN_IF_ERROR(score_order_->Order(*classes_, seed, making, drawn));
   auto batches = std::make_shared<const EpochBatches>(std::move(drawn));
   absl::MutexLock lock(&mutex_);
   std::erase_if(drawn_, [](const auto& entry) { return entry.second.expired(); });

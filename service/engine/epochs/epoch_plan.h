@@ -37,6 +37,7 @@
 #include "service/engine/epochs/making.h"
 #include "service/engine/epochs/pattern_planning.h"
 #include "service/engine/epochs/planner_result.h"
+#include "service/engine/epochs/score_order.h"
 #include "service/engine/epochs/shape_summary.h"
 #include "service/engine/epochs/size_classes.h"
 #include "service/stores/datasets/dataset_store.h"
@@ -116,9 +117,9 @@ class EpochPlan {
   // Set if graphs that exceed the limits are cut; otherwise null.
   const EpochPieces* pieces() const { return pieces_.get(); }
   // The batches of one epoch, as numbers of items(). Errors and cost as DrawFreshEpoch(), or as
-  // DrawEpoch() for an epoch that is not mixed, and as CostOrder::Order() where it is ordered by
-  // cost; those that somebody still has are given at once. In order, they exist already, and are
-  // the same for all epochs.
+  // DrawEpoch() for an epoch that is not mixed, and as CostOrder::Order() and ScoreOrder::Order()
+  // where it is ordered so; those that somebody still has are given at once. In order, they exist
+  // already, and are the same for all epochs.
   absl::StatusOr<std::shared_ptr<const EpochBatches>> BatchesOf(const EpochSeed& seed,
                                                                 const Making& making) const;
   // Of these batches of an epoch beside the epoch before, or epoch 1 beside epoch 0. Draws that
@@ -145,6 +146,9 @@ class EpochPlan {
   absl::Status PackSizes(const MinRows& min_rows, const Making& making);
   absl::Status PackItems(absl::Span<const uint32_t> graphs, size_t look_ahead,
                          const Making& making);
+  // Reads the scores of the items.
+  absl::Status ScoreItems(const ByScoreRequest& request, absl::Span<const uint32_t> items,
+                          const Making& making);
   absl::Status PlanItems(EpochItems taken, const EpochRequest& request,
                          std::optional<uint64_t> steps, const Making& making);
   // The planners' result, without patterns.
@@ -185,8 +189,9 @@ class EpochPlan {
   std::optional<uint64_t> max_batch_bytes_;
   // Unset: epochs are as they are drawn.
   std::optional<FreshBatchesOptions> mixing_;
-  // Unset: all orders of the batches are equally likely.
+  // Both unset: all orders of the batches are equally likely.
   std::optional<CostOrder> cost_order_;
+  std::optional<ScoreOrder> score_order_;
   // Graphs are drawn by weights: the plan is for one epoch.
   bool is_of_one_epoch_ = false;
 

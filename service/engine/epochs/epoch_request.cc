@@ -19,6 +19,7 @@ constexpr size_t kHashBytes = 8;
 // With the version of the rules by which batches are ordered. Raise it when the same words would
 // give another order: another release then refuses such an epoch.
 constexpr absl::string_view kInSteps = "in steps of like cost by v1";
+constexpr absl::string_view kByScore = "by score by v1";
 
 uint64_t BitsOf(double value) {
   uint64_t bits;
@@ -134,6 +135,12 @@ std::string EpochRequest::Words() const {
     words.push_back(absl::StrCat(kInSteps, cost_balanced->cost
                                                ? absl::StrCat(": ", cost_balanced->cost->Words())
                                                : " of devices"));
+  }
+  if (by_score) {
+    words.push_back(absl::StrCat(
+        kByScore, by_score->tensor ? ": t" : ": c", by_score->tensor.value_or(by_score->component),
+        by_score->descending ? " descending" : "",
+        by_score->num_buckets == 0 ? "" : absl::StrCat(" in ", by_score->num_buckets, " buckets")));
   }
   return absl::StrJoin(words, "; ");
 }

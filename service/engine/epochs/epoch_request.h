@@ -91,6 +91,17 @@ struct CostBalancedRequest {
   std::vector<BatchCost> begun = {};
 };
 
+// Batches come by a score of their graphs (score_order.h).
+struct ByScoreRequest {
+  // A tensor of one number for each graph. Unset: the score is the graph's rows of `component`.
+  std::optional<size_t> tensor = std::nullopt;
+  size_t component = 0;
+  // High scores come first.
+  bool descending = false;
+  // 0: each batch is a bucket.
+  uint32_t num_buckets = 0;
+};
+
 // What a request is for. It changes no batch.
 enum class EpochUse {
   kJob,  // Or to describe the epoch.
@@ -135,8 +146,9 @@ struct EpochRequest {
   // Limits may move from epoch to epoch, by what is measured. Without it `present` shapes stay.
   bool adaptive = false;
   MixingRequest mixing;
-  // Unset: all orders of the batches are equally likely.
+  // At most one of both. Unset: all orders of the batches are equally likely.
   std::optional<CostBalancedRequest> cost_balanced;
+  std::optional<ByScoreRequest> by_score;
   EpochUse use = EpochUse::kJob;
   SaidByClient said;
 

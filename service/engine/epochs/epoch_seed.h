@@ -39,6 +39,7 @@ enum class DrawPurpose : uint64_t {
   kExchanges = 11,
   kSteps = 12,
   kShuffledSteps = 13,
+  kScores = 14,
 };
 
 // Where the sequence of a purpose starts. For a fixed seed and purpose, other epochs have other

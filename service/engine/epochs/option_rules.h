@@ -66,6 +66,8 @@ inline constexpr EpochOption kShuffledOrder = {
     "order.shuffled", [](const EpochRequest& r) { return r.said.shuffled; }};
 inline constexpr EpochOption kCostBalanced = {
     "order.cost_balanced", [](const EpochRequest& r) { return r.cost_balanced.has_value(); }};
+inline constexpr EpochOption kByScore = {
+    "order.by_score", [](const EpochRequest& r) { return r.by_score.has_value(); }};
 inline constexpr EpochOption kSegments = {
     "segments", [](const EpochRequest& r) { return r.segments.has_value(); }};
 inline constexpr EpochOption kSeveralTracks = {

@@ -15,6 +15,7 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/epochs/round_plan.h"
+#include "service/engine/epochs/score_order.h"
 #include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/jobs/cursor.h"
 #include "service/server/calls/wire_graphs.h"
@@ -153,6 +154,26 @@ absl::StatusOr<CostBalancedRequest> CostBalancedFromWire(const v1::CostBalanced&
   return request;
 }
 
+absl::StatusOr<ByScoreRequest> ByScoreFromWire(const v1::ByScore& wire, const GraphSchema& schema) {
+  ByScoreRequest request;
+  request.descending = wire.descending();
+  request.num_buckets = wire.num_buckets();
+  if (wire.has_tensor()) {
+    request.tensor = schema.TensorIndex(wire.tensor());
+    if (request.tensor && IsScore(schema, *request.tensor)) return request;
+    return absl::InvalidArgumentError(
+        absl::StrCat("order.by_score.tensor: ", Quoted(wire.tensor()),
+                     ", must be a tensor that has one number for each graph"));
+  }
+  const std::optional<size_t> component = schema.sizes().IndexOf(wire.component());
+  if (!component || *component == schema.num_components()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("order.by_score.component: unknown component ", Quoted(wire.component())));
+  }
+  request.component = *component;
+  return request;
+}
+
 absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochRequest& epoch) {
   if (wire.num_ranks() == 0 || wire.num_ranks() > Sharing::kMaxRanks ||
       wire.rank() >= wire.num_ranks()) {
@@ -245,6 +266,9 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
           absl::StrCat("order.cost_balanced.num_ranks: ", balanced.num_ranks(),
                        ", must be unset with several rank groups, which have their own"));
     }
+  }
+  if (wire.order().has_by_score()) {
+    PH_ASSIGN_OR_RETURN(request.by_score, ByScoreFromWire(wire.order().by_score(), schema));
   }
   PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
                       CountsFromWire(wire.min_rows(), schema.sizes(), "min_rows"));

@@ -79,6 +79,41 @@ class CostBalanced:
         )
 
 
+@names_arguments
+@dataclasses.dataclass(frozen=True)
+class ByScore:
+    """A curriculum: graphs with low scores come early, or with high ones if it is `descending`.
+
+        order=ByScore("difficulty", buckets=10)   # a tensor of one number for each graph
+        order=ByScore(component="bonds")          # or a graph's rows of a component
+
+    Batches are sorted by the mean score of their graphs and cut into so many buckets; 0: each batch
+    is one. Graphs of one size then change places, so that those with lower scores are in earlier
+    buckets. Within a bucket all is shuffled. Batches are of the sizes that they have in a shuffle:
+    a batch has large and small graphs, so an order by what goes with their size is weak.
+    """
+
+    tensor: str = ""
+    component: str = ""
+    descending: bool = False
+    buckets: Uint32 = 0
+
+    def to_proto(self) -> Any:
+        """The `packhouse.v1.BatchOrder`. Raises ValueError unless there is one name."""
+        if bool(self.tensor) == bool(self.component):
+            raise ValueError(
+                f"order: tensor {self.tensor!r} and component {self.component!r}, must be one of them"
+            )
+        return loader_pb2.BatchOrder(
+            by_score=loader_pb2.ByScore(
+                tensor=self.tensor or None,
+                component=self.component or None,
+                descending=self.descending,
+                num_buckets=whole_number(self.buckets, "buckets"),
+            )
+        )
+
+
 # Names have neither spaces nor asterisks nor parentheses.
 _TERM: Final = re.compile(
     r"(?:(?P<weight>[^\s*()]+)\s*\*\s*)?"

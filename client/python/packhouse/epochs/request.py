@@ -16,7 +16,7 @@ from packhouse.calls.lane import LaneChoice, chosen_lane
 from packhouse.calls.retrying import DEFAULT_RETRY_TIMEOUT
 from packhouse.data.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.data.graphs import array_of, convert_exactly
-from packhouse.epochs.order import CostBalanced
+from packhouse.epochs.order import ByScore, CostBalanced
 from packhouse.large.sub_graphs import Samples, beyond_limits, seeds_to_proto
 from packhouse.planning.pack_options import OversizePolicy, limits_to_proto
 from packhouse.planning.tuning import DeviceProfile
@@ -129,8 +129,8 @@ class EpochArguments(TypedDict, total=False):
       are together again about as seldom as in a shuffle (`EpochInfo.company`): 1.1 times as often
       (True), or so many times (a number of at least 1). False: only as the plan draws them. None:
       as True, but an epoch that was begun without mixing goes on without it.
-    - `order`: see `CostBalanced`: batches of like cost share a step (None: all orders are equally
-      likely).
+    - `order`: see `CostBalanced`: batches of like cost share a step; or `ByScore`: a curriculum
+      (None: all orders are equally likely).
     """
 
     dataset: str
@@ -155,7 +155,7 @@ class EpochArguments(TypedDict, total=False):
     adaptive: bool
     segments: Segments | None
     mixing: bool | float | None
-    order: CostBalanced | None
+    order: CostBalanced | ByScore | None
 
 
 class EpochRequest:
@@ -189,8 +189,8 @@ class EpochRequest:
         if draw is not None and not isinstance(draw, Draw):
             raise TypeError(f"draw: {draw!r} is no Draw")
         order = given("order")
-        if order is not None and not isinstance(order, CostBalanced):
-            raise TypeError(f"order: {order!r} is no CostBalanced")
+        if order is not None and not isinstance(order, (CostBalanced, ByScore)):
+            raise TypeError(f"order: {order!r} is no CostBalanced or ByScore")
         # Of epoch 0.
         self._spec = loader_pb2.EpochSpec(
             dataset=given("dataset") or "",
@@ -235,7 +235,7 @@ class EpochRequest:
         spec = loader_pb2.EpochSpec()
         spec.CopyFrom(self._spec)
         spec.epoch = epoch
-        is_for_ranks = spec.HasField("order") and len(self.rank_groups) == 1
+        is_for_ranks = spec.order.HasField("cost_balanced") and len(self.rank_groups) == 1
         if is_for_ranks and not spec.order.cost_balanced.num_ranks:
             spec.order.cost_balanced.num_ranks = num_ranks
         return spec

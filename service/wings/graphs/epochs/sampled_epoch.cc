@@ -39,6 +39,7 @@ constexpr EpochRule kSampledRules[] = {
     {&kSamples, &kDraw, "samples: not together with draw"},
     {&kSamples, &kMinRows, "samples: not together with min_rows"},
     {&kSamples, &kCostBalanced, "samples: not together with order.cost_balanced"},
+    {&kSamples, &kByScore, "samples: not together with order.by_score"},
     {&kSamples, &kNotOneShape, "samples: only with one rank group, and one shape of given limits"},
 };
 

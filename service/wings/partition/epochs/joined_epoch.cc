@@ -30,6 +30,7 @@ constexpr EpochRule kJoinedRules[] = {
     {&kJoinParts, &kDraw, "join_parts: not together with draw"},
     {&kJoinParts, &kMinRows, "join_parts: not together with min_rows"},
     {&kJoinParts, &kCostBalanced, "join_parts: not together with order.cost_balanced"},
+    {&kJoinParts, &kByScore, "join_parts: not together with order.by_score"},
     {&kJoinParts, &kMixing,
      "mixing: not together with join_parts, whose parts are drawn anew in each epoch"},
     {&kJoinParts, &kCut,
