@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
+.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-sweep bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -331,6 +331,12 @@ bench-larger: packages  ## 10^8 graphs in segments with a server of 1 GiB, some 
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/larger_than_memory.py \
 	  --packhoused build/release/service/packhoused --sizes '$(SHARED_DATA)/sizes/molpcba_train.csv.gz' $(LARGER_FLAGS)
+
+bench-sweep: packages  ## The server's CPU for four jobs of a sweep beside one, checked against a target (some minutes); SWEEP_FLAGS=--help
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/sweep.py --packhoused build/release/service/packhoused \
+	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(SWEEP_FLAGS)
 
 lint: packages  ## clang-format and clang-tidy, warnings as errors; SINCE=main: clang-tidy of files changed since
 	cmake --preset lint -DPACKHOUSE_TESTS=ON

@@ -13,7 +13,7 @@ packhouse_room(epochs
           fresh_batches.cc gathered_rows.cc graph_selection.cc group_items.cc item_sizes.cc
           made_dataset.cc mixing.cc option_rules.cc padding_batch.cc pair_dealing.cc
           pattern_planning.cc planning_room.cc prepared_epoch.cc request_check.cc round_plan.cc score_order.cc segment_layout.cc segmented_epoch.cc segmented_plan.cc
-          selection.cc shape_summary.cc
+          selection.cc shape_summary.cc shared_batches.cc
           size_classes.cc
   DEPENDS packhouse_packing packhouse_planning_tuning packhouse_collation packhouse_datasets
           packhouse_pieces)

@@ -120,6 +120,7 @@ class LoaderWorld {
   }
 
   AllJobs& loader() { return *loader_; }
+  EpochCatalog& catalog() { return *catalog_; }
   DatasetWorld& dataset() { return dataset_; }
   FailingLog& log() { return log_.log(); }
   void BeforeWrites(std::function<void()> call) { log_.before_write = std::move(call); }
@@ -1720,6 +1721,75 @@ TEST(LoaderTest, StepsOfLikeCostStayThroughCrashesAndOtherRanks) {
       world.Restart();
     }
     ExpectAllOnce(all, 200);
+  }
+}
+
+// Jobs of a sweep at one pace collate as often as one; whichever worker of them dies and comes
+// back, each job gets each graph once, and the bytes that it would get alone.
+TEST(LoaderTest, JobsOfASweepShareTheirBatches) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    const bool at_one_pace = seed == 0;
+    Random random(seed);
+    LoaderWorld world(200);
+    const auto request_of = [](size_t job) {
+      EpochRequest request = DatasetWorld::Request();
+      request.key.job = absl::StrCat("job ", job);
+      return request;
+    };
+    constexpr size_t kJobs = 4;
+    std::vector<std::vector<std::unique_ptr<LoadSession>>> sessions(kJobs);
+    std::vector<std::vector<uint64_t>> seen(kJobs);
+    // Ranks of their own.
+    const auto load = [&](size_t job, size_t rank) {
+      auto session =
+          world.Load(request_of(job), LoaderWorld::Rank(static_cast<uint32_t>(rank), job + 1));
+      EXPECT_THAT(session, IsOk());
+      return *std::move(session);
+    };
+    for (size_t job = 0; job < kJobs; ++job) {
+      for (size_t rank = 0; rank <= job; ++rank) sessions[job].push_back(load(job, rank));
+    }
+    EpochCatalog apart(&world.dataset().store(), {});
+    PH_ASSERT_OK_AND_ASSIGN(const auto alone, apart.Prepare(request_of(0)));
+    // The next batch of the job, in its order.
+    std::vector<uint64_t> next(kJobs);
+    const auto take = [&](size_t job) {
+      const size_t rank = next[job]++ % sessions[job].size();
+      auto& session = sessions[job][rank];
+      PH_ASSERT_OK_AND_ASSIGN(LoadEvent event, session->Next(world.now));
+      ASSERT_EQ(event.kind, LoadEvent::Kind::kBatch);
+      if (!at_one_pace && random.Below(6) == 0) {
+        session = nullptr;
+        session = load(job, rank);
+        --next[job];
+        return;
+      }
+      ASSERT_THAT(world.Acknowledge(*session, {event.number}), IsOk());
+      if (event.is_padding) return;
+      const Batch& sent = event.built.batch;
+      EXPECT_EQ(BytesOf(sent), BytesOf(alone->Build(event.number)->batch));
+      seen[job].insert(seen[job].end(), sent.graph_ids.begin(), sent.graph_ids.end());
+    };
+    const auto is_over = [&](size_t job) { return seen[job].size() == 200; };
+    size_t left = kJobs;
+    while (left != 0) {
+      left = 0;
+      for (size_t job = 0; job < kJobs; ++job) {
+        if (is_over(job)) continue;
+        ++left;
+        if (at_one_pace || random.Below(1 + job) == 0) take(job);
+        if (HasFatalFailure()) return;
+      }
+    }
+    for (size_t job = 0; job < kJobs; ++job) ExpectAllOnce(seen[job], 200);
+    const uint64_t num_batches = alone->identity().num_batches();
+    const uint64_t taken = world.catalog().shared_batches().num_taken();
+    if (at_one_pace) {
+      EXPECT_EQ(taken, (kJobs - 1) * num_batches);
+    } else {
+      EXPECT_GT(taken, num_batches);
+    }
   }
 }
 

@@ -111,7 +111,12 @@ def metrics_page(server: LocalServer, accept: str = "*/*") -> str:
 
 
 def load(
-    channel: grpc.Channel, dataset: str, job: str, max_in_flight: int, in_segments: bool = False
+    channel: grpc.Channel,
+    dataset: str,
+    job: str,
+    max_in_flight: int,
+    in_segments: bool = False,
+    balanced: bool = False,
 ) -> Any:
     """A stream of batches of two graphs, of one rank."""
     request = loader_pb2.LoadRequest(max_in_flight=max_in_flight)
@@ -120,6 +125,8 @@ def load(
     request.ranked.num_ranks = 1
     if in_segments:
         request.epoch.segments.tracks = 1
+    if balanced:
+        request.epoch.order.cost_balanced.terms.add(component="nodes")
     return loader_pb2_grpc.LoaderServiceStub(channel).Load(request)
 
 
@@ -274,11 +281,16 @@ class Scenes:
         next(stream)
         self._world.until("PackhouseServerIdle", "PackhouseEpochStalled")
         # The alerts may have fired of the workers before, that were here for a moment only.
-        while not self._world.shows("packhouse_epoch_segmentation_loss_ratio"):
-            pass
+        # Once its next epoch is ready, its company is known.
+        balanced = load(self._channel, "d", "balanced", max_in_flight=2, balanced=True)
+        next(balanced)
+        for name in ("segmentation_loss", "step_efficiency", "company"):
+            while not self._world.shows(f"packhouse_epoch_{name}_ratio"):
+                pass
         self._world.pages.append(metrics_page(self._a))
         self._world.open_metrics = metrics_page(self._a, "application/openmetrics-text")
         stream.cancel()
+        balanced.cancel()
 
     def a_disk_is_slow(self) -> None:
         """A worker that waits for its acknowledgements, and so for batches."""

@@ -36,6 +36,7 @@ TEST(DeliveryCollectorTest, TellsEveryNumber) {
   snapshot.num_generations = 7;
   snapshot.jobs["train"] = {8, 9, 11, 12};
   snapshot.num_epochs = 10;
+  snapshot.num_shared_batches = 13;
   const std::string page = PageOf(snapshot);
   EXPECT_THAT(page, HasSubstr("# TYPE packhouse_batches_leased_total counter\n"
                               "packhouse_batches_leased_total 1001\n"));
@@ -51,6 +52,7 @@ TEST(DeliveryCollectorTest, TellsEveryNumber) {
   EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_starved{namespace=\"default\"} 11\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_awaited{namespace=\"default\"} 12\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_epochs 10\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_shared_batches_total 13\n"));
   EXPECT_THAT(page, Not(HasSubstr("training_job")));
 }
 
@@ -112,6 +114,28 @@ TEST(DeliveryCollectorTest, WhatSegmentsCostIsTold) {
               Not(HasSubstr(absl::StrCat(name, R"({namespace="default",training_job="unb)"))));
   snapshot.progress.resize(1);
   EXPECT_THAT(PageOf(snapshot), Not(HasSubstr(name)));
+}
+
+// In the mean of the epochs of which they are known.
+TEST(DeliveryCollectorTest, StepsAndCompanyAreTold) {
+  DeliverySnapshot snapshot;
+  snapshot.progress.resize(4, {{"fresh", 0}, 1, 0, 10, "d"});
+  snapshot.progress[1].step_efficiency = 0.5;
+  snapshot.progress[1].company = 1.25;
+  snapshot.progress[2].company = 1.75;
+  snapshot.progress[3].key.job = "unknown";
+  const std::string page = PageOf(snapshot);
+  const std::string steps = "packhouse_epoch_step_efficiency_ratio";
+  const std::string company = "packhouse_epoch_company_ratio";
+  const std::string labels = R"({namespace="default",training_job="fresh",dataset="d"} )";
+  EXPECT_THAT(page, HasSubstr(absl::StrCat(steps, labels, "0.5\n")));
+  EXPECT_THAT(page, HasSubstr(absl::StrCat(company, labels, "1.5\n")));
+  snapshot.progress.erase(snapshot.progress.begin(), snapshot.progress.begin() + 3);
+  for (const std::string& name : {steps, company}) {
+    EXPECT_THAT(page,
+                Not(HasSubstr(absl::StrCat(name, R"({namespace="default",training_job="un)"))));
+    EXPECT_THAT(PageOf(snapshot), Not(HasSubstr(name)));
+  }
 }
 
 // Clients choose the names of jobs; the page stays bounded, and no batch goes missing in its sums.

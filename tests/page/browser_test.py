@@ -33,6 +33,7 @@ from replica_process import DATASET, cluster, copied_folders
 from packhouse import (
     BatchFeedback,
     Client,
+    CostBalanced,
     EdgeRows,
     GraphSchema,
     GraphTable,
@@ -144,7 +145,7 @@ def loading(address: str) -> Iterator[None]:
         for rank, steps in enumerate((12, 11, 2)):
             loader = stack.enter_context(contextlib.closing(Loader(
                 address, dataset="proteins", job="ranked-run", seed=1, rank=rank, num_ranks=3,
-                limits=LIMITS, padding="graph",
+                limits=LIMITS, padding="graph", order=CostBalanced("edges"),
             )))
             loader.set_epoch(0)
             batches = iter(loader)
@@ -323,7 +324,8 @@ ADDRESSES = {
               ["proved optimal", "next-fit", "rows of a batch"]),
     "plan": ("plan?source=dataset/proteins&limit=nodes:1240&limit=edges:4196",
              ["What binds", "Patterns:", "exactly full"]),
-    "epochs": ("epochs?job=ranked-run", ["By rank", "Stragglers", "rank 2", "behind the others"]),
+    "epochs": ("epochs?job=ranked-run", ["By rank", "Stragglers", "rank 2", "behind the others",
+                                       "% of a step", "times a shuffle's"]),
     "data": ("data", ["proteins", "citations", "Source graphs: 1",
                       "Data sets: 2", "sizes changed", "gin/h100", "1 batch out of memory"]),
 }

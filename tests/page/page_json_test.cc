@@ -475,6 +475,19 @@ TEST(HistoryTest, AnEpochsPaceBeginsAnewWhenItGoesBack) {
   EXPECT_EQ(history.BatchesPerSecond(key), std::nullopt);
 }
 
+TEST(EpochWatchTest, StepsAndCompanyAreNullWhereTheyAreNotKnown) {
+  EpochWatch epoch;
+  const auto told = [&](const char* name) {
+    return EpochWatchJson(epoch, std::nullopt, absl::UnixEpoch())[name];
+  };
+  EXPECT_EQ(told("step_efficiency"), Json());
+  EXPECT_EQ(told("company"), Json());
+  epoch.progress.step_efficiency = 0.5;
+  epoch.progress.company = 1.25;
+  EXPECT_EQ(told("step_efficiency"), Json(0.5));
+  EXPECT_EQ(told("company"), Json(1.25));
+}
+
 TEST(StragglersTest, ARankFarBehindTheMedianStraggles) {
   EpochWatch epoch;
   epoch.is_ranked = true;

@@ -35,7 +35,7 @@ ANSWERS = frozenset(
     """
     AppendTotals Batch Company ComponentEfficiency DamagedRecord Dataset DatasetDrift DeviceModel
     DriftedComponent EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape EpochSteps
-    ExampleStream FoundNodes Job JobEpoch JoinedParts LoadedBatch MeasuredShape Meter MicroBatch NextFit ObserveTotals
+    ExampleStream FoundNodes Job JobEpoch JoinedParts LoadedBatch MeasuredShape Meter MicroBatch MixedDataset NextFit ObserveTotals
     Oversize PackDrifted PackFlushed PackOpened PackShape PackStream PackTuned PackhouseError Partition
     PartitionBalance PartitionPart PartitionReport PartsProgress Pattern Plan PlanSummary
     ReadEdges Rejection SampleProgress SampleStream SizeEstimate SkippedExample SourceAppendTotals

@@ -123,6 +123,42 @@ def test_graphs_are_as_they_were_stored_and_what_they_lack_is_filled(make: Make)
             assert here.tensors["label"].tolist() == [graph_id if number == 1 else LABEL]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"padding": "masked"},
+        {"shapes": [LIMITS, {"nodes": 64, "edges": 160, "graphs": 6}]},
+        {"oversize": "partition", "limits": {"nodes": 20, "edges": 40}},
+        {"subset": range(100, 200)},
+    ],
+    ids=lambda words: " ".join(words) or "plain",
+)
+def test_each_set_has_its_rows_and_its_share_of_the_efficiency(
+    make: Make, client: Client, words: dict[str, Any]
+) -> None:
+    ways = {"limits": None} if "shapes" in words else {}
+    loader = make(**ways, **words)
+    info = loader.epoch_info()
+    batches = list(loader)
+    sizes = np.concatenate([batch.sizes for batch in batches])
+    numbers = np.array([number for number, _ in graphs_of(batches)])
+    assert [mixed.dataset for mixed in info.mixture] == MIXTURE.split("+")
+    for number, mixed in enumerate(info.mixture):
+        own = sizes[numbers == number]
+        assert mixed.num_graphs == len(own) > 0
+        assert mixed.rows == {"nodes": own[:, 0].sum(), "edges": own[:, 1].sum(), "graphs": len(own)}
+    assert info.num_graphs == sum(mixed.num_graphs for mixed in info.mixture)
+    for name, efficiency in info.efficiency.items():
+        shares = [mixed.efficiency[name] for mixed in info.mixture]
+        assert sum(shares) == pytest.approx(efficiency)
+
+
+def test_other_epochs_have_no_shares_of_sets(make: Make) -> None:
+    assert make(dataset="mixtures/labelled").epoch_info().mixture == ()
+    assert make(segments=Segments(graphs=100)).epoch_info().mixture == ()
+
+
 def test_the_order_of_names_and_the_seed_decide_everything(make: Make) -> None:
     def bytes_of(**arguments: Any) -> list[bytes]:
         return [batch[name].tobytes() for batch in make(**arguments) for name in ("dataset", "label")]
@@ -160,6 +196,35 @@ def test_ranks_share_it_in_equal_steps(make: Make) -> None:
     ranks = [make(job="mixtures/ranks", rank=rank, num_ranks=3) for rank in range(3)]
     steps = [len(list(loader)) for loader in ranks]
     assert len(set(steps)) == 1
+
+
+def test_it_is_exported_graph_by_graph(client: Client, server: LocalServer) -> None:
+    stream = client.datasets.export_examples(MIXTURE)
+    exported = list(stream)
+    assert stream.num_graphs == len(exported) == len(ALL)
+    # What is stored of it has the same graphs, in the mixture's order.
+    client.datasets.create("mixtures/exported", stream.schema)
+    client.datasets.append_examples("mixtures/exported", exported)
+    client.datasets.seal("mixtures/exported")
+    assert list(client.datasets.export_examples("mixtures/exported")) == exported
+    in_order: dict[str, Any] = {"limits": {"graphs": 1}, "in_order": True, "look_ahead": 1}
+    pairs = zip(
+        Evaluation(server.address, dataset=MIXTURE, **in_order),
+        Evaluation(server.address, dataset="mixtures/exported", **in_order),
+        strict=True,
+    )
+    for batch, again in pairs:
+        assert batch.sizes.tolist() == again.sizes.tolist()
+        for name in ("dataset", "label", "y"):
+            assert batch[name].tolist() == again[name].tolist()
+    # Of an epoch in its order, from any place.
+    for options in ({}, {"segments": Segments(graphs=100)}, {"mixing": False}):
+        epoch: dict[str, Any] = {"limits": LIMITS, "epoch": 2, "seed": 5, **options}
+        graphs = graphs_of(list(Evaluation(server.address, dataset=MIXTURE, **epoch)))
+        expected = [exported[ALL.index(graph)] for graph in graphs]
+        assert list(client.datasets.export_examples(MIXTURE, **epoch)) == expected
+        part = client.datasets.export_examples(MIXTURE, first_graph=299, num_graphs=9, **epoch)
+        assert list(part) == expected[299:308]
 
 
 def test_draws_have_the_shares_that_were_asked_for(make: Make, client: Client) -> None:

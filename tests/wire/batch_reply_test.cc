@@ -125,7 +125,8 @@ class OneRoom final : public BatchPlace {
   size_t num_graphs_ = 0;
 };
 
-// The law: a batch is the same wherever it is built; at a place, its tensors are aligned.
+// The law: a batch is the same wherever it is built, or is brought to; at a place, its tensors are
+// aligned.
 TEST(BatchReplyTest, ABatchIsTheSameAtAPlace) {
   const auto message_of = [](Batch batch) {
     BatchReply<v1::LoadResponse> reply;
@@ -142,15 +143,22 @@ TEST(BatchReplyTest, ABatchIsTheSameAtAPlace) {
     const auto width = static_cast<IntegerWidth>(random.Below(2));
     Random same = random;
     const v1::LoadResponse plain = message_of(RandomBatch(random, schema, chunk, width));
-    for (const uint64_t most_bytes : {UINT64_MAX, uint64_t{0}}) {
+    for (const int way : {0, 1, 2, 3}) {
+      const uint64_t most_bytes = way < 2 ? UINT64_MAX : 0;
       OneRoom room(most_bytes);
       Random again = same;
       std::optional<Batch> built;
-      {
+      if (way % 2 == 0) {
         const BatchPlaceScope scope(&room);
         built = RandomBatch(again, schema, chunk, width);
+      } else {
+        built = RandomBatch(again, schema, chunk, width);
+        const BatchPlaceScope scope(&room);
+        built = AtBatchPlace(*std::move(built), &WireFraming());
       }
-      EXPECT_EQ(room.num_graphs(), chunk.num_graphs());
+      if (!built->tensors.empty()) {
+        EXPECT_EQ(room.num_graphs(), chunk.num_graphs());
+      }
       for (const BatchTensor& tensor : built->tensors) {
         if (most_bytes == 0 || tensor.data.empty()) continue;
         EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data.data()) % 64, 0U) << tensor.name;

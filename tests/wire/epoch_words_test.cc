@@ -17,6 +17,7 @@
 #include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/server/wire/wire_loader.h"
+#include "service/stores/datasets/mixed_datasets.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 #include "tests/wire/told_fields.h"
@@ -273,6 +274,50 @@ TEST(EpochWordsTest, TheStepsOfAnEpochAreTold) {
   EXPECT_EQ(wire.steps().of_shuffle(), epoch->steps()->of_shuffle);
   EXPECT_LT(wire.steps().of_shuffle(), wire.steps().efficiency());
   EXPECT_EQ(wire.steps().num_ranks(0), 3U);
+}
+
+TEST(EpochWordsTest, TheDataSetsOfAMixtureAreTold) {
+  DatasetWorld world(60);
+  world.Seal();
+  Random random(2);
+  ASSERT_THAT(world.store().Create("other", world.schema(), {}), IsOk());
+  const GraphChunk chunk = RandomChunk(random, &world.schema(), 20, 9, 0);
+  ASSERT_THAT(world.store().Append("other", chunk, {}, std::nullopt), IsOk());
+  ASSERT_THAT(world.store().Seal("other"), IsOk());
+  MixedDatasets mixed(&world.store(), nullptr);
+  EpochCatalog catalog(&mixed, EpochBounds());
+  EpochRequest request = DatasetWorld::Request();
+  request.dataset = "graphs+other";
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.Prepare(request));
+  v1::Epoch wire;
+  EpochToWire(*epoch, EpochProgress(), wire);
+  EXPECT_THAT(UntoldFields(wire), Each(Not(HasSubstr("mixture"))));
+  ASSERT_EQ(wire.mixture_size(), 2);
+  EXPECT_EQ(wire.mixture(0).dataset(), "graphs");
+  EXPECT_EQ(wire.mixture(0).num_graphs(), 60U);
+  EXPECT_EQ(wire.mixture(1).dataset(), "other");
+  EXPECT_EQ(wire.mixture(1).num_graphs(), 20U);
+  for (int k = 0; k < 3; ++k) {
+    uint64_t rows = 0;
+    for (size_t i = 0; i < 20; ++i) rows += chunk.count(i, static_cast<size_t>(k));
+    EXPECT_EQ(wire.mixture(1).components(k).rows(), rows);
+    const auto& component = wire.rank_groups(0).shapes(0).components(k);
+    EXPECT_EQ(wire.mixture(0).components(k).component(), component.component());
+    EXPECT_NEAR(
+        wire.mixture(0).components(k).efficiency() + wire.mixture(1).components(k).efficiency(),
+        component.efficiency(), 1e-9);
+  }
+  // Another epoch has none, nor has a component without a limit an efficiency.
+  request.rank_groups[0].shapes[0][1] = kUnlimited;
+  request.padding = Padding::kNone;
+  wire.Clear();
+  EpochToWire(**catalog.Prepare(request), EpochProgress(), wire);
+  EXPECT_EQ(wire.mixture(1).components(1).efficiency(), 0);
+  EXPECT_GT(wire.mixture(1).components(0).efficiency(), 0);
+  request.dataset = "other";
+  wire.Clear();
+  EpochToWire(**catalog.Prepare(request), EpochProgress(), wire);
+  EXPECT_EQ(wire.mixture_size(), 0);
 }
 
 TEST(EpochWordsTest, TheCompanyOfAnEpochIsTold) {

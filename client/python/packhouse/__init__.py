@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         EpochShape,
         EpochSteps,
         JoinedParts,
+        MixedDataset,
     )
     from packhouse.epochs.loader import Loader
     from packhouse.epochs.order import ByScore, CostBalanced, CostForm, CostTerm
@@ -176,7 +177,7 @@ _MODULES: Final = {
     ),
     "epochs.info": (
         "Company EpochInfo EpochRankGroup EpochSamples EpochSegments EpochShape EpochSteps "
-        "JoinedParts"
+        "JoinedParts MixedDataset"
     ),
     "epochs.epoch_readers": "EpochReaders",
     "epochs.settings": "EpochBegunWarning LoaderState",
@@ -286,6 +287,7 @@ __all__ = [
     "MeasuredShape",
     "Meter",
     "MicroBatch",
+    "MixedDataset",
     "NextFit",
     "NodeRows",
     "ObserveTotals",

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/collation/batch_place.h"
@@ -598,14 +599,14 @@ struct TensorPlaces {
 };
 
 // `is_aligned` is about framing alone.
-TensorPlaces PlaceTensors(const BatchLayout& layout, const TensorFraming* framing, bool is_aligned,
-                          const Batch& batch) {
+TensorPlaces PlaceTensors(const TensorFraming* framing, bool is_aligned,
+                          absl::Span<const BatchTensor> tensors,
+                          absl::FunctionRef<uint64_t(size_t)> bytes_of) {
   TensorPlaces places;
-  places.begins.reserve(batch.tensors.size());
-  for (size_t i = 0; i < batch.tensors.size(); ++i) {
-    const BatchColumn& column = layout.columns()[i];
-    const BatchTensor& tensor = batch.tensors[i];
-    const uint64_t bytes = BytesOf(column, tensor.dtype, column.RowsOf(batch.rows));
+  places.begins.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const BatchTensor& tensor = tensors[i];
+    const uint64_t bytes = bytes_of(i);
     if (framing != nullptr) {
       const size_t before = places.frames.size();
       framing->AppendFrame(tensor, bytes,
@@ -620,6 +621,15 @@ TensorPlaces PlaceTensors(const BatchLayout& layout, const TensorFraming* framin
     places.end += bytes;
   }
   return places;
+}
+
+void WriteFrames(const TensorPlaces& places, char* base) {
+  size_t framed = 0;
+  for (size_t i = 0; i < places.frame_ends.size(); ++i) {
+    const size_t frame_bytes = places.frame_ends[i] - framed;
+    std::memcpy(base + places.begins[i] - frame_bytes, places.frames.data() + framed, frame_bytes);
+    framed = places.frame_ends[i];
+  }
 }
 
 // Adds the tensors without their data.
@@ -641,26 +651,25 @@ std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TravelTypes& typ
                                const TensorFraming* framing, Batch& batch,
                                std::vector<uint64_t>& data_begins) {
   AddTensors(layout, types, batch);
+  const auto bytes_of = [&](size_t i) {
+    const BatchColumn& column = layout.columns()[i];
+    return BytesOf(column, batch.tensors[i].dtype, column.RowsOf(batch.rows));
+  };
   TensorPlaces places;
   if (BatchPlace* const there = CurrentBatchPlace(); there != nullptr && framing != nullptr) {
-    places = PlaceTensors(layout, framing, /*is_aligned=*/true, batch);
+    places = PlaceTensors(framing, /*is_aligned=*/true, batch.tensors, bytes_of);
     batch.buffer = there->RoomFor(places.end, batch.graph_ids.size());
   }
   char* base = static_cast<char*>(const_cast<void*>(batch.buffer.get()));
   if (base == nullptr) {
-    places = PlaceTensors(layout, framing, /*is_aligned=*/false, batch);
+    places = PlaceTensors(framing, /*is_aligned=*/false, batch.tensors, bytes_of);
     // Not zeroed: each tensor writes all of its bytes, and the bytes between them are never read.
     const auto own = std::make_shared_for_overwrite<char[]>(places.end + kAlignment);
     base =
         own.get() + (kAlignment - reinterpret_cast<uintptr_t>(own.get()) % kAlignment) % kAlignment;
     batch.buffer = own;
   }
-  size_t framed = 0;
-  for (size_t i = 0; i < places.frame_ends.size(); ++i) {
-    const size_t frame_bytes = places.frame_ends[i] - framed;
-    std::memcpy(base + places.begins[i] - frame_bytes, places.frames.data() + framed, frame_bytes);
-    framed = places.frame_ends[i];
-  }
+  WriteFrames(places, base);
   if (framing != nullptr) batch.framed = absl::string_view(base, places.end);
   data_begins = std::move(places.begins);
   // Shares the buffer, and points to its first byte.
@@ -835,6 +844,26 @@ absl::StatusOr<Batch> CollateGathered(const BatchLayout& layout,
   const std::shared_ptr<char[]> buffer = LayOut(layout, types, framing, batch, begins);
   PH_RETURN_IF_ERROR(WriteGathered(layout.schema(), graphs, batch, buffer.get(), begins));
   FinishTensors(layout, buffer.get(), begins, batch);
+  return batch;
+}
+
+Batch AtBatchPlace(Batch batch, const TensorFraming* framing) {
+  BatchPlace* const there = CurrentBatchPlace();
+  if (there == nullptr || framing == nullptr || batch.tensors.empty()) return batch;
+  const TensorPlaces places =
+      PlaceTensors(framing, /*is_aligned=*/true, batch.tensors,
+                   [&](size_t i) { return uint64_t{batch.tensors[i].data.size()}; });
+  const std::shared_ptr<char[]> room = there->RoomFor(places.end, batch.graph_ids.size());
+  if (room == nullptr) return batch;
+  WriteFrames(places, room.get());
+  for (size_t i = 0; i < batch.tensors.size(); ++i) {
+    absl::string_view& data = batch.tensors[i].data;
+    char* const begin = room.get() + places.begins[i];
+    std::copy(data.begin(), data.end(), begin);
+    data = absl::string_view(begin, data.size());
+  }
+  batch.framed = absl::string_view(room.get(), places.end);
+  batch.buffer = room;
   return batch;
 }
 

@@ -48,6 +48,10 @@ absl::StatusOr<Batch> CollateGathered(const BatchLayout& layout,
                                       absl::Span<const absl::string_view> graphs,
                                       uint64_t max_bytes, const TensorFraming* framing = nullptr);
 
+// A batch that was collated with this framing, and in memory of its own, as Collate() would have
+// made it at the BatchPlace of this thread; as it is if there is none, or no room there. O(bytes).
+Batch AtBatchPlace(Batch batch, const TensorFraming* framing);
+
 // The same as Collate() without tensors: ids, sizes and row counts.
 absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const GraphRef> graphs);
 

@@ -64,6 +64,21 @@ absl::StatusOr<DatasetInfo> SealedInfo(const DatasetStore& store, absl::string_v
   return info;
 }
 
+// Where the graphs of each data set of a mixture end; empty for others, and if the data sets have
+// been replaced since it was found.
+std::vector<uint64_t> EndsOfMixture(const DatasetStore& store, const DatasetInfo& info) {
+  std::vector<uint64_t> ends;
+  if (!IsMixture(info.name)) return ends;
+  uint64_t end = 0;
+  for (const absl::string_view name : NamesInMixture(info.name)) {
+    const auto member = store.Get(name);
+    if (!member.ok()) return {};
+    ends.push_back(end += member->num_graphs);
+  }
+  const auto again = store.Get(info.name);
+  return again.ok() && again->version == info.version ? ends : std::vector<uint64_t>();
+}
+
 }  // namespace
 
 void AheadEpoch::LetGo() {
@@ -91,7 +106,8 @@ EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
       of_kinds_(KeptBytes(memory), [](const LoadableEpoch& epoch) { return epoch.kept_bytes(); }),
       segmented_plans_(KeptBytes(memory), [](const SegmentedPlan& plan) { return plan.bytes(); }),
       segmented_(KeptBytes(memory),
-                 [](const SegmentedEpoch& epoch) { return epoch.bytes() + epoch.plan().bytes(); }) {
+                 [](const SegmentedEpoch& epoch) { return epoch.bytes() + epoch.plan().bytes(); }),
+      shared_batches_(kNumCaches * KeptBytes(memory), memory, bounds.framing) {
   if (memory_ != nullptr) {
     memory_->SetReclaim([this](uint64_t bytes) { Reclaim(bytes); });
   }
@@ -126,9 +142,9 @@ void EpochCatalog::ForgetUntil(absl::FunctionRef<bool()> done) {
   };
   // Values that are made from others go before them. Segments are made again in seconds; those that
   // are being delivered stay.
-  (void)(forget(of_things_) || forget(segmented_) || forget_segments() || forget(of_kinds_) ||
-         forget(kept_of_datasets_) || forget_ahead() || forget(epochs_) || forget(plans_) ||
-         forget(segmented_plans_) || forget(readers_));
+  (void)(forget(shared_batches_) || forget(of_things_) || forget(segmented_) || forget_segments() ||
+         forget(of_kinds_) || forget(kept_of_datasets_) || forget_ahead() || forget(epochs_) ||
+         forget(plans_) || forget(segmented_plans_) || forget(readers_));
 }
 
 void EpochCatalog::Reclaim(uint64_t bytes) {
@@ -268,7 +284,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
     PH_RETURN_IF_ERROR(making.StillWanted());
     PH_ASSIGN_OR_RETURN(auto plan, plans_.Get(plan_key, gone, make_plan));
     std::shared_ptr<GatheredRows> gathered = GatheredFor(info, *plan);
-    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making, std::move(gathered));
+    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making, std::move(gathered),
+                                  EndsOfMixture(*store_, info));
   };
   return epochs_.Get(epoch_key, gone, prepare);
 }
@@ -313,6 +330,8 @@ absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
   const GivenUp ahead([&] { return !has_room(0) || (is_over && is_over()); },
                       [&] { return !has_room(0) || given_up.WhileWaiting(); });
   PH_ASSIGN_OR_RETURN(auto prepared, PrepareWith(request, ahead, kept, before_plan));
+  // For people. It takes less than mixing, since the epoch before is still there.
+  prepared->MeasureCompany(Making(memory_, ahead.while_making())).IgnoreError();
   const EpochIdentity& identity = prepared->identity();
   std::string thing = VersionKey(identity.dataset, identity.dataset_version);
   auto epoch = std::make_shared<AheadEpoch>(std::move(thing), std::move(prepared));

@@ -31,6 +31,7 @@
 #include "service/engine/epochs/sampling_observer.h"
 #include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/epochs/segmented_plan.h"
+#include "service/engine/epochs/shared_batches.h"
 #include "service/engine/epochs/shared_cache.h"
 #include "service/stores/datasets/dataset_store.h"
 
@@ -128,6 +129,9 @@ class EpochCatalog {
   // the things open.
   void ForgetIdleThings() { of_things_.ForgetIdle(); }
 
+  // Batches that are made of the epochs, for several jobs.
+  SharedBatches& shared_batches() { return shared_batches_; }
+
   const EpochBounds& bounds() const { return bounds_; }
   // Null: memory is not bounded.
   MemoryBudget* memory() const { return memory_; }
@@ -188,6 +192,7 @@ class EpochCatalog {
   SharedCache<LoadableEpoch> of_kinds_;  // Of data sets.
   SharedCache<SegmentedPlan> segmented_plans_;
   SharedCache<SegmentedEpoch> segmented_;
+  SharedBatches shared_batches_;
   SamplingObserver* sampling_observer_ = nullptr;
 
   absl::Mutex gathered_mutex_;

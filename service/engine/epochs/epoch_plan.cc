@@ -226,6 +226,21 @@ void EpochPlan::AddItem(const ItemSizes& graphs, uint32_t item, absl::Span<uint6
   for (const uint32_t graph : groups_->graphs(item)) add(graph);
 }
 
+std::vector<std::vector<uint64_t>> EpochPlan::RowsByDataset(const EpochBatches& batches,
+                                                            absl::Span<const uint64_t> ends) const {
+  const ItemSizes graphs = Graphs();
+  std::vector<std::vector<uint64_t>> rows(ends.size(),
+                                          std::vector<uint64_t>(graphs.num_components() + 1));
+  for (size_t b = 0; b < batches.num_batches(); ++b) {
+    for (const uint32_t item : batches.batch(b)) {
+      const uint32_t graph = pieces_ != nullptr ? pieces_->GraphOf(item) : item;
+      const auto end = std::upper_bound(ends.begin(), ends.end(), graph);
+      AddItem(graphs, item, absl::MakeSpan(rows[static_cast<size_t>(end - ends.begin())]), {});
+    }
+  }
+  return rows;
+}
+
 absl::StatusOr<std::optional<StepFigures>> EpochPlan::StepsOf(const EpochSeed& seed,
                                                               const EpochBatches& batches,
                                                               const Making& making) const {

@@ -132,6 +132,10 @@ class EpochPlan {
   absl::StatusOr<std::optional<StepFigures>> StepsOf(const EpochSeed& seed,
                                                      const EpochBatches& batches,
                                                      const Making& making) const;
+  // Of these batches, the rows of the graphs of each data set of a mixture, whose last graphs are
+  // before `ends`. By data set and component, `graphs` last. O(items).
+  std::vector<std::vector<uint64_t>> RowsByDataset(const EpochBatches& batches,
+                                                   absl::Span<const uint64_t> ends) const;
   // The figures of an epoch's batches: as summaries(), unless items were exchanged between batches.
   absl::StatusOr<EpochFigures> FiguresOf(const EpochBatches& batches, const Making& making) const;
 

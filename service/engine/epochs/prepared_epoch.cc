@@ -25,12 +25,14 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-    const Making& making, std::shared_ptr<GatheredRows> gathered) {
+    const Making& making, std::shared_ptr<GatheredRows> gathered, absl::Span<const uint64_t> ends) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const EpochBatches> batches,
                       plan->BatchesOf({request.seed, request.key.epoch}, making));
   PH_ASSIGN_OR_RETURN(EpochFigures figures, plan->FiguresOf(*batches, making));
   PH_ASSIGN_OR_RETURN(std::optional<StepFigures> steps,
                       plan->StepsOf({request.seed, request.key.epoch}, *batches, making));
+  std::vector<std::vector<uint64_t>> rows_by_dataset;
+  if (!ends.empty()) rows_by_dataset = plan->RowsByDataset(*batches, ends);
   EpochIdentity identity = {
       request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
   for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
@@ -45,14 +47,12 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   if (!request.whole_graphs || plan->pieces() != nullptr) gathered = nullptr;
   return std::shared_ptr<const PreparedEpoch>(
       new PreparedEpoch(std::move(plan), std::move(batches), std::move(figures), std::move(steps),
-                        std::move(identity), bounds, request.whole_graphs, std::move(gathered)));
+                        std::move(rows_by_dataset), std::move(identity), bounds,
+                        request.whole_graphs, std::move(gathered)));
 }
 
 absl::StatusOr<std::optional<Company>> PreparedEpoch::MeasureCompany(const Making& making) const {
-  {
-    const absl::MutexLock lock(&mutex_);
-    if (company_) return company_;
-  }
+  if (const std::optional<Company> known = known_company()) return known;
   PH_ASSIGN_OR_RETURN(const std::optional<Company> company,
                       plan_->CompanyAt({identity_.seed, identity_.key.epoch}, *batches_, making));
   const absl::MutexLock lock(&mutex_);

@@ -42,10 +42,12 @@ class PreparedEpoch final : public LoadableEpoch {
   // CANCELLED as `making`. As EpochPlan::BatchesOf().
   //
   // `gathered`, unless null, is for the plan's reader. Batches are then made from its copy, and as
-  // long as there is none, each goes on with the copying.
+  // long as there is none, each goes on with the copying. `ends` are those of a mixture's data sets
+  // (EpochPlan::RowsByDataset()), or empty.
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr);
+      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr,
+      absl::Span<const uint64_t> ends = {});
 
   // Its bytes, with those of its plan.
   uint64_t bytes() const;
@@ -64,8 +66,16 @@ class PreparedEpoch final : public LoadableEpoch {
   }
   // EpochPlan::CompanyAt() of this epoch. Measured once.
   absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
+  // The same if it has been measured.
+  std::optional<Company> known_company() const {
+    const absl::MutexLock lock(&mutex_);
+    return company_;
+  }
   // EpochPlan::StepsOf() of this epoch.
   const std::optional<StepFigures>& steps() const { return steps_; }
+
+  // EpochPlan::RowsByDataset() of this epoch; empty unless it is of a mixture.
+  const std::vector<std::vector<uint64_t>>& rows_by_dataset() const { return rows_by_dataset_; }
 
   // For batch `number` < identity().num_batches().
   uint64_t NumGraphs(uint64_t number) const override;
@@ -81,13 +91,15 @@ class PreparedEpoch final : public LoadableEpoch {
 
  private:
   PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
-                EpochFigures figures, std::optional<StepFigures> steps, EpochIdentity identity,
+                EpochFigures figures, std::optional<StepFigures> steps,
+                std::vector<std::vector<uint64_t>> rows_by_dataset, EpochIdentity identity,
                 const EpochBounds& bounds, bool whole_graphs,
                 std::shared_ptr<GatheredRows> gathered)
       : plan_(std::move(plan)),
         batches_(std::move(batches)),
         figures_(std::move(figures)),
         steps_(std::move(steps)),
+        rows_by_dataset_(std::move(rows_by_dataset)),
         identity_(std::move(identity)),
         bounds_(bounds),
         whole_graphs_(whole_graphs),
@@ -105,6 +117,7 @@ class PreparedEpoch final : public LoadableEpoch {
   const std::shared_ptr<const EpochBatches> batches_;
   const EpochFigures figures_;
   const std::optional<StepFigures> steps_;
+  const std::vector<std::vector<uint64_t>> rows_by_dataset_;
   const EpochIdentity identity_;
   const EpochBounds bounds_;
   const bool whole_graphs_;

@@ -56,6 +56,10 @@ struct EpochProgress {
   KeptSegments segments = {};
   // Of a worker that was asked for, or that has joined.
   std::optional<EpochShare> share = std::nullopt;
+  // Of an epoch that somebody loads, where they are known: the efficiency of its steps
+  // (StepFigures), and its company over that of a shuffle.
+  std::optional<double> step_efficiency = std::nullopt;
+  std::optional<double> company = std::nullopt;
 };
 
 // What goes on now.
@@ -81,6 +85,7 @@ struct DeliverySnapshot {
   LeaseCounters totals;
   uint64_t num_generations = 0;  // Started.
   uint64_t num_epochs = 0;
+  uint64_t num_shared_batches = 0;  // SharedBatches::num_taken().
   // Of the jobs that have an epoch in memory, by name.
   std::map<std::string, SessionCounts> jobs;
   // The epochs that somebody loads now.

@@ -68,6 +68,7 @@ class JobSession {
         worker(request.worker),
         client(request.client),
         ends_when_all_leased(request.ends_when_all_leased),
+        epoch(request.epoch),
         max_in_flight(most_in_flight),
         wake(std::move(to_wake)),
         pin(std::move(pinned)) {}
@@ -79,6 +80,7 @@ class JobSession {
   const std::string worker;
   const ClientId client;  // Whose worker it is; empty: not known.
   const bool ends_when_all_leased;
+  const std::weak_ptr<const PreparedEpoch> epoch;
   const size_t max_in_flight;
   const std::function<void()> wake;
   const std::shared_ptr<const void> pin;

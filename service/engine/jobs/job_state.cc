@@ -9,6 +9,7 @@
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/jobs/joining.h"
 
 namespace packhouse {
@@ -258,6 +259,24 @@ SessionWait JobState::WaitOf(const OpenEpoch& epoch, const JobSession& session) 
   return epoch.table->WaitOf(session.id, session.is_making, session.num_acknowledging);
 }
 
+EpochProgress JobState::ProgressOf(uint64_t number, const OpenEpoch& epoch) const {
+  const EpochState& state = *ledger_.Find(KeyOf(number));
+  EpochProgress progress = {
+      KeyOf(number),           state.generation,       state.DoneWithoutPadding().size(),
+      state.ExpectedBatches(), state.identity.dataset, SegmentsOf(KeyOf(number))};
+  for (const auto& [id, session] : epoch.sessions) {
+    const std::shared_ptr<const PreparedEpoch> loaded = session->epoch.lock();
+    if (loaded == nullptr) continue;
+    if (loaded->steps()) progress.step_efficiency = loaded->steps()->efficiency;
+    const std::optional<Company> company = loaded->known_company();
+    if (company && company->of_shuffle > 0) {
+      progress.company = company->chance / company->of_shuffle;
+    }
+    break;
+  }
+  return progress;
+}
+
 void JobState::AddTo(DeliverySnapshot& snapshot) const {
   snapshot.totals = snapshot.totals + closed_;
   snapshot.num_generations += num_generations_;
@@ -271,11 +290,7 @@ void JobState::AddTo(DeliverySnapshot& snapshot) const {
       counts.num_starved += wait == SessionWait::kWorker ? 1 : 0;
       counts.num_awaited += wait == SessionWait::kServer ? 1 : 0;
     }
-    if (epoch->sessions.empty()) continue;
-    const EpochState& state = *ledger_.Find(KeyOf(number));
-    snapshot.progress.push_back({KeyOf(number), state.generation, state.DoneWithoutPadding().size(),
-                                 state.ExpectedBatches(), state.identity.dataset,
-                                 SegmentsOf(KeyOf(number))});
+    if (!epoch->sessions.empty()) snapshot.progress.push_back(ProgressOf(number, *epoch));
   }
 }
 
@@ -283,10 +298,8 @@ std::vector<EpochWatch> JobState::Watch() const {
   std::vector<EpochWatch> watched;
   for (const auto& [number, epoch] : epochs_) {
     if (epoch->sessions.empty()) continue;
-    const EpochState& state = *ledger_.Find(KeyOf(number));
     EpochWatch& watch = watched.emplace_back();
-    watch.progress = {KeyOf(number), state.generation, state.DoneWithoutPadding().size(),
-                      state.ExpectedBatches(), state.identity.dataset};
+    watch.progress = ProgressOf(number, *epoch);
     watch.counters = epoch->earlier;
     std::vector<SessionId> sessions;
     epoch->table->AddTo(watch, sessions);

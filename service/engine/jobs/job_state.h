@@ -191,6 +191,8 @@ class JobState {
 
   KeptSegments SegmentsOf(const EpochKey& key) const;
   static SessionWait WaitOf(const OpenEpoch& epoch, const JobSession& session);
+  // The progress of an epoch that somebody loads.
+  EpochProgress ProgressOf(uint64_t number, const OpenEpoch& epoch) const;
 
   // The rest of an epoch that stays in memory when nobody loads it.
   struct RestingEpoch {

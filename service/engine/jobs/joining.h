@@ -26,6 +26,8 @@
 
 namespace packhouse {
 
+class PreparedEpoch;
+
 // How a worker joins. At most one of `generation` and `cursor` is set.
 struct JoinRequest {
   // Rank, or, dynamic, rank group.
@@ -48,6 +50,8 @@ struct JoinRequest {
   // What the planner found for the epoch. It is kept with the epoch if none is kept yet. Null:
   // nothing to keep.
   std::shared_ptr<const KeptPlan> plan;
+  // What it loads, for people who look on; none of windows or segments.
+  std::weak_ptr<const PreparedEpoch> epoch;
   // Of an epoch with windows: batches of the first ones, as far as they are known. They are kept if
   // they are more than those that are kept already.
   std::vector<uint32_t> windows;

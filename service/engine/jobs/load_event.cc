@@ -33,9 +33,12 @@ std::vector<uint64_t> BatchesOfStep(const Dealing& dealing, const Place& place) 
   return batches;
 }
 
-absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event) {
+absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event,
+                           const SharedBatches::Member* shared) {
   if (event.is_padding) {
     PH_ASSIGN_OR_RETURN(event.built, epoch.BuildPadding(event.rank_group));
+  } else if (shared != nullptr) {
+    PH_ASSIGN_OR_RETURN(event.built, shared->Build(epoch, event.number));
   } else {
     PH_ASSIGN_OR_RETURN(event.built, epoch.Build(event.number));
   }

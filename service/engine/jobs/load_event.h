@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "service/engine/epochs/dealing.h"
 #include "service/engine/epochs/loadable_epoch.h"
+#include "service/engine/epochs/shared_batches.h"
 
 namespace packhouse {
 
@@ -45,8 +46,10 @@ LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const
 // and BuildContents() ask the epoch for. O(ranks).
 std::vector<uint64_t> BatchesOfStep(const Dealing& dealing, const Place& place);
 
-// Builds its contents. Errors and cost as PreparedEpoch::Build.
-absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event);
+// Builds its contents, or takes what another job's worker has built. Errors and cost as
+// PreparedEpoch::Build.
+absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event,
+                           const SharedBatches::Member* shared = nullptr);
 
 // The capacities of the shape of a batch whose contents are built.
 inline absl::Span<const uint64_t> CapacitiesOf(const LoadableEpoch& epoch, const LoadEvent& event) {

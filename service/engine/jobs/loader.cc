@@ -79,7 +79,7 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
   event = BatchEventAt(*start_.dealing, *epoch_, lease.place);
   event.is_redelivered = lease.redelivered;
   event.leased_until = lease.until;
-  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event, shared_.get()));
   seat_->is_making = false;
   return event;
 }
@@ -116,7 +116,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
   for (const uint64_t batch : lease.batches_of_step) {
     event.graphs_of_step += epoch_->NumGraphs(batch);
   }
-  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event, shared_.get()));
   seat_->is_making = false;
   return event;
 }
@@ -150,7 +150,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
   event = BatchEventAt(dealing, *epoch_, lease.place);
   event.is_redelivered = lease.redelivered;
   event.leased_until = lease.until;
-  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event, shared_.get()));
   seat_->is_making = false;
   return event;
 }
@@ -375,6 +375,15 @@ void Loader::PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up
   auto made = catalog_->PrepareAhead(request, asked, kept, [&] { job.next().Await(number); });
   // Whoever opens the epoch makes it, and is told what fails.
   if (!made.ok()) return;
+  // Its company was measured beside the epoch that is loaded. That of the first epoch is measured
+  // beside it.
+  if (number == 1) {
+    request.key.epoch = 0;
+    if (const auto loaded = catalog_->Prepare(request, asked, Adopt(&job, std::nullopt, request));
+        loaded.ok()) {
+      (*loaded)->MeasureCompany(Making(memory_, asked.while_making())).IgnoreError();
+    }
+  }
   const std::shared_ptr<AheadEpoch> epoch = *std::move(made);
   job.next().Keep(number, std::shared_ptr<const void>(
                               epoch.get(), [this, epoch = std::move(epoch)](const void*) mutable {
@@ -455,6 +464,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     // The epoch is loaded without it.
     HasMemoryFor([&] { PrepareNextSoon(job, *std::move(next), join.client); });
   }
+  if (prepared->prepared() != nullptr) {
+    join.epoch = std::shared_ptr<const PreparedEpoch>(prepared, prepared->prepared());
+  }
   const SessionId id = job->NewSession();
   auto plan = [this, pinned = job, key = request.key, epoch = prepared, client = join.client](
                   uint64_t opening, uint64_t window, bool is_first) {
@@ -463,8 +475,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
   };
   auto seat = job->StartJoin(prepared->identity(), std::move(join), id, max_in_flight,
                              std::move(wake), job);
-  auto session = std::unique_ptr<LoadSession>(
-      new LoadSession(std::move(job), std::move(seat), std::move(prepared), std::move(plan)));
+  auto shared = catalog_->shared_batches().Join(prepared->identity());
+  auto session = std::unique_ptr<LoadSession>(new LoadSession(
+      std::move(job), std::move(seat), std::move(prepared), std::move(shared), std::move(plan)));
   session->measured_ = std::move(measured);
   return session;
 }

@@ -72,10 +72,12 @@ class LoadSession {
   using PlanWindow = std::function<void(uint64_t opening, uint64_t window, bool is_first)>;
 
   LoadSession(std::shared_ptr<Job> job, std::shared_ptr<Job::Session> seat,
-              std::shared_ptr<const LoadableEpoch> epoch, PlanWindow plan)
+              std::shared_ptr<const LoadableEpoch> epoch,
+              std::unique_ptr<const SharedBatches::Member> shared, PlanWindow plan)
       : job_(std::move(job)),
         seat_(std::move(seat)),
         epoch_(std::move(epoch)),
+        shared_(std::move(shared)),
         plan_(std::move(plan)) {}
 
   // Next() of an epoch with windows, for a session that has joined.
@@ -86,6 +88,8 @@ class LoadSession {
   const std::shared_ptr<Job> job_;
   const std::shared_ptr<Job::Session> seat_;
   const std::shared_ptr<const LoadableEpoch> epoch_;
+  // With the streams of other jobs that load the same.
+  const std::unique_ptr<const SharedBatches::Member> shared_;
   const PlanWindow plan_;
   // A leased batch whose window, or segment, is being planned.
   std::optional<Offer> pending_;

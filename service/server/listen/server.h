@@ -137,7 +137,10 @@ class Server {
 
   // Empty without a ledger. Of the jobs that are here, if several servers share the jobs.
   DeliverySnapshot delivery() const {
-    return jobs_->jobs() == nullptr ? DeliverySnapshot() : jobs_->jobs()->Snapshot();
+    if (jobs_->jobs() == nullptr) return DeliverySnapshot();
+    DeliverySnapshot snapshot = jobs_->jobs()->Snapshot();
+    snapshot.num_shared_batches = jobs_->catalog()->shared_batches().num_taken();
+    return snapshot;
   }
   // The same without waiting for long for the loader's locks: if they take too long, the last known
   // snapshot.

@@ -47,12 +47,21 @@ struct Batches {
   // Of epochs in segments whose bound is known: batches, and the fewest possible.
   uint64_t segmented = 0;
   uint64_t bound = 0;
+  // Of epochs of which they are known: the sums of both, and how many epochs.
+  double step_efficiency = 0;
+  uint64_t with_steps = 0;
+  double company = 0;
+  uint64_t with_company = 0;
 
   Batches& operator+=(const Batches& other) {
     done += other.done;
     all += other.all;
     segmented += other.segmented;
     bound += other.bound;
+    step_efficiency += other.step_efficiency;
+    with_steps += other.with_steps;
+    company += other.company;
+    with_company += other.with_company;
     return *this;
   }
 };
@@ -63,6 +72,10 @@ std::map<Loading, Batches> ByJob(const std::vector<EpochProgress>& progress) {
     Batches& batches = jobs[{epoch.key.job, epoch.dataset}];
     batches.done += epoch.num_done;
     batches.all += epoch.num_batches;
+    batches.step_efficiency += epoch.step_efficiency.value_or(0);
+    batches.with_steps += epoch.step_efficiency ? 1 : 0;
+    batches.company += epoch.company.value_or(0);
+    batches.with_company += epoch.company ? 1 : 0;
     if (epoch.segments.lower_bound == 0 || epoch.segments.num_segments == 0) continue;
     batches.segmented += epoch.num_batches;
     batches.bound += epoch.segments.lower_bound;
@@ -118,6 +131,9 @@ std::vector<MetricFamily> DeliveryCollector::Collect() const {
               totals.redelivered),
       Counter("packhouse_batches_acknowledged_total", "Batches of epochs that became done.",
               totals.acknowledged),
+      Counter("packhouse_shared_batches_total",
+              "Batches of epochs that a job was given which had been made for another job.",
+              now.num_shared_batches),
       Counter("packhouse_duplicate_acknowledgements_total",
               "Acknowledgements of batches that were done already.", totals.duplicates),
       Counter("packhouse_leases_expired_total",
@@ -160,12 +176,27 @@ std::vector<MetricFamily> DeliveryCollector::Collect() const {
                                "At most this part of the batches is lost to segmentation, by job "
                                "and data set, of the epochs in segments that someone loads now.",
                                MetricType::Gauge);
+  MetricFamily steps = FamilyOf("packhouse_epoch_step_efficiency_ratio",
+                                "The part of their time that ranks compute, by job and data set, "
+                                "of the epochs in steps of like cost that someone loads now.",
+                                MetricType::Gauge);
+  MetricFamily company = FamilyOf("packhouse_epoch_company_ratio",
+                                  "How often two graphs of a batch were together in the epoch "
+                                  "before, over how often in a shuffle, by job and data set, of "
+                                  "the epochs that someone loads now, where it is known.",
+                                  MetricType::Gauge);
   for (const auto& [loading, batches] : ByJob(now.progress)) {
     // An epoch without batches is done.
     const double share =
         batches.all == 0 ? 1 : static_cast<double>(batches.done) / static_cast<double>(batches.all);
     AddOfJob(ratio, loading, share);
     AddOfJob(left, loading, static_cast<double>(batches.all - batches.done));
+    if (batches.with_steps != 0) {
+      AddOfJob(steps, loading, batches.step_efficiency / static_cast<double>(batches.with_steps));
+    }
+    if (batches.with_company != 0) {
+      AddOfJob(company, loading, batches.company / static_cast<double>(batches.with_company));
+    }
     if (batches.bound == 0) continue;
     AddOfJob(lost, loading,
              static_cast<double>(batches.segmented) / static_cast<double>(batches.bound) - 1);
@@ -173,7 +204,9 @@ std::vector<MetricFamily> DeliveryCollector::Collect() const {
   if (ratio.metric.empty()) return families;
   families.push_back(std::move(ratio));
   families.push_back(std::move(left));
-  if (!lost.metric.empty()) families.push_back(std::move(lost));
+  for (MetricFamily* const family : {&lost, &steps, &company}) {
+    if (!family->metric.empty()) families.push_back(std::move(*family));
+  }
   return families;
 }
 

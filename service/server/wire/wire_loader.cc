@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/packing/online_packer.h"
+#include "service/base/mixture_name.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/prepared_epoch.h"
@@ -409,6 +410,37 @@ void ShareToWire(const EpochShare& share, v1::EpochShare& wire) {
   wire.set_num_steps_of_epoch(share.num_steps_of_epoch);
 }
 
+void MixtureToWire(const PreparedEpoch& epoch, v1::Epoch& wire) {
+  const auto& rows = epoch.rows_by_dataset();
+  if (rows.empty()) return;
+  // Of each component, in all batches; 0: no limit.
+  std::vector<double> capacities(rows[0].size());
+  for (size_t k = 0; k < capacities.size(); ++k) {
+    for (size_t i = 0; i < epoch.plan().num_rank_groups(); ++i) {
+      for (size_t j = 0; j < epoch.shapes(i).size(); ++j) {
+        if (epoch.summaries(i)[j].num_batches == 0) continue;
+        const uint64_t capacity = epoch.shapes(i)[j].capacities[k];
+        capacities[k] += static_cast<double>(epoch.summaries(i)[j].num_batches) *
+                         (capacity == kUnlimited ? HUGE_VAL : static_cast<double>(capacity));
+      }
+    }
+  }
+  const std::vector<absl::string_view> names = NamesInMixture(epoch.identity().dataset);
+  const SizeSchema& schema = epoch.schema().sizes();
+  for (size_t d = 0; d < rows.size(); ++d) {
+    v1::MixedDataset& dataset = *wire.add_mixture();
+    dataset.set_dataset(std::string(names[d]));
+    dataset.set_num_graphs(rows[d].back());
+    for (size_t k = 0; k < capacities.size(); ++k) {
+      v1::MixedRows& component = *dataset.add_components();
+      component.set_component(std::string(schema.name(k)));
+      component.set_rows(rows[d][k]);
+      component.set_efficiency(capacities[k] > 0 ? static_cast<double>(rows[d][k]) / capacities[k]
+                                                 : 0);
+    }
+  }
+}
+
 void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& progress,
                           v1::Epoch& wire) {
   const SizeSchema& schema = epoch.schema().sizes();
@@ -476,6 +508,7 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
     for (const uint32_t num_ranks : steps->num_ranks)
       wire.mutable_steps()->add_num_ranks(num_ranks);
   }
+  MixtureToWire(epoch, wire);
   wire.set_num_cut_graphs(plan.num_cut_graphs());
   wire.set_num_pieces(plan.num_pieces());
   wire.set_lower_bound(plan.lower_bound());

@@ -15,6 +15,8 @@ Json SecondsSince(absl::Time then, absl::Time now) {
   return then == absl::InfinitePast() ? Json() : Json(absl::ToDoubleSeconds(now - then));
 }
 
+Json OrNull(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+
 // Who waits.
 const char* NameOf(SessionWait wait) {
   switch (wait) {
@@ -115,11 +117,13 @@ Json EpochWatchJson(const EpochWatch& epoch, std::optional<double> batches_per_s
           {"ranked", epoch.is_ranked},
           {"in_flight", epoch.num_leased},
           {"num_sessions", epoch.num_sessions},
+          {"step_efficiency", OrNull(epoch.progress.step_efficiency)},
+          {"company", OrNull(epoch.progress.company)},
           {"leased", epoch.counters.leased},
           {"redelivered", epoch.counters.redelivered},
           {"expired", epoch.counters.expired},
           {"given_back", epoch.counters.given_back},
-          {"batches_per_second", batches_per_second ? Json(*batches_per_second) : Json()},
+          {"batches_per_second", OrNull(batches_per_second)},
           {"seconds_left", std::move(seconds_left)},
           {"lanes", std::move(lanes)},
           {"workers", std::move(workers)}};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -105,6 +106,9 @@ def epoch_text(epoch: Any) -> str:
             if each.capacity
         ]
         text += f"limits       {limits_text(shape.limits)}\nefficiency   {', '.join(efficiencies)}\n"
+    for mixed in epoch.mixture:
+        shares = ", ".join(f"{name} {percent(each)} %" for name, each in mixed.efficiency.items())
+        text += f"of which     {mixed.dataset}: {mixed.num_graphs:,} graphs, {shares}\n"
     if epoch.segments is not None:
         of = epoch.segments
         text += (
@@ -151,6 +155,7 @@ def epoch_json(epoch: Any) -> dict[str, Any]:
         ],
         "segments": of and fields(of, "segments=num_segments tracks=num_tracks max_graphs loss"),
         "company": epoch.company and fields(epoch.company, "chance of_shuffle ratio"),
+        "mixture": [dataclasses.asdict(mixed) for mixed in epoch.mixture],
         "steps": epoch.steps and fields(epoch.steps, "efficiency of_shuffle num_ranks"),
         "receipt": epoch.receipt,
     }

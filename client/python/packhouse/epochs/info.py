@@ -133,6 +133,32 @@ class EpochSteps:
 
 
 @dataclasses.dataclass(frozen=True)
+class MixedDataset:
+    """What an epoch has of one data set of a mixture: real rows per component, `graphs` last.
+
+    `efficiency` are the rows over those that all batches have room for, per component that has rows
+    and a limit: those of the mixture's data sets add up to the epoch's.
+    """
+
+    dataset: str
+    num_graphs: int
+    rows: dict[str, int]
+    efficiency: dict[str, float]
+
+    @staticmethod
+    def from_proto(message: Any) -> MixedDataset:
+        """Reads a `packhouse.v1.MixedDataset`."""
+        return MixedDataset(
+            dataset=message.dataset,
+            num_graphs=message.num_graphs,
+            rows={each.component: each.rows for each in message.components},
+            efficiency={
+                each.component: each.efficiency for each in message.components if each.efficiency
+            },
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochSamples:
     """The seeds and windows of an epoch of sub-graphs.
 
@@ -220,6 +246,8 @@ class EpochInfo:
     """
     steps: EpochSteps | None = None
     """Only if batches come in steps of like cost."""
+    mixture: tuple[MixedDataset, ...] = ()
+    """Only of a mixture, in the order of its name; not with `segments`."""
 
     @staticmethod
     def from_proto(message: Any) -> EpochInfo:
@@ -289,6 +317,7 @@ class EpochInfo:
                 if message.HasField("steps")
                 else None
             ),
+            mixture=tuple(map(MixedDataset.from_proto, message.mixture)),
         )
 
     def num_steps(self, rank_groups: Sequence[RankGroup], num_ranks: int, drop_last: bool) -> int:

@@ -157,6 +157,8 @@ export interface LoadedEpoch {
   ranked: boolean;
   in_flight: number;
   num_sessions: number;
+  step_efficiency: number | null;
+  company: number | null;
   leased: number;
   redelivered: number;
   expired: number;

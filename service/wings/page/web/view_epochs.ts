@@ -37,6 +37,8 @@ function loaded(epoch: LoadedEpoch): HTMLElement {
       h("div", {}, h("dt", {}, "In flight"), h("dd", {}, some(epoch.in_flight, "batch", "batches"))),
       h("div", {}, h("dt", {}, "Sent again"), h("dd", {}, `${count(epoch.redelivered)} of ${count(epoch.leased)}`)),
       h("div", {}, h("dt", {}, "Leases expired"), h("dd", {}, count(epoch.expired))),
+      epoch.step_efficiency === null ? null : h("div", {}, h("dt", {}, "Ranks compute"), h("dd", {}, `${percent(epoch.step_efficiency)} of a step`)),
+      epoch.company === null ? null : h("div", {}, h("dt", {}, "Company"), h("dd", {}, `${epoch.company.toPrecision(3)} times a shuffle's`)),
       h("div", {}, h("dt", {}, "Stragglers"), h("dd", {}, stragglers.length === 0 ? "none" : stragglers.map((worker) => nameOf(worker, epoch)).join(", ")))),
     epoch.ranked
       ? h("div", { class: "lanes" }, h("h3", {}, "By rank"), ...epoch.lanes.map((lane, rank) => bar(
