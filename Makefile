@@ -26,15 +26,13 @@ build: packages  ## Build the servers, programs, the Python package with the com
 	cmake --preset $(PRESET)
 	cmake --build --preset $(PRESET)
 
-# The server and the Python package with the command line alone, and of the server the wings that cannot be
-# left out: a fresh machine has them sooner. Where all has been built, that is taken.
-DEMO_WINGS := tfgnn;graphs
-# $(call for_demo,;wing...): with more of them.
-for_demo = $(if $(shell grep -s '^PACKHOUSE_WINGS:.*=all$$' build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF '-DPACKHOUSE_WINGS=$(DEMO_WINGS)$(1)')
+# The server with the wings that are asked for, and the Python package with the command line: a fresh machine
+# has them sooner. Where all has been built, that is taken.
+for_demo = $(if $(shell grep -s '^PACKHOUSE_WINGS:.*=all$$' build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF '-DPACKHOUSE_WINGS=$(1)')
 
 demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.npz or sizes.csv for yours
 	@$(INSTALL) build command demo
-	cmake --preset release $(call for_demo)
+	cmake --preset release $(call for_demo,none)
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo \
 	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \
@@ -43,7 +41,7 @@ demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.n
 SCALE ?= 1
 demo-sampling:  ## A sub-graph around each paper of a graph in OGBN-MAG's shape, to a trainer; SCALE=0.01 for a small one
 	@$(INSTALL) build command demo
-	cmake --preset release $(call for_demo,;partition)
+	cmake --preset release $(call for_demo,tfgnn;graphs;partition)
 	cmake --build --preset release --target packhoused packhouse-graph packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo.sampling \
 	  --packhoused build/release/service/packhoused --cli build/release/bin/packhouse \
@@ -70,8 +68,8 @@ test-long: wings tsan fuzz soak soak-cluster soak-drain soak-memory abuse confor
 	ctest --preset release -L long $(RESULTS)
 
 # Each wing with those that it stands on, and nothing else; in one folder, so that little is built twice.
-WINGS := 'tfgnn;graphs' 'tfgnn;graphs;partition' 'tfgnn;graphs;partition;partition_mpi' 'tfgnn;graphs;cluster' 'tfgnn;graphs;page'
-wings: packages  ## Build the server with each wing alone, and those that it stands on (some minutes)
+WINGS := none tfgnn 'tfgnn;graphs' 'tfgnn;graphs;partition' 'tfgnn;graphs;partition;partition_mpi' 'tfgnn;graphs;cluster' page
+wings: packages  ## Build the server with no wing, and with each and those that it stands on (some minutes)
 	@for wings in $(WINGS); do echo "== $$wings" && \
 	  cmake --preset release -B build/wings -DPACKHOUSE_TESTS=OFF "-DPACKHOUSE_WINGS=$$wings" >/dev/null && \
 	  cmake --build build/wings && build/wings/service/packhoused --version || exit 1; done

@@ -1,7 +1,6 @@
 #include "service/program/background_work.h"
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,15 +10,13 @@
 #include "service/base/execution.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/steady_waits.h"
+#include "service/program/wing.h"
 
 namespace packhouse {
 namespace {
 
-// `kind`: "dataset".
-void StartSweeping(const char* kind, absl::Duration period,
-                   std::function<absl::Status(std::vector<Expired>& expired)> sweep,
-                   EventLog& log) {
-  Repeating::ForEver(period, [kind, sweep = std::move(sweep), &log] {
+void StartSweeping(Sweeping work, EventLog& log) {
+  Repeating::ForEver(work.period, [kind = work.kind, sweep = std::move(work.sweep), &log] {
     std::vector<Expired> expired;
     const absl::Status swept = sweep(expired);
     for (const Expired& each : expired) {
@@ -52,41 +49,29 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
   Repeating::ForEver(absl::Seconds(1), [&server] { server.RefreshHealth(); });
   if (stores.shared() != nullptr) stores.shared()->StartSweeping(log);
   if (RetainedDatasets* const retained = stores.retained_datasets(); retained != nullptr) {
-    StartSweeping(
-        "dataset", options.dataset_retention.Period(),
-        [retained, &server](std::vector<Expired>& expired) {
-          const absl::Status swept = retained->Sweep(expired);
-          if (!expired.empty()) server.ForgetGone();
-          return swept;
-        },
-        log);
+    StartSweeping({"dataset", options.dataset_retention.Period(),
+                   [retained, &server](std::vector<Expired>& expired) {
+                     const absl::Status swept = retained->Sweep(expired);
+                     if (!expired.empty()) server.ForgetGone();
+                     return swept;
+                   }},
+                  log);
   }
-  if (RetainedSourceGraphs* const retained = stores.retained_source_graphs(); retained != nullptr) {
-    StartSweeping(
-        "source_graph", options.source_graph_retention.Period(),
-        [retained, &server](std::vector<Expired>& expired) {
-          // What nobody loads keeps no graph from being unused.
-          server.ForgetIdleThings();
-          const absl::Status swept = retained->Sweep(expired);
-          for (const Expired& each : expired) server.ForgetSourceGraph(each.name);
-          if (!expired.empty()) server.ForgetGone();
-          return swept;
-        },
-        log);
+  for (const auto& wing : options.wings) {
+    if (auto sweeping = wing->SweepUnused(server)) StartSweeping(*std::move(sweeping), log);
   }
   if (!options.histogram_retention.is_for_ever()) {
-    StartSweeping(
-        "histogram", options.histogram_retention.Period(),
-        [&server, &options](std::vector<Expired>& expired) {
-          expired = server.DeleteUnusedHistograms(options.histogram_retention);
-          return absl::OkStatus();
-        },
-        log);
+    StartSweeping({"histogram", options.histogram_retention.Period(),
+                   [&server, &options](std::vector<Expired>& expired) {
+                     expired = server.DeleteUnusedHistograms(options.histogram_retention);
+                     return absl::OkStatus();
+                   }},
+                  log);
   }
   if (server.models_expire()) {
     StartSweeping(
-        "model", options.model_retention.Period(),
-        [&server](std::vector<Expired>& expired) { return server.DeleteUnusedModels(expired); },
+        {"model", options.model_retention.Period(),
+         [&server](std::vector<Expired>& expired) { return server.DeleteUnusedModels(expired); }},
         log);
   }
   // What other servers have deleted is let go here too, within a minute.

@@ -22,4 +22,15 @@ std::string HasSecret(const std::string& address) {
              : "";
 }
 
+std::string IsRetention(const std::string& text) {
+  return std::string(ParseRetention(text).status().message());
+}
+
+absl::Status CheckRetention(absl::string_view flag, const Retention& retention,
+                            const MembershipOptions& membership) {
+  if (membership.ledger.empty() || retention.is_for_ever()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, ": not with --ledger: no server knows when the others used something last"));
+}
+
 }  // namespace packhouse

@@ -5,18 +5,29 @@
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "service/program/membership.h"
+#include "service/stores/limits/retention.h"
 
 namespace packhouse {
 
-// Both give the reason why a value is refused; empty: it is not.
+// These give the reason why a value is refused; empty: it is not.
 
 // "30s", "1m30s", "500ms", from `least` to `most`.
 std::function<std::string(const std::string&)> DurationFrom(absl::Duration least,
                                                             absl::Duration most = absl::Hours(24));
 
+// "720h", "720h,drafts=24h", as ParseRetention().
+std::string IsRetention(const std::string& text);
+
 // Such as a password before the host. It is not shown: a log keeps what it is told.
 std::string HasSecret(const std::string& address);
+
+// What servers that share the jobs do not do is refused by name: nothing of theirs expires.
+absl::Status CheckRetention(absl::string_view flag, const Retention& retention,
+                            const MembershipOptions& membership);
 
 }  // namespace packhouse
 

@@ -8,7 +8,7 @@
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/engine/jobs/job.h"
-#include "service/program/data_folder/maintenance.h"
+#include "service/program/wing.h"
 #include "service/stores/limits/data_folder.h"
 
 namespace packhouse {
@@ -71,16 +71,6 @@ absl::StatusOr<WatchedStore<LmdbJobLogs>> OpenLedger(const Options& options,
                                   metrics.AddStore("delivery", ledger.max_bytes), log);
 }
 
-absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> OpenSourceGraphs(const Options& options) {
-  FileSourceGraphStore::Options graphs;
-  graphs.folder = SourceGraphsFolder(options.data_dir);
-  graphs.max_bytes = options.max_source_graph_bytes;
-  graphs.max_graphs = options.max_source_graphs;
-  auto store = FileSourceGraphStore::Open(graphs);
-  if (!store.ok()) return OfDataFolder(store.status());
-  return store;
-}
-
 }  // namespace
 
 absl::StatusOr<FolderStores> FolderStores::Open(const Options& options, metrics::Metrics& metrics,
@@ -101,7 +91,11 @@ absl::StatusOr<FolderStores> FolderStores::Open(const Options& options, metrics:
     auto keys = LoggedKeys::Open(std::move(place.log));
     if (!keys.ok()) return OfDataFolder(keys.status());
     stores.keys = *std::move(keys);
-    PH_ASSIGN_OR_RETURN(stores.source_graphs, OpenSourceGraphs(options));
+    for (const auto& wing : options.wings) {
+      if (const absl::Status opened = wing->OpenFolder(options); !opened.ok()) {
+        return OfDataFolder(opened);
+      }
+    }
   }
   PH_RETURN_IF_ERROR(VerifyFolderContents(options.data_dir, stores.identities()));
   return stores;

@@ -18,7 +18,6 @@
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/logs/lmdb_job_logs.h"
 #include "service/stores/logs/logged_keys.h"
-#include "service/wings/graphs/stored/file_source_graph_store.h"
 
 namespace packhouse {
 
@@ -44,16 +43,15 @@ struct WatchedStore {
 };
 
 // Which there are: none without a data folder; where servers share the jobs, no ledger, which is in
-// etcd, and no source graphs, which would be of one server.
+// etcd. Wings have theirs (Wing::OpenFolder()).
 struct FolderStores {
   WatchedStore<LmdbDatasetStore> datasets;
   WatchedStore<LmdbJobLogs> ledger;
   // Beside the jobs' logs; without a data folder in memory. Null where servers share the jobs.
   std::unique_ptr<LoggedKeys> keys;
-  std::unique_ptr<FileSourceGraphStore> source_graphs;
 
   // FAILED_PRECONDITION if the folder is half restored; DATA_LOSS if something is missing that it
-  // must have; errors of the stores. `metrics` and `log`
+  // must have; errors of the stores, and of those of wings. `metrics` and `log`
   // must outlive the result.
   static absl::StatusOr<FolderStores> Open(const Options& options, metrics::Metrics& metrics,
                                            LimitedLog& log, const Clock& clock);

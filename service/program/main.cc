@@ -89,14 +89,15 @@ rpc::AdminActions AdminActionsWithSnapshots(const Options& options, const Folder
                                             Clock& clock) {
   rpc::AdminActions actions = AdminActionsOf(files, log, clock.Now());
   if (options.snapshot_dir.empty()) return actions;
-  actions.snapshot = [opened = OpenedFolder{options.data_dir, folder.datasets.store.get(),
-                                            folder.ledger.store.get(), folder.source_graphs.get()},
-                      parent = options.snapshot_dir, &clock](
-                         absl::string_view name, FileGiver histograms, SnapshotProgress progress) {
-    OpenedFolder with_histograms = opened;
-    with_histograms.histograms = histograms;
-    return TakeNamedSnapshot(with_histograms, parent, name, clock.Now(), progress);
-  };
+  actions.snapshot =
+      [opened = OpenedFolder{options.data_dir, folder.datasets.store.get(),
+                             folder.ledger.store.get(), OpenedGraphsOf(options.wings)},
+       parent = options.snapshot_dir,
+       &clock](absl::string_view name, FileGiver histograms, SnapshotProgress progress) {
+        OpenedFolder with_histograms = opened;
+        with_histograms.histograms = histograms;
+        return TakeNamedSnapshot(with_histograms, parent, name, clock.Now(), progress);
+      };
   return actions;
 }
 
@@ -233,6 +234,7 @@ void StartMembership(Membership& membership, rpc::Server& server, Logs& logs) {
                               FeedbackStore& feedback, Logs& logs) {
   ServeUntilSignal(options, server, files, logs);
   stores.SaveUses();
+  for (const auto& wing : options.wings) wing->SaveUses();
   feedback.SaveUses().IgnoreError();
   // They are in memory alone until then: what is not written now is lost.
   const bool all_saved = !stores.may_save() || SaveHistograms(server, logs.limited);
@@ -308,21 +310,23 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   server_options.feedback = feedback.get();
   // The page shows them, and nothing else.
   server_options.keeps_stream_sizes = !options.http_address.empty();
+  ServedSources served{
+      .options = &options, .stores = stores.get(), .clock = &clock, .log = &logs.all};
   for (const auto& wing : options.wings) {
-    auto serve = wing->Serve({&options, &folder, stores.get(), &logs.all});
+    PH_ASSIGN_OR_RETURN(auto serve, wing->Serve(served));
     if (serve != nullptr) server_options.wings.push_back(std::move(serve));
   }
   server_options.absent_services = AbsentServicesOfWings();
   server_options.absent_kinds = AbsentKindsOfWings();
+  server_options.why_no_examples = WhyNoExamples();
   server_options.credentials = CredentialsOf(*files, options);
   server_options.authenticator = files->authenticator();
   server_options.authorizer = files->authorizer();
   server_options.signer = &signer;
   server_options.readiness = &readiness;
   server_options.admin = AdminActionsWithSnapshots(options, folder, files.get(), &logs.all, clock);
-  PH_ASSIGN_OR_RETURN(const auto server,
-                      rpc::Server::Start(server_options, &clock, &metrics, &metrics,
-                                         stores->datasets(), stores->source_graphs()));
+  PH_ASSIGN_OR_RETURN(const auto server, rpc::Server::Start(server_options, &clock, &metrics,
+                                                            &metrics, stores->datasets()));
   PH_RETURN_IF_ERROR(SetTcpCongestion(options, *server));
 
   NoteContents(options, folder, *stores, *server, logs.limited);
@@ -332,7 +336,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
 
   // What shows it.
   ServerReadings readings({.server = server.get(),
-                           .folder = &folder,
+                           .wings = &options.wings,
                            .stores = stores.get(),
                            .files = files.get(),
                            .membership = membership.get(),

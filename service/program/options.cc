@@ -168,20 +168,6 @@ absl::Status CheckSecurity(const Options& options) {
   return absl::OkStatus();
 }
 
-// What servers that share the jobs do not do is refused by name: nothing of theirs expires.
-absl::Status CheckRetentions(const Options& options) {
-  if (options.membership.ledger.empty()) return absl::OkStatus();
-  for (const auto& [flag, retention] :
-       {std::pair("--dataset-retention", &options.dataset_retention),
-        std::pair("--source-graph-retention", &options.source_graph_retention),
-        std::pair("--histogram-retention", &options.histogram_retention)}) {
-    if (retention->is_for_ever()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        flag, ": not with --ledger: no server knows when the others used something last"));
-  }
-  return absl::OkStatus();
-}
-
 // In whole MiB.
 uint64_t BudgetWithin(uint64_t memory_bytes) {
   const uint64_t room =
@@ -215,7 +201,6 @@ struct Words {
   std::string connection_idle_timeout = "1h";
   std::string epoch_retention = "720h";
   std::string dataset_retention = "0s";
-  std::string source_graph_retention = "0s";
   std::string histogram_retention = "0s";
   std::string model_retention = "0s";
   std::string http_names;
@@ -336,12 +321,6 @@ void AddDataOptions(Options& options, CLI::App& app) {
          "most bytes of all data sets on the disk, of which a quarter more is mapped; or in "
          "s3://, where there is no bound if it is not given")
       ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
-  app.add_option("--max-source-graph-bytes", options.max_source_graph_bytes,
-                 "most bytes of all source graphs on the disk; sealing one takes up to three times "
-                 "its size for a while")
-      ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
-  app.add_option("--max-source-graphs", options.max_source_graphs, "most source graphs")
-      ->check(CLI::Range(1, 65'536));
 }
 
 void AddEpochOptions(Options& options, Words& words, CLI::App& app) {
@@ -358,20 +337,14 @@ void AddEpochOptions(Options& options, Words& words, CLI::App& app) {
   app.add_option("--epoch-retention", words.epoch_retention,
                  "epochs that nobody has used for this long are forgotten; 0s: never")
       ->check(DurationFrom(absl::ZeroDuration(), absl::Hours(24 * 3660)));
-  const auto is_retention = [](const std::string& text) {
-    return std::string(ParseRetention(text).status().message());
-  };
   app.add_option("--dataset-retention", words.dataset_retention,
                  "data sets that nobody has used for this long are deleted; 0s: never. Also for "
                  "single namespaces: 720h,drafts=24h")
-      ->check(is_retention);
-  app.add_option("--source-graph-retention", words.source_graph_retention,
-                 "the same of source graphs")
-      ->check(is_retention);
+      ->check(IsRetention);
   app.add_option("--histogram-retention", words.histogram_retention, "the same of named histograms")
-      ->check(is_retention);
+      ->check(IsRetention);
   app.add_option("--model-retention", words.model_retention, "the same of measured models")
-      ->check(is_retention);
+      ->check(IsRetention);
 }
 
 // Bounds of calls, streams and connections.
@@ -574,11 +547,12 @@ absl::Status ResolveOptions(const Words& words, Options& options) {
   if (server.stream_idle_timeout == absl::ZeroDuration()) {
     server.stream_idle_timeout = absl::InfiniteDuration();
   }
-  options.source_graph_retention =
-      ParseRetention(words.source_graph_retention).value_or(Retention());
   options.histogram_retention = ParseRetention(words.histogram_retention).value_or(Retention());
   options.model_retention = ParseRetention(words.model_retention).value_or(Retention());
-  PH_RETURN_IF_ERROR(CheckRetentions(options));
+  PH_RETURN_IF_ERROR(
+      CheckRetention("--dataset-retention", options.dataset_retention, options.membership));
+  PH_RETURN_IF_ERROR(
+      CheckRetention("--histogram-retention", options.histogram_retention, options.membership));
   (void)absl::ParseDuration(words.epoch_retention, &server.jobs.epoch_retention);
   if (server.jobs.epoch_retention == absl::ZeroDuration()) {
     server.jobs.epoch_retention = absl::InfiniteDuration();

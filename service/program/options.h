@@ -41,8 +41,7 @@ struct Options {
   std::string data_dir;
   // Data sets that nobody has used for this long are deleted.
   Retention dataset_retention;
-  // The same of source graphs, of named histograms and of measured models.
-  Retention source_graph_retention;
+  // The same of named histograms and of measured models.
   Retention histogram_retention;
   Retention model_retention;
   // Below which snapshots of it are written. Empty: clients can take none.
@@ -59,6 +58,7 @@ struct Options {
   // Allows plain text from other machines, on both ports.
   bool insecure = false;
   size_t max_measured_models = 256;
+  // Of a wing's, for several of them.
   uint64_t max_source_graph_bytes = uint64_t{64} << 30;
   size_t max_source_graphs = 1024;
   std::string http_address;             // Empty: no HTTP.

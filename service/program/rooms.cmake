@@ -7,8 +7,7 @@ packhouse_room(data_folder QUICK
   FOLDER program/data_folder
   SOURCES stores/limits/data_folder.cc folder_contents.cc maintenance.cc restore.cc snapshot.cc
           snapshot_manifest.cc snapshot_writer.cc value_file.cc
-  DEPENDS packhouse_feedback packhouse_histograms packhouse_ledger_lmdb packhouse_security
-          packhouse_source_graphs_stored)
+  DEPENDS packhouse_feedback packhouse_histograms packhouse_ledger_lmdb packhouse_security)
 
 
 if(PACKHOUSE_WITH_GRPC)
@@ -47,8 +46,7 @@ if(PACKHOUSE_WITH_GRPC)
             wing.cc ${commit_file}
     DEPENDS packhouse_rpc packhouse_feedback packhouse_security packhouse_http packhouse_metrics
             packhouse_data_folder packhouse_program_commands packhouse_command_line
-            packhouse_datasets_lmdb packhouse_ledger_lmdb packhouse_source_graphs_stored
-            CLI11::CLI11 spdlog::spdlog)
+            packhouse_datasets_lmdb packhouse_ledger_lmdb CLI11::CLI11 spdlog::spdlog)
   add_dependencies(packhouse_program packhouse_commit)
   target_include_directories(packhouse_program PUBLIC ${PROJECT_BINARY_DIR}/generated)
 

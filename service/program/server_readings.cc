@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "service/base/out_of_memory.h"
+#include "service/program/wing.h"
 
 namespace packhouse {
 namespace {
@@ -129,7 +130,7 @@ void ServerReadings::ShowIn(metrics::Metrics& metrics) {
 metrics::ServerReading ServerReadings::ReadServer() const {
   rpc::Server& server = *sources_.server;
   const ServedStores& stores = *sources_.stores;
-  return {
+  metrics::ServerReading reading = {
       .pending = {server.pending_bytes(), server.max_pending_bytes()},
       .unsent = {server.unsent_bytes(), server.max_unsent_bytes()},
       .working = {server.working_bytes(), server.max_working_bytes()},
@@ -140,29 +141,23 @@ metrics::ServerReading ServerReadings::ReadServer() const {
       .num_out_of_memory = NumOutOfMemory(),
       .num_expired_datasets =
           stores.retained_datasets() == nullptr ? 0 : stores.retained_datasets()->num_expired(),
-      .num_expired_source_graphs = stores.retained_source_graphs() == nullptr
-                                       ? 0
-                                       : stores.retained_source_graphs()->num_expired(),
       .num_expired_histograms = server.num_expired_histograms(),
       .num_expired_models = server.num_expired_models(),
       .files = ReadFiles(*sources_.files),
-      .source_graphs = source_graphs(),
       .cluster = ReadCluster(server, sources_.membership),
       .shared_datasets = ReadSharedDatasets(stores.shared()),
       .lanes = ReadLanes(server.lane_counts()),
       .quotas = ReadQuotas(server),
       .feedback = server.feedback(),
   };
+  for (const auto& wing : *sources_.wings) wing->Show(reading);
+  return reading;
 }
 
 std::optional<metrics::SourceGraphReading> ServerReadings::source_graphs() const {
-  if (sources_.folder->source_graphs == nullptr) return std::nullopt;
-  const SourceGraphStoreCounts counts = sources_.folder->source_graphs->counts();
-  return metrics::SourceGraphReading{.num_graphs = counts.num_graphs,
-                                     .num_bytes = counts.num_bytes,
-                                     .max_bytes = counts.max_bytes,
-                                     .appended_nodes = counts.appended_nodes,
-                                     .appended_edges = counts.appended_edges};
+  metrics::ServerReading reading;
+  for (const auto& wing : *sources_.wings) wing->Show(reading);
+  return reading.source_graphs;
 }
 
 }  // namespace packhouse

@@ -3,14 +3,15 @@
 #define PACKHOUSE_SERVICE_PROGRAM_SERVER_READINGS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "service/access/security/security_files.h"
 #include "service/access/worker_pool.h"
 #include "service/base/clock.h"
 #include "service/base/recent_value.h"
-#include "service/program/folder_stores.h"
 #include "service/program/membership.h"
 #include "service/program/served_stores.h"
 #include "service/server/calls/readiness.h"
@@ -20,6 +21,8 @@
 
 namespace packhouse {
 
+class Wing;
+
 // Thread-safe. The disk is read on a thread of its own; who asks waits for it for a moment, and
 // then has what was read last.
 class ServerReadings {
@@ -27,7 +30,7 @@ class ServerReadings {
   // The pointees must outlive this; `membership` may be null.
   struct Sources {
     rpc::Server* server = nullptr;
-    const FolderStores* folder = nullptr;
+    const std::vector<std::shared_ptr<Wing>>* wings = nullptr;
     const ServedStores* stores = nullptr;
     const security::SecurityFiles* files = nullptr;
     const Membership* membership = nullptr;

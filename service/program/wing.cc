@@ -4,6 +4,7 @@
 #include <iostream>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/command_line/command_line.h"
@@ -49,10 +50,36 @@ const AbsentWing* AbsentWingOfStore(absl::string_view uri) {
   return nullptr;
 }
 
+namespace {
+
+// The wing that is absent and would have `name` among its `names`; empty if none is.
+std::string WhyNo(std::vector<absl::string_view> AbsentWing::*names, absl::string_view name) {
+  for (const AbsentWing& wing : WingsOfProgram().absent) {
+    if (absl::c_linear_search(wing.*names, name)) return wing.WhyNot();
+  }
+  return "";
+}
+
+std::string WhyNoGraphs() { return WhyNo(&AbsentWing::folders, "source_graphs"); }
+
+}  // namespace
+
+OpenedGraphs OpenedGraphsOf(const std::vector<std::shared_ptr<Wing>>& wings) {
+  for (const auto& wing : wings) {
+    if (auto graphs = wing->opened_graphs()) return *std::move(graphs);
+  }
+  return {.why_not = WhyNoGraphs()};
+}
+
 CommandParts PartsOfCommands() {
   CommandParts parts;
+  CompanionChecks companions;
+  parts.graphs.why_not = WhyNoGraphs();
   for (const BuiltWing& wing : WingsOfProgram().built) {
-    if (wing.companions.check != nullptr) parts.companions = wing.companions;
+    if (wing.companions.check != nullptr) companions = wing.companions;
+  }
+  for (const BuiltWing& wing : WingsOfProgram().built) {
+    if (wing.graphs != nullptr) parts.graphs = wing.graphs(companions);
   }
   parts.add_to_store = [](CLI::App& store, ExitCode& code) {
     for (const BuiltWing& wing : WingsOfProgram().built) {
@@ -87,6 +114,8 @@ std::vector<std::pair<std::string, std::string>> AbsentKindsOfWings() {
   }
   return absent;
 }
+
+std::string WhyNoExamples() { return WhyNo(&AbsentWing::formats, "examples"); }
 
 std::vector<http::Route> RoutesOfAbsentWings() {
   std::vector<http::Route> routes;

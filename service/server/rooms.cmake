@@ -24,14 +24,13 @@ packhouse_room(lanes
 packhouse_room(wire
   FOLDER server/services
   SOURCES append_handler.cc dataset_drifts.cc server/wire/epoch_words.cc
-          wings/tfgnn/export_source.cc job_lists.cc lane_replies.cc lane_source.cc load_source.cc
+          server/wire/example_format.cc job_lists.cc lane_replies.cc lane_source.cc load_source.cc
           observe_handler.cc pack_handler.cc pack_lane.cc rebuild_source.cc receipt_plans.cc reflection_handler.cc stream_drift.cc stream_tuning.cc wire_admin.cc
-          server/wire/wire_cursor.cc server/wire/wire_datasets.cc wings/tfgnn/wire_examples.cc
+          server/wire/wire_cursor.cc server/wire/wire_datasets.cc
           server/wire/wire_feedback.cc server/wire/wire_heuristics.cc server/wire/wire_loader.cc
           server/wire/wire_memory.cc server/wire/wire_planning.cc server/wire/wire_tuning.cc
   DEPENDS packhouse_wire_calls packhouse_lanes packhouse_grpc_messages packhouse_streams packhouse_delivery
-          packhouse_feedback packhouse_planning_baselines
-          packhouse_tfgnn)
+          packhouse_feedback packhouse_planning_baselines)
 
 
 if(PACKHOUSE_WITH_GRPC)
@@ -51,9 +50,9 @@ if(PACKHOUSE_WITH_GRPC)
             histogram_service.cc server/calls_grpc/in_process_calls.cc job_place.cc
             server/listen/library_logs.cc loader_service.cc packing_service.cc
             planning_service.cc quota_use.cc
-            receipt_service.cc wings/graphs/services/sampling_service.cc served_jobs.cc
+            receipt_service.cc served_jobs.cc
             server/listen/server.cc server_bounds.cc server/listen/server_drain.cc services.cc
-            wings/graphs/services/source_graph_service.cc server/calls_grpc/status_mapping.cc
+            server/calls_grpc/status_mapping.cc
             server/listen/tcp_congestion.cc server/listen/tls_server_credentials.cc
-    DEPENDS packhouse_graph_wire packhouse_histograms packhouse_grpc gRPC::grpcpp_channelz)
+    DEPENDS packhouse_wire packhouse_histograms packhouse_grpc gRPC::grpcpp_channelz)
 endif()

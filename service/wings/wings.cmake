@@ -4,18 +4,18 @@
 
 # Each after those that it stands on.
 set(PACKHOUSE_ALL_WINGS tfgnn graphs partition partition_mpi cluster page)
-# The core still includes these (TO_CUT in tests/structure/include_direction_test.py).
-set(PACKHOUSE_FIXED_WINGS tfgnn graphs)
 
 # packhouse_wing(NAME [NEEDS wing ...] [PROGRAM Function] [FLAGS --flag ...] [STORES s3: ...]
-# [COMMANDS copy ...] [SERVICES name ...] [KINDS field ...] [PATHS /path ...]): one call a wing, in its wing.cmake. NEEDS:
-# what it stands on. PROGRAM: what service/program/wings/NAME.cc gives packhoused. The rest is what a
-# packhoused without it refuses by name: flags, beginnings of addresses of --store, commands of
-# `packhoused store`, services of gRPC, fields of EpochSpec that ask for kinds of items, paths of the HTTP port.
+# [COMMANDS copy ...] [SERVICES name ...] [KINDS field ...] [PATHS /path ...] [FOLDERS name ...]
+# [FORMATS name ...]): one call a
+# wing, in its wing.cmake. NEEDS: what it stands on. PROGRAM: what service/program/wings/NAME.cc gives
+# packhoused. The rest is what a packhoused without it refuses by name: flags, beginnings of addresses of
+# --store, commands of `packhoused store`, services of gRPC, fields of EpochSpec that ask for kinds of items,
+# paths of the HTTP port, folders of the data folder, formats of graphs in requests.
 function(packhouse_wing name)
-  cmake_parse_arguments(WING "" "PROGRAM" "NEEDS;FLAGS;STORES;COMMANDS;SERVICES;KINDS;PATHS"
+  cmake_parse_arguments(WING "" "PROGRAM" "NEEDS;FLAGS;STORES;COMMANDS;SERVICES;KINDS;PATHS;FOLDERS;FORMATS"
                         ${ARGN})
-  foreach(word IN ITEMS PROGRAM NEEDS FLAGS STORES COMMANDS SERVICES KINDS PATHS)
+  foreach(word IN ITEMS PROGRAM NEEDS FLAGS STORES COMMANDS SERVICES KINDS PATHS FOLDERS FORMATS)
     set_property(GLOBAL PROPERTY PACKHOUSE_WING_${name}_${word} "${WING_${word}}")
   endforeach()
 endfunction()
@@ -49,8 +49,6 @@ function(packhouse_wings out)
   foreach(wing IN LISTS PACKHOUSE_ALL_WINGS)
     if(wing IN_LIST wanted)
       list(APPEND built ${wing})
-    elseif(wing IN_LIST PACKHOUSE_FIXED_WINGS)
-      message(FATAL_ERROR "PACKHOUSE_WINGS: the wing '${wing}' cannot be left out yet")
     endif()
   endforeach()
   set(${out} ${built} PARENT_SCOPE)
@@ -71,7 +69,7 @@ function(packhouse_wings_table file)
       continue()
     endif()
     string(APPEND absent "      {\"${wing}\"")
-    foreach(word IN ITEMS FLAGS STORES COMMANDS SERVICES KINDS PATHS)
+    foreach(word IN ITEMS FLAGS STORES COMMANDS SERVICES KINDS PATHS FOLDERS FORMATS)
       get_property(names GLOBAL PROPERTY PACKHOUSE_WING_${wing}_${word})
       list(TRANSFORM names REPLACE "(.+)" "\"\\1\"")
       string(REPLACE ";" ", " names "${names}")

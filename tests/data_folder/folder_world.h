@@ -19,6 +19,7 @@
 #include "service/engine/jobs/job_ledger.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
+#include "service/program/wings/graphs_in_folder.h"
 #include "service/stores/limits/data_folder.h"
 #include "service/stores/logs/logged_keys.h"
 #include "service/wings/partition/jobs/partition_check.h"
@@ -31,7 +32,7 @@
 namespace packhouse {
 
 // Partitions are checked, too.
-inline const CompanionChecks kCompanions = {CheckPartitions, AcceptMissingPartitions};
+inline const GraphFolder kSourceGraphs = GraphsInFolder({CheckPartitions, AcceptMissingPartitions});
 
 // The stores of a data folder, open.
 struct OpenStores {
@@ -50,12 +51,14 @@ struct OpenStores {
     graphs = FileSourceGraphStore::Open(of_graphs).value();
   }
 
-  OpenedFolder opened() const { return {data_dir, datasets.get(), ledger.get(), graphs.get()}; }
+  OpenedFolder opened() const {
+    return {data_dir, datasets.get(), ledger.get(), OpenedGraphsIn(graphs)};
+  }
 
   std::string data_dir;
   std::unique_ptr<LmdbDatasetStore> datasets;
   std::unique_ptr<LmdbJobLogs> ledger;
-  std::unique_ptr<FileSourceGraphStore> graphs;
+  std::shared_ptr<FileSourceGraphStore> graphs;
 };
 
 inline GraphSchema FolderSchema() {

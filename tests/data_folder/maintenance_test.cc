@@ -34,7 +34,7 @@ std::vector<std::string> FoundIn(const std::string& data_dir) {
         damages.push_back(
             absl::StrCat(damage.file, "|", damage.place, "|", damage.what, "|", damage.cost));
       },
-      kCompanions);
+      kSourceGraphs);
   if (!checked.ok()) damages.push_back(checked.status().ToString());
   return damages;
 }
@@ -102,7 +102,9 @@ TEST_F(MaintenanceTest, ASoundFolderIsSoundAndStaysAsItIs) {
   before = read_all();
   PH_ASSERT_OK_AND_ASSIGN(
       const DataFolderCounts counts,
-      CheckDataFolder(data_dir_, [](const StoredDamage& damage) { ADD_FAILURE() << damage.what; }));
+      CheckDataFolder(
+          data_dir_, [](const StoredDamage& damage) { ADD_FAILURE() << damage.what; },
+          kSourceGraphs));
   EXPECT_EQ(counts.num_datasets, 2U);
   EXPECT_EQ(counts.num_ledger_records, 36U);
   EXPECT_EQ(counts.num_source_graphs, 2U);
@@ -184,8 +186,9 @@ TEST_F(MaintenanceTest, ADamagedSourceGraphIsDropped) {
     }
   }
   ASSERT_NE(sealed.name, "");
-  EXPECT_THAT(DropDamagedGraph(data_dir_, "none"), StatusIs(absl::StatusCode::kNotFound, _));
-  EXPECT_THAT(DropDamagedGraph(data_dir_, sealed.name),
+  EXPECT_THAT(DropDamagedGraph(data_dir_, kSourceGraphs, "none"),
+              StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(DropDamagedGraph(data_dir_, kSourceGraphs, sealed.name),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is sound")));
   const std::string path = absl::StrCat(SourceGraphsFolder(data_dir_), "/",
                                         SourceGraphFolderName(sealed.id), "/definition");
@@ -193,11 +196,46 @@ TEST_F(MaintenanceTest, ADamagedSourceGraphIsDropped) {
   bytes[30] ^= 1;
   WriteFile(path, bytes);
   EXPECT_FALSE(FoundIn(data_dir_).empty());
-  ASSERT_THAT(DropDamagedGraph(data_dir_, sealed.name), IsOk());
+  ASSERT_THAT(DropDamagedGraph(data_dir_, kSourceGraphs, sealed.name), IsOk());
   EXPECT_TRUE(FoundIn(data_dir_).empty());
   PH_ASSERT_OK_AND_ASSIGN(const auto store, open());
   EXPECT_EQ(store->List(0, "")->graphs.size(), num_graphs - 1);
   EXPECT_THAT(store->Get(sealed.name).status(), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+// What nobody reads is left alone, and said to be.
+TEST_F(MaintenanceTest, WithoutTheWingOfSourceGraphsTheyAreNamed) {
+  const GraphFolder none = {.why_not = "built without it"};
+  const auto no_damage = [](const StoredDamage& damage) { ADD_FAILURE() << damage.what; };
+  const auto whole = [](const SnapshotReport&) { return true; };
+  const std::string snapshot = folder_.path() + "/without";
+  const auto named = AllOf(HasSubstr("source_graphs"), HasSubstr("built without it"));
+  EXPECT_THAT(CheckHasNoGraphs(data_dir_, none.why_not),
+              StatusIs(absl::StatusCode::kFailedPrecondition, named));
+  EXPECT_THAT(TakeSnapshotOffline(data_dir_, none, snapshot, absl::UnixEpoch(), whole),
+              StatusIs(absl::StatusCode::kFailedPrecondition, named));
+  EXPECT_FALSE(std::filesystem::exists(snapshot));
+  EXPECT_THAT(DropDamagedGraph(data_dir_, none, "graph/sealed"),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("built without it")));
+  EXPECT_EQ(CheckDataFolder(data_dir_, no_damage, none)->num_source_graphs, 0U);
+  EXPECT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, none), IsOk());
+  EXPECT_EQ(CheckDataFolder(data_dir_, no_damage, kSourceGraphs)->num_source_graphs, 2U);
+  // A store of none is in no one's way.
+  for (const char* const name : {"graph/sealed", "graph/open"}) {
+    EXPECT_THAT((*OpenGraphs(data_dir_))->Delete(name), IsOk());
+  }
+  EXPECT_THAT(CheckHasNoGraphs(data_dir_, none.why_not), IsOk());
+  EXPECT_THAT(TakeSnapshotOffline(data_dir_, none, snapshot, absl::UnixEpoch(), whole), IsOk());
+}
+
+TEST_F(MaintenanceTest, WhatAnAbsentWingKeepsBesideAGraphIsSaidToBeUnchecked) {
+  testing::internal::CaptureStderr();
+  const auto checked = CheckDataFolder(
+      data_dir_, [](const StoredDamage&) {}, GraphsInFolder({}));
+  EXPECT_EQ(checked->num_source_graphs, 2U);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("/companion"),
+                    HasSubstr("what is kept beside source graph 'graph/sealed' is not checked")));
 }
 
 // A graph whose folder is gone is no graph that never was.
@@ -236,11 +274,11 @@ TEST_F(MaintenanceTest, ASourceGraphThatIsMissingIsDamaged) {
     if (way == 0) {
       EXPECT_THAT((*OpenGraphs(data_dir_))->Delete(name), IsOk());
     } else if (way == 1) {
-      EXPECT_THAT(DropDamagedGraph(data_dir_, name), IsOk());
+      EXPECT_THAT(DropDamagedGraph(data_dir_, kSourceGraphs, name), IsOk());
     } else {
       EXPECT_THAT(RepairDataFolder(data_dir_, {}), IsOk());
       is_missing();
-      EXPECT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kCompanions), IsOk());
+      EXPECT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kSourceGraphs), IsOk());
     }
     EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
     EXPECT_EQ((*OpenGraphs(data_dir_))->List(0, "")->graphs.size(), 1U);
@@ -256,7 +294,7 @@ TEST_F(MaintenanceTest, ASourceGraphThatIsMissingIsDamaged) {
         << at;
   }
   EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("source_graphs/graphs")));
-  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kCompanions), IsOk());
+  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kSourceGraphs), IsOk());
   EXPECT_THAT(FoundIn(data_dir_), IsEmpty());
   EXPECT_EQ((*OpenGraphs(data_dir_))->List(0, "")->graphs.size(), 1U);
   EXPECT_EQ(ReadFile(list), sound_list);
@@ -454,7 +492,7 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
                   StatusIs(absl::StatusCode::kFailedPrecondition,
                            AllOf(HasSubstr(file), HasSubstr("Nothing was changed"))));
       PH_ASSERT_OK_AND_ASSIGN(const RepairReport report,
-                              RepairDataFolder(copy, {.accept_missing = true}, kCompanions));
+                              RepairDataFolder(copy, {.accept_missing = true}, kSourceGraphs));
       EXPECT_THAT(report.done, Contains(HasSubstr(file)));
       EXPECT_THAT(FoundIn(copy), IsEmpty());
       EXPECT_THAT(VerifyFolderContents(copy, ReadIdentities(copy)), IsOk());
@@ -473,7 +511,7 @@ TEST_F(MaintenanceTest, WhatIsMissingIsFoundAndCanBeGivenUp) {
         << at;
   }
   EXPECT_THAT(FoundIn(data_dir_), Contains(HasSubstr("/contents")));
-  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kCompanions), IsOk());
+  ASSERT_THAT(RepairDataFolder(data_dir_, {.accept_missing = true}, kSourceGraphs), IsOk());
   EXPECT_EQ(ReadFile(path), sound);
 }
 

@@ -43,7 +43,7 @@ std::vector<StoredDamage> DamagesOf(const std::string& data_dir) {
   std::vector<StoredDamage> damages;
   const auto checked = CheckDataFolder(
       data_dir, [&damages](StoredDamage damage) { damages.push_back(std::move(damage)); },
-      kCompanions);
+      kSourceGraphs);
   if (!checked.ok()) damages.push_back({data_dir, "", std::string(checked.status().message()), ""});
   return damages;
 }
@@ -61,7 +61,7 @@ std::set<std::string> GraphFoldersOf(const std::string& data_dir) {
 class SnapshotTest : public FolderTest {
  protected:
   absl::StatusOr<SnapshotReport> Take(SnapshotProgress progress = kGoOn) {
-    return TakeSnapshotOffline(data_dir_, snapshot_, kTaken, progress);
+    return TakeSnapshotOffline(data_dir_, kSourceGraphs, snapshot_, kTaken, progress);
   }
   void ExpectRestores(const Contents& expected) {
     ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
@@ -116,7 +116,7 @@ TEST_F(SnapshotTest, ARestoredFolderHasEverything) {
 TEST_F(SnapshotTest, AnEmptyFolderIsASnapshotToo) {
   const std::string empty = folder_.path() + "/empty";
   std::filesystem::create_directory(empty);
-  ASSERT_THAT(TakeSnapshotOffline(empty, snapshot_, kTaken, kGoOn), IsOk());
+  ASSERT_THAT(TakeSnapshotOffline(empty, kSourceGraphs, snapshot_, kTaken, kGoOn), IsOk());
   ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
   EXPECT_TRUE(ReadContents(restored_).datasets.empty());
 }
@@ -494,8 +494,9 @@ TEST_F(SnapshotTest, AStoppedRestoreIsKnown) {
   WriteFile(restored_ + "/" + kRestoringMark, "");
   EXPECT_THAT(CheckRestored(restored_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("store restore")));
-  EXPECT_THAT(TakeSnapshotOffline(restored_, folder_.path() + "/other", kTaken, kGoOn),
-              StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_THAT(
+      TakeSnapshotOffline(restored_, kSourceGraphs, folder_.path() + "/other", kTaken, kGoOn),
+      StatusIs(absl::StatusCode::kFailedPrecondition, _));
   ExpectRestores(contents);
 }
 

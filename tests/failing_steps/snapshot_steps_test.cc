@@ -26,9 +26,10 @@ class Original {
   Original() {
     MakeDataFolder(data_dir_);
     contents_ = ReadContents(data_dir_);
-    EXPECT_TRUE(TakeSnapshotOffline(data_dir_, snapshot_, kTaken, [](const SnapshotReport&) {
-                  return true;
-                }).ok());
+    EXPECT_TRUE(
+        TakeSnapshotOffline(data_dir_, kSourceGraphs, snapshot_, kTaken, [](const SnapshotReport&) {
+          return true;
+        }).ok());
   }
   const std::string& data_dir() const { return data_dir_; }
   const std::string& snapshot() const { return snapshot_; }
@@ -51,7 +52,7 @@ class SnapshotWorld final : public StepsWorld {
     std::filesystem::create_directory(folder_);
   }
   absl::Status Attempt() override {
-    return TakeSnapshotOffline(original_.data_dir(), snapshot_, kTaken,
+    return TakeSnapshotOffline(original_.data_dir(), kSourceGraphs, snapshot_, kTaken,
                                [this](const SnapshotReport&) {
                                  return cancelled_ == nullptr || !cancelled_->Fails();
                                })

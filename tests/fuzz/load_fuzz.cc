@@ -16,6 +16,7 @@
 #include "service/server/services/load_source.h"
 #include "service/server/wire/wire_datasets.h"
 #include "service/server/wire/wire_loader.h"
+#include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/delivery/all_jobs.h"
 #include "tests/fuzz/message_stream.h"
@@ -29,7 +30,8 @@ namespace v1 = packhouse::v1;
 
 // Appends until a message is empty or malformed.
 void AppendAll(packhouse::DatasetStore& store, packhouse::MessageStream& messages) {
-  packhouse::AppendHandler handler(&store);
+  packhouse::AppendHandler handler(&store, nullptr, nullptr, nullptr, nullptr,
+                                   packhouse::TfgnnFormat());
   while (const auto bytes = messages.Next()) {
     auto request = std::make_unique<v1::AppendRequest>();
     if (bytes->empty() || !request->ParseFromString(*bytes)) return;
@@ -103,7 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = messages.Next();
   v1::CreateDatasetRequest create;
   if (!bytes || !create.ParseFromString(*bytes)) return 0;
-  const auto created = packhouse::NewDatasetFromWire(create);
+  const auto created = packhouse::NewDatasetFromWire(create, packhouse::TfgnnFormat());
   if (!created.ok()) return 0;
   packhouse::MemoryDatasetStore store(uint64_t{1} << 24);
   if (!store.Create(created->name, created->schema, created->options).ok()) return 0;

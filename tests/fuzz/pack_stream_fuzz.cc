@@ -11,6 +11,7 @@
 #include "packhouse/v1/packing.pb.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/services/pack_handler.h"
+#include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/unwatched_streams.h"
@@ -64,7 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bounds.max_graphs_per_batch = 1000;
   bounds.shape_search_steps = 1'000'000;
   packhouse::MemoryBudget working(uint64_t{64} << 20);
-  packhouse::PackHandler handler(&clock, bounds, &histograms, &observers, &working);
+  packhouse::PackHandler handler(&clock, bounds, &histograms, &observers, &working, nullptr,
+                                 nullptr, packhouse::TfgnnFormat());
   packhouse::MessageStream messages(data, size);
   Usable usable;
   while (const auto bytes = messages.Next()) {

@@ -436,10 +436,9 @@ class OptionPairsTest : public ::testing::TestWithParam<size_t> {
     ledger_ = LmdbJobLogs::Open(log).value();
     ServerOptions options;
     options.job_logs = ledger_.get();
-    options.wings = {ServeGraphs(&World().graphs()), ServePartitions(&World().graphs(), nullptr)};
-    server_ =
-        Server::Start(options, &clock_, &observer_, &observer_, &World().store(), &World().graphs())
-            .value();
+    options.wings = {ServeTfgnn(), ServeGraphs(&World().graphs()),
+                     ServePartitions(&World().graphs(), nullptr)};
+    server_ = Server::Start(options, &clock_, &observer_, &observer_, &World().store()).value();
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

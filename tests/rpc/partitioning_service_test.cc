@@ -32,8 +32,8 @@ class PartitioningServiceTest : public SamplingServerTest {
     options.job_logs = ledger_.get();
     options.wings.push_back(ServeGraphs(&stored_));
     options.wings.push_back(ServePartitions(&stored_, /*engine=*/nullptr));
-    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
-                                                   datasets_.get(), &stored_));
+    PH_ASSERT_OK_AND_ASSIGN(
+        server_, Server::Start(options, &clock_, &observer_, &observer_, datasets_.get()));
     channel_ = NewChannel();
     stub_ = v1::PartitioningService::NewStub(channel_);
   }

@@ -28,8 +28,8 @@ class SamplingServerTest : public ServerTest {
     options.sampling_observer = sampling_observer_;
     options.job_logs = ledger_.get();
     options.wings.push_back(ServeGraphs(&graphs_));
-    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
-                                                   datasets_.get(), &graphs_));
+    PH_ASSERT_OK_AND_ASSIGN(
+        server_, Server::Start(options, &clock_, &observer_, &observer_, datasets_.get()));
     channel_ = NewChannel();
   }
 

@@ -25,6 +25,7 @@
 #include "service/stores/logs/lmdb_job_logs.h"
 #include "service/wings/graphs/services/graph_server.h"
 #include "service/wings/partition/services/partition_server.h"
+#include "service/wings/tfgnn/tfgnn_server.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -138,10 +139,11 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
   void StartServer(ServerOptions options = {}) {
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
     options.job_logs = ledger_.get();
+    options.wings.push_back(ServeTfgnn());
     options.wings.push_back(ServeGraphs(source_graphs_));
     options.wings.push_back(ServePartitions(source_graphs_, /*engine=*/nullptr));
-    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
-                                                   datasets_.get(), source_graphs_));
+    PH_ASSERT_OK_AND_ASSIGN(
+        server_, Server::Start(options, &clock_, &observer_, &observer_, datasets_.get()));
     channel_ = NewChannel();
   }
 

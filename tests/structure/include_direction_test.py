@@ -4,8 +4,7 @@ service/ lies in eight folders, from the bottom: base, access, algorithms, store
 program. A file includes what lies in its own folder and below it, never upward. A wing sees the wings that
 it stands on (WINGS), and no others. The program names a wing in program/wings alone, which has a file for
 each, and no library of the folders below links one (rooms.cmake): so a wing can be left out. Inside a floor,
-the rooms have an order, too (FLOORS), so there is no circle. TO_CUT lists the includes that still stand in the way: one that is gone must leave the list, and
-none may be added.
+the rooms have an order, too (FLOORS), so there is no circle.
 
 Some libraries are seen by few rooms: gRPC by the server's calls and services and by etcd's client,
 prometheus by metrics, libmicrohttpd and GnuTLS by http, LMDB by what is stored in it, spdlog by the program.
@@ -79,40 +78,6 @@ WINGS: dict[str, tuple[str, ...]] = {
 FLOOR_OF = {room: floor for floor, levels in FLOORS.items() for level in levels for room in level}
 LEVEL_OF = {room: i for levels in FLOORS.values() for i, level in enumerate(levels) for room in level}
 HEIGHT_OF = {floor: i for i, floor in enumerate(FLOORS)}
-# Includes that point upward, by what will cut them. This list may only shrink.
-TO_CUT = """
-# Rows of a table of methods, which a wing adds to.
-server/listen/server.h -> wings/graphs/source_graphs/source_graph_store.h
-server/services/dataset_service.cc -> wings/tfgnn/export_source.h
-server/services/loader_service.cc -> wings/tfgnn/export_source.h
-server/services/services.h -> wings/graphs/services/sampling_service.h
-server/services/services.h -> wings/graphs/services/source_graph_service.h
-server/services/services.h -> wings/graphs/source_graphs/source_graph_store.h
-# Whoever makes chunks of the bytes of examples is passed in.
-server/services/append_handler.h -> wings/tfgnn/wire_examples.h
-server/services/pack_handler.h -> wings/tfgnn/wire_examples.h
-server/wire/wire_datasets.cc -> wings/tfgnn/wire_examples.h
-# What a namespace holds is asked of a list of those who hold it.
-server/listen/server.h -> wings/graphs/source_graphs/quota_source_graph_store.h
-server/services/quota_use.h -> wings/graphs/source_graphs/quota_source_graph_store.h
-# What packhoused has of a wing, in program/wings.
-program/data_folder/maintenance.cc -> wings/graphs/stored/source_graph_check.h
-program/data_folder/snapshot.h -> wings/graphs/stored/file_source_graph_store.h
-program/folder_stores.h -> wings/graphs/stored/file_source_graph_store.h
-program/served_stores.h -> wings/graphs/source_graphs/retained_source_graphs.h
-program/served_stores.h -> wings/graphs/source_graphs/source_graph_store.h
-"""
-# Libraries of the core that link, or hold, what is a wing's; and sources of wings that lie in them.
-TO_UNLINK = """
-packhouse_rpc -> packhouse_graph_wire
-packhouse_data_folder -> packhouse_source_graphs_stored
-packhouse_program -> packhouse_source_graphs_stored
-packhouse_rpc -> wings/graphs/services/sampling_service.cc
-packhouse_rpc -> wings/graphs/services/source_graph_service.cc
-packhouse_wire -> packhouse_tfgnn
-packhouse_wire -> wings/tfgnn/export_source.cc
-packhouse_wire -> wings/tfgnn/wire_examples.cc
-"""
 # metrics implements the observers that rooms declare. Besides them it sees only what a namespace is,
 # and what no limit is.
 OBSERVED_BY_METRICS = {
@@ -204,13 +169,6 @@ CLIENTS_SEEN_BY_COMMANDS = ("client/cpp/", "client/command/")
 # A generated message of reflection, which is no part of the library gRPC.
 MESSAGES = re.compile(r"grpc/reflection/[^/]+/[^/]+\.pb\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-
-
-def to_cut() -> set[tuple[str, str]]:
-    """Who includes what, with service/ before both."""
-    lines = [line for line in TO_CUT.splitlines() if line and not line.startswith("#")]
-    pairs = [line.partition(" -> ") for line in lines]
-    return {(f"service/{file}", f"service/{included}") for file, _, included in pairs}
 
 
 def room_of(file: str) -> str:
@@ -380,8 +338,6 @@ def misplaced(root: pathlib.Path) -> list[str]:
 def main() -> int:
     root = pathlib.Path(sys.argv[1])
     problems = check_itself() + misplaced(root)
-    listed = to_cut()
-    seen = set()
     checked = 0
     for folder in ("service", "client"):
         for path in sorted((root / folder).rglob("*")):
@@ -394,20 +350,13 @@ def main() -> int:
                 continue
             for included in INCLUDE.findall(path.read_text(encoding="utf-8")):
                 if why := wrong_include(file, included):
-                    if (file, included) in listed:
-                        seen.add((file, included))
-                    else:
-                        problems.append(f"{file} includes {included}: {why}")
-    problems += [f"{a} -> {b} is cut: take it out of TO_CUT" for a, b in sorted(listed - seen)]
-    unlink = set(TO_UNLINK.split("\n")) - {""}
-    linked = set(linked_wings(root))
-    problems += [f"rooms.cmake: {each}: what is below the wings, and the program, link none" for each in sorted(linked - unlink)]
-    problems += [f"{each} is cut: take it out of TO_UNLINK" for each in sorted(unlink - linked)]
+                    problems.append(f"{file} includes {included}: {why}")
+    problems += [f"rooms.cmake: {each}: what is below the wings, and the program, link none" for each in linked_wings(root)]
     if checked < 50:
         problems.append(f"only {checked} files found below {root}")
     for problem in problems:
         print(problem)
-    print(f"{checked} files checked, {len(problems)} problems, {len(listed)} includes to be cut")
+    print(f"{checked} files checked, {len(problems)} problems")
     return 1 if problems else 0
 
 

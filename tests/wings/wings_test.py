@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 import urllib.error
 import urllib.request
@@ -25,6 +26,15 @@ from packhouse import (
     SourceNodeSet,
 )
 from packhouse.large.source_graph import NodeRows
+from packhouse.v1 import (
+    dataset_pb2,
+    dataset_pb2_grpc,
+    graphs_pb2,
+    loader_pb2,
+    loader_pb2_grpc,
+    packing_pb2,
+    packing_pb2_grpc,
+)
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = GraphSchema(("nodes", "edges"), ())
@@ -54,8 +64,9 @@ def test_a_wing_needs_those_that_it_stands_on(tmp_path: pathlib.Path) -> None:
     assert everything == ["tfgnn", "graphs", "partition", "partition_mpi", "cluster", "page"]
     # The order in which they are named says nothing.
     assert built_with(";".join(reversed(everything)), tmp_path) == (everything, "")
-    assert built_with("tfgnn;graphs", tmp_path) == (["tfgnn", "graphs"], "")
-    assert built_with("page;tfgnn;graphs", tmp_path) == (["tfgnn", "graphs", "page"], "")
+    assert built_with("graphs;page;tfgnn", tmp_path) == (["tfgnn", "graphs", "page"], "")
+    assert built_with("page", tmp_path) == (["page"], "")
+    assert built_with("none", tmp_path) == ([""], "")
     for left_out, above in [
         ("tfgnn", "graphs"),
         ("graphs", "partition"),
@@ -74,7 +85,7 @@ def test_a_wing_that_there_is_not_is_named(tmp_path: pathlib.Path) -> None:
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """packhoused without the wings that can be left out, to its end."""
+    """packhoused without wings, to its end."""
     return subprocess.run(
         [os.environ["PACKHOUSE_SERVER_WITHOUT_WINGS"], *arguments],
         capture_output=True,
@@ -91,6 +102,7 @@ FLAGS = {
         *("s3-endpoint", "s3-region", "s3-credentials", "s3-ca"),
         *("cache-dir", "cache-bytes", "sweep-period"),
     ],
+    "graphs": ["max-source-graph-bytes", "max-source-graphs", "source-graph-retention"],
     "partition": ["max-running-partitions", "max-waiting-partitions", "max-partition-bytes"],
 }
 
@@ -137,7 +149,7 @@ def test_a_store_of_a_wing_that_is_left_out_is_refused_by_name(tmp_path: pathlib
 
 @pytest.fixture(scope="module", name="server")
 def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """One without the wings that can be left out."""
+    """One without wings."""
     binary = os.environ["PACKHOUSE_SERVER_WITHOUT_WINGS"]
     with LocalServer(binary, data_dir=tmp_path_factory.mktemp("data")) as server:
         yield server
@@ -165,6 +177,39 @@ def test_the_package_works_with_such_a_server(server: LocalServer) -> None:
             server.address, dataset="molecules", job="parts", limits={"nodes": 8, "edges": 8}, join_parts=True
         ) as loader:
             next(iter(loader))
+    with grpc.insecure_channel(server.address) as channel:
+        request = loader_pb2.GetEpochRequest(epoch=loader_pb2.EpochSpec(job="drawn", samples=loader_pb2.SampleSpec()))
+        with pytest.raises(grpc.RpcError, match="epoch.samples: .* without the wing graphs"):
+            loader_pb2_grpc.LoaderServiceStub(channel).GetEpoch(request, timeout=20)
+
+
+def test_examples_are_refused_by_name(server: LocalServer) -> None:
+    with Client(server.address) as client:
+        client.datasets.create("plain", SCHEMA)
+        client.datasets.append("plain", [GraphTable(SCHEMA, np.array([[3, 2]]))])
+        client.datasets.seal("plain")
+        client.datasets.create("open", SCHEMA)
+    schema = graphs_pb2.TfgnnSchema(text="node_sets { key: 'n' value { } }")
+    create = dataset_pb2.CreateDatasetRequest(name="t", tfgnn_schema=schema)
+    append = dataset_pb2.AppendRequest(dataset="open", examples=graphs_pb2.Examples(examples=[b""]))
+    pack = packing_pb2.PackRequest(open=packing_pb2.PackOpen(tfgnn_schema=schema))
+    epoch = loader_pb2.EpochSpec(dataset="plain")
+    epoch.rank_groups.add().shapes.add().capacities.add(component="nodes", rows=8)
+    with grpc.insecure_channel(server.address) as channel:
+        datasets = dataset_pb2_grpc.DatasetServiceStub(channel)
+        packing = packing_pb2_grpc.PackingServiceStub(channel)
+        loads = loader_pb2_grpc.LoaderServiceStub(channel)
+        for field, call in [
+            ("tfgnn_schema", lambda: datasets.CreateDataset(create)),
+            ("tfgnn_schema", lambda: next(packing.Pack(iter([pack])))),
+            ("examples", lambda: next(datasets.Append(iter([append])))),
+            ("ExportDataset", lambda: next(datasets.ExportDataset(dataset_pb2.ExportDatasetRequest(name="plain")))),
+            ("ExportEpoch", lambda: next(loads.ExportEpoch(loader_pb2.ExportEpochRequest(epoch=epoch)))),
+        ]:
+            with pytest.raises(grpc.RpcError) as refused:
+                call()
+            assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+            assert f"{field}: this packhoused was built without the wing tfgnn" in refused.value.details()
 
 
 def test_a_path_of_a_wing_that_is_left_out_says_so(server: LocalServer) -> None:
@@ -179,6 +224,8 @@ def test_a_method_of_a_wing_that_is_left_out_is_unimplemented(server: LocalServe
     with grpc.insecure_channel(server.address) as channel:
         for service, why in [
             ("packhouse.v1.PartitioningService", "this packhoused was built without the wing partition"),
+            ("packhouse.v1.SamplingService", "this packhoused was built without the wing graphs"),
+            ("packhouse.v1.SourceGraphService", "this packhoused was built without the wing graphs"),
             ("packhouse.v1.NoService", "there is no method "),
         ]:
             with pytest.raises(grpc.RpcError) as refused:
@@ -191,17 +238,29 @@ def test_a_method_of_a_wing_that_is_left_out_is_unimplemented(server: LocalServe
     assert "ListPartitions" in str(told.value)
 
 
-def test_what_a_wing_keeps_is_said_to_be_unchecked(tmp_path: pathlib.Path) -> None:
+def test_source_graphs_of_another_packhoused_stay_and_are_named(tmp_path: pathlib.Path) -> None:
     data = tmp_path / "data"
-    binary = os.environ["PACKHOUSE_SERVER_WITHOUT_WINGS"]
-    with LocalServer(binary, data_dir=data) as server, Client(server.address) as client:
-        schema = SourceGraphSchema([SourceNodeSet("paper")], [SourceEdgeSet("cites", "paper", "paper")])
+    schema = SourceGraphSchema([SourceNodeSet("paper")], [SourceEdgeSet("cites", "paper", "paper")])
+    with LocalServer(os.environ["PACKHOUSED"], data_dir=data) as server, Client(server.address) as client:
         client.source_graphs.create("g", schema)
         client.source_graphs.append("g", [NodeRows("paper", ids=np.arange(3))])
         client.source_graphs.seal("g")
-    assert run("store", "check", str(data)).stderr == ""
-    (companion,) = data.glob("source_graphs/**/companion")
-    (companion / "partition").mkdir()
-    done = run("store", "check", str(data))
-    assert done.returncode == 0, done.stderr
-    assert f"{companion}: what is kept beside source graph 'g' is not checked" in done.stderr
+    why = "this packhoused was built without the wing graphs"
+    left_out = f"the source graphs in '{data}/source_graphs' are left out: {why}"
+    binary = os.environ["PACKHOUSE_SERVER_WITHOUT_WINGS"]
+    arguments = ("--snapshot-dir", str(tmp_path))
+    with LocalServer(binary, data_dir=data, arguments=arguments) as server:
+        with Client(server.address) as client, pytest.raises(PackhouseError, match=why):
+            client.source_graphs.get("g")
+        with Client(f"unix:{data}/admin.sock") as client:
+            with pytest.raises(PackhouseError, match=re.escape(left_out)):
+                client.administration.snapshot("s")
+    for command, status, told in [
+        (("check", data), 0, left_out),
+        (("snapshot", data, tmp_path / "snapshot"), 1, left_out),
+        (("repair", data, "--drop-source-graph", "g"), 1, f"source graph 'g': {why}"),
+    ]:
+        done = run("store", *map(str, command))
+        assert (done.returncode, told in done.stderr) == (status, True), done.stderr
+    with LocalServer(os.environ["PACKHOUSED"], data_dir=data) as server, Client(server.address) as client:
+        assert client.source_graphs.get("g").num_nodes == {"paper": 3}

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/services/observe_handler.h"
+#include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
@@ -61,7 +62,8 @@ class PackHandlerTest : public ::testing::Test {
   SimulatedClock clock_;
   HistogramStore histograms_{{}};
   UnwatchedStreams observers_;
-  PackHandler handler_{&clock_, {}, &histograms_, &observers_};
+  PackHandler handler_{&clock_, {},      &histograms_, &observers_,
+                       nullptr, nullptr, nullptr,      TfgnnFormat()};
 };
 
 TEST_F(PackHandlerTest, TheFirstRequestMustOpenAndOnlyTheFirst) {

@@ -35,6 +35,7 @@
 #include "service/wings/graphs/services/wire_source_graphs.h"
 #include "service/wings/partition/epochs/joined_parts.h"
 #include "service/wings/partition/services/joined_kind.h"
+#include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
@@ -98,7 +99,7 @@ constexpr char kSchemaText[] = R"(schema {
 
 TEST(ReadRequestsTest, CreateADataset) {
   const auto describe = [](const v1::CreateDatasetRequest& request) -> absl::StatusOr<std::string> {
-    PH_ASSIGN_OR_RETURN(const NewDataset made, NewDatasetFromWire(request));
+    PH_ASSIGN_OR_RETURN(const NewDataset made, NewDatasetFromWire(request, TfgnnFormat()));
     return absl::StrCat(made.name, " ", made.options.max_bytes, " ", Words(made.options.max_counts),
                         made.options.grouped ? " grouped " : " ", SchemaWords(made.schema));
   };
@@ -431,7 +432,8 @@ class ReadStreamsTest : public testing::Test {
   // What a Pack stream of these graphs answers, and what it counts.
   absl::StatusOr<std::string> Pack(const v1::PackOpen& open, const v1::PackRequest& graphs) {
     HistogramStore histograms{{}};
-    PackHandler handler(&clock_, {}, &histograms, &observers_);
+    PackHandler handler(&clock_, {}, &histograms, &observers_, nullptr, nullptr, nullptr,
+                        TfgnnFormat());
     SizeHistogram known(2);
     PH_RETURN_IF_ERROR(known.Add({2, 3}, 50));
     PH_RETURN_IF_ERROR(
@@ -640,10 +642,10 @@ TEST_F(ReadStreamsTest, Examples) {
     made.set_name("set");
     made.mutable_tfgnn_schema()->set_text(
         "node_sets { key: 'n' value { features { key: 'x' value { dtype: DT_INT32 } } } }");
-    PH_ASSIGN_OR_RETURN(const NewDataset dataset, NewDatasetFromWire(made));
+    PH_ASSIGN_OR_RETURN(const NewDataset dataset, NewDatasetFromWire(made, TfgnnFormat()));
     MemoryDatasetStore store(1 << 20);
     PH_RETURN_IF_ERROR(store.Create("set", dataset.schema, dataset.options).status());
-    AppendHandler handler(&store, nullptr, nullptr, nullptr, &clock_);
+    AppendHandler handler(&store, nullptr, nullptr, nullptr, &clock_, TfgnnFormat());
     PH_ASSIGN_OR_RETURN(const std::string words, Answers(handler, std::vector{each}));
     PH_ASSIGN_OR_RETURN(const auto reader, store.OpenReader("set"));
     return absl::StrCat(words, Words(reader->graph_ids()));

@@ -28,6 +28,7 @@
 #include "service/wings/graphs/services/wire_sampling.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
 #include "service/wings/partition/services/joined_kind.h"
+#include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/delivery/all_jobs.h"
 #include "tests/epochs/dataset_worlds.h"
@@ -171,7 +172,7 @@ TEST(ToldAnswersTest, OfAnAppend) {
   ASSERT_THAT(store.Create("examples",
                            GraphSchema::Create(SizeSchema::Create({"n"}).value(), {}).value(), {}),
               IsOk());
-  AppendHandler examples(&store, nullptr, nullptr, nullptr, &clock);
+  AppendHandler examples(&store, nullptr, nullptr, nullptr, &clock, TfgnnFormat());
   Accept<v1::AppendRequest>(examples,
                             "dataset: 'examples' examples { first_id: 40 skip_malformed: true "
                             "examples: '' examples: '\\x0a\\x7f' }",

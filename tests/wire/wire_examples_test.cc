@@ -15,6 +15,7 @@
 #include "service/server/wire/wire_loader.h"
 #include "service/wings/tfgnn/example_encoder.h"
 #include "service/wings/tfgnn/export_source.h"
+#include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
@@ -99,7 +100,7 @@ TEST(WireExamplesTest, EachExampleIsAGraphOrIsNamed) {
     Random random(seed);
     const Graphs graphs(schema, seed, random.Below(20));
     MemoryBudget working(uint64_t{1} << 30);
-    PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader, ExampleReader::Create(&schema, &working));
+    PH_ASSERT_OK_AND_ASSIGN(TfgnnReader reader, TfgnnReader::Create(&schema, &working));
     v1::Examples wire;
     wire.set_skip_malformed(true);
     std::vector<size_t> kept;
@@ -166,8 +167,8 @@ TEST(WireExamplesTest, MalformedExamplesAreCounted) {
   const GraphSchema schema = Schema();
   MalformedCounter counter;
   MemoryBudget working(uint64_t{1} << 30);
-  PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader,
-                          ExampleReader::Create(&schema, &working, {&counter, Method::kPack}));
+  PH_ASSERT_OK_AND_ASSIGN(TfgnnReader reader,
+                          TfgnnReader::Create(&schema, &working, {&counter, Method::kPack}));
   v1::Examples wire;
   wire.add_examples("");
   EXPECT_THAT(reader.Read(wire, 0), IsOk());
@@ -184,7 +185,7 @@ TEST(WireExamplesTest, MalformedExamplesAreCounted) {
 
 TEST(WireExamplesTest, RefusesIdsThatCannotBe) {
   const GraphSchema schema = Schema();
-  PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader, ExampleReader::Create(&schema, nullptr));
+  PH_ASSERT_OK_AND_ASSIGN(TfgnnReader reader, TfgnnReader::Create(&schema, nullptr));
   v1::Examples wire;
   wire.add_examples("");
   wire.add_examples("");
@@ -209,7 +210,7 @@ TEST(WireExamplesTest, RowsAreReservedBeforeTheyAreMade) {
       "-1 } } } } } }");
   PH_ASSERT_OK_AND_ASSIGN(const GraphSchema ragged, TfgnnSchemaFromWire(text));
   MemoryBudget working(uint64_t{16} << 20);
-  PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader, ExampleReader::Create(&ragged, &working));
+  PH_ASSERT_OK_AND_ASSIGN(TfgnnReader reader, TfgnnReader::Create(&ragged, &working));
   v1::Examples wire;
   // 2^32 - 1 rows of no values, each with a length of four bytes.
   const std::string example = std::string("\x0a\x1c\x0a\x1a", 4) +
@@ -220,7 +221,7 @@ TEST(WireExamplesTest, RowsAreReservedBeforeTheyAreMade) {
                                              AllOf(HasSubstr("record 0"), HasSubstr("bytes"))));
   // Many that are each within the bound are bounded by the budget.
   MemoryBudget small(uint64_t{1} << 20);
-  PH_ASSERT_OK_AND_ASSIGN(ExampleReader narrow, ExampleReader::Create(&schema, &small));
+  PH_ASSERT_OK_AND_ASSIGN(TfgnnReader narrow, TfgnnReader::Create(&schema, &small));
   v1::Examples few;
   few.add_examples("");
   EXPECT_THAT(narrow.Read(few, 0),
@@ -235,7 +236,7 @@ TEST(WireExamplesTest, WhatIsAppendedIsExported) {
   MemoryDatasetStore store(uint64_t{1} << 30);
   ASSERT_THAT(store.Create("d", schema, {}), IsOk());
   MemoryBudget working(uint64_t{1} << 30);
-  AppendHandler handler(&store, &working);
+  AppendHandler handler(&store, &working, nullptr, nullptr, nullptr, TfgnnFormat());
   for (size_t begin = 0; begin < 40; begin += 7) {
     auto request = std::make_unique<v1::AppendRequest>();
     request->set_dataset("d");
@@ -370,7 +371,7 @@ TEST(WireExamplesTest, GroupIdsGoWithTheirExamples) {
   DatasetOptions options;
   options.grouped = true;
   ASSERT_THAT(store.Create("d", schema, options), IsOk());
-  AppendHandler handler(&store);
+  AppendHandler handler(&store, nullptr, nullptr, nullptr, nullptr, TfgnnFormat());
   auto request = std::make_unique<v1::AppendRequest>();
   request->set_dataset("d");
   v1::Examples& examples = *request->mutable_examples();
@@ -390,14 +391,14 @@ TEST(WireExamplesTest, GroupIdsGoWithTheirExamples) {
 TEST(WireExamplesTest, ASchemaComesOnce) {
   v1::CreateDatasetRequest request;
   request.mutable_tfgnn_schema()->set_text(kText);
-  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, SchemaOf(request));
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, SchemaOf(request, TfgnnFormat()));
   EXPECT_THAT(schema.sizes().components(), ElementsAre("n", "e", "n.r", "n.t.bytes"));
   request.mutable_schema();
-  EXPECT_THAT(SchemaOf(request), StatusIs(absl::StatusCode::kInvalidArgument,
-                                          HasSubstr("there is a schema beside it")));
+  EXPECT_THAT(SchemaOf(request, TfgnnFormat()), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                         HasSubstr("there is a schema beside it")));
   request.clear_schema();
   request.mutable_tfgnn_schema()->clear_text();
-  EXPECT_THAT(SchemaOf(request),
+  EXPECT_THAT(SchemaOf(request, TfgnnFormat()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("neither text nor binary")));
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "service/base/command_line/exit_code.h"
-#include "service/program/data_folder/maintenance.h"
+#include "service/program/data_folder/graph_folder.h"
 
 namespace CLI {
 class App;
@@ -21,7 +21,7 @@ struct CommandParts {
   // Adds commands to `packhoused store`. `code` gets the result of one when it has been run; both
   // must outlive the parsing. May be null.
   std::function<void(CLI::App& store, ExitCode& code)> add_to_store = nullptr;
-  CompanionChecks companions;
+  GraphFolder graphs;
 };
 
 // Runs the command that the first word of `argv` names, and returns the exit code of the process;

@@ -16,6 +16,7 @@
 #include "service/base/command_line/table.h"
 #include "service/base/stored_damage.h"
 #include "service/program/commands/subcommands.h"
+#include "service/program/data_folder/graph_folder.h"
 #include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
 
@@ -27,7 +28,7 @@ struct StoreArguments {
   std::string snapshot;
   bool json = false;
   RepairOptions repair;
-  CompanionChecks companions;
+  GraphFolder graphs;
   std::vector<std::string> dropped_graphs;
 };
 
@@ -44,17 +45,6 @@ void Print(const StoredDamage& damage) {
 Json DamageJson(const StoredDamage& damage) {
   return {
       {"file", damage.file}, {"place", damage.place}, {"what", damage.what}, {"cost", damage.cost}};
-}
-
-// Where the wing is missing that could check what is kept beside a source graph.
-void TellUnchecked(const std::string& graph, const std::string& companion,
-                   DamageVisitor /*found*/) {
-  std::error_code error;
-  if (!std::filesystem::exists(companion, error) || std::filesystem::is_empty(companion, error)) {
-    return;
-  }
-  std::cerr << companion << ": what is kept beside source graph '" << graph
-            << "' is not checked: this packhoused was built without the wing that wrote it\n";
 }
 
 ExitCode RunCheck(const StoreArguments& arguments) {
@@ -77,11 +67,12 @@ ExitCode RunCheck(const StoreArguments& arguments) {
     words = absl::StrCat("a snapshot of ", manifest->taken, ", ", Grouped(manifest->files.size()),
                          " files");
   } else {
-    const auto checked =
-        CheckDataFolder(arguments.folder, found,
-                        arguments.companions.check ? arguments.companions
-                                                   : CompanionChecks{.check = TellUnchecked});
+    const auto checked = CheckDataFolder(arguments.folder, found, arguments.graphs);
     if (!checked.ok()) return Fail(checked.status());
+    if (!arguments.graphs.check) {
+      const absl::Status all_checked = CheckHasNoGraphs(arguments.folder, arguments.graphs.why_not);
+      if (!all_checked.ok()) std::cerr << all_checked.message() << '\n';
+    }
     counts = {{"datasets", checked->num_datasets},
               {"ledger_records", checked->num_ledger_records},
               {"source_graphs", checked->num_source_graphs},
@@ -104,11 +95,11 @@ ExitCode RunCheck(const StoreArguments& arguments) {
 
 ExitCode RunRepair(const StoreArguments& arguments) {
   for (const std::string& graph : arguments.dropped_graphs) {
-    const absl::Status dropped = DropDamagedGraph(arguments.folder, graph);
+    const absl::Status dropped = DropDamagedGraph(arguments.folder, arguments.graphs, graph);
     if (!dropped.ok()) return Fail(dropped);
     std::cout << "dropped: source graph '" << graph << "', with its partitions\n";
   }
-  const auto report = RepairDataFolder(arguments.folder, arguments.repair, arguments.companions);
+  const auto report = RepairDataFolder(arguments.folder, arguments.repair, arguments.graphs);
   if (!report.ok()) return Fail(report.status());
   for (const std::string& done : report->done) std::cout << done << '\n';
   for (const std::string& job : report->lost_jobs) {
@@ -135,15 +126,16 @@ ExitCode RunSnapshot(const StoreArguments& arguments) {
   // A line that is written over, where somebody looks at it.
   const bool is_watched = ::isatty(STDERR_FILENO) != 0;
   uint64_t shown = UINT64_MAX;
-  const auto report = TakeSnapshotOffline(
-      arguments.folder, arguments.snapshot, absl::Now(), [&](const SnapshotReport& now) {
-        if (is_watched && now.num_bytes >> 26 != shown) {
-          shown = now.num_bytes >> 26;
-          std::cerr << '\r' << Grouped(now.num_bytes >> 20) << " of about "
-                    << Grouped(now.total_bytes >> 20) << " MiB " << std::flush;
-        }
-        return true;
-      });
+  const auto report =
+      TakeSnapshotOffline(arguments.folder, arguments.graphs, arguments.snapshot, absl::Now(),
+                          [&](const SnapshotReport& now) {
+                            if (is_watched && now.num_bytes >> 26 != shown) {
+                              shown = now.num_bytes >> 26;
+                              std::cerr << '\r' << Grouped(now.num_bytes >> 20) << " of about "
+                                        << Grouped(now.total_bytes >> 20) << " MiB " << std::flush;
+                            }
+                            return true;
+                          });
   if (is_watched) std::cerr << "\r\033[K";
   if (!report.ok()) return Fail(report.status());
   std::cout << report->folder << ": " << Grouped(report->num_files) << " files, "
@@ -177,7 +169,7 @@ void AddFolder(const std::shared_ptr<StoreArguments>& arguments, CLI::App& actio
 
 void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code) {
   const auto arguments = std::make_shared<StoreArguments>();
-  arguments->companions = parts.companions;
+  arguments->graphs = parts.graphs;
   CLI::App* const command = app.add_subcommand(
       "store", "Snapshot, restore, copy, check, repair, compact or convert a server's data folder");
   command->require_subcommand(1);

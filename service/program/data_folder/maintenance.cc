@@ -21,7 +21,6 @@
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/lmdb/lmdb_maintenance.h"
 #include "service/stores/logs/logged_keys.h"
-#include "service/wings/graphs/stored/source_graph_check.h"
 
 namespace packhouse {
 namespace {
@@ -162,7 +161,7 @@ void CheckContents(const std::string& data_dir, const StoreIdentities& identitie
 
 // Goes on without what is missing, if the options say so.
 absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& options,
-                           const CompanionChecks& companions, RepairReport& report) {
+                           const GraphFolder& graphs, RepairReport& report) {
   const StoreIdentities identities = ReadIdentities(data_dir);
   std::vector<std::string> missing;
   std::vector<std::string> empty;
@@ -175,17 +174,12 @@ absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& opt
     }
   });
   // Graphs and partitions that are missing keep nobody from anything else.
-  if (options.accept_missing) {
-    const auto note = [&missing](const StoredDamage& damage) {
-      missing.push_back(
-          absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
-    };
+  if (options.accept_missing && graphs.accept_missing) {
     PH_RETURN_IF_ERROR(
-        AcceptMissingSourceGraphs(SourceGraphsFolder(data_dir), note,
-                                  [&](const std::string& graph, const std::string& companion) {
-                                    if (!companions.accept_missing) return absl::OkStatus();
-                                    return companions.accept_missing(graph, companion, note);
-                                  }));
+        graphs.accept_missing(SourceGraphsFolder(data_dir), [&missing](const StoredDamage& damage) {
+          missing.push_back(
+              absl::StrCat("'", damage.file, "' ", damage.what, "; it costs ", damage.cost));
+        }));
   }
   if (missing.empty()) return absl::OkStatus();
   if (!options.accept_missing) {
@@ -203,8 +197,24 @@ absl::Status AcceptMissing(const std::string& data_dir, const RepairOptions& opt
 
 }  // namespace
 
+absl::Status CheckHasNoGraphs(const std::string& data_dir, absl::string_view why_not) {
+  const std::string folder = SourceGraphsFolder(data_dir);
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code of_entry;
+    // Each graph is a folder.
+    if (!entry->is_directory(of_entry)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the source graphs in '", folder, "' are left out: ", why_not));
+  }
+  return error && error != std::errc::no_such_file_or_directory
+             ? DiskStatus(error.value(), "cannot list", folder)
+             : absl::OkStatus();
+}
+
 absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
-                                                 const CompanionChecks& companions) {
+                                                 const GraphFolder& graphs) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
   DataFolderCounts counts;
   StoreIdentities identities;
@@ -212,12 +222,10 @@ absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, Da
                       CheckDatasetFolder(DatasetsFolder(data_dir), found, &identities["datasets"]));
   PH_ASSIGN_OR_RETURN(counts.num_ledger_records,
                       CheckLedger(DeliveryFolder(data_dir), found, identities["delivery"]));
-  PH_ASSIGN_OR_RETURN(
-      counts.num_source_graphs,
-      CheckSourceGraphFolders(SourceGraphsFolder(data_dir), found,
-                              [&](const std::string& graph, const std::string& companion) {
-                                if (companions.check) companions.check(graph, companion, found);
-                              }));
+  if (graphs.check) {
+    PH_ASSIGN_OR_RETURN(counts.num_source_graphs,
+                        graphs.check(SourceGraphsFolder(data_dir), found));
+  }
   PH_ASSIGN_OR_RETURN(counts.num_histograms, CheckHistograms(data_dir, found));
   CheckSigningKey(data_dir, found);
   CheckContents(data_dir, identities, found);
@@ -226,10 +234,10 @@ absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, Da
 
 absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
                                               const RepairOptions& options,
-                                              const CompanionChecks& companions) {
+                                              const GraphFolder& graphs) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
   RepairReport report;
-  PH_RETURN_IF_ERROR(AcceptMissing(data_dir, options, companions, report));
+  PH_RETURN_IF_ERROR(AcceptMissing(data_dir, options, graphs, report));
   const std::string folder = DeliveryFolder(data_dir);
   const auto logs = ReadDamagedLogs(folder);
   if (absl::IsDataLoss(logs.status())) {
@@ -242,9 +250,14 @@ absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
   return report;
 }
 
-absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name) {
+absl::Status DropDamagedGraph(const std::string& data_dir, const GraphFolder& graphs,
+                              absl::string_view name) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
-  return DropDamagedSourceGraph(SourceGraphsFolder(data_dir), name);
+  if (!graphs.drop) {
+    return absl::UnimplementedError(
+        absl::StrCat("source graph ", Quoted(name), ": ", graphs.why_not));
+  }
+  return graphs.drop(SourceGraphsFolder(data_dir), name);
 }
 
 absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string& data_dir) {

@@ -3,13 +3,13 @@
 #define PACKHOUSE_SERVICE_PROGRAM_DATA_FOLDER_MAINTENANCE_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/base/stored_damage.h"
+#include "service/program/data_folder/graph_folder.h"
 
 namespace packhouse {
 
@@ -17,18 +17,6 @@ namespace packhouse {
 // has it open, naming the process, or a restore into it was stopped, or (except for
 // UpgradeDataFolder) a store has another format; of those that neither check nor repair, DATA_LOSS
 // if something is missing that the folder must have.
-
-// What is done about what a wing keeps beside source graphs, in the companion folder of each. A
-// function that is null does nothing.
-struct CompanionChecks {
-  // Reads everything. Changes nothing.
-  std::function<void(const std::string& graph, const std::string& companion, DamageVisitor found)>
-      check = nullptr;
-  // Goes on without what is missing, and calls `missing` for it. Errors of the disk.
-  std::function<absl::Status(const std::string& graph, const std::string& companion,
-                             DamageVisitor missing)>
-      accept_missing = nullptr;
-};
 
 struct DataFolderCounts {
   uint64_t num_datasets = 0;
@@ -38,9 +26,10 @@ struct DataFolderCounts {
 };
 
 // Reads everything and compares it with its checksums. Changes nothing. Damage is no error. If none
-// is found, a server starts with the folder, and everything in it can be read. O(bytes).
+// is found, a server starts with the folder, and everything in it can be read. Source graphs are
+// passed over where `graphs` has no functions. O(bytes).
 absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
-                                                 const CompanionChecks& companions = {});
+                                                 const GraphFolder& graphs = {});
 
 struct RepairOptions {
   // What the folder must have (folder_contents.h), and what is missing, is given up.
@@ -58,16 +47,18 @@ struct RepairReport {
 
 // Repairs the ledger (ledger_repair.h), in one transaction. Nothing else of the folder is touched:
 // damaged data sets and source graphs are served as damaged, and can be deleted, or dropped by
-// DropDamagedGraph().
+// DropDamagedGraph(). Source graphs that are missing are passed over as by CheckDataFolder().
 //
 // FAILED_PRECONDITION, and nothing changes, if something is missing and not `accept_missing`;
 // DATA_LOSS if the trees of the ledger's file are damaged: then only a snapshot helps.
 absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir,
                                               const RepairOptions& options,
-                                              const CompanionChecks& companions = {});
+                                              const GraphFolder& graphs = {});
 
-// Removes a source graph that is damaged, with its partitions. Errors: as DropDamagedSourceGraph().
-absl::Status DropDamagedGraph(const std::string& data_dir, absl::string_view name);
+// Removes a source graph that is damaged, with its partitions. NOT_FOUND; FAILED_PRECONDITION if
+// nothing of it is damaged; UNIMPLEMENTED without graphs.drop; errors of the disk.
+absl::Status DropDamagedGraph(const std::string& data_dir, const GraphFolder& graphs,
+                              absl::string_view name);
 
 struct CompactedStore {
   std::string folder;

@@ -19,6 +19,7 @@
 #include "service/base/status_macros.h"
 #include "service/engine/histograms/histogram_file.h"
 #include "service/program/data_folder/folder_contents.h"
+#include "service/program/data_folder/graph_names.h"
 #include "service/program/data_folder/snapshot.h"
 #include "service/program/data_folder/value_file.h"
 #include "service/stores/limits/data_folder.h"
@@ -193,12 +194,12 @@ absl::Status RestoreFiles(const std::string& folder, const SnapshotManifest& man
 absl::Status MakeCompanions(const SnapshotManifest& manifest, const std::string& data_dir) {
   for (const auto& [path, hex] : manifest.files) {
     if (!absl::StartsWith(path, kSnapshotGraphs) ||
-        !absl::EndsWith(path, absl::StrCat("/", kManifestFile)) ||
+        !absl::EndsWith(path, absl::StrCat("/", kSealedGraphFile)) ||
         std::count(path.begin(), path.end(), '/') != 2) {
       continue;
     }
     PH_RETURN_IF_ERROR(MakeFolder(
-        absl::StrCat(data_dir, "/", path.substr(0, path.rfind('/')), "/", kCompanionFolder)));
+        absl::StrCat(data_dir, "/", path.substr(0, path.rfind('/')), "/", kGraphCompanions)));
   }
   return absl::OkStatus();
 }

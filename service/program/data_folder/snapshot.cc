@@ -118,9 +118,13 @@ absl::Status WriteFiles(const OpenedFolder& stores, const std::string& folder,
 
 absl::StatusOr<SnapshotReport> TakeSnapshot(const OpenedFolder& stores, const std::string& folder,
                                             absl::Time now, SnapshotProgress progress) {
+  const OpenedGraphs& source_graphs = stores.source_graphs;
+  if (!source_graphs.link_all) {
+    PH_RETURN_IF_ERROR(CheckHasNoGraphs(stores.data_dir, source_graphs.why_not));
+  }
   PH_ASSIGN_OR_RETURN(const auto writer, SnapshotWriter::Begin(folder, &progress));
   writer->report().total_bytes = stores.datasets->num_bytes() + stores.ledger->num_bytes() +
-                                 stores.source_graphs->counts().num_bytes;
+                                 (source_graphs.link_all ? source_graphs.num_bytes() : 0);
   SnapshotManifest manifest;
   manifest.taken = absl::FormatTime(absl::RFC3339_sec, now, absl::UTCTimeZone());
   // First the ledger: what its epochs need is there a moment later, too.
@@ -136,16 +140,21 @@ absl::StatusOr<SnapshotReport> TakeSnapshot(const OpenedFolder& stores, const st
         }));
     return values.Flush();
   }));
-  PH_ASSIGN_OR_RETURN(const LinkedGraphs graphs, stores.source_graphs->LinkAll());
+  OpenedGraphs::CopyFiles copy_graphs;
+  if (source_graphs.link_all) {
+    PH_ASSIGN_OR_RETURN(copy_graphs, source_graphs.link_all());
+  }
   PH_RETURN_IF_ERROR(WriteLedger(*stores.ledger, **moment, *writer));
   moment.reset();
   PH_RETURN_IF_ERROR(WriteRecords(*cut, *writer, manifest.dataset_bytes));
   manifest.page_bytes = cut->page_bytes();
   cut.reset();
-  for (const LinkedFile& file : graphs.files()) {
-    PH_ASSIGN_OR_RETURN(const DiskFile link, DiskFile::Open(file.link, DiskFile::Mode::kRead));
-    PH_RETURN_IF_ERROR(
-        writer->Copy(absl::StrCat(kSnapshotGraphs, file.path), link, file.num_bytes));
+  if (copy_graphs) {
+    PH_RETURN_IF_ERROR(copy_graphs([&writer](const std::string& path, const std::string& link,
+                                             uint64_t num_bytes) -> absl::Status {
+      PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::Open(link, DiskFile::Mode::kRead));
+      return writer->Copy(absl::StrCat(kSnapshotGraphs, path), file, num_bytes);
+    }));
   }
   PH_RETURN_IF_ERROR(WriteFiles(stores, folder, *writer));
   return writer->Finish(std::move(manifest));
@@ -167,6 +176,7 @@ absl::StatusOr<SnapshotReport> TakeNamedSnapshot(const OpenedFolder& stores,
 }
 
 absl::StatusOr<SnapshotReport> TakeSnapshotOffline(const std::string& data_dir,
+                                                   const GraphFolder& graphs,
                                                    const std::string& folder, absl::Time now,
                                                    SnapshotProgress progress) {
   std::error_code error;
@@ -191,11 +201,11 @@ absl::StatusOr<SnapshotReport> TakeSnapshotOffline(const std::string& data_dir,
   LmdbJobLogs::Options of_ledger;
   of_ledger.folder = DeliveryFolder(data_dir);
   PH_ASSIGN_OR_RETURN(const auto ledger, LmdbJobLogs::Open(of_ledger));
-  FileSourceGraphStore::Options of_graphs;
-  of_graphs.folder = SourceGraphsFolder(data_dir);
-  PH_ASSIGN_OR_RETURN(const auto graphs, FileSourceGraphStore::Open(of_graphs));
-  return TakeSnapshot({data_dir, datasets.get(), ledger.get(), graphs.get()}, folder, now,
-                      progress);
+  OpenedFolder opened = {data_dir, datasets.get(), ledger.get(), {.why_not = graphs.why_not}};
+  if (graphs.open) {
+    PH_ASSIGN_OR_RETURN(opened.source_graphs, graphs.open(SourceGraphsFolder(data_dir)));
+  }
+  return TakeSnapshot(opened, folder, now, progress);
 }
 
 absl::StatusOr<SnapshotManifest> ReadSnapshotManifest(const std::string& folder) {

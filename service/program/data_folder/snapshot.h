@@ -27,11 +27,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "service/base/stored_damage.h"
+#include "service/program/data_folder/graph_folder.h"
 #include "service/program/data_folder/snapshot_manifest.h"
 #include "service/stores/limits/snapshot_report.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/logs/lmdb_job_logs.h"
-#include "service/wings/graphs/stored/file_source_graph_store.h"
 
 namespace packhouse {
 
@@ -46,7 +46,7 @@ struct OpenedFolder {
   std::string data_dir;
   const LmdbDatasetStore* datasets = nullptr;
   const LmdbJobLogs* ledger = nullptr;
-  const FileSourceGraphStore* source_graphs = nullptr;
+  OpenedGraphs source_graphs;
   // The bytes of the file of named histograms, as a server has them in memory. Null: those of the
   // file in the folder, if there is one.
   std::function<absl::Status(absl::FunctionRef<absl::Status(absl::string_view)> append)>
@@ -60,8 +60,9 @@ struct OpenedFolder {
 // written again. `now` is noted in it.
 //
 // Errors: as SnapshotWriter::Begin(); CANCELLED if `progress` ends it; DATA_LOSS if the ledger is
-// damaged or a store has lost its file. Damaged data sets and source graphs are copied as they are.
-// O(bytes) time; memory: 2 MiB and 100 bytes for each file and each record of 64 MiB.
+// damaged or a store has lost its file; as CheckHasNoGraphs() if nothing reads them. Damaged data
+// sets and source graphs are copied as they are. O(bytes) time; memory: 2 MiB and 100 bytes for
+// each file and each record of 64 MiB.
 absl::StatusOr<SnapshotReport> TakeSnapshot(const OpenedFolder& stores, const std::string& folder,
                                             absl::Time now, SnapshotProgress progress);
 
@@ -74,6 +75,7 @@ absl::StatusOr<SnapshotReport> TakeNamedSnapshot(const OpenedFolder& stores,
 
 // The same of a data folder that no server has open. FAILED_PRECONDITION if one has.
 absl::StatusOr<SnapshotReport> TakeSnapshotOffline(const std::string& data_dir,
+                                                   const GraphFolder& graphs,
                                                    const std::string& folder, absl::Time now,
                                                    SnapshotProgress progress);
 

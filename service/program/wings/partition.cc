@@ -29,10 +29,10 @@ class PartitionWing final : public Wing {
         ->transform(BytesFrom(kMiB, uint64_t{1} << 45));
   }
 
-  rpc::MakeServerWing Serve(const ServedSources& sources) override {
+  absl::StatusOr<rpc::MakeServerWing> Serve(ServedSources& sources) override {
     FindMetis(*sources.options, *sources.log);
-    jobs_.unused_graphs = sources.folder->source_graphs.get();
-    return rpc::ServePartitions(sources.stores->source_graphs(), metis_.get(), jobs_);
+    jobs_.unused_graphs = sources.unused_source_graphs;
+    return rpc::ServePartitions(sources.source_graphs, metis_.get(), jobs_);
   }
 
  private:

@@ -31,10 +31,10 @@ std::unique_ptr<HistogramStore> MakeHistograms(const ServerOptions& options, Mem
 }
 
 // Null if there is nothing to bound.
-template <typename QuotaStore, typename Store>
-std::unique_ptr<QuotaStore> WithQuotas(Store* store, const QuotasOf& quotas_of, DiskQuota* disk) {
+std::unique_ptr<QuotaDatasetStore> WithQuotas(DatasetStore* store, const QuotasOf& quotas_of,
+                                              DiskQuota* disk) {
   if (store == nullptr || !quotas_of) return nullptr;
-  return std::make_unique<QuotaStore>(store, quotas_of, disk);
+  return std::make_unique<QuotaDatasetStore>(store, quotas_of, disk);
 }
 
 }  // namespace
@@ -42,8 +42,7 @@ std::unique_ptr<QuotaStore> WithQuotas(Store* store, const QuotasOf& quotas_of, 
 Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
                RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
                std::unique_ptr<MemoryBudget> working, std::unique_ptr<MixedDatasets> datasets,
-               std::unique_ptr<LaneDoor> lanes, std::unique_ptr<ServedJobs> jobs,
-               SourceGraphStore* source_graphs)
+               std::unique_ptr<LaneDoor> lanes, std::unique_ptr<ServedJobs> jobs)
     : bounds_(bounds),
       quotas_of_(QuotasOfPolicy(options.authorizer)),
       clock_(clock),
@@ -73,14 +72,12 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                        [this](std::function<void()> read) { pools_.RunOnAppends(std::move(read)); },
                        kLongestSample),
       disk_quota_(quotas_of_),
-      quota_datasets_(WithQuotas<QuotaDatasetStore>(datasets_.get(), quotas_of_, &disk_quota_)),
-      quota_graphs_(WithQuotas<QuotaSourceGraphStore>(source_graphs, quotas_of_, &disk_quota_)),
-      source_graphs_(source_graphs),
+      quota_datasets_(WithQuotas(datasets_.get(), quotas_of_, &disk_quota_)),
+      no_examples_(options.why_no_examples),
       recent_quotas_([sources =
                           QuotaSources{
                               .authorizer = options.authorizer,
                               .datasets = quota_datasets_.get(),
-                              .source_graphs = quota_graphs_.get(),
                               .wings = &wings_,
                               .histograms = histograms_.get(),
                               .jobs = jobs_.get(),
@@ -91,51 +88,51 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                      kLongestSample),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)) {
   jobs_->StartOn(pools_);
-  const CallContext context = ContextOfCalls(options, rpc_observer);
-  DatasetStore* const bounded_datasets = quota_datasets_ != nullptr
-                                             ? static_cast<DatasetStore*>(quota_datasets_.get())
-                                             : datasets_.get();
-  ServiceSources sources{
-      .context = context,
+  const WingSources common{
+      .context = ContextOfCalls(options, rpc_observer),
       .streams = BoundsOfStreams(options),
-      .quota = &quota_,
       .pack_observers = pack_observers,
       .live = options.keeps_stream_sizes ? &live_streams_ : nullptr,
       .histograms = histograms_.get(),
+      .sampled = options.sampling_observer,
+      .quotas_of = quotas_of_,
+      .disk_quota = quotas_of_ ? &disk_quota_ : nullptr,
+      .datasets = quota_datasets_ != nullptr ? static_cast<DatasetStore*>(quota_datasets_.get())
+                                             : datasets_.get(),
+      .catalog = jobs_->catalog(),
+      .pools = &pools_,
+      .wings = &wings_,
+      .shares_jobs = options.shares_jobs(),
+  };
+  ServiceSources sources{
+      .quota = &quota_,
       .feedback = feedback_,
       .datasets = datasets_.get(),
-      .source_graphs = source_graphs,
-      .bounded_datasets = bounded_datasets,
-      .bounded_source_graphs = quota_graphs_ != nullptr ? quota_graphs_.get() : source_graphs,
-      .delete_graph = nullptr,
-      .of_wings = {},
+      .kinds = &kinds_,
+      .examples = &no_examples_,
       .jobs = jobs_.get(),
       .lanes = lanes_.get(),
       .admin_view = ViewForAdmins(),
   };
   for (const MakeServerWing& make : options.wings) {
-    ServerWing& wing = *wings_.emplace_back(make({.context = context,
-                                                  .clock = clock_,
-                                                  .working = working_.get(),
-                                                  .disk_quota = quotas_of_ ? &disk_quota_ : nullptr,
-                                                  .datasets = bounded_datasets,
-                                                  .shares_jobs = options.shares_jobs()}));
+    ServerWing& wing = *wings_.emplace_back(make(common));
     for (ServerWing::Service& each : wing.services()) sources.of_wings.push_back(std::move(each));
     if (wing.epoch_kind() != nullptr) kinds_.readers.push_back(wing.epoch_kind());
-    if (auto deletion = wing.graph_deletion()) sources.delete_graph = std::move(deletion);
+    if (wing.example_format() != nullptr) sources.examples = wing.example_format();
   }
   kinds_.absent = options.absent_kinds;
-  sources.kinds = &kinds_;
-  services_ = std::make_unique<Services>(sources, pools_, options, bounds);
+  services_ = std::make_unique<Services>(sources, common, options, bounds);
 }
 
 void Server::ForgetGone() {
   EpochCatalog* const catalog = jobs_->catalog();
   if (catalog == nullptr) return;
-  catalog->ForgetGone([this](absl::string_view graph) -> absl::StatusOr<uint64_t> {
-    if (source_graphs_ == nullptr) return absl::NotFoundError("there are no source graphs");
-    PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, source_graphs_->Get(graph));
-    return info.version;
+  catalog->ForgetGone([this](absl::string_view thing) {
+    absl::StatusOr<uint64_t> version = absl::NotFoundError("it is of no wing");
+    for (const EpochKindReader* const kind : kinds_.readers) {
+      if (absl::IsNotFound(version.status())) version = kind->VersionOf(thing);
+    }
+    return version;
   });
 }
 
@@ -194,8 +191,7 @@ AdminView Server::ViewForAdmins() {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,
                                                       PackObserverFactory* pack_observers,
-                                                      DatasetStore* datasets,
-                                                      SourceGraphStore* source_graphs) {
+                                                      DatasetStore* datasets) {
   PH_ASSIGN_OR_RETURN(const ServerBounds bounds, ServerBounds::Of(options));
   auto working = std::make_unique<MemoryBudget>(bounds.shares.working_bytes);
   std::unique_ptr<LaneDoor> lanes;
@@ -207,7 +203,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PH_ASSIGN_OR_RETURN(auto jobs, ServedJobs::Open(options, clock, mixed.get(), working.get()));
   auto server = std::unique_ptr<Server>(
       new Server(options, bounds, clock, rpc_observer, pack_observers, std::move(working),
-                 std::move(mixed), std::move(lanes), std::move(jobs), source_graphs));
+                 std::move(mixed), std::move(lanes), std::move(jobs)));
   if (!options.histograms_folder.empty()) {
     PH_RETURN_IF_ERROR(LoadHistogramFile(options.histograms_folder, clock->Now(),
                                          server->working_.get(), *server->histograms_));

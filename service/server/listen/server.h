@@ -53,8 +53,6 @@
 #include "service/stores/datasets/mixed_datasets.h"
 #include "service/stores/datasets/quota_dataset_store.h"
 #include "service/stores/limits/disk_quota.h"
-#include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
-#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse::rpc {
 
@@ -63,15 +61,13 @@ class Server {
  public:
   // The pointees must outlive the server. `datasets`, which must be thread-safe, and
   // options.job_logs may be null together: then every call about data sets and epochs is
-  // FAILED_PRECONDITION. Without `source_graphs`, which must be thread-safe, so is every call about
-  // source graphs.
+  // FAILED_PRECONDITION.
   // INVALID_ARGUMENT for options that do not fit together; UNAVAILABLE if the address cannot be
   // listened on; DATA_LOSS if a ledger, or the file of histograms, cannot be read.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Clock* clock,
                                                        RpcObserver* rpc_observer,
                                                        PackObserverFactory* pack_observers,
-                                                       DatasetStore* datasets,
-                                                       SourceGraphStore* source_graphs = nullptr);
+                                                       DatasetStore* datasets);
   // Ends at once.
   ~Server();
 
@@ -188,8 +184,7 @@ class Server {
   Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
          RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
          std::unique_ptr<MemoryBudget> working, std::unique_ptr<MixedDatasets> datasets,
-         std::unique_ptr<LaneDoor> lanes, std::unique_ptr<ServedJobs> jobs,
-         SourceGraphStore* source_graphs);
+         std::unique_ptr<LaneDoor> lanes, std::unique_ptr<ServedJobs> jobs);
 
   CallContext ContextOfCalls(const ServerOptions& options, RpcObserver* rpc_observer);
   StreamBounds BoundsOfStreams(const ServerOptions& options);
@@ -231,13 +226,12 @@ class Server {
   const std::function<void()> leave_cluster_;
   RecentValue<DeliverySnapshot> recent_delivery_;
   DiskQuota disk_quota_;
-  // Null without data sets, or source graphs, or a policy.
+  // Null without data sets or a policy.
   const std::unique_ptr<QuotaDatasetStore> quota_datasets_;
-  const std::unique_ptr<QuotaSourceGraphStore> quota_graphs_;
-  SourceGraphStore* const source_graphs_;  // May be null.
   // Constant after construction.
   std::vector<std::unique_ptr<ServerWing>> wings_;
   EpochKinds kinds_;
+  const NoExampleFormat no_examples_;
   RecentValue<std::vector<QuotaReading>> recent_quotas_;
   const std::shared_ptr<IdleTimer> idle_timer_;
   std::unique_ptr<Services> services_;

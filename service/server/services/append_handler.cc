@@ -116,9 +116,9 @@ absl::StatusOr<AppendResult> AppendHandler::AppendExamples(
     return absl::InvalidArgumentError("examples: there is a chunk of graphs beside them");
   }
   const v1::Examples& examples = request.examples();
-  if (!examples_) {
-    PH_ASSIGN_OR_RETURN(
-        examples_, ExampleReader::Create(schema_.get(), working_, {observer_, Method::kAppend}));
+  if (examples_ == nullptr) {
+    PH_ASSIGN_OR_RETURN(examples_,
+                        format_.Open(schema_.get(), working_, {observer_, Method::kAppend}));
   }
   PH_ASSIGN_OR_RETURN(DecodedExamples decoded, examples_->Read(examples, next_id_));
   PH_ASSIGN_OR_RETURN(std::vector<uint64_t> group_ids,

@@ -19,8 +19,8 @@
 #include "service/base/memory_budget.h"
 #include "service/server/calls/stream_handler.h"
 #include "service/server/services/dataset_drifts.h"
+#include "service/server/wire/example_format.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/wings/tfgnn/wire_examples.h"
 
 namespace packhouse {
 
@@ -36,15 +36,17 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   // `working` counts the rows of examples; null: nothing is counted. `observer`, which may be null,
   // is told of malformed ones.
   // `drifts`, which may be null too, watches the sizes. `clock` says when producers may be
-  // forgotten; null: it is always 1970.
+  // forgotten; null: it is always 1970. `format` reads examples.
   explicit AppendHandler(DatasetStore* datasets, MemoryBudget* working = nullptr,
                          RpcObserver* observer = nullptr, DatasetDrifts* drifts = nullptr,
-                         const Clock* clock = nullptr)
+                         const Clock* clock = nullptr,
+                         const ExampleFormat& format = NoExampleFormat::Default())
       : datasets_(datasets),
         working_(working),
         observer_(observer),
         drifts_(drifts),
-        clock_(clock) {}
+        clock_(clock),
+        format_(format) {}
 
   absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
   void HalfClose() override {}
@@ -70,6 +72,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   RpcObserver* const observer_;
   DatasetDrifts* const drifts_;
   const Clock* const clock_;
+  const ExampleFormat& format_;
   std::string name_;
   uint64_t id_ = 0;
   // Of the graphs that are sent; null before the first request.
@@ -80,7 +83,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   // Counts graphs of this stream, with repetitions and malformed examples.
   uint64_t next_id_ = 0;
   // Set with the first examples.
-  std::optional<ExampleReader> examples_;
+  std::unique_ptr<ExampleReader> examples_;
   // Of the request at work.
   std::vector<LeftOut> left_out_;
   std::optional<ProducerHistory> asked_for_;

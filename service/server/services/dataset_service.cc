@@ -19,7 +19,6 @@
 #include "service/server/wire/wire_cursor.h"
 #include "service/server/wire/wire_datasets.h"
 #include "service/server/wire/wire_memory.h"
-#include "service/wings/tfgnn/export_source.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -29,9 +28,9 @@ namespace {
 constexpr uint64_t kProgressBytes = uint64_t{16} << 20;
 constexpr uint64_t kProgressRecords = 4096;
 
-absl::StatusOr<v1::Dataset> Create(const v1::CreateDatasetRequest& request,
-                                   DatasetStore& datasets) {
-  PH_ASSIGN_OR_RETURN(const NewDataset created, NewDatasetFromWire(request));
+absl::StatusOr<v1::Dataset> Create(const v1::CreateDatasetRequest& request, DatasetStore& datasets,
+                                   const ExampleFormat& format) {
+  PH_ASSIGN_OR_RETURN(const NewDataset created, NewDatasetFromWire(request, format));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info,
                       datasets.Create(created.name, created.schema, created.options));
   v1::Dataset response;
@@ -171,7 +170,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verif
 }  // namespace
 
 DatasetService::DatasetService(const CallContext& context, DatasetStore* datasets,
-                               EpochCatalog* catalog, bool is_remote)
+                               EpochCatalog* catalog, bool is_remote, const ExampleFormat& format)
     : EarlyService(v1::DatasetService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
@@ -179,6 +178,7 @@ DatasetService::DatasetService(const CallContext& context, DatasetStore* dataset
       is_remote_(is_remote),
       datasets_(datasets),
       catalog_(catalog),
+      format_(format),
       drifts_(append_context_.working) {
   Serve("CreateDataset", &DatasetService::CreateDataset);
   Serve("Append", &DatasetService::Append);
@@ -195,7 +195,7 @@ CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
       change_context_, Method::kCreateDataset, call,
       [this](const v1::CreateDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
         if (datasets_ == nullptr) return NoDataFolder();
-        return Create(parsed, *datasets_);
+        return Create(parsed, *datasets_, format_);
       });
 }
 
@@ -203,7 +203,7 @@ CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
       append_context_, *call, Method::kAppend,
       std::make_unique<AppendHandler>(datasets_, append_context_.working, append_context_.observer,
-                                      &drifts_, append_context_.clock));
+                                      &drifts_, append_context_.clock, format_));
 }
 
 CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
@@ -281,8 +281,8 @@ CallReactor* DatasetService::ExportDataset(grpc::CallbackServerContext* call) {
                             ProgressSink<v1::ExportDatasetResponse>& /*sink*/)
                          -> absl::StatusOr<std::unique_ptr<Call::Source>> {
                        if (datasets_ == nullptr) return NoDataFolder();
-                       return ExportSource::Open(parsed, *datasets_, context_.max_response_bytes,
-                                                 context_.working);
+                       return format_.ExportDataset(parsed, *datasets_, context_.max_response_bytes,
+                                                    context_.working);
                      });
 }
 

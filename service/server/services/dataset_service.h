@@ -6,6 +6,7 @@
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
 #include "service/server/services/dataset_drifts.h"
+#include "service/server/wire/example_format.h"
 #include "service/stores/datasets/dataset_store.h"
 
 namespace packhouse::rpc {
@@ -20,9 +21,9 @@ class DatasetService final : public EarlyService {
  public:
   // The pointees must outlive the service. Without data sets every call is answered with
   // NoDataFolder(). The catalog, which may be null, is told of deletions. `is_remote`: the data
-  // sets are those of several servers.
+  // sets are those of several servers. `format`: of examples.
   DatasetService(const CallContext& context, DatasetStore* datasets, EpochCatalog* catalog,
-                 bool is_remote);
+                 bool is_remote, const ExampleFormat& format);
 
  private:
   CallReactor* CreateDataset(grpc::CallbackServerContext* call);
@@ -40,6 +41,7 @@ class DatasetService final : public EarlyService {
   const bool is_remote_;
   DatasetStore* const datasets_;
   EpochCatalog* const catalog_;
+  const ExampleFormat& format_;
   DatasetDrifts drifts_;
 };
 

@@ -25,7 +25,6 @@
 #include "service/server/wire/wire_datasets.h"
 #include "service/server/wire/wire_loader.h"
 #include "service/server/wire/wire_memory.h"
-#include "service/wings/tfgnn/export_source.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -136,7 +135,7 @@ absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& req
 LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
                              const EpochKinds* kinds, Loader* loader, Jobs* jobs,
                              PackObserverFactory* observers, const MeasuredModels* measured,
-                             LaneDoor* lanes)
+                             LaneDoor* lanes, const ExampleFormat& format)
     : EarlyService(v1::LoaderService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
@@ -148,6 +147,7 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
       timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, jobs)),
       measured_(measured),
       lanes_(lanes),
+      format_(format),
       retention_(std::make_shared<RetentionTimer>(
           context.clock, context.append_pool, jobs,
           jobs == nullptr ? absl::InfiniteDuration() : jobs->epoch_retention())) {
@@ -288,13 +288,8 @@ CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
                                [&sink] { return sink.given_up_while_waiting(); });
         PH_ASSIGN_OR_RETURN(auto pass, loader_->Evaluate(std::move(epoch), {ranks, 0, 0}, client,
                                                          sink.Waker(), given_up));
-        if (pass->epoch().segmented() != nullptr) {
-          return ExportSource::OpenSegments(parsed, std::move(pass), context_.max_response_bytes);
-        }
-        const auto& prepared = pass->shared_epoch();
-        return ExportSource::OpenEpoch(
-            parsed, std::shared_ptr<const PreparedEpoch>(prepared, prepared->prepared()),
-            std::move(ranks), context_.max_response_bytes, context_.working);
+        return format_.ExportEpoch(parsed, std::move(pass), std::move(ranks),
+                                   context_.max_response_bytes, context_.working);
       });
 }
 

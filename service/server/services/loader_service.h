@@ -17,6 +17,7 @@
 #include "service/server/calls_grpc/early_service.h"
 #include "service/server/lanes/lane_door.h"
 #include "service/server/wire/epoch_kinds.h"
+#include "service/server/wire/example_format.h"
 #include "service/stores/datasets/dataset_store.h"
 
 namespace packhouse::rpc {
@@ -27,10 +28,10 @@ class LoaderService final : public EarlyService {
  public:
   // The pointees must outlive the service. `datasets`, `loader` and `jobs` may be null together:
   // then every call is answered with NoDataFolder(). `kinds` are those of wings. `measured` has
-  // what was measured of devices. `lanes` may be null: there are none.
+  // what was measured of devices. `lanes` may be null: there are none. `format`: of exports.
   LoaderService(const CallContext& context, const DatasetStore* datasets, const EpochKinds* kinds,
                 Loader* loader, Jobs* jobs, PackObserverFactory* observers,
-                const MeasuredModels* measured, LaneDoor* lanes);
+                const MeasuredModels* measured, LaneDoor* lanes, const ExampleFormat& format);
   ~LoaderService() override;
 
   // Every Load stream ends with `status`, after the batches that were made for it; new streams end
@@ -63,6 +64,7 @@ class LoaderService final : public EarlyService {
   const std::shared_ptr<LeaseTimer> timer_;
   const MeasuredModels* const measured_;
   LaneDoor* const lanes_;
+  const ExampleFormat& format_;
   EarlyEnd early_end_;
   const std::shared_ptr<RetentionTimer> retention_;
 };

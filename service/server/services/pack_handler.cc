@@ -93,7 +93,7 @@ PackReply OpenedToWire(const StreamPacker& packer, const StreamPackerOptions& op
 }  // namespace
 
 absl::Status PackHandler::Open(const v1::PackOpen& open) {
-  PH_ASSIGN_OR_RETURN(GraphSchema schema, SchemaOf(open));
+  PH_ASSIGN_OR_RETURN(GraphSchema schema, SchemaOf(open, format_));
   return OpenWith(open, std::move(schema));
 }
 
@@ -268,9 +268,8 @@ absl::Status PackHandler::AcceptExamples(const v1::Examples& examples) {
   if (!whole_graphs_) {
     return absl::InvalidArgumentError("'examples' in a stream that was opened for sizes");
   }
-  if (!examples_) {
-    PH_ASSIGN_OR_RETURN(examples_,
-                        ExampleReader::Create(&GivenSchema(), working_, {rpcs_, Method::kPack}));
+  if (examples_ == nullptr) {
+    PH_ASSIGN_OR_RETURN(examples_, format_.Open(&GivenSchema(), working_, {rpcs_, Method::kPack}));
   }
   PH_ASSIGN_OR_RETURN(DecodedExamples decoded, examples_->Read(examples, NextId()));
   const absl::Status accepted = AcceptChunk(std::move(decoded.chunk), decoded.bytes);

@@ -20,7 +20,7 @@
 #include "service/server/calls/stream_handler.h"
 #include "service/server/services/stream_drift.h"
 #include "service/server/services/stream_tuning.h"
-#include "service/wings/tfgnn/wire_examples.h"
+#include "service/server/wire/example_format.h"
 
 namespace packhouse {
 
@@ -31,17 +31,19 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
  public:
   // `working`: the memory of examples while they are read and of searches for shapes; null: it has
   // no bound. `planning`: where searches run; null: on the thread of Next(). `rpcs`, which may be
-  // null, is told of malformed examples.
+  // null, is told of malformed examples. `format` reads them.
   PackHandler(const Clock* clock, const StreamBounds& bounds, HistogramStore* histograms,
               PackObserverFactory* observers, MemoryBudget* working = nullptr,
-              std::shared_ptr<StreamPlanning> planning = nullptr, RpcObserver* rpcs = nullptr)
+              std::shared_ptr<StreamPlanning> planning = nullptr, RpcObserver* rpcs = nullptr,
+              const ExampleFormat& format = NoExampleFormat::Default())
       : clock_(clock),
         bounds_(bounds),
         histograms_(histograms),
         observers_(observers),
         working_(working),
         planning_(std::move(planning)),
-        rpcs_(rpcs) {
+        rpcs_(rpcs),
+        format_(format) {
     bounds_.framing = &WireFraming();
   }
 
@@ -105,6 +107,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   LiveStreams* live_streams_ = nullptr;  // Null: nobody lists streams.
   LiveStreams::Caller caller_;
   RpcObserver* const rpcs_;
+  const ExampleFormat& format_;
 
   std::shared_ptr<ByteQuota> namespace_quota_;  // What the packer holds; null: `bounds_` has it.
   std::unique_ptr<StreamPacker> packer_;        // Null until `open`.
@@ -124,7 +127,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   bool half_closed_ = false;
   std::optional<HistogramKey> histogram_;
   // Set with the first examples.
-  std::optional<ExampleReader> examples_;
+  std::unique_ptr<ExampleReader> examples_;
   uint64_t num_malformed_ = 0;
   // Sent before any batch: the answer to `open`; the shapes; then the latest chunk's rejections,
   // from next_rejection_ on, malformed examples first.

@@ -23,14 +23,15 @@ constexpr char kOfferForGraphsKey[] = "packhouse-lane-graphs-bin";
 
 PackingService::PackingService(const CallContext& context, const StreamBounds& bounds,
                                HistogramStore* histograms, PackObserverFactory* observers,
-                               LiveStreams* live, LaneDoor* lanes)
+                               LiveStreams* live, LaneDoor* lanes, const ExampleFormat& format)
     : EarlyService(v1::PackingService::service_full_name()),
       context_(context),
       bounds_(bounds),
       histograms_(histograms),
       observers_(observers),
       live_(live),
-      lanes_(lanes) {
+      lanes_(lanes),
+      format_(format) {
   Serve("Pack", &PackingService::Pack);
 }
 
@@ -40,9 +41,9 @@ CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
       context_, *call, Method::kPack,
       [this, call](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning,
                    std::function<void()> wake) -> std::unique_ptr<Reactor::Handler> {
-        auto handler =
-            std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
-                                          context_.working, std::move(planning), context_.observer);
+        auto handler = std::make_unique<PackHandler>(
+            context_.clock, bounds_, histograms_, observers_, context_.working, std::move(planning),
+            context_.observer, format_);
         handler->ListAmong(live_, {call_context.client, call_context.principal()});
         if (call->client_metadata().count(kAskKey) == 0) return handler;
         // The headers of the answer leave with `opened`.

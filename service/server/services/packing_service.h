@@ -9,14 +9,17 @@
 #include "service/server/calls/call_context.h"
 #include "service/server/calls_grpc/early_service.h"
 #include "service/server/lanes/lane_door.h"
+#include "service/server/wire/example_format.h"
 
 namespace packhouse::rpc {
 
-// The pointees must outlive the service; `lanes` may be null: there are none. Thread-safe.
+// The pointees must outlive the service; `lanes` may be null: there are none. `format`: of
+// examples. Thread-safe.
 class PackingService final : public EarlyService {
  public:
   PackingService(const CallContext& context, const StreamBounds& bounds, HistogramStore* histograms,
-                 PackObserverFactory* observers, LiveStreams* live, LaneDoor* lanes);
+                 PackObserverFactory* observers, LiveStreams* live, LaneDoor* lanes,
+                 const ExampleFormat& format);
 
  private:
   CallReactor* Pack(grpc::CallbackServerContext* call);
@@ -27,6 +30,7 @@ class PackingService final : public EarlyService {
   PackObserverFactory* const observers_;
   LiveStreams* const live_;
   LaneDoor* const lanes_;
+  const ExampleFormat& format_;
 };
 
 }  // namespace packhouse::rpc

@@ -39,28 +39,24 @@ std::vector<QuotaReading> ReadQuotas(const QuotaSources& sources) {
   // A store that cannot be read has other alarms; here it counts for nothing.
   std::map<std::string, QuotaDatasetStore::Use> datasets;
   if (sources.datasets != nullptr) datasets = sources.datasets->CountAll().value_or(datasets);
-  std::map<std::string, QuotaSourceGraphStore::Use> graphs;
-  if (sources.source_graphs != nullptr) graphs = sources.source_graphs->CountAll().value_or(graphs);
   const std::map<std::string, uint64_t> histograms = sources.histograms->CountByNamespace();
   const std::map<std::string, uint64_t> epochs = sources.jobs->EpochsByNamespace();
-  std::vector<QuotaReading> readings;
   const std::map<std::string, Quotas> by_name(policy->quotas().begin(), policy->quotas().end());
+  std::map<std::string, ServerWing::Use> of_wings;
+  for (const auto& [where, quotas] : by_name) of_wings.try_emplace(where);
+  for (const auto& wing : *sources.wings) wing->CountUses(of_wings);
+  std::vector<QuotaReading> readings;
   for (const auto& [where, quotas] : by_name) {
     const auto& name = where;
     AddQuota(
         name, "disk_bytes", quotas.disk_bytes,
-        [&] {
-          uint64_t bytes = UseIn(datasets, name).bytes + UseIn(graphs, name).bytes;
-          for (const auto& wing : *sources.wings) bytes += wing->BytesOf(name);
-          return bytes;
-        },
-        readings);
+        [&] { return UseIn(datasets, name).bytes + UseIn(of_wings, name).disk_bytes; }, readings);
     AddQuota(
         name, "datasets", quotas.datasets, [&] { return UseIn(datasets, name).datasets; },
         readings);
     AddQuota(
-        name, "source_graphs", quotas.source_graphs, [&] { return UseIn(graphs, name).graphs; },
-        readings);
+        name, "source_graphs", quotas.source_graphs,
+        [&] { return UseIn(of_wings, name).source_graphs; }, readings);
     AddQuota(
         name, "histograms", quotas.histograms, [&] { return UseIn(histograms, name); }, readings);
     AddQuota(

@@ -14,7 +14,6 @@
 #include "service/server/services/served_jobs.h"
 #include "service/server/services/server_wing.h"
 #include "service/stores/datasets/quota_dataset_store.h"
-#include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
 
 namespace packhouse::rpc {
 
@@ -23,9 +22,8 @@ QuotasOf QuotasOfPolicy(const Authorizer* authorizer);
 
 // Who counts what.
 struct QuotaSources {
-  const Authorizer* authorizer = nullptr;                // Null: there is no policy.
-  const QuotaDatasetStore* datasets = nullptr;           // May be null.
-  const QuotaSourceGraphStore* source_graphs = nullptr;  // May be null.
+  const Authorizer* authorizer = nullptr;       // Null: there is no policy.
+  const QuotaDatasetStore* datasets = nullptr;  // May be null.
   const std::vector<std::unique_ptr<ServerWing>>* wings = nullptr;
   const HistogramStore* histograms = nullptr;
   const ServedJobs* jobs = nullptr;

@@ -99,6 +99,8 @@ struct ServerOptions {
   std::vector<AbsentServices> absent_services;
   // EpochKinds::absent.
   std::vector<std::pair<std::string, std::string>> absent_kinds;
+  // Why no wing brings a format of examples, if none does.
+  std::string why_no_examples = "this server has no such format";
   // After this time, up to a tenth more or less, a connection gets GOAWAY, and its client opens
   // another one for its next calls. So clients reach servers that were added. Calls of the old
   // connection may go on for the grace, and are then cancelled.

@@ -14,8 +14,6 @@
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
 #include "packhouse/v1/receipts.grpc.pb.h"
-#include "packhouse/v1/sampling.grpc.pb.h"
-#include "packhouse/v1/source_graph.grpc.pb.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -32,8 +30,6 @@ std::vector<std::string> ServiceNames(const std::vector<ServerWing::Service>& of
       v1::PackingService::service_full_name(),
       v1::PlanningService::service_full_name(),
       v1::ReceiptService::service_full_name(),
-      v1::SamplingService::service_full_name(),
-      v1::SourceGraphService::service_full_name(),
       grpc::reflection::v1::ServerReflection::service_full_name(),
       grpc::reflection::v1alpha::ServerReflection::service_full_name()};
   for (const ServerWing::Service& each : of_wings) names.push_back(each.name);
@@ -42,14 +38,12 @@ std::vector<std::string> ServiceNames(const std::vector<ServerWing::Service>& of
 
 // The services, and whether they can do anything.
 absl::flat_hash_map<std::string, bool> ServedServices(
-    bool has_data, bool has_source_graphs, const std::vector<ServerWing::Service>& of_wings) {
+    bool has_data, const std::vector<ServerWing::Service>& of_wings) {
   absl::flat_hash_map<std::string, bool> served;
   for (std::string& name : ServiceNames(of_wings)) served.emplace(std::move(name), true);
   for (const ServerWing::Service& each : of_wings) served[each.name] = each.is_served;
   served[v1::DatasetService::service_full_name()] = has_data;
   served[v1::LoaderService::service_full_name()] = has_data;
-  served[v1::SamplingService::service_full_name()] = has_source_graphs;
-  served[v1::SourceGraphService::service_full_name()] = has_source_graphs;
   return served;
 }
 
@@ -75,48 +69,41 @@ std::vector<std::string> NamesForAdministrators() {
 
 }  // namespace
 
-Services::Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
-                   const ServerBounds& bounds)
+Services::Services(const ServiceSources& sources, const WingSources& common,
+                   const ServerOptions& options, const ServerBounds& bounds)
     : of_wings_(sources.of_wings),
-      packing_(OpeningOn(pools.lookups.get(), sources.context), sources.streams, sources.histograms,
-               sources.pack_observers, sources.live, sources.lanes),
-      histograms_(
-          WaitingForStore(options.share_histograms == nullptr ? nullptr : pools.lookups.get(),
-                          sources.context),
-          sources.histograms),
+      packing_(OpeningOn(common.pools->lookups.get(), common.context), common.streams,
+               common.histograms, common.pack_observers, common.live, sources.lanes,
+               *sources.examples),
+      histograms_(WaitingForStore(
+                      options.share_histograms == nullptr ? nullptr : common.pools->lookups.get(),
+                      common.context),
+                  common.histograms),
       // As histograms: where servers share their jobs, it waits for etcd.
-      feedback_(WaitingOn(pools.lookups.get(), pools.reports.get(), sources.context),
+      feedback_(WaitingOn(common.pools->lookups.get(), common.pools->reports.get(), common.context),
                 sources.feedback),
-      planning_(sources.context, sources.histograms, sources.quota,
-                sources.streams.max_graphs_per_batch, sources.feedback),
-      datasets_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
-                sources.bounded_datasets, sources.jobs->catalog(), options.shares_jobs()),
-      source_graphs_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
-                     sources.bounded_source_graphs, sources.delete_graph, sources.jobs->catalog(),
-                     options.shares_jobs()),
+      planning_(common.context, common.histograms, sources.quota,
+                common.streams.max_graphs_per_batch, sources.feedback),
+      datasets_(WaitingOn(common.pools->lookups.get(), common.pools->distant.get(), common.context),
+                common.datasets, common.catalog, options.shares_jobs(), *sources.examples),
       // Its calls may have to open a job in etcd.
-      loads_(WaitingOn(options.shares_jobs() ? &pools.appends : nullptr, nullptr, sources.context),
+      loads_(WaitingOn(options.shares_jobs() ? &common.pools->appends : nullptr, nullptr,
+                       common.context),
              sources.datasets, sources.kinds, sources.jobs->loader(), sources.jobs->jobs(),
-             sources.pack_observers, sources.feedback, sources.lanes),
-      // To open a source graph is to wait for S3. To draw from an open one is not.
-      sampling_(OpeningOn(pools.distant.get(), sources.context), sources.streams,
-                sources.histograms, sources.pack_observers, sources.live, sources.source_graphs,
-                sources.bounded_datasets, options.sampling_observer),
-      receipts_(sources.context, sources.histograms, sources.datasets, sources.kinds,
+             common.pack_observers, sources.feedback, sources.lanes, *sources.examples),
+      receipts_(common.context, common.histograms, sources.datasets, sources.kinds,
                 sources.jobs->loader(), sources.jobs->jobs()),
-      admin_(sources.context, options.admin, sources.admin_view),
-      channelz_(sources.context),
-      reflection_(sources.context, ServiceNames(of_wings_)),
-      reflection_v1alpha_(sources.context, ServiceNames(of_wings_)),
-      health_(sources.context,
-              ServedServices(sources.jobs->loader() != nullptr, sources.source_graphs != nullptr,
-                             of_wings_),
+      admin_(common.context, options.admin, sources.admin_view),
+      channelz_(common.context),
+      reflection_(common.context, ServiceNames(of_wings_)),
+      reflection_v1alpha_(common.context, ServiceNames(of_wings_)),
+      health_(common.context, ServedServices(sources.jobs->loader() != nullptr, of_wings_),
               bounds.watches, options.readiness),
-      unknown_methods_(sources.context, options.absent_services),
-      local_admin_(OfAdministrators(sources.context), options.admin, sources.admin_view),
-      local_channelz_(OfAdministrators(sources.context)),
-      local_reflection_(OfAdministrators(sources.context), NamesForAdministrators()),
-      local_reflection_v1alpha_(OfAdministrators(sources.context), NamesForAdministrators()) {}
+      unknown_methods_(common.context, options.absent_services),
+      local_admin_(OfAdministrators(common.context), options.admin, sources.admin_view),
+      local_channelz_(OfAdministrators(common.context)),
+      local_reflection_(OfAdministrators(common.context), NamesForAdministrators()),
+      local_reflection_v1alpha_(OfAdministrators(common.context), NamesForAdministrators()) {}
 
 void Services::RegisterAt(grpc::ServerBuilder& builder, const ServerOptions& options) {
   builder.RegisterService(&packing_);
@@ -124,9 +111,7 @@ void Services::RegisterAt(grpc::ServerBuilder& builder, const ServerOptions& opt
   builder.RegisterService(&feedback_);
   builder.RegisterService(&planning_);
   builder.RegisterService(&datasets_);
-  builder.RegisterService(&source_graphs_);
   builder.RegisterService(&loads_);
-  builder.RegisterService(&sampling_);
   builder.RegisterService(&admin_);
   if (options.channelz) builder.RegisterService(&channelz_);
   builder.RegisterService(&receipts_);

@@ -3,19 +3,11 @@
 #ifndef PACKHOUSE_SERVICE_SERVER_SERVICES_SERVICES_H_
 #define PACKHOUSE_SERVICE_SERVER_SERVICES_SERVICES_H_
 
-#include <functional>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "grpcpp/server_builder.h"
 #include "service/engine/feedback/feedback_store.h"
-#include "service/engine/histograms/histogram_store.h"
 #include "service/engine/streams/byte_quota.h"
-#include "service/engine/streams/live_streams.h"
-#include "service/engine/streams/pack_observer.h"
-#include "service/engine/streams/stream_packer.h"
-#include "service/server/calls/call_context.h"
 #include "service/server/lanes/lane_door.h"
 #include "service/server/services/admin_service.h"
 #include "service/server/services/channelz_service.h"
@@ -35,33 +27,19 @@
 #include "service/server/services/server_wing.h"
 #include "service/server/services/unknown_methods.h"
 #include "service/stores/datasets/dataset_store.h"
-#include "service/wings/graphs/services/sampling_service.h"
-#include "service/wings/graphs/services/source_graph_service.h"
-#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse::rpc {
 
-// What the services work on. The pointees must outlive them.
+// What the services work on besides what wings have, too. The pointees must outlive them.
 struct ServiceSources {
-  // Of all calls, and of streams of graphs.
-  CallContext context;
-  StreamBounds streams;
   ByteQuota* quota = nullptr;
-  PackObserverFactory* pack_observers = nullptr;
-  LiveStreams* live = nullptr;
-  HistogramStore* histograms = nullptr;
   FeedbackStore* feedback = nullptr;
-  // What is stored; null where it is not.
+  // Whatever the quotas of namespaces are, for calls that make none. Null: there are none.
   DatasetStore* datasets = nullptr;
-  SourceGraphStore* source_graphs = nullptr;
-  // The same within the quotas of namespaces: for calls that make something.
-  DatasetStore* bounded_datasets = nullptr;
-  SourceGraphStore* bounded_source_graphs = nullptr;
-  // ServerWing::graph_deletion(); null: the store deletes graphs.
-  std::function<absl::Status(absl::string_view name)> delete_graph;
   // Of all wings.
-  std::vector<ServerWing::Service> of_wings;
+  std::vector<ServerWing::Service> of_wings = {};
   const EpochKinds* kinds = nullptr;
+  const ExampleFormat* examples = nullptr;
   const ServedJobs* jobs = nullptr;
   // Null: there are no lanes.
   LaneDoor* lanes = nullptr;
@@ -70,7 +48,7 @@ struct ServiceSources {
 
 class Services {
  public:
-  Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
+  Services(const ServiceSources& sources, const WingSources& common, const ServerOptions& options,
            const ServerBounds& bounds);
 
   // Channelz and reflection only if the options have them.
@@ -90,9 +68,7 @@ class Services {
   FeedbackService feedback_;
   PlanningService planning_;
   DatasetService datasets_;
-  SourceGraphService source_graphs_;
   LoaderService loads_;
-  SamplingService sampling_;
   ReceiptService receipts_;
   AdminService admin_;
   ChannelzService channelz_;

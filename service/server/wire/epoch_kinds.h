@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_SERVER_WIRE_EPOCH_KINDS_H_
 #define PACKHOUSE_SERVICE_SERVER_WIRE_EPOCH_KINDS_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,10 @@ class EpochKindReader {
   virtual absl::StatusOr<EpochRequest> Open(const KindOpening& opening) const = 0;
   // Notes that the spec of a request of another kind asks for this one, too: its rules refuse that.
   virtual void AddTo(EpochRequest& request) const = 0;
+  // Of what epochs of the kind are of now, if that is no data set (ItemKind::thing()). NOT_FOUND.
+  virtual absl::StatusOr<uint64_t> VersionOf(absl::string_view /*thing*/) const {
+    return absl::NotFoundError("its epochs are of data sets");
+  }
 };
 
 // In the order in which a spec that asks for several is opened.

@@ -8,7 +8,6 @@
 #include "service/base/status_macros.h"
 #include "service/server/calls/wire_graphs.h"
 #include "service/server/calls/wire_sizes.h"
-#include "service/wings/tfgnn/wire_examples.h"
 
 namespace packhouse {
 namespace {
@@ -33,9 +32,10 @@ absl::Status NoDataFolder() {
       "others (--ledger) and keeps nothing else");
 }
 
-absl::StatusOr<NewDataset> NewDatasetFromWire(const v1::CreateDatasetRequest& wire) {
+absl::StatusOr<NewDataset> NewDatasetFromWire(const v1::CreateDatasetRequest& wire,
+                                              const ExampleFormat& format) {
   PH_RETURN_IF_ERROR(CheckDatasetName(wire.name()));
-  PH_ASSIGN_OR_RETURN(GraphSchema schema, SchemaOf(wire));
+  PH_ASSIGN_OR_RETURN(GraphSchema schema, SchemaOf(wire, format));
   DatasetOptions options;
   options.max_bytes = wire.max_bytes();
   PH_ASSIGN_OR_RETURN(options.max_counts,

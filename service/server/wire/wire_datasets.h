@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "packhouse/v1/dataset.pb.h"
 #include "service/algorithms/graphs/graph_schema.h"
+#include "service/server/wire/example_format.h"
 #include "service/stores/datasets/dataset_store.h"
 
 namespace packhouse {
@@ -23,7 +24,8 @@ struct NewDataset {
   GraphSchema schema;
   DatasetOptions options;
 };
-absl::StatusOr<NewDataset> NewDatasetFromWire(const v1::CreateDatasetRequest& wire);
+absl::StatusOr<NewDataset> NewDatasetFromWire(
+    const v1::CreateDatasetRequest& wire, const ExampleFormat& format = NoExampleFormat::Default());
 
 // The group ids of an AppendRequest for a chunk of `num_graphs`: one for each graph, or none.
 absl::StatusOr<std::vector<uint64_t>> GroupIdsFromWire(const v1::AppendRequest& wire,

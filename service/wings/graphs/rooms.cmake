@@ -45,12 +45,18 @@ packhouse_room(graph_wire
           wire_sampling.cc wire_source_graphs.cc
   DEPENDS packhouse_wire packhouse_sampled_epochs)
 
+# What its commands and snapshots have of it.
+packhouse_room(graphs_in_folder QUICK
+  FOLDER program/wings
+  SOURCES graphs_in_folder.cc
+  DEPENDS packhouse_data_folder packhouse_source_graphs_stored)
+
 
 if(PACKHOUSE_WITH_GRPC)
   packhouse_room(graph_services
     FOLDER wings/graphs/services
     HEADERS packhouse_grpc_headers
-    SOURCES graph_server.cc
+    SOURCES graph_server.cc sampling_service.cc source_graph_service.cc
     DEPENDS packhouse_rpc packhouse_graph_wire)
 
   # What packhoused has of it.
@@ -58,5 +64,5 @@ if(PACKHOUSE_WITH_GRPC)
     FOLDER program/wings
     HEADERS packhouse_grpc_headers
     SOURCES graphs.cc
-    DEPENDS packhouse_graph_services packhouse_program)
+    DEPENDS packhouse_graph_services packhouse_graphs_in_folder packhouse_program)
 endif()

@@ -5,3 +5,25 @@ packhouse_room(tfgnn
           readout_structure.cc record_framing.cc row_builder.cc sampling_spec.cc schema_roles.cc
           size_constraints.cc text_or_binary.cc
   DEPENDS packhouse_graphs packhouse_tfgnn_proto)
+
+# Messages, for the fuzzers too.
+packhouse_room(tfgnn_wire
+  FOLDER wings/tfgnn
+  SOURCES export_source.cc tfgnn_format.cc wire_examples.cc
+  DEPENDS packhouse_wire packhouse_tfgnn)
+
+
+if(PACKHOUSE_WITH_GRPC)
+  packhouse_room(tfgnn_services QUICK
+    FOLDER wings/tfgnn
+    HEADERS packhouse_grpc_headers
+    SOURCES tfgnn_server.cc
+    DEPENDS packhouse_rpc packhouse_tfgnn_wire)
+
+  # What packhoused has of it.
+  packhouse_room(tfgnn_wing QUICK
+    FOLDER program/wings
+    HEADERS packhouse_grpc_headers
+    SOURCES tfgnn.cc
+    DEPENDS packhouse_tfgnn_services packhouse_program)
+endif()

@@ -1,1 +1,1 @@
-packhouse_wing(tfgnn)
+packhouse_wing(tfgnn PROGRAM TfgnnInProgram FORMATS examples)

@@ -1,13 +1,15 @@
 #include "service/wings/tfgnn/wire_examples.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
-#include "service/server/calls/wire_graphs.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/wings/tfgnn/row_builder.h"
 
@@ -70,29 +72,19 @@ absl::StatusOr<GraphSchema> TfgnnSchemaFromWire(const v1::TfgnnSchema& wire) {
   return sets->schema();
 }
 
-absl::StatusOr<GraphSchema> SchemaOfEither(bool has_schema, const v1::GraphSchema& schema,
-                                           bool has_tfgnn, const v1::TfgnnSchema& tfgnn) {
-  if (!has_tfgnn) return GraphSchemaFromWire(has_schema, schema);
-  if (has_schema) {
-    return absl::InvalidArgumentError("tfgnn_schema: there is a schema beside it");
-  }
-  return TfgnnSchemaFromWire(tfgnn);
-}
-
-absl::StatusOr<ExampleReader> ExampleReader::Create(const GraphSchema* schema,
-                                                    MemoryBudget* working,
-                                                    ExampleObserver observer) {
+absl::StatusOr<TfgnnReader> TfgnnReader::Create(const GraphSchema* schema, MemoryBudget* working,
+                                                ExampleObserver observer) {
   PH_ASSIGN_OR_RETURN(tfgnn::GraphSets sets, tfgnn::GraphSets::FromSchema(*schema));
   PH_ASSIGN_OR_RETURN(tfgnn::ExampleDecoder decoder, tfgnn::ExampleDecoder::Create(sets));
-  return ExampleReader(schema, std::move(sets), std::move(decoder), working, observer);
+  return TfgnnReader(schema, std::move(sets), std::move(decoder), working, observer);
 }
 
-void ExampleReader::Tell(uint64_t skipped, uint64_t refused) {
+void TfgnnReader::Tell(uint64_t skipped, uint64_t refused) {
   if (observer_.rpcs == nullptr || skipped + refused == 0) return;
   observer_.rpcs->OnMalformedExamples(observer_.method, skipped, refused);
 }
 
-absl::StatusOr<DecodedExamples> ExampleReader::Read(const v1::Examples& wire, uint64_t next_id) {
+absl::StatusOr<DecodedExamples> TfgnnReader::Read(const v1::Examples& wire, uint64_t next_id) {
   PH_ASSIGN_OR_RETURN(const ExampleIds ids, IdsFromWire(wire, next_id));
   const auto rows = std::make_shared<tfgnn::RowBuilder>(sets_.shared_schema());
   MemoryHold memory;

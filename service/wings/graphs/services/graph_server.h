@@ -7,9 +7,10 @@
 
 namespace packhouse::rpc {
 
-// For ServerOptions::wings: epochs of sub-graphs. `graphs`, which may be null, must outlive the
-// server.
-MakeServerWing ServeGraphs(const SourceGraphStore* graphs);
+// For ServerOptions::wings: the services of source graphs, and epochs of sub-graphs. `graphs`,
+// which must be thread-safe, must outlive the server; null: every call about them is
+// FAILED_PRECONDITION.
+MakeServerWing ServeGraphs(SourceGraphStore* graphs);
 
 }  // namespace packhouse::rpc
 

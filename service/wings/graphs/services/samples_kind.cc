@@ -40,6 +40,12 @@ absl::StatusOr<EpochRequest> SamplesKind::Open(const KindOpening& opening) const
 // The first of all kinds.
 void SamplesKind::AddTo(EpochRequest& /*request*/) const {}
 
+absl::StatusOr<uint64_t> SamplesKind::VersionOf(absl::string_view graph) const {
+  if (graphs_ == nullptr) return absl::NotFoundError("there are no source graphs");
+  PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, graphs_->Get(graph));
+  return info.version;
+}
+
 void SamplesKind::Tell(const LoadableEpoch& any, const EpochProgress& progress,
                        v1::Epoch& wire) const {
   const auto& epoch = static_cast<const SampledEpoch&>(any);

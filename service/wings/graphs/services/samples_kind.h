@@ -16,6 +16,7 @@ class SamplesKind final : public EpochKindReader, public EpochTeller {
   // Errors also as OpenSubGraphs().
   absl::StatusOr<EpochRequest> Open(const KindOpening& opening) const override;
   void AddTo(EpochRequest& request) const override;
+  absl::StatusOr<uint64_t> VersionOf(absl::string_view graph) const override;
   void Tell(const LoadableEpoch& epoch, const EpochProgress& progress,
             v1::Epoch& wire) const override;
 

@@ -241,8 +241,7 @@ CallReactor* SourceGraphService::Delete(grpc::CallbackServerContext* call) {
       [this](const v1::DeleteSourceGraphRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::DeleteSourceGraphResponse> {
         if (graphs_ == nullptr) return NoDataFolder();
-        PH_RETURN_IF_ERROR(delete_graph_ == nullptr ? graphs_->Delete(parsed.name())
-                                                    : delete_graph_(parsed.name()));
+        PH_RETURN_IF_ERROR(delete_graph_(parsed.name()));
         if (catalog_ != nullptr) catalog_->ForgetThing(parsed.name());
         LogDeletion(context.log, context.client, "source graph", parsed.name());
         return v1::DeleteSourceGraphResponse();

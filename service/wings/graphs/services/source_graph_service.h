@@ -22,7 +22,7 @@ class SourceGraphService final : public EarlyService {
 
   // The pointees must outlive the service. Without graphs every call is answered with
   // NoDataFolder(). `delete_graph` deletes one with what others keep of
-  // it; null: the store does. `are_distant`: to open a
+  // it. `are_distant`: to open a
   // graph is to wait for other machines, as writing is.
   SourceGraphService(const CallContext& context, SourceGraphStore* graphs, DeleteGraph delete_graph,
                      EpochCatalog* catalog, bool are_distant);

@@ -35,7 +35,7 @@ uint64_t BytesOfRows(const SourceGraphChunk& chunk) {
 
 QuotaSourceGraphStore::QuotaSourceGraphStore(SourceGraphStore* store, QuotasOf quotas_of,
                                              DiskQuota* disk)
-    : store_(store), quotas_of_(std::move(quotas_of)), disk_(disk) {
+    : SourceGraphsOver(store), quotas_of_(std::move(quotas_of)), disk_(disk) {
   disk_->Add([this](absl::string_view where) -> absl::StatusOr<uint64_t> {
     PH_ASSIGN_OR_RETURN(const Use use, Count(where));
     return use.bytes;

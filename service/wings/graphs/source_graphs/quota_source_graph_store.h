@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,14 +12,14 @@
 #include "absl/synchronization/mutex.h"
 #include "service/access/policy.h"
 #include "service/stores/limits/disk_quota.h"
-#include "service/wings/graphs/source_graphs/source_graph_store.h"
+#include "service/wings/graphs/source_graphs/source_graphs_over.h"
 
 namespace packhouse {
 
 // Refuses what would exceed a quota with RESOURCE_EXHAUSTED, naming the namespace, the quota, its
 // bound and the value; everything else is the other store's. Sealing is not refused, though it
 // takes more of the disk for a while. To count is O(source graphs). Thread-safe.
-class QuotaSourceGraphStore final : public SourceGraphStore {
+class QuotaSourceGraphStore final : public SourceGraphsOver {
  public:
   // The store and the disk's quota must outlive this; the quota counts this store's bytes too.
   QuotaSourceGraphStore(SourceGraphStore* store, QuotasOf quotas_of, DiskQuota* disk);
@@ -30,36 +29,6 @@ class QuotaSourceGraphStore final : public SourceGraphStore {
   absl::StatusOr<SourceAppendResult> Append(
       const Target& target, const SourceGraphChunk& chunk,
       const std::optional<ProducerSequence>& producer) override;
-  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
-                                              absl::string_view producer) const override {
-    return store_->GetProducer(target, producer);
-  }
-  absl::StatusOr<SourceGraphInfo> Seal(
-      const Target& target, const SealOptions& options,
-      absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override {
-    return store_->Seal(target, options, progress);
-  }
-  absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override {
-    return store_->Get(name);
-  }
-  absl::StatusOr<SourceGraphList> List(size_t page_size,
-                                       absl::string_view page_token) const override {
-    return store_->List(page_size, page_token);
-  }
-  absl::Status Delete(const Target& target) override { return store_->Delete(target); }
-  absl::StatusOr<SourceGraphVerifyReport> Verify(
-      absl::string_view name,
-      absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const override {
-    return store_->Verify(name, progress);
-  }
-  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
-      absl::string_view name) const override {
-    return store_->Open(name);
-  }
-  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
-      absl::string_view name) const override {
-    return store_->OpenIfHere(name);
-  }
 
   struct Use {
     uint64_t graphs = 0;
@@ -71,7 +40,6 @@ class QuotaSourceGraphStore final : public SourceGraphStore {
  private:
   absl::StatusOr<Use> Count(absl::string_view where) const;
 
-  SourceGraphStore* const store_;
   const QuotasOf quotas_of_;
   DiskQuota* const disk_;
   // One creation after another, so that two do not take the same last place.

@@ -8,7 +8,7 @@ namespace packhouse {
 
 RetainedSourceGraphs::RetainedSourceGraphs(SourceGraphStore* store, std::string path,
                                            Retention retention, std::function<absl::Time()> now)
-    : store_(store),
+    : SourceGraphsOver(store),
       uses_(std::move(path), std::move(retention), std::move(now),
             [this](absl::FunctionRef<void(const std::string&)> used) { CountOpen(used); }) {
   // Sweep() asks again.

@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/stores/limits/retention.h"
-#include "service/wings/graphs/source_graphs/source_graph_store.h"
+#include "service/wings/graphs/source_graphs/source_graphs_over.h"
 
 namespace packhouse {
 
@@ -28,7 +28,7 @@ namespace packhouse {
 // that somebody has open: a call that samples or partitions it, or an epoch of its sub-graphs that
 // is loaded, or was since the last sweep (EpochCatalog::ForgetIdleThings()). To list, show or
 // verify it is no use. LastUses says how times are kept, and what a use costs. Thread-safe.
-class RetainedSourceGraphs final : public SourceGraphStore {
+class RetainedSourceGraphs final : public SourceGraphsOver {
  public:
   // The store must outlive this. `path`: the file.
   RetainedSourceGraphs(SourceGraphStore* store, std::string path, Retention retention,
@@ -44,34 +44,21 @@ class RetainedSourceGraphs final : public SourceGraphStore {
   absl::StatusOr<SourceAppendResult> Append(
       const Target& target, const SourceGraphChunk& chunk,
       const std::optional<ProducerSequence>& producer) override;
-  absl::StatusOr<ProducerHistory> GetProducer(const Target& target,
-                                              absl::string_view producer) const override {
-    return store_->GetProducer(target, producer);
-  }
   absl::StatusOr<SourceGraphInfo> Seal(
       const Target& target, const SealOptions& options,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override;
-  absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override {
-    return store_->Get(name);
-  }
-  absl::StatusOr<SourceGraphList> List(size_t page_size,
-                                       absl::string_view page_token) const override {
-    return store_->List(page_size, page_token);
-  }
   absl::Status Delete(const Target& target) override;
-  absl::StatusOr<SourceGraphVerifyReport> Verify(
-      absl::string_view name,
-      absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const override {
-    return store_->Verify(name, progress);
-  }
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
       absl::string_view name) const override;
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
+      absl::string_view name) const override {
+    return Open(name);
+  }
 
  private:
   // Of graphs that somebody has open, or seals.
   void CountOpen(absl::FunctionRef<void(const std::string&)> used) const;
 
-  SourceGraphStore* const store_;
   // Its lock is taken before `mutex_`.
   mutable LastUses uses_;
   mutable absl::Mutex mutex_;

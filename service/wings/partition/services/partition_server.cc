@@ -19,12 +19,13 @@ class PartitionServer final : public ServerWing {
     return {{&service_, v1::PartitioningService::service_full_name(), jobs_ != nullptr}};
   }
   const EpochKindReader* epoch_kind() const override { return &joined_; }
-  uint64_t BytesOf(absl::string_view where) const override {
-    return jobs_ == nullptr ? 0 : jobs_->BytesOf(where);
+  void CountUses(std::map<std::string, Use>& uses) const override {
+    if (jobs_ == nullptr) return;
+    for (auto& [where, use] : uses) use.disk_bytes += jobs_->BytesOf(where);
   }
-  std::function<absl::Status(absl::string_view name)> graph_deletion() override {
-    if (jobs_ == nullptr) return nullptr;
-    return [jobs = jobs_.get()](absl::string_view name) { return jobs->DeleteGraph(name); };
+  std::optional<absl::Status> DeleteSourceGraph(absl::string_view name) override {
+    if (jobs_ == nullptr) return std::nullopt;
+    return jobs_->DeleteGraph(name);
   }
   void ForgetSourceGraph(absl::string_view name) override {
     if (jobs_ != nullptr) jobs_->ForgetGraph(name);
@@ -45,8 +46,8 @@ MakeServerWing ServePartitions(SourceGraphStore* graphs, AssignmentEngine* engin
     if (graphs != nullptr && !sources.shares_jobs) {
       PartitionJobs::Options of_server = options;
       of_server.quota = sources.disk_quota;
-      jobs = std::make_unique<PartitionJobs>(graphs, engine, sources.clock, sources.working,
-                                             of_server);
+      jobs = std::make_unique<PartitionJobs>(graphs, engine, sources.context.clock,
+                                             sources.context.working, of_server);
     }
     return std::make_unique<PartitionServer>(sources, std::move(jobs));
   };
