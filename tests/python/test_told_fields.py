@@ -186,6 +186,7 @@ ROWS: dict[str, Row] = {
     "Histogram": Row(sizes_pb2.Histogram, _histogram),
     "Job": Row(loader_pb2.Job, left_out=("epochs.last_used.nanos", "last_used.nanos")),
     "JobEpoch": Row(loader_pb2.JobEpoch, left_out=("last_used.nanos",)),
+    "MixedDataset": Row(loader_pb2.MixedDataset),
     "Oversize": Row(planning_pb2.Oversize),
     "PackDrifted": Row(packing_pb2.PackDrifted),
     "PackOpened": Row(

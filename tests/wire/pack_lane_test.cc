@@ -120,6 +120,20 @@ class PackLaneTest : public testing::Test {
   static absl::Status Accept(Handler& handler, const v1::PackRequest& request) {
     return handler.Accept(std::make_unique<v1::PackRequest>(request));
   }
+  // After so many responses by gRPC.
+  void OpenLane(LaneClient& client, uint64_t num_before) {
+    ASSERT_FALSE(*uses_lane_);
+    ASSERT_TRUE(client.Open(offer_.token()));
+    ASSERT_EQ(client.num_before(), num_before);
+    ASSERT_TRUE(*uses_lane_);
+  }
+  // By a slot that the client writes into again at once, when the server has given it back.
+  static void AcceptInSlot(Handler& handler, LaneClient& client, v1::PackRequest request) {
+    const uint32_t slot = client.Read()->slot;
+    ASSERT_TRUE(MoveToSlot(client, slot, request));
+    ASSERT_THAT(Accept(handler, request), IsOk());
+    std::memset(client.slot(slot), 0x5a, client.slot_bytes());
+  }
 
   // All responses of a stream by gRPC; empty if it is refused.
   std::vector<std::string> ByGrpc(const std::vector<v1::PackRequest>& requests) {
@@ -200,11 +214,7 @@ TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
     };
     for (;;) {
       if (num_responses == opens_at && !client) {
-        ASSERT_FALSE(*uses_lane_);
-        client.emplace(path_);
-        ASSERT_TRUE(client->Open(offer_.token()));
-        ASSERT_EQ(client->num_before(), num_responses);
-        ASSERT_TRUE(*uses_lane_);
+        OpenLane(client.emplace(path_), num_responses);
       }
       PH_ASSERT_OK_AND_ASSIGN(const auto next, handler->Next());
       if (next) {
@@ -224,22 +234,17 @@ TEST_F(PackLaneTest, AStreamIsTheSameWithALane) {
         if (next_request == requests.size()) {
           handler->HalfClose();
         } else {
-          v1::PackRequest request = requests[next_request];
           if (next_request == graphs_from) {
             for_graphs.emplace(path_);
             ASSERT_TRUE(for_graphs->Open(offer_for_graphs_.token()));
           }
-          uint32_t slot = 0;
-          bool is_in_slot = false;
-          // The server gives each slot again at once.
+          v1::PackRequest request = requests[next_request];
           if (for_graphs && request.has_graphs() && random.Below(3) != 0) {
-            slot = for_graphs->Read()->slot;
-            is_in_slot = MoveToSlot(*for_graphs, slot, request);
-            ASSERT_TRUE(is_in_slot);
+            AcceptInSlot(*handler, *for_graphs, request);
             ++num_in_slots;
+          } else {
+            ASSERT_THAT(Accept(*handler, request), IsOk());
           }
-          ASSERT_THAT(Accept(*handler, request), IsOk());
-          if (is_in_slot) std::memset(for_graphs->slot(slot), 0x5a, for_graphs->slot_bytes());
         }
         ++next_request;
       }
