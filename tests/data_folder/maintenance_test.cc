@@ -229,6 +229,12 @@ TEST_F(MaintenanceTest, WithoutTheWingOfSourceGraphsTheyAreNamed) {
 }
 
 TEST_F(MaintenanceTest, WhatAnAbsentWingKeepsBesideAGraphIsSaidToBeUnchecked) {
+  std::vector<std::string> companions;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(data_dir_)) {
+    if (entry.path().filename() == "companion") companions.push_back(entry.path());
+  }
+  ASSERT_THAT(companions, Not(IsEmpty()));
+  for (const std::string& companion : companions) WriteFile(companion + "/file", "x");
   testing::internal::CaptureStderr();
   const auto checked = CheckDataFolder(
       data_dir_, [](const StoredDamage&) {}, GraphsInFolder({}));
