@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import pickle
 import signal
+import socket
 import sys
+import threading
 import types
 from typing import Any, BinaryIO, Iterator
 
+import grpc
 import numpy as np
 import pytest
 from random_graphs import molecules
@@ -18,6 +22,8 @@ from test_pack_lane_end_to_end import lanes_left, serving
 
 from packhouse import Client, EpochReaders, Loader, LocalServer
 from packhouse.epochs import load_connection
+from packhouse.epochs.relayed_calls import Relay, RelayedChannel, serve_calls
+from packhouse.epochs.request import Connecting
 
 MOLECULES = molecules(np.random.default_rng(1), 600)
 ALL_IDS = sorted(MOLECULES.graph_ids.tolist())
@@ -164,3 +170,33 @@ def test_who_is_killed_costs_no_batch(server: LocalServer, killed_at: int) -> No
             epochs._write_orders()
         assert sorted(done) == ALL_IDS
     until(lambda: lanes_left(server) == 0)
+
+
+def test_who_calls_is_answered_after_descriptors_and_threads_were_used_up(
+    server: LocalServer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, start = socket.socket.accept, threading.Thread.start
+    failures = [OSError(errno.EMFILE, "no descriptor is free"), RuntimeError("no thread is free")]
+
+    def accept_later(listening: socket.socket) -> Any:
+        if failures and isinstance(failures[0], OSError):
+            raise failures.pop(0)
+        return accept(listening)
+
+    def start_later(thread: threading.Thread) -> None:
+        if failures and thread.name == "packhouse-relay":
+            raise failures.pop(0)
+        start(thread)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_later)
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    path = str(tmp_path / "calls")
+    serve_calls(path, Connecting(server.address))
+    list_datasets = RelayedChannel(Relay(path), server.address, ()).unary_unary(
+        "/packhouse.v1.DatasetService/ListDatasets"
+    )
+    with pytest.raises(grpc.RpcError) as lost:
+        list_datasets(b"", timeout=20)
+    assert lost.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert b"molecules" in list_datasets(b"", timeout=20)
+    assert not failures

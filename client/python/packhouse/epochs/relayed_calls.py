@@ -26,6 +26,8 @@ from packhouse.epochs.request import Connecting
 _PIECE: Final = struct.Struct("<?Q")
 # Seconds for the trainer to start another process.
 _PATIENCE: Final = 10.0
+# Seconds between tries to take a caller.
+_PAUSE: Final = 0.05
 _LOST: Final = "the process that makes the trainer's calls has ended"
 
 
@@ -191,10 +193,17 @@ def serve_calls(path: str, connecting: Connecting) -> None:
 
     def accept() -> None:
         while True:
-            connection, _ = listening.accept()
-            threading.Thread(
-                target=_answer, args=(connection, connecting), name="packhouse-relay", daemon=True
-            ).start()
+            try:
+                connection, _ = listening.accept()
+            except OSError:  # No descriptor is free. Who calls waits until one is.
+                time.sleep(_PAUSE)
+                continue
+            try:
+                threading.Thread(
+                    target=_answer, args=(connection, connecting), name="packhouse-relay", daemon=True
+                ).start()
+            except RuntimeError:  # Nor is a thread. Who calls is told, and tries again.
+                connection.close()
 
     threading.Thread(target=accept, name="packhouse-relays", daemon=True).start()
 
