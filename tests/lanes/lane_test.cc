@@ -1,5 +1,7 @@
 #include "service/server/lanes/lane.h"
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -112,6 +114,21 @@ TEST_F(LaneTest, WhatWasSentIsReadThoughItsStreamHasEnded) {
   }
   EXPECT_FALSE(client.Read().has_value());
   EXPECT_FALSE(client.Release({0}));
+}
+
+// Also if the door's thread looks at a connection just as its stream closes it.
+TEST_F(LaneTest, AClientSeesTheEndOfItsStream) {
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::pair<std::shared_ptr<Lane>, LaneClient>> lanes;
+    for (int i = 0; i < 2; ++i) lanes.push_back(OpenOne());
+    lanes[0].second.Release({});
+    for (auto& [lane, client] : lanes) lane.reset();
+    for (auto& [lane, client] : lanes) {
+      pollfd end = {client.socket(), POLLIN, 0};
+      ASSERT_EQ(::poll(&end, 1, 30'000), 1) << round;
+      EXPECT_FALSE(client.Read().has_value());
+    }
+  }
 }
 
 TEST_F(LaneTest, SaysHowManyResponsesCameBefore) {

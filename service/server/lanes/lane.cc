@@ -98,7 +98,7 @@ Lane::Lane(LaneDoor* door, LaneCounts* counts, LaneWay way, const LaneSize& size
 
 Lane::~Lane() {
   const absl::MutexLock lock(&mutex_);
-  door_->Leave(token_, id_);
+  door_->Leave(token_, id_, socket_);
   if (socket_ >= 0) {
     CloseInOrder(socket_);
     --counts_->num_open;

@@ -109,7 +109,8 @@ absl::StatusOr<std::shared_ptr<Lane>> LaneDoor::Offer(const LaneSize& size,
   return lane;
 }
 
-void LaneDoor::Leave(const std::string& token, uint64_t id) {
+void LaneDoor::Leave(const std::string& token, uint64_t id, int socket) {
+  if (socket >= 0) Watch(poll_, EPOLL_CTL_DEL, socket, 0, id);
   const absl::MutexLock lock(&mutex_);
   by_token_.erase(token);
   by_id_.erase(id);

@@ -61,8 +61,10 @@ class LaneDoor {
 
   LaneDoor(ListeningSockets sockets, MemoryBudget* memory);
 
-  // Called by lanes. Leave: the lane is gone, and its number, if it has one, is nobody's.
-  void Leave(const std::string& token, uint64_t id);
+  // Called by lanes. Leave: the lane is gone, and its number and connection, if it has one, are
+  // nobody's. To be called before the connection is closed: while the door's thread looks at one, a
+  // system may put off its end until that thread has something else to do.
+  void Leave(const std::string& token, uint64_t id, int socket);
   // Arm: wakes the lane's stream once, at the event of epoll.
   void Arm(int socket, uint64_t id, uint32_t event);
 
