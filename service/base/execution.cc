@@ -1,5 +1,6 @@
 #include "service/base/execution.h"
 
+#include <exception>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -53,8 +54,13 @@ void Execution::Enter(Execution* execution) { replacement = execution; }
 
 std::vector<Thread> BeginThreads(size_t count, const std::function<void()>& work) noexcept {
   std::vector<Thread> threads;
-  threads.reserve(count);
-  while (threads.size() < count) threads.emplace_back(work);
+  try {
+    threads.reserve(count);
+    while (threads.size() < count) threads.emplace_back(work);
+  } catch (...) {
+    // Here, where the exception is known, and those that were begun are not waited for.
+    std::terminate();
+  }
   return threads;
 }
 

@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +24,7 @@
 #include "service/base/execution.h"
 #include "service/base/memory_return.h"
 #include "service/base/steady_waits.h"
+#include "service/program/spdlog_log.h"
 
 namespace packhouse {
 namespace {
@@ -43,7 +46,30 @@ MemoryReturn::Reading ReadProcess(const rpc::Server& server) {
   return reading;
 }
 
+std::string WhyItEnds() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return error.what();
+    return absl::StrCat(
+        "the system gives no more threads (", error.code().message(),
+        "): see the limits of processes (ulimit -u, and pids.max of a container) and of a thread's "
+        "stack (ulimit -s)");
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+  }
+  return "no reason is known";
+}
+
 }  // namespace
+
+void EndWithWords() {
+  std::set_terminate([] {
+    SpdlogLog::LogAtOnce(LogLevel::kError, "ended", {LogField::Message(WhyItEnds())});
+    std::_Exit(1);
+  });
+}
 
 absl::Status RaiseFileLimit() {
   rlimit limit = {};

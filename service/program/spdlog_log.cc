@@ -28,6 +28,13 @@ spdlog::level::level_enum LevelOf(LogLevel level) {
   return spdlog::level::err;
 }
 
+void SetForm(spdlog::logger& logger) {
+  logger.set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})");
+  // spdlog's own error lines would have another form. They are not needed: the only error is use
+  // after Close().
+  logger.set_error_handler([](const std::string&) {});
+}
+
 }  // namespace
 
 SpdlogLog::SpdlogLog(const std::string& level)
@@ -35,11 +42,8 @@ SpdlogLog::SpdlogLog(const std::string& level)
       logger_(std::make_shared<spdlog::async_logger>(
           "packhouse", std::make_shared<spdlog::sinks::stderr_sink_mt>(), writer_,
           spdlog::async_overflow_policy::overrun_oldest)) {
-  logger_->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})");
+  SetForm(*logger_);
   logger_->set_level(spdlog::level::from_str(level));
-  // spdlog's own error lines would have another form. They are not needed: the only error is use
-  // after Close().
-  logger_->set_error_handler([](const std::string&) {});
 }
 
 SpdlogLog::~SpdlogLog() = default;
@@ -62,6 +66,15 @@ void SpdlogLog::Log(LogLevel level, absl::string_view event, absl::Span<const Lo
   } catch (const spdlog::spdlog_ex&) {
     // Closed: the process is about to end, and other threads go on until it does.
   }
+}
+
+void SpdlogLog::LogAtOnce(LogLevel level, absl::string_view event,
+                          absl::Span<const LogField> fields) {
+  spdlog::logger logger("packhouse", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  SetForm(logger);
+  const std::string members = JsonMembers(event, fields);
+  logger.log(LevelOf(level), spdlog::string_view_t(members.data(), members.size()));
+  logger.flush();
 }
 
 void SpdlogLog::Close(absl::Duration timeout) {

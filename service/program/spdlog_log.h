@@ -33,6 +33,9 @@ class SpdlogLog final : public EventLog {
 
   void Log(LogLevel level, absl::string_view event, absl::Span<const LogField> fields) override;
 
+  // One line, on the calling thread, for a process that cannot have another one.
+  static void LogAtOnce(LogLevel level, absl::string_view event, absl::Span<const LogField> fields);
+
   // Returns when all lines are written, or after `timeout`. For the end of the process: what is
   // logged afterwards is dropped.
   void Close(absl::Duration timeout);

@@ -7,10 +7,12 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from typing import Any, Iterator
 
 import numpy as np
@@ -31,9 +33,9 @@ def program(name: str) -> str:
 
 
 @contextlib.contextmanager
-def running(*flags: str, **how: Any) -> Iterator[subprocess.Popen[str]]:
+def running(*flags: str, of: str = "", **how: Any) -> Iterator[subprocess.Popen[str]]:
     """packhoused, killed at the end."""
-    process = subprocess.Popen([program("PACKHOUSED"), *flags], text=True, **how)
+    process = subprocess.Popen([of or program("PACKHOUSED"), *flags], text=True, **how)
     try:
         yield process
     finally:
@@ -82,6 +84,36 @@ def test_too_few_descriptors_are_refused(limit: int, tmp_path: pathlib.Path) -> 
         _, stderr = server.communicate(timeout=PATIENCE)
         assert server.returncode == 1
         assert f"at most {limit} files may be open (ulimit -n), at least 64" in last_message(stderr)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes a user that may have few threads")
+def test_a_server_that_gets_too_few_threads_says_so_and_ends() -> None:
+    user = 54321
+    with tempfile.TemporaryDirectory() as name:
+        # Where any user may go, unlike pytest's folders.
+        folder = pathlib.Path(name)
+        folder.chmod(0o777)
+        copy = shutil.copy(program("PACKHOUSED"), folder)
+        num_served = 0
+        limits = iter(range(2, 120, 3))
+        while num_served < 3:
+            limit = next(limits)
+
+            def become_limited(limit: int = limit) -> None:
+                resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+                os.setgid(user)
+                os.setuid(user)
+
+            with running(*FLAGS, "--data-dir", str(folder / f"{limit}"), of=copy, preexec_fn=become_limited,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+                assert server.stdout is not None
+                if server.stdout.readline():
+                    num_served += 1
+                    continue
+                _, stderr = server.communicate(timeout=PATIENCE)
+                assert server.returncode == 1
+                assert "the system gives no more threads" in last_message(stderr), limit
+                assert not num_served, limit
 
 
 def test_with_the_least_descriptors_it_serves_and_ends(tmp_path: pathlib.Path) -> None:
