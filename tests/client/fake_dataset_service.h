@@ -52,29 +52,15 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     const absl::MutexLock lock(&mutex_);
     remembered_ = sequences;
   }
-  // The next `calls` calls that are not appends do their work, but answer UNAVAILABLE.
-  void LoseAnswers(int calls) {
-    const absl::MutexLock lock(&mutex_);
-    lost_answers_ = calls;
-  }
   Stored stored(const std::string& name) const {
     const absl::MutexLock lock(&mutex_);
     const auto found = datasets_.find(name);
     return found == datasets_.end() ? Stored() : found->second;
   }
-  bool has(const std::string& name) const {
-    const absl::MutexLock lock(&mutex_);
-    return datasets_.count(name) > 0;
-  }
   int num_streams() const {
     const absl::MutexLock lock(&mutex_);
     return num_streams_;
   }
-  void set_verification(std::vector<v1::VerifyDatasetResponse> responses) {
-    const absl::MutexLock lock(&mutex_);
-    verification_ = std::move(responses);
-  }
-
   // What every data set gives when it is exported; the call breaks after each response of two.
   void set_examples(std::vector<std::string> examples) {
     const absl::MutexLock lock(&mutex_);
@@ -125,7 +111,7 @@ class FakeDatasetService final : public v1::DatasetService::Service {
       }
     }
     *response = dataset;
-    return Answer();
+    return grpc::Status::OK;
   }
 
   grpc::Status Append(
@@ -159,7 +145,7 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     if (found == datasets_.end()) return NotFound(request->name());
     found->second.dataset.set_state(v1::DATASET_STATE_SEALED);
     *response = found->second.dataset;
-    return Answer();
+    return grpc::Status::OK;
   }
 
   grpc::Status GetDataset(grpc::ServerContext* /*context*/, const v1::GetDatasetRequest* request,
@@ -169,53 +155,12 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     if (found == datasets_.end()) return NotFound(request->name());
     *response->mutable_dataset() = found->second.dataset;
     if (request->include_histogram()) response->mutable_histogram();
-    return Answer();
-  }
-
-  // A page token is the last name of the page before.
-  grpc::Status ListDatasets(grpc::ServerContext* /*context*/,
-                            const v1::ListDatasetsRequest* request,
-                            v1::ListDatasetsResponse* response) override {
-    const absl::MutexLock lock(&mutex_);
-    const int page = request->page_size() == 0 ? 100 : static_cast<int>(request->page_size());
-    auto next = request->page_token().empty() ? datasets_.begin()
-                                              : datasets_.upper_bound(request->page_token());
-    for (; next != datasets_.end(); ++next) {
-      if (response->datasets_size() == page) {
-        response->set_next_page_token(response->datasets(page - 1).name());
-        break;
-      }
-      *response->add_datasets() = next->second.dataset;
-    }
-    return Answer();
-  }
-
-  grpc::Status DeleteDataset(grpc::ServerContext* /*context*/,
-                             const v1::DeleteDatasetRequest* request,
-                             v1::DeleteDatasetResponse* /*response*/) override {
-    const absl::MutexLock lock(&mutex_);
-    if (datasets_.erase(request->name()) == 0) return NotFound(request->name());
-    return Answer();
-  }
-
-  grpc::Status VerifyDataset(grpc::ServerContext* /*context*/,
-                             const v1::VerifyDatasetRequest* request,
-                             grpc::ServerWriter<v1::VerifyDatasetResponse>* stream) override {
-    const absl::MutexLock lock(&mutex_);
-    if (datasets_.count(request->name()) == 0) return NotFound(request->name());
-    for (const v1::VerifyDatasetResponse& response : verification_) stream->Write(response);
-    return Answer();
+    return grpc::Status::OK;
   }
 
  private:
   static grpc::Status NotFound(const std::string& name) {
     return {grpc::StatusCode::NOT_FOUND, "data set '" + name + "'"};
-  }
-
-  grpc::Status Answer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (lost_answers_ == 0) return grpc::Status::OK;
-    --lost_answers_;
-    return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
   }
 
   grpc::Status Store(const v1::AppendRequest& request, v1::AppendResponse& response,
@@ -268,11 +213,9 @@ class FakeDatasetService final : public v1::DatasetService::Service {
   uint64_t remembered_ ABSL_GUARDED_BY(mutex_) = 256;
   std::map<std::string, Stored> datasets_ ABSL_GUARDED_BY(mutex_);
   std::function<AppendFault(const v1::AppendRequest&)> fault_ ABSL_GUARDED_BY(mutex_);
-  std::vector<v1::VerifyDatasetResponse> verification_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> examples_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_streams_ ABSL_GUARDED_BY(mutex_) = 0;
-  int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // A server with the service, on a socket in a folder of its own; it can be ended and come back,

@@ -163,17 +163,16 @@ class MutationTest:
                 placed.append((mutation, number))
         self._objects: list[str] = []
         own = [file for each in self._tests if each.name == "python_tests" for file in each.by_file()]
-        return placed, self._stages(own, [], ["client/python"])
+        return placed, self._stages(own, [], [mutation.path for mutation, _ in placed])
 
     def _cpp_stages(self, room: str, numbered: Numbered) -> tuple[Numbered, Stages]:
         placed, self._objects = self._builds.compile(numbered, f"tests/{room.partition('/')[0]}/")
         own, nearer = self._nearest("client" if room.startswith("client/") else room, self._objects)
-        rooms = list(dict.fromkeys(room_tests.room_of(mutation.path) for mutation, _ in placed))
-        return placed, self._stages(own, nearer, rooms)
+        return placed, self._stages(own, nearer, [mutation.path for mutation, _ in placed])
 
-    def _stages(self, own: list[room_tests.Test], nearer: list[room_tests.Test], rooms: list[str]) -> Stages:
-        names = [name for room in rooms for name in room_tests.further_of(self._further, room)]
-        further = [each for name in dict.fromkeys(names) for each in self._tests if each.name == name]
+    def _stages(self, own: list[room_tests.Test], nearer: list[room_tests.Test], paths: list[str]) -> Stages:
+        names = dict.fromkeys(name for path in paths for name in room_tests.further_of_file(self._further, path))
+        further = [file for name in names for each in self._tests if each.name == name for file in each.by_file()]
         return [
             (own, CAUGHT, 2 * room_tests.FURTHER_SECONDS),
             (nearer, NEXT_UP, room_tests.NEXT_UP_SECONDS),

@@ -144,8 +144,40 @@ def test_every_room_has_tests_further_up() -> None:
     names = {each.name for each in room_tests.all_tests(BUILD)}
     table = room_tests.further_tests(mutants.FURTHER.read_text())
     for path in mutants.sources(mutants.ROOT):
-        further = room_tests.further_of(table, room_tests.room_of(path))
+        further = room_tests.further_of_file(table, path)
         assert names.intersection(further), f"{path}: none of {further} is a test"
+    for row in table:
+        assert not row.startswith("client/python") or (mutants.ROOT / row).is_dir(), row
+        assert names.issuperset(table[row]), f"{row}: {set(table[row]) - names} are no tests"
+
+
+def test_a_file_has_the_tests_of_its_folders_too() -> None:
+    table = {"*": ["all"], "client/python": ["whole"], "client/python/packhouse": ["package"], "wire": ["bytes"]}
+    table["client/python/packhouse/files"] = ["files"]
+    of = {
+        "client/python/packhouse/files/npz.py": ["files", "package", "whole"],
+        "client/python/packhouse/data/schema.py": ["package", "whole"],
+        "service/server/wire/wire_sizes.cc": ["bytes"],
+        "service/stores/logs/job_logs.h": ["all"],
+    }
+    assert {path: room_tests.further_of_file(table, path) for path in of} == of
+
+
+def test_pytest_is_run_file_by_file() -> None:
+    def files(*command: str) -> list[tuple[str, tuple[str, ...]]]:
+        return [(each.name, each.command) for each in room_tests.Test("all", command, (), "", None).by_file()]
+
+    two = ("/t/test_a.py", "/t/test_b.py")
+    assert files("python3", "-m", "pytest", *two) == [
+        ("all/test_a", ("python3", "-m", "pytest", two[0])),
+        ("all/test_b", ("python3", "-m", "pytest", two[1])),
+    ]
+    assert files("python3", "/t/environments.py", "pyg", "--", *two) == [
+        ("all/test_a", ("python3", "/t/environments.py", "pyg", "--", two[0])),
+        ("all/test_b", ("python3", "/t/environments.py", "pyg", "--", two[1])),
+    ]
+    for one in (("python3", "-m", "pytest", two[0]), ("python3", "/t/run.py", *two), ("/b/test",)):
+        assert files(*one) == [("all", one)]
 
 
 SWITCHED = """\

@@ -29,6 +29,12 @@ FURTHER_SECONDS: Final = 120
 # Of an environment variable; a longer one is left out.
 LONGEST_FILTER: Final = 100_000
 _SUBREAPER: Final = 36
+# Runs pytest with packages that Debian does not have.
+ENVIRONMENTS: Final = "environments.py"
+
+
+def _is_test_file(word: str) -> bool:
+    return word.endswith(".py") and pathlib.Path(word).name != ENVIRONMENTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +57,17 @@ class Test:
         words = [*self.command, *(value for _, value in self.environment)]
         return [word[len(str(build)) + 1 :] for word in words if word.startswith(f"{build}/") and os.path.isfile(word)]
 
+    @property
+    def is_pytest(self) -> bool:
+        """By itself, or in an environment of packages."""
+        return "pytest" in self.command or any(word.endswith(f"/{ENVIRONMENTS}") for word in self.command)
+
     def by_file(self) -> list[Test]:
         """One test for each file of a test by pytest: what modules do as they are read is tried by
         the files that read them, and not by all."""
-        files = [word for word in self.command if word.endswith(".py")]
+        files = list(filter(_is_test_file, self.command)) if self.is_pytest else []
+        if len(files) < 2:
+            return [self]
         command = tuple(word for word in self.command if word not in files)
         return [
             dataclasses.replace(self, name=f"{self.name}/{pathlib.Path(file).stem}", command=(*command, file))
@@ -150,6 +163,16 @@ def further_of(table: dict[str, list[str]], room: str) -> list[str]:
     return []
 
 
+def further_of_file(table: dict[str, list[str]], path: str) -> list[str]:
+    """What stands for the folders that a file lies in, the inner ones first, and for its room."""
+    room = room_of(path)
+    folders = [str(each) for each in pathlib.Path(path).parents]
+    return [
+        *(name for folder in folders if folder != room for name in table.get(folder, [])),
+        *further_of(table, room),
+    ]
+
+
 @dataclasses.dataclass(frozen=True)
 class Reached:
     """What a test does with no mutant switched on."""
@@ -230,16 +253,16 @@ class TestRuns:
         environment.update({name: replaced(value) for name, value in test.environment})
         environment.update(variables)
         command = list(map(replaced, test.command))
-        if "pytest" in command:
+        if test.is_pytest:
             # Which a test would find beside the server.
             environment.setdefault("PACKHOUSE_GRAPH", replaced(f"{self._build}/service/packhouse-graph"))
             environment["PYTEST_ADDOPTS"] = "-x -p mutant_plugin"
             environment["PYTHONPATH"] = f"{environment.get('PYTHONPATH', '')}:{pathlib.Path(__file__).parent}"
-        if names and "pytest" in command:
+        if names and test.is_pytest:
             (self._work / "names").write_text("\n".join(names))
             environment["PACKHOUSE_MUTANT_TESTS"] = str(self._work / "names")
             files = {name.partition("::")[0].rpartition("/")[2] for name in names}
-            command = [each for each in command if not each.endswith(".py") or pathlib.Path(each).name in files]
+            command = [each for each in command if not _is_test_file(each) or pathlib.Path(each).name in files]
         elif test.is_one_program and 0 < len(":".join(names)) < LONGEST_FILTER:
             environment["GTEST_FILTER"] = ":".join(sorted(names))
             for name in ("GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"):

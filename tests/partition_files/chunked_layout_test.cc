@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/partition_files/partition_data.h"
+#include "tests/support/json_members.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -57,6 +58,8 @@ TEST(ChunkedLayoutTest, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(with("\"a\"", "\"b\""), refused("node type 'b' is there twice"));
   EXPECT_THAT(with("_per_", "_of_"), refused("neither num_nodes_per_chunk nor"));
   EXPECT_THAT(with("            2,\n", "            7,\n"), refused("the chunks have 8"));
+  ExpectMembersChecked(text,
+                       [](const std::string& of) { return ReadChunkedMetadata(of).status(); });
 }
 
 TEST(AssignmentMetaTest, NamesTheTwoAlgorithmsThatThePipelineKnows) {
@@ -67,6 +70,8 @@ TEST(AssignmentMetaTest, NamesTheTwoAlgorithmsThatThePipelineKnows) {
               IsOkAndHolds(AssignmentMeta{4, "random"}));
   EXPECT_THAT(ReadAssignmentMeta(R"({"num_parts": 0, "algo_name": "random"})"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_parts is 0")));
+  ExpectMembersChecked(R"({"num_parts": 4, "algo_name": "random"})",
+                       [](const std::string& of) { return ReadAssignmentMeta(of).status(); });
 }
 
 TEST(ChunkedLayoutTest, RealFiles) {

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/partition_files/partition_data.h"
+#include "tests/support/json_members.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -68,6 +69,7 @@ TEST(PartitionJsonTest, FieldsAreChecked) {
   EXPECT_THAT(with("\"num_parts\": 2", "\"num_parts\": 3"), refused("'part-2' must be there"));
   EXPECT_THAT(with("\"num_parts\": 2", "\"num_parts\": 0"), refused("num_parts is 0"));
   EXPECT_THAT(with("\"tag\": 0", "\"tag\": 1"), refused("must be its own"));
+  ExpectMembersChecked(text, [](const std::string& of) { return ReadPartitionJson(of).status(); });
   EXPECT_THAT(ReadPartitionJson("[1]"), refused("no object"));
   EXPECT_THAT(ReadPartitionJson(text.substr(1)), refused("no JSON"));
 }

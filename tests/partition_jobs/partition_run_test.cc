@@ -22,7 +22,9 @@
 #include "service/wings/partition/jobs/graph_folders.h"
 #include "service/wings/partition/jobs/original_order.h"
 #include "service/wings/partition/jobs/parmetis_pipeline.h"
+#include "service/wings/partition/jobs/partition_state.h"
 #include "tests/partitioning/random_source_graphs.h"
+#include "tests/support/json_members.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -98,24 +100,99 @@ TEST(PartitionPlanTest, TextIsThePlan) {
   plan.options.imbalance = 1.07;
   plan.options.balance_edges = true;
   plan.options.halo = HaloKind::kInEdges;
-  PH_ASSERT_OK_AND_ASSIGN(const PartitionPlan again, PlanOfText(PlanText(plan)));
-  EXPECT_EQ(PlanText(again), PlanText(plan));
-  EXPECT_EQ(again.classes[0].columns, plan.classes[0].columns);
+  const JsonExceptions optional = {{"without_files", "original_ids", "metis_weights"}, {}};
   for (const auto& change : std::vector<void (*)(PartitionPlan&)>{
-           [](PartitionPlan& p) { p.name = "other"; }, [](PartitionPlan& p) { p.options.seed = 2; },
+           [](PartitionPlan& p) { p.name = "other"; },
+           [](PartitionPlan& p) { p.options.seed = 2; },
+           [](PartitionPlan& p) { p.options.num_parts = kMaxPartsOfDirectory; },
+           [](PartitionPlan& p) { p.options.method = PartMethod::kStreaming; },
+           [](PartitionPlan& p) { p.options.scheme = PartScheme::kRecursive; },
+           [](PartitionPlan& p) { p.options.objective = PartObjective::kVolume; },
+           [](PartitionPlan& p) { p.options.quality = PartQuality::kBest; },
+           [](PartitionPlan& p) { p.options.halo = HaloKind::kPartitionGraph; },
+           [](PartitionPlan& p) { p.options.num_hops = PartitionOptions::kMaxHops; },
+           [](PartitionPlan& p) { p.options.balance_edges = false; },
            [](PartitionPlan& p) { p.options.imbalance = 1.08; },
-           [](PartitionPlan& p) { p.options.trainers_per_machine = 2; },
+           [](PartitionPlan& p) { p.options.trainers_per_machine = PartitionOptions::kMaxParts; },
+           [](PartitionPlan& p) { p.forms.coo = false; },
+           [](PartitionPlan& p) { p.forms.csr = false; },
            [](PartitionPlan& p) { p.forms.csc = false; },
+           [](PartitionPlan& p) { p.npy = false; },
+           [](PartitionPlan& p) { p.safetensors = false; },
+           [](PartitionPlan& p) { p.mapping = false; },
+           [](PartitionPlan& p) { p.assignment = false; },
            [](PartitionPlan& p) { p.original_ids = true; },
+           [](PartitionPlan& p) { p.metis_weights = true; },
+           [](PartitionPlan& p) { p.without_files = true; },
+           [](PartitionPlan& p) { p.classes[0].node_set = "b"; },
+           [](PartitionPlan& p) { p.classes[0].columns[1] = "test"; },
            [](PartitionPlan& p) { p.classes.clear(); }}) {
     PartitionPlan changed = plan;
     change(changed);
-    EXPECT_NE(PlanText(changed), PlanText(plan));
+    const std::string text = PlanText(changed);
+    EXPECT_NE(text, PlanText(plan));
+    PH_ASSERT_OK_AND_ASSIGN(const PartitionPlan again, PlanOfText(text));
+    EXPECT_EQ(PlanText(again), text);
+    ExpectMembersChecked(
+        text, [](const std::string& of) { return PlanOfText(of).status(); }, optional);
+    // What is beyond its bound is no such plan either.
+    auto json = nlohmann::ordered_json::parse(text);
+    for (const auto& [key, value] : nlohmann::ordered_json(json).items()) {
+      if (!value.is_number() || key == "seed") continue;
+      json[key] = PartitionOptions::kMaxParts + 1;
+      EXPECT_EQ(PlanOfText(json.dump()).status().code(), absl::StatusCode::kInvalidArgument) << key;
+      json[key] = value;
+    }
   }
+  plan.metis_weights = plan.original_ids = true;
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionPlan again, PlanOfText(PlanText(plan)));
+  EXPECT_EQ(again.classes[0].columns, plan.classes[0].columns);
+  EXPECT_TRUE(again.metis_weights && again.original_ids && !again.without_files);
   plan.name = "has 1";
   EXPECT_THAT(CheckPartitionPlan(plan),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'has 1'")));
-  EXPECT_THAT(PlanOfText("{}"), StatusIs(absl::StatusCode::kInvalidArgument, testing::_));
+}
+
+TEST(PartitionReportTest, TextIsTheReport) {
+  PartitionReport report;
+  report.assignment.method = PartMethod::kStreaming;
+  report.assignment.reason = "so";
+  report.assignment.notes = {"a note"};
+  report.assignment.num_parts = 1;
+  report.assignment.cut_edges = 2;
+  report.assignment.volume = 3;
+  report.assignment.nodes_of_part = {4};
+  report.assignment.edges_of_part = {5};
+  report.assignment.balance = {{"nodes", 6, 7, 1.5, 1.25, true, "dropped"}};
+  report.num_nodes = 8;
+  report.num_edges = 9;
+  report.parts = {{10, 11, 12, 13, 14, 15}};
+  const std::string text = ReportText(report);
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionReport again, ReportOfText(text));
+  EXPECT_EQ(ReportText(again), text);
+  for (const int value : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
+    EXPECT_THAT(text, testing::ContainsRegex(absl::StrCat("[^0-9]", value, "[^0-9]")));
+  }
+  ExpectMembersChecked(text, [](const std::string& of) { return ReportOfText(of).status(); });
+}
+
+// No other text is taken for a state: neither a part of one, nor one of which a byte has changed.
+TEST(PartitionStateTest, TextIsTheState) {
+  for (const auto& end : std::vector<std::optional<absl::Status>>{
+           std::nullopt, absl::OkStatus(), absl::ResourceExhaustedError("two\nlines")}) {
+    const std::string text = StateText({PlanFor(3), "an owner\n", end});
+    PH_ASSERT_OK_AND_ASSIGN(const PartitionState again, StateOfText(text));
+    EXPECT_EQ(again.owner, "an owner\n");
+    EXPECT_EQ(again.end, end);
+    EXPECT_EQ(PlanText(again.plan), PlanText(PlanFor(3)));
+    for (size_t at = 0; at < text.size(); ++at) {
+      std::string changed = text;
+      changed[at] ^= 1;
+      for (const std::string& other : {text.substr(0, at), changed}) {
+        EXPECT_EQ(StateOfText(other).status().code(), absl::StatusCode::kDataLoss) << at;
+      }
+    }
+  }
 }
 
 // Wherever it is cancelled, nothing has the folder's name; going on gives the bytes of a run that
