@@ -23,11 +23,6 @@ namespace {
 constexpr double kBillion = 1e9;
 constexpr double kMaxImbalance = 1e6;
 
-absl::StatusOr<bool> Flag(const ReadJson& json, const std::string& key) {
-  PH_ASSIGN_OR_RETURN(const uint64_t value, NumberField(json, key));
-  return value != 0;
-}
-
 // The numbers of a column of whole numbers of 64 bits.
 absl::StatusOr<std::vector<uint64_t>> NumbersOfColumn(const SourceColumn& column, uint64_t rows) {
   PH_RETURN_IF_ERROR(column.CheckAll());
@@ -166,22 +161,22 @@ absl::StatusOr<PartitionPlan> PlanOfText(absl::string_view text) {
     return absl::InvalidArgumentError("imbalance is no number");
   }
   options.imbalance = static_cast<double>(billionths) / kBillion;
-  PH_ASSIGN_OR_RETURN(options.balance_edges, Flag(json, "balance_edges"));
-  PH_ASSIGN_OR_RETURN(plan.forms.coo, Flag(json, "coo"));
-  PH_ASSIGN_OR_RETURN(plan.forms.csr, Flag(json, "csr"));
-  PH_ASSIGN_OR_RETURN(plan.forms.csc, Flag(json, "csc"));
-  PH_ASSIGN_OR_RETURN(plan.npy, Flag(json, "npy"));
-  PH_ASSIGN_OR_RETURN(plan.safetensors, Flag(json, "safetensors"));
-  PH_ASSIGN_OR_RETURN(plan.mapping, Flag(json, "mapping"));
-  PH_ASSIGN_OR_RETURN(plan.assignment, Flag(json, "assignment"));
+  PH_RETURN_IF_ERROR(number("balance_edges", options.balance_edges, 1));
+  PH_RETURN_IF_ERROR(number("coo", plan.forms.coo, 1));
+  PH_RETURN_IF_ERROR(number("csr", plan.forms.csr, 1));
+  PH_RETURN_IF_ERROR(number("csc", plan.forms.csc, 1));
+  PH_RETURN_IF_ERROR(number("npy", plan.npy, 1));
+  PH_RETURN_IF_ERROR(number("safetensors", plan.safetensors, 1));
+  PH_RETURN_IF_ERROR(number("mapping", plan.mapping, 1));
+  PH_RETURN_IF_ERROR(number("assignment", plan.assignment, 1));
   if (json.contains("without_files")) {
-    PH_ASSIGN_OR_RETURN(plan.without_files, Flag(json, "without_files"));
+    PH_RETURN_IF_ERROR(number("without_files", plan.without_files, 1));
   }
   if (json.contains("original_ids")) {
-    PH_ASSIGN_OR_RETURN(plan.original_ids, Flag(json, "original_ids"));
+    PH_RETURN_IF_ERROR(number("original_ids", plan.original_ids, 1));
   }
   if (json.contains("metis_weights")) {
-    PH_ASSIGN_OR_RETURN(plan.metis_weights, Flag(json, "metis_weights"));
+    PH_RETURN_IF_ERROR(number("metis_weights", plan.metis_weights, 1));
   }
   const auto classes = json.find("classes");
   if (classes == json.end() || !classes->is_array()) {
