@@ -22,7 +22,6 @@ import warm_command
 
 CLI = os.environ.get("PACKHOUSE_CLI", "")
 SERVER = os.environ.get("PACKHOUSED", "")
-REPOSITORY = pathlib.Path(__file__).parents[2]
 SHARED = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/nonexistent")
 
 pytestmark = pytest.mark.skipif(
@@ -170,13 +169,6 @@ def test_pack_names_the_bound_of_a_component_without_a_limit(tmp_path: pathlib.P
             "rows are numbered in 32 bits\n") in text
 
 
-def test_pack_is_the_same_each_time(sizes_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    for path in paths:
-        succeed("pack", "--sizes", sizes_file, "--limit", "nodes=90", "--output", path)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
 def test_pack_of_a_histogram_expands_it(histogram_file: pathlib.Path) -> None:
     output = succeed("pack", "--sizes", histogram_file, "--limit", "nodes=100", "--shuffle", 1)
     assert cells(output, "packhouse")[0] == "1000"
@@ -243,14 +235,6 @@ def test_a_device_file_with_something_else_is_named(
     assert "device.json: no device profile" in process.stderr and "memory" in process.stderr
 
 
-def test_each_device_of_the_docs_is_taken(sizes_file: pathlib.Path) -> None:
-    devices = sorted((REPOSITORY / "docs/devices").glob("*.json"))
-    assert len(devices) >= 9
-    for device in devices:
-        text = succeed("pack", "--sizes", sizes_file, "--device", device, "--padding", "masked")
-        assert cells(text, "packhouse")[:2] == ["1000", "0"], device
-
-
 def test_plan_of_sizes_and_of_their_histogram_are_the_same(
     sizes_file: pathlib.Path, histogram_file: pathlib.Path
 ) -> None:
@@ -308,22 +292,10 @@ def test_plan_and_tune_know_what_padding_keeps_free(histogram_file: pathlib.Path
     assert f"graphs {chosen['graphs']} is what the fullest pack needs." in text
 
 
-def test_plan_tries_only_what_is_named(histogram_file: pathlib.Path) -> None:
-    plan = json.loads(succeed("plan", "--sizes", histogram_file, "--limit", "nodes=100", "--json",
-                              "--heuristic", "first-fit:nodes", "--heuristic", "best-fit:sum"))
-    assert len(plan["summaries"]) == 2
-
-
 def test_plan_prints_patterns(histogram_file: pathlib.Path) -> None:
     output = succeed("plan", "--sizes", histogram_file, "--limit", "nodes=100", "--patterns", 3)
     assert sum(" packs of  " in line for line in output.splitlines()) == 3
     assert sum(line.startswith("* ") for line in output.splitlines()) == 2  # The best, the legend.
-
-
-def test_a_graph_beyond_the_limits_fails_a_plan(histogram_file: pathlib.Path) -> None:
-    result = run("plan", "--sizes", histogram_file, "--limit", "nodes=59")
-    assert result.returncode == 1
-    assert "OUT_OF_RANGE" in result.stderr
 
 
 def test_histogram_sums_up_and_writes(
@@ -354,17 +326,6 @@ def test_histogram_draws(
     text = "".join(xml.etree.ElementTree.parse(picture).getroot().itertext())
     assert "limit 500" in text
     assert "1,000 graphs" in text
-
-
-def test_without_matplotlib_drawing_says_so(
-    sizes_file: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')\n")
-    picture = tmp_path / "picture.svg"
-    result = run("histogram", "--sizes", sizes_file, "--plot", picture, PYTHONPATH=str(tmp_path))
-    assert result.returncode == 1
-    assert "without Matplotlib (Debian: python3-matplotlib" in result.stderr
-    assert not picture.exists()
 
 
 def test_a_running_server_serves_all_commands(

@@ -239,6 +239,21 @@ def test_one_shape_is_recommended_with_its_reasons() -> None:
     )
 
 
+def test_the_cheapest_and_the_cost_of_a_step_are_told_beside_it() -> None:
+    outcome = one_shape()
+    outcome.recommendation.cheapest_shape.CopyFrom(shape(100, 200, 9000))
+    text = recommendation(outcome)
+    assert "search       exact: no allowed limits cost less than nodes=100, edges=200 (" in text
+    assert "\ncheapest     nodes=100, edges=200: 9,000 packs, " in text
+    assert " an epoch; the recommended limits cost hardly more in fewer steps\n" in text
+    costly = profile()
+    costly.fixed_cost = 1000
+    told = tune_report.recommendation_text(outcome, costly, COMPONENTS)
+    assert "padding and the cost of a step add " in told and "padding adds" not in told
+    outcome.recommendation.least_cost = 0
+    assert " an epoch; the real rows cost nothing\n" in recommendation(outcome)
+
+
 def test_several_shapes_show_their_gain_and_memory() -> None:
     outcome = one_shape()
     told = outcome.recommendation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Iterator
 
 import grpc
@@ -11,17 +10,13 @@ import pytest
 from random_graphs import molecules, random_schema, random_table
 
 from packhouse import (
-    GRAPHS,
     Client,
     DatasetState,
-    DType,
     GraphSchema,
     GraphTable,
-    Histogram,
     Loader,
     LocalServer,
     PackhouseError,
-    TensorSpec,
     VerifyProgress,
 )
 
@@ -79,12 +74,6 @@ def test_appends_do_not_get_into_a_data_set_made_anew(client: Client) -> None:
     assert client.datasets.get(name).num_graphs == 0
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
-def test_a_bad_name_is_refused(client: Client, name: str) -> None:
-    with expect(grpc.StatusCode.INVALID_ARGUMENT):
-        client.datasets.create(name)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_graphs_of_any_schema_are_kept_byte_for_byte(
     server: LocalServer, client: Client, seed: int
@@ -102,17 +91,6 @@ def test_graphs_of_any_schema_are_kept_byte_for_byte(
     assert sealed.num_records == totals.num_chunks
     assert client.datasets.seal(name) == sealed
     assert stored(server, name, 50).equals(sent)
-
-
-def test_the_histogram_is_that_of_the_graphs(client: Client) -> None:
-    client.datasets.create("datasets/histogram", MOLECULES.schema)
-    client.datasets.append("datasets/histogram", parts(MOLECULES, 100))
-    histogram = client.datasets.get("datasets/histogram", include_histogram=True).histogram
-    expected = Histogram.from_sizes(MOLECULES.sizes)
-    assert histogram is not None
-    order = np.lexsort(histogram.tuples.T[::-1])
-    assert histogram.tuples[order].tolist() == expected.tuples.tolist()
-    assert histogram.counts[order].tolist() == expected.counts.tolist()
 
 
 def test_a_repeated_append_stores_nothing_twice(client: Client) -> None:
@@ -218,15 +196,6 @@ def test_bad_input_ends_the_append_after_what_was_good(client: Client) -> None:
         client.datasets.append("datasets/bad", [MOLECULES])
 
 
-def test_a_quota_keeps_what_was_answered(client: Client) -> None:
-    client.datasets.create("datasets/quota", MOLECULES.schema, max_bytes=100_000)
-    with expect(grpc.StatusCode.RESOURCE_EXHAUSTED, "100000"):
-        client.datasets.append("datasets/quota", parts(MOLECULES, 10))
-    kept = client.datasets.get("datasets/quota")
-    assert 0 < kept.num_graphs < 300
-    assert 0 < kept.num_bytes <= 100_000
-
-
 def test_group_ids_are_checked(client: Client) -> None:
     client.datasets.create("datasets/groups", MOLECULES.schema, grouped=True)
     tables = parts(MOLECULES, 100)
@@ -281,43 +250,6 @@ def test_a_sound_data_set_is_verified_to_the_end(client: Client) -> None:
         client.datasets.verify("datasets/verified", stop)
 
 
-def test_a_damaged_record_is_named_and_the_rest_is_served(
-    mortal_server: LocalServer, tmp_path: pathlib.Path
-) -> None:
-    schema = GraphSchema(("nodes",), (TensorSpec("name", DType.UINT8, GRAPHS, (16,)),))
-    names = np.array([list(b"this is graph %02d" % number) for number in range(20)], np.uint8)
-    table = GraphTable(schema, np.ones((20, 1), np.uint32), {"name": names})
-    with Client(mortal_server.address) as client:
-        client.datasets.create("marked", schema)
-        client.datasets.append("marked", parts(table, 4))
-        client.datasets.seal("marked")
-    mortal_server.stop()
-    flipped = 0
-    for path in (tmp_path / "data" / "datasets").rglob("*.mdb"):
-        content = path.read_bytes()
-        flipped += content.count(b"this is graph 09")
-        path.write_bytes(content.replace(b"this is graph 09", b"that is graph 09"))
-    assert flipped > 0
-    mortal_server.start()
-    with Client(mortal_server.address) as client:
-        verification = client.datasets.verify("marked")
-        assert not verification.is_sound
-        (damaged,) = verification.damaged
-        assert (damaged.record, damaged.first_graph, damaged.num_graphs) == (2, 8, 4)
-        assert damaged.message
-    with expect(grpc.StatusCode.DATA_LOSS, "record 2"):
-        stored(mortal_server, "marked", 20)
-    with Loader(
-        mortal_server.address,
-        dataset="marked",
-        job="rest",
-        limits={"graphs": 3},
-        subset=[range(0, 8), range(12, 20)],
-    ) as loader:
-        ids = np.concatenate([batch.graph_ids for batch in loader])
-    assert sorted(ids.tolist()) == [*range(8), *range(12, 20)]
-
-
 def test_appends_survive_a_server_that_is_killed(mortal_server: LocalServer) -> None:
     def tables() -> Iterator[GraphTable]:
         for number, table in enumerate(parts(MOLECULES, 10)):
@@ -345,21 +277,3 @@ def test_a_server_that_stays_away_is_given_up(mortal_server: LocalServer) -> Non
         client.datasets.create("away", MOLECULES.schema)
         with expect(grpc.StatusCode.UNAVAILABLE):
             client.datasets.append("away", tables(), retry_timeout=0.3)
-
-
-def test_a_server_without_a_folder_says_so() -> None:
-    try:
-        without = LocalServer()
-    except FileNotFoundError:
-        pytest.skip("PACKHOUSED does not name a server program")
-    with without, Client(without.address) as client:
-        for call in (client.datasets.create, client.datasets.get, client.datasets.verify):
-            with expect(grpc.StatusCode.FAILED_PRECONDITION):
-                call("any")
-        with expect(grpc.StatusCode.FAILED_PRECONDITION):
-            list(client.datasets.list())
-        with expect(grpc.StatusCode.FAILED_PRECONDITION):
-            client.jobs.delete("any")
-        with Loader(without.address, dataset="any", job="any", limits={"graphs": 1}) as loader:
-            with expect(grpc.StatusCode.FAILED_PRECONDITION):
-                next(loader)

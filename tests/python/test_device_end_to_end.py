@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import json
 import pathlib
-from typing import Any
 
 import grpc
 import numpy as np
@@ -24,8 +23,6 @@ from packhouse import (
     DriftWatch,
     GraphSchema,
     GraphTable,
-    OversizePolicy,
-    OversizeWarning,
     PackhouseError,
     PackOptions,
     PackTuned,
@@ -84,44 +81,6 @@ def test_whole_graphs_come_back_in_the_smallest_shape(client: Client) -> None:
     assert 0 <= tuned.expected_overhead < 0.1 and tuned.reasons and tuned.oversize is None
 
 
-def test_graphs_that_do_not_fit_one_shape_together_have_shapes_of_their_own(client: Client) -> None:
-    """Many nodes or many edges, in a memory that has no room for both."""
-    generator = np.random.default_rng(7)
-    usual = np.stack([generator.integers(200, 400, 300), generator.integers(5, 40, 300)], axis=1)
-    rare = np.stack([generator.integers(5, 40, 20), generator.integers(600, 900, 20)], axis=1)
-    graphs = generator.permutation(np.concatenate([usual, rare]))
-    profile = DeviceProfile(
-        {
-            name: ComponentProfile(max_rows=2048, multiple_of=8, bytes_per_row=1)
-            for name in ("nodes", "edges")
-        },
-        memory_bytes=1000,
-        max_distinct_shapes=2,
-    )
-    for padding in ("graph", "none"):
-        options = PackOptions(padding=padding, device=profile, oversize=OversizePolicy.REJECT)
-        with client.pack_sizes([graphs], options) as stream:
-            batches = list(stream)
-            tuned = stream.tuned
-            assert not stream.rejections
-        assert tuned is not None and tuned.oversize is None and len(tuned.shapes) == 2
-        assert "2 groups of them, of 300, 20 graphs" in tuned.reasons[0]
-        ids = [int(name) for batch in batches for name in batch.graph_ids]
-        assert sorted(ids) == list(range(320))
-        for batch in batches:
-            assert batch.real_rows["nodes"] + batch.real_rows["edges"] <= 1000
-        if padding == "graph":
-            expect_smallest_shapes(batches, tuned)
-    one = PackOptions(
-        device=dataclasses.replace(profile, max_distinct_shapes=1), oversize=OversizePolicy.REJECT
-    )
-    with pytest.warns(OversizeWarning), client.pack_sizes([graphs], one) as stream:
-        assert sum(len(batch.graph_ids) for batch in stream) == 300
-    assert "More shapes (max_distinct_shapes, at present 1) would take more graphs." in (
-        stream.tuned.reasons  # type: ignore[union-attr]
-    )
-
-
 def test_sizes_and_the_device_as_an_argument(client: Client) -> None:
     with client.pack_sizes([sizes(500)], PackOptions(padding="masked", device=PROFILE)) as stream:
         batches = list(stream)  # The shapes need not be asked for.
@@ -142,23 +101,6 @@ def test_a_stream_may_wait_for_its_shapes_before_it_sends(client: Client) -> Non
         stream.send(GraphTable(GraphSchema(), sizes(100, seed=2)))
         stream.finish()
         expect_smallest_shapes(list(stream), tuned)
-
-
-def test_the_next_stream_has_the_graphs_of_the_last(client: Client) -> None:
-    options = PackOptions(
-        padding="masked",
-        device=PROFILE,
-        histogram="own",
-        calibration_histogram="own",
-        calibration_graphs=300,
-    )
-    # The second needs none of its own.
-    for seed in (1, 2):
-        with client.pack_sizes([sizes(300, seed)], options) as stream:
-            tuned = stream.tuned
-            assert tuned is not None and tuned.num_graphs == 300
-            assert sum(len(batch.graph_ids) for batch in stream) == 300
-    client.histograms.delete("own")
 
 
 @pytest.mark.parametrize("padding", ("masked", "tfgnn"))
@@ -190,20 +132,6 @@ def test_a_stream_without_graphs_has_no_shapes(client: Client) -> None:
     with client.pack([], device=PROFILE) as stream:
         assert stream.tuned is None
         assert list(stream) == []
-
-
-def test_graphs_beyond_the_device_are_rejected_or_an_error(client: Client) -> None:
-    table = np.array([[10, 20], [600, 3], [12, 24]])
-    with client.pack_sizes([table], device=PROFILE) as stream, pytest.raises(
-        PackhouseError, match="graph 1 has 600 nodes, a batch takes at most 512"
-    ) as raised:
-        list(stream)
-    assert raised.value.code is grpc.StatusCode.OUT_OF_RANGE
-    options = PackOptions(device=PROFILE, oversize=OversizePolicy.REJECT)
-    rejections: list[Any] = []
-    with client.pack_sizes([table], options, on_rejected=rejections.extend) as stream:
-        assert sorted(int(i) for batch in stream for i in batch.graph_ids) == [0, 2]
-    assert [(rejection.graph_id, rejection.bound) for rejection in rejections] == [(1, 512)]
 
 
 def test_options_that_exclude_each_other_are_named(client: Client) -> None:

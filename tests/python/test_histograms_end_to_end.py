@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import re
 from typing import Iterator
 
 import grpc
 import numpy as np
 import numpy.typing as npt
 import pytest
-from pairs import pairs
 from random_graphs import molecules
 
 from packhouse import (
@@ -21,7 +19,6 @@ from packhouse import (
     PackhouseError,
     PackOptions,
     PlacementRule,
-    PlanAlgorithm,
     PlanHeuristic,
     PriorityKind,
 )
@@ -204,44 +201,6 @@ def test_what_the_source_raises_reaches_the_caller(client: Client, name: str) ->
         client.histograms.observe(name, [[[1, -1]]])
 
 
-@pytest.mark.parametrize("by_name", [False, True])
-def test_a_plan_partitions_its_histogram(client: Client, name: str, by_name: bool) -> None:
-    limits = {"nodes": 128, "edges": 288, "graphs": 7}
-    histogram = Histogram.from_sizes(SIZES)
-    client.histograms.observe(name, [SIZES])
-    plan = client.plan(name if by_name else histogram, limits, include_baselines=True)
-
-    used = np.zeros(len(plan.tuples), np.int64)
-    packs = 0
-    fullest = dict.fromkeys(limits, 0)
-    for pattern in plan.patterns:
-        rows = np.zeros(2, np.int64)
-        graphs = 0
-        for number, copies in pattern.entries:
-            used[number] += copies * pattern.repeats
-            rows += plan.tuples[number].astype(np.int64) * copies
-            graphs += copies
-        for component, count in pairs(limits, (*rows, graphs)):
-            assert count <= limits[component]
-            fullest[component] = max(fullest[component], int(count))
-        packs += pattern.repeats
-    assert dict(zip(map(tuple, plan.tuples.tolist()), used.tolist())) == dict(
-        zip(map(tuple, histogram.tuples.tolist()), histogram.counts.tolist())
-    )
-
-    best = plan.best
-    assert best.packs == packs >= best.lower_bound
-    assert best.gap == pytest.approx(packs / best.lower_bound - 1)
-    assert list(best.components) == list(limits)
-    for component, total in (*histogram.totals.items(), ("graphs", len(SIZES))):
-        figures = best.components[component]
-        assert figures.capacity == limits[component]
-        assert figures.efficiency == pytest.approx(total / (packs * limits[component]))
-        assert figures.fullest_pack == fullest[component]
-    tried = [summary for summary in plan.summaries if summary.keeps_limits]
-    assert best.packs == min(summary.packs for summary in tried if not summary.unfinished)
-
-
 def test_a_plan_tries_what_it_is_told(client: Client) -> None:
     heuristics = [
         PlanHeuristic(kind, placement, component="edges" if kind is PriorityKind.COMPONENT else "")
@@ -254,41 +213,6 @@ def test_a_plan_tries_what_it_is_told(client: Client) -> None:
     )
     assert len(plan.summaries) == len(heuristics)
     assert plan.patterns == ()
-
-
-def test_a_plan_proves_itself(client: Client) -> None:
-    histogram = Histogram.from_sizes(SIZES)
-    limits = {"nodes": 128, "edges": 288}
-    plan = client.plan(histogram, limits, include_tuple_packing=True)
-    assert [summary.name for summary in plan.summaries[:2]] == ["optimized", "first-fit decreasing"]
-    assert len({summary.lower_bound for summary in plan.summaries}) == 1
-    for summary in plan.summaries:
-        assert summary.optimal == (summary.packs == summary.lower_bound)
-    best = plan.best
-    assert best.name == "optimized"
-    assert best.winner
-    assert best.lower_bound_kind.name.replace("_", " ").lower() in best.lower_bound_name
-    assert re.fullmatch(r"v\d+-[0-9a-f]{32}-[A-Za-z0-9_-]+", best.receipt)
-    cashed = client.receipts.plan(best.receipt, histogram)
-    assert (cashed.best.receipt, cashed.patterns) == (best.receipt, plan.patterns)
-
-    again = client.plan(histogram, limits)
-    assert (again.best.receipt, again.patterns) == (best.receipt, plan.patterns)
-    assert client.plan(histogram, limits, seed=1).best.receipt != best.receipt
-    alone = PlanHeuristic(algorithm=PlanAlgorithm.FIRST_FIT_DECREASING)
-    assert client.plan(histogram, limits, heuristics=[alone]).best.packs >= best.packs
-
-
-def test_an_earlier_plan_is_a_start(client: Client) -> None:
-    histogram = Histogram.from_sizes(SIZES)
-    limits = {"nodes": 128, "edges": 288}
-    plan = client.plan(histogram, limits)
-    again = client.plan(histogram, limits, budget_steps=1, warm_start=plan)
-    assert again.best.packs <= plan.best.packs
-    assert again.best.steps <= 1
-    with pytest.raises(PackhouseError) as raised:
-        client.plan(histogram, limits, budget_steps=10**11 + 1)
-    expect_code(raised, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 def test_plans_fail_with_their_codes(client: Client, name: str) -> None:

@@ -23,7 +23,6 @@ from packhouse import (
     DType,
     GraphSchema,
     GraphTable,
-    LocalServer,
     OversizePolicy,
     OversizeWarning,
     PackhouseError,
@@ -33,7 +32,6 @@ from packhouse import (
     Rejection,
     TensorSpec,
 )
-from packhouse.v1 import graphs_pb2, packing_pb2, packing_pb2_grpc, sizes_pb2
 
 MOLECULE_LIMITS = {"nodes": 128, "edges": 288, "graphs": 12}
 
@@ -118,64 +116,6 @@ def test_narrow_integers_are_the_same_batches(client: Client, seed: int, padding
         assert all(came[f"{name}/graph"].dtype == np.uint8 for name in schema.components)
 
 
-def test_molecules_return_and_fill_their_batches(client: Client) -> None:
-    sent = molecules(np.random.default_rng(0), 4000)
-    options = PackOptions(limits=MOLECULE_LIMITS, padding=Padding.GRAPH, look_ahead=512)
-    batches = everything_returned(client.pack([sent], options), sent)
-    assert all(batch.rows == MOLECULE_LIMITS for batch in batches)
-    filled = sum(batch.real_rows["nodes"] for batch in batches) / (128 * len(batches))
-    assert filled > 0.9
-
-
-def test_the_same_data_gives_the_same_batches(client: Client) -> None:
-    sent = molecules(np.random.default_rng(1), 500)
-    options = PackOptions(limits=MOLECULE_LIMITS, padding=Padding.MASKED)
-    runs = [
-        [batch.graph_ids.tolist() for batch in client.pack(tables, options)]
-        for tables in ([sent], [sent.slice(start, start + 7) for start in range(0, 500, 7)])
-    ]
-    assert runs[0] == runs[1]
-
-
-def test_graph_padding_is_that_of_jraph(client: Client) -> None:
-    """pad_with_graphs at (8 nodes, 9 edges, 5 graphs), as jraph computes it."""
-    schema = GraphSchema(
-        ("nodes", "edges"),
-        (
-            TensorSpec("senders", DType.INT32, "edges", index_into="nodes"),
-            TensorSpec("receivers", DType.INT32, "edges", index_into="nodes"),
-            TensorSpec("globals", DType.FLOAT32, GRAPHS),
-        ),
-    )
-    sent = GraphTable.from_graphs(
-        schema,
-        [
-            {"senders": [0] * 4, "receivers": [0, 1, 2, 2], "globals": 1},
-            {"senders": [0], "receivers": [1], "globals": 2},
-        ],
-        sizes=[[3, 4], [2, 1]],
-    )
-    options = PackOptions(
-        limits={"nodes": 8, "edges": 9, "graphs": 5},
-        padding=Padding.GRAPH,
-        derived=(DerivedTensor.ROW_COUNTS, DerivedTensor.MASKS),
-    )
-    # Both graphs are pending at the end, and the larger one may be placed first.
-    with client.pack([sent], options) as stream:
-        assert stream.opened.usable == {"nodes": 7, "edges": 9, "graphs": 4}
-        (batch,) = everything_returned(stream, sent)
-    first_is_first = batch.graph_ids.tolist() == [0, 1]
-    nodes, edges = ([3, 2], [4, 1]) if first_is_first else ([2, 3], [1, 4])
-    senders = [0, 0, 0, 0, 3] if first_is_first else [0, 2, 2, 2, 2]
-    assert batch.tensors["nodes/counts"].tolist() == [*nodes, 3, 0, 0]
-    assert batch.tensors["edges/counts"].tolist() == [*edges, 4, 0, 0]
-    assert batch.tensors["senders"].tolist() == [*senders, 5, 5, 5, 5]
-    assert batch.tensors["globals"].tolist()[2:] == [0, 0, 0]
-    assert batch.tensors["nodes/mask"].tolist() == [True] * 5 + [False] * 3
-    assert batch.tensors["edges/mask"].tolist() == [True] * 5 + [False] * 4
-    assert batch.tensors["graphs/mask"].tolist() == [True] * 2 + [False] * 3
-
-
 @pytest.mark.parametrize(
     ("padding", "usable"),
     [
@@ -236,35 +176,6 @@ def assert_ends_with(stream: PackStream, code: grpc.StatusCode, accepted: list[i
     assert raised.value.code is code
     assert raised.value.message
     assert sorted(names) == accepted
-
-
-def test_a_bad_index_ends_the_stream_after_what_was_accepted(client: Client) -> None:
-    good = molecules(np.random.default_rng(2), 10)
-    senders = good.tensors["senders"].copy()
-    senders[-1] = good.sizes[-1, 0]
-    bad = GraphTable(good.schema, good.sizes, good.tensors | {"senders": senders}, first_id=10)
-    options = PackOptions(limits=MOLECULE_LIMITS, padding=Padding.MASKED)
-    stream = client.pack([good, bad], options)
-    assert_ends_with(stream, grpc.StatusCode.INVALID_ARGUMENT, accepted=list(range(10)))
-
-
-@pytest.mark.parametrize(
-    "limits", [{}, {"nodes": 0}, {"sets": 5}, {"nodes": 5, "": 3}], ids=str
-)
-def test_limits_that_limit_nothing_known_are_refused(
-    client: Client, limits: dict[str, int]
-) -> None:
-    stream = client.pack_sizes([[[1, 1]]], PackOptions(limits=limits))
-    assert_ends_with(stream, grpc.StatusCode.INVALID_ARGUMENT, accepted=[])
-
-
-@pytest.mark.parametrize("padding", [Padding.MASKED, Padding.GRAPH])
-@pytest.mark.parametrize("missing", ["nodes", "edges", "graphs"])
-def test_a_fixed_shape_needs_every_limit(client: Client, padding: Padding, missing: str) -> None:
-    limits = {name: rows for name, rows in MOLECULE_LIMITS.items() if name != missing}
-    sent = molecules(np.random.default_rng(0), 1)
-    stream = client.pack([sent], PackOptions(limits=limits, padding=padding))
-    assert_ends_with(stream, grpc.StatusCode.INVALID_ARGUMENT, accepted=[])
 
 
 def test_sizes_alone_are_packed_too(client: Client) -> None:
@@ -365,84 +276,6 @@ def test_what_the_source_raises_reaches_the_reader_after_its_batches(client: Cli
         for batch in client.pack(broken(), PackOptions(limits=MOLECULE_LIMITS)):
             names += batch.graph_ids.tolist()
     assert sorted(names) == [0, 1, 2, 3, 4]
-
-
-def open_request(**fields: Any) -> Any:
-    opening = PackOptions(limits={"nodes": 10}).to_proto(GraphSchema())
-    opening.MergeFrom(packing_pb2.PackOpen(**fields))
-    return packing_pb2.PackRequest(open=opening)
-
-
-def sizes_request(**fields: Any) -> Any:
-    return packing_pb2.PackRequest(sizes=sizes_pb2.SizeTable(**fields))
-
-
-ONE = np.array([1, 1], "<u4").tobytes()
-OPEN = open_request()
-
-
-@pytest.mark.parametrize(
-    ("requests", "code"),
-    [
-        ([sizes_request(num_graphs=1, counts=ONE)], "FAILED_PRECONDITION"),
-        ([packing_pb2.PackRequest(flush=packing_pb2.PackFlush())], "FAILED_PRECONDITION"),
-        ([OPEN, OPEN], "FAILED_PRECONDITION"),
-        ([OPEN, packing_pb2.PackRequest()], "INVALID_ARGUMENT"),
-        ([OPEN, sizes_request(num_graphs=1, counts=ONE[:-1])], "INVALID_ARGUMENT"),
-        ([OPEN, sizes_request(num_graphs=2, counts=ONE)], "INVALID_ARGUMENT"),
-        ([OPEN, sizes_request(num_graphs=1 << 62, counts=b"")], "INVALID_ARGUMENT"),
-        (
-            [OPEN, sizes_request(num_graphs=2, counts=ONE * 2, first_id=(1 << 64) - 2)],
-            "INVALID_ARGUMENT",
-        ),
-        ([OPEN, sizes_request(num_graphs=1, counts=ONE, graph_ids=b"1234")], "INVALID_ARGUMENT"),
-        (
-            [OPEN, sizes_request(num_graphs=2, counts=ONE * 2, graph_ids=b"12345678" * 2)],
-            "INVALID_ARGUMENT",
-        ),
-        ([OPEN, packing_pb2.PackRequest(graphs=graphs_pb2.GraphChunk())], "INVALID_ARGUMENT"),
-        ([open_request(look_ahead=65537)], "INVALID_ARGUMENT"),
-        ([open_request(derived=[1])], "INVALID_ARGUMENT"),
-        ([open_request(padding=99)], "INVALID_ARGUMENT"),
-        ([open_request(integer_width=2)], "INVALID_ARGUMENT"),
-        ([open_request(integer_width=9)], "INVALID_ARGUMENT"),
-        ([open_request(limits={"capacities": [{"component": "nodes", "rows": 9}]})],
-         "INVALID_ARGUMENT"),
-        ([open_request(schema={"components": ["nodes"]})], "INVALID_ARGUMENT"),
-        ([open_request(histogram="no spaces")], "INVALID_ARGUMENT"),
-    ],
-    ids=[
-        "chunk before open",
-        "flush before open",
-        "second open",
-        "empty request",
-        "truncated counts",
-        "too few counts",
-        "overflowing counts",
-        "ids past the last",
-        "truncated ids",
-        "duplicate ids",
-        "graphs on a stream of sizes",
-        "look-ahead beyond its bound",
-        "derived tensors of sizes",
-        "unknown padding",
-        "narrow integers of sizes",
-        "unknown integer width",
-        "component limited twice",
-        "component listed twice",
-        "bad histogram name",
-    ],
-)
-def test_malformed_requests_end_with_their_code(
-    server: LocalServer, requests: list[Any], code: str
-) -> None:
-    with grpc.insecure_channel(server.address) as channel:
-        stub = packing_pb2_grpc.PackingServiceStub(channel)
-        with pytest.raises(grpc.RpcError) as raised:
-            for response in stub.Pack(iter(requests), timeout=60):
-                assert response.WhichOneof("message") == "opened"
-    assert raised.value.code() is grpc.StatusCode[code]
-    assert raised.value.details()
 
 
 def test_one_table_is_as_good_as_a_list_of_one(client: Client) -> None:

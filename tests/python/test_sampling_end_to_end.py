@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import itertools
-import os
-import pathlib
 from typing import Any
 
 import grpc
@@ -15,7 +11,6 @@ import pytest
 
 from packhouse import (
     Client,
-    Evaluation,
     Loader,
     LocalServer,
     PackhouseError,
@@ -225,61 +220,6 @@ def test_of_a_node_that_was_there_twice_one_row_counts(client: Client) -> None:
             )
 
 
-def test_debians_dependencies_around_packages(client: Client) -> None:
-    """A real graph: hubs, packages that nothing needs, several edges between the same two."""
-    path = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA", "../shared/data"))
-    path = path / "partition" / "bench" / "debian_depends.npz"
-    if not path.exists():
-        pytest.skip("PACKHOUSE_SHARED_DATA has no partition/bench/debian_depends.npz")
-    arrays = np.load(path)
-    packages, sources, targets = (arrays[name] for name in ("num_nodes", "src", "dst"))
-    graphs = client.source_graphs
-    depends = SourceEdgeSet("depends", "package", "package")
-    graphs.create("sampling/debian", SourceGraphSchema((SourceNodeSet("package"),), (depends,)))
-    nodes = NodeRows("package", np.arange(int(packages)), {})
-    graphs.append("sampling/debian", [nodes, EdgeRows("depends", sources, targets)])
-    assert graphs.seal("sampling/debian").num_edges == {"depends": len(sources)}
-    order = np.argsort(sources, kind="stable")
-    starts = np.searchsorted(sources[order], np.arange(int(packages) + 1))
-    # Those that need most, and any.
-    seeds = np.union1d(
-        np.argsort(np.diff(starts))[-5:], np.random.default_rng(1).permutation(int(packages))[:200]
-    )
-
-    def needs(package: int) -> list[int]:
-        return targets[order[starts[package] : starts[package + 1]]].tolist()
-
-    schema = graphs.get("sampling/debian").schema
-    for hops, most in (((1 << 30,) * 2, None), ((5, 3), 5)):
-        step = SamplingSpecBuilder(schema, "random_uniform").seed("package", op_name="seed")
-        step = step.sample(hops[0], "depends", op_name="a")
-        spec = step.sample(hops[1], "depends", op_name="b").build()
-        sub_graphs = SubGraphs("sampling/debian", spec, payload="ids")
-        drawn = 0
-        for table in client.samples.tables(sub_graphs, seeds):
-            for i in range(len(table)):
-                graph = table.graph(i)
-                numbers = graph["package.#number"].reshape(-1).tolist()
-                assert numbers[0] == seeds[table.graph_ids[i]]
-                assert len(set(numbers)) == len(numbers)
-                edges = [
-                    (numbers[source], numbers[target])
-                    for source, target in zip(graph["depends.source"], graph["depends.target"])
-                ]
-                first = set(needs(numbers[0]))
-                whole = {(a, b) for a in {numbers[0], *first} for b in needs(a)}
-                assert len(set(edges)) == len(edges) and set(edges) <= whole
-                assert set(numbers) == {numbers[0], *(end for edge in edges for end in edge)}
-                if most is None:
-                    assert set(edges) == whole
-                else:
-                    # A package may be both, the seed and needed by one that it needs.
-                    leaving = collections.Counter(source for source, _ in edges)
-                    assert all(count <= most + 3 for count in leaving.values())
-                drawn += 1
-        assert drawn == len(seeds)
-
-
 def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
     make_graph(client, "sampling/odd")
     step = SamplingSpecBuilder(
@@ -315,66 +255,13 @@ def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
             list(client.samples.tables(sub_graphs, seeds))
     with pytest.raises(PackhouseError, match="seeds.times"):
         list(client.samples.tables(sub_graphs, Seeds(numbers=[1], times=[1])))
+    with pytest.raises(PackhouseError, match="seeds.occurrences: 1 of them, there are 2 seeds"):
+        list(client.samples.tables(sub_graphs, Seeds(numbers=[0, 0], occurrences=[0])))
     for field, value in (("seeds_per_graph", -1), ("induced_edge_sets", "e")):
         with pytest.raises((TypeError, ValueError), match=field):
             SubGraphs("sampling/odd", SPEC, **{field: value})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="numbers: -1"):
         client.source_graphs.lookup_nodes("sampling/odd", "n", numbers=[-1])
-
-
-def test_each_occurrence_of_a_seed_is_drawn_anew(server: LocalServer, client: Client) -> None:
-    # A hub with 50 leaves: two draws of three are seldom the same.
-    schema = SourceGraphSchema((SourceNodeSet("n"),), (SourceEdgeSet("e", "n", "n"),))
-    client.source_graphs.create("sampling/star", schema)
-    leaves = np.arange(1, 51)
-    client.source_graphs.append("sampling/star", [EdgeRows("e", np.zeros(50, int), leaves)])
-    client.source_graphs.seal("sampling/star")
-    builder = SamplingSpecBuilder(
-        client.source_graphs.get("sampling/star").schema, "random_uniform"
-    )
-    builder.seed("n").sample(3, "e")
-    sub_graphs = SubGraphs("sampling/star", builder.build(), numbers=True)
-
-    def draws(table: Any) -> list[tuple[int, ...]]:
-        nodes = table.sizes[:, 0].astype(int)
-        ends = np.cumsum(nodes)
-        return [
-            tuple(sorted(table.tensors["n.#number"][end - count : end].tolist()))
-            for end, count in zip(ends, nodes)
-        ]
-
-    def drawn(seeds: Any, **options: Any) -> list[tuple[int, ...]]:
-        return [d for table in client.samples.tables(sub_graphs, seeds, **options) for d in draws(table)]
-
-    # Across the requests of a stream, too.
-    several = drawn(itertools.repeat(np.zeros(5, int), 4), seed=1)
-    assert len(several) == 20 and len(set(several)) > 15
-    # The first is as that of a list without repetitions; a part of the list is drawn as in the list.
-    assert drawn([0], seed=1) == several[:1]
-    part = Seeds(numbers=[0, 0, 0], occurrences=[7, 0, 19])
-    assert drawn(part, seed=1) == [several[7], several[0], several[19]]
-    with pytest.raises(PackhouseError, match="seeds.occurrences: 1 of them, there are 2 seeds"):
-        drawn(Seeds(numbers=[0, 0], occurrences=[0]))
-    # An epoch and a data set of the same list have the same draws.
-    samples = Samples(sub_graphs, seeds=Seeds(numbers=[0] * 20))
-    limits = {"n": 40, "e": 40, "graphs": 10}
-
-    def by_number(batches: Any) -> list[tuple[int, ...]]:
-        found: dict[int, tuple[int, ...]] = {}
-        for batch in batches:
-            at = 0
-            for number, count in zip(batch.graph_ids.tolist(), batch.sizes[:, 0].astype(int)):
-                found[number] = tuple(sorted(batch["n.#number"][at : at + count].tolist()))
-                at += count
-        return [found[number] for number in range(20)]
-
-    with Loader(server.address, job="star", samples=samples, limits=limits, seed=1) as loader:
-        assert by_number(loader) == several
-    client.samples.make_dataset(sub_graphs, "sampling/star-set", seeds=[0] * 20, seed=1)
-    stored = Evaluation(server.address, dataset="sampling/star-set", limits=limits)
-    assert by_number(stored) == several
-    estimate = client.samples.estimate_sizes(sub_graphs, seeds=[0] * 20, num_graphs=20)
-    assert estimate.histogram.num_graphs == 20
 
 
 def test_links_between_users_and_items(server: LocalServer, client: Client) -> None:
@@ -455,39 +342,6 @@ def test_links_between_users_and_items(server: LocalServer, client: Client) -> N
     assert [labels[number] for number in range(80)] == links.labels.tolist()
 
 
-def test_edges_later_than_the_sub_graph_are_left_out(client: Client) -> None:
-    random = np.random.default_rng(3)
-    schema = SourceGraphSchema(
-        (SourceNodeSet("n"),), (SourceEdgeSet("e", "n", "n", (SourceColumn("at", "int64"),)),)
-    )
-    client.source_graphs.create("sampling/times", schema)
-    sources, targets = np.repeat(np.arange(100), 8), random.integers(0, 100, 800)
-    at = random.integers(0, 50, 800)
-    client.source_graphs.append(
-        "sampling/times",
-        [NodeRows("n", np.arange(100)), EdgeRows("e", sources, targets, {"at": at})],
-    )
-    client.source_graphs.seal("sampling/times")
-    every = client.source_graphs.read_edges("sampling/times", "e", columns=["at"])
-    times = random.integers(0, 50, 100)
-    seeds = Seeds(numbers=np.arange(100), times=times)
-    sub_graphs = SubGraphs("sampling/times", SPEC, edge_time_column="at", induced=True)
-    for table in client.samples.tables(dataclasses.replace(sub_graphs, numbers=True), seeds):
-        nodes, edges = np.split(np.cumsum(table.sizes, axis=0), 2, axis=1)
-        for number in range(len(table)):
-            begin = (nodes[number - 1, 0], edges[number - 1, 0]) if number else (0, 0)
-            within = table.tensors["n.#number"][begin[0] : nodes[number, 0]]
-            part = slice(begin[1], edges[number, 0])
-            drawn = zip(
-                within[table.tensors["e.source"][part]], within[table.tensors["e.target"][part]]
-            )
-            in_time = every.columns["at"] <= times[int(table.graph_ids[number])]
-            between = np.isin(every.sources, within) & np.isin(every.targets, within) & in_time
-            # Parallel edges are all there.
-            assert sorted(drawn) == sorted(zip(every.sources[between], every.targets[between]))
-            assert (table.tensors["e.at"][part] <= times[int(table.graph_ids[number])]).all()
-
-
 def test_epochs_name_what_was_drawn_smaller(server: LocalServer, client: Client) -> None:
     make_graph(client, "sampling/small")
     samples = Samples(SubGraphs("sampling/small", SPEC), exact_steps=True)
@@ -503,46 +357,6 @@ def test_epochs_name_what_was_drawn_smaller(server: LocalServer, client: Client)
     tables = client.samples.tables(samples.sub_graphs, range(NODES), seed=1)
     sizes = np.concatenate([table.sizes for table in tables])
     assert set(smaller) == set(np.flatnonzero((sizes > [6, 5]).any(axis=1)).tolist())
-
-
-def test_epochs_have_every_seed_once_through_kills(mortal_server: LocalServer) -> None:
-    arguments: dict[str, Any] = {"limits": LIMITS, "padding": "masked", "seed": 4}
-    with Client(mortal_server.address) as client:
-        make_graph(client, "g")
-    samples = Samples(SubGraphs("g", SPEC), window=100)
-
-    def load(job: str, **sharing: Any) -> Loader:
-        return Loader(mortal_server.address, samples=samples, job=job, **sharing, **arguments)
-
-    with load("undisturbed") as loader:
-        whole = {batch.number: (batch.graph_ids.tolist(), key_of(batch)) for batch in loader}
-    assert sorted(itertools.chain(*(ids for ids, _ in whole.values()))) == list(range(NODES))
-    with load("compact", compact=True) as loader:
-        assert whole == {b.number: (b.graph_ids.tolist(), key_of(b)) for b in loader}
-
-    # A batch that was read and not acknowledged comes again: its bytes are the same.
-    seen: dict[int, Any] = {}
-    with load("killed") as loader:
-        for position, batch in enumerate(loader):
-            if not batch.is_padding:
-                content = (batch.graph_ids.tolist(), key_of(batch))
-                assert seen.setdefault(batch.number, content) == content
-            if position % 9 == 4:
-                mortal_server.kill()
-                mortal_server.start()
-    assert seen == whole
-
-    ranks = []
-    union: dict[int, Any] = {}
-    for rank in range(3):
-        with load("ranks", rank=rank, num_ranks=3) as loader:
-            batches = list(loader)
-        ranks.append(len(batches))
-        for batch in batches:
-            if not batch.is_padding:
-                union[batch.number] = (batch.graph_ids.tolist(), key_of(batch))
-    assert len(set(ranks)) == 1
-    assert union == whole
 
 
 def test_features_of_the_readout_come_with_the_seeds(server: LocalServer, client: Client) -> None:

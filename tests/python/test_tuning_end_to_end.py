@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from typing import Callable
 
-import grpc
 import numpy as np
 import pytest
 from random_graphs import molecules
@@ -16,10 +14,8 @@ from packhouse import (
     ComponentProfile,
     DeviceProfile,
     Histogram,
-    PackhouseError,
     PackOptions,
     Padding,
-    TuneObjective,
     TuneProgress,
 )
 
@@ -104,34 +100,10 @@ def test_the_grid_has_every_cell_once(client: Client) -> None:
     assert not client.tune(HISTOGRAM, profile()).cells
 
 
-def test_the_objective_may_be_the_mean_of_efficiencies(client: Client) -> None:
-    tuning = client.tune(
-        HISTOGRAM, profile(), objective=TuneObjective.HARMONIC_MEAN, include_grid=True
-    )
-    assert 0 < tuning.harmonic_mean <= 1
-    assert all(cell.harmonic_mean <= tuning.harmonic_mean for cell in tuning.cells if cell.planned)
-
-
-def test_several_shapes_cost_no_more_than_one(client: Client) -> None:
-    tuning = client.tune(HISTOGRAM, profile(max_distinct_shapes=3))
-    assert 1 <= len(tuning.shapes) <= 3
-    assert tuning.epoch_cost <= tuning.single_shape.epoch_cost
-    assert tuning.epoch_cost == pytest.approx(sum(shape.epoch_cost for shape in tuning.shapes))
-
-
 def test_a_named_histogram_will_do(client: Client) -> None:
     client.histograms.observe("tests/tuning", [SIZES])
     named = client.tune("tests/tuning", profile())
     assert named.shapes == client.tune(HISTOGRAM, profile()).shapes
-
-
-def test_graphs_too_large_are_reported(client: Client) -> None:
-    sizes = np.concatenate([SIZES, [[10 * LARGEST["nodes"], 3]] * 2])
-    tuning = client.tune(Histogram.from_sizes(sizes), profile())
-    assert tuning.oversize is not None
-    assert tuning.oversize.num_graphs == 2
-    assert tuning.oversize.largest == (10 * LARGEST["nodes"], 3)
-    assert tuning.oversize.needed_rows[0] >= 10 * LARGEST["nodes"]
 
 
 def test_what_progress_raises_ends_the_search(client: Client) -> None:
@@ -140,37 +112,6 @@ def test_what_progress_raises_ends_the_search(client: Client) -> None:
 
     with pytest.raises(KeyError, match="enough"):
         client.tune(HISTOGRAM, profile(), on_progress=stop)
-
-
-@pytest.mark.parametrize(
-    ("source", "device", "code"),
-    [
-        ("tests/no-such-histogram", profile(), grpc.StatusCode.NOT_FOUND),
-        (HISTOGRAM, DeviceProfile({}), grpc.StatusCode.INVALID_ARGUMENT),
-        (
-            HISTOGRAM,
-            DeviceProfile({"faces": ComponentProfile(5)}),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        ),
-        (
-            HISTOGRAM,
-            DeviceProfile({"nodes": ComponentProfile(5, relative_cost=float("inf"))}),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        ),
-        (
-            HISTOGRAM,
-            DeviceProfile({"nodes": ComponentProfile(1)}),
-            grpc.StatusCode.FAILED_PRECONDITION,
-        ),
-    ],
-)
-def test_tuning_fails_with_its_codes(
-    client: Client, source: Histogram | str, device: DeviceProfile, code: grpc.StatusCode
-) -> None:
-    with pytest.raises(PackhouseError) as raised:
-        client.tune(source, device)
-    assert raised.value.code is code
-    assert raised.value.message
 
 
 def test_a_plan_with_padding_keeps_what_padding_needs_free(client: Client) -> None:
@@ -186,47 +127,6 @@ def test_a_plan_with_padding_keeps_what_padding_needs_free(client: Client) -> No
         histogram, limits, padding=Padding.GRAPH, index_targets=["nodes", "edges"]
     )
     assert both.best.packs == 4
-
-
-def test_limits_are_chosen_with_what_padding_keeps_free(client: Client) -> None:
-    histogram = Histogram.from_sizes(np.full((1200, 2), 5))
-    device = DeviceProfile(
-        {"nodes": ComponentProfile(20), "edges": ComponentProfile(20)}, fixed_cost=100.0
-    )
-    assert client.tune(histogram, device).shapes[0].limits["nodes"] == 20
-    (shape,) = client.tune(histogram, device, padding="graph").shapes
-    assert (shape.limits["nodes"], shape.limits["edges"], shape.limits["graphs"]) == (16, 15, 4)
-    assert client.plan(histogram, shape.limits, padding="graph").best.packs == shape.packs
-
-
-def test_graphs_that_do_not_fit_together_are_told_apart(client: Client) -> None:
-    tables = np.array([[1000, 10]] * 50 + [[10, 999]])
-    device = DeviceProfile(
-        {
-            "nodes": ComponentProfile(2048, bytes_per_row=1),
-            "edges": ComponentProfile(2048, bytes_per_row=1),
-        },
-        memory_bytes=1500,
-    )
-    tuning = client.tune(Histogram.from_sizes(tables), device)
-    assert tuning.oversize is not None
-    assert (tuning.oversize.num_graphs, tuning.oversize.num_apart) == (1, 1)
-    assert tuning.oversize.needed_bytes == 1999
-    assert tuning.oversize.num_shapes == 1 and tuning.group_graphs == (50,)
-    assert tuning.single_shape.packs == 50
-    both = client.tune(Histogram.from_sizes(tables), dataclasses.replace(device, max_distinct_shapes=2))
-    assert both.oversize is None and both.group_graphs == (50, 1)
-    assert sum(shape.packs for shape in both.shapes) == 51
-
-
-def test_the_cheapest_shape_is_told_beside_the_recommended(client: Client) -> None:
-    histogram = Histogram.from_sizes(np.full((6400, 2), 1))
-    tuning = client.tune(
-        histogram, DeviceProfile({"nodes": ComponentProfile(64), "edges": ComponentProfile(64)})
-    )
-    assert tuning.single_shape.packs == 100
-    assert tuning.cheapest_shape.packs == 6400
-    assert tuning.frontier[-1] == tuning.cheapest_shape
 
 
 DEVICE = profile()
