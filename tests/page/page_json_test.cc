@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/feedback.pb.h"
@@ -85,15 +87,6 @@ class EndlessDatasets final : public PageCalls {
   int num_calls = 0;
   uint64_t num_drifts = 0;
 };
-
-// Where several servers share the jobs, the page says whose a job is; elsewhere nobody's.
-TEST(JobJsonTest, TheOwnerIsTold) {
-  v1::Job job;
-  job.set_job("train");
-  EXPECT_EQ(JobJson(job, 3)["owner"], "");
-  job.set_owner("10.0.0.1:50051");
-  EXPECT_EQ(JobJson(job, 3)["owner"], "10.0.0.1:50051");
-}
 
 // Whatever there is, a list fits into the memory that a question has.
 TEST(PageAnswersTest, ListsAreBounded) {
@@ -255,41 +248,101 @@ TEST(QuotasJsonTest, ShowsAllQuotasOfWhatMayBeSeen) {
       {"quota": "planning", "used": 0.25, "most": 0.5}]}])"));
 }
 
-TEST(DriftJsonTest, HasWhatTheServerTells) {
-  v1::DatasetDrift drift;
-  drift.set_first_graph(2100);
-  drift.set_found_graph(2300);
-  drift.set_num_changes(2);
-  v1::DatasetDrift::Component& component = *drift.add_components();
-  component.set_component("nodes");
-  component.set_reference_mean(12.5);
-  component.set_mean(30);
-  EXPECT_EQ(DriftJson(drift), Json::parse(R"({"first_graph": 2100, "found_graph": 2300,
-      "changes": 2, "components": [{"component": "nodes", "before": 12.5, "after": 30.0}]})"));
+template <typename Message>
+Message Of(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
 }
 
-TEST(MeasuredModelJsonTest, HasWhatTheServerTells) {
-  v1::DeviceModel model;
-  model.set_model("gin");
-  model.set_device("h100");
-  model.set_num_reports(7);
-  model.set_num_out_of_memory(1);
-  model.set_fixed_seconds(0.5);
-  model.set_least_seconds(0.25);
-  model.set_spread(0.125);
-  model.set_fixed_bytes(1024);
-  v1::DeviceModel::Component& component = *model.add_components();
-  component.set_component("nodes");
-  component.set_seconds_per_row(2);
-  component.set_bytes_per_row(3);
-  Json expected = Json::parse(R"({"model": "gin", "device": "h100", "reports": 7,
-      "out_of_memory": 1, "fixed_seconds": 0.5, "least_seconds": 0.25, "spread": 0.125,
-      "fixed_bytes": 1024.0, "most_bytes": null,
-      "components": [{"component": "nodes", "seconds": 2.0, "bytes": 3.0}]})");
-  EXPECT_EQ(MeasuredModelJson(model), expected);
-  model.set_most_bytes(4096);
-  expected["most_bytes"] = 4096;
-  EXPECT_EQ(MeasuredModelJson(model), expected);
+// Whatever the page tells of a message, each with values of its own.
+TEST(PageJsonTest, HasWhatTheServerTells) {
+  constexpr char kComponents[] =
+      "components { component: 'nodes' capacity: 50 efficiency: 0.5 fullest_pack: 51 "
+      "efficiency_of_fullest: 0.625 } components { component: 'edges' }";
+  const std::string efficiencies = R"([{"component": "nodes", "capacity": 50, "efficiency": 0.5,
+      "fullest_pack": 51, "efficiency_of_fullest": 0.625}, {"component": "edges", "capacity": null,
+      "efficiency": 0.0, "fullest_pack": 0, "efficiency_of_fullest": 0.0}])";
+  const std::vector<std::pair<Json, std::string>> cases = {
+      {DriftJson(Of<v1::DatasetDrift>("first_graph: 2100 found_graph: 2300 num_changes: 2 "
+                                      "components { component: 'nodes' reference_mean: 12.5 "
+                                      "mean: 30 }")),
+       R"({"first_graph": 2100, "found_graph": 2300, "changes": 2,
+           "components": [{"component": "nodes", "before": 12.5, "after": 30.0}]})"},
+      {MeasuredModelJson(Of<v1::DeviceModel>(
+           "model: 'gin' device: 'h100' num_reports: 7 num_out_of_memory: 1 fixed_seconds: 0.5 "
+           "least_seconds: 0.25 spread: 0.125 fixed_bytes: 1024 most_bytes: 4096 "
+           "components { component: 'nodes' seconds_per_row: 2 bytes_per_row: 3 }")),
+       R"({"model": "gin", "device": "h100", "reports": 7, "out_of_memory": 1,
+           "fixed_seconds": 0.5, "least_seconds": 0.25, "spread": 0.125, "fixed_bytes": 1024.0,
+           "most_bytes": 4096.0,
+           "components": [{"component": "nodes", "seconds": 2.0, "bytes": 3.0}]})"},
+      {MeasuredModelJson(v1::DeviceModel())["most_bytes"], "null"},
+      {DatasetJson(Of<v1::Dataset>(
+           "name: 'd' state: DATASET_STATE_SEALED version: 3 num_graphs: 4 num_bytes: 5 "
+           "max_bytes: 6 grouped: true schema { components: 'nodes' components: 'edges' "
+           "tensors { name: 'x' dtype: DATA_TYPE_FLOAT32 row_shape: 7 row_shape: 2 "
+           "component: 'nodes' } tensors { name: 'y' dtype: DATA_TYPE_INT64 component: 'nodes' } "
+           "tensors { name: 'z' dtype: DATA_TYPE_INT16 component: 'graphs' index_into: 'edges' } "
+           "}")),
+       R"({"name": "d", "state": "sealed", "version": "3", "graphs": 4, "bytes": 5, "max_bytes": 6,
+           "grouped": true, "components": ["nodes", "edges"], "tensors": [
+             {"name": "x", "dtype": "float32", "row_shape": [7, 2], "component": "nodes",
+              "index_into": ""},
+             {"name": "y", "dtype": "int64", "row_shape": [], "component": "nodes",
+              "index_into": ""},
+             {"name": "z", "dtype": "int16", "row_shape": [], "component": "graphs",
+              "index_into": "edges"}],
+           "bytes_per_row": {"nodes": 64, "edges": 0, "graphs": 2}})"},
+      {DatasetJson(v1::Dataset())["max_bytes"], "null"},
+      {SourceGraphJson(Of<v1::SourceGraph>(
+           "name: 'g' state: SOURCE_GRAPH_STATE_OPEN version: 3 num_bytes: 4 max_bytes: 5 "
+           "num_nodes: 6 num_edges: 8 schema { "
+           "node_sets { name: 'a' id_kind: NODE_ID_KIND_TEXT columns { name: 't' text: true "
+           "ragged: true } } node_sets { name: 'b' columns { name: 'c' dtype: DATA_TYPE_UINT8 "
+           "row_shape: 9 } } edge_sets { name: 'e' source: 'a' target: 'b' reverse_of: 'f' } "
+           "edge_sets { name: 'f' } }")),
+       R"({"name": "g", "state": "open", "version": "3", "bytes": 4, "max_bytes": 5, "node_sets": [
+             {"name": "a", "rows": 6, "ids": "text", "columns": [
+                {"name": "t", "dtype": "text", "row_shape": [], "ragged": true}]},
+             {"name": "b", "rows": 0, "ids": "integer", "columns": [
+                {"name": "c", "dtype": "uint8", "row_shape": [9], "ragged": false}]}],
+           "edge_sets": [
+             {"name": "e", "rows": 8, "source": "a", "target": "b", "reverse_of": "f",
+              "columns": []},
+             {"name": "f", "rows": 0, "source": "", "target": "", "reverse_of": "",
+              "columns": []}]})"},
+      {SourceGraphJson(v1::SourceGraph())["max_bytes"], "null"},
+      {JobJson(Of<v1::Job>("job: 'j' num_epochs: 3 num_sessions: 4 owner: '10.0.0.1:50051' "
+                           "last_used { seconds: 5 } "
+                           "epochs { epoch: 6 generation: 7 num_done: 8 num_batches: 9 "
+                           "dataset: 'd' num_sessions: 10 } epochs { epoch: 11 }"),
+               1),
+       R"({"job": "j", "num_epochs": 3, "num_sessions": 4, "owner": "10.0.0.1:50051",
+           "last_used": 5000, "epochs": [{"epoch": 6, "generation": 7, "done": 8, "batches": 9,
+           "dataset": "d", "sessions": 10}]})"},
+      {JobJson(v1::Job(), 1)["last_used"], "null"},
+      {PlanSummaryJson(Of<v1::PlanSummary>(absl::StrCat(
+           "name: 'p' packs: 3 lower_bound: 4 lower_bound_name: 'b' gap: 0.25 keeps_limits: true "
+           "num_patterns: 5 elapsed { seconds: 2 nanos: 3000000 } winner: 'w' steps: 6 "
+           "receipt: 'r' ",
+           kComponents))),
+       absl::StrCat(R"({"name": "p", "packs": 3, "lower_bound": 4, "lower_bound_name": "b",
+           "gap": 0.25, "optimal": false, "keeps_limits": true, "num_patterns": 5, "winner": "w",
+           "steps": 6, "receipt": "r", "milliseconds": 2003.0, "components": )",
+                    efficiencies, "}")},
+      {PlanSummaryJson(Of<v1::PlanSummary>("optimal: true"))["optimal"], "true"},
+      {PlanSummaryJson(Of<v1::PlanSummary>("name: 'p' unfinished: true packs: 3")),
+       R"({"name": "p", "unfinished": true})"},
+      {TunedShapeJson(Of<v1::TunedShape>(absl::StrCat(
+           "limits { capacities { component: 'nodes' rows: 3 } } packs: 4 lower_bound: 5 "
+           "epoch_cost: 0.5 harmonic_mean: 0.75 batch_bytes: 6 ",
+           kComponents))),
+       absl::StrCat(R"({"capacities": {"nodes": 3}, "packs": 4, "lower_bound": 5, "epoch_cost": 0.5,
+           "harmonic_mean": 0.75, "batch_bytes": 6, "components": )",
+                    efficiencies, "}")},
+  };
+  for (const auto& [told, expected] : cases) EXPECT_EQ(told, Json::parse(expected));
 }
 
 TEST(PageQueryTest, DecodesValues) {
@@ -436,6 +489,9 @@ TEST(HistoryTest, RatesAndEfficiencyAreDifferencesOfTotals) {
   EXPECT_EQ(json["series"]["graphs"].size(), 10);
   EXPECT_EQ(json["series"]["efficiency"]["nodes"].size(), 10);
   EXPECT_DOUBLE_EQ(json["series"]["efficiency"]["nodes"][9], 0.9);
+  EXPECT_EQ(json["series"]["efficiency"]["edges"], Json(std::vector<Json>(10)));
+  EXPECT_EQ(json["series"]["bytes"], Json(std::vector<double>(10, 200)));
+  EXPECT_DOUBLE_EQ(json["rates"]["bytes"], 200.0);
   EXPECT_DOUBLE_EQ(json["series"]["seconds"][9], 0.0);
   EXPECT_DOUBLE_EQ(json["span_seconds"], 50.0);
 }
@@ -473,6 +529,65 @@ TEST(HistoryTest, AnEpochsPaceBeginsAnewWhenItGoesBack) {
   EXPECT_EQ(history.BatchesPerSecond(key), std::nullopt);
   history.Add(start + absl::Seconds(15), {}, {});
   EXPECT_EQ(history.BatchesPerSecond(key), std::nullopt);
+}
+
+TEST(EpochWatchTest, HasWhatTheServerTells) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+  EpochWatch epoch;
+  epoch.progress.key.epoch = 1;
+  epoch.progress.generation = 2;
+  epoch.progress.num_done = 3;
+  epoch.progress.num_batches = 13;
+  epoch.num_leased = 4;
+  epoch.num_sessions = 5;
+  epoch.counters.leased = 6;
+  epoch.counters.redelivered = 7;
+  epoch.counters.expired = 8;
+  epoch.counters.given_back = 9;
+  epoch.lanes.emplace_back();
+  epoch.lanes[0].num_batches = 10;
+  epoch.lanes[0].num_done = 11;
+  epoch.lanes[0].num_given_back = 12;
+  for (const SessionWait wait :
+       {SessionWait::kWorker, SessionWait::kServer, SessionWait::kNobody}) {
+    WorkerWatch& worker = epoch.workers.emplace_back();
+    worker.wait = wait;
+    worker.last_heard = now;
+  }
+  WorkerWatch& worker = epoch.workers[0];
+  worker.lane = 14;
+  worker.reader = 15;
+  worker.num_readers = 16;
+  worker.worker = "w";
+  worker.num_steps = 17;
+  worker.num_done = 18;
+  worker.num_acknowledged = 19;
+  worker.num_in_flight = 20;
+  worker.last_heard = now - absl::Seconds(31);
+  epoch.workers[1].last_heard = absl::InfinitePast();
+  epoch.workers[1].has_ended = true;
+  Json json = EpochWatchJson(epoch, 2.5, now);
+  EXPECT_EQ(json["workers"][0], Json::parse(R"({"lane": 14, "reader": 15, "readers": 16,
+      "worker": "w", "steps": 17, "done": 18, "acknowledged": 19, "in_flight": 20,
+      "silent_seconds": 31.0, "ended": false, "waits": "worker", "straggles": true})"));
+  EXPECT_EQ(json["workers"][1]["silent_seconds"], Json());
+  EXPECT_EQ(json["workers"][1]["ended"], true);
+  EXPECT_EQ(json["workers"][1]["waits"], "server");
+  EXPECT_EQ(json["workers"][2]["waits"], "nobody");
+  EXPECT_EQ(json["workers"][2]["straggles"], false);
+  json.erase("workers");
+  EXPECT_EQ(json, Json::parse(R"({"epoch": 1, "generation": 2, "done": 3, "batches": 13,
+      "ranked": false, "in_flight": 4, "num_sessions": 5, "step_efficiency": null, "company": null,
+      "leased": 6, "redelivered": 7, "expired": 8, "given_back": 9, "batches_per_second": 2.5,
+      "seconds_left": 4.0, "lanes": [{"batches": 10, "done": 11, "given_back": 12}]})"));
+  epoch.is_ranked = true;
+  EXPECT_EQ(EpochWatchJson(epoch, 2.5, now)["ranked"], true);
+  EXPECT_EQ(EpochWatchJson(epoch, 0, now)["seconds_left"], Json());
+  EXPECT_EQ(EpochWatchJson(epoch, std::nullopt, now)["seconds_left"], Json());
+  for (const uint64_t done : {13, 14}) {
+    epoch.progress.num_done = done;
+    EXPECT_EQ(EpochWatchJson(epoch, std::nullopt, now)["seconds_left"], 0);
+  }
 }
 
 TEST(EpochWatchTest, StepsAndCompanyAreNullWhereTheyAreNotKnown) {
