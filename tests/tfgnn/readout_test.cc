@@ -58,6 +58,45 @@ TEST(ReadoutTest, RandomGraphsHaveReadOutsThatCanBeRead) {
   }
 }
 
+// Whether their ends are two tensors, or one in either layout.
+TEST(ReadoutTest, EdgesMayBeOneTensor) {
+  const std::vector<int32_t> sources = {2, 0, 1};
+  for (const char* const form : {"two", "rows", "planes"}) {
+    SCOPED_TRACE(form);
+    const TensorSpec end = {"_readout/k.source", DType::kInt32, {}, 1, 0, {}};
+    std::vector<TensorSpec> tensors = {end, end};
+    tensors[1].name = "_readout/k.target";
+    if (form != std::string("two")) {
+      tensors = {{"_readout/k.edge_index", DType::kInt32, {2}, 1, 0, {}}};
+      if (form == std::string("planes")) tensors[0].layout = Layout::kRowsLast;
+    }
+    PH_ASSERT_OK_AND_ASSIGN(
+        GraphSchema schema,
+        GraphSchema::Create(SizeSchema::Create({"_readout", "_readout/k"}).value(), tensors));
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromSchema(std::move(schema)));
+    PH_ASSERT_OK_AND_ASSIGN(const ReadoutStructure structure, FindReadout(NamesOf(sets)));
+    std::vector<std::string> columns(tensors.size());
+    const auto put = [](int32_t value, std::string& column) {
+      column.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    };
+    for (int32_t target = 0; target < 3; ++target) put(sources[target], columns[0]);
+    if (form == std::string("rows")) columns[0].clear();
+    for (int32_t target = 0; target < 3; ++target) {
+      if (form == std::string("rows")) put(sources[target], columns[0]);
+      put(target, columns.back());
+    }
+    PH_ASSERT_OK_AND_ASSIGN(
+        const GraphChunk chunk,
+        GraphChunk::Create(sets.shared_schema().get(),
+                           SizeTable::WithConsecutiveIds(1, 2, {3, 3}, 0).value(),
+                           {columns.begin(), columns.end()}, nullptr));
+    PH_ASSERT_OK_AND_ASSIGN(const std::vector<ReadoutRow> found,
+                            ReadoutRows(sets, structure, 0, chunk, 0));
+    ASSERT_EQ(found.size(), 3U);
+    for (size_t p = 0; p < 3; ++p) EXPECT_EQ(found[p].row, static_cast<uint64_t>(sources[p]));
+  }
+}
+
 TEST(ReadoutTest, NamesWhatIsMissing) {
   PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromTfgnnFile(kReadoutSchema));
   SeededRandom random(1);

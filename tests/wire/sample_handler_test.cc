@@ -138,6 +138,32 @@ TEST_F(SampleHandlerTest, WhatIsHeldOfSeedsIsWhatIsKnownOfThem) {
   EXPECT_EQ(memory_.held(), 0);
 }
 
+// Seeds that wait hold what they and their ids take.
+TEST_F(SampleHandlerTest, WhatWaitsIsHeldWithItsIds) {
+  uint64_t without_ids = 0;
+  for (const bool has_ids : {false, true}) {
+    handler_ = NewHandler();
+    ASSERT_THAT(Accept(Open(kPack)), IsOk());
+    TakeAll();
+    const uint64_t before = memory_.held();
+    auto request = std::make_unique<v1::SampleRequest>();
+    request->mutable_seeds()->mutable_seeds()->set_numbers(Uint32sToWire(AllNodes()));
+    if (has_ids) {
+      request->mutable_seeds()->set_ids(Uint64sToWire(std::vector<uint64_t>(kNodes, 7)));
+    }
+    ASSERT_THAT(handler_->Accept(std::move(request)), IsOk());
+    const uint64_t held = memory_.held() - before;
+    if (has_ids) {
+      EXPECT_EQ(held, without_ids + sizeof(uint64_t) * kNodes);
+    } else {
+      EXPECT_GE(held, sizeof(uint32_t) * kNodes);
+      without_ids = held;
+    }
+    handler_.reset();
+    EXPECT_EQ(memory_.held(), 0);
+  }
+}
+
 // As many graphs of the same sizes as with their tensors.
 TEST_F(SampleHandlerTest, BatchesOfSizesHaveTheSameSubGraphs) {
   std::map<uint64_t, std::string> sizes_of_graph;
