@@ -377,8 +377,11 @@ TEST(CostOrderTest, WhatDoesNotGoTogetherIsRefusedByName) {
   request.in_order = true;
   refused(request, "in_order");
   request = BalancedRequest();
+  request.segments = SegmentsRequest{250, 2};
+  refused(request, "segments.tracks");
+  request = BalancedRequest(0);
   request.segments = SegmentsRequest{250, 1};
-  refused(request, "segments");
+  refused(request, "rank group 0 has 0 ranks");
   request = BalancedRequest();
   request.kinds.push_back(std::make_shared<JoinedParts>());
   refused(request, "join_parts");

@@ -13,9 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/planning/batch_cost.h"
 #include "service/base/checksum.h"
 #include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
@@ -484,6 +486,57 @@ TEST(SegmentedEpochTest, WhatIsAskedForComesOnceInSegments) {
   }
 }
 
+// Steps go on from segment to segment. Those of one segment are of like cost: no batch of another
+// such step costs something between their cheapest and dearest.
+TEST(SegmentedEpochTest, StepsOfLikeCostGoThroughTheSegments) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  std::vector<uint64_t> all;
+  for (const uint32_t num_ranks : {1, 4, 7}) {
+    for (const uint64_t epoch : {0, 1}) {
+      SCOPED_TRACE(absl::StrCat(num_ranks, " ranks, epoch ", epoch));
+      EpochRequest request = InSegments(300, 1, epoch);
+      request.rank_groups[0].num_ranks = num_ranks;
+      request.cost_balanced.emplace().cost =
+          BatchCost::Create({{CostForm::kRows, 1, 1}}, 2).value();
+      PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(request));
+      EXPECT_EQ(segmented->identity().rank_groups[0].planned_ranks, num_ranks);
+      std::vector<uint64_t> ids = AllIds(*segmented);
+      std::sort(ids.begin(), ids.end());
+      if (all.empty()) all = ids;
+      EXPECT_EQ(ids, all);
+      // By segment, the cheapest and the dearest batch of each of its steps.
+      std::map<const PreparedEpoch*, std::vector<std::pair<uint64_t, uint64_t>>> steps;
+      std::map<uint32_t, SegmentedEpoch::Pins> pinned;
+      size_t num_within = 0;
+      const uint64_t num_steps = segmented->identity().num_batches() / num_ranks;
+      for (uint64_t step = 0; step < num_steps; ++step) {
+        std::set<std::shared_ptr<const PreparedEpoch>> segments;
+        std::vector<uint64_t> costs;
+        for (uint64_t b = step * num_ranks; b < (step + 1) * num_ranks; ++b) {
+          PH_ASSERT_OK_AND_ASSIGN(const auto of_batch, segmented->SegmentOf(b));
+          segments.insert(of_batch.first);
+          PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, segmented->Build(b));
+          costs.push_back(built.batch.real_rows[1]);
+        }
+        if (segments.size() != 1) continue;
+        ++num_within;
+        // A segment that comes back would be another object.
+        segmented->Pin({{step * num_ranks}}, pinned[static_cast<uint32_t>(step)]);
+        const auto [least, most] = std::minmax_element(costs.begin(), costs.end());
+        steps[segments.begin()->get()].emplace_back(*least, *most);
+      }
+      EXPECT_GE(num_within + 9, num_steps);
+      EXPECT_EQ(steps.size(), 10U);
+      for (auto& [segment, of_segment] : steps) {
+        std::sort(of_segment.begin(), of_segment.end());
+        for (size_t i = 1; i < of_segment.size(); ++i) {
+          EXPECT_LE(of_segment[i - 1].second, of_segment[i].first);
+        }
+      }
+    }
+  }
+}
+
 // Segment by segment, and within each as far apart as the look-ahead allows; the same in all
 // epochs.
 TEST(SegmentedEpochTest, InOrderIsTheOrderOfTheDataSet) {
@@ -663,6 +716,10 @@ TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
   };
   refused("in_order", [](EpochRequest& r) {
     r.in_order = true;
+    r.segments->tracks = 2;
+  });
+  refused("order.cost_balanced", [](EpochRequest& r) {
+    r.cost_balanced.emplace();
     r.segments->tracks = 2;
   });
   refused("grouped", [](EpochRequest& r) { r.grouped = true; });

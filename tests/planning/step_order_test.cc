@@ -96,6 +96,39 @@ TEST(OrderByCostTest, NothingAndFewerThanRanks) {
               ElementsAre(ElementsAre(0), IsEmpty()));
 }
 
+// Batches that come first are as many as are asked for, and what follows is as without them: whole
+// steps of neighbours, and each batch is as likely to come first as another.
+TEST(OrderByCostTest, TheFirstBatchesFillAStepOfOthers) {
+  constexpr size_t kRanks = 5;
+  const std::vector<uint64_t> costs = Costs(43, 3);
+  for (size_t num_first = 0; num_first < kRanks; ++num_first) {
+    SCOPED_TRACE(num_first);
+    std::vector<uint64_t> came_first(costs.size());
+    for (uint64_t seed = 0; seed < 2000; ++seed) {
+      SeededRandom random(seed);
+      const auto order = OrderByCost(CostGroups{{costs, kRanks, num_first}}, random)[0];
+      ASSERT_EQ(order.size(), costs.size());
+      for (size_t i = 0; i < num_first; ++i) ++came_first[order[i]];
+      // The costs of whole steps do not overlap.
+      std::vector<std::pair<uint64_t, uint64_t>> steps;
+      for (size_t at = num_first; at + kRanks <= costs.size(); at += kRanks) {
+        std::vector<uint64_t> step;
+        for (size_t i = at; i < at + kRanks; ++i) step.push_back(costs[order[i]]);
+        const auto [least, most] = std::minmax_element(step.begin(), step.end());
+        steps.emplace_back(*least, *most);
+      }
+      ASSERT_EQ(steps.size(), (costs.size() - num_first) / kRanks);
+      std::sort(steps.begin(), steps.end());
+      for (size_t i = 1; i < steps.size(); ++i) ASSERT_LE(steps[i - 1].second, steps[i].first);
+    }
+    if (num_first != 0) {
+      EXPECT_LT(ChiSquareDistance(came_first), 5);
+    }
+  }
+  SeededRandom random(1);
+  EXPECT_EQ(OrderByCost(CostGroups{{{costs.data(), 3}, 9, 8}}, random)[0].size(), 3U);
+}
+
 // No batch that is outside of a whole step costs something between the step's cheapest and dearest,
 // except for the last ones, which are neighbours themselves.
 TEST(OrderByCostTest, BatchesOfAStepAreNeighbours) {

@@ -58,19 +58,23 @@ std::vector<std::vector<uint32_t>> OrderByCost(absl::Span<const BatchesOfRanks<u
                                                SeededRandom& random) {
   size_t num_steps = std::numeric_limits<size_t>::max();
   for (const auto& group : groups) {
-    num_steps = std::min(num_steps, group.costs.size() / group.num_ranks);
+    const size_t num_first = std::min(group.num_first, group.costs.size());
+    num_steps = std::min(num_steps, (group.costs.size() - num_first) / group.num_ranks);
   }
   if (groups.empty()) num_steps = 0;
   const std::vector<uint32_t> steps = ShuffledSteps(num_steps, random);
   std::vector<std::vector<uint32_t>> orders;
-  for (const auto& [costs, num_ranks] : groups) {
+  for (const auto& [costs, num_ranks, num_first] : groups) {
     std::vector<uint32_t> sorted(costs.size());
     std::iota(sorted.begin(), sorted.end(), 0);
     std::stable_sort(sorted.begin(), sorted.end(),
                      [&costs = costs](uint32_t a, uint32_t b) { return costs[a] < costs[b]; });
+    std::vector<uint32_t> first =
+        TakeNeighbours(std::min(num_first, sorted.size()), random, sorted);
     std::vector<uint32_t> rest =
         TakeNeighbours(sorted.size() - num_steps * num_ranks, random, sorted);
-    std::vector<uint32_t>& order = orders.emplace_back();
+    ShuffleAll(absl::MakeSpan(first), random);
+    std::vector<uint32_t>& order = orders.emplace_back(std::move(first));
     order.reserve(costs.size());
     AppendSteps(sorted, num_ranks, steps, random, order);
     std::vector<uint32_t> last = TakeNeighbours(rest.size() % num_ranks, random, rest);

@@ -22,13 +22,17 @@ struct BatchesOfRanks {
   absl::Span<const Cost> costs;
   // At least 1.
   size_t num_ranks = 1;
+  // Below num_ranks: as many of them fill a step that other batches have begun. The next ones are
+  // step 0.
+  size_t num_first = 0;
 };
 
 // By group, the numbers of its batches (below 2^32) in a new order.
 //
 // Each group alone: in the steps in which all of its ranks have a batch, these are neighbours when
 // the batches are sorted by cost. A batch is equally likely in each step and at each rank, as in a
-// shuffle. Batches that do not fill a step come last; all are equally likely to be among them.
+// shuffle. Batches that do not fill a step come first, as many as `num_first` says, and last; all
+// are equally likely to be among them.
 // Several groups: a step has batches of the same places among the costs of their groups; a group
 // whose batches are for more steps than another's has those that are too many last, in steps of
 // like cost as well.

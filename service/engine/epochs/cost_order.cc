@@ -61,12 +61,13 @@ absl::StatusOr<std::vector<BatchCost>> CostsOfDevices(const EpochRequest& reques
 template <typename Cost>
 std::vector<BatchesOfRanks<Cost>> ByRankGroup(const std::vector<Cost>& costs,
                                               const std::vector<uint64_t>& first_batches,
-                                              const std::vector<uint32_t>& num_ranks) {
+                                              const std::vector<uint32_t>& num_ranks,
+                                              size_t num_first = 0) {
   std::vector<BatchesOfRanks<Cost>> groups;
   for (size_t i = 0; i < num_ranks.size(); ++i) {
     groups.push_back({absl::MakeConstSpan(costs).subspan(first_batches[i],
                                                          first_batches[i + 1] - first_batches[i]),
-                      num_ranks[i]});
+                      num_ranks[i], num_first});
   }
   return groups;
 }
@@ -114,7 +115,8 @@ void KeepCosts(const EpochIdentity& begun, EpochRequest& request) {
   if (costs.size() == request.rank_groups.size()) request.cost_balanced->begun = std::move(costs);
 }
 
-CostOrder::CostOrder(const EpochRequest& request) : counts_padding_(IsOfDevices(request)) {
+CostOrder::CostOrder(const EpochRequest& request)
+    : num_first_(request.cost_balanced->num_first), counts_padding_(IsOfDevices(request)) {
   for (const RankGroupRequest& rank_group : request.rank_groups) {
     num_ranks_.push_back(rank_group.num_ranks);
   }
@@ -168,7 +170,8 @@ absl::Status CostOrder::Order(const EpochShapes& shapes, AddItem add, const Epoc
                                   sizeof(uint32_t) * batches.num_items() + kBytesOfBatch * n));
   PH_ASSIGN_OR_RETURN(const std::vector<uint64_t> costs, CostsOf(shapes, add, making, batches));
   SeededRandom random(SequenceStart(seed, DrawPurpose::kSteps));
-  const auto orders = OrderByCost(ByRankGroup(costs, batches.first_batches(), num_ranks_), random);
+  const auto orders =
+      OrderByCost(ByRankGroup(costs, batches.first_batches(), num_ranks_, num_first_), random);
   std::vector<uint32_t> items;
   items.reserve(batches.num_items());
   std::vector<uint32_t> starts = {0};

@@ -405,6 +405,7 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegme
   std::string plan_key =
       absl::StrCat(ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "",
                    " seed ", request.seed);
+  if (request.cost_balanced) absl::StrAppend(&plan_key, " ", request.rank_groups[0].num_ranks);
   const bool uses_kept = kept && kept->dataset_version == info.version;
   if (uses_kept) {
     const auto made = segmented_plans_.Find(plan_key);

@@ -89,6 +89,9 @@ struct CostBalancedRequest {
   // Without `cost`: by rank group, what its device cost when the epoch was begun; empty if it was
   // not. No part of the request's words, as RankGroupRequest::measured.
   std::vector<BatchCost> begun = {};
+  // Of a segment's epoch: as many of its batches fill the step of the segment before. No part of
+  // the words.
+  uint32_t num_first = 0;
 };
 
 // Batches come by a score of their graphs (score_order.h).

@@ -103,6 +103,15 @@ SegmentBatch TrackOrder::At(uint64_t batch) const {
   return {found.segment, static_cast<uint32_t>(found.end - (ends_[piece] - index))};
 }
 
+uint64_t TrackOrder::Before(uint32_t segment) const {
+  uint64_t before = 0;
+  for (const SegmentPiece& piece : pieces_) {
+    if (piece.segment == segment) break;
+    before += piece.end - piece.begin;
+  }
+  return before;
+}
+
 std::vector<uint32_t> TrackOrder::After(uint64_t batch, size_t count) const {
   uint64_t index = 0;
   size_t piece = PieceOf(batch, index);

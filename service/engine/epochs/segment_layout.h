@@ -92,6 +92,8 @@ class TrackOrder {
 
   // `batch` < num_batches(). O(log pieces).
   SegmentBatch At(uint64_t batch) const;
+  // How many batches come before the first one of a segment, in an order of one track. O(segments).
+  uint64_t Before(uint32_t segment) const;
   // The segments of the pieces that come after this batch's piece in its track, at most `count`.
   std::vector<uint32_t> After(uint64_t batch, size_t count) const;
 

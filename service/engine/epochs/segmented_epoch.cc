@@ -24,7 +24,9 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> SegmentedEpoch::Prepare(
     const EpochBounds& bounds, const Making& making, std::weak_ptr<const MakeRoom> make_room) {
   EpochIdentity identity = {
       request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
-  identity.rank_groups.push_back({plan->shapes()[0].capacities, 0, plan->num_batches()});
+  identity.rank_groups.push_back({plan->shapes()[0].capacities,
+                                  request.cost_balanced ? request.rank_groups[0].num_ranks : 0,
+                                  plan->num_batches()});
   identity.options = EpochOptions(request, plan->receipt());
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
   const uint64_t num_pieces = plan->counts().num_batches.size() + plan->num_tracks();
@@ -129,9 +131,10 @@ absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::Make(uint32_t segment,
   while (is_full() && ForgetOldest()) {
   }
   const auto make = [&]() -> absl::StatusOr<Segment> {
-    PH_ASSIGN_OR_RETURN(auto plan, plan_->PlanOf(segment, making, make_room));
-    return PreparedEpoch::Prepare(std::move(plan), plan_->RequestOf(segment, identity_.key),
-                                  bounds_, making);
+    const uint64_t first_batch = order_.num_tracks() == 1 ? order_.Before(segment) : 0;
+    PH_ASSIGN_OR_RETURN(auto plan, plan_->PlanOf(segment, making, make_room, first_batch));
+    return PreparedEpoch::Prepare(
+        std::move(plan), plan_->RequestOf(segment, identity_.key, first_batch), bounds_, making);
   };
   PH_ASSIGN_OR_RETURN(Segment made, make());  // Destroyed without the lock.
   absl::MutexLock lock(&mutex_);

@@ -12,6 +12,7 @@
 #include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "service/base/digest.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/graph_selection.h"
 #include "service/engine/epochs/item_sizes.h"
@@ -25,6 +26,7 @@ namespace {
 absl::Status CheckSegmented(const EpochRequest& request, const DatasetInfo& dataset) {
   PH_RETURN_IF_ERROR(CheckSealed(dataset));
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
+  PH_RETURN_IF_ERROR(CheckCostOrder(request));
   if (request.segments->graphs == 0) {
     return absl::InvalidArgumentError("segments.graphs: 0, must be at least 1");
   }
@@ -469,8 +471,10 @@ uint64_t SegmentedPlan::BytesOfSegment() const {
   return BytesOfChunks(layout_.max_graphs(), most_chunks) + kBytesOfGraph * layout_.max_graphs();
 }
 
-absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(
-    uint32_t segment, const Making& making, const MakeRoom& make_room) const {
+absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(uint32_t segment,
+                                                                       const Making& making,
+                                                                       const MakeRoom& make_room,
+                                                                       uint64_t first_batch) const {
   // Keeps its memory, and the data set.
   struct Opened {
     MemoryHold memory;
@@ -495,7 +499,7 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(
   PH_ASSIGN_OR_RETURN(
       std::shared_ptr<const EpochPlan> plan,
       EpochPlan::Make(std::shared_ptr<const DatasetReader>(opened, opened->reader.get()),
-                      RequestOf(segment, {}), bounds_, making));
+                      RequestOf(segment, {}, first_batch), bounds_, making));
   if (planned_ == nullptr) return plan;
   PH_ASSIGN_OR_RETURN(const uint64_t digest, DigestOf(*plan, making));
   if (plan->num_batches(0) != counts().num_batches[segment] ||
@@ -508,10 +512,16 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(
   return plan;
 }
 
-EpochRequest SegmentedPlan::RequestOf(uint32_t segment, const EpochKey& key) const {
+EpochRequest SegmentedPlan::RequestOf(uint32_t segment, const EpochKey& key,
+                                      uint64_t first_batch) const {
   EpochRequest request = request_;
   request.segments = std::nullopt;
   request.key = key;
+  if (request.cost_balanced) {
+    const uint32_t num_ranks = request.rank_groups[0].num_ranks;
+    const auto in_step = static_cast<uint32_t>(first_batch % num_ranks);
+    request.cost_balanced->num_first = in_step == 0 ? 0 : num_ranks - in_step;
+  }
   // The seed of a segment's epochs; another for each.
   if (layout_.num_segments() > 1) {
     request.seed = SeededRandom(request_.seed ^ SeededRandom(uint64_t{segment} + 1).Next()).Next();

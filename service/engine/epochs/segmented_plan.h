@@ -84,12 +84,14 @@ class SegmentedPlan {
   // Reads and plans a segment. FAILED_PRECONDITION naming it if this release's planner finds
   // another plan than the one that was counted; other errors as DatasetChunks::Open and
   // EpochPlan::Make. If the store says RESOURCE_EXHAUSTED, `make_room`, unless null, is called. The
-  // plan may outlive this.
-  absl::StatusOr<std::shared_ptr<const EpochPlan>> PlanOf(
-      uint32_t segment, const Making& making, const MakeRoom& make_room = nullptr) const;
+  // plan may outlive this. `first_batch`: the segment's first batch is this one of an epoch whose
+  // steps are of like cost, for which the plan is then alone.
+  absl::StatusOr<std::shared_ptr<const EpochPlan>> PlanOf(uint32_t segment, const Making& making,
+                                                          const MakeRoom& make_room = nullptr,
+                                                          uint64_t first_batch = 0) const;
   // The request, as it is for a segment's epoch (PreparedEpoch::Prepare). With one segment, the
   // epoch is the one of the whole data set.
-  EpochRequest RequestOf(uint32_t segment, const EpochKey& key) const;
+  EpochRequest RequestOf(uint32_t segment, const EpochKey& key, uint64_t first_batch = 0) const;
   // At most the bytes of a segment's plan and epoch.
   uint64_t BytesOfSegment() const;
 

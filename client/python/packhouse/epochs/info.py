@@ -245,7 +245,7 @@ class EpochInfo:
     `join_parts` or `draw`, nor where the server has no memory to measure it.
     """
     steps: EpochSteps | None = None
-    """Only if batches come in steps of like cost."""
+    """Only if batches come in steps of like cost; not with `segments`."""
     mixture: tuple[MixedDataset, ...] = ()
     """Only of a mixture, in the order of its name; not with `segments`."""
 
