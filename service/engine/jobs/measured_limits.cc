@@ -63,8 +63,9 @@ void LogLimits(LimitedLog* log, const EpochRequest& request, const PreparedEpoch
   std::string now;
   for (size_t i = 0; i < request.rank_groups.size(); ++i) {
     if (request.rank_groups[i].present.empty()) continue;
-    absl::StrAppend(&before, i == 0 ? "" : "; ", text(request.rank_groups[i].present[0]));
-    absl::StrAppend(&now, i == 0 ? "" : "; ", text(epoch.shapes(i)[0].capacities));
+    const absl::string_view between = before.empty() ? "" : "; ";
+    absl::StrAppend(&before, between, text(request.rank_groups[i].present[0]));
+    absl::StrAppend(&now, between, text(epoch.shapes(i)[0].capacities));
   }
   const absl::string_view event = before == now ? "limits stay" : "limits move";
   const std::string key = absl::StrCat(event, request.key.job, request.key.epoch);
