@@ -88,7 +88,7 @@ Json JsonOf(const std::string& measure, const DeliveryFigures& delivery, const R
   if (&runs == &delivery.loader || &runs == &delivery.lane) {
     json["ratio_to_load"] = JsonOf(RatioOf(runs, delivery.load, kGigabytes));
   }
-  if (&runs == &delivery.pack) {
+  if (&runs == &delivery.pack || &runs == &delivery.pack_lane) {
     json["ratio_to_exchange"] = JsonOf(RatioOf(runs, delivery.exchange, kGigabytes));
   }
   const auto add_declared = [&](const Runs& narrow, const Runs& declared) {
@@ -166,7 +166,7 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   const auto add = [&](const std::string& name, const Runs& runs) {
     if (runs.empty()) return;
     measures_.push_back(JsonOf(name, delivery, runs));
-    const bool is_pack = &runs == &delivery.pack;
+    const bool is_pack = &runs == &delivery.pack || &runs == &delivery.pack_lane;
     const bool is_load =
         &runs == &delivery.load || &runs == &delivery.loader || &runs == &delivery.lane;
     absl::StrAppendFormat(
@@ -189,6 +189,7 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   add("loader", delivery.loader);
   add("lane", delivery.lane);
   add("pack", delivery.pack);
+  add("pack lane", delivery.pack_lane);
   add("compact pack", delivery.narrow_pack);
   if (!delivery.load.empty()) {
     absl::StrAppendFormat(

@@ -17,6 +17,41 @@ void BenchStream::Record(uint64_t bytes, uint64_t graphs) {
   if (arrivals_.size() == 1) has_begun_.store(true, std::memory_order_release);
 }
 
+void BlockingStream::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+bool BlockingStream::has_ended() {
+  const absl::MutexLock lock(&mutex_);
+  return status_.has_value();
+}
+
+void BlockingStream::Cancel() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    is_cancelled_ = true;
+  }
+  CancelReading();
+}
+
+absl::Status BlockingStream::Wait() {
+  const absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](std::optional<absl::Status>* status) { return status->has_value(); }, &status_));
+  return *status_;
+}
+
+void BlockingStream::Run() {
+  const absl::Status status = Read();
+  const absl::MutexLock lock(&mutex_);
+  status_ = is_cancelled_ && absl::IsCancelled(status) ? absl::OkStatus() : status;
+}
+
+void BlockingStream::Leave() {
+  Cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
 absl::StatusOr<std::optional<uint64_t>> CountNothing(const grpc::ByteBuffer&) { return 0; }
 
 CycleStream::CycleStream(std::shared_ptr<grpc::Channel> channel, std::string method,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -62,6 +63,30 @@ class BenchStream {
   std::vector<Arrival> arrivals_;
   std::vector<int64_t> opening_nanos_;
   std::atomic<bool> has_begun_ = false;
+};
+
+// One that a thread reads by calls that block.
+class BlockingStream : public BenchStream {
+ public:
+  void Start() override;
+  bool has_ended() override;
+  void Cancel() override;
+  absl::Status Wait() override;
+
+ protected:
+  // The destructor of a kind calls it.
+  void Leave();
+
+ private:
+  // Reads until it ends, or CancelReading() is called, by any thread; why it ended.
+  virtual absl::Status Read() = 0;
+  virtual void CancelReading() = 0;
+  void Run();
+
+  std::thread thread_;
+  absl::Mutex mutex_;
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The graphs of a received message; nullopt if the message does not count.

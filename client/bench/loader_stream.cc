@@ -9,40 +9,10 @@ namespace packhouse::client {
 LoaderStream::LoaderStream(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
     : loader_(std::move(channel), std::move(options)) {}
 
-LoaderStream::~LoaderStream() {
-  Cancel();
-  if (thread_.joinable()) thread_.join();
-}
-
-void LoaderStream::Start() {
-  thread_ = std::thread([this] { Run(); });
-}
-
-bool LoaderStream::has_ended() {
-  const absl::MutexLock lock(&mutex_);
-  return status_.has_value();
-}
-
-void LoaderStream::Cancel() {
-  {
-    const absl::MutexLock lock(&mutex_);
-    is_cancelled_ = true;
-  }
-  loader_.Cancel();
-}
-
-absl::Status LoaderStream::Wait() {
-  const absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(
-      +[](std::optional<absl::Status>* status) { return status->has_value(); }, &status_));
-  return *status_;
-}
-
-void LoaderStream::Run() {
+absl::Status LoaderStream::Read() {
   absl::Status status;
   while (status.ok()) status = LoadEpoch();
-  const absl::MutexLock lock(&mutex_);
-  status_ = is_cancelled_ && absl::IsCancelled(status) ? absl::OkStatus() : status;
+  return status;
 }
 
 absl::Status LoaderStream::LoadEpoch() {

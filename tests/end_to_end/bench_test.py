@@ -47,7 +47,7 @@ def test_every_measure_is_in_table_and_json_and_nothing_stays(tmp_path: pathlib.
     }
     assert delivered == {
         (measure, streams, payload)
-        for measure in ("download", "exchange", "lane", "load", "loader", "pack")
+        for measure in ("download", "exchange", "lane", "load", "loader", "pack", "pack lane")
         for streams in (1, 4)
         for payload in (16 << 10, 256 << 10)
     }

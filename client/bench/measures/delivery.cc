@@ -14,6 +14,7 @@
 #include "client/bench/bench_window.h"
 #include "client/bench/load_stream.h"
 #include "client/bench/loader_stream.h"
+#include "client/bench/packer_stream.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/job_client.h"
 #include "packhouse/v1/loader.pb.h"
@@ -55,13 +56,15 @@ class DeliveryRuns {
 
   absl::StatusOr<RunSample> Pack(v1::IntegerWidth width) const {
     v1::PackRequest request;
-    v1::PackOpen& open = *request.mutable_open();
-    *open.mutable_schema() = setup_.graphs().schema;
-    *open.mutable_limits() = limits_;
-    open.set_padding(v1::PADDING_MASKED);
-    for (const v1::DerivedTensor derived : kBenchDerived) open.add_derived(derived);
-    open.set_integer_width(width);
+    *request.mutable_open() = Opening(width);
     return Cycle(server_, kPackMethod, ToByteBuffer(request), &cycle_, CountPacked);
+  }
+
+  absl::StatusOr<RunSample> PackByLane() const {
+    return RunStreams(server_.pid(), streams_, setup_.settings().seconds, [&](std::size_t i) {
+      return std::make_unique<PackerStream>(server_.channel(i), Opening(kDeclared), cycle_,
+                                            i * cycle_.size() / streams_);
+    });
   }
 
   absl::StatusOr<RunSample> Load(v1::IntegerWidth width) {
@@ -84,6 +87,16 @@ class DeliveryRuns {
  private:
   using MakeWorker = absl::FunctionRef<std::unique_ptr<BenchStream>(std::size_t rank,
                                                                     const LoaderOptions& options)>;
+
+  v1::PackOpen Opening(v1::IntegerWidth width) const {
+    v1::PackOpen open;
+    *open.mutable_schema() = setup_.graphs().schema;
+    *open.mutable_limits() = limits_;
+    open.set_padding(v1::PADDING_MASKED);
+    for (const v1::DerivedTensor derived : kBenchDerived) open.add_derived(derived);
+    open.set_integer_width(width);
+    return open;
+  }
 
   // The workers get a job of their own. It is deleted afterwards.
   absl::StatusOr<RunSample> RunJob(v1::IntegerWidth width, MakeWorker make) {
@@ -168,6 +181,8 @@ absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_
     }
     if (!wishes.pack) continue;
     status = setup.AddRun(figures.pack, [&] { return runs.Pack(kDeclared); });
+    if (!status.ok()) return status;
+    status = setup.AddRun(figures.pack_lane, [&] { return runs.PackByLane(); });
     if (!status.ok()) return status;
     if (wishes.narrow) {
       status = setup.AddRun(figures.narrow_pack, [&] { return runs.Pack(kNarrow); });

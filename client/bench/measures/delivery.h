@@ -24,6 +24,8 @@ struct DeliveryFigures {
   // The same by a lane (docs/lane.md).
   Runs lane;
   Runs pack;
+  // The same through the C++ client's PackStream, by lanes both ways.
+  Runs pack_lane;
   // Load and Pack of the same batches with integers as narrow as they fit.
   Runs narrow_load;
   Runs narrow_pack;
