@@ -23,6 +23,8 @@ namespace {
 constexpr absl::string_view kMagic = "PHL1";
 // The server answers from a thread that does nothing else.
 constexpr absl::Duration kLongestAnswer = absl::Seconds(5);
+// How often it may close a connection whose token it has not read, for others that knock.
+constexpr int kMostTries = 16;
 
 template <typename T>
 T Get(const char*& from) {
@@ -42,6 +44,10 @@ struct Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   int Release() { return std::exchange(number, -1); }
+  void Reset(int other) {
+    if (number >= 0) ::close(number);
+    number = other;
+  }
 
   int number;
 };
@@ -56,7 +62,8 @@ void SetPatience(int socket, absl::Duration patience) {
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
 }
 
-// The answer to the token, and the descriptor that comes with it; -1: none.
+// The answer to the token, and the descriptor that comes with it; -1: none. After an error errno
+// says why, or is 0 at the end of the file.
 absl::StatusOr<std::string> ReceiveAnswer(int socket, int& passed) {
   std::array<char, 25> bytes;
   iovec part = {bytes.data(), bytes.size()};
@@ -71,6 +78,7 @@ absl::StatusOr<std::string> ReceiveAnswer(int socket, int& passed) {
     received = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (received < 0 && errno == EINTR);
   if (received < 0) return Failed("the server does not answer");
+  errno = 0;
   if (received == 0) return absl::UnavailableError("lane: the server does not know the token");
   const cmsghdr* const control_message = CMSG_FIRSTHDR(&header);
   if (control_message != nullptr && control_message->cmsg_type == SCM_RIGHTS) {
@@ -92,20 +100,28 @@ absl::StatusOr<std::unique_ptr<LaneSlots>> LaneSlots::Open(const v1::Lane& offer
                      offer.refusal().empty() ? "it does not know of lanes" : offer.refusal()));
   }
   path.copy(address.sun_path, path.size());
-  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (socket.number < 0) return Failed("no socket");
-  if (::connect(socket.number, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("lane: cannot connect to '", path,
-                     "', so the server is on another host: ", std::strerror(errno)));
-  }
-  SetPatience(socket.number, kLongestAnswer);
   const std::string hello = absl::StrCat(kMagic, offer.token());
-  if (::send(socket.number, hello.data(), hello.size(), MSG_NOSIGNAL) < 0) {
-    return Failed("cannot show the token");
-  }
+  Descriptor socket(-1);
   Descriptor file(-1);
-  const absl::StatusOr<std::string> answer = ReceiveAnswer(socket.number, file.number);
+  absl::StatusOr<std::string> answer = std::string();
+  bool is_unread = true;
+  for (int i = 0; is_unread && i < kMostTries; ++i) {
+    socket.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (socket.number < 0) return Failed("no socket");
+    if (::connect(socket.number, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
+        0) {
+      if (i > 0) return Failed("the server has gone");
+      return absl::FailedPreconditionError(
+          absl::StrCat("lane: cannot connect to '", path,
+                       "', so the server is on another host: ", std::strerror(errno)));
+    }
+    SetPatience(socket.number, kLongestAnswer);
+    answer = ::send(socket.number, hello.data(), hello.size(), MSG_NOSIGNAL) < 0
+                 ? Failed("cannot show the token")
+                 : ReceiveAnswer(socket.number, file.number);
+    // Of a token that was read and is not known, it says the end of the file.
+    is_unread = !answer.ok() && (errno == EPIPE || errno == ECONNRESET);
+  }
   if (!answer.ok()) return answer.status();
   if (answer->size() != 24 || answer->substr(0, kMagic.size()) != kMagic || file.number < 0) {
     return absl::UnavailableError("lane: the server answers otherwise than this client knows");

@@ -42,6 +42,7 @@ using ::testing::HasSubstr;
 constexpr uint32_t kNumSlots = 4;
 constexpr uint64_t kSlotBytes = 4096;
 constexpr uint32_t kByGrpc = UINT32_MAX;
+constexpr int kMostTries = 16;
 
 template <typename... T>
 std::string Packed(T... numbers) {
@@ -54,19 +55,27 @@ void CheckOk(bool is_ok) {
   if (!is_ok) std::abort();
 }
 
-// The server's end (docs/lane.md), for one client.
+// The server's end (docs/lane.md), for one client. Before, it closes as many connections as
+// `num_unread` says, with their tokens unread.
 class LaneServer {
  public:
-  LaneServer() {
+  explicit LaneServer(int num_unread = 0) {
     listener_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
     CheckOk(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
     CheckOk(::listen(listener_, 1) == 0);
-    thread_ = std::thread([this] { Take(); });
+    thread_ = std::thread([this, num_unread] {
+      for (int i = 0; i < num_unread; ++i) {
+        ::close(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
+      }
+      if (num_unread < kMostTries) Take();
+    });
   }
   ~LaneServer() {
+    // For a client that does not come.
+    ::shutdown(listener_, SHUT_RDWR);
     Await();
     Close();
     ::close(listener_);
@@ -105,6 +114,7 @@ class LaneServer {
  private:
   void Take() {
     connection_ = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (connection_ < 0) return;
     std::array<char, 64> hello;
     CheckOk(::recv(connection_, hello.data(), hello.size(), 0) == 20);
     memory_ = ::memfd_create("slots", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -133,6 +143,21 @@ class LaneServer {
   int memory_ = -1;
   std::thread thread_;
 };
+
+TEST(LaneReaderTest, WhoIsClosedForOthersShowsItsTokenAgain) {
+  for (const int num_unread : {1, kMostTries - 1, kMostTries}) {
+    LaneServer server(num_unread);
+    const auto reader = LaneReader::Open(server.offer(), absl::InfiniteDuration());
+    if (num_unread == kMostTries) {
+      EXPECT_THAT(reader, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lane")));
+      continue;
+    }
+    ASSERT_THAT(reader, IsOk());
+    server.Await();
+    server.Write(0, "one");
+    EXPECT_EQ((*reader)->Take().response, "one");
+  }
+}
 
 TEST(LaneReaderTest, AllThatAKilledServerHadSentIsRead) {
   for (const bool waits : {false, true}) {

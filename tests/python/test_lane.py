@@ -395,7 +395,22 @@ def test_any_bytes_in_a_slot_are_a_batch_or_left_to_protobuf(
     lane.close()
 
 
-@pytest.mark.parametrize("what", ["closes", "magic", "slots", "bytes", "descriptor", "path"])
+@pytest.mark.parametrize("num_unread", [1, 15])
+def test_who_is_closed_for_others_shows_its_token_again(server: SlotServer, num_unread: int) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    server.num_unread = num_unread
+    lane = open_lane(server)
+    # Both ends of one connection.
+    assert len(os.listdir("/proc/self/fd")) == before + 2
+    server.write(0, batch_of(3))
+    expect_all(next_batch(lane), 3)
+    lane.close()
+
+
+@pytest.mark.parametrize(
+    "what", ["closes", "unread", "goes", "magic", "slots", "bytes", "descriptor", "path"]
+)
 def test_a_lane_that_is_not_given_is_an_error_of_the_system(
     tmp_path: pathlib.Path, server: SlotServer, what: str
 ) -> None:
@@ -403,6 +418,9 @@ def test_a_lane_that_is_not_given_is_an_error_of_the_system(
     before = len(os.listdir("/proc/self/fd"))
     if what == "closes":
         server.welcome = b""
+    elif what in ("unread", "goes"):
+        server.num_unread = 16 if what == "unread" else 1
+        server.goes = True
     elif what == "magic":
         server.welcome = server.told_welcome(b"PHL2")
     elif what == "slots":
@@ -416,14 +434,14 @@ def test_a_lane_that_is_not_given_is_an_error_of_the_system(
         server.welcome = server.welcome[:10]
     else:
         server.offer.socket_path = str(tmp_path / "none")
-    kind = ConnectionAbortedError if what == "closes" else OSError
+    kind = ConnectionAbortedError if what in ("closes", "unread", "goes") else OSError
     with pytest.raises(kind):
         Lane(server.offer, BatchReader(is_loaded=True), lambda data: None)
     gc.collect()
     if what != "path":
         server.taken()
-        if server.connection.fileno() >= 0:
-            before += 1
+        # It may have closed its listening socket, and has the connection otherwise.
+        before += (server.connection.fileno() >= 0) - server.goes
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -14,7 +14,7 @@ import threading
 import typing
 import weakref
 from collections import deque
-from typing import Any, Callable, Collection, Final, Iterator, Literal, TypeVar, cast
+from typing import Any, Callable, Collection, Final, Generic, Iterator, Literal, TypeVar, cast
 
 import grpc
 import numpy as np
@@ -60,6 +60,8 @@ _LEAST_GRAPH_BYTES: Final = 16 << 10
 
 # Seconds for the server to take the connection.
 _OPENING: Final = 5.0
+# How often it may close one whose token it has not read, for others that knock.
+_MOST_TRIES: Final = 16
 _SENDING: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -90,29 +92,70 @@ def offered_lanes(call: Any) -> tuple[Any, Any]:
     return offers.get(_OFFER), offers.get(_OFFER_FOR_GRAPHS)
 
 
-class Lane:
+class _End(Generic[_Mapped]):
+    """The client's end of a lane: a connection, and memory. A forked process has none."""
+
+    def __init__(self, offer: Any, map_slots: Callable[[int, int, int], _Mapped]) -> None:
+        """Takes what a `packhouse.v1.Lane` offers. `map_slots` maps the memory, from its descriptor,
+        the number of slots and their bytes. Raises OSError if the server is not on this host, or
+        gives no lane after all; ConnectionAbortedError if the call has ended for the server.
+        """
+        self.has_ended = False
+        self._socket = _new_socket()
+        tell_forks(self)
+        try:
+            self._memory, self.num_before = self._open(offer, map_slots)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _open(
+        self, offer: Any, map_slots: Callable[[int, int, int], _Mapped]
+    ) -> tuple[_Mapped, int]:
+        """The memory, and how many responses of the call come before."""
+        for tries in range(_MOST_TRIES):
+            if tries > 0:
+                self._socket.close()
+                self._socket = _new_socket()
+            try:
+                return _open(self._socket, offer, map_slots)
+            except (BrokenPipeError, ConnectionResetError):
+                # It was closed before the token was read, which is good still.
+                continue
+            except (ConnectionRefusedError, FileNotFoundError):
+                if tries == 0:
+                    raise
+                break
+        raise ConnectionAbortedError("the server reads no token")
+
+    def interrupt(self) -> None:
+        """Ends the lane, and what waits for it. Thread-safe, and idempotent."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def before_fork(self) -> None:
+        """See Forked."""
+
+    def after_fork_in_child(self) -> None:
+        """A parent that is killed ends its lanes, whatever its children do."""
+        self.has_ended = True
+        self._socket.close()
+
+
+class Lane(_End[SlotMemory]):
     """The batches of one call of Load or Pack, each in a slot of memory that server and client share.
 
     The server says by a message which slot has the next batch, or that the next response comes by
     the call. So this is what a client waits for, and it reads the call when it is told to, or when
     this has ended. A slot goes back when no array views it any more. Where fewer than two slots
     would be left to the server, a batch is copied, so that whoever keeps batches never stops the
-    stream. Use from one thread; only `interrupt` is thread-safe. A forked process has none.
+    stream. Use from one thread; only `interrupt` is thread-safe.
     """
 
     def __init__(self, offer: Any, reader: Reader, read_bytes: Callable[[bytes], Any]) -> None:
-        """Takes what a `packhouse.v1.Lane` offers. `read_bytes` reads responses that `reader` does
-        not. Raises OSError if the server is not on this host, or gives no lane after all;
-        ConnectionAbortedError if the call has ended for the server.
-        """
+        """`read_bytes` reads responses that `reader` does not. Raises OSError as any end."""
+        super().__init__(offer, SlotMemory)
         self._read_bytes = read_bytes
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        tell_forks(self)
-        try:
-            self._memory, self.num_before = _open(self._socket, offer, SlotMemory)
-        except BaseException:
-            self._socket.close()
-            raise
         # Fewer messages cost the server less, and leave it half of the slots at least.
         self._most_waiting = max(1, self._memory.num_slots // 4)
         self._most_held = self._memory.num_slots - 2
@@ -127,7 +170,6 @@ class Lane:
         )
         self._read_slot = reader.read_slot
         self._send = self._socket.send
-        self.has_ended = False
 
     def receive(self) -> ReceivedBatch | None:
         """The next batch; waits for it. None: the next response comes by the call, and if the lane
@@ -221,24 +263,11 @@ class Lane:
             leaving.clear()
             sent.clear()
 
-    def interrupt(self) -> None:
-        """Ends the lane, and what waits for it."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-
     def close(self) -> None:
         """Arrays stay as they are. Idempotent."""
         self.has_ended = True
         self._socket.close()
         self._memory.leave()
-
-    def before_fork(self) -> None:
-        """See Forked."""
-
-    def after_fork_in_child(self) -> None:
-        """A parent that is killed ends its lanes, whatever its children do."""
-        self.has_ended = True
-        self._socket.close()
 
 
 class LaneOpening:
@@ -291,29 +320,21 @@ class LaneOpening:
             self.leave()
 
 
-class GraphLane:
+class GraphLane(_End[tuple[mmap.mmap, int, int]]):
     """Slots of memory that a server of the same host shares with one call of Pack, for its graphs.
 
     The server gives a slot again when it has copied what was in it. As long as it takes no request,
     nobody has one, so `place` waits as sending does. Use from one thread at a time; `interrupt` is
-    thread-safe. A forked process has none.
+    thread-safe.
     """
 
     def __init__(self, offer: Any) -> None:
-        """Takes what a `packhouse.v1.Lane` offers. Raises OSError if there is none after all."""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        tell_forks(self)
+        """Raises OSError if there is none after all."""
+        super().__init__(offer, _map_to_fill)
         # Also of a call that is dropped.
         weakref.finalize(self, self._socket.close)
-        try:
-            (self._memory, self._num_slots, self._slot_bytes), _ = _open(
-                self._socket, offer, _map_to_fill
-            )
-        except BaseException:
-            self._socket.close()
-            raise
+        self._pages, self._num_slots, self._slot_bytes = self._memory
         self._free: deque[int] = deque()
-        self.has_ended = False
 
     def place(self, columns: Collection[Array]) -> int | None:
         """Copies the columns into a slot, and gives its number; waits for one. None: they are to be
@@ -333,7 +354,7 @@ class GraphLane:
         start = number * self._slot_bytes
         for begin, column in places:
             if column.nbytes:
-                there: Array = np.ndarray(column.shape, column.dtype, self._memory, start + begin)
+                there: Array = np.ndarray(column.shape, column.dtype, self._pages, start + begin)
                 there[...] = column
         return number
 
@@ -353,16 +374,7 @@ class GraphLane:
     def interrupt(self) -> None:
         """Ends the lane, and what waits for a slot. Idempotent."""
         self.has_ended = True
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    def before_fork(self) -> None:
-        """See Forked."""
-
-    def after_fork_in_child(self) -> None:
-        """See Forked."""
-        self.has_ended = True
-        self._socket.close()
+        super().interrupt()
 
 
 class GraphWay:
@@ -397,11 +409,15 @@ def _map_to_fill(descriptor: int, num_slots: int, slot_bytes: int) -> tuple[mmap
     return mmap.mmap(descriptor, num_slots * slot_bytes), num_slots, slot_bytes
 
 
+def _new_socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+
+
 def _open(
     connection: socket.socket, offer: Any, map_slots: Callable[[int, int, int], _Mapped]
 ) -> tuple[_Mapped, int]:
-    """The memory, mapped from its descriptor, the number of slots and their bytes, and how many
-    responses of the call come before. Raises OSError.
+    """As that of an end, with one try. BrokenPipeError and ConnectionResetError: the server has not
+    read the token.
     """
     connection.settimeout(_OPENING)
     connection.connect(offer.socket_path)
