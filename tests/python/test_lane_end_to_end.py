@@ -569,6 +569,33 @@ def test_a_socket_that_is_elsewhere_is_no_lane(
         loader.close()
 
 
+# With a command behind it: in a container that has the folders of this machine, but no network,
+# process, memory or name in common with it.
+APART = (
+    *("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--net", "--uts"),
+    *("--mount-proc", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"),
+)
+TRAINER = """
+import sys
+from packhouse import Loader
+
+address, dataset = sys.argv[1:]
+with Loader(address, dataset=dataset, job="apart", limits={"graphs": 16}, lane="required") as loader:
+    print(*sorted(int(each) for batch in loader for each in batch.graph_ids), loader.transport)
+"""
+
+
+def test_containers_share_the_sockets_folder_alone(mortal_server: LocalServer) -> None:
+    if subprocess.run([*APART, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this system gives no namespaces")
+    with Client(mortal_server.address) as client:
+        store(client, DATASET, MOLECULES)
+    trainer = [*APART, sys.executable, "-B", "-c", TRAINER, mortal_server.address, DATASET]
+    done = subprocess.run(trainer, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [*map(str, ALL_IDS), "lane"]
+
+
 def test_a_server_of_ones_own_has_a_lane(
     make: Make, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
