@@ -575,7 +575,7 @@ APART = (
     *("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--net", "--uts"),
     *("--mount-proc", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"),
 )
-TRAINER = """
+TRAINER_APART = """
 import sys
 from packhouse import Loader
 
@@ -590,7 +590,7 @@ def test_containers_share_the_sockets_folder_alone(mortal_server: LocalServer) -
         pytest.skip("this system gives no namespaces")
     with Client(mortal_server.address) as client:
         store(client, DATASET, MOLECULES)
-    trainer = [*APART, sys.executable, "-B", "-c", TRAINER, mortal_server.address, DATASET]
+    trainer = [*APART, sys.executable, "-B", "-c", TRAINER_APART, mortal_server.address, DATASET]
     done = subprocess.run(trainer, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == [*map(str, ALL_IDS), "lane"]
