@@ -86,6 +86,7 @@ class ScriptedServer {
     std::vector<std::string> messages;
     grpc::Status status;
     std::map<std::string, std::string> metadata = {};  // Behind them.
+    bool goes_on = false;  // The stream does not end: its next message has the next answer.
   };
   using Script = std::function<Answer(const Asked&)>;
 
@@ -117,7 +118,7 @@ class ScriptedServer {
  private:
   struct Service;
 
-  // Answers the first message of a call.
+  // Answers the messages of a call.
   class Reactor final : public grpc::ServerGenericBidiReactor {
    public:
     Reactor(Service* service, grpc::GenericCallbackServerContext* context)
@@ -125,7 +126,7 @@ class ScriptedServer {
       StartRead(&request_);
     }
     void OnReadDone(bool ok) override {
-      if (!ok) return Finish(grpc::Status::CANCELLED);
+      if (!ok) return Finish(grpc::Status::OK);
       grpc::Slice request;
       (void)request_.DumpToSingleSlice(&request);
       Asked asked = {context_->method().substr(std::string("/packhouse.v1.").size()),
@@ -144,9 +145,13 @@ class ScriptedServer {
         answer_ = service_->script(asked);
       }
       for (const auto& [name, value] : answer_.metadata) context_->AddTrailingMetadata(name, value);
+      num_written_ = 0;
       OnWriteDone(true);
     }
     void OnWriteDone(bool ok) override {
+      if (ok && num_written_ == answer_.messages.size() && answer_.goes_on) {
+        return StartRead(&request_);
+      }
       if (!ok || num_written_ == answer_.messages.size()) return Finish(answer_.status);
       const grpc::Slice slice(answer_.messages[num_written_++]);
       response_ = grpc::ByteBuffer(&slice, 1);
