@@ -82,12 +82,50 @@ TEST(PageJobsTest, WhatNobodyAsksForAnyMoreIsStopped) {
   EXPECT_EQ(jobs.Ask({"me", "v"}, "q", nullptr), std::nullopt);
   clock.Advance(bounds.patience / 2);
   EXPECT_EQ(jobs.Ask({"me", "v"}, "q", nullptr), std::nullopt);
+  EXPECT_FALSE(endless.stopped.HasBeenNotified());
   // A little later the clock itself stops it: also if no thread is free, and nobody asks anything.
   clock.Advance(bounds.patience - bounds.patience / 10);
   EXPECT_EQ(jobs.num_jobs(), 1);
   clock.Advance(bounds.patience / 5);
   endless.stopped.WaitForNotification();
   EXPECT_EQ(jobs.num_jobs(), 0);
+}
+
+// Questions are worked on in their order, so one behind it would have been after it.
+TEST(PageJobsTest, WhatWaitsIsNotBegunWhenNobodyAsksForItAnyMore) {
+  SimulatedClock clock;
+  PageJobs::Bounds bounds;
+  bounds.num_threads = 1;
+  Endless endless;
+  PageJobs jobs(bounds, &clock, nullptr);
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "q", endless.work()), std::nullopt);
+  endless.begun.WaitForNotification();
+  bool is_begun = false;
+  EXPECT_EQ(jobs.Ask({"me", "w"}, "q",
+                     [&is_begun](StopSwitch&) {
+                       is_begun = true;
+                       return PageAnswer{200, ""};
+                     }),
+            std::nullopt);
+  clock.Advance(2 * bounds.patience);
+  endless.stopped.WaitForNotification();
+  EXPECT_EQ(Await(jobs, {"you", "v"}, "q", Says("a")).body, "a");
+  EXPECT_FALSE(is_begun);
+}
+
+// What was held for the work is given back but for the answer, until that is taken.
+TEST(PageJobsTest, AnAnswerThatWaitsIsHeld) {
+  SimulatedClock clock;
+  PageJobs::Bounds bounds;
+  bounds.num_threads = 1;
+  MemoryBudget budget(2 * bounds.bytes_at_work);
+  PageJobs jobs(bounds, &clock, &budget);
+  const std::string body(1000, 'b');
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "q", Says(body)), std::nullopt);
+  EXPECT_EQ(Await(jobs, {"me", "w"}, "q", Says("")).body, "");
+  EXPECT_EQ(budget.held(), body.size());
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "q", nullptr)->body, body);
+  EXPECT_EQ(budget.held(), 0);
 }
 
 TEST(PageJobsTest, QuestionsOfAllAndOfOneViewerAreBounded) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -425,6 +426,18 @@ TEST(NextFitTest, PacksWholeGraphsInOrder) {
   EXPECT_LE(once.packs, mixed.num_graphs());
 }
 
+// Graphs come in a random order, which the seed decides.
+TEST(NextFitTest, TheOrderIsTheSeeds) {
+  const SizeHistogram histogram = HistogramOf({{{1}, 50}, {{9}, 50}});
+  std::set<uint64_t> packs;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    packs.insert(NextFitPacks(histogram, {10, 100}, seed).packs);
+    EXPECT_EQ(NextFitPacks(histogram, {10, 100}, seed).packs,
+              NextFitPacks(histogram, {10, 100}, seed).packs);
+  }
+  EXPECT_GT(packs.size(), 3U);
+}
+
 TEST(NextFitTest, ASampleIsScaledUp) {
   const SizeHistogram many = HistogramOf({{{5}, 3'000'000}});
   const NextFitEstimate estimate = NextFitPacks(many, std::vector<uint64_t>{10, kUnlimited}, 1);
@@ -640,6 +653,42 @@ TEST(WaitingTest, TheServerWaitsForStreamsThatHaveWhatTheyMay) {
 }
 
 // Zeros of a server that offers lanes are not those of one that offers none.
+TEST(OverviewJsonTest, HasWhatWasRead) {
+  ServerReading reading;
+  reading.state.version = "1.2";
+  reading.state.page_digest = "digest";
+  reading.state.grpc_address = "host:1";
+  reading.state.is_draining = true;
+  reading.state.not_ready = {{"a reason", "a why"}};
+  reading.served.batches = 1;
+  reading.served.graphs = 2;
+  reading.served.bytes = 3;
+  reading.memory = {{"share", 4, 5}};
+  reading.disks = {{"disk", 6, 7, 8}, {"other", 9, 10, std::nullopt}};
+  reading.streams = {{"Pack", 11, 7}, {"Load", 12, 13}, {"Sample", 0, 14}, {"Few", 2, 14}};
+  reading.pending_graphs = 15;
+  reading.num_connections = 16;
+  reading.max_connections = 17;
+  reading.delivery.num_epochs = 18;
+  reading.delivery.totals.leased = 19;
+  reading.delivery.totals.redelivered = 20;
+  reading.delivery.totals.acknowledged = 21;
+  reading.delivery.totals.expired = 22;
+  EXPECT_EQ(OverviewJson(reading, Json("a history"), absl::UnixEpoch() + absl::Milliseconds(23)),
+            Json::parse(R"({
+      "state": {"version": "1.2", "page": "digest", "grpc": "host:1", "draining": true,
+                "not_ready": [{"reason": "a reason", "why": "a why"}]},
+      "time": 23, "totals": {"batches": 1, "graphs": 2, "bytes": 3}, "history": "a history",
+      "memory": [{"name": "share", "held": 4, "most": 5}],
+      "disks": [{"name": "disk", "bytes": 6, "most": 7, "free": 8},
+                {"name": "other", "bytes": 9, "most": 10, "free": null}],
+      "waiting": [{"what": "Pack", "open": 11, "awaited": 3, "starved": 0},
+                  {"what": "Few", "open": 2, "awaited": 2, "starved": 0}],
+      "pending_graphs": 15, "connections": {"open": 16, "most": 17}, "lanes": null,
+      "delivery": {"epochs": 18, "sessions": 0, "in_flight": 0, "leased": 19, "redelivered": 20,
+                   "acknowledged": 21, "expired": 22}})"));
+}
+
 TEST(OverviewJsonTest, LanesAreThoseOfAServerThatOffersThem) {
   ServerReading reading;
   const auto lanes = [&reading] {
