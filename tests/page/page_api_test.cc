@@ -26,6 +26,10 @@ class ReadServer {
                              ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return num_reads_ >= count; };
     mutex_.Await(absl::Condition(&is_read));
   }
+  uint64_t num_reads() {
+    const absl::MutexLock lock(&mutex_);
+    return num_reads_;
+  }
 
  private:
   absl::Mutex mutex_;
@@ -41,7 +45,10 @@ TEST(PageApiTest, TheCurveGrowsByASampleEachInterval) {
   PageApi api(sources);
   for (uint64_t samples = 1; samples <= 5; ++samples) {
     server.AwaitReads(samples);
-    clock.Advance(History::kInterval);
+    // And by no more than that.
+    clock.Advance(History::kInterval - absl::Milliseconds(1));
+    EXPECT_EQ(server.num_reads(), samples);
+    clock.Advance(absl::Milliseconds(1));
   }
 }
 
