@@ -413,22 +413,17 @@ absl::Status ObjectAppender::RollTail(absl::string_view name) const {
   bool is_put = false;
   // As of which it was put.
   DatasetHead then;
-  absl::Status last;
-  for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-    if (failures != 0) engines_.BackOff(failures - 1);
+  const auto next = [&](bool /*may_be_done*/) -> absl::StatusOr<std::optional<Transaction>> {
     PH_ASSIGN_OR_RETURN(DatasetHead head, ReadHead(engines_, name));
     // Others have only added to the tail, unless they have made a page of it, or swept the objects.
     if (is_put && (head.id() != then.id() || head.state.num_pages != then.state.num_pages ||
                    head.state.sweeps != then.state.sweeps)) {
       is_put = false;
     }
+    // A page that it is not known of counts in the state.
     if (!is_put) {
-      if (head.state.num_tail < options_.chunks_of_page) return absl::OkStatus();
-      auto put = PutPage(head);
-      last = put.status();
-      if (absl::IsAborted(last)) continue;
-      PH_RETURN_IF_ERROR(last);
-      page = *put;
+      if (head.state.num_tail < options_.chunks_of_page) return std::nullopt;
+      PH_ASSIGN_OR_RETURN(page, PutPage(head));
       is_put = true;
       then = head;
     }
@@ -442,13 +437,9 @@ absl::Status ObjectAppender::RollTail(absl::string_view name) const {
     ++head.state.num_pages;
     head.state.num_tail -= page.num_chunks;
     transaction.then.push_back(Operation::Put(DatasetStateKey(id), EncodeObjectState(head.state)));
-    const auto result = engines_.keys->Commit(transaction);
-    last = result.status();
-    if (result.ok() && result->succeeded) return absl::OkStatus();
-    // A page that it is not known of counts in the state, which is read again.
-    if (!last.ok() && !absl::IsUnavailable(last) && !OutcomeIsUnknown(last)) return last;
-  }
-  return last;
+    return transaction;
+  };
+  return engines_.Change(absl::StrCat("data set '", name, "'"), next);
 }
 
 }  // namespace packhouse

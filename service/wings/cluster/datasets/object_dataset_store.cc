@@ -1,40 +1,115 @@
 #include "service/wings/cluster/datasets/object_dataset_store.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "service/base/status_macros.h"
+#include "service/stores/datasets/dataset_store.h"
 #include "service/stores/datasets/prepared_append.h"
 #include "service/stores/datasets/record_dataset_reader.h"
 #include "service/stores/datasets/record_verification.h"
 #include "service/stores/datasets/stored_values.h"
 #include "service/wings/cluster/datasets/chunk_builder.h"
-#include "service/wings/cluster/datasets/object_dataset_chunks.h"
+#include "service/wings/cluster/datasets/chunk_fetcher.h"
+#include "service/wings/cluster/datasets/object_manifest.h"
 
 namespace packhouse {
 namespace {
 
+// A chunk is an object.
+class ObjectDatasetChunks final : public DatasetChunks {
+ public:
+  ObjectDatasetChunks(const ChunkFetcher* fetcher, DatasetHead head, ObjectManifest manifest,
+                      DatasetInfo info)
+      : fetcher_(fetcher),
+        head_(std::move(head)),
+        manifest_(std::move(manifest)),
+        info_(std::move(info)) {
+    for (const ObjectChunk& chunk : manifest_.chunks) {
+      num_graphs_.push_back(static_cast<uint32_t>(chunk.num_graphs()));
+    }
+  }
+
+  const DatasetInfo& info() const override { return info_; }
+  absl::Span<const uint32_t> num_graphs() const override { return num_graphs_; }
+  uint64_t bytes() const override {
+    uint64_t bytes = sizeof(uint32_t) * num_graphs_.capacity() +
+                     sizeof(ObjectChunk) * manifest_.chunks.capacity();
+    for (const ObjectChunk& chunk : manifest_.chunks) {
+      bytes += sizeof(ObjectChunk::Record) * chunk.records.capacity() + chunk.run.capacity();
+    }
+    return bytes;
+  }
+  // Of the chunk's run, so the object itself is not fetched.
+  absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+    return Sizes(*this, {chunk}).AddNext(histogram);
+  }
+  std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> numbers) const override {
+    return std::make_unique<Sizes>(*this, numbers);
+  }
+  absl::Status CheckFits(absl::Span<const uint32_t> numbers) const override {
+    uint64_t bytes = 0;
+    for (const uint32_t number : numbers) bytes += manifest_.chunks[number].num_bytes;
+    if (bytes <= fetcher_->max_cache_bytes()) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(numbers.size(), " objects of data set '", head_.name, "' have ", bytes,
+                     " bytes, more than the ", fetcher_->max_cache_bytes(),
+                     " of this server's cache (--cache-bytes)"));
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+      absl::Span<const uint32_t> numbers) const override {
+    PH_ASSIGN_OR_RETURN(FetchedChunks fetched,
+                        fetcher_->FetchAll(head_, Find(numbers), /*is_part=*/true));
+    return std::make_shared<const RecordDatasetReader>(
+        std::move(fetched.dataset), SizeHistogram(info_.schema->num_components()),
+        [] { return absl::OkStatus(); }, std::move(fetched.owner));
+  }
+
+ private:
+  class Sizes final : public ChunkSizes {
+   public:
+    Sizes(const ObjectDatasetChunks& all, absl::Span<const uint32_t> numbers)
+        : all_(all), runs_(all.fetcher_->engines(), all.head_, all.Find(numbers)) {}
+
+    uint64_t bytes() const override { return runs_.bytes(); }
+    absl::Status AddNext(SizeHistogram& histogram) override {
+      const absl::Status status = runs_.AddNext(histogram);
+      return status.ok() ? status : all_.fetcher_->Explained(all_.head_, status);
+    }
+
+   private:
+    const ObjectDatasetChunks& all_;
+    ChunkRuns runs_;
+  };
+
+  std::vector<const ObjectChunk*> Find(absl::Span<const uint32_t> numbers) const {
+    std::vector<const ObjectChunk*> chunks;
+    chunks.reserve(numbers.size());
+    for (const uint32_t number : numbers) chunks.push_back(&manifest_.chunks[number]);
+    return chunks;
+  }
+
+  const ChunkFetcher* const fetcher_;
+  const DatasetHead head_;
+  const ObjectManifest manifest_;
+  const DatasetInfo info_;
+  std::vector<uint32_t> num_graphs_;
+};
+
 // Reads of one transaction, with room for its own keys.
 constexpr size_t kReadsAtOnce = 100;
 
-// Whether the transaction may be built and tried again.
-bool MayHaveHappened(const absl::StatusOr<TransactionResult>& result) {
-  return OutcomeIsUnknown(result.status());
-}
-
-bool IsWorthATry(const absl::StatusOr<TransactionResult>& result) {
-  return result.ok() ? !result->succeeded
-                     : MayHaveHappened(result) || absl::IsUnavailable(result.status());
-}
-
-absl::Status GivenUp(absl::string_view name, const absl::StatusOr<TransactionResult>& last) {
-  return absl::UnavailableError(
-      absl::StrCat("data set '", name,
-                   "': ", last.ok() ? "others wrote at the same time" : last.status().message()));
-}
+// For errors.
+std::string Named(absl::string_view name) { return absl::StrCat("data set '", name, "'"); }
 
 }  // namespace
 
@@ -42,22 +117,6 @@ struct ObjectDatasetStore::Opened {
   DatasetHead head;
   ObjectManifest manifest;
 };
-
-absl::Status ObjectDatasetStore::AddTotals(Transaction& transaction, Change change) const {
-  if (options_.max_bytes == 0) return absl::OkStatus();
-  PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines_, {KeyRange::Of(kStoreTotalsKey)}));
-  ObjectStoreTotals before;
-  Revision revision = 0;
-  if (!read[0].values.empty()) {
-    PH_ASSIGN_OR_RETURN(before, DecodeObjectTotals(read[0].values[0].value));
-    revision = read[0].values[0].mod_revision;
-  }
-  ObjectStoreTotals after = before;
-  PH_RETURN_IF_ERROR(change(before, after));
-  transaction.compares.push_back(Compare::ModRevision(kStoreTotalsKey, revision));
-  transaction.then.push_back(Operation::Put(kStoreTotalsKey, EncodeObjectTotals(after)));
-  return absl::OkStatus();
-}
 
 absl::StatusOr<DatasetInfo> ObjectDatasetStore::Create(absl::string_view name,
                                                        const GraphSchema& schema,
@@ -72,15 +131,13 @@ absl::StatusOr<DatasetInfo> ObjectDatasetStore::Create(absl::string_view name,
   head.definition.dataset = head.definition.id;
   head.state.version = engines_.draw();
   head.state.totals.resize(schema.num_components());
-  absl::StatusOr<TransactionResult> result;
-  for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-    if (failures != 0) engines_.BackOff(failures - 1);
+  const auto next = [&](bool /*may_be_done*/) -> absl::StatusOr<std::optional<Transaction>> {
     PH_ASSIGN_OR_RETURN(const auto existing,
                         ReadRanges(engines_, {KeyRange::Of(DatasetNameKey(name))}));
     if (!existing[0].values.empty()) {
       const auto definition = DecodeDefinition(existing[0].values[0].value);
       // It is this call's own, whose answer was lost.
-      if (definition.ok() && definition->id == head.id()) return InfoOfHead(head);
+      if (definition.ok() && definition->id == head.id()) return std::nullopt;
       return absl::AlreadyExistsError(absl::StrCat("data set '", name, "' exists already"));
     }
     Transaction transaction;
@@ -89,22 +146,22 @@ absl::StatusOr<DatasetInfo> ObjectDatasetStore::Create(absl::string_view name,
         Operation::Put(DatasetNameKey(name), EncodeDefinition(head.definition)));
     transaction.then.push_back(
         Operation::Put(DatasetStateKey(head.id()), EncodeObjectState(head.state)));
-    PH_RETURN_IF_ERROR(
-        AddTotals(transaction,
-                  [&](const ObjectStoreTotals& before, ObjectStoreTotals& after) -> absl::Status {
-                    if (before.num_datasets >= options_.max_datasets) {
-                      return absl::ResourceExhaustedError(
-                          absl::StrCat("store: there are ", before.num_datasets,
-                                       " data sets, at most ", options_.max_datasets));
-                    }
-                    ++after.num_datasets;
-                    return absl::OkStatus();
-                  }));
-    result = engines_.keys->Commit(transaction);
-    if (result.ok() && result->succeeded) return InfoOfHead(head);
-    if (!IsWorthATry(result)) return AsUnavailable(result.status());
-  }
-  return GivenUp(name, result);
+    if (options_.max_bytes != 0) {
+      PH_RETURN_IF_ERROR(
+          ChangeTotals(engines_, transaction, [&](ObjectStoreTotals& totals) -> absl::Status {
+            if (totals.num_datasets >= options_.max_datasets) {
+              return absl::ResourceExhaustedError(
+                  absl::StrCat("store: there are ", totals.num_datasets, " data sets, at most ",
+                               options_.max_datasets));
+            }
+            ++totals.num_datasets;
+            return absl::OkStatus();
+          }));
+    }
+    return transaction;
+  };
+  PH_RETURN_IF_ERROR(engines_.Change(Named(name), next));
+  return InfoOfHead(head);
 }
 
 absl::StatusOr<AppendResult> ObjectDatasetStore::AppendTo(
@@ -134,13 +191,12 @@ absl::StatusOr<DatasetInfo> ObjectDatasetStore::Seal(const Target& target) {
   const absl::string_view name = target.name;
   // The one that had the name when this began: not one that has taken it since.
   uint64_t id = target.id;
-  absl::StatusOr<TransactionResult> result;
-  for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-    if (failures != 0) engines_.BackOff(failures - 1);
-    PH_ASSIGN_OR_RETURN(DatasetHead head, ReadHead(engines_, name));
+  DatasetHead head;
+  const auto next = [&](bool /*may_be_done*/) -> absl::StatusOr<std::optional<Transaction>> {
+    PH_ASSIGN_OR_RETURN(head, ReadHead(engines_, name));
     PH_RETURN_IF_ERROR(CheckDatasetId(name, head.id(), id));
     id = head.id();
-    if (head.state.sealed) return InfoOfHead(head);
+    if (head.state.sealed) return std::nullopt;
     head.state.sealed = true;
     head.state.version = engines_.draw();
     Transaction transaction;
@@ -148,11 +204,10 @@ absl::StatusOr<DatasetInfo> ObjectDatasetStore::Seal(const Target& target) {
         Compare::ModRevision(DatasetStateKey(head.id()), head.state_revision));
     transaction.then.push_back(
         Operation::Put(DatasetStateKey(head.id()), EncodeObjectState(head.state)));
-    result = engines_.keys->Commit(transaction);
-    if (result.ok() && result->succeeded) return InfoOfHead(head);
-    if (!IsWorthATry(result)) return AsUnavailable(result.status());
-  }
-  return GivenUp(name, result);
+    return transaction;
+  };
+  PH_RETURN_IF_ERROR(engines_.Change(Named(name), next));
+  return InfoOfHead(head);
 }
 
 absl::StatusOr<DatasetInfo> ObjectDatasetStore::Get(absl::string_view name) const {
@@ -241,16 +296,12 @@ absl::Status ObjectDatasetStore::Delete(const Target& target) {
   const absl::string_view name = target.name;
   // As Seal().
   uint64_t id = target.id;
-  absl::StatusOr<TransactionResult> result;
-  uint64_t maybe_deleted = 0;
-  for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-    if (failures != 0) engines_.BackOff(failures - 1);
+  const auto next = [&](bool may_be_done) -> absl::StatusOr<std::optional<Transaction>> {
     const auto head = ReadHead(engines_, name);
-    if (maybe_deleted != 0 &&
-        (absl::IsNotFound(head.status()) || (head.ok() && head->id() != maybe_deleted))) {
-      return absl::OkStatus();
+    if (may_be_done && (absl::IsNotFound(head.status()) || (head.ok() && head->id() != id))) {
+      return std::nullopt;
     }
-    if (!head.ok()) return head.status();
+    PH_RETURN_IF_ERROR(head.status());
     PH_RETURN_IF_ERROR(CheckDatasetId(name, head->id(), id));
     id = head->id();
     Transaction transaction;
@@ -261,19 +312,15 @@ absl::Status ObjectDatasetStore::Delete(const Target& target) {
     if (options_.max_bytes != 0) {
       transaction.compares.push_back(
           Compare::ModRevision(DatasetStateKey(head->id()), head->state_revision));
+      PH_RETURN_IF_ERROR(ChangeTotals(engines_, transaction, [&](ObjectStoreTotals& totals) {
+        totals.num_datasets -= std::min<uint64_t>(1, totals.num_datasets);
+        totals.num_bytes -= std::min(head->state.num_bytes, totals.num_bytes);
+        return absl::OkStatus();
+      }));
     }
-    PH_RETURN_IF_ERROR(
-        AddTotals(transaction, [&](const ObjectStoreTotals& before, ObjectStoreTotals& after) {
-          after.num_datasets -= std::min<uint64_t>(1, before.num_datasets);
-          after.num_bytes -= std::min(head->state.num_bytes, before.num_bytes);
-          return absl::OkStatus();
-        }));
-    result = engines_.keys->Commit(transaction);
-    if (result.ok() && result->succeeded) return absl::OkStatus();
-    if (!IsWorthATry(result)) return AsUnavailable(result.status());
-    if (MayHaveHappened(result)) maybe_deleted = head->id();
-  }
-  return GivenUp(name, result);
+    return transaction;
+  };
+  return engines_.Change(Named(name), next);
 }
 
 absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenReader(

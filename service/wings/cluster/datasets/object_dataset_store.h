@@ -87,11 +87,6 @@ class ObjectDatasetStore final : public DatasetStore {
 
  private:
   struct Opened;
-  using Change =
-      absl::FunctionRef<absl::Status(const ObjectStoreTotals& before, ObjectStoreTotals& after)>;
-
-  // Adds a change of the totals to the transaction, if they are kept.
-  absl::Status AddTotals(Transaction& transaction, Change change) const;
   // The head and its manifest, at one revision.
   absl::StatusOr<Opened> Open(absl::string_view name, bool with_pages,
                               bool with_producers = false) const;

@@ -8,6 +8,7 @@
 #include "service/base/caller.h"
 #include "service/base/checksum.h"
 #include "service/base/status_macros.h"
+#include "service/stores/keys/shared_change.h"
 
 namespace packhouse {
 namespace {
@@ -18,6 +19,28 @@ constexpr size_t kValuesOfPage = 500;
 bool MayBeTriedAgain(const absl::Status& status) {
   return absl::IsUnavailable(status) || OutcomeIsUnknown(status);
 }
+
+// A transaction that was not done is tried again while the store is away.
+class PatientKeys final : public KeyStore {
+ public:
+  explicit PatientKeys(const ObjectEngines& engines) : engines_(engines) {}
+
+  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
+                                    Revision revision) override {
+    return engines_.keys->Range(range, limit, revision);
+  }
+  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    for (int failures = 0;; ++failures) {
+      auto result = engines_.keys->Commit(transaction);
+      if (!absl::IsUnavailable(result.status()) || failures >= engines_.max_attempts) return result;
+      engines_.BackOff(failures);
+      PH_RETURN_IF_ERROR(BeginWait());
+    }
+  }
+
+ private:
+  const ObjectEngines& engines_;
+};
 
 }  // namespace
 
@@ -34,6 +57,14 @@ void ObjectEngines::BackOff(int failures) const {
   // 1 ms, 2, 4, ... to a second, half of it random: who came at once does not come so again.
   const auto longest = static_cast<uint64_t>(1000) << std::min(failures, 10);
   sleep(absl::Microseconds(static_cast<int64_t>(longest / 2 + draw() % (longest / 2 + 1))));
+}
+
+absl::Status ObjectEngines::Change(
+    absl::string_view what,
+    absl::FunctionRef<absl::StatusOr<std::optional<Transaction>>(bool may_be_done)> next,
+    absl::FunctionRef<void(const TransactionResult& result)> done) const {
+  PatientKeys patient(*this);
+  return AsUnavailable(SharedChanges{absl::StrCat(draw()), sleep}.Make(patient, what, next, done));
 }
 
 uint64_t DrawUniqueNumber() {

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -63,6 +65,12 @@ struct ObjectEngines {
   absl::Time Deadline() const { return clock->Now() + call_time; }
   // Waits before the try after `failures` of them.
   void BackOff(int failures) const;
+  // A change of keys, as SharedChanges::Make(). Errors of the store as AsUnavailable().
+  absl::Status Change(
+      absl::string_view what,
+      absl::FunctionRef<absl::StatusOr<std::optional<Transaction>>(bool may_be_done)> next,
+      absl::FunctionRef<void(const TransactionResult& result)> done =
+          [](const TransactionResult& /*result*/) {}) const;
 };
 
 // Numbers from the machine's source of randomness.

@@ -259,6 +259,22 @@ absl::Status ChunkRuns::AddNext(SizeHistogram& histogram) {
                    AddRunOf(engines_, head_, *chunks_[next_++], ahead_.Next(), histogram));
 }
 
+absl::StatusOr<ObjectStoreTotals> TotalsIn(const RangeResult& read) {
+  if (read.values.empty()) return ObjectStoreTotals();
+  return DecodeObjectTotals(read.values[0].value);
+}
+
+absl::Status ChangeTotals(const ObjectEngines& engines, Transaction& transaction,
+                          absl::FunctionRef<absl::Status(ObjectStoreTotals& totals)> change) {
+  PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines, {KeyRange::Of(kStoreTotalsKey)}));
+  PH_ASSIGN_OR_RETURN(ObjectStoreTotals totals, TotalsIn(read[0]));
+  PH_RETURN_IF_ERROR(change(totals));
+  const Revision revision = read[0].values.empty() ? 0 : read[0].values[0].mod_revision;
+  transaction.compares.push_back(Compare::ModRevision(kStoreTotalsKey, revision));
+  transaction.then.push_back(Operation::Put(kStoreTotalsKey, EncodeObjectTotals(totals)));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,
                               uint64_t first_graph, uint64_t object) {
   PH_ASSIGN_OR_RETURN(const auto found,

@@ -85,6 +85,12 @@ class ChunkRuns {
   size_t next_ = 0;
 };
 
+// Of what was read of kStoreTotalsKey; none is written yet: zeros.
+absl::StatusOr<ObjectStoreTotals> TotalsIn(const RangeResult& read);
+// Adds to the transaction what becomes of the store's totals. Errors of `change`.
+absl::Status ChangeTotals(const ObjectEngines& engines, Transaction& transaction,
+                          absl::FunctionRef<absl::Status(ObjectStoreTotals& totals)> change);
+
 // Whether the data set has the object as the chunk that begins at `first_graph`.
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,
                               uint64_t first_graph, uint64_t object);

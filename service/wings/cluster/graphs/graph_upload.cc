@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -11,14 +12,9 @@
 #include "service/base/checksum.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/wings/cluster/datasets/object_values.h"
+#include "service/wings/cluster/datasets/object_manifest.h"
 
 namespace packhouse {
-
-bool MayBeTriedAgain(const absl::StatusOr<TransactionResult>& result) {
-  return result.ok() ? !result->succeeded
-                     : OutcomeIsUnknown(result.status()) || absl::IsUnavailable(result.status());
-}
 
 GraphUpload::GraphUpload(const ObjectEngines& engines, const Options& options,
                          const SealedSourceGraph& from, std::string server)
@@ -32,11 +28,7 @@ GraphUpload::GraphUpload(const ObjectEngines& engines, const Options& options,
   copy_.num_bytes = places_.num_bytes;
 }
 
-absl::Status GraphUpload::CheckRoom(const std::vector<KeyValue>& totals) const {
-  ObjectStoreTotals before;
-  if (!totals.empty()) {
-    PH_ASSIGN_OR_RETURN(before, DecodeObjectTotals(totals[0].value));
-  }
+absl::Status GraphUpload::CheckRoom(const ObjectStoreTotals& before) const {
   if (before.num_bytes <= options_.max_bytes &&
       copy_.num_bytes <= options_.max_bytes - before.num_bytes) {
     return absl::OkStatus();
@@ -47,39 +39,39 @@ absl::Status GraphUpload::CheckRoom(const std::vector<KeyValue>& totals) const {
                                                    options_.max_bytes));
 }
 
-absl::StatusOr<std::optional<GraphUpload::Begun>> GraphUpload::Begin() {
+absl::StatusOr<GraphUpload::Begun> GraphUpload::Begin() {
   const SharedGraphUpload wanted = {from_.definition.name, from_.manifest->version};
   const std::string value = EncodeGraphUpload(wanted);
-  KeyRange rest = KeyRange::Prefix(kSourceGraphUploads);
-  while (true) {
-    PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines_, {rest}));
-    for (const KeyValue& found : read[0].values) {
-      Begun begun;
-      begun.create_revision = found.create_revision;
-      if (found.value != value ||
-          !ParseSourceGraphKey(found.key, kSourceGraphUploads, begun.objects)) {
-        continue;
-      }
-      // A sweep sees that somebody goes on.
-      PH_RETURN_IF_ERROR(
-          engines_.objects->Put(SourceGraphBegunObject(begun.objects), "", engines_.Deadline()));
-      return begun;
-    }
-    if (!read[0].has_more) break;
-    rest.begin = read[0].values.back().key + '\0';
-  }
   Begun begun;
-  begun.objects = engines_.draw();
-  // First, so that a sweep finds the key by it.
-  PH_RETURN_IF_ERROR(
-      engines_.objects->Put(SourceGraphBegunObject(begun.objects), "", engines_.Deadline()));
-  Transaction transaction;
-  transaction.compares.push_back(Compare::Absent(SourceGraphUploadKey(begun.objects)));
-  transaction.then.push_back(Operation::Put(SourceGraphUploadKey(begun.objects), value));
-  const auto result = engines_.keys->Commit(transaction);
-  if (!result.ok() && !MayBeTriedAgain(result)) return result.status();
-  if (!result.ok() || !result->succeeded) return std::nullopt;
-  begun.create_revision = result->revision;
+  // A sweep sees that somebody goes on, or finds the key by it.
+  const auto mark = [&] {
+    return engines_.objects->Put(SourceGraphBegunObject(begun.objects), "", engines_.Deadline());
+  };
+  const auto next = [&](bool /*may_be_done*/) -> absl::StatusOr<std::optional<Transaction>> {
+    KeyRange rest = KeyRange::Prefix(kSourceGraphUploads);
+    while (true) {
+      PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines_, {rest}));
+      for (const KeyValue& found : read[0].values) {
+        if (found.value != value ||
+            !ParseSourceGraphKey(found.key, kSourceGraphUploads, begun.objects)) {
+          continue;
+        }
+        begun.create_revision = found.create_revision;
+        PH_RETURN_IF_ERROR(mark());
+        return std::nullopt;
+      }
+      if (!read[0].has_more) break;
+      rest.begin = read[0].values.back().key + '\0';
+    }
+    begun.objects = engines_.draw();
+    PH_RETURN_IF_ERROR(mark());
+    return Transaction{{Compare::Absent(SourceGraphUploadKey(begun.objects))},
+                       {Operation::Put(SourceGraphUploadKey(begun.objects), value)},
+                       {}};
+  };
+  PH_RETURN_IF_ERROR(engines_.Change(
+      absl::StrCat("source graph ", Quoted(from_.definition.name)), next,
+      [&](const TransactionResult& done) { begun.create_revision = done.revision; }));
   return begun;
 }
 
@@ -143,8 +135,7 @@ absl::Status GraphUpload::PutPieces(uint64_t objects, Progress progress) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TransactionResult> GraphUpload::Commit(const Begun& begun,
-                                                      Revision name_revision) const {
+absl::StatusOr<Transaction> GraphUpload::End(const Begun& begun, Revision name_revision) const {
   const std::string& name = from_.definition.name;
   SharedGraph graph;
   graph.definition = from_.definition;
@@ -171,27 +162,18 @@ absl::StatusOr<TransactionResult> GraphUpload::Commit(const Begun& begun,
   transaction.then.push_back(Operation::Put(SourceGraphObjectsKey(begun.objects), name));
   transaction.then.push_back(Operation::Delete(KeyRange::Of(SourceGraphUploadKey(begun.objects))));
   if (options_.max_bytes != 0) {
-    PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines_, {KeyRange::Of(kStoreTotalsKey)}));
-    const std::vector<KeyValue>& totals = read[0].values;
-    PH_RETURN_IF_ERROR(CheckRoom(totals));
-    ObjectStoreTotals after;
-    if (!totals.empty()) {
-      PH_ASSIGN_OR_RETURN(after, DecodeObjectTotals(totals[0].value));
-    }
-    after.num_bytes += graph.num_bytes;
-    transaction.compares.push_back(
-        Compare::ModRevision(kStoreTotalsKey, totals.empty() ? 0 : totals[0].mod_revision));
-    transaction.then.push_back(Operation::Put(kStoreTotalsKey, EncodeObjectTotals(after)));
+    PH_RETURN_IF_ERROR(ChangeTotals(engines_, transaction, [&](ObjectStoreTotals& totals) {
+      absl::Status room = CheckRoom(totals);
+      if (room.ok()) totals.num_bytes += graph.num_bytes;
+      return room;
+    }));
   }
-  return engines_.keys->Commit(transaction);
+  return transaction;
 }
 
 absl::StatusOr<SourceGraphCopy> GraphUpload::Run(Progress progress) {
   const std::string& name = from_.definition.name;
-  absl::Status last;
-  bool may_be_ours = false;
-  for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-    if (failures != 0) engines_.BackOff(failures - 1);
+  const auto next = [&](bool may_be_done) -> absl::StatusOr<std::optional<Transaction>> {
     PH_ASSIGN_OR_RETURN(const auto read,
                         ReadRanges(engines_, {KeyRange::Of(SourceGraphNameKey(name)),
                                               KeyRange::Of(kStoreTotalsKey)}));
@@ -200,8 +182,8 @@ absl::StatusOr<SourceGraphCopy> GraphUpload::Run(Progress progress) {
       PH_ASSIGN_OR_RETURN(const SharedGraph there,
                           DecodeSharedGraph(name, read[0].values[0].value));
       if (there.is_sealed() && there.version == from_.manifest->version) {
-        if (!may_be_ours) copy_.num_old_bytes = copy_.num_bytes;
-        return copy_;
+        if (!may_be_done) copy_.num_old_bytes = copy_.num_bytes;
+        return std::nullopt;
       }
       const bool is_built =
           !server_.empty() && there.server == server_ && there.definition.id == from_.definition.id;
@@ -216,23 +198,17 @@ absl::StatusOr<SourceGraphCopy> GraphUpload::Run(Progress progress) {
     } else if (!server_.empty()) {
       return absl::NotFoundError(absl::StrCat("source graph ", Quoted(name), ": was deleted"));
     }
-    if (options_.max_bytes != 0) PH_RETURN_IF_ERROR(CheckRoom(read[1].values));
-    const auto begun = Begin();
-    if (!begun.ok()) return AsUnavailable(begun.status());
-    if (!*begun) {
-      last = absl::UnavailableError("the store does not answer");
-      continue;
+    if (options_.max_bytes != 0) {
+      PH_ASSIGN_OR_RETURN(const ObjectStoreTotals totals, TotalsIn(read[1]));
+      PH_RETURN_IF_ERROR(CheckRoom(totals));
     }
-    if (absl::Status put = PutPieces((*begun)->objects, progress); !put.ok()) {
-      return AsUnavailable(put);
-    }
-    const auto result = Commit(**begun, name_revision);
-    if (result.ok() && result->succeeded) return copy_;
-    if (!MayBeTriedAgain(result)) return AsUnavailable(result.status());
-    may_be_ours = may_be_ours || !result.ok();
-    last = result.ok() ? absl::UnavailableError("others wrote at the same time") : result.status();
-  }
-  return absl::UnavailableError(absl::StrCat("source graph ", Quoted(name), ": ", last.message()));
+    PH_ASSIGN_OR_RETURN(const Begun begun, Begin());
+    PH_RETURN_IF_ERROR(PutPieces(begun.objects, progress));
+    PH_ASSIGN_OR_RETURN(Transaction transaction, End(begun, name_revision));
+    return transaction;
+  };
+  PH_RETURN_IF_ERROR(engines_.Change(absl::StrCat("source graph ", Quoted(name)), next));
+  return copy_;
 }
 
 }  // namespace packhouse

@@ -3,7 +3,6 @@
 #define PACKHOUSE_SERVICE_WINGS_CLUSTER_GRAPHS_GRAPH_UPLOAD_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,13 +11,11 @@
 #include "absl/status/statusor.h"
 #include "service/stores/keys/key_value_store.h"
 #include "service/wings/cluster/datasets/object_engines.h"
+#include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/graphs/stored/sealed_graph_store.h"
 
 namespace packhouse {
-
-// Of a transaction that did not succeed: whether it may be built anew, of what is read anew.
-bool MayBeTriedAgain(const absl::StatusOr<TransactionResult>& result);
 
 // One graph's way into the store. An upload that was stopped is gone on with by the next one of the
 // same graph, also by another process: what is there is not sent again, unless nobody has gone on
@@ -47,13 +44,14 @@ class GraphUpload {
     Revision create_revision = 0;
   };
 
-  absl::Status CheckRoom(const std::vector<KeyValue>& totals) const;
-  // The upload that somebody has begun, or a new one; nullopt if others came before.
-  absl::StatusOr<std::optional<Begun>> Begin();
+  absl::Status CheckRoom(const ObjectStoreTotals& totals) const;
+  // The upload that somebody has begun, or a new one.
+  absl::StatusOr<Begun> Begin();
   // The bytes of a piece. DATA_LOSS naming the array that fails a checksum.
   absl::StatusOr<std::string> PieceAt(uint64_t begin) const;
   absl::Status PutPieces(uint64_t objects, Progress progress);
-  absl::StatusOr<TransactionResult> Commit(const Begun& begun, Revision name_revision) const;
+  // The transaction by which the graph is there. Puts its manifest.
+  absl::StatusOr<Transaction> End(const Begun& begun, Revision name_revision) const;
 
   const ObjectEngines engines_;
   const Options options_;

@@ -10,6 +10,7 @@
 #include "service/base/status_macros.h"
 #include "service/wings/cluster/datasets/chunk_fetcher.h"
 #include "service/wings/cluster/datasets/helping_threads.h"
+#include "service/wings/cluster/datasets/object_manifest.h"
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/graphs/joined_objects.h"
 #include "service/wings/graphs/stored/source_graph_names.h"
@@ -25,11 +26,6 @@ absl::Status NoSuchGraph(absl::string_view name) {
 
 absl::Status AlreadyThere(absl::string_view name) {
   return absl::AlreadyExistsError(absl::StrCat(WhatIs(name), ": there is one already"));
-}
-
-absl::Status GivenUp(absl::string_view name, const absl::StatusOr<TransactionResult>& last) {
-  return absl::UnavailableError(absl::StrCat(
-      WhatIs(name), ": ", last.ok() ? "others wrote at the same time" : last.status().message()));
 }
 
 uint64_t PieceSize(const SharedGraph& graph, const SharedGraphManifest& manifest, size_t piece) {
@@ -117,26 +113,22 @@ absl::StatusOr<SourceGraphInfo> ObjectSourceGraphStore::Create(absl::string_view
   SharedGraph graph;
   graph.definition = {info.name, info.id, info.schema, info.options};
   graph.server = options_.server;
-  Transaction transaction;
-  transaction.compares.push_back(Compare::Absent(SourceGraphNameKey(name)));
-  transaction.then.push_back(Operation::Put(SourceGraphNameKey(name), EncodeSharedGraph(graph)));
-  absl::StatusOr<TransactionResult> result;
-  for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-    if (failures != 0) engines_.BackOff(failures - 1);
-    result = engines_.keys->Commit(transaction);
-    if (result.ok() && result->succeeded) return info;
-    if (!MayBeTriedAgain(result)) break;
+  const auto next = [&](bool /*may_be_done*/) -> absl::StatusOr<std::optional<Transaction>> {
     const auto there = Find(name);
     // It is this call's own, whose answer was lost.
-    if (there.ok() && there->graph.definition.id == info.id) return info;
+    if (there.ok() && there->graph.definition.id == info.id) return std::nullopt;
     if (there.ok()) {
       options_.building->Delete({name, info.id}).IgnoreError();
       return AlreadyThere(name);
     }
     if (!absl::IsNotFound(there.status())) return there.status();
-  }
-  // It may still happen: what is left goes with RemoveAllBuilt().
-  return MayBeTriedAgain(result) ? GivenUp(name, result) : AsUnavailable(result.status());
+    return Transaction{{Compare::Absent(SourceGraphNameKey(name))},
+                       {Operation::Put(SourceGraphNameKey(name), EncodeSharedGraph(graph))},
+                       {}};
+  };
+  // After an error it may still happen: what is left goes with RemoveAllBuilt().
+  PH_RETURN_IF_ERROR(engines_.Change(WhatIs(name), next));
+  return info;
 }
 
 absl::StatusOr<SourceAppendResult> ObjectSourceGraphStore::Append(
@@ -262,17 +254,16 @@ absl::Status ObjectSourceGraphStore::Delete(const Target& target) {
   const absl::string_view name = target.name;
   // The one that had the name when this began: not one that has taken it since.
   uint64_t id = target.id;
-  absl::StatusOr<TransactionResult> result;
-  uint64_t maybe_deleted = 0;
-  for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-    if (failures != 0) engines_.BackOff(failures - 1);
+  SharedGraph graph;
+  bool is_deleted = false;
+  const auto next = [&](bool may_be_done) -> absl::StatusOr<std::optional<Transaction>> {
     const auto found = Find(name);
-    if (maybe_deleted != 0 && (absl::IsNotFound(found.status()) ||
-                               (found.ok() && found->graph.definition.id != maybe_deleted))) {
-      return absl::OkStatus();
+    if (may_be_done &&
+        (absl::IsNotFound(found.status()) || (found.ok() && found->graph.definition.id != id))) {
+      return std::nullopt;
     }
-    if (!found.ok()) return found.status();
-    const SharedGraph& graph = found->graph;
+    PH_RETURN_IF_ERROR(found.status());
+    graph = found->graph;
     PH_RETURN_IF_ERROR(CheckIs(graph, id));
     id = graph.definition.id;
     Transaction transaction;
@@ -283,26 +274,18 @@ absl::Status ObjectSourceGraphStore::Delete(const Target& target) {
           Operation::Delete(KeyRange::Of(SourceGraphObjectsKey(graph.objects))));
       transaction.then.push_back(Operation::Put(GoneSourceGraphKey(graph.objects), name));
       if (options_.upload.max_bytes != 0) {
-        PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines_, {KeyRange::Of(kStoreTotalsKey)}));
-        if (!read[0].values.empty()) {
-          const KeyValue& totals = read[0].values[0];
-          PH_ASSIGN_OR_RETURN(ObjectStoreTotals after, DecodeObjectTotals(totals.value));
-          after.num_bytes -= std::min(graph.num_bytes, after.num_bytes);
-          transaction.compares.push_back(
-              Compare::ModRevision(kStoreTotalsKey, totals.mod_revision));
-          transaction.then.push_back(Operation::Put(kStoreTotalsKey, EncodeObjectTotals(after)));
-        }
+        PH_RETURN_IF_ERROR(ChangeTotals(engines_, transaction, [&](ObjectStoreTotals& totals) {
+          totals.num_bytes -= std::min(graph.num_bytes, totals.num_bytes);
+          return absl::OkStatus();
+        }));
       }
     }
-    result = engines_.keys->Commit(transaction);
-    if (result.ok() && result->succeeded) {
-      if (CheckIsBuiltHere(graph).ok()) RemoveBuilt(graph);
-      return absl::OkStatus();
-    }
-    if (!MayBeTriedAgain(result)) return AsUnavailable(result.status());
-    if (!result.ok() && OutcomeIsUnknown(result.status())) maybe_deleted = graph.definition.id;
-  }
-  return GivenUp(name, result);
+    return transaction;
+  };
+  PH_RETURN_IF_ERROR(engines_.Change(
+      WhatIs(name), next, [&](const TransactionResult& /*done*/) { is_deleted = true; }));
+  if (is_deleted && CheckIsBuiltHere(graph).ok()) RemoveBuilt(graph);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SharedGraphManifest> ObjectSourceGraphStore::ReadManifestOf(
