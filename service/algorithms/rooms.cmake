@@ -30,7 +30,7 @@ packhouse_room(planning_optimizer
   FOLDER algorithms/planning/optimizer
   SOURCES budgeted_plan.cc column_generation.cc component_program.cc first_fit_decreasing.cc
           fit_index.cc fit_mask.cc lopsided_rooms.cc merged_items.cc mixing.cc pattern_program.cc
-          plan_improvement.cc plan_optimizer.cc plan_receipt.cc planner_bytes.cc warm_start.cc
+          plan_improvement.cc plan_optimizer.cc plan_receipt.cc planner_bytes.cc
   DEPENDS packhouse_planning)
 
 packhouse_room(planning_baselines

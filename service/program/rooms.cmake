@@ -15,7 +15,7 @@ if(PACKHOUSE_WITH_GRPC)
   packhouse_room(program_commands QUICK
     FOLDER program/commands
     HEADERS packhouse_grpc_headers
-    SOURCES admin_command.cc admin_report.cc commands.cc policy_command.cc store_command.cc
+    SOURCES admin_command.cc commands.cc policy_command.cc store_command.cc
     DEPENDS packhouse_client_command packhouse_command_line packhouse_data_folder packhouse_security)
 
   configure_file(program/version.h.in ${PROJECT_BINARY_DIR}/generated/service/program/version.h @ONLY)

@@ -18,7 +18,7 @@ packhouse_room(datasets
 packhouse_room(datasets_lmdb
   FOLDER stores/lmdb
   SOURCES checked_value.cc data_file_watch.cc datasets_cut.cc group_commit.cc
-          lmdb_compaction.cc lmdb_dataset_append.cc lmdb_dataset_eraser.cc lmdb_dataset_store.cc
+          lmdb_compaction.cc lmdb_dataset_eraser.cc lmdb_dataset_store.cc
           lmdb_dataset_values.cc lmdb_dataset_verify.cc lmdb_environment.cc lmdb_meta_pages.cc
           lmdb_page_check.cc lmdb_shared_store.cc lmdb_status.cc lmdb_store_check.cc
           lmdb_transaction.cc lmdb_tree_page.cc map_guard.cc page_file.cc

@@ -34,7 +34,7 @@ packhouse_room(source_graphs_stored
   FOLDER wings/graphs/stored
   SOURCES array_file.cc disk_space.cc file_source_graph_store.cc graph_files.cc graph_list.cc
           graph_sealer.cc graph_verification.cc linked_graphs.cc logged_rows.cc
-          mapped_source_graph.cc node_ids.cc row_log.cc row_records.cc seal_edges.cc seal_nodes.cc
+          mapped_source_graph.cc node_ids.cc row_log.cc row_records.cc seal_nodes.cc
           seal_task.cc source_graph_check.cc source_graph_folder.cc source_graph_names.cc
   DEPENDS packhouse_source_graphs packhouse_admission packhouse_stored_proto absl::cleanup)
 

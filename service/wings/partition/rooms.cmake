@@ -2,14 +2,14 @@ packhouse_room(partitioning
   FOLDER wings/partition/cutting
   SOURCES assignment.cc balance.cc best_parts.cc cluster_joiner.cc coarsening.cc
           homogeneous_graph.cc
-          kway_refiner.cc mask_classes.cc metis_assignment.cc new_ids.cc node_classes.cc
+          mask_classes.cc metis_assignment.cc new_ids.cc node_classes.cc
           part_cutter.cc refinement.cc simple_parts.cc
           symmetric_graph.cc
   DEPENDS packhouse_source_graphs)
 
 packhouse_room(partitioning_engines
   FOLDER wings/partition/engines
-  SOURCES child_process.cc metis_engine.cc
+  SOURCES metis_engine.cc
   DEPENDS packhouse_partitioning)
 
 # Beside packhoused: one call of METIS is one process.
