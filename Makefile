@@ -138,7 +138,7 @@ bench: packages  ## Servers of their own over TCP, beside what gRPC alone can do
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) \
 	  --json build/release/bench.json $(BENCH_FLAGS)
 
-bench-micro: packages  ## Microbenchmarks of packing, planning and collation
+bench-micro: packages  ## Microbenchmarks of streams, collation, draws, tf.Examples and searches for limits
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_benchmarks packhouse_sampling_benchmarks
 	build/release/tests/benchmarks/packhouse_benchmarks
