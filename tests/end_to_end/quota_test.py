@@ -15,7 +15,6 @@ from packhouse import (
     Client,
     GraphSchema,
     GraphTable,
-    Loader,
     NodeRows,
     PackhouseError,
     SourceColumn,
@@ -32,7 +31,6 @@ roles:
 namespaces:
   team: {quotas: {datasets: 2, disk_bytes: 100KiB, streams: 1}}
   large: {quotas: {source_graphs: 1, disk_bytes: 200KiB}}
-  jobs: {quotas: {epochs: 1}}
 """
 SCHEMA = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
 
@@ -120,28 +118,3 @@ def test_a_source_graph_beyond_a_quota_is_refused(tmp_path: pathlib.Path) -> Non
             if line.startswith("packhouse_namespace_quota_used") and '"large"' in line
         ]
         assert 'packhouse_namespace_quota_used{namespace="large",quota="source_graphs"} 1' in used
-
-
-def test_open_epochs_are_told_and_refused_beyond_a_quota(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "policy").write_text(POLICY, encoding="ascii")
-    table = GraphTable(SCHEMA, np.full((10, 1), 5, np.uint32), {"x": np.zeros(50, np.float32)})
-    with ServerProcess(
-        *("--data-dir", str(tmp_path / "data"), "--policy", str(tmp_path / "policy"))
-    ) as server, Client(server.address) as client:
-        client.datasets.create("jobs/a", SCHEMA)
-        client.datasets.append("jobs/a", table, producer="p")
-        client.datasets.seal("jobs/a")
-
-        def loader(job: str) -> Loader:
-            return Loader(
-                server.address, dataset="jobs/a", job=job, limits={"nodes": 20}, rank=0, num_ranks=1
-            )
-
-        with loader("jobs/one") as first:
-            next(iter(first))
-            used = 'packhouse_namespace_quota_used{namespace="jobs",quota="epochs"} '
-            assert used + "1" in server.get("/metrics")[1]
-            with loader("jobs/two") as second, pytest.raises(PackhouseError) as refused:
-                next(iter(second))
-            assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert "namespace 'jobs': the quota 'epochs' is 1" in refused.value.message

@@ -548,64 +548,6 @@ TEST_P(LoaderServiceTest, ASilentWorkersLeasesExpire) {
   EXPECT_EQ(server_->delivery().totals.expired, num_batches);
 }
 
-TEST_P(LoaderServiceTest, GoesOnAfterARestartOfTheServer) {
-  Start();
-  std::vector<uint64_t> kept;
-  v1::LoadedBatch lost;
-  uint64_t generation = 0;
-  {
-    LoadCall call(*stub_, Rank(0, 1));
-    ASSERT_THAT(call.Open(), IsOk());
-    generation = call.opened().generation();
-    for (int i = 0; i < 3; ++i) {
-      const v1::LoadedBatch batch = call.ReadBatch();
-      for (const uint64_t id : IdsOf(batch)) kept.push_back(id);
-      EXPECT_THAT(Acknowledge(call, {batch.batch().id()}), IsOk());
-    }
-    lost = call.ReadBatch();
-  }
-  Restart();
-  v1::LoadRequest request = Rank(0, 1);
-  request.set_generation(generation);
-  LoadCall call(*stub_, request);
-  ASSERT_THAT(call.Open(), IsOk());
-  EXPECT_EQ(call.opened().num_steps_done(), 3);
-  const v1::LoadedBatch again = call.ReadBatch();
-  EXPECT_EQ(again.batch().SerializeAsString(), lost.batch().SerializeAsString());
-  for (const uint64_t id : IdsOf(again)) kept.push_back(id);
-  EXPECT_THAT(Acknowledge(call, {again.batch().id()}), IsOk());
-  for (const uint64_t id : TakeAll(call)) kept.push_back(id);
-  ExpectAllOnce(kept);
-}
-
-TEST_P(LoaderServiceTest, RollsBackToACursorWithOtherRanks) {
-  Start();
-  std::vector<uint64_t> kept;
-  std::string cursor;
-  LoadCall old(*stub_, Rank(0, 1, 1000));
-  ASSERT_THAT(old.Open(), IsOk());
-  for (int i = 0; i < 6; ++i) {
-    const v1::LoadedBatch batch = old.ReadBatch();
-    EXPECT_THAT(Acknowledge(old, {batch.batch().id()}), IsOk());
-    if (i >= 2) continue;
-    for (const uint64_t id : IdsOf(batch)) kept.push_back(id);
-  }
-  PH_ASSERT_OK_AND_ASSIGN(cursor, ReportStep(old, 2));
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    v1::LoadRequest request = Rank(rank, 2);
-    request.set_cursor(cursor);
-    request.set_attempt("second");
-    LoadCall call(*stub_, request);
-    ASSERT_THAT(call.Open(), IsOk());
-    EXPECT_EQ(call.opened().cursor().empty(), false);
-    for (const uint64_t id : TakeAll(call)) kept.push_back(id);
-  }
-  ExpectAllOnce(kept);
-  EXPECT_THAT(Acknowledge(old, {0}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is over")));
-  EXPECT_THAT(old.End(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no part")));
-}
-
 TEST_P(LoaderServiceTest, AJobIsDeletedUnderItsWorkers) {
   Start();
   EXPECT_THAT(DeleteJob("job"), StatusIs(absl::StatusCode::kNotFound, _));

@@ -132,35 +132,6 @@ TEST_P(PlanTest, EqualReceiptsEqualPlans) {
   }
 }
 
-TEST_P(PlanTest, TheBudgetBoundsTheSteps) {
-  StartServer();
-  for (const uint64_t budget : {1, 1000, 100'000}) {
-    request_.set_budget_steps(budget);
-    const v1::PlanResponse response = PlanOf(request_);
-    EXPECT_LE(response.best().steps(), budget);
-    PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, PlanFromWire(response.plan(), 2, "plan"));
-    EXPECT_THAT(VerifyPlan(plan, histogram_, limits_), IsOk());
-  }
-}
-
-// An earlier plan of the same histogram is as good again, for next to no work.
-TEST_P(PlanTest, AWarmStartKeepsWhatWasReached) {
-  StartServer();
-  const v1::PlanResponse cold = PlanOf(request_);
-  v1::PlanRequest warm = request_;
-  *warm.mutable_warm_start() = cold.plan();
-  warm.set_budget_steps(1);
-  EXPECT_LE(PlanOf(warm).best().packs(), cold.best().packs());
-
-  // Limits that none of its patterns keep, and sizes that are not there: it still plans.
-  warm.mutable_limits()->mutable_capacities(0)->set_rows(61);
-  warm.mutable_limits()->mutable_capacities(1)->set_rows(240);
-  warm.clear_budget_steps();
-  const v1::PlanResponse tight = PlanOf(warm);
-  PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, PlanFromWire(tight.plan(), 2, "plan"));
-  EXPECT_THAT(VerifyPlan(plan, histogram_, Limits::Create({61, 240, 32}).value()), IsOk());
-}
-
 // A receipt's plan takes the memory of a plan, and gives it back.
 TEST_P(PlanTest, AReceiptsPlanWithoutRoomIsRefused) {
   ServerOptions options;
@@ -185,25 +156,6 @@ TEST_P(PlanTest, AReceiptsPlanWithoutRoomIsRefused) {
   *request.mutable_histogram() = request_.histogram();
   EXPECT_THAT(replan(response), IsOk());
   EXPECT_EQ(response.plan().plan().SerializeAsString(), made.plan().SerializeAsString());
-}
-
-TEST_P(PlanTest, WhatIsMalformedIsNamed) {
-  StartServer();
-  v1::PlanResponse response;
-  v1::PlanRequest request = request_;
-  request.mutable_warm_start()->set_tuples("abc");
-  EXPECT_THAT(Plan(request, response),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "warm_start.tuples: 3 bytes, a tuple of 2 components takes 8"));
-  request = request_;
-  request.mutable_warm_start()->add_patterns()->set_repeats(1);
-  EXPECT_THAT(Plan(request, response),
-              StatusIs(absl::StatusCode::kInvalidArgument, "warm_start.patterns[0].entries: none"));
-  request = request_;
-  request.set_budget_steps(UINT64_MAX);
-  EXPECT_THAT(Plan(request, response),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "budget_steps: 18446744073709551615, at most 100000000000"));
 }
 
 TEST_P(PlanTest, TooManySizesAreRefusedBeforeTheyAreRead) {

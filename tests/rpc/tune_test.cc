@@ -1,5 +1,4 @@
 // Tune over the wire. What any server-streaming call does is in server_streaming_call_test.cc.
-#include <thread>
 
 #include "google/protobuf/text_format.h"
 #include "service/algorithms/planning/limits.h"
@@ -124,49 +123,6 @@ TEST_P(TuneTest, EventsComeInOrderAndAgree) {
   observer_.AwaitFinished(Method::kTune, absl::StatusCode::kOk);
 }
 
-TEST_P(TuneTest, SameRequestSameRecommendation) {
-  StartServer();
-  const Answers first = Tune(request_);
-  const Answers second = Tune(request_);
-  ASSERT_EQ(first.recommendations.size(), 1U);
-  ASSERT_EQ(second.recommendations.size(), 1U);
-  EXPECT_EQ(first.recommendations[0].SerializeAsString(),
-            second.recommendations[0].SerializeAsString());
-  EXPECT_THAT(first.cells, IsEmpty());
-}
-
-// The recommended limits give what was said of them.
-TEST_P(TuneTest, ThePlanForTheRecommendationHasItsPacks) {
-  StartServer();
-  const Answers answers = Tune(request_);
-  ASSERT_EQ(answers.recommendations.size(), 1U);
-  const v1::TunedShape& shape = answers.recommendations[0].shapes(0);
-  v1::PlanRequest plan;
-  *plan.mutable_histogram() = request_.histogram();
-  *plan.mutable_limits() = shape.limits();
-  grpc::ClientContext context;
-  v1::PlanResponse planned;
-  ASSERT_THAT(ToAbsl(v1::PlanningService::NewStub(channel_)->Plan(&context, plan, &planned)),
-              IsOk());
-  EXPECT_LE(planned.best().lower_bound(), shape.packs());
-  EXPECT_GE(planned.best().packs(), shape.lower_bound());
-}
-
-TEST_P(TuneTest, GraphsThatAreTooLargeAreReported) {
-  StartServer();
-  request_.mutable_histogram()->set_tuples(Uint32sToWire({10, 20, 500, 900}));
-  request_.mutable_histogram()->set_counts(Uint64sToWire({100, 3}));
-  const Answers answers = Tune(request_);
-  ASSERT_THAT(answers.status, IsOk());
-  ASSERT_EQ(answers.recommendations.size(), 1U);
-  const v1::Oversize& oversize = answers.recommendations[0].oversize();
-  EXPECT_EQ(oversize.num_graphs(), 3U);
-  EXPECT_THAT(oversize.largest(), ::testing::ElementsAre(500, 900));
-  ASSERT_GE(oversize.needed_rows_size(), 2);
-  EXPECT_GE(oversize.needed_rows(0), 500U);
-  EXPECT_GE(oversize.needed_rows(1), 900U);
-}
-
 TEST_P(TuneTest, WhatIsWrongIsNamed) {
   StartServer();
   const auto expect = [&](const v1::TuneRequest& request, absl::StatusCode code,
@@ -184,19 +140,6 @@ TEST_P(TuneTest, WhatIsWrongIsNamed) {
   request = request_;
   request.clear_profile();
   expect(request, absl::StatusCode::kInvalidArgument, "no component has max_rows above 0");
-  request = request_;
-  request.mutable_profile()->mutable_components(0)->set_component("faces");
-  expect(request, absl::StatusCode::kInvalidArgument, "profile: unknown component 'faces'");
-  request = request_;
-  request.mutable_profile()->mutable_components(0)->set_component("edges");
-  expect(request, absl::StatusCode::kInvalidArgument, "component 'edges' is listed twice");
-  request = request_;
-  request.set_budget_steps(UINT64_MAX);
-  expect(request, absl::StatusCode::kInvalidArgument,
-         "budget_steps: 18446744073709551615, at most 100000000000");
-  request = request_;
-  request.mutable_histogram()->set_counts(std::string(8 * ((size_t{1} << 20) + 1), '\0'));
-  expect(request, absl::StatusCode::kResourceExhausted, "1048577 size tuples, at most 1048576");
   // No graph fits.
   request = request_;
   request.mutable_histogram()->set_tuples(Uint32sToWire({500, 900}));
@@ -245,40 +188,6 @@ TEST_P(LongTuneTest, CancellingEndsIt) {
   context.TryCancel();
   EXPECT_THAT(ToAbsl(stream->Finish()), StatusIs(absl::StatusCode::kCancelled, ::testing::_));
   observer_.AwaitFinished(Method::kTune, absl::StatusCode::kCancelled);
-}
-
-TEST_P(LongTuneTest, ADrainEndsIt) {
-  StartServer();
-  grpc::ClientContext context;
-  const auto stub = v1::PlanningService::NewStub(channel_);
-  const auto stream = stub->Tune(&context, request_);
-  observer_.AwaitStarted(Method::kTune);
-  std::thread drain([&] { server_->Drain(absl::ZeroDuration()); });
-  v1::TuneResponse response;
-  while (stream->Read(&response)) {
-  }
-  // UNAVAILABLE if the search gave up in time; what does not is cancelled.
-  const absl::Status status = ToAbsl(stream->Finish());
-  EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsCancelled(status)) << status;
-  drain.join();
-}
-
-TEST_P(LongTuneTest, ADrainingServerRefuses) {
-  StartServer();
-  // Keeps the drain waiting.
-  const auto pack = StartPack();
-  ASSERT_TRUE(pack->stream->Write(OpenSizes(10)));
-  v1::PackResponse opened;
-  ASSERT_TRUE(pack->stream->Read(&opened));
-  std::thread drain([&] { server_->Drain(absl::Hours(1)); });
-  // What a client begins before it hears of the end is served.
-  v1::TuneRequest quick = request_;
-  quick.clear_profile();
-  while (absl::IsInvalidArgument(Tune(quick).status)) std::this_thread::yield();
-  EXPECT_THAT(Tune(request_).status, StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
-  pack->stream->WritesDone();
-  EXPECT_THAT(Finish(*pack->stream), IsOk());
-  drain.join();
 }
 
 }  // namespace

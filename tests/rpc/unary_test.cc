@@ -109,14 +109,5 @@ TEST_P(UnaryTest, PlanNamesWhatIsWrong) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 weights for 2 components")));
 }
 
-TEST_P(UnaryTest, AnEmptyHistogramTakesNoPacks) {
-  StartServer();
-  v1::PlanResponse response;
-  ASSERT_THAT(Plan("limits { capacities { component: 'nodes' rows: 9 } } histogram {}", &response),
-              IsOk());
-  EXPECT_EQ(response.best().packs(), 0U);
-  EXPECT_EQ(response.plan().patterns_size(), 0);
-}
-
 }  // namespace
 }  // namespace packhouse::rpc
