@@ -26,7 +26,8 @@ class EvaluationTest : public ::testing::Test {
     epoch.key.job.clear();
     auto prepared = catalog_.Prepare(epoch);
     if (!prepared.ok()) return prepared.status();
-    return Evaluation::Open(*std::move(prepared), std::move(request), /*memory=*/nullptr);
+    return Evaluation::Open(*std::move(prepared), std::move(request), /*memory=*/nullptr,
+                            /*make=*/nullptr, /*wake=*/nullptr, &catalog_.shared_batches());
   }
 
   static std::vector<LoadEvent> All(Evaluation& evaluation) {
@@ -85,6 +86,30 @@ TEST_F(EvaluationTest, FromAnyStepTheRestIsTheSame) {
   }
   EXPECT_THAT(Open({Sharing::Ranked(2), 1, all.size() + 1}),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("evaluation.first_step")));
+}
+
+// Passes of a rank at one pace, whichever step they start at: a batch is made once.
+TEST_F(EvaluationTest, PassesOfOneRankShareMadeBatches) {
+  const SharedBatches& shared = catalog_.shared_batches();
+  PH_ASSERT_OK_AND_ASSIGN(const auto alone, Open({Sharing::Ranked(2), 1, 0}));
+  const std::vector<LoadEvent> all = All(*alone);
+  std::vector<std::unique_ptr<Evaluation>> passes;
+  for (const EvaluationRequest& request :
+       {EvaluationRequest{Sharing::Ranked(2), 1, 0}, EvaluationRequest{Sharing::Ranked(2), 1, 1},
+        EvaluationRequest{Sharing::Ranked(2), 0, 0}, EvaluationRequest{Sharing::Ranked(3), 1, 0}}) {
+    PH_ASSERT_OK_AND_ASSIGN(passes.emplace_back(), Open(request));
+  }
+  for (size_t step = 0; step < all.size(); ++step) {
+    for (size_t pass = 0; pass < passes.size(); ++pass) {
+      if (pass == 1 && step == 0) continue;
+      PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, passes[pass]->Next());
+      if (pass > 1) continue;
+      EXPECT_EQ(event.number, all[step].number);
+      EXPECT_EQ(event.built.batch.graph_ids, all[step].built.batch.graph_ids);
+      EXPECT_EQ(event.built.batch.tensors[0].data, all[step].built.batch.tensors[0].data);
+    }
+  }
+  EXPECT_EQ(shared.num_taken(), all.size() - 1 - (all.back().is_padding ? 1 : 0));
 }
 
 TEST_F(EvaluationTest, Refuses) {

@@ -1,13 +1,16 @@
 #include "service/engine/epochs/epoch_plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/collation/uncollate.h"
@@ -613,6 +616,58 @@ TEST(EpochCatalogTest, WorkersShareWhatIsMadeOnce) {
   EXPECT_EQ(&first->plan(), &next->plan());
   PH_ASSERT_OK_AND_ASSIGN(const auto other, catalog.Prepare(DatasetWorld::Request({25, 30, 6}, 1)));
   EXPECT_NE(&first->plan(), &other->plan());
+}
+
+// Whoever opens an epoch that is being made for another job waits for that, also where it is made
+// in the background: then it hurries.
+TEST(EpochCatalogTest, JobsThatOpenOneEpochTogetherDrawItOnce) {
+  DatasetWorld world(40);
+  world.Seal();
+  EpochCatalog catalog(&world.store(), EpochBounds());
+  EpochRequest request = DatasetWorld::Request({24, 30, 6}, 1);
+  for (const bool in_background : {false, true}) {
+    SCOPED_TRACE(in_background);
+    // The plan is there.
+    PH_ASSERT_OK_AND_ASSIGN(const auto before, catalog.Prepare(DatasetWorld::Request()));
+    std::atomic<int> num_asked = 0;
+    absl::Notification is_drawing;
+    absl::Notification is_waited_for;
+    // Asked once before anything is drawn.
+    const auto ask = [&] {
+      if (++num_asked < 2) return false;
+      if (!is_drawing.HasBeenNotified()) is_drawing.Notify();
+      is_waited_for.WaitForNotification();
+      return false;
+    };
+    int num_hurried = 0;
+    const auto hurry = [&] { ++num_hurried; };
+    request.key.job = "first";
+    std::thread first([&] {
+      if (in_background) {
+        EXPECT_THAT(catalog.PrepareAhead(request, GivenUp(ask), std::nullopt, hurry), IsOk());
+      } else {
+        EXPECT_THAT(catalog.Prepare(request, GivenUp(ask)), IsOk());
+      }
+    });
+    is_drawing.WaitForNotification();
+    EpochRequest others = request;
+    others.key.job = "second";
+    int num_drawing = 0;
+    const auto drawing = [&] {
+      // It draws itself.
+      if (++num_drawing == 2 && !is_waited_for.HasBeenNotified()) is_waited_for.Notify();
+      return false;
+    };
+    const auto waiting = [&] {
+      if (!is_waited_for.HasBeenNotified()) is_waited_for.Notify();
+      return false;
+    };
+    EXPECT_THAT(catalog.Prepare(others, GivenUp(drawing, waiting)), IsOk());
+    first.join();
+    EXPECT_EQ(num_drawing, 1);
+    EXPECT_EQ(num_hurried, in_background ? 1 : 0);
+    ++request.key.epoch;
+  }
 }
 
 TEST(EpochCatalogTest, ADataSetThatIsMadeAnewIsAnother) {

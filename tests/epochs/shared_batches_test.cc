@@ -113,6 +113,24 @@ TEST(SharedBatchesTest, AJobAloneKeepsNothing) {
   EXPECT_EQ(shared.num_taken(), 0U);
 }
 
+// Passes of one share are as jobs; those of another share, and jobs, want other batches.
+TEST(SharedBatchesTest, EvaluationsOfOneShareMakeEachBatchOnce) {
+  SharedBatches shared(kNoBound, nullptr, nullptr);
+  const CountedEpoch epoch("");
+  const auto one = shared.JoinPass(epoch.identity(), "0 of 2");
+  const auto two = shared.JoinPass(epoch.identity(), "0 of 2");
+  const auto other_rank = shared.JoinPass(epoch.identity(), "1 of 2");
+  const auto job = shared.Join(epoch.identity());
+  for (uint64_t number = 0; number < kNumBatches; ++number) {
+    for (const auto* member : {&one, &two}) ExpectBatch((*member)->Build(epoch, number), number);
+  }
+  EXPECT_EQ(epoch.num_made, kNumBatches);
+  ExpectBatch(other_rank->Build(epoch, 4), 4);
+  ExpectBatch(job->Build(epoch, 4), 4);
+  EXPECT_EQ(epoch.num_made, kNumBatches + 2);
+  EXPECT_EQ(shared.num_taken(), kNumBatches);
+}
+
 // What differs in any word is another epoch.
 TEST(SharedBatchesTest, OtherEpochsShareNothing) {
   const std::vector<std::function<void(EpochIdentity&)>> changes = {

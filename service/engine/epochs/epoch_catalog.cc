@@ -242,12 +242,12 @@ std::shared_ptr<GatheredRows> EpochCatalog::GatheredFor(const DatasetInfo& info,
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
-  return PrepareWith(request, given_up, kept, [] {});
+  return PrepareWith(request, given_up, kept, /*hurry=*/nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
     const EpochRequest& request, const GivenUp& given_up,
-    const std::optional<KeptPlannerResult>& kept, absl::FunctionRef<void()> before_plan) {
+    const std::optional<KeptPlannerResult>& kept, std::function<void()> hurry) {
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   const std::string reader_key = ReaderKey(info);
@@ -267,10 +267,11 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
   const std::string epoch_key =
       absl::StrCat(plan_key, epoch_words, std::string(1, kSeparator), request.key.job);
 
-  const Making making(memory_, given_up.while_making());
+  const Making making(memory_, given_up, std::move(hurry));
   const auto gone = [&] { return given_up.WhileWaiting(); };
   const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const EpochPlan>> {
-    before_plan();
+    // Others may wait for a plan, and it takes long.
+    if (making.hurry()) making.hurry()();
     PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
     // Used as long as the reader is.
     std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
@@ -278,14 +279,14 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
     if (uses_kept) {
       PH_ASSIGN_OR_RETURN(given, kept->read());
     }
-    return EpochPlan::Make(std::move(reader), request, bounds_, making, std::move(given));
+    return EpochPlan::Make(std::move(reader), request, bounds_, making, std::move(given),
+                           EndsOfMixture(*store_, info));
   };
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
     PH_RETURN_IF_ERROR(making.StillWanted());
     PH_ASSIGN_OR_RETURN(auto plan, plans_.Get(plan_key, gone, make_plan));
     std::shared_ptr<GatheredRows> gathered = GatheredFor(info, *plan);
-    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making, std::move(gathered),
-                                  EndsOfMixture(*store_, info));
+    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making, std::move(gathered));
   };
   return epochs_.Get(epoch_key, gone, prepare);
 }
@@ -305,7 +306,7 @@ std::vector<std::shared_ptr<AheadEpoch>> EpochCatalog::AllAhead() {
 
 absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
     const EpochRequest& request, const GivenUp& given_up,
-    const std::optional<KeptPlannerResult>& kept, absl::FunctionRef<void()> before_plan) {
+    const std::optional<KeptPlannerResult>& kept, const std::function<void()>& hurry) {
   // Copies of graphs may have half of it.
   const uint64_t most = memory_ == nullptr ? 0 : memory_->bound() / 4 * 3;
   const auto has_room = [&](uint64_t bytes) {
@@ -329,9 +330,9 @@ absl::StatusOr<std::shared_ptr<AheadEpoch>> EpochCatalog::PrepareAhead(
   const GivenUp::Ask& is_over = given_up.while_making();
   const GivenUp ahead([&] { return !has_room(0) || (is_over && is_over()); },
                       [&] { return !has_room(0) || given_up.WhileWaiting(); });
-  PH_ASSIGN_OR_RETURN(auto prepared, PrepareWith(request, ahead, kept, before_plan));
+  PH_ASSIGN_OR_RETURN(auto prepared, PrepareWith(request, ahead, kept, hurry));
   // For people. It takes less than mixing, since the epoch before is still there.
-  prepared->MeasureCompany(Making(memory_, ahead.while_making())).IgnoreError();
+  prepared->MeasureCompany(Making(memory_, ahead, hurry)).IgnoreError();
   const EpochIdentity& identity = prepared->identity();
   std::string thing = VersionKey(identity.dataset, identity.dataset_version);
   auto epoch = std::make_shared<AheadEpoch>(std::move(thing), std::move(prepared));
@@ -352,7 +353,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> EpochCatalog::PrepareKind(
   const std::string words = absl::StrCat(
       request.Words(), request.oversize_is_error ? " or fail" : "", " epoch ", request.key.epoch,
       " seed ", request.seed, std::string(1, kSeparator), request.key.job);
-  const Making making(memory_, given_up.while_making());
+  const Making making(memory_, given_up);
   const auto gone = [&] { return given_up.WhileWaiting(); };
   const std::optional<ItemKind::Thing> thing = kind.thing();
   std::optional<DatasetInfo> info;
@@ -414,7 +415,7 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegme
       absl::StrAppend(&plan_key, kept->is_of_other_epoch ? " after " : " as ", kept->receipt);
     }
   }
-  const Making making(memory_, given_up.while_making());
+  const Making making(memory_, given_up);
   const auto gone = [&] { return given_up.WhileWaiting(); };
   const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedPlan>> {
     PH_RETURN_IF_ERROR(making.StillWanted());

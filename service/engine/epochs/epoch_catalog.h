@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -88,14 +89,15 @@ class EpochCatalog {
 
   // Prepare() of an epoch that nobody waits for: whoever asks for it, as long as the result lives,
   // finds it ready. Others go first: it takes no room that they have, is made only as long as no
-  // more than three quarters of the budget are held, and is let go where its room is needed. A plan
-  // is for other jobs too, so `before_plan` is called before one is made: others may wait for it.
-  // Errors as Prepare(); RESOURCE_EXHAUSTED if more is held, or would be; CANCELLED also if that
-  // comes while it is made, and if data sets were forgotten meanwhile.
+  // more than three quarters of the budget are held, and is let go where its room is needed.
+  // `hurry` is called before a plan is made, and where another call, or one for another job, waits
+  // for what is made here: from then on somebody waits. Errors as Prepare(); RESOURCE_EXHAUSTED if
+  // more is held, or would be; CANCELLED also if that comes while it is made, and if data sets were
+  // forgotten meanwhile.
   absl::StatusOr<std::shared_ptr<AheadEpoch>> PrepareAhead(
       const EpochRequest& request, const GivenUp& given_up,
       const std::optional<KeptPlannerResult>& kept = std::nullopt,
-      absl::FunctionRef<void()> before_plan = [] {});
+      const std::function<void()>& hurry = nullptr);
 
   // The same as Prepare() for an epoch of the last of EpochRequest::kinds. Errors of the kind;
   // NOT_FOUND for a missing data set. `plan_first`, if given, plans the first window of a new
@@ -151,10 +153,10 @@ class EpochCatalog {
     uint32_t num_unused = 0;
   };
 
-  // Prepare(), which calls `before_plan` before it makes a plan.
+  // Prepare(); with `hurry`, PrepareAhead().
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PrepareWith(
       const EpochRequest& request, const GivenUp& given_up,
-      const std::optional<KeptPlannerResult>& kept, absl::FunctionRef<void()> before_plan);
+      const std::optional<KeptPlannerResult>& kept, std::function<void()> hurry);
   // The reader of a sealed data set as it is now; shared.
   absl::StatusOr<std::shared_ptr<const OpenedReader>> OpenReader(const DatasetInfo& info,
                                                                  const GivenUp& given_up,

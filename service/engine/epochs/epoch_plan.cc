@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/planning/limits.h"
 #include "service/base/checked_arithmetic.h"
@@ -14,8 +15,8 @@
 namespace packhouse {
 namespace {
 
-// Batches of so many epochs are found as long as somebody has them.
-constexpr size_t kMostRemembered = 16;
+std::string KeyOf(const EpochSeed& seed) { return absl::StrCat(seed.seed, " ", seed.epoch); }
+std::string KeyOfCompany(const EpochSeed& seed) { return absl::StrCat("company ", KeyOf(seed)); }
 
 absl::StatusOr<EpochShapes> GivenShapes(const PlannerResult& given, const EpochRequest& request,
                                         const GraphSchema& schema,
@@ -66,7 +67,8 @@ absl::StatusOr<Limits> LimitsInOrder(const Limits& usable) {
 
 absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
     std::shared_ptr<const DatasetReader> reader, const EpochRequest& request,
-    const EpochBounds& bounds, const Making& making, std::shared_ptr<const PlannerResult> given) {
+    const EpochBounds& bounds, const Making& making, std::shared_ptr<const PlannerResult> given,
+    std::vector<uint64_t> ends) {
   PH_RETURN_IF_ERROR(CheckRequest(request, reader->info()));
   PH_ASSIGN_OR_RETURN(const GraphSelection selection,
                       GraphSelection::Create(*reader, request.subset, making));
@@ -102,6 +104,7 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
     PH_ASSIGN_OR_RETURN(items, EpochItemsOf(request, plan->reader(), plan->items(), selection,
                                             plan->shapes_, making));
   }
+  plan->ends_ = std::move(ends);
   plan->groups_ = std::move(items.groups);
   plan->oversize_ = std::move(items.oversize);
   if (request.by_score) {
@@ -203,12 +206,6 @@ absl::Status EpochPlan::Summarize(const Making& making) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<EpochFigures> EpochPlan::FiguresOf(const EpochBatches& batches,
-                                                  const Making& making) const {
-  if (!mixing_) return figures_;
-  return FiguresOfBatches(shapes_, items(), batches, max_batch_bytes_, making);
-}
-
 ItemSizes EpochPlan::Graphs() const {
   return pieces_ != nullptr ? pieces_->sizes() : SizesOfGraphs(*reader_);
 }
@@ -226,34 +223,19 @@ void EpochPlan::AddItem(const ItemSizes& graphs, uint32_t item, absl::Span<uint6
   for (const uint32_t graph : groups_->graphs(item)) add(graph);
 }
 
-std::vector<std::vector<uint64_t>> EpochPlan::RowsByDataset(const EpochBatches& batches,
-                                                            absl::Span<const uint64_t> ends) const {
+std::vector<std::vector<uint64_t>> EpochPlan::RowsByDataset(const EpochBatches& batches) const {
   const ItemSizes graphs = Graphs();
-  std::vector<std::vector<uint64_t>> rows(ends.size(),
+  std::vector<std::vector<uint64_t>> rows(ends_.size(),
                                           std::vector<uint64_t>(graphs.num_components() + 1));
+  if (ends_.empty()) return rows;
   for (size_t b = 0; b < batches.num_batches(); ++b) {
     for (const uint32_t item : batches.batch(b)) {
       const uint32_t graph = pieces_ != nullptr ? pieces_->GraphOf(item) : item;
-      const auto end = std::upper_bound(ends.begin(), ends.end(), graph);
-      AddItem(graphs, item, absl::MakeSpan(rows[static_cast<size_t>(end - ends.begin())]), {});
+      const auto end = std::upper_bound(ends_.begin(), ends_.end(), graph);
+      AddItem(graphs, item, absl::MakeSpan(rows[static_cast<size_t>(end - ends_.begin())]), {});
     }
   }
   return rows;
-}
-
-absl::StatusOr<std::optional<StepFigures>> EpochPlan::StepsOf(const EpochSeed& seed,
-                                                              const EpochBatches& batches,
-                                                              const Making& making) const {
-  if (!cost_order_) return std::nullopt;
-  const ItemSizes graphs = Graphs();
-  PH_ASSIGN_OR_RETURN(StepFigures figures, cost_order_->Figures(
-                                               shapes_,
-                                               [&](uint32_t item, absl::Span<uint64_t> rows,
-                                                   absl::Span<uint64_t> squares) {
-                                                 AddItem(graphs, item, rows, squares);
-                                               },
-                                               seed, making, batches));
-  return figures;
 }
 
 uint64_t EpochPlan::bytes() const {
@@ -271,10 +253,35 @@ uint64_t EpochPlan::num_batches(size_t rank_group) const {
   return sum;
 }
 
-absl::StatusOr<std::shared_ptr<const EpochBatches>> EpochPlan::BatchesOf(
-    const EpochSeed& seed, const Making& making) const {
-  if (in_order_ != nullptr) return in_order_;
-  if (auto found = FindDrawn(seed)) return found;
+template <typename Value>
+absl::StatusOr<std::shared_ptr<const Value>> EpochPlan::MadeOnce(
+    SharedCache<Value>& cache, const std::string& key, const Making& making,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<const Value>>()> make) const {
+  const std::function<void()>& hurry = making.hurry();
+  const auto gone = [&] {
+    {
+      absl::MutexLock lock(&mutex_);
+      // Under the lock, since its maker may end.
+      if (const auto maker = hurries_.extract(key)) (*maker.mapped())();
+    }
+    return making.GivenUpWhileWaiting();
+  };
+  return cache.Get(key, gone, [&] {
+    if (!hurry) return make();
+    {
+      absl::MutexLock lock(&mutex_);
+      hurries_.insert_or_assign(key, &hurry);
+    }
+    const absl::Cleanup ended = [&] {
+      absl::MutexLock lock(&mutex_);
+      hurries_.erase(key);
+    };
+    return make();
+  });
+}
+
+absl::StatusOr<EpochBatches> EpochPlan::DrawBatches(const EpochSeed& seed,
+                                                    const Making& making) const {
   std::optional<absl::Span<const uint64_t>> group_ids;
   if (groups_) group_ids = groups_->group_ids();
   PH_ASSIGN_OR_RETURN(EpochBatches drawn,
@@ -291,22 +298,49 @@ absl::StatusOr<std::shared_ptr<const EpochBatches>> EpochPlan::BatchesOf(
         seed, making, drawn));
   }
   if (score_order_) PH_RETURN_IF_ERROR(score_order_->Order(*classes_, seed, making, drawn));
-  auto batches = std::make_shared<const EpochBatches>(std::move(drawn));
-  absl::MutexLock lock(&mutex_);
-  std::erase_if(drawn_, [](const auto& entry) { return entry.second.expired(); });
-  if (drawn_.size() == kMostRemembered) drawn_.erase(drawn_.begin());
-  drawn_.emplace_back(seed, batches);
-  return batches;
+  return drawn;
 }
 
-std::shared_ptr<const EpochBatches> EpochPlan::FindDrawn(const EpochSeed& seed) const {
-  absl::MutexLock lock(&mutex_);
-  for (const auto& [of, batches] : drawn_) {
-    if (of == seed) {
-      if (auto found = batches.lock()) return found;
-    }
+absl::StatusOr<DrawnEpoch> EpochPlan::Draw(const EpochSeed& seed, const Making& making) const {
+  DrawnEpoch drawn;
+  drawn.batches = in_order_;
+  if (in_order_ == nullptr) {
+    PH_ASSIGN_OR_RETURN(EpochBatches batches, DrawBatches(seed, making));
+    drawn.batches = std::make_shared<const EpochBatches>(std::move(batches));
   }
-  return nullptr;
+  drawn.figures = figures_;
+  if (mixing_) {
+    PH_ASSIGN_OR_RETURN(drawn.figures, FiguresOfBatches(shapes_, items(), *drawn.batches,
+                                                        max_batch_bytes_, making));
+  }
+  if (cost_order_) {
+    const ItemSizes graphs = Graphs();
+    PH_ASSIGN_OR_RETURN(drawn.steps, cost_order_->Figures(
+                                         shapes_,
+                                         [&](uint32_t item, absl::Span<uint64_t> rows,
+                                             absl::Span<uint64_t> squares) {
+                                           AddItem(graphs, item, rows, squares);
+                                         },
+                                         seed, making, *drawn.batches));
+  }
+  drawn.rows_by_dataset = RowsByDataset(*drawn.batches);
+  return drawn;
+}
+
+absl::StatusOr<std::shared_ptr<const DrawnEpoch>> EpochPlan::Drawn(const EpochSeed& seed,
+                                                                   const Making& making) const {
+  return MadeOnce<DrawnEpoch>(drawn_, KeyOf(seed), making,
+                              [&]() -> absl::StatusOr<std::shared_ptr<const DrawnEpoch>> {
+                                PH_ASSIGN_OR_RETURN(DrawnEpoch drawn, Draw(seed, making));
+                                return std::make_shared<const DrawnEpoch>(std::move(drawn));
+                              });
+}
+
+absl::StatusOr<std::shared_ptr<const EpochBatches>> EpochPlan::BatchesOf(
+    const EpochSeed& seed, const Making& making) const {
+  PH_ASSIGN_OR_RETURN(auto drawn, Drawn(seed, making));
+  const EpochBatches* const batches = drawn->batches.get();
+  return std::shared_ptr<const EpochBatches>(std::move(drawn), batches);
 }
 
 absl::StatusOr<std::optional<Company>> EpochPlan::CompanyAt(const EpochSeed& seed,
@@ -314,14 +348,21 @@ absl::StatusOr<std::optional<Company>> EpochPlan::CompanyAt(const EpochSeed& see
                                                             const Making& making) const {
   if (is_of_one_epoch_) return std::nullopt;
   const EpochSeed neighbour = {seed.seed, seed.epoch == 0 ? 1 : seed.epoch - 1};
-  const auto measure = [&]() -> absl::StatusOr<std::optional<Company>> {
-    PH_ASSIGN_OR_RETURN(const auto other, BatchesOf(neighbour, making));
-    PH_ASSIGN_OR_RETURN(const Company company, MeasureCompany(batches, *other, making));
-    return company;
-  };
-  auto measured = measure();
+  const auto measured = MadeOnce<Company>(
+      companies_, KeyOfCompany(seed), making,
+      [&]() -> absl::StatusOr<std::shared_ptr<const Company>> {
+        PH_ASSIGN_OR_RETURN(const auto other, BatchesOf(neighbour, making));
+        PH_ASSIGN_OR_RETURN(const Company company, MeasureCompany(batches, *other, making));
+        return std::make_shared<const Company>(company);
+      });
   if (absl::IsResourceExhausted(measured.status())) return std::nullopt;
-  return measured;
+  PH_RETURN_IF_ERROR(measured.status());
+  return **measured;
+}
+
+std::optional<Company> EpochPlan::KnownCompanyAt(const EpochSeed& seed) const {
+  const auto known = companies_.Find(KeyOfCompany(seed));
+  return known == nullptr ? std::nullopt : std::optional<Company>(*known);
 }
 
 }  // namespace packhouse

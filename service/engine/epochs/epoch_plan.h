@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -39,10 +42,24 @@
 #include "service/engine/epochs/planner_result.h"
 #include "service/engine/epochs/score_order.h"
 #include "service/engine/epochs/shape_summary.h"
+#include "service/engine/epochs/shared_cache.h"
 #include "service/engine/epochs/size_classes.h"
 #include "service/stores/datasets/dataset_store.h"
 
 namespace packhouse {
+
+// One epoch of a plan, whichever jobs load it. Immutable; thread-safe.
+struct DrawnEpoch {
+  // As numbers of EpochPlan::items().
+  std::shared_ptr<const EpochBatches> batches;
+  // Of its batches: as EpochPlan::summaries(), unless items were exchanged between batches.
+  EpochFigures figures;
+  // nullopt unless batches come in steps of like cost.
+  std::optional<StepFigures> steps;
+  // The rows of the graphs of each data set of a mixture, by data set and component, `graphs` last.
+  // Empty for others.
+  std::vector<std::vector<uint64_t>> rows_by_dataset;
+};
 
 // Immutable; thread-safe. About 4 bytes a graph, 16 more if grouped, besides the reader; they are
 // reserved as long as it lives.
@@ -62,10 +79,12 @@ class EpochPlan {
   // planner of another release. The plan is then made of it without planning, in O(graphs +
   // patterns). The caller has reserved its memory. DATA_LOSS if it is not a plan for these graphs
   // within its shapes.
+  //
+  // `ends`: where the graphs of each data set of a mixture end; empty for others.
   static absl::StatusOr<std::shared_ptr<const EpochPlan>> Make(
       std::shared_ptr<const DatasetReader> reader, const EpochRequest& request,
       const EpochBounds& bounds, const Making& making = {},
-      std::shared_ptr<const PlannerResult> given = nullptr);
+      std::shared_ptr<const PlannerResult> given = nullptr, std::vector<uint64_t> ends = {});
 
   // The bytes of the plan and of everything that it was made from, without the reader.
   uint64_t bytes() const;
@@ -116,28 +135,24 @@ class EpochPlan {
   const std::optional<GroupItems>& groups() const { return groups_; }
   // Set if graphs that exceed the limits are cut; otherwise null.
   const EpochPieces* pieces() const { return pieces_.get(); }
-  // The batches of one epoch, as numbers of items(). Errors and cost as DrawFreshEpoch(), or as
-  // DrawEpoch() for an epoch that is not mixed, and as CostOrder::Order() and ScoreOrder::Order()
-  // where it is ordered so; those that somebody still has are given at once. In order, they exist
-  // already, and are the same for all epochs.
+  // One epoch. Errors and cost as DrawFreshEpoch(), or as DrawEpoch() for an epoch that is not
+  // mixed, and as CostOrder::Order() and ScoreOrder::Order() where it is ordered so. Who asks for
+  // an epoch that somebody still has is given it at once; who asks while another makes it waits,
+  // and has that one hurry. In order, batches are the same for all epochs.
+  absl::StatusOr<std::shared_ptr<const DrawnEpoch>> Drawn(const EpochSeed& seed,
+                                                          const Making& making) const;
+  // Its batches.
   absl::StatusOr<std::shared_ptr<const EpochBatches>> BatchesOf(const EpochSeed& seed,
                                                                 const Making& making) const;
   // Of these batches of an epoch beside the epoch before, or epoch 1 beside epoch 0. Draws that
-  // one unless somebody still has it. nullopt for a plan that draws its graphs, which is for one
-  // epoch; and without memory for it, since it is a figure for people. CANCELLED as `making`.
+  // one unless somebody still has it. Measured once, and by one caller at a time, as long as it is
+  // among the last. nullopt for a plan that draws its graphs, which is for one epoch; and without
+  // memory for it, since it is a figure for people. CANCELLED as `making`.
   absl::StatusOr<std::optional<Company>> CompanyAt(const EpochSeed& seed,
                                                    const EpochBatches& batches,
                                                    const Making& making) const;
-  // Of these batches of an epoch; nullopt unless they come in steps of like cost.
-  absl::StatusOr<std::optional<StepFigures>> StepsOf(const EpochSeed& seed,
-                                                     const EpochBatches& batches,
-                                                     const Making& making) const;
-  // Of these batches, the rows of the graphs of each data set of a mixture, whose last graphs are
-  // before `ends`. By data set and component, `graphs` last. O(items).
-  std::vector<std::vector<uint64_t>> RowsByDataset(const EpochBatches& batches,
-                                                   absl::Span<const uint64_t> ends) const;
-  // The figures of an epoch's batches: as summaries(), unless items were exchanged between batches.
-  absl::StatusOr<EpochFigures> FiguresOf(const EpochBatches& batches, const Making& making) const;
+  // The same if it has been measured.
+  std::optional<Company> KnownCompanyAt(const EpochSeed& seed) const;
 
  private:
   EpochPlan(std::shared_ptr<const DatasetReader> reader,
@@ -166,8 +181,17 @@ class EpochPlan {
                absl::Span<uint64_t> squares) const;
   // The sizes of all graphs and pieces, without minimums.
   ItemSizes Graphs() const;
-  // The batches of that epoch that somebody still has; null if nobody has.
-  std::shared_ptr<const EpochBatches> FindDrawn(const EpochSeed& seed) const;
+  // What `make` gives, or what another caller has made of the same or is making.
+  template <typename Value>
+  absl::StatusOr<std::shared_ptr<const Value>> MadeOnce(
+      SharedCache<Value>& cache, const std::string& key, const Making& making,
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<const Value>>()> make) const;
+  absl::StatusOr<DrawnEpoch> Draw(const EpochSeed& seed, const Making& making) const;
+  absl::StatusOr<EpochBatches> DrawBatches(const EpochSeed& seed, const Making& making) const;
+  std::vector<std::vector<uint64_t>> RowsByDataset(const EpochBatches& batches) const;
+
+  // That are kept. Small.
+  static constexpr uint64_t kMostCompanies = 16;
 
   const std::shared_ptr<const DatasetReader> reader_;
   // Null unless graphs are cut.
@@ -188,6 +212,7 @@ class EpochPlan {
   // In order: the batches, the same in every epoch.
   std::shared_ptr<const EpochBatches> in_order_;
   Oversize oversize_;
+  std::vector<uint64_t> ends_;
   EpochFigures figures_;
   // Of batches with tensors.
   std::optional<uint64_t> max_batch_bytes_;
@@ -199,10 +224,12 @@ class EpochPlan {
   // Graphs are drawn by weights: the plan is for one epoch.
   bool is_of_one_epoch_ = false;
 
-  // The epochs that were drawn last.
+  // Epochs that somebody has, by their seeds.
+  mutable SharedCache<DrawnEpoch> drawn_{0, [](const DrawnEpoch&) { return 1; }};
+  mutable SharedCache<Company> companies_{kMostCompanies, [](const Company&) { return 1; }};
   mutable absl::Mutex mutex_;
-  mutable std::vector<std::pair<EpochSeed, std::weak_ptr<const EpochBatches>>> drawn_
-      ABSL_GUARDED_BY(mutex_);
+  // Of epochs that are being made in the background, by their seeds.
+  mutable std::map<std::string, const std::function<void()>*> hurries_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

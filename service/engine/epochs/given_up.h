@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_GIVEN_UP_H_
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_GIVEN_UP_H_
 
+#include <cstddef>
 #include <functional>
 #include <type_traits>
 #include <utility>
@@ -16,6 +17,8 @@ class GivenUp {
   using Ask = std::function<bool()>;
 
   GivenUp() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): as of functions.
+  GivenUp(std::nullptr_t) {}
   // NOLINTNEXTLINE(google-explicit-constructor): any function will do.
   GivenUp(Ask ask) : making_(std::move(ask)), waiting_(making_) {}
   template <typename Function,

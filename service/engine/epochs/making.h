@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "service/base/memory_budget.h"
+#include "service/engine/epochs/given_up.h"
 
 namespace packhouse {
 
@@ -21,9 +22,10 @@ class Making {
  public:
   Making() = default;
   // `memory` must outlive the epoch. `given_up` may be empty. It may take long, so it is never
-  // called under a lock.
-  Making(MemoryBudget* memory, std::function<bool()> given_up)
-      : memory_(memory), given_up_(std::move(given_up)) {}
+  // called under a lock. `hurry` is for what is made in the background, and called when somebody
+  // else waits for it.
+  Making(MemoryBudget* memory, GivenUp given_up, std::function<void()> hurry = nullptr)
+      : memory_(memory), given_up_(std::move(given_up)), hurry_(std::move(hurry)) {}
 
   // To be called before this many bytes are allocated for `what`. RESOURCE_EXHAUSTED as
   // MemoryBudget::Hold.
@@ -39,7 +41,7 @@ class Making {
 
   // CANCELLED if nobody waits any more.
   absl::Status StillWanted() const {
-    if (!given_up_ || !given_up_()) return absl::OkStatus();
+    if (!given_up() || !given_up()()) return absl::OkStatus();
     return absl::CancelledError("epoch: given up by the caller");
   }
   // The same for step `i` of a loop: asks every thousand steps or so. A step may take a
@@ -47,7 +49,11 @@ class Making {
   absl::Status StillWantedAt(size_t i) const {
     return i % kStepsBetweenAsking == 0 ? StillWanted() : absl::OkStatus();
   }
-  const std::function<bool()>& given_up() const { return given_up_; }
+  const std::function<bool()>& given_up() const { return given_up_.while_making(); }
+  // For whoever waits for another's making of the same.
+  bool GivenUpWhileWaiting() const { return given_up_.WhileWaiting(); }
+  // May be empty.
+  const std::function<void()>& hurry() const { return hurry_; }
   // Null: no bound.
   MemoryBudget* memory() const { return memory_; }
 
@@ -55,7 +61,8 @@ class Making {
   static constexpr size_t kStepsBetweenAsking = size_t{1} << 12;
 
   MemoryBudget* memory_ = nullptr;
-  std::function<bool()> given_up_;
+  GivenUp given_up_;
+  std::function<void()> hurry_;
 };
 
 }  // namespace packhouse

@@ -25,14 +25,9 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-    const Making& making, std::shared_ptr<GatheredRows> gathered, absl::Span<const uint64_t> ends) {
-  PH_ASSIGN_OR_RETURN(std::shared_ptr<const EpochBatches> batches,
-                      plan->BatchesOf({request.seed, request.key.epoch}, making));
-  PH_ASSIGN_OR_RETURN(EpochFigures figures, plan->FiguresOf(*batches, making));
-  PH_ASSIGN_OR_RETURN(std::optional<StepFigures> steps,
-                      plan->StepsOf({request.seed, request.key.epoch}, *batches, making));
-  std::vector<std::vector<uint64_t>> rows_by_dataset;
-  if (!ends.empty()) rows_by_dataset = plan->RowsByDataset(*batches, ends);
+    const Making& making, std::shared_ptr<GatheredRows> gathered) {
+  PH_ASSIGN_OR_RETURN(std::shared_ptr<const DrawnEpoch> drawn,
+                      plan->Drawn({request.seed, request.key.epoch}, making));
   EpochIdentity identity = {
       request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
   for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
@@ -46,24 +41,14 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   // Pieces of graphs are no graphs of the data set.
   if (!request.whole_graphs || plan->pieces() != nullptr) gathered = nullptr;
   return std::shared_ptr<const PreparedEpoch>(
-      new PreparedEpoch(std::move(plan), std::move(batches), std::move(figures), std::move(steps),
-                        std::move(rows_by_dataset), std::move(identity), bounds,
+      new PreparedEpoch(std::move(plan), std::move(drawn), std::move(identity), bounds,
                         request.whole_graphs, std::move(gathered)));
 }
 
-absl::StatusOr<std::optional<Company>> PreparedEpoch::MeasureCompany(const Making& making) const {
-  if (const std::optional<Company> known = known_company()) return known;
-  PH_ASSIGN_OR_RETURN(const std::optional<Company> company,
-                      plan_->CompanyAt({identity_.seed, identity_.key.epoch}, *batches_, making));
-  const absl::MutexLock lock(&mutex_);
-  company_ = company;
-  return company;
-}
-
-uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + batches_->bytes(); }
+uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + drawn_->batches->bytes(); }
 
 uint64_t PreparedEpoch::NumGraphs(uint64_t number) const {
-  const auto items = batches_->batch(number);
+  const auto items = drawn_->batches->batch(number);
   if (!plan_->groups()) return items.size();
   uint64_t sum = 0;
   for (const uint32_t group : items) sum += plan_->groups()->graphs(group).size();
@@ -71,7 +56,7 @@ uint64_t PreparedEpoch::NumGraphs(uint64_t number) const {
 }
 
 std::vector<uint32_t> PreparedEpoch::GraphsOf(uint64_t number) const {
-  const auto items = batches_->batch(number);
+  const auto items = drawn_->batches->batch(number);
   if (plan_->groups()) return plan_->groups()->GraphsOf(items);
   return {items.begin(), items.end()};
 }
@@ -86,7 +71,7 @@ size_t PreparedEpoch::RankGroupOf(uint64_t number) const {
 }
 
 absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
-  const auto items = batches_->batch(number);
+  const auto items = drawn_->batches->batch(number);
   const size_t rank_group = RankGroupOf(number);
   const size_t shape = ShapeFor(rank_group, items);
   const BatchShape& of_shape = plan_->shapes(rank_group)[shape];

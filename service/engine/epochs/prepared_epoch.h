@@ -10,18 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "service/algorithms/collation/batch.h"
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/engine/epochs/cost_order.h"
-#include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/epoch_request.h"
+#include "service/engine/epochs/epoch_seed.h"
 #include "service/engine/epochs/fresh_batches.h"
 #include "service/engine/epochs/gathered_rows.h"
 #include "service/engine/epochs/loadable_epoch.h"
@@ -35,7 +33,8 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 
 // Prepare() is called once for each epoch, and draws the graphs that fill the plan's places.
 // Build() is called for each batch; it reads the graphs and collates them. Immutable; thread-safe.
-// Besides the plan, 4 bytes for each graph and 4 for each batch, reserved as long as it lives.
+// Besides the plan, 4 bytes for each graph and 4 for each batch, reserved as long as it lives;
+// epochs of several jobs share them.
 class PreparedEpoch final : public LoadableEpoch {
  public:
   // The plan must have been made for `request`. Same request, same batches. RESOURCE_EXHAUSTED and
@@ -46,8 +45,7 @@ class PreparedEpoch final : public LoadableEpoch {
   // (EpochPlan::RowsByDataset()), or empty.
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr,
-      absl::Span<const uint64_t> ends = {});
+      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr);
 
   // Its bytes, with those of its plan.
   uint64_t bytes() const;
@@ -62,20 +60,18 @@ class PreparedEpoch final : public LoadableEpoch {
 
   // As EpochPlan::summaries(), of the batches of this epoch.
   absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
-    return figures_.shapes[rank_group];
+    return drawn_->figures.shapes[rank_group];
   }
-  // EpochPlan::CompanyAt() of this epoch. Measured once.
-  absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
-  // The same if it has been measured.
-  std::optional<Company> known_company() const {
-    const absl::MutexLock lock(&mutex_);
-    return company_;
+  // EpochPlan::CompanyAt() of this epoch.
+  absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override {
+    return plan_->CompanyAt(seed(), *drawn_->batches, making);
   }
-  // EpochPlan::StepsOf() of this epoch.
-  const std::optional<StepFigures>& steps() const { return steps_; }
-
-  // EpochPlan::RowsByDataset() of this epoch; empty unless it is of a mixture.
-  const std::vector<std::vector<uint64_t>>& rows_by_dataset() const { return rows_by_dataset_; }
+  std::optional<Company> known_company() const { return plan_->KnownCompanyAt(seed()); }
+  // As DrawnEpoch.
+  const std::optional<StepFigures>& steps() const { return drawn_->steps; }
+  const std::vector<std::vector<uint64_t>>& rows_by_dataset() const {
+    return drawn_->rows_by_dataset;
+  }
 
   // For batch `number` < identity().num_batches().
   uint64_t NumGraphs(uint64_t number) const override;
@@ -90,21 +86,17 @@ class PreparedEpoch final : public LoadableEpoch {
   absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override;
 
  private:
-  PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
-                EpochFigures figures, std::optional<StepFigures> steps,
-                std::vector<std::vector<uint64_t>> rows_by_dataset, EpochIdentity identity,
-                const EpochBounds& bounds, bool whole_graphs,
+  PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const DrawnEpoch> drawn,
+                EpochIdentity identity, const EpochBounds& bounds, bool whole_graphs,
                 std::shared_ptr<GatheredRows> gathered)
       : plan_(std::move(plan)),
-        batches_(std::move(batches)),
-        figures_(std::move(figures)),
-        steps_(std::move(steps)),
-        rows_by_dataset_(std::move(rows_by_dataset)),
+        drawn_(std::move(drawn)),
         identity_(std::move(identity)),
         bounds_(bounds),
         whole_graphs_(whole_graphs),
         gathered_(std::move(gathered)) {}
 
+  EpochSeed seed() const { return {identity_.seed, identity_.key.epoch}; }
   size_t RankGroupOf(uint64_t number) const;
   // Which of the rank group's shapes a batch of these items has.
   size_t ShapeFor(size_t rank_group, absl::Span<const uint32_t> items) const;
@@ -114,17 +106,11 @@ class PreparedEpoch final : public LoadableEpoch {
                                       absl::Span<const uint32_t> graphs) const;
 
   const std::shared_ptr<const EpochPlan> plan_;
-  const std::shared_ptr<const EpochBatches> batches_;
-  const EpochFigures figures_;
-  const std::optional<StepFigures> steps_;
-  const std::vector<std::vector<uint64_t>> rows_by_dataset_;
+  const std::shared_ptr<const DrawnEpoch> drawn_;
   const EpochIdentity identity_;
   const EpochBounds bounds_;
   const bool whole_graphs_;
   const std::shared_ptr<GatheredRows> gathered_;
-
-  mutable absl::Mutex mutex_;
-  mutable std::optional<Company> company_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

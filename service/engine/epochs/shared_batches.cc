@@ -30,21 +30,35 @@ std::string KeyOfGroup(uint64_t group) { return absl::StrCat(group, "\n"); }
 }  // namespace
 
 size_t SharedBatches::Hash::operator()(const EpochIdentity& epoch) const {
-  return absl::HashOf(epoch.dataset, epoch.dataset_version, epoch.seed, epoch.key.epoch);
+  return absl::HashOf(epoch.dataset, epoch.dataset_version, epoch.seed, epoch.key.epoch,
+                      epoch.key.job);
 }
 
 std::unique_ptr<SharedBatches::Member> SharedBatches::Join(const EpochIdentity& epoch) {
   EpochIdentity of_all = epoch;
   of_all.key.job.clear();
+  return JoinAs(std::move(of_all), epoch.key.job);
+}
+
+std::unique_ptr<SharedBatches::Member> SharedBatches::JoinPass(const EpochIdentity& epoch,
+                                                               absl::string_view share) {
+  EpochIdentity of_all = epoch;
+  // No job has such a name.
+  of_all.key.job = absl::StrCat("\n", share);
+  return JoinAs(std::move(of_all), absl::StrCat("\n", num_passes_++));
+}
+
+std::unique_ptr<SharedBatches::Member> SharedBatches::JoinAs(EpochIdentity of_all,
+                                                             std::string job) {
   absl::MutexLock lock(&mutex_);
   std::shared_ptr<Group>& group = groups_[of_all];
   if (group == nullptr) {
     group = std::make_shared<Group>();
     group->number = num_groups_++;
   }
-  ++group->streams[epoch.key.job];
+  ++group->streams[job];
   group->num_jobs = group->streams.size();
-  return std::unique_ptr<Member>(new Member(this, std::move(of_all), epoch.key.job, group));
+  return std::unique_ptr<Member>(new Member(this, std::move(of_all), std::move(job), group));
 }
 
 void SharedBatches::Leave(const EpochIdentity& of_all, const std::string& job) {

@@ -1,4 +1,5 @@
-// Made batches that jobs share: those of a sweep load the same epoch at about the same pace.
+// Made batches that jobs share: those of a sweep load the same epoch at about the same pace. So do
+// evaluations of one epoch.
 #ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_SHARED_BATCHES_H_
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_SHARED_BATCHES_H_
 
@@ -13,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "service/algorithms/collation/tensor_framing.h"
 #include "service/base/memory_budget.h"
@@ -40,6 +42,9 @@ class SharedBatches {
   class Member;
   // `epoch` is what it loads. The result must not outlive this.
   std::unique_ptr<Member> Join(const EpochIdentity& epoch);
+  // The same of an evaluation, which is as a job of its own. Those with the same `share` load the
+  // same batches; others share none with it.
+  std::unique_ptr<Member> JoinPass(const EpochIdentity& epoch, absl::string_view share);
 
   // Forgets the batch that no stream has had for the longest time; false if there is none.
   bool ForgetOldest() { return made_.ForgetOldest(); }
@@ -66,6 +71,7 @@ class SharedBatches {
     size_t operator()(const EpochIdentity& epoch) const;
   };
 
+  std::unique_ptr<Member> JoinAs(EpochIdentity of_all, std::string job);
   // Takes `built`, or has no room for it.
   absl::StatusOr<std::shared_ptr<const Made>> Keep(BuiltBatch& built) const;
   absl::StatusOr<BuiltBatch> Build(const Group& group, const std::string& job,
@@ -76,10 +82,11 @@ class SharedBatches {
   const TensorFraming* const framing_;
   SharedCache<Made> made_;
   std::atomic<uint64_t> num_taken_ = 0;
+  std::atomic<uint64_t> num_passes_ = 0;
 
   absl::Mutex mutex_;
   uint64_t num_groups_ ABSL_GUARDED_BY(mutex_) = 0;
-  // By what they load, without a job.
+  // By what they load, with no job's name.
   absl::flat_hash_map<EpochIdentity, std::shared_ptr<Group>, Hash> groups_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -27,7 +28,7 @@ absl::StatusOr<EpochShare> Evaluation::ShareOf(const EpochIdentity& identity,
 
 absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
     std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
-    MakeSegment make, std::function<void()> wake) {
+    MakeSegment make, std::function<void()> wake, SharedBatches* shared) {
   const EpochIdentity& identity = epoch->identity();
   PH_RETURN_IF_ERROR(ShareOf(identity, request).status());
   MemoryHold hold;
@@ -37,11 +38,18 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
                            Dealing::MostBytes(identity.num_batches(), identity.rank_groups.size(),
                                               request.sharing)));
   }
+  std::unique_ptr<SharedBatches::Member> member;
+  if (shared != nullptr) {
+    member = shared->JoinPass(
+        identity,
+        absl::StrCat(request.rank, " of ", absl::StrJoin(request.sharing.rank_group_of_rank, " ")));
+  }
   PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(identity.first_batches(), BatchSet(),
                                                        std::move(request.sharing)));
   dealing.Keep(std::move(hold));
   return std::unique_ptr<Evaluation>(new Evaluation(std::move(epoch), std::move(dealing), request,
-                                                    std::move(make), std::move(wake)));
+                                                    std::move(make), std::move(wake),
+                                                    std::move(member)));
 }
 
 void Evaluation::Begin(uint32_t segment, bool is_ahead) {
@@ -99,7 +107,7 @@ absl::StatusOr<LoadEvent> Evaluation::NextPlace() {
 absl::StatusOr<LoadEvent> Evaluation::Next() {
   PH_ASSIGN_OR_RETURN(LoadEvent event, PlaceOfNext());
   if (event.kind != LoadEvent::Kind::kBatch) return event;
-  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event, shared_.get()));
   ++next_step_;
   return event;
 }

@@ -19,6 +19,7 @@
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/epochs/segmented_epoch.h"
+#include "service/engine/epochs/shared_batches.h"
 #include "service/engine/jobs/delivery_snapshot.h"
 #include "service/engine/jobs/load_event.h"
 #include "service/engine/jobs/segment_makings.h"
@@ -46,9 +47,12 @@ class Evaluation {
   //
   // The epoch has no windows. If it is in segments, `make` makes them, and `wake` is called when
   // Next() has said to wait and may have more; any thread may call it, also when this is gone.
+  // `shared`, unless null, has what other evaluations of the same share have made, and must outlive
+  // this.
   static absl::StatusOr<std::unique_ptr<Evaluation>> Open(
       std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
-      MakeSegment make = nullptr, std::function<void()> wake = nullptr);
+      MakeSegment make = nullptr, std::function<void()> wake = nullptr,
+      SharedBatches* shared = nullptr);
   // Segments that it ordered need not be made any more.
   ~Evaluation() { making_->is_over = true; }
   Evaluation(const Evaluation&) = delete;
@@ -83,13 +87,15 @@ class Evaluation {
   };
 
   Evaluation(std::shared_ptr<const LoadableEpoch> epoch, Dealing dealing,
-             const EvaluationRequest& request, MakeSegment make, std::function<void()> wake)
+             const EvaluationRequest& request, MakeSegment make, std::function<void()> wake,
+             std::unique_ptr<SharedBatches::Member> shared)
       : epoch_(std::move(epoch)),
         dealing_(std::move(dealing)),
         rank_(request.rank),
         first_step_(request.first_step),
         make_(std::move(make)),
         wake_(std::move(wake)),
+        shared_(std::move(shared)),
         next_step_(request.first_step) {}
 
   static EpochShare ShareOf(uint64_t num_steps, uint64_t first_step) {
@@ -111,6 +117,7 @@ class Evaluation {
   const uint64_t first_step_;
   const MakeSegment make_;
   const std::function<void()> wake_;
+  const std::unique_ptr<SharedBatches::Member> shared_;
   uint64_t next_step_;
   SegmentedEpoch::Pins pins_;
   const std::shared_ptr<Making> making_ = std::make_shared<Making>();

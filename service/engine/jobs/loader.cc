@@ -371,8 +371,9 @@ void Loader::PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up
   const GivenUp asked([&] { return is_over() || (gone && gone()); },
                       [&] { return is_over() || given_up.WhileWaiting(); });
   const auto kept = Adopt(&job, std::nullopt, request);
-  // Another job that wants the plan must not wait for what is done in the background.
-  auto made = catalog_->PrepareAhead(request, asked, kept, [&] { job.next().Await(number); });
+  // Another job that wants the same must not wait for what is done in the background.
+  const auto hurry = [&] { job.next().Await(number); };
+  auto made = catalog_->PrepareAhead(request, asked, kept, hurry);
   // Whoever opens the epoch makes it, and is told what fails.
   if (!made.ok()) return;
   // Its company was measured beside the epoch that is loaded. That of the first epoch is measured
@@ -381,7 +382,7 @@ void Loader::PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up
     request.key.epoch = 0;
     if (const auto loaded = catalog_->Prepare(request, asked, Adopt(&job, std::nullopt, request));
         loaded.ok()) {
-      (*loaded)->MeasureCompany(Making(memory_, asked.while_making())).IgnoreError();
+      (*loaded)->MeasureCompany(Making(memory_, asked, hurry)).IgnoreError();
     }
   }
   const std::shared_ptr<AheadEpoch> epoch = *std::move(made);
@@ -433,7 +434,7 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
   }
   std::optional<Company> company;
   if (tells_company) {
-    const Making making(catalog_->memory(), given_up.while_making());
+    const Making making(catalog_->memory(), given_up);
     PH_ASSIGN_OR_RETURN(company, epoch->MeasureCompany(making));
   }
   return Description{std::move(epoch), std::move(progress), company};
@@ -509,7 +510,7 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(EpochRequest reques
     };
   }
   return Evaluation::Open(std::move(epoch), std::move(evaluation), memory_, std::move(make),
-                          std::move(wake));
+                          std::move(wake), &catalog_->shared_batches());
 }
 
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochRequest request,
