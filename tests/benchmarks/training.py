@@ -2,7 +2,7 @@
 
     PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
         python3 tests/benchmarks/training.py molhiv.npz [--seeds 3] [--epochs 5] [--channels 32] \
-        [--feeds pyg packhouse padded compiled graphed] [--device cuda] [--logs DIR] [--plot training.svg]
+        [--feeds pyg unmixed packhouse balanced padded compiled graphed] [--device cuda] [--logs DIR] [--plot training.svg]
 
 `compiled` needs torch 2, `graphed` (CUDA graphs) a GPU. The runs' outputs are kept in --logs, and a run whose output is there is not made again. Runs come
 one after the other, those of a seed together: each has the machine for itself. Python is one with torch and torch_geometric;
@@ -26,18 +26,22 @@ RUNS: Final = {
     "pyg": ("--feed", "pyg"),
     "packhouse": ("--feed", "packhouse"),
     "padded": ("--feed", "packhouse", "--padded"),
+    "unmixed": ("--feed", "packhouse", "--unmixed"),
+    "balanced": ("--feed", "packhouse", "--ranks", "2", "--cost", "edges"),
     "compiled": ("--feed", "packhouse", "--padded", "--mode", "compiled"),
     "graphed": ("--feed", "packhouse", "--padded", "--mode", "cuda-graphs"),
 }
-DEFAULT_RUNS: Final = ("pyg", "packhouse", "padded")
+DEFAULT_RUNS: Final = ("pyg", "unmixed", "packhouse", "balanced")
 TITLES: Final = {
     "pyg": "PyG's DataLoader",
     "packhouse": "packhouse",
     "padded": "packhouse, padded",
+    "unmixed": "packhouse, unmixed",
+    "balanced": "packhouse, two ranks, steps of like cost",
     "compiled": "packhouse, padded, compiled",
     "graphed": "packhouse, padded, CUDA graphs",
 }
-_COLOURS: Final = ("#d1495b", "#1b6ca8", "#3c8d5a", "#8a5a9e", "#c98a1b")
+_COLOURS: Final = ("#d1495b", "#1b6ca8", "#3c8d5a", "#8a5a9e", "#c98a1b", "#5f6b73", "#2a9d8f")
 
 _EPOCH = re.compile(r"epoch \d+: .*ROC-AUC ([\d.]+), waiting ([\d.]+) s, training ([\d.]+) s")
 _TEST = re.compile(r"test ROC-AUC ([\d.]+) after (\d+) steps")

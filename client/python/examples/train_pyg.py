@@ -32,7 +32,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GINConv, global_mean_pool
 
 import packhouse.pyg
-from packhouse import Client, Evaluation, GraphTable, Loader, LocalServer, Padding
+from packhouse import Client, CostBalanced, Evaluation, GraphTable, Loader, LocalServer, Padding
 
 # On average a batch has as many graphs as a batch of PyG; the limits are what a batch may hold.
 BATCH_GRAPHS = 128
@@ -116,17 +116,20 @@ class PygFeed:
 class PackhouseFeed:
     """The five lines: a loader, an evaluation, and each batch as PyG's own."""
 
-    def __init__(self, address: str, rank: int, ranks: int, seed: int, padded: bool) -> None:
+    def __init__(self, address: str, rank: int, options: argparse.Namespace) -> None:
+        ranks, seed, padded = options.ranks, options.seed, options.padded
         limits = {name: rows // ranks for name, rows in LIMITS.items()}
         padding = Padding.GRAPH if padded else Padding.NONE
         self._padded = padded
         self._loader = Loader(
             address,
             dataset="molhiv/train",
-            job=f"train-{seed}-{ranks}-{padded}",
+            job=f"train-{seed}-{ranks}-{padded}-{options.unmixed}-{options.cost}",
             seed=seed,
             limits=limits,
             padding=padding,
+            mixing=not options.unmixed,
+            order=CostBalanced(options.cost) if options.cost else None,
             rank=rank,
             num_ranks=ranks,
             on_existing="restart",
@@ -333,7 +336,7 @@ def run_rank(rank: int, name: str, address: str, options: argparse.Namespace) ->
         lists = {part: data_list(table) for part, table in parts.items()}
         feed = PygFeed(lists, rank, options.ranks, options.seed)
     else:
-        feed = PackhouseFeed(address, rank, options.ranks, options.seed, options.padded)
+        feed = PackhouseFeed(address, rank, options)
     curve = train(rank, feed, name, options)
     if options.ranks > 1:
         torch.distributed.destroy_process_group()
@@ -369,6 +372,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--padded", action="store_true", help="batches of one shape, with masks")
+    parser.add_argument("--unmixed", action="store_true", help="batches as the plan draws them")
+    parser.add_argument("--cost", help="steps of like cost, such as edges: with --ranks")
     parser.add_argument("--mode", choices=["eager", "compiled", "cuda-graphs"], default="eager")
     parser.add_argument("--backend", default="inductor", help="of --mode compiled")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")

@@ -75,7 +75,7 @@ class LoadConnection:
             connecting.retry_timeout,
             self.interrupt,
             # The server goes on sending meanwhile.
-            gather=max(1, (connecting.max_in_flight or _DEFAULT_IN_FLIGHT) // 4),
+            gather=max(1, (connecting.max_in_flight or _DEFAULT_IN_FLIGHT) // 2),
         )
         # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
         self._load_channel: Any = None
