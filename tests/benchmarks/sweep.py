@@ -1,8 +1,9 @@
 """What jobs of a sweep that load the same epochs cost a server, beside what one job costs it.
 
 In turns, by gRPC and through shared memory: one job, several at one pace, and several that have a
-seed each and so share nothing. The figures are the server's processor time over that of the one job
-of the same turn. A target that is missed makes the exit status 1.
+seed each and so share nothing. All train for `--step` seconds on a batch. The figures are the
+server's processor time over that of the one job of the same turn. A target that is missed makes the
+exit status 1.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ _TARGET: Final = 1.5
 class Sweep:
     """Jobs of one server."""
 
-    def __init__(self, server: LocalServer, limits: dict[str, int], epochs: int, lane: str) -> None:
+    def __init__(
+        self, server: LocalServer, limits: dict[str, int], epochs: int, step: float, lane: str
+    ) -> None:
         self._server = server
         self._limits = limits
         self._epochs = epochs
+        self._step = step
         self._lane = lane
         self._num_runs = 0
 
@@ -50,8 +54,11 @@ class Sweep:
                 ) as loader:  # fmt: skip
                     for epoch in range(self._epochs):
                         loader.set_epoch(epoch)
+                        due = time.monotonic()
                         for _ in loader:
                             counts[job] += 1
+                            due += self._step
+                            time.sleep(max(due - time.monotonic(), 0))
                             pace.wait()
             except BaseException as error:  # For the main thread.
                 errors.append(error)
@@ -78,10 +85,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packhoused", required=True)
     parser.add_argument("--data", type=pathlib.Path, help="graphs, .npz; by default syntax trees")
-    parser.add_argument("--graphs", type=int, default=30_000)
+    parser.add_argument("--graphs", type=int, default=41_127)
     parser.add_argument("--graphs-a-batch", type=float, default=256)
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--step", type=float, default=0.005)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     table, title = load_graphs(options.data, options.graphs)
@@ -94,7 +102,7 @@ def main() -> int:
         store(server.address, table)
         limits = limits_for(table, options.graphs_a_batch)
         for lane in ("off", "required"):
-            sweep = Sweep(server, limits, options.epochs, lane)
+            sweep = Sweep(server, limits, options.epochs, options.step, lane)
             sweep.cost(1)
             alone, shared, apart = [], [], []
             for _ in range(options.runs):
