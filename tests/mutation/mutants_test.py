@@ -272,7 +272,7 @@ def test_a_mistake_in_a_module_of_python_is_caught(tmp_path: pathlib.Path) -> No
     listed = "        names = "
     same = next(mutation(line, line + "  # The same.") for line in text if line.startswith(listed))
     assert tried(tmp_path, [swapped, same], "python_tests", "test_choices") == [
-        (mutants.CAUGHT, "python_tests/test_choices"),
+        (mutants.CAUGHT, "python_tests"),
         (mutants.SURVIVED, ""),
     ]
 
