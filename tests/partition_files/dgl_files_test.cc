@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "service/wings/partition/files/dgl_format.h"
 #include "service/wings/partition/files/dgl_reader.h"
 #include "service/wings/partition/files/dgl_writer.h"
+#include "tests/partition_files/failing_sink.h"
 #include "tests/partition_files/partition_data.h"
 #include "tests/partition_files/random_arrays.h"
 #include "tests/support/status_matchers.h"
@@ -96,6 +98,16 @@ TEST(DglTensorFileTest, BooleansAreBytesAndBfloat16IsRefused) {
   EXPECT_THAT(WriteDglTensorFile({SourceOf({{"b", DType::kBfloat16, {1}}, "xx"})}, none),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'b' is bfloat16")));
   EXPECT_EQ(none.bytes(), "");
+}
+
+TEST(DglFilesTest, ErrorsOfSinksAreTold) {
+  Random random(5);
+  const std::string file = RandomGraphFile(random);
+  PH_ASSERT_OK_AND_ASSIGN(const DglGraphView view, ReadDglGraphFile(file));
+  const DglGraphSource graph = SourceOfGraph(view);
+  ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WriteDglGraphFile(graph, sink); });
+  ExpectSinkErrorsAreTold(
+      [&](ByteSink& sink) { return WriteDglTensorFile(graph.node_data, sink); });
 }
 
 TEST(DglGraphFileTest, GivesBackWhatWasWritten) {

@@ -68,6 +68,7 @@ TEST(PartitionJsonTest, FieldsAreChecked) {
   EXPECT_THAT(with("\"num_nodes\": 7", "\"num_nodes\": -7"), refused("'num_nodes'"));
   EXPECT_THAT(with("\"num_parts\": 2", "\"num_parts\": 3"), refused("'part-2' must be there"));
   EXPECT_THAT(with("\"num_parts\": 2", "\"num_parts\": 0"), refused("num_parts is 0"));
+  EXPECT_THAT(with("\"tag\"", "\"\""), refused("node_map has a type ''"));
   EXPECT_THAT(with("\"tag\": 0", "\"tag\": 1"), refused("must be its own"));
   ExpectMembersChecked(text, [](const std::string& of) { return ReadPartitionJson(of).status(); },
                        {{"etypes", "halo_hops", "part_method"}, {}});
