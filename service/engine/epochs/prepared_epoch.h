@@ -41,8 +41,7 @@ class PreparedEpoch final : public LoadableEpoch {
   // CANCELLED as `making`. As EpochPlan::BatchesOf().
   //
   // `gathered`, unless null, is for the plan's reader. Batches are then made from its copy, and as
-  // long as there is none, each goes on with the copying. `ends` are those of a mixture's data sets
-  // (EpochPlan::RowsByDataset()), or empty.
+  // long as there is none, each goes on with the copying.
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
       const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr);
