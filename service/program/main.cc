@@ -374,7 +374,7 @@ int main(int argc, char** argv) {
   if (const auto exit_code = packhouse::RunCommand(argc, argv, packhouse::PartsOfCommands()))
     return *exit_code;
   packhouse::OpenStandardFiles();
-  packhouse::EndWithWords();
+  packhouse::ExplainWantOfThreads();
   packhouse::Signals::Block();
   const auto parsed = packhouse::ParseOptions(argc, argv);
   if (const int* exit_code = std::get_if<int>(&parsed)) {

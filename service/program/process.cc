@@ -46,30 +46,33 @@ MemoryReturn::Reading ReadProcess(const rpc::Server& server) {
   return reading;
 }
 
-std::string WhyItEnds() {
+// The library's, once it is replaced.
+std::terminate_handler usual_end = nullptr;
+
+[[noreturn]] void EndForWantOfAThread() {
+  const std::exception_ptr error = std::current_exception();
   try {
-    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) return error.what();
-    return absl::StrCat(
-        "the system gives no more threads (", error.code().message(),
-        "): see the limits of processes (ulimit -u, and pids.max of a container) and of a thread's "
-        "stack (ulimit -s)");
-  } catch (const std::exception& error) {
-    return error.what();
+    if (error != nullptr) std::rethrow_exception(error);
+  } catch (const std::system_error& refused) {
+    if (refused.code() == std::errc::resource_unavailable_try_again) {
+      SpdlogLog::LogAtOnce(
+          LogLevel::kError, "ended",
+          {LogField::Message(absl::StrCat(
+              "the system gives no more threads (", refused.code().message(),
+              "): see the limits of processes (ulimit -u, and pids.max of a container) and of a "
+              "thread's stack (ulimit -s)"))});
+      std::_Exit(1);
+    }
   } catch (...) {
   }
-  return "no reason is known";
+  // Anything else is a bug: as ever, with the library's words and a core.
+  usual_end();
+  std::abort();
 }
 
 }  // namespace
 
-void EndWithWords() {
-  std::set_terminate([] {
-    SpdlogLog::LogAtOnce(LogLevel::kError, "ended", {LogField::Message(WhyItEnds())});
-    std::_Exit(1);
-  });
-}
+void ExplainWantOfThreads() { usual_end = std::set_terminate(EndForWantOfAThread); }
 
 absl::Status RaiseFileLimit() {
   rlimit limit = {};

@@ -14,9 +14,9 @@ namespace packhouse {
 // both numbers if that is too few to start with: libraries hang or abort for want of a descriptor.
 absl::Status RaiseFileLimit();
 
-// From now on a process that ends by std::terminate(), for want of a thread above all, says why by
-// a line of the log's form, and exits with 1.
-void EndWithWords();
+// From now on a process that ends because the system gives it no thread says so by a line of the
+// log's form, and exits with 1. To be called once.
+void ExplainWantOfThreads();
 
 // Batches are large buffers that come and go: keeps them in the process instead of giving them back
 // to the kernel and faulting them in again, and shares one arena between gRPC's threads and ours.
