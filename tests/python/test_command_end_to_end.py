@@ -48,6 +48,42 @@ def test_a_signal_ends_the_own_server_too(
     assert not list(temporary.iterdir())
 
 
+# A server that never gets ready, and makes files beside its socket as long as it lives.
+_NEVER_READY = """#!/bin/sh
+while [ "$1" != --listen ]; do shift; done
+folder=$(dirname "${2#unix:}")
+i=0
+while :; do
+  : > "$folder/$i" || exit
+  i=$((i + 1))
+done
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_server_that_is_not_ready_yet(
+    number: signal.Signals, sizes: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    server = tmp_path / "packhoused"
+    server.write_text(_NEVER_READY)
+    server.chmod(0o755)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with subprocess.Popen(
+        [*COMMAND, *LONG, "--sizes", str(sizes)],
+        env={**os.environ, "TMPDIR": str(temporary), "PACKHOUSED": str(server)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None and not list(temporary.glob("*/100")):
+            pass
+        process.send_signal(number)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (-number, "")
+    assert not list(temporary.iterdir())
+
+
 _STUBBORN = """
 import contextlib, sys, threading
 from packhouse.command import failures, program

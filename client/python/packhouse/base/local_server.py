@@ -116,7 +116,17 @@ class LocalServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts the program and waits until it serves. Raises RuntimeError if it does not."""
+        """Starts the program and waits until it serves. Raises RuntimeError if it does not.
+
+        An exception that a signal handler raises meanwhile ends the program.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start(self) -> None:
         command, arguments = in_session_of_its_own(
             [
                 self._binary,
