@@ -14,6 +14,7 @@ from packhouse import (
     GRAPHS,
     Client,
     DType,
+    Draw,
     Evaluation,
     GraphSchema,
     GraphTable,
@@ -123,6 +124,7 @@ def test_graphs_are_as_they_were_stored_and_what_they_lack_is_filled(make: Make)
             assert here.tensors["label"].tolist() == [graph_id if number == 1 else LABEL]
 
 
+@pytest.mark.filterwarnings("ignore::packhouse.OversizeWarning")
 @pytest.mark.parametrize(
     "words",
     [
@@ -131,6 +133,9 @@ def test_graphs_are_as_they_were_stored_and_what_they_lack_is_filled(make: Make)
         {"shapes": [LIMITS, {"nodes": 64, "edges": 160, "graphs": 6}]},
         {"oversize": "partition", "limits": {"nodes": 20, "edges": 40}},
         {"subset": range(100, 200)},
+        {"limits": {"nodes": 24, "edges": 52}},
+        {"limits": {"nodes": 24, "edges": 52}, "subset": range(100, 250)},
+        {"limits": {"nodes": 24, "edges": 52}, "draw": Draw(num_graphs=500)},
     ],
     ids=lambda words: " ".join(words) or "plain",
 )
@@ -148,7 +153,14 @@ def test_each_set_has_its_rows_and_its_share_of_the_efficiency(
         own = sizes[numbers == number]
         assert mixed.num_graphs == len(own) > 0
         assert mixed.rows == {"nodes": own[:, 0].sum(), "edges": own[:, 1].sum(), "graphs": len(own)}
+        # Of a draw, graphs that were not drawn did not come either.
+        if "draw" not in words:
+            came = {graph for graph in graphs_of(batches) if graph[0] == number}
+            asked = words.get("subset", range(len(MOLECULES)))
+            assert mixed.num_rejected == sum(n == number and i in asked for n, i in ALL) - len(came)
     assert info.num_graphs == sum(mixed.num_graphs for mixed in info.mixture)
+    assert info.num_rejected == sum(mixed.num_rejected for mixed in info.mixture)
+    assert bool(info.num_rejected) == (words.get("limits", LIMITS)["nodes"] == 24)
     for name, efficiency in info.efficiency.items():
         shares = [mixed.efficiency[name] for mixed in info.mixture]
         assert sum(shares) == pytest.approx(efficiency)

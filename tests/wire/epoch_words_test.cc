@@ -9,11 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/feedback/measured_model.h"
 #include "service/algorithms/planning/feedback/measured_shapes.h"
 #include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/server/wire/wire_loader.h"
@@ -281,7 +283,8 @@ TEST(EpochWordsTest, TheDataSetsOfAMixtureAreTold) {
   world.Seal();
   Random random(2);
   ASSERT_THAT(world.store().Create("other", world.schema(), {}), IsOk());
-  const GraphChunk chunk = RandomChunk(random, &world.schema(), 20, 9, 0);
+  // Some exceed the limits.
+  const GraphChunk chunk = RandomChunk(random, &world.schema(), 40, 35, 0);
   ASSERT_THAT(world.store().Append("other", chunk, {}, std::nullopt), IsOk());
   ASSERT_THAT(world.store().Seal("other"), IsOk());
   MixedDatasets mixed(&world.store(), nullptr);
@@ -296,11 +299,17 @@ TEST(EpochWordsTest, TheDataSetsOfAMixtureAreTold) {
   EXPECT_EQ(wire.mixture(0).dataset(), "graphs");
   EXPECT_EQ(wire.mixture(0).num_graphs(), 60U);
   EXPECT_EQ(wire.mixture(1).dataset(), "other");
-  EXPECT_EQ(wire.mixture(1).num_graphs(), 20U);
+  std::vector<uint64_t> rows(3);
+  for (size_t i = 0; i < 40; ++i) {
+    if (epoch->shapes(0)[0].packed.FirstExceeded(chunk.sizes().tuple(i))) continue;
+    AddRows(chunk.sizes().tuple(i), 1, absl::MakeSpan(rows));
+  }
+  EXPECT_EQ(wire.mixture(1).num_graphs(), rows[2]);
+  EXPECT_EQ(wire.mixture(0).num_rejected(), 0U);
+  EXPECT_EQ(wire.mixture(1).num_rejected(), 40 - rows[2]);
+  EXPECT_EQ(wire.num_rejected(), 40 - rows[2]);
   for (int k = 0; k < 3; ++k) {
-    uint64_t rows = 0;
-    for (size_t i = 0; i < 20; ++i) rows += chunk.count(i, static_cast<size_t>(k));
-    EXPECT_EQ(wire.mixture(1).components(k).rows(), rows);
+    EXPECT_EQ(wire.mixture(1).components(k).rows(), rows[static_cast<size_t>(k)]);
     const auto& component = wire.rank_groups(0).shapes(0).components(k);
     EXPECT_EQ(wire.mixture(0).components(k).component(), component.component());
     EXPECT_NEAR(

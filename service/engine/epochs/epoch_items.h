@@ -48,6 +48,8 @@ struct Oversize {
   uint64_t num_graphs = 0;
   // The first of these items.
   std::vector<OversizeItem> items;
+  // num_graphs by data set of a mixture; empty for others.
+  std::vector<uint64_t> by_dataset;
 };
 
 // Graphs, or groups of graphs, each of which a batch can hold.

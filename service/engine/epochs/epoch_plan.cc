@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/planning/limits.h"
@@ -46,14 +47,8 @@ absl::StatusOr<EpochItems> EpochItemsOf(const EpochRequest& request, const Datas
   if (request.grouped) {
     return GroupsThatFit(reader, selection, largest[0], request.oversize_is_error, making);
   }
-  PH_ASSIGN_OR_RETURN(EpochItems items,
-                      GraphsThatFit(reader, sizes, selection, largest, *leading.back(),
-                                    request.oversize_is_error, making));
-  if (request.draw) {
-    const EpochSeed seed = {request.seed, request.key.epoch};
-    PH_RETURN_IF_ERROR(DrawItems(*request.draw, seed, selection, making, items));
-  }
-  return items;
+  return GraphsThatFit(reader, sizes, selection, largest, *leading.back(),
+                       request.oversize_is_error, making);
 }
 
 // Limits for the online packer, which needs a limit for every component.
@@ -107,6 +102,11 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
   plan->ends_ = std::move(ends);
   plan->groups_ = std::move(items.groups);
   plan->oversize_ = std::move(items.oversize);
+  PH_RETURN_IF_ERROR(plan->CountOversizeByDataset(selection, items.numbers, making));
+  if (request.draw) {
+    const EpochSeed seed = {request.seed, request.key.epoch};
+    PH_RETURN_IF_ERROR(DrawItems(*request.draw, seed, selection, making, items));
+  }
   if (request.by_score) {
     PH_RETURN_IF_ERROR(plan->ScoreItems(*request.by_score, items.numbers, making));
   }
@@ -223,6 +223,32 @@ void EpochPlan::AddItem(const ItemSizes& graphs, uint32_t item, absl::Span<uint6
   for (const uint32_t graph : groups_->graphs(item)) add(graph);
 }
 
+size_t EpochPlan::DatasetOf(uint32_t item) const {
+  const uint32_t graph = pieces_ != nullptr ? pieces_->GraphOf(item) : item;
+  return static_cast<size_t>(absl::c_upper_bound(ends_, graph) - ends_.begin());
+}
+
+absl::Status EpochPlan::CountOversizeByDataset(const GraphSelection& selection,
+                                               absl::Span<const uint32_t> taken,
+                                               const Making& making) {
+  oversize_.by_dataset.assign(ends_.size(), 0);
+  if (ends_.empty() || oversize_.num_graphs == 0) return absl::OkStatus();
+  size_t next = 0;
+  for (size_t i = 0; i < selection.num_graphs(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    const auto graph =
+        static_cast<uint32_t>(selection.positions() ? (*selection.positions())[i] : i);
+    const size_t first = next;
+    // Pieces of a graph stand together.
+    while (next < taken.size() &&
+           (pieces_ != nullptr ? pieces_->GraphOf(taken[next]) : taken[next]) == graph) {
+      ++next;
+    }
+    if (next == first) ++oversize_.by_dataset[DatasetOf(graph)];
+  }
+  return absl::OkStatus();
+}
+
 std::vector<std::vector<uint64_t>> EpochPlan::RowsByDataset(const EpochBatches& batches) const {
   const ItemSizes graphs = Graphs();
   std::vector<std::vector<uint64_t>> rows(ends_.size(),
@@ -230,9 +256,7 @@ std::vector<std::vector<uint64_t>> EpochPlan::RowsByDataset(const EpochBatches& 
   if (ends_.empty()) return rows;
   for (size_t b = 0; b < batches.num_batches(); ++b) {
     for (const uint32_t item : batches.batch(b)) {
-      const uint32_t graph = pieces_ != nullptr ? pieces_->GraphOf(item) : item;
-      const auto end = std::upper_bound(ends_.begin(), ends_.end(), graph);
-      AddItem(graphs, item, absl::MakeSpan(rows[static_cast<size_t>(end - ends_.begin())]), {});
+      AddItem(graphs, item, absl::MakeSpan(rows[DatasetOf(item)]), {});
     }
   }
   return rows;

@@ -35,6 +35,7 @@
 #include "service/engine/epochs/epoch_seed.h"
 #include "service/engine/epochs/epoch_shapes.h"
 #include "service/engine/epochs/fresh_batches.h"
+#include "service/engine/epochs/graph_selection.h"
 #include "service/engine/epochs/group_items.h"
 #include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/making.h"
@@ -118,6 +119,8 @@ class EpochPlan {
   // Graphs that are left out, and the first of their items.
   uint64_t num_oversize() const { return oversize_.num_graphs; }
   const std::vector<OversizeItem>& oversize() const { return oversize_.items; }
+  // num_oversize() by data set of a mixture; empty for others.
+  absl::Span<const uint64_t> oversize_by_dataset() const { return oversize_.by_dataset; }
   // Graphs that are cut into pieces, and these, which num_graphs() counts.
   uint64_t num_cut_graphs() const { return pieces_ != nullptr ? pieces_->num_cut_graphs() : 0; }
   uint64_t num_pieces() const { return pieces_ != nullptr ? pieces_->num_pieces() : 0; }
@@ -188,6 +191,11 @@ class EpochPlan {
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<const Value>>()> make) const;
   absl::StatusOr<DrawnEpoch> Draw(const EpochSeed& seed, const Making& making) const;
   absl::StatusOr<EpochBatches> DrawBatches(const EpochSeed& seed, const Making& making) const;
+  // Of a mixture: the data set that has the item.
+  size_t DatasetOf(uint32_t item) const;
+  // `taken`: the items of `selection` that fit, ascending.
+  absl::Status CountOversizeByDataset(const GraphSelection& selection,
+                                      absl::Span<const uint32_t> taken, const Making& making);
   std::vector<std::vector<uint64_t>> RowsByDataset(const EpochBatches& batches) const;
 
   // That are kept. Small.

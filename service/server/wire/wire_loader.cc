@@ -431,6 +431,7 @@ void MixtureToWire(const PreparedEpoch& epoch, v1::Epoch& wire) {
     v1::MixedDataset& dataset = *wire.add_mixture();
     dataset.set_dataset(std::string(names[d]));
     dataset.set_num_graphs(rows[d].back());
+    dataset.set_num_rejected(epoch.plan().oversize_by_dataset()[d]);
     for (size_t k = 0; k < capacities.size(); ++k) {
       v1::MixedRows& component = *dataset.add_components();
       component.set_component(std::string(schema.name(k)));

@@ -108,7 +108,8 @@ def epoch_text(epoch: Any) -> str:
         text += f"limits       {limits_text(shape.limits)}\nefficiency   {', '.join(efficiencies)}\n"
     for mixed in epoch.mixture:
         shares = ", ".join(f"{name} {percent(each)} %" for name, each in mixed.efficiency.items())
-        text += f"of which     {mixed.dataset}: {mixed.num_graphs:,} graphs, {shares}\n"
+        left = f", {mixed.num_rejected:,} left out" if mixed.num_rejected else ""
+        text += f"of which     {mixed.dataset}: {mixed.num_graphs:,} graphs, {shares}{left}\n"
     if epoch.segments is not None:
         of = epoch.segments
         text += (

@@ -137,13 +137,14 @@ class MixedDataset:
     """What an epoch has of one data set of a mixture: real rows per component, `graphs` last.
 
     `efficiency` are the rows over those that all batches have room for, per component that has rows
-    and a limit: those of the mixture's data sets add up to the epoch's.
+    and a limit: those of the mixture's data sets add up to the epoch's. So do `num_rejected`.
     """
 
     dataset: str
     num_graphs: int
     rows: dict[str, int]
     efficiency: dict[str, float]
+    num_rejected: int
 
     @staticmethod
     def from_proto(message: Any) -> MixedDataset:
@@ -155,6 +156,7 @@ class MixedDataset:
             efficiency={
                 each.component: each.efficiency for each in message.components if each.efficiency
             },
+            num_rejected=message.num_rejected,
         )
 
 
