@@ -308,6 +308,71 @@ def test_a_forked_process_shares_nothing(server: SlotServer) -> None:
     os.close(gone)
 
 
+class Registered(list[tuple[int, int]]):
+    """What a device's library knows. `is_able`: it takes anything."""
+
+    is_able = True
+    num_asked = 0
+
+    def register(self, address: int, num_bytes: int) -> bool:
+        """See Pinning."""
+        self.num_asked += 1
+        if self.is_able:
+            self.append((address, num_bytes))
+        return self.is_able
+
+    def unregister(self, address: int) -> None:
+        """See Pinning. While it is mapped."""
+        ((known, _),) = self
+        assert known == address
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            assert any(line.startswith(f"{address:x}-") for line in maps)
+        self.clear()
+
+
+@pytest.mark.parametrize("is_able", [True, False])
+def test_slots_are_pinned_once_and_until_they_are_unmapped(server: SlotServer, is_able: bool) -> None:
+    library = Registered()
+    library.is_able = is_able
+    lane = open_lane(server)
+    server.write(0, batch_of(1))
+    batch = next_batch(lane)
+    for _ in range(3):
+        assert lane._memory.pin(library) is is_able
+    assert library.num_asked == 1
+    assert library == [(lane._memory.addresses[0], 4 * 8192)] * is_able
+    # A fork that moves nothing changes nothing, and the child has none.
+    del batch
+    def in_child_without_it() -> int:
+        assert not lane._memory.pin(library)
+        return collected()
+
+    def collected() -> int:
+        nonlocal lane
+        del lane
+        gc.collect()
+        return len(library)
+
+    assert in_child(in_child_without_it) == is_able
+    assert lane._memory.pin(library) is is_able
+    lane.close()
+    assert len(library) == is_able
+    assert collected() == 0
+    assert library.num_asked == 1
+
+
+def test_a_fork_that_moves_a_slot_ends_its_pinning(server: SlotServer) -> None:
+    library = Registered()
+    lane = open_lane(server)
+    server.write(0, batch_of(1))
+    batch = next_batch(lane)
+    assert lane._memory.pin(library)
+    assert in_child(lambda: len(library)) == 0
+    assert library == [] and not lane._memory.pin(library) and library.num_asked == 1
+    expect_all(batch, 1)
+    lane.close()
+
+
 def test_a_child_that_lives_on_does_not_keep_the_lane_open(server: SlotServer) -> None:
     lane = open_lane(server)
     go, gone = os.pipe()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import types
+import weakref
 from typing import Any, Iterator
 
 import numpy as np
@@ -21,6 +22,7 @@ from packhouse import (
     Evaluation,
     GraphSchema,
     GraphTable,
+    Loader,
     LocalServer,
     Padding,
     TensorSpec,
@@ -30,6 +32,7 @@ from packhouse.frameworks.torch.epoch_dataset import transform_graphs
 
 torch = pytest.importorskip("torch")
 
+from packhouse.frameworks.torch.batch import Copies, in_pinned_slot  # noqa: E402
 from packhouse.frameworks.torch.tensor_loader import _NextEpoch  # noqa: E402
 from packhouse.torch import (  # noqa: E402
     Leased,
@@ -201,6 +204,112 @@ def test_an_evaluation_is_fetched_ahead_in_order(server: LocalServer, stored: st
     assert moved_batches[0]["x"].dtype is torch.int16
     with pytest.raises(ValueError, match="depth 0 is below 1"):
         prefetch(evaluation, move, depth=0)
+
+
+class Registering:
+    """See Pinning."""
+
+    registered = 0
+
+    def register(self, address: int, num_bytes: int) -> bool:
+        """See Pinning."""
+        self.registered += 1
+        return address % 4096 == 0 and num_bytes > 0
+
+    def unregister(self, address: int) -> None:
+        """See Pinning."""
+        self.registered -= 1
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "is_direct"),
+    [
+        ((DType.INT64, DType.FLOAT32, DType.BOOL, DType.BFLOAT16), True),
+        ((DType.INT8, DType.UINT32), False),
+    ],
+)
+def test_batches_of_a_lane_are_copied_to_a_device_from_their_slots(
+    server: LocalServer, client: Client, dtypes: tuple[DType, ...], is_direct: bool
+) -> None:
+    specs = [TensorSpec(f"x{k}", dtype, "nodes", (3,)) for k, dtype in enumerate(dtypes)]
+    schema = GraphSchema(components=("nodes",), tensors=tuple(specs))
+    name = f"pinned-{len(dtypes)}"
+    client.datasets.create(name, schema)
+    client.datasets.append(name, random_table(np.random.default_rng(4), schema, 900))
+    client.datasets.seal(name)
+    library = Registering()
+    limits = {"nodes": 200, "graphs": 9}
+    by_bytes = Loader(server.address, dataset=name, job=f"{name}-b", limits=limits, lane="off")
+    by_lane = Loader(server.address, dataset=name, job=f"{name}-l", limits=limits, lane="required")
+    compared = 0
+    with by_bytes, by_lane:
+        for expected, batch in zip(by_bytes, by_lane):
+            assert in_pinned_slot(expected, library) is None
+            direct = in_pinned_slot(batch, library)
+            if direct is None:
+                # The first ones may come by bytes, before the lane is open.
+                assert not is_direct or compared == 0
+                continue
+            wanted = to_torch(expected)
+            assert direct.id == wanted.id
+            assert direct.graph_ids.tolist() == wanted.graph_ids.tolist()
+            assert list(direct.keys()) == list(wanted.keys())
+            for key, tensor in wanted.tensors.items():
+                assert direct[key].dtype == tensor.dtype
+                assert torch.equal(direct[key].view(torch.uint8), tensor.view(torch.uint8))
+                # It is the slot, not a copy.
+                assert direct[key].data_ptr() == batch[key].__array_interface__["data"][0]
+            compared += 1
+    assert library.registered == is_direct
+    assert compared > 1 if is_direct else compared == 0
+
+
+def test_what_is_copied_is_kept_until_it_has_been() -> None:
+    class Event:
+        has_happened = False
+
+        def query(self) -> bool:
+            return self.has_happened
+
+        def synchronize(self) -> None:
+            self.has_happened = True
+
+    class Copied:
+        """May be referenced weakly."""
+
+    copies = Copies()
+    events = [Event() for _ in range(5)]
+    alive = []
+    for event in events:
+        copied = Copied()
+        alive.append(weakref.ref(copied))
+        copies.add(event, copied)
+        del copied
+    copies.let_go()
+    assert all(each() is not None for each in alive)
+    # A stream's events happen in their order.
+    events[0].has_happened = events[1].has_happened = True
+    copies.let_go()
+    assert [each() is None for each in alive] == [True, True, False, False, False]
+    copies.wait()
+    assert all(each() is None for each in alive) and all(each.has_happened for each in events)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_cuda_device_gets_the_same_by_a_lane(server: LocalServer, stored: str) -> None:
+    limits = {"graphs": 7}
+    by_bytes = Evaluation(server.address, dataset=stored, limits=limits)
+    expected = [to_torch(batch) for batch in by_bytes]
+    for depth in (1, 2, 5):
+        with Loader(
+            server.address, dataset=stored, job=f"cuda-{depth}", limits=limits, lane="required"
+        ) as loader:
+            moved = {batch.id: batch for batch in prefetch_to(loader, "cuda", depth)}
+        assert sorted(moved) == sorted(batch.id for batch in expected)
+        graphs = np.concatenate([batch.graph_ids for batch in moved.values()])
+        assert sorted(graphs.tolist()) == list(range(len(graphs)))
+        for batch in moved.values():
+            assert all(tensor.is_cuda for tensor in batch.tensors.values())
 
 
 def test_what_has_a_lease_keeps_it_on_its_way() -> None:

@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import Any, Final
+from typing import Any, Callable, Final, Protocol
 
 from packhouse.base.forks import tell_forks
 
@@ -33,12 +33,22 @@ class _View(weakref.ref[Any]):
     told: deque[_View]
 
 
+class Pinning(Protocol):
+    """A device's library, which copies faster, and without waiting, from memory that it knows."""
+
+    def register(self, address: int, num_bytes: int) -> bool:
+        """False: it cannot."""
+
+    def unregister(self, address: int) -> None:
+        """After all copies from there have ended."""
+
+
 class SlotMemory:
     """A memory file in slots of equal size, mapped for reading and writing. Linux's alone.
 
     What is viewed when this process forks becomes a copy in its place before, and its slot is
-    returned: neither process sees what the other one or the server writes. `view`, `hold` and
-    `take_returned` are for one thread; arrays may go, and processes fork, on any.
+    returned: neither process sees what the other one or the server writes. `view`, `hold`, `pin`
+    and `take_returned` are for one thread; arrays may go, and processes fork, on any.
     """
 
     def __init__(self, descriptor: int, num_slots: int, slot_bytes: int) -> None:
@@ -57,8 +67,11 @@ class SlotMemory:
         # Where slots are now, and all that is mapped.
         self.addresses = [address + number * slot_bytes for number in range(num_slots)]
         self._regions = [(address, size)]
+        # What ends the registration with a device's library; whether there is one, None: not tried.
+        self._pins: list[Callable[[], None]] = []
+        self._is_pinned: bool | None = None
         # Not at the interpreter's end, when arrays may still be there.
-        weakref.finalize(self, _unmap, self._regions).atexit = False
+        weakref.finalize(self, _unmap, self._regions, self._pins).atexit = False
         tell_forks(self)
 
     def view(self, number: int) -> Any:
@@ -80,6 +93,18 @@ class SlotMemory:
                 view.told = self.returned
                 self.held[buffer.number] = view
                 buffer.is_held = True
+
+    def pin(self, library: Pinning) -> bool:
+        """Registers all slots, once, until they are unmapped; whether they are registered. A fork
+        that moves a slot ends it for good: the library would read at the slot's former place.
+        """
+        with self._lock:
+            if self._is_pinned is None:
+                address, size = self._regions[0]
+                self._is_pinned = len(self._regions) == 1 and library.register(address, size)
+                if self._is_pinned:
+                    self._pins.append(functools.partial(library.unregister, address))
+            return self._is_pinned
 
     def take_returned(self, numbers: dict[int, None]) -> None:
         """Adds the slots that nobody views any more. An exception that interrupts it has lost none.
@@ -116,11 +141,16 @@ class SlotMemory:
         # Another thread may have held it. The slots are the parent's.
         self._lock = threading.RLock()
         self.held = {}
+        # The device is the parent's, too.
+        self._pins.clear()
+        self._is_pinned = False
 
     def _move(self, number: int) -> None:
         """Leaves a copy in the slot's place, and maps the slot elsewhere. Who reads at the place sees
         the shared memory or the copy, which are the same. Raises OSError.
         """
+        _unpin(self._pins)
+        self._is_pinned = False
         libc, place, size = _libc(), self.addresses[number], self.slot_bytes
         # Of size 0, it is mapped once more.
         elsewhere = _checked(libc.mremap(place, 0, size, _MREMAP_MAYMOVE, None), size)
@@ -164,6 +194,12 @@ def _checked(address: int, size: int) -> int:
     return address
 
 
-def _unmap(regions: list[tuple[int, int]]) -> None:
+def _unpin(pins: list[Callable[[], None]]) -> None:
+    while pins:
+        pins.pop()()
+
+
+def _unmap(regions: list[tuple[int, int]], pins: list[Callable[[], None]]) -> None:
+    _unpin(pins)
     for address, size in regions:
         _libc().munmap(address, size)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from typing import Any, Callable, Final, Iterable, Iterator, KeysView
 
 import numpy as np
 import torch
 
 from packhouse.base.aligned import ALIGNMENT
+from packhouse.calls.slot_memory import Pinning, SlotMemory
 from packhouse.data.batch import Batch, sources_of
 from packhouse.data.graphs import Array
 from packhouse.data.schema import DType
@@ -188,7 +191,9 @@ def prefetch_to(batches: Iterable[Any], device: Any, depth: int = 2) -> Iterator
     `batches` are those of a Loader, an Evaluation or a DataLoader: packhouse's own, which become
     TorchBatches, or whatever has a method `to(device, non_blocking=...)`. To a CUDA device they are
     copied from pinned memory on a stream of their own, and the present stream waits for that stream
-    when a batch is given out. `packhouse.prefetch` says when batches are acknowledged.
+    when a batch is given out. Batches of a lane are copied from their slots, which are pinned once a
+    stream, without a copy between; types that torch lacks take one. `packhouse.prefetch` says when
+    batches are acknowledged.
     """
     device = torch.device(device)
     if device.type != "cuda":
@@ -198,29 +203,114 @@ def prefetch_to(batches: Iterable[Any], device: Any, depth: int = 2) -> Iterator
 
 def _prefetch_to_cuda(batches: Iterable[Any], device: Any, depth: int) -> Iterator[Any]:
     copying = torch.cuda.Stream(device)
+    pinning = _CudaPinning(device)
+    copies = Copies()
 
     def move(batch: Any) -> _OnItsWay:
-        pinned = _as_tensors(batch, True)
+        pinned = in_pinned_slot(batch, pinning) or _as_tensors(batch, True)
         with torch.cuda.stream(copying):
             moved = pinned.to(device, non_blocking=True)
-            return _OnItsWay(moved, copying.record_event(), pinned)
+            event = copying.record_event()
+        copies.add(event, (batch, pinned))
+        return _OnItsWay(moved, event)
 
-    for item in prefetch(batches, move, depth):
-        on_its_way = item.item if isinstance(item, Leased) else item
-        present = torch.cuda.current_stream(device)
-        present.wait_event(on_its_way.event)
-        if hasattr(on_its_way.batch, "record_stream"):
-            on_its_way.batch.record_stream(present)
-        yield Leased(on_its_way.batch, item.lease) if isinstance(item, Leased) else on_its_way.batch
+    try:
+        for item in prefetch(batches, move, depth):
+            on_its_way = item.item if isinstance(item, Leased) else item
+            present = torch.cuda.current_stream(device)
+            present.wait_event(on_its_way.event)
+            if hasattr(on_its_way.batch, "record_stream"):
+                on_its_way.batch.record_stream(present)
+            copies.let_go()
+            yield Leased(on_its_way.batch, item.lease) if isinstance(item, Leased) else on_its_way.batch
+    finally:
+        copies.wait()
 
 
 class _OnItsWay:
-    """A batch that is being copied, and what must stay until it is."""
+    """A batch that is being copied, and what tells when it has been."""
 
-    def __init__(self, batch: Any, event: Any, pinned: Any) -> None:
+    def __init__(self, batch: Any, event: Any) -> None:
         self.batch = batch
         self.event = event
-        self.pinned = pinned
+
+
+class Copies:
+    """Keeps what is copied until the copy has ended: its slot would be written anew before."""
+
+    def __init__(self) -> None:
+        # In the order in which they were begun, which is that of a stream.
+        self._begun: deque[tuple[Any, Any]] = deque()
+
+    def add(self, event: Any, copied: Any) -> None:
+        """Keeps `copied` until the event, as torch.cuda.Event, has happened."""
+        self._begun.append((event, copied))
+
+    def let_go(self) -> None:
+        """What has been copied by now."""
+        while self._begun and self._begun[0][0].query():
+            self._begun.popleft()
+
+    def wait(self) -> None:
+        """Until all has been copied."""
+        while self._begun:
+            self._begun[0][0].synchronize()
+            self._begun.popleft()
+
+
+class _CudaPinning:
+    """See Pinning."""
+
+    # cudaHostRegisterPortable: for all devices.
+    _PORTABLE: Final = 1
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def register(self, address: int, num_bytes: int) -> bool:
+        """See Pinning."""
+        if int(torch.cuda.cudart().cudaHostRegister(address, num_bytes, self._PORTABLE)) == 0:
+            return True
+        # The refusal would be told as the error of the next kernel.
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device=self._device).add_(1)
+        return False
+
+    def unregister(self, address: int) -> None:
+        """See Pinning."""
+        torch.cuda.synchronize(self._device)
+        torch.cuda.cudart().cudaHostUnregister(address)
+
+
+def in_pinned_slot(batch: Any, library: Pinning) -> TorchBatch | None:
+    """The batch with torch's views of its slot, which is pinned from now on; None if a tensor is not
+    in one, or not of torch's types, or the library cannot. The views hold the slot.
+    """
+    if not isinstance(batch, Batch):
+        return None
+    halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
+    sources = sources_of(batch.tensors)
+    if any(
+        dtype != array.dtype or (dtype in _WIDER and name not in halves)
+        for name, array, dtype in sources
+    ):
+        return None
+    tensors = {}
+    for name, array, _ in sources:
+        memory = _slots_of(array)
+        if memory is None or not memory.pin(library):
+            return None
+        tensor = torch.from_numpy(array.view("<i2") if name in halves else array)
+        tensors[name] = tensor.view(torch.bfloat16) if name in halves else tensor
+    return TorchBatch(tensors, batch.without_tensors())
+
+
+def _slots_of(array: Array) -> SlotMemory | None:
+    base: Any = array
+    while isinstance(base, (np.ndarray, memoryview)):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    memory = getattr(base, "memory", None)
+    return memory if isinstance(memory, SlotMemory) else None
 
 
 def _as_tensors(batch: Any, pin_memory: bool) -> Any:
