@@ -2,10 +2,14 @@
 // together again in the next epoch, beside that of a shuffle, as a plan draws them and after
 // exchanges (fresh_batches.h), with the processor time that these take.
 //
+// With --splits also how many pairs of batches are rigid: no other split of their graphs into two
+// batches fits, up to graphs of equal size.
+//
 // Exit status 1 if a target is missed: at most 1.2 times a shuffle, or 1.5 where batches are over
 // 97 % full in two components; never because of time.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -106,11 +110,65 @@ Row Measure(const SizeClasses& classes, const ItemSizes& sizes, const PackingPla
   return row;
 }
 
+// Whether no other split fits. Tries all: O(2^items).
+bool IsRigid(const ItemSizes& sizes, const Limits& limits, const std::vector<uint32_t>& items,
+             size_t num_first) {
+  const size_t num = limits.num_components() + 1;
+  // What items and sides have, with a sum of random numbers by size instead of a list of sizes.
+  std::vector<std::vector<uint64_t>> rows(items.size(), std::vector<uint64_t>(num + 1));
+  std::vector<uint64_t> all(num + 1);
+  std::vector<uint64_t> now(num + 1);
+  uint64_t present = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    AddRows(sizes.tuple(items[i]), 1, absl::MakeSpan(rows[i]).first(num));
+    uint64_t name = 1;
+    for (const uint64_t each : rows[i]) name = Random(name ^ each).Next();
+    rows[i][num] = name;
+    for (size_t k = 0; k <= num; ++k) all[k] += rows[i][k];
+    if (i < num_first) present += name;
+  }
+  now = rows[0];
+  // Each split once: the first item stays, the others change sides as bits of a Gray code do.
+  for (uint64_t split = 0;;) {
+    bool fits = true;
+    for (size_t k = 0; k < num && fits; ++k) {
+      fits = !limits.has_limit(k) ||
+             (now[k] <= limits.capacity(k) && all[k] - now[k] <= limits.capacity(k));
+    }
+    if (fits && now[num] != present && now[num] != all[num] - present) return false;
+    if (++split == uint64_t{1} << (items.size() - 1)) return true;
+    const int bit = std::countr_zero(split);
+    const bool joins = ((split ^ (split >> 1)) >> bit & 1) != 0;
+    const std::vector<uint64_t>& of = rows[static_cast<size_t>(bit) + 1];
+    for (size_t k = 0; k <= num; ++k) now[k] += joins ? of[k] : -of[k];
+  }
+}
+
+// Of pairs of batches, which are drawn, with few enough items.
+std::string RigidPairs(const ItemSizes& sizes, const Limits& limits, const EpochBatches& epoch) {
+  constexpr size_t kMostItems = 24;
+  Random random(1);
+  int tried = 0;
+  int rigid = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto one = epoch.batch(random.Below(epoch.num_batches()));
+    const auto two = epoch.batch(random.Below(epoch.num_batches()));
+    if (one.data() == two.data() || one.size() + two.size() > kMostItems) continue;
+    std::vector<uint32_t> items(one.begin(), one.end());
+    items.insert(items.end(), two.begin(), two.end());
+    ++tried;
+    rigid += IsRigid(sizes, limits, items, one.size()) ? 1 : 0;
+  }
+  return absl::StrFormat("  %d of %d pairs are rigid", rigid, tried);
+}
+
 int Run(int argc, char** argv) {
   CLI::App app("How fresh the batches of epochs are.");
   std::vector<std::string> only;
   uint64_t most_graphs = 2'000'000;
   app.add_option("--only", only, "sets whose names begin so")->delimiter(',');
+  bool splits = false;
+  app.add_flag("--splits", splits, "count pairs of batches that fit in no other way");
   app.add_option("--most-graphs", most_graphs, "leave larger sets out");
   CLI11_PARSE(app, argc, argv);
   int missed = 0;
@@ -152,10 +210,16 @@ int Run(int argc, char** argv) {
     const double goal = nearly_full > 1 ? 1.5 : 1.2;
     const bool is_missed = a_batch >= 8 && row.fresh > goal;
     missed += is_missed ? 1 : 0;
-    std::printf("%-28s %9zu %8llu %9.1f  %-16s %8.2f %8.2f %10.2f%s\n", set.name.c_str(),
+    std::string rigid;
+    if (splits) {
+      const auto patterns = absl::MakeConstSpan(&plan.plan.patterns, 1);
+      rigid = RigidPairs(sizes, set.limits, DrawEpoch(classes, patterns, {1, 0}).value());
+    }
+    std::printf("%-28s %9zu %8llu %9.1f  %-16s %8.2f %8.2f %10.2f%s%s\n", set.name.c_str(),
                 sizes.num_items(), static_cast<unsigned long long>(plan.packs), a_batch,
                 full.c_str(), row.drawn, row.fresh, row.microseconds,
-                is_missed ? absl::StrFormat("  MISSED: goal %.1f", goal).c_str() : "");
+                is_missed ? absl::StrFormat("  MISSED: goal %.1f", goal).c_str() : "",
+                rigid.c_str());
     std::fflush(stdout);
   }
   return missed == 0 ? 0 : 1;
