@@ -214,11 +214,13 @@ bench-planning: packages  ## The tables of docs/planning.md, checked against the
 	build/release/tests/benchmarks/packhouse_drift_table
 
 # In an environment of tests/conformance/environments.txt, for torch and torch_geometric.
+# Or pyg, with an older torch: enough for feeds that compile nothing.
+TRAINING_ENVIRONMENT ?= compile
 bench-training: packages  ## The GIN of train_pyg.py by each feed and seed (an hour); TRAINING_FLAGS='--seeds 1'
 	cmake --preset release
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
-	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/training.py compile -- \
+	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/training.py $(TRAINING_ENVIRONMENT) -- \
 	  $(SHARED_DATA)/graphs/molhiv.npz --plot docs/gallery/training.svg $(TRAINING_FLAGS)
 
 gallery: packages  ## The plots of docs/gallery, drawn anew
