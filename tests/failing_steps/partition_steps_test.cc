@@ -1,12 +1,26 @@
 // A partition, whichever of its steps fails: whole, or none; and the same call goes on from what
 // was done.
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <memory>
+#include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "service/base/status_macros.h"
+#include "service/wings/partition/jobs/graph_exports.h"
+#include "service/wings/partition/jobs/graph_folders.h"
+#include "service/wings/partition/jobs/parmetis_pipeline.h"
 #include "service/wings/partition/jobs/partition_run.h"
 #include "tests/failing_steps/partition_world.h"
+#include "tests/support/failing_calls.h"
+#include "tests/support/failing_disk.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/source_graph_world.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse {
 namespace {
@@ -36,6 +50,116 @@ class RefusedDisk final : public CountedSteps {
     return {absl::StatusCode::kResourceExhausted};
   }
 };
+
+TEST(PartitionStepsTest, DiskFails) {
+  const auto graph = SmallSourceGraph(40);
+  for (const int error : {EIO, ENOSPC, EMFILE}) {
+    FailingDisk disk({error, false, false});
+    StepsOptions options = OnceDone();
+    options.most_steps = 30;
+    options.each_kind = true;
+    ExpectDoneOrNot([&] { return std::make_unique<PartitionWorld>(*graph, RunWatch()); }, disk,
+                    options);
+  }
+}
+
+// Folders of files, each made of the one before or read.
+enum class Folder { kChunked, kReadChunked, kParts, kConverted };
+
+class FolderWorld final : public StepsWorld {
+ public:
+  FolderWorld(const HomogeneousGraph& graph, Folder folder) : graph_(graph), folder_(folder) {
+    std::filesystem::create_directory(this->folder());
+    EXPECT_TRUE(WriteParmetisFolder(graph_, Path("parmetis"), "g").ok());
+    if (folder_ == Folder::kReadChunked) {
+      EXPECT_TRUE(Do(Folder::kChunked).ok());
+    }
+    if (folder_ == Folder::kConverted) {
+      EXPECT_TRUE(Do(Folder::kParts).ok());
+    }
+  }
+  absl::Status Attempt() override { return Do(folder_); }
+  std::string State() override {
+    std::string state = read_;
+    for (const auto& [path, bytes] : FilesBelow(folder())) {
+      if (!absl::StrContains(path, PartialFolder(""))) state += path + "=" + bytes + "\n";
+    }
+    return state;
+  }
+  std::string folder() const override { return temporary_.path() + "/w"; }
+
+ private:
+  std::string Path(const char* name) const { return folder() + "/" + name; }
+  absl::Status Do(Folder folder) {
+    switch (folder) {
+      case Folder::kChunked:
+        return WriteChunkedFolder(graph_, {}, Path("chunked")).status();
+      case Folder::kReadChunked: {
+        PH_ASSIGN_OR_RETURN(const auto graph, ReadChunkedFolder(Path("chunked")));
+        read_ = absl::StrCat("version ", graph->version(), "\n");
+        return absl::OkStatus();
+      }
+      case Folder::kParts: {
+        ParmetisPartition partition;
+        partition.input_folder = Path("parmetis");
+        partition.graph_name = "g";
+        partition.output = Path("parts");
+        partition.options.num_parts = 2;
+        return PartitionParmetisFolder(partition, nullptr).status();
+      }
+      case Folder::kConverted: {
+        ParmetisConversion conversion;
+        conversion.input_folder = Path("parts");
+        conversion.graph_name = "g";
+        conversion.schema = Path("parmetis/g.json");
+        conversion.removed_edges = Path("parmetis/g_removed_edges.txt");
+        conversion.num_parts = 2;
+        conversion.num_weights = graph_.node_types().size();
+        conversion.output = Path("converted");
+        return ConvertParmetisFolder(conversion).status();
+      }
+    }
+    return absl::InternalError("not reached");
+  }
+
+  const HomogeneousGraph& graph_;
+  const Folder folder_;
+  const TemporaryFolder temporary_{TemporaryFolder::InMemory()};
+  std::string read_;
+};
+
+TEST(PartitionStepsTest, DiskFailsUnderAFolderOfFiles) {
+  const auto source = SmallSourceGraph(40);
+  const auto graph = HomogeneousGraph::Create(source.get());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  for (const Folder folder :
+       {Folder::kChunked, Folder::kReadChunked, Folder::kParts, Folder::kConverted}) {
+    for (const int error : {EIO, ENOSPC, EMFILE}) {
+      if (folder == Folder::kReadChunked && error == ENOSPC) continue;
+      SCOPED_TRACE(absl::StrCat(static_cast<int>(folder), ": ", std::strerror(error)));
+      FailingDisk disk({error, false, false});
+      StepsOptions options = OnceDone();
+      options.most_steps = 30;
+      options.each_kind = true;
+      ExpectDoneOrNot([&] { return std::make_unique<FolderWorld>(*graph, folder); }, disk, options);
+    }
+  }
+}
+
+// It has no folder of its own, so what was written stays.
+TEST(PartitionStepsTest, DiskFailsUnderAnExport) {
+  const auto source = SmallSourceGraph(40);
+  const auto graph = HomogeneousGraph::Create(source.get());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ForEachStep([&](uint64_t step) {
+    const TemporaryFolder folder(TemporaryFolder::InMemory());
+    FailingCalls failing(folder.path(), FailingCalls::Failure{step, EIO});
+    const absl::Status written = WriteParmetisFolder(*graph, folder.path() + "/parmetis", "g");
+    failing.Stop();
+    EXPECT_EQ(written.ok(), !failing.has_failed()) << failing.what() << ": " << written;
+    return failing.has_failed();
+  });
+}
 
 TEST(PartitionStepsTest, DiskQuotaRefuses) {
   const auto graph = SmallSourceGraph(40);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "service/wings/partition/jobs/partition_plan.h"
@@ -24,8 +25,10 @@ inline PartitionPlan ThreeParts() {
 
 class PartitionWorld final : public StepsWorld {
  public:
-  explicit PartitionWorld(const SourceGraph& graph, const RunWatch& watch)
-      : graph_(graph), watch_(watch) {}
+  explicit PartitionWorld(const SourceGraph& graph, RunWatch watch)
+      : graph_(graph), watch_(std::move(watch)) {
+    std::filesystem::create_directory(folder());
+  }
   absl::Status Attempt() override {
     return RunPartition(graph_, ThreeParts(), output_, nullptr, watch_).status();
   }
@@ -37,12 +40,13 @@ class PartitionWorld final : public StepsWorld {
     for (const auto& [path, bytes] : FilesBelow(output_)) state += path + "=" + bytes + "\n";
     return state;
   }
+  std::string folder() const override { return folder_.path() + "/w"; }
 
  private:
   const SourceGraph& graph_;
-  const RunWatch& watch_;
+  const RunWatch watch_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
-  const std::string output_ = folder_.path() + "/p";
+  const std::string output_ = folder() + "/p";
 };
 
 }  // namespace packhouse

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/partition_files/failing_sink.h"
 #include "tests/partition_files/partition_data.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -82,6 +83,15 @@ TEST(MetisGraphFileTest, WhatMetisDoesNotNoticeIsNamed) {
   refused("-2 1\n", "the number of vertices is '-2'");
   refused("9999999999 0\n", "the number of vertices");
   EXPECT_THAT(ReadMetisGraph("% c\n2 1 1\n% c\n2 3\n1 3\n\n% end"), IsOk());
+}
+
+TEST(MetisGraphFileTest, ErrorsOfTheSinkAreTold) {
+  const std::vector<uint32_t> parts(60'000, 7);
+  MetisGraph graph;
+  graph.vertex_sizes.assign(parts.size(), 7);
+  graph.offsets.resize(parts.size() + 1);
+  ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WriteMetisGraph(graph, sink); });
+  ExpectSinkErrorsAreTold([&](ByteSink& sink) { return WritePartLines(parts, sink); });
 }
 
 TEST(MetisGraphFileTest, WriterKeepsToItsHead) {

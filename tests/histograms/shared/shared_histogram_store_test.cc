@@ -15,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "packhouse/internal/shared_histogram.pb.h"
 #include "service/base/memory_budget.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
@@ -269,6 +271,95 @@ TEST_F(SharedHistogramStoreTest, NoOtherNameLeadsToAHistogram) {
     EXPECT_THAT(a_->store.SchemaOf(name), StatusIs(absl::StatusCode::kNotFound, testing::_));
   }
   EXPECT_EQ(All(*a_, "team/h").num_graphs(), 1U);
+}
+
+// A key or a producer that is none is refused as by a server alone, and nothing is asked for.
+TEST_F(SharedHistogramStoreTest, WhatIsNoKeyIsRefusedBeforeAnythingIsAskedFor) {
+  const auto server = NewServer();
+  const auto asked = [] { return absl::InternalError("the store was asked"); };
+  server->hooked.SetHooks(asked, asked);
+  SizeHistogram sizes(2);
+  ASSERT_THAT(sizes.Add({1, 2}, 3), IsOk());
+  const HistogramKey good = KeyNamed("h");
+  const ProducerSequence producer = {"p", 1};
+  for (const auto& [key, of] : std::vector<std::pair<HistogramKey, ProducerSequence>>{
+           {KeyNamed(""), producer},
+           {KeyNamed("a b"), producer},
+           {KeyNamed(std::string(HistogramStore::kMaxNameLength + 1, 'a')), producer},
+           {KeyNamed("h", absl::ZeroDuration()), producer},
+           {KeyNamed("h", -absl::Seconds(1)), producer},
+           {good, {"", 1}},
+           {good, {"p", 0}},
+           {good, {"p", 1, -absl::Seconds(1)}}}) {
+    SCOPED_TRACE(absl::StrCat(key.name, " ", of.producer, " ", of.sequence));
+    const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, testing::_);
+    EXPECT_THAT(server->store.Merge(key, sizes, of, kStart), refused);
+    EXPECT_THAT(server->store.Subtract(key, sizes, of, kStart), refused);
+    EXPECT_THAT(server->store.Observe(key, Sizes({1, 2}), of, kStart), refused);
+  }
+  EXPECT_THAT(server->store.Merge(good, sizes, producer, kStart),
+              StatusIs(absl::StatusCode::kInternal, testing::_));
+}
+
+// Whatever of a histogram is gone, or other than it was written: every call of a server that has no
+// copy says so, and changes nothing.
+TEST_F(SharedHistogramStoreTest, WhatIsDamagedIsToldByEveryCall) {
+  servers_.SetForgetful(false);
+  FakeConnection direct(&servers_);
+  SizeHistogram many(2);
+  for (uint32_t i = 0; i < 7000; ++i) ASSERT_THAT(many.Add({~i, ~uint32_t{0} - 2 * i}, 1), IsOk());
+  const auto first = NewServer();
+  ASSERT_THAT(first->store.Merge(KeyNamed("h"), many, std::nullopt, kStart), IsOk());
+  ASSERT_THAT(first->store.Observe(KeyNamed("h"), Sizes({1, 2}), std::nullopt, kStart), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const RangeResult all, direct.Range(KeyRange::Prefix("hist/"), 0, 0));
+  ASSERT_EQ(all.values.size(), 3U);  // A base of one part, a head, a run.
+  const auto put = [&](const std::string& key, const std::string& value) {
+    ASSERT_THAT(direct.Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  };
+  const auto expect_told = [&](const std::string& what) {
+    SCOPED_TRACE(what);
+    const Revision before = servers_.revision();
+    const auto server = NewServer();
+    const auto told = testing::AnyOf(
+        StatusIs(absl::StatusCode::kDataLoss, HasSubstr("hist")),
+        StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("exceeds 2^64 - 1")));
+    SizeHistogram one(2);
+    ASSERT_THAT(one.Add({1, 2}, 1), IsOk());
+    EXPECT_THAT(server->store.Get("h", kStart), told);
+    EXPECT_THAT(server->store.SchemaOf("h"), told);
+    EXPECT_THAT(server->store.GetProducer("h", "p"), told);
+    EXPECT_THAT(server->store.Merge(KeyNamed("h"), one, std::nullopt, kStart), told);
+    EXPECT_THAT(server->store.Subtract(KeyNamed("h"), one, std::nullopt, kStart), told);
+    EXPECT_EQ(servers_.revision(), before);
+  };
+  internal::SharedHistogramHead head;
+  internal::SharedHistogramRun run;
+  for (const KeyValue& each : all.values) {
+    const bool is_head = absl::StartsWith(each.key, "hist/h/");
+    std::vector<std::string> others = {"x", each.value.substr(0, each.value.size() - 1)};
+    if (is_head) {
+      ASSERT_TRUE(head.ParseFromString(each.value));
+      head.clear_components();
+      others.push_back(head.SerializeAsString());
+    } else if (absl::StartsWith(each.key, "hist/l/")) {
+      ASSERT_TRUE(run.ParseFromString(each.value));
+      run.add_counts(1);
+      others.push_back(run.SerializeAsString());
+      run.mutable_counts()->RemoveLast();
+      run.set_numbers(0, ~uint64_t{0});
+      others.push_back(run.SerializeAsString());
+    }
+    for (const std::string& other : others) {
+      put(each.key, other);
+      expect_told(absl::StrCat(each.key, " of ", other.size(), " bytes"));
+    }
+    if (!is_head) {
+      ASSERT_THAT(direct.Commit({{}, {Operation::Delete(KeyRange::Of(each.key))}, {}}), IsOk());
+      expect_told(absl::StrCat(each.key, " is gone"));
+    }
+    put(each.key, each.value);
+  }
+  EXPECT_EQ(All(*NewServer(), "h").num_graphs(), 7001U);
 }
 
 TEST_F(SharedHistogramStoreTest, ADeletedHistogramIsGoneEverywhereAndMayBeMadeAnew) {
