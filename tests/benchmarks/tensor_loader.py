@@ -1,6 +1,8 @@
 """Batches of the rows of tensors in memory: packhouse.torch.TensorLoader beside what is used instead.
 
 - `index_select`: the loop that one writes by hand: a permutation, then rows taken by index.
+- `index_select, out`: the same into memory that the batch before had, which a loader cannot give: who
+  keeps a batch would see the next one.
 - `TensorLoader`: the same rows taken by indices that come from a packhoused of its own.
 - `TensorLoader, groups`: groups of about ten rows that are never split; a message a batch.
 - `DataLoader`: torch.utils.data.DataLoader over a TensorDataset, 0 workers.
@@ -41,6 +43,18 @@ def index_select(x: torch.Tensor, y: torch.Tensor, batch_size: int) -> Callable[
         for start in range(0, len(x), batch_size):
             chosen = rows[start : start + batch_size]
             yield x.index_select(0, chosen), y.index_select(0, chosen)
+
+    return read
+
+
+def index_select_out(x: torch.Tensor, y: torch.Tensor, batch_size: int) -> Callable[[int], Batches]:
+    places = [(each, each.new_empty((batch_size, *each.shape[1:]))) for each in (x, y)]
+
+    def read(epoch: int) -> Batches:
+        rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch))
+        for chosen in rows.split(batch_size):
+            taken = [(each, place[: len(chosen)]) for each, place in places]
+            yield tuple(torch.index_select(each, 0, chosen, out=place) for each, place in taken)
 
     return read
 
@@ -91,6 +105,7 @@ def main() -> int:
         for batch_size in BATCH_SIZES:
             readers = {
                 "index_select": index_select(x, y, batch_size),
+                "index_select, out": index_select_out(x, y, batch_size),
                 "TensorLoader": tensor_loader(x, y, batch_size, server.address),
                 "TensorLoader, groups": tensor_loader(x, y, batch_size, server.address, groups),
                 "DataLoader": data_loader(x, y, batch_size),

@@ -78,7 +78,7 @@ def test_rows_in_memory_are_in_table_and_json(tmp_path: pathlib.Path) -> None:
     done = run("tensor_loader.py", "--rows", 3000, "--columns", 7, "--json", figures)
     assert done.returncode == 0, done.stderr
     entries = json.loads(figures.read_text(encoding="utf-8"))["tensor_loader"]
-    assert len(entries) == 8
+    assert len(entries) == 10
     assert all(entry["rows_per_second"][0] > 0 for entry in entries)
     assert all(done.stdout.count(f"| {entry['reader']} |") == 2 for entry in entries)
 

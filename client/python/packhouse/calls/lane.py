@@ -212,17 +212,19 @@ class Lane(_End[SlotMemory]):
         number, offset, size = _PLACE.unpack(message)
         if number == _BY_CALL:
             return None
-        if self._reading is None or self._reading[0] is not message:
-            self._begin(message, number, offset, size)
-        assert self._reading is not None
-        _, buffer, address, is_copied = self._reading
+        reading = self._reading
+        if reading is None or reading[0] is not message:
+            reading = self._reading = self._begin(message, number, offset, size)
+        _, buffer, address, is_copied = reading
         self._memory.hold(buffer)
         batch = self._read_slot(buffer, address, offset, size, is_copied)
         if batch is None:
             batch = self._read_bytes(bytes(memoryview(buffer)[offset : offset + size]))
         return batch
 
-    def _begin(self, message: bytes, number: int, offset: int, size: int) -> None:
+    def _begin(
+        self, message: bytes, number: int, offset: int, size: int
+    ) -> tuple[bytes, Any, int, bool]:
         memory = self._memory
         held = memory.held
         if number >= memory.num_slots or offset + size > memory.slot_bytes or number in held:
@@ -235,7 +237,7 @@ class Lane(_End[SlotMemory]):
             self._return_slots()
         is_copied = len(held) >= self._most_held
         buffer = memory.view(number)
-        self._reading = message, buffer, ctypes.addressof(buffer), is_copied
+        return message, buffer, ctypes.addressof(buffer), is_copied
 
     def has_kept(self) -> None:
         """The caller has what `read` gave, and will not read the same message again."""

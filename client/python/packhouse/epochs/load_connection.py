@@ -159,7 +159,16 @@ class LoadConnection:
         lane = self._lane
         # Who woke it may have found no lane yet, but finds the call.
         if lane is not None and self._num_responses >= lane.num_before and not self._woken:
-            batch = self._receive_by_lane(lane)
+            self._num_waits += 1
+            self._silence.waiting = self._num_waits
+            try:
+                batch = lane.receive()
+            finally:
+                self._silence.waiting = 0
+                if lane.has_ended:
+                    self._lane = None
+                    self._has_lost_lane = True
+            # None: the next response comes by the call.
             if batch is not None:
                 return batch
         received = self._receive_here(make_request)
@@ -178,18 +187,6 @@ class LoadConnection:
             received = self._receive_here(make_request)
         self._is_redirected = False
         return received
-
-    def _receive_by_lane(self, lane: Lane) -> ReceivedBatch | None:
-        """None: the next response comes by the call."""
-        self._num_waits += 1
-        self._silence.waiting = self._num_waits
-        try:
-            return lane.receive()
-        finally:
-            self._silence.waiting = 0
-            if lane.has_ended:
-                self._lane = None
-                self._has_lost_lane = True
 
     def _receive_here(self, make_request: Callable[[], Any]) -> Any:
         """The same by the call, from one server; a redirect is returned."""

@@ -100,7 +100,7 @@ class _Place:
     def in_hand(self) -> LoadedBatch | None:
         """Given out last, and not acknowledged yet."""
         batch = self.handed
-        return batch if batch is not None and self.given.holds(batch.number) else None
+        return batch if batch is not None and self.given.holds(batch.id) else None
 
 
 @names_init_arguments
@@ -408,7 +408,7 @@ class Loader(Iterator[LoadedBatch]):
     def hand_over(self, batch: LoadedBatch, item: _Item) -> _Item:
         """`item`, which was made of what `peek` gave: from now on it is given out."""
         place = self._place
-        place.given.give(batch.number, batch.step)
+        place.given.give(batch.id, batch.step)
         before = place.handed
         try:
             # Nothing is called from here to the caller: between, Python runs no signal handler.
@@ -462,11 +462,13 @@ class Loader(Iterator[LoadedBatch]):
     def _read_until(self, place: _Place, count: int, is_left: Callable[[], bool]) -> None:
         """Waits until so many batches are ahead, or the epoch has no more, or the wait is left."""
         interrupts = self._num_interrupts
+        # For each batch, calls of functions cost more than what they do: a cheap look comes first.
+        may_have_all = place.given.may_have_all_with
         with self._reading:
             connection = self._connect()
             try:
                 while len(place.ahead) < count and not place.is_over:
-                    if self._needs_no_end(place):
+                    if may_have_all(len(place.ahead)) and self._needs_no_end(place):
                         break
                     # Else a worker that was rolled back might wait for ever.
                     connection.check()
@@ -506,7 +508,7 @@ class Loader(Iterator[LoadedBatch]):
 
     def _acknowledge(self, batch: LoadedBatch, connection: LoadConnection) -> None:
         connection.acknowledger.add(batch.lease)
-        if self._place.given.acknowledge(batch.number):
+        if self._place.given.acknowledge(batch.id):
             # The server waits for it, to say that this is the end.
             connection.acknowledger.hurry()
 
@@ -697,7 +699,8 @@ class Loader(Iterator[LoadedBatch]):
             if self._num_interrupts != interrupts or is_left():
                 raise PackhouseError(grpc.StatusCode.CANCELLED, "the wait for a batch was left")
             try:
-                epoch = self._ask_first(connection)
+                has_begun = self._place.first_opened is not None
+                epoch = None if has_begun else self._ask_first(connection)
                 if epoch is None:
                     received = connection.receive(self._load_request)
                     break
@@ -717,7 +720,7 @@ class Loader(Iterator[LoadedBatch]):
                 continue
             if self._num_interrupts == interrupts and not is_left():
                 time.sleep(delay)
-        if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
+        if type(received) is not ReceivedBatch and received.HasField("opened"):
             opened = received.opened
             place = self._place
             if place.first_opened is None and not self._accept(opened.epoch, is_loading=True):
@@ -749,7 +752,7 @@ class Loader(Iterator[LoadedBatch]):
         place, settings, start = self._place, self._settings, self._start
         if place.is_asked or not settings.looks_at_epoch or settings.on_existing == "resume":
             return None
-        if place.first_opened is not None or start.cursor or start.generation is not None:
+        if start.cursor or start.generation is not None:
             return None
         request = self._share_request()
         try:
