@@ -53,13 +53,19 @@ class RefusedDisk final : public CountedSteps {
 
 TEST(PartitionStepsTest, DiskFails) {
   const auto graph = SmallSourceGraph(40);
-  for (const int error : {EIO, ENOSPC, EMFILE}) {
-    FailingDisk disk({error, false, false});
-    StepsOptions options = OnceDone();
-    options.most_steps = 30;
-    options.each_kind = true;
-    ExpectDoneOrNot([&] { return std::make_unique<PartitionWorld>(*graph, RunWatch()); }, disk,
-                    options);
+  PartitionPlan all = ThreeParts();
+  all.original_ids = all.mapping = true;
+  PartitionPlan none = ThreeParts();
+  none.without_files = true;
+  for (const PartitionPlan& plan : {ThreeParts(), all, none}) {
+    for (const int error : {EIO, ENOSPC, EMFILE}) {
+      FailingDisk disk({error, false, false});
+      StepsOptions options = OnceDone();
+      options.most_steps = 30;
+      options.each_kind = true;
+      ExpectDoneOrNot([&] { return std::make_unique<PartitionWorld>(*graph, RunWatch(), plan); },
+                      disk, options);
+    }
   }
 }
 

@@ -25,12 +25,13 @@ inline PartitionPlan ThreeParts() {
 
 class PartitionWorld final : public StepsWorld {
  public:
-  explicit PartitionWorld(const SourceGraph& graph, RunWatch watch)
-      : graph_(graph), watch_(std::move(watch)) {
+  explicit PartitionWorld(const SourceGraph& graph, RunWatch watch,
+                          PartitionPlan plan = ThreeParts())
+      : graph_(graph), watch_(std::move(watch)), plan_(std::move(plan)) {
     std::filesystem::create_directory(folder());
   }
   absl::Status Attempt() override {
-    return RunPartition(graph_, ThreeParts(), output_, nullptr, watch_).status();
+    return RunPartition(graph_, plan_, output_, nullptr, watch_).status();
   }
   // Bytes and all: a run that was interrupted gives those of one that was not.
   std::string State() override {
@@ -45,6 +46,7 @@ class PartitionWorld final : public StepsWorld {
  private:
   const SourceGraph& graph_;
   const RunWatch watch_;
+  const PartitionPlan plan_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
   const std::string output_ = folder() + "/p";
 };
