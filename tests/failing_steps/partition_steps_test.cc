@@ -1,6 +1,7 @@
 // A partition, whichever of its steps fails: whole, or none; and the same call goes on from what
 // was done.
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -9,8 +10,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
+#include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/graph_exports.h"
 #include "service/wings/partition/jobs/graph_folders.h"
 #include "service/wings/partition/jobs/parmetis_pipeline.h"
@@ -148,6 +151,28 @@ TEST(PartitionStepsTest, DiskFailsUnderAFolderOfFiles) {
       options.most_steps = 30;
       options.each_kind = true;
       ExpectDoneOrNot([&] { return std::make_unique<FolderWorld>(*graph, folder); }, disk, options);
+    }
+  }
+}
+
+// In pieces below, at and above what is written at once.
+TEST(PartitionStepsTest, DiskFailsUnderAFile) {
+  for (const size_t bytes : {size_t{0}, size_t{1} << 20, (size_t{5} << 20) + 1}) {
+    for (const size_t piece : {size_t{300'000}, size_t{3} << 20}) {
+      const std::string text(bytes, 'x');
+      ForEachStep([&](uint64_t step) {
+        const TemporaryFolder folder(TemporaryFolder::InMemory());
+        FailingCalls failing(folder.path(), FailingCalls::Failure{step, EIO});
+        const auto written = WriteDurably(folder.path() + "/f", [&](ByteSink& sink) {
+          for (size_t at = 0; at < bytes; at += piece) {
+            PH_RETURN_IF_ERROR(sink.Write(absl::string_view(text).substr(at, piece)));
+          }
+          return absl::OkStatus();
+        });
+        failing.Stop();
+        EXPECT_EQ(written.ok(), !failing.has_failed()) << failing.what();
+        return failing.has_failed();
+      });
     }
   }
 }
