@@ -16,6 +16,7 @@
 #include "client/bench/bench_setup.h"
 #include "client/bench/bench_sockets.h"
 #include "client/bench/measures/delivery.h"
+#include "client/bench/measures/epochs.h"
 #include "client/bench/measures/observe.h"
 #include "client/bench/measures/plan.h"
 #include "client/bench/measures/tcp.h"
@@ -69,6 +70,13 @@ absl::Status Measure(const BenchArguments& arguments, const BenchSetup& setup,
         MeasureDelivery(setup, kFairPayload, kFairStreams, {.load = false, .pack = true});
     if (!delivery.ok()) return delivery.status();
     std::cout << report.AddFairness(*delivery) << std::flush;
+  }
+  if (wants("epochs")) {
+    for (const uint64_t payload : settings.payloads) {
+      const absl::StatusOr<EpochFigures> epochs = MeasureEpochs(setup, payload);
+      if (!epochs.ok()) return epochs.status();
+      std::cout << report.AddEpochs(*epochs) << std::flush;
+    }
   }
   if (wants("observe")) {
     for (const uint64_t tuples : kObservedChunks) {
@@ -141,11 +149,12 @@ void AddBenchOptions(CLI::App& app, ExitCode& code) {
   app.add_option("--runs", settings.runs, "Runs of each measurement")->check(CLI::Range(1, 1000));
   app.add_option("--seconds", arguments->seconds, "Length of a run")
       ->check(CLI::Range(0.001, 3600.0));
-  app.add_option("--only", arguments->only,
-                 "pack, load, observe, plan, ceiling; compact: pack and load with narrow integers, "
-                 "too, which is not measured by default")
+  app.add_option(
+         "--only", arguments->only,
+         "pack, load, observe, plan, ceiling; not by default: epochs, each of the first ones "
+         "by itself, and compact, pack and load with narrow integers, too")
       ->delimiter(',')
-      ->check(CLI::IsMember({"pack", "load", "compact", "observe", "plan", "ceiling"}));
+      ->check(CLI::IsMember({"pack", "load", "compact", "epochs", "observe", "plan", "ceiling"}));
   app.add_option("--payloads", arguments->payloads, "Sizes of batches, as in 64KiB,1MiB")
       ->delimiter(',');
   app.add_option("--streams", settings.streams, "Numbers of streams, as in 1,4")

@@ -214,6 +214,30 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   return text;
 }
 
+std::string BenchReport::AddEpochs(const EpochFigures& epochs) {
+  constexpr char kRow[] = "%-12s %-7s %7s %18s %15s %15s %6s\n";
+  std::string text =
+      absl::StrFormat(kRow, "", "batch", "epoch", "graphs/s", "% of the 1st", "CPU s/GB", "others");
+  for (const auto& [name, runs] :
+       {std::pair("loader", &epochs.loader), std::pair("lane", &epochs.lane)}) {
+    for (std::size_t i = 0; i < runs->size(); ++i) {
+      const Runs& epoch = (*runs)[i];
+      Json& json = measures_.emplace_back(Json{{"measure", absl::StrCat("epoch by ", name)},
+                                               {"payload_bytes", epochs.payload_bytes},
+                                               {"epoch", i + 1}});
+      AddFigures(epoch, json);
+      json["ratio_to_first"] = JsonOf(RatioOf(epoch, runs->front(), kGraphs));
+      absl::StrAppendFormat(&text, kRow, name, SizeText(epochs.payload_bytes), absl::StrCat(i + 1),
+                            absl::StrFormat("%.0f", SpreadOf(epoch, kGraphs).median),
+                            PercentText(RatioOf(epoch, runs->front(), kGraphs)),
+                            absl::StrFormat("%.2f / %.2f", SpreadOf(epoch, kClientCpu).median,
+                                            SpreadOf(epoch, kServerCpu).median),
+                            absl::StrFormat("%.0f", 100 * SpreadOf(epoch, kOthers).median));
+    }
+  }
+  return text;
+}
+
 std::string BenchReport::AddFairness(const DeliveryFigures& delivery) {
   std::string text;
   for (const auto& [name, runs] :

@@ -9,6 +9,7 @@
 #include "client/bench/bench_sample.h"
 #include "client/bench/bench_setup.h"
 #include "client/bench/measures/delivery.h"
+#include "client/bench/measures/epochs.h"
 #include "client/bench/measures/observe.h"
 #include "client/bench/measures/plan.h"
 #include "service/base/command_line/json.h"
@@ -37,6 +38,7 @@ class BenchReport {
   // Each returns its rows as lines to print now, the first of a kind with a heading.
   std::string AddTcp(const Runs& runs);
   std::string AddDelivery(const DeliveryFigures& delivery);
+  std::string AddEpochs(const EpochFigures& epochs);
   std::string AddFairness(const DeliveryFigures& delivery);
   std::string AddObservation(const ObserveFigures& observation);
   std::string AddPlanning(const std::vector<PlanFigures>& plans);

@@ -58,6 +58,21 @@ def test_every_measure_is_in_table_and_json_and_nothing_stays(tmp_path: pathlib.
     assert not list(folder.iterdir())
 
 
+def test_the_first_epochs_are_measured_one_by_one(tmp_path: pathlib.Path) -> None:
+    figures = tmp_path / "figures.json"
+    done = bench(
+        tmp_path,
+        *("--packhoused", os.environ["PACKHOUSED"], "--seconds", 0.05, "--runs", 1),
+        *("--only", "epochs", "--payloads", "256KiB", "--json", figures),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    measures = json.loads(figures.read_text(encoding="utf-8"))["measures"]
+    assert [(m["measure"], m["epoch"]) for m in measures] == [
+        (f"epoch by {transport}", epoch) for transport in ("loader", "lane") for epoch in (1, 2, 3, 4)
+    ]
+    assert all(m["graphs_per_second"]["median"] > 0 for m in measures)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

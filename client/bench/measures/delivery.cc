@@ -100,15 +100,7 @@ class DeliveryRuns {
 
   // The workers get a job of their own. It is deleted afterwards.
   absl::StatusOr<RunSample> RunJob(v1::IntegerWidth width, MakeWorker make) {
-    LoaderOptions options;
-    options.spec.set_dataset(BenchSetup::kDataset);
-    options.spec.set_job(absl::StrCat("job-", ++num_jobs_));
-    options.spec.set_seed(1);
-    *options.spec.add_rank_groups()->add_shapes() = limits_;
-    options.spec.set_padding(v1::PADDING_MASKED);
-    for (const v1::DerivedTensor derived : kBenchDerived) options.spec.add_derived(derived);
-    options.spec.set_integer_width(width);
-    options.max_in_flight = kMaxInFlight;
+    LoaderOptions options = BenchLoaderOptions(absl::StrCat("job-", ++num_jobs_), limits_, width);
     options.ranked.set_num_ranks(static_cast<uint32_t>(streams_));
     absl::StatusOr<RunSample> sample =
         RunStreams(server_.pid(), streams_, setup_.settings().seconds, [&](std::size_t i) {
@@ -150,6 +142,20 @@ uint64_t UploadBytes(const BenchGraphs& graphs, const RunSample& packed) {
 }
 
 }  // namespace
+
+LoaderOptions BenchLoaderOptions(const std::string& job, const v1::Limits& limits,
+                                 v1::IntegerWidth width) {
+  LoaderOptions options;
+  options.spec.set_dataset(BenchSetup::kDataset);
+  options.spec.set_job(job);
+  options.spec.set_seed(1);
+  *options.spec.add_rank_groups()->add_shapes() = limits;
+  options.spec.set_padding(v1::PADDING_MASKED);
+  for (const v1::DerivedTensor derived : kBenchDerived) options.spec.add_derived(derived);
+  options.spec.set_integer_width(width);
+  options.max_in_flight = kMaxInFlight;
+  return options;
+}
 
 absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_t payload_bytes,
                                                 std::size_t streams, DeliveryWishes wishes) {

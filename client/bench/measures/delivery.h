@@ -4,10 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "client/bench/bench_sample.h"
 #include "client/bench/bench_setup.h"
+#include "client/cpp/loader.h"
+#include "packhouse/v1/batch.pb.h"
+#include "packhouse/v1/sizes.pb.h"
 
 namespace packhouse::client {
 
@@ -38,6 +42,10 @@ struct DeliveryWishes {
   // Of those that are wanted, the narrow ones as well.
   bool narrow = false;
 };
+
+// What the benchmark's workers load: epochs of padded batches within the limits.
+LoaderOptions BenchLoaderOptions(const std::string& job, const v1::Limits& limits,
+                                 v1::IntegerWidth width);
 
 // Errors: those of the servers and of the streams.
 absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_t payload_bytes,
