@@ -1,25 +1,15 @@
 #include "service/access/planning_pool.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <optional>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "service/base/low_priority.h"
 #include "service/base/out_of_memory.h"
 
 namespace packhouse {
-namespace {
-
-// At most 19: quick calls and streams go first on a busy machine.
-constexpr int kNiceness = 10;
-
-// Linux applies it to this thread alone.
-void LowerPriority() { setpriority(PRIO_PROCESS, 0, kNiceness); }
-
-}  // namespace
 
 bool PlanningTurn::GivenUp() {
   if (cancelled()) return true;

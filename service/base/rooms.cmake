@@ -1,8 +1,8 @@
 packhouse_room(base
   FOLDER base
   SOURCES cgroup_limits.cc checksum.cc clock.cc disk_file.cc durable_folder.cc execution.cc file_name.cc
-          listening_sockets.cc out_of_memory.cc shared_memory.cc short_slices.cc standard_files.cc steady_waits.cc
-          text_characters.cc vector_level.cc
+          listening_sockets.cc low_priority.cc out_of_memory.cc shared_memory.cc short_slices.cc
+          standard_files.cc steady_waits.cc text_characters.cc vector_level.cc
   DEPENDS absl::btree absl::flat_hash_map absl::flat_hash_set absl::function_ref absl::hash
           absl::inlined_vector absl::int128 absl::node_hash_map absl::span absl::status
           absl::statusor absl::str_format absl::strings absl::synchronization absl::time

@@ -14,8 +14,10 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/collation/gathered_graph.h"
 #include "service/algorithms/planning/baselines/planner.h"
 #include "service/algorithms/planning/tuning/limit_tuner.h"
+#include "service/base/execution.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/epoch_plan.h"
@@ -304,6 +306,28 @@ std::string ContentsOf(const PreparedEpoch& epoch) {
   return contents;
 }
 
+// What the calling thread has others do is done at once, as long as this lives.
+class AtOnce final : public Execution {
+ public:
+  AtOnce() { Enter(this); }
+  ~AtOnce() override { Enter(nullptr); }
+
+  std::unique_ptr<Begun> Begin(std::function<void()> work) override {
+    class Done final : public Begun {
+      void Join() override {}
+    };
+    std::thread(std::move(work)).join();
+    return std::make_unique<Done>();
+  }
+  void Pause(absl::Duration) override {}
+  bool Block(std::atomic<int32_t>& wakes, bool) override {
+    for (int32_t now = wakes;; now = wakes) {
+      if (now > 0 && wakes.compare_exchange_weak(now, now - 1)) return true;
+      std::this_thread::yield();
+    }
+  }
+};
+
 // A data set whose graphs are copied while epochs are loaded, and epochs that are not made from the
 // copy.
 class GatheredEpochsTest : public ::testing::Test {
@@ -327,6 +351,7 @@ class GatheredEpochsTest : public ::testing::Test {
     return prepared.ok() ? ContentsOf(**prepared) : "";
   }
 
+  AtOnce at_once_;
   DatasetWorld world_{300};
   MemoryBudget budget_{kBound};
   std::unique_ptr<EpochCatalog> catalog_ =
@@ -413,8 +438,9 @@ TEST(GatheredRowsTest, ACopyOfSeveralLargePagesIsHeldAsAWhole) {
   world.Seal();
   PH_ASSERT_OK_AND_ASSIGN(const auto reader, world.store().OpenReader("graphs"));
   MemoryBudget budget(64 * kMebibyte);
-  GatheredRows rows(&budget);
-  rows.CopySome(*reader, reader->num_graphs());
+  GatheredRows rows(&budget, reader);
+  const AtOnce at_once;
+  rows.Make();
   const auto copy = rows.Ready();
   ASSERT_NE(copy, nullptr);
   uint64_t bytes = 0;
@@ -423,12 +449,48 @@ TEST(GatheredRowsTest, ACopyOfSeveralLargePagesIsHeldAsAWhole) {
   EXPECT_GE(budget.held(), bytes);
 }
 
+// Batches do not wait for it: a thread makes it beside them, and whenever it is dropped, nothing is
+// left.
+TEST(GatheredRowsTest, ACopyIsMadeBesideOthersAsAWholeOrNotAtAll) {
+  DatasetWorld world(400, /*seed=*/1, /*max_count=*/2000);
+  world.Seal();
+  PH_ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const DatasetReader> reader,
+                          world.store().OpenReader("graphs"));
+  MemoryBudget budget(64 * kMebibyte);
+  for (int looks = 0; looks < 50; ++looks) {
+    GatheredRows rows(&budget, reader);
+    rows.Make();
+    std::shared_ptr<const GatheredRows::Copy> copy;
+    // The last time until it is whole.
+    for (int i = 0; copy == nullptr && (i < looks || looks == 49); ++i) {
+      rows.Make();
+      EXPECT_GT(budget.held(), 2 * kMebibyte);
+      copy = rows.Ready();
+      std::this_thread::yield();
+    }
+    for (size_t i = 0; copy != nullptr && i < reader->num_graphs(); ++i) {
+      std::string expected(copy->graph(i).size(), '\0');
+      PH_ASSERT_OK_AND_ASSIGN(const StoredGraph stored, reader->Graph(i));
+      GatherGraph(*stored.chunk, stored.index, expected.data());
+      ASSERT_EQ(copy->graph(i), expected) << i;
+    }
+    copy = nullptr;
+    const auto gone = rows.Drop();
+    ASSERT_NE(gone, nullptr);
+    gone->WaitForNotification();
+    EXPECT_EQ(budget.held(), 0);
+    rows.Make();
+    EXPECT_EQ(budget.held(), 0);
+    EXPECT_EQ(rows.Ready(), nullptr);
+  }
+}
+
 // Who needs the room can wait for the batches that still use it.
 TEST_F(GatheredEpochsTest, ADroppedCopyTellsWhenItsMemoryIsFree) {
   PH_ASSERT_OK_AND_ASSIGN(const auto reader, world_.store().OpenReader("graphs"));
-  GatheredRows rows(&budget_);
+  GatheredRows rows(&budget_, reader);
   EXPECT_EQ(rows.Drop(), nullptr);
-  rows.CopySome(*reader, reader->num_graphs());
+  rows.Make();
   auto used = rows.Ready();
   ASSERT_NE(used, nullptr);
   const auto gone = rows.Drop();

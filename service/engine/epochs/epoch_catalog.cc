@@ -180,7 +180,7 @@ absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::
       });
     }
     PH_ASSIGN_OR_RETURN(opened->reader, std::move(reader));
-    opened->gathered = std::make_shared<GatheredRows>(memory_);
+    opened->gathered = std::make_shared<GatheredRows>(memory_, opened->reader);
     if (opened->reader->info().version == info.version) return opened;
     return absl::UnavailableError(
         absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
@@ -235,7 +235,7 @@ std::shared_ptr<GatheredRows> EpochCatalog::GatheredFor(const DatasetInfo& info,
     if (!is_listed) gathered_.push_back({rows, 0});
   }
   for (const auto& other : unused) other->Drop();
-  rows->Count(plan.reader());
+  rows->Count();
   return rows;
 }
 

@@ -2,13 +2,15 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
+#include <exception>
 #include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/collation/gathered_graph.h"
+#include "service/base/low_priority.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -35,70 +37,84 @@ std::shared_ptr<const GatheredRows::Copy> GatheredRows::Ready() const {
   return is_ready_ ? copy_ : nullptr;
 }
 
-void GatheredRows::CopySome(const DatasetReader& reader, size_t num_graphs) {
+void GatheredRows::Make() {
   if (is_over_.load(std::memory_order_relaxed)) return;
-  if (is_copying_.exchange(true, std::memory_order_acquire)) return;
+  if (is_making_.exchange(true, std::memory_order_acquire)) return;
   // Also if memory runs out below.
-  const absl::Cleanup end = [this] { is_copying_.store(false, std::memory_order_release); };
-  std::shared_ptr<Copy> copy;
-  bool may_begin = false;
+  absl::Cleanup end = [this] { is_making_.store(false, std::memory_order_release); };
   {
     absl::MutexLock lock(&mutex_);
-    copy = copy_;
-    may_begin = copy == nullptr && calls_to_skip_ == 0;
-    if (calls_to_skip_ != 0) --calls_to_skip_;
+    if (calls_to_skip_ != 0) {
+      --calls_to_skip_;
+      return;
+    }
     is_unwanted_ = false;
   }
-  if (may_begin) {
-    // Without the lock: who makes room for it may call Drop().
-    copy = Begin(reader);
-    num_copied_ = 0;
-    std::shared_ptr<Copy> dropped;  // Destroyed without the lock.
+  // Without the lock: who makes room for it may call Drop().
+  std::shared_ptr<Copy> copy = Begin();
+  if (copy == nullptr) return;
+  {
     absl::MutexLock lock(&mutex_);
     if (is_unwanted_) {
-      dropped = std::move(copy);
-      copy = nullptr;
       calls_to_skip_ = kCallsAfterDrop;
+    } else {
+      copy_ = copy;
     }
-    copy_ = copy;
+    copy->is_wanted_ = !is_unwanted_;
   }
-  if (copy != nullptr) {
-    const size_t n = reader.num_graphs();
-    const size_t num_after = num_copied_ + std::min(num_graphs, n - num_copied_);
-    const bool failed = !CopyGraphs(reader, num_after, *copy).ok();
+  if (!copy->is_wanted_) return;
+  try {
+    // The one before has ended, or is about to.
+    thread_ = Thread([this, copy]() mutable { CopyAll(std::move(copy)); });
+    std::move(end).Cancel();
+  } catch (const std::exception&) {
+    // There are no more threads, or no memory for one.
+    Drop();
+  }
+}
+
+void GatheredRows::CopyAll(std::shared_ptr<Copy> copy) {
+  LowerPriority();
+  bool is_whole = false;
+  HasMemoryFor([&] { is_whole = CopyGraphs(*copy).ok(); });
+  std::shared_ptr<Copy> failed;  // Destroyed without the lock.
+  {
     absl::MutexLock lock(&mutex_);
     // Otherwise it was dropped meanwhile.
     if (copy_ == copy) {
-      if (failed) copy_ = nullptr;
-      is_ready_ = !failed && num_copied_ == n;
-      is_over_ = failed || is_ready_;
+      if (!is_whole) failed = std::move(copy_);
+      if (!is_whole) copy_ = nullptr;
+      is_ready_ = is_whole;
+      is_over_ = true;
     }
   }
+  copy = nullptr;
+  is_making_.store(false, std::memory_order_release);
 }
 
-absl::Status GatheredRows::CopyGraphs(const DatasetReader& reader, size_t end, Copy& copy) {
-  for (; num_copied_ < end; ++num_copied_) {
-    PH_ASSIGN_OR_RETURN(const StoredGraph stored, reader.Graph(num_copied_));
+absl::Status GatheredRows::CopyGraphs(Copy& copy) const {
+  for (size_t i = 0; i < reader_->num_graphs(); ++i) {
+    if (!copy.is_wanted_.load(std::memory_order_relaxed)) return absl::CancelledError("dropped");
+    PH_ASSIGN_OR_RETURN(const StoredGraph stored, reader_->Graph(i));
     const uint32_t place = copy.places_.back();
     GatherGraph(*stored.chunk, stored.index, copy.data_ + place * Copy::kUnit);
-    copy.places_.push_back(place +
-                           static_cast<uint32_t>(BytesOf(reader, num_copied_) / Copy::kUnit));
+    copy.places_.push_back(place + static_cast<uint32_t>(BytesOf(*reader_, i) / Copy::kUnit));
   }
   // The rows were copied from the store's file, which may have been lost meanwhile.
-  return reader.CheckIntact();
+  return reader_->CheckIntact();
 }
 
-void GatheredRows::Count(const DatasetReader& reader) {
+void GatheredRows::Count() {
   if (num_units_.load(std::memory_order_relaxed) != 0) return;
   uint64_t units = 0;
-  for (size_t i = 0; i < reader.num_graphs(); ++i) units += BytesOf(reader, i) / Copy::kUnit;
+  for (size_t i = 0; i < reader_->num_graphs(); ++i) units += BytesOf(*reader_, i) / Copy::kUnit;
   num_units_.store(units, std::memory_order_relaxed);
 }
 
-std::shared_ptr<GatheredRows::Copy> GatheredRows::Begin(const DatasetReader& reader) {
-  Count(reader);
+std::shared_ptr<GatheredRows::Copy> GatheredRows::Begin() {
+  Count();
   const uint64_t num_units = num_units_.load(std::memory_order_relaxed);
-  const size_t n = reader.num_graphs();
+  const size_t n = reader_->num_graphs();
   if (num_units > std::numeric_limits<uint32_t>::max()) {
     is_over_ = true;
     return nullptr;
@@ -110,7 +126,7 @@ std::shared_ptr<GatheredRows::Copy> GatheredRows::Begin(const DatasetReader& rea
     // It must not push out what others have made.
     if (memory_->held() + bytes > memory_->bound() / 2) return nullptr;
     auto memory = memory_->Hold(
-        absl::StrCat("a copy of the graphs of data set '", reader.info().name, "'"), bytes);
+        absl::StrCat("a copy of the graphs of data set '", reader_->info().name, "'"), bytes);
     if (!memory.ok()) return nullptr;
     copy->memory_ = *std::move(memory);
   }
@@ -134,6 +150,7 @@ std::shared_ptr<absl::Notification> GatheredRows::Drop() {
   if (copy_ == nullptr) return nullptr;
   dropped = std::move(copy_);
   copy_ = nullptr;
+  dropped->is_wanted_ = false;
   is_ready_ = false;
   calls_to_skip_ = kCallsAfterDrop;
   is_over_ = false;

@@ -3,7 +3,7 @@
 // A shuffled epoch visits graphs at random. In the store a graph lies in as many places as there
 // are tensors, and each costs the latency of memory; here it lies in one, and in large pages. The
 // copy is never needed: batches are the same without it. So it is made only where there is room to
-// spare, a little with each batch, and dropped as soon as others need its room.
+// spare, beside the batches, and dropped as soon as others need its room.
 #ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_GATHERED_ROWS_H_
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_GATHERED_ROWS_H_
 
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "service/base/execution.h"
 #include "service/base/memory_budget.h"
 #include "service/stores/datasets/dataset_store.h"
 
@@ -64,51 +66,56 @@ class GatheredRows {
     uint64_t mapped_bytes_ = 0;
     // Where graphs begin, in units, and the end of the last. Grows while they are copied.
     std::vector<uint32_t> places_;
+    std::atomic<bool> is_wanted_ = true;
   };
 
   // If `memory` is null, memory is not bounded. Allocates nothing yet.
-  explicit GatheredRows(MemoryBudget* memory) : memory_(memory) {}
+  GatheredRows(MemoryBudget* memory, std::shared_ptr<const DatasetReader> reader)
+      : memory_(memory), reader_(std::move(reader)) {}
+  // Waits for the copying of a graph.
+  ~GatheredRows() { Drop(); }
   GatheredRows(const GatheredRows&) = delete;
   GatheredRows& operator=(const GatheredRows&) = delete;
 
   // The copy, once it has all graphs; until then null. O(1).
   std::shared_ptr<const Copy> Ready() const;
 
-  // Counts the bytes of all graphs, for CopySome(), on whose thread others wait more. O(n); O(1) if
-  // it was done before.
-  void Count(const DatasetReader& reader);
+  // Counts the bytes of all graphs, for Make(). O(n); O(1) if it was done before.
+  void Count();
 
-  // Copies this many graphs more, unless another thread is doing it, or nothing is left to do. It
-  // begins only if no more than half of the memory is held then. After an error of the reader there
-  // will be no copy: who needs the graph learns of the error itself. Every call must have the same
-  // reader. O(bytes of the graphs), and O(n) for the first call without Count().
-  void CopySome(const DatasetReader& reader, size_t num_graphs);
+  // Has the copy made, unless that is being done, or will never be. A thread of its own does it,
+  // whose priority is low: it takes what nobody else wants of the machine's processors, and about a
+  // tenth of one where all are busy (LowerPriority()). It begins only if no more than half of the
+  // memory is held then. After an error of the reader there will be no copy: who needs the graph
+  // learns of the error itself. Does not wait; O(n) for the first call without Count().
+  void Make();
 
-  // Lets go of the copy. Its memory is free once the batches that use it are made: then the result
-  // is notified. Null if there was no copy. It is made again much later only.
+  // Lets go of the copy. Its memory is free once the batches that use it are made, or the graph
+  // that is being copied is copied: then the result is notified. Null if there was no copy. It is
+  // made again much later only.
   std::shared_ptr<absl::Notification> Drop();
 
   // Whether Ready() was asked for since the last call.
   bool WasUsed() { return was_used_.exchange(false, std::memory_order_relaxed); }
 
  private:
-  // After it was dropped, so many calls of CopySome() do nothing. Many, since who waits for its
+  // After it was dropped, so many calls of Make() do nothing. Many, since who waits for its
   // memory should come first, and may wait for the processor. It is a count, so no certainty.
   static constexpr uint32_t kCallsAfterDrop = 65'536;
 
   // Null if there is no room now, or if it can never be.
-  std::shared_ptr<Copy> Begin(const DatasetReader& reader);
-  absl::Status CopyGraphs(const DatasetReader& reader, size_t end, Copy& copy);
+  std::shared_ptr<Copy> Begin();
+  // The thread's. Ends early if the copy is not wanted any more.
+  void CopyAll(std::shared_ptr<Copy> copy);
+  absl::Status CopyGraphs(Copy& copy) const;
 
   MemoryBudget* const memory_;
+  const std::shared_ptr<const DatasetReader> reader_;
   mutable std::atomic<bool> was_used_ = false;
   std::atomic<bool> is_over_ = false;  // It is ready, or never will be.
-  std::atomic<bool> is_copying_ = false;
+  std::atomic<bool> is_making_ = false;
 
   std::atomic<uint64_t> num_units_ = 0;  // Of all graphs; 0: not counted yet.
-
-  // Used only by the thread that is copying.
-  size_t num_copied_ = 0;
 
   mutable absl::Mutex mutex_;
   std::shared_ptr<Copy> copy_ ABSL_GUARDED_BY(mutex_);
@@ -116,6 +123,9 @@ class GatheredRows {
   uint32_t calls_to_skip_ ABSL_GUARDED_BY(mutex_) = 0;
   // Drop() was called while a copy was begun.
   bool is_unwanted_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Begun by who has set is_making_. Ends before the others do.
+  Thread thread_;
 };
 
 }  // namespace packhouse

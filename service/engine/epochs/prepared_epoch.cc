@@ -137,8 +137,8 @@ absl::StatusOr<Batch> PreparedEpoch::CollateStored(const BatchShape& shape,
       }
       return CollateGathered(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing);
     }
-    // So that half of an epoch copies all. The batch itself does not need it.
-    HasMemoryFor([&] { gathered_->CopySome(plan_->reader(), 2 * graphs.size()); });
+    // The batch itself does not need it.
+    HasMemoryFor([&] { gathered_->Make(); });
   }
   std::vector<GraphRef> refs;
   refs.reserve(graphs.size());

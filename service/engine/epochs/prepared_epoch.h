@@ -40,8 +40,8 @@ class PreparedEpoch final : public LoadableEpoch {
   // The plan must have been made for `request`. Same request, same batches. RESOURCE_EXHAUSTED and
   // CANCELLED as `making`. As EpochPlan::BatchesOf().
   //
-  // `gathered`, unless null, is for the plan's reader. Batches are then made from its copy, and as
-  // long as there is none, each goes on with the copying.
+  // `gathered`, unless null, is for the plan's reader. Batches are then made from its copy, which
+  // the first of them has made; until it is there, they are made without it.
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
       const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr);

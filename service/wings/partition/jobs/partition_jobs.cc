@@ -1,15 +1,12 @@
 #include "service/wings/partition/jobs/partition_jobs.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "service/access/policy.h"
+#include "service/base/low_priority.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -18,8 +15,6 @@
 namespace packhouse {
 namespace {
 
-// Calls are served first.
-constexpr int kNice = 10;
 // Memory that is given back wakes who waits for it. Memory that a cache could let go of, since
 // nobody uses it any more, does not: it is asked for again after this time.
 constexpr absl::Duration kCacheRetry = absl::Seconds(1);
@@ -52,8 +47,7 @@ PartitionJobs::~PartitionJobs() {
 bool PartitionJobs::HasWorkOrStops() const { return stops_ || states_.has_waiting(); }
 
 void PartitionJobs::Work() {
-  // Of this thread only; the processes that it starts inherit it.
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+  LowerPriority();
   if (!has_begun_.exchange(true)) {
     HasMemoryFor([this] { FindUnfinished(); });
     absl::MutexLock lock(&mutex_);
