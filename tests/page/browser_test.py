@@ -146,6 +146,7 @@ def loading(address: str) -> Iterator[None]:
             loader = stack.enter_context(contextlib.closing(Loader(
                 address, dataset="proteins", job="ranked-run", seed=1, rank=rank, num_ranks=3,
                 limits=LIMITS, padding="graph", order=CostBalanced("edges"),
+                lane="off" if rank == 2 else "required",
             )))
             loader.set_epoch(0)
             batches = iter(loader)
@@ -325,7 +326,8 @@ ADDRESSES = {
     "plan": ("plan?source=dataset/proteins&limit=nodes:1240&limit=edges:4196",
              ["What binds", "Patterns:", "exactly full"]),
     "epochs": ("epochs?job=ranked-run", ["By rank", "Stragglers", "rank 2", "behind the others",
-                                       "% of a step", "times a shuffle's"]),
+                                       "% of a step", "times a shuffle's", "Batches go by",
+                                       "shared memory", "gRPC"]),
     "data": ("data", ["proteins", "citations", "Source graphs: 1",
                       "Data sets: 2", "sizes changed", "gin/h100", "1 batch out of memory"]),
 }

@@ -577,15 +577,18 @@ TEST(EpochWatchTest, HasWhatTheServerTells) {
   worker.num_acknowledged = 19;
   worker.num_in_flight = 20;
   worker.last_heard = now - absl::Seconds(31);
+  worker.shares_memory = true;
   epoch.workers[1].last_heard = absl::InfinitePast();
   epoch.workers[1].has_ended = true;
   Json json = EpochWatchJson(epoch, 2.5, now);
   EXPECT_EQ(json["workers"][0], Json::parse(R"({"lane": 14, "reader": 15, "readers": 16,
       "worker": "w", "steps": 17, "done": 18, "acknowledged": 19, "in_flight": 20,
-      "silent_seconds": 31.0, "ended": false, "waits": "worker", "straggles": true})"));
+      "silent_seconds": 31.0, "ended": false, "waits": "worker", "transport": "lane",
+      "straggles": true})"));
   EXPECT_EQ(json["workers"][1]["silent_seconds"], Json());
   EXPECT_EQ(json["workers"][1]["ended"], true);
   EXPECT_EQ(json["workers"][1]["waits"], "server");
+  EXPECT_EQ(json["workers"][1]["transport"], "grpc");
   EXPECT_EQ(json["workers"][2]["waits"], "nobody");
   EXPECT_EQ(json["workers"][2]["straggles"], false);
   json.erase("workers");

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -534,14 +535,28 @@ def test_a_lane_that_is_required_and_not_there_is_an_error(
         assert ids_of(list(loader)) == ALL_IDS and loader.transport == "bytes"
 
 
+def transports_shown(server: LocalServer, job: str) -> list[str]:
+    """How batches go to each worker of a job, as the operator's page has it."""
+    address = f"http://{server.http_address}/api/job?name={job}"
+    status, answered = 202, b""
+    while status == 202:  # Not answered yet.
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            status, answered = answer.status, answer.read()
+    (epoch,) = json.loads(answered)["loading"]
+    return [worker["transport"] for worker in epoch["workers"]]
+
+
 def test_a_lane_is_taken_by_default_and_not_if_off(
     server: LocalServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for lane, transport in (("auto", "lane"), ("required", "lane"), ("off", "bytes")):
+    for lane, transport, shown in (
+        ("auto", "lane", "lane"), ("required", "lane", "lane"), ("off", "bytes", "grpc")
+    ):  # fmt: skip
         loader = make(lane=lane)
         assert loader.transport == "bytes"
         next(loader)
         assert loader.transport == transport
+        assert transports_shown(server, loader.settings.request.job) == [shown]
         loader.close()
         assert loader.transport == transport
     monkeypatch.setenv("PACKHOUSE_LANE", "off")

@@ -39,6 +39,8 @@ struct WorkerWatch {
   // It takes no more batches.
   bool has_ended = false;
   SessionWait wait = SessionWait::kNobody;
+  // Its batches go through memory that it shares with the server, not over its connection.
+  bool shares_memory = false;
 };
 
 // A rank or, dynamic, a rank group.

@@ -399,6 +399,11 @@ void Job::WindowPlanned(uint64_t epoch, uint64_t opening, uint64_t window,
   RunAll(wakes);
 }
 
+void Job::ListSharing(Session& session, std::shared_ptr<const std::atomic<bool>> shares_memory) {
+  absl::MutexLock lock(&mutex_);
+  session.shares_memory = std::move(shares_memory);
+}
+
 bool Job::WouldWait(const Session& session) const {
   absl::MutexLock lock(&mutex_);
   if (session.state != JobSession::State::kJoined)

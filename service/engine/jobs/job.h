@@ -155,6 +155,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool Has(uint64_t epoch, uint64_t opening) const;
   // Whether Next(), or Started(), would tell it to wait.
   bool WouldWait(const Session& session) const;
+  // The flag tells those who look on whether its batches go through memory that it shares.
+  void ListSharing(Session& session, std::shared_ptr<const std::atomic<bool>> shares_memory);
   // Gives back the batches that it has not acknowledged. If Next() has ended it while others work,
   // they stay leased to it instead. May be called once.
   void Leave(Session& session);

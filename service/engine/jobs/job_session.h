@@ -96,6 +96,8 @@ class JobSession {
   bool has_ended = false;
   bool waits_for_join = false;
   AwaitedWindow awaited;
+  // Whether its batches go through memory that it shares; null: never.
+  std::shared_ptr<const std::atomic<bool>> shares_memory;
   size_t num_acknowledging = 0;  // Batches whose acknowledgement is not durable yet.
   bool is_lost = false;          // There was no memory for its epoch.
   uint64_t opening = 0;          // JobLedger::OpeningOf() its epoch. kJoined.

@@ -308,6 +308,8 @@ std::vector<EpochWatch> JobState::Watch() const {
       if (session == epoch->sessions.end()) continue;
       watch.workers[i].worker = session->second->worker;
       watch.workers[i].wait = WaitOf(*epoch, *session->second);
+      const auto& shares_memory = session->second->shares_memory;
+      watch.workers[i].shares_memory = shares_memory != nullptr && *shares_memory;
     }
   }
   return watched;

@@ -6,6 +6,7 @@
 #ifndef PACKHOUSE_SERVICE_ENGINE_JOBS_LOADER_H_
 #define PACKHOUSE_SERVICE_ENGINE_JOBS_LOADER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -63,6 +64,11 @@ class LoadSession {
 
   // Whether Next() would give kWait, or HasJoined() false.
   bool WouldWait() const { return job_->WouldWait(*seat_); }
+
+  // As Job::ListSharing().
+  void ListSharing(std::shared_ptr<const std::atomic<bool>> shares_memory) {
+    job_->ListSharing(*seat_, std::move(shares_memory));
+  }
 
  private:
   friend class Loader;

@@ -105,13 +105,16 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request, const Ca
   return response;
 }
 
-// With a lane, if the request asks for one.
+// With a lane, if the request asks for one. `session`: whom `source` serves; null for evaluations.
 std::unique_ptr<Source> WithLane(const v1::LoadRequest& request, const LoadableEpoch& epoch,
-                                 std::unique_ptr<Source> source, LaneDoor* door, Clock* clock,
-                                 ProgressSink<LoadReply>& sink) {
+                                 std::unique_ptr<Source> source, LoadSession* session,
+                                 LaneDoor* door, Clock* clock, ProgressSink<LoadReply>& sink) {
   if (!request.lane()) return source;
   auto lane = OfferLane(epoch, door, sink.Waker());
-  if (lane.ok()) sink.SetLane((*lane)->open_flag());
+  if (lane.ok()) {
+    sink.SetLane((*lane)->open_flag());
+    if (session != nullptr) session->ListSharing((*lane)->open_flag());
+  }
   return std::make_unique<LaneSource>(std::move(source), std::move(lane), door, epoch.schema(),
                                       clock, sink.Waker());
 }
@@ -205,13 +208,14 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
           parsed, of,
           std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
                                              &early_end_, sink.Waker(), context_.signer),
-          lanes_, context_.clock, sink);
+          nullptr, lanes_, context_.clock, sink);
     }
     PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context_, parsed.cursor()));
     PH_ASSIGN_OR_RETURN(auto session,
                         Join(parsed, cursor, std::move(epoch), client, context_.clock->Now(),
                              *loader_, place.job, sink.Waker(), given_up));
-    const LoadableEpoch& of = session->epoch();
+    LoadSession* const joined = session.get();
+    const LoadableEpoch& of = joined->epoch();
     auto observer = observers_->ForStream(of.schema().sizes(), packed_for);
     return WithLane(
         parsed, of,
@@ -219,7 +223,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
             context_.clock, std::move(place.job), std::move(session), std::move(observer),
             [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, sink.Waker(),
             context_.signer),
-        lanes_, context_.clock, sink);
+        joined, lanes_, context_.clock, sink);
   };
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, *call, Method::kLoad,

@@ -94,6 +94,7 @@ Json EpochWatchJson(const EpochWatch& epoch, std::optional<double> batches_per_s
                        {"silent_seconds", SecondsSince(worker.last_heard, now)},
                        {"ended", worker.has_ended},
                        {"waits", NameOf(worker.wait)},
+                       {"transport", worker.shares_memory ? "lane" : "grpc"},
                        {"straggles", bool{straggles[i]}}});
   }
   Json lanes = Json::array();

@@ -146,6 +146,7 @@ export interface Worker {
   silent_seconds: number | null;
   ended: boolean;
   waits: "server" | "worker" | "nobody";
+  transport: "lane" | "grpc";
   straggles: boolean;
 }
 

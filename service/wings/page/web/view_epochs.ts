@@ -48,12 +48,13 @@ function loaded(epoch: LoadedEpoch): HTMLElement {
       : h("div", { class: "lanes" }, h("h3", {}, "By worker"), ...epoch.workers.map((worker) => bar(
         nameOf(worker, epoch), worker.acknowledged / Math.max(1, ...epoch.workers.map((each) => each.acknowledged)),
         `${count(worker.acknowledged)} done`, worker.straggles ? "near" : ""))),
-    table("Workers that load this epoch", ["Worker", "Done", "In flight", "Last heard", "State"],
+    table("Workers that load this epoch", ["Worker", "Done", "In flight", "Last heard", "Batches go by", "State"],
       epoch.workers.map((worker) => [
         nameOf(worker, epoch),
         epoch.ranked ? `${count(worker.done)} of ${count(worker.steps)}` : count(worker.acknowledged),
         count(worker.in_flight),
         worker.silent_seconds === null ? "not yet" : `${duration(worker.silent_seconds)} ago`,
+        worker.transport === "lane" ? "shared memory" : "gRPC",
         h("span", { class: worker.straggles ? "badge bad" : "badge" }, stateOf(worker)),
       ])));
 }
