@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
+import tempfile
 import types
 import urllib.request
 
@@ -101,3 +102,15 @@ def test_a_server_serves_until_the_block_is_left() -> None:
     with pytest.raises(PackhouseError) as raised:
         Client(address, connect_timeout=0.2)
     assert raised.value.code is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_program_that_does_not_begin_leaves_no_folder(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = tmp_path / "packhoused"
+    program.write_text("#!/nothing/there\n")
+    program.chmod(0o755)
+    with pytest.raises(OSError, match="packhoused"):
+        LocalServer(program, data_dir=tmp_path / "data").start()
+    assert [path.name for path in tmp_path.iterdir()] == ["packhoused"]

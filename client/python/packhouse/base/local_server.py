@@ -124,6 +124,8 @@ class LocalServer:
             self._start()
         except BaseException:
             self.kill()
+            # Also of a program that did not begin.
+            self._remove_lane()
             raise
 
     def _start(self) -> None:
