@@ -4,10 +4,11 @@
     mutants.py --build build/release --seed 7 --table            what was found so far
     mutants.py --build build/release --only service/a/b.cc:12    every mistake of one line
 
-For each mutant it compiles one object, links the programs that hold it, and runs the tests of the room,
-then those next up, then those further up, until one fails. The seed draws the order of all lines, so a
-run with the same seed goes on with the next ones, also after lines have changed: those are tried again.
-Several runs of a seed may work side by side: each takes rooms that no other has.
+The mutants of a room are compiled at once, each behind a switch (mutant_switch.h). For each it runs the
+tests of the room, then the nearest programs that link the room, then those that further_tests.txt names,
+until one fails. The seed draws the order of all lines, so a run with the same seed goes on with the next
+ones, also after lines have changed: those are tried again. Several runs of a seed may work side by side:
+each takes rooms that no other has.
 docs/development.md says how to read a survivor. Exit status 0, also with survivors.
 """
 

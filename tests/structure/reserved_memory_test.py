@@ -1,4 +1,4 @@
-"""Compares the table of what reserves memory, in docs/memory.md, with the code and the tests.
+"""Compares the table of what reserves memory, reserved_memory.md, with the code and the tests.
 
 Each file that holds bytes of a memory budget has a row, no other file has one, and each test that a
 row names is there.
@@ -59,7 +59,7 @@ def main() -> int:
         for path in (root / "tests").rglob("*_test.cc")
         for names in TEST.findall(path.read_text())
     }
-    found = problems((root / "docs/memory.md").read_text(), holders, tests)
+    found = problems((root / "tests/structure/reserved_memory.md").read_text(), holders, tests)
     print("\n".join(found))
     return 1 if found else 0
 
