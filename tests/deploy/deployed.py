@@ -30,8 +30,7 @@ are bounded: further values share the label `other`. A histogram `NAME` has the 
 `NAME_sum` and `NAME_count`. Metrics of a feature that is not in use, such as certificates, are left out.
 
 [`deploy`](../deploy/README.md#prometheus-and-grafana) has alerts and dashboards.
-[Several servers](cluster.md#what-may-fail) have a table of the metrics to look at. `make test` holds this list
-against real servers; `tests/deploy/monitored_world.py --write` writes it anew.
+`make test` holds this list against real servers; `tests/deploy/monitored_world.py --write` writes it anew.
 
 """
 
