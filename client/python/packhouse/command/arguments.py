@@ -193,9 +193,11 @@ _SECURITY: Final = all_of(
 # fmt: on
 
 
-def server_options(required: bool = False) -> Decorator[Any]:
+def server_options(
+    required: bool = False, otherwise: str = "without it one is started for this command alone"
+) -> Decorator[Any]:
     """Adds `--server` and the options of certificates and tokens. The command gets `server`, a
-    `Server`.
+    `Server`. `otherwise` says what is done without an address, where none is required.
     """
 
     def decorate(function: Function) -> Function:
@@ -206,8 +208,8 @@ def server_options(required: bool = False) -> Decorator[Any]:
             server = Server(options.pop("server") or "", given)
             return function(*arguments, server=server, **options)
 
-        otherwise = "" if required else "; without it one is started for this command alone"
-        named = value("--server", "ADDRESS", _SERVER + otherwise, required=required)
+        told = _SERVER if required else f"{_SERVER}; {otherwise}"
+        named = value("--server", "ADDRESS", told, required=required)
         added: Function = all_of(named, _SECURITY)(with_server)
         return added
 

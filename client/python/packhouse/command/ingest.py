@@ -36,7 +36,7 @@ _PIECES: Final = "#piece"
 # fmt: off
 @click.command()
 @click.argument("source", nargs=-1, required=True)
-@server_options()
+@server_options(otherwise=f"{_SERVER} by default")
 @value("--dataset", "NAME", "The data set. It is created if the server does not have it", required=True)
 @flag("--seal", "Take no more graphs afterwards, so that epochs can be loaded")
 @values("--exclude", "NAME", "An attribute or a column that is left out, as one with text; may be "
