@@ -53,7 +53,7 @@ _PARTS = whole_number(1, 65536)
     "`packhouse partition export --help` and so on tell of it.",
 )
 @click.argument("graph", metavar="GRAPH", default="")
-@server_options(required=True)
+@server_options(otherwise="without it GRAPH is in files: see below")
 # fmt: off
 @value("--output", "DIR", "Download the partition into this new folder")
 @number("--parts", "How many parts", None, type=_PARTS)
