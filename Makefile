@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-sweep bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
+.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-micro bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-sweep bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
