@@ -3,11 +3,13 @@
 Lines are those with code: no blank lines, no comments, no docstrings. A type in a header is a class,
 struct, union or enum that is defined there, not inside another. A header has one user if one file
 alone includes it, besides the file of its own name and tests. A function's lines are those with code,
-from its name to its closing brace; a test is a function too. Generated code, protos, build files and
-data are left out. Of the pages in docs/ the words are counted, what has a letter or
-a digit.
+from its name to its closing brace; a test is a function too. Its complexity is 1 and its decisions: each
+`if`, loop, `case`, `catch`, `?` and `&&` or `||` of C++, and what stands for these in Python, where each
+`for` and `if` of a comprehension counts; functions inside it are a part of it, macros are none.
+Generated code, protos, build files and data are left out. Of the pages in docs/ the words are counted, what
+has a letter or a digit.
 
-Usage: code_size.py REPOSITORY [--functions], which lists the functions above 100 lines
+Usage: code_size.py REPOSITORY [--functions], which lists the functions above 100 lines or complexity 25
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 SERVICE = ("base", "access", "algorithms", "stores", "engine", "server", "wings", "program")
 CPP, PYTHON, OTHERS = {".cc", ".h", ".c"}, {".py"}, {".ts", ".css", ".html", ".sh"}
-LONG = 100
+LONG, COMPLEX = 100, 25
 # A row of the table, a count, and the most of it; types are for each 1,000 lines.
 GOALS = (
     ("service", "lines", 86_000),
@@ -33,6 +35,7 @@ GOALS = (
     ("service", "types in headers for each 1,000 lines", 7.5),
     ("service", "headers with one user", 80),
     ("all", f"functions above {LONG} lines", 0),
+    ("all", f"functions above complexity {COMPLEX}", 0),
     ("docs", "words", 38_000),
 )
 
@@ -45,6 +48,9 @@ _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _ACCESS = re.compile(r"^(?:\s*(?:public|private|protected)\s*:)+")
 _NAMESPACE = re.compile(r"\bnamespace\b[^()]*$|\bextern \"\"\s*$")
+# As clang-format writes them: what a reference to a value that goes has is no operator.
+_DECISION = re.compile(r"\b(?:if|for|while|case|catch)\b|\s(?:&&|\|\|)\s|\?")
+_DECISIONS = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.match_case)
 _TYPE = re.compile(
     r"(?:^|[>;\s])(?:class|struct|union|enum)\s(?:[^()=]|\((?:[^()]|\([^()]*\))*\))*$"
 )
@@ -53,20 +59,29 @@ _TYPE = re.compile(
 class Function(NamedTuple):
     place: str
     lines: int
+    complexity: int
 
 
 class Count(NamedTuple):
     lines: int = 0  # Of docs: words.
     types: int = 0
     one_user: int = 0
-    long: tuple[Function, ...] = ()
+    large: tuple[Function, ...] = ()  # Above one of the bounds.
+
+    @property
+    def long(self) -> list[Function]:
+        return [each for each in self.large if each.lines > LONG]
+
+    @property
+    def complex(self) -> list[Function]:
+        return [each for each in self.large if each.complexity > COMPLEX]
 
     def plus(self, other: Count) -> Count:
         return Count(
             self.lines + other.lines,
             self.types + other.types,
             self.one_user + other.one_user,
-            self.long + other.long,
+            self.large + other.large,
         )
 
 
@@ -112,8 +127,24 @@ def bodies(code: str) -> Iterator[tuple[str, str]]:
         begin = found.end()
 
 
-def long_ones(place: str, sized: Iterable[tuple[str, int]]) -> tuple[Function, ...]:
-    return tuple(Function(f"{place}: {name}", size) for name, size in sized if size > LONG)
+def python_complexity(function: ast.AST) -> int:
+    nodes = list(ast.walk(function))
+    lists = [node for node in nodes if isinstance(node, ast.comprehension)]
+    chains = [node for node in nodes if isinstance(node, ast.BoolOp)]
+    return (
+        1
+        + sum(isinstance(node, _DECISIONS) for node in nodes)
+        + sum(1 + len(each.ifs) for each in lists)
+        + sum(len(each.values) - 1 for each in chains)
+    )
+
+
+def large_ones(place: str, functions: Iterable[tuple[str, int, int]]) -> tuple[Function, ...]:
+    return tuple(
+        Function(f"{place}: {name}", lines, complexity)
+        for name, lines, complexity in functions
+        if lines > LONG or complexity > COMPLEX
+    )
 
 
 def python_count(place: str, text: str) -> Count:
@@ -128,9 +159,11 @@ def python_count(place: str, text: str) -> Count:
         if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
             lines.difference_update(range(first.lineno, (first.end_lineno or 0) + 1))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            functions.append((node.name, range(node.lineno, (node.end_lineno or 0) + 1)))
-    sized = ((name, len(lines.intersection(own))) for name, own in functions)
-    return Count(len(lines), long=long_ones(place, sized))
+            functions.append((node, range(node.lineno, (node.end_lineno or 0) + 1)))
+    sized = (
+        (node.name, len(lines.intersection(own)), python_complexity(node)) for node, own in functions
+    )
+    return Count(len(lines), large=large_ones(place, sized))
 
 
 def cpp_count(place: str, text: str) -> Count:
@@ -138,11 +171,11 @@ def cpp_count(place: str, text: str) -> Count:
     found = list(bodies(code))
     types = sum(kind == "type" for kind, _ in found) if place.endswith(".h") else 0
     sized = (
-        (" ".join(body.split("{")[0].split())[:80], lines_in(body))
+        (" ".join(body.split("{")[0].split())[:80], lines_in(body), 1 + len(_DECISION.findall(body)))
         for kind, body in found
         if kind == "function"
     )
-    return Count(lines_in(code), types, long=long_ones(place, sized))
+    return Count(lines_in(code), types, large=large_ones(place, sized))
 
 
 def row_of(path: str) -> str | None:
@@ -205,7 +238,7 @@ def table(rows: dict[str, Count]) -> Iterator[str]:
             "words": row.lines,
             "types": round(1000 * row.types / max(row.lines, 1), 1),
             "headers": row.one_user,
-            "functions": len(row.long),
+            "functions": len(row.complex if "complexity" in what else row.long),
         }[what.split()[0]]
         above = "  above" if value > most else ""
         yield f"{f'{name}: {what}':56} {value:>8,} of {most:>6,}{above}"
@@ -224,7 +257,7 @@ def read_files(root: pathlib.Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="The code of this repository by floor")
     parser.add_argument("repository", type=pathlib.Path)
-    parser.add_argument("--functions", action="store_true", help="list those above 100 lines")
+    parser.add_argument("--functions", action="store_true", help="list those above a bound")
     arguments = parser.parse_args()
     root = arguments.repository
     rows = count(read_files(root))
@@ -232,8 +265,8 @@ def main() -> None:
     rows["docs"] = Count(sum(len(re.findall(r"\S*\w\S*", page)) for page in pages))
     print("\n".join(table(rows)))
     if arguments.functions:
-        for each in sorted(rows["all"].long, key=lambda function: -function.lines):
-            print(f"{each.lines:5} {each.place}")
+        for each in sorted(rows["all"].large, key=lambda function: -function.complexity):
+            print(f"{each.lines:5} lines, complexity {each.complexity:3}: {each.place}")
 
 
 if __name__ == "__main__":

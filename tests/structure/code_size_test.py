@@ -47,6 +47,20 @@ FILES = {
     "tests/benchmarks/a.py": "x = 1\n",
     "docs/a.py": "x = 1\n",
 }
+DECISIONS = {
+    "service/base/26.cc": (
+        "int J(T&& a) {\n  do {\n"
+        + "    if (a && (b ||\n c)) x ? y : z;\n" * 5
+        + "    for (;;) switch (d) { case 1: try {} catch (E&&) {} default:; }\n"
+        "  } while (e && !f);\n}\n"
+    ),
+    "service/base/25.cc": "int K() {\n" + "  if (a) b = [](X&& c) { return '?'; };\n" * 24 + "}\n",
+    "client/python/packhouse/base/26.py": (
+        "def f(a):\n  def g(b):\n"
+        + "    x = [c for c in b if c] if b and a and c else 1\n" * 5
+        + "  while a:\n    pass\n"
+    ),
+}
 
 
 def main() -> int:
@@ -70,6 +84,14 @@ def main() -> int:
     told = "\n".join(code_size.table(rows))
     if "functions above 100 lines" not in told or "       1 of      0  above" not in told:
         print(told)
+        wrong += 1
+    complex_ones = [(each.place, each.complexity) for each in code_size.count(DECISIONS)["all"].complex]
+    if complex_ones != [
+        ("service/base/26.cc: int J(T&& a)", 26),
+        ("client/python/packhouse/base/26.py: f", 27),
+        ("client/python/packhouse/base/26.py: g", 26),
+    ]:
+        print(complex_ones)
         wrong += 1
     for each in code_size.count(code_size.read_files(pathlib.Path(sys.argv[1])))["all"].long:
         print(f"{each.place}: {each.lines} lines, at most {code_size.LONG}: split it")

@@ -3,7 +3,7 @@
 //   ExpectAccounted([&](MemoryBudget* memory) { return Thing::Make(..., memory); },
 //                   [](const Thing& thing) { return thing.bytes(); });
 //
-// Who reserves what, and the test of each, is a table in docs/development.md ("Reserved memory").
+// Who reserves what, and the test of each: tests/structure/reserved_memory.md.
 #ifndef PACKHOUSE_TESTS_SUPPORT_ACCOUNTING_H_
 #define PACKHOUSE_TESTS_SUPPORT_ACCOUNTING_H_
 
