@@ -161,4 +161,28 @@ void TestLosesNothingAcknowledged(const OpenLogAgain& open, uint64_t seed, int s
   }
 }
 
+void TestHasAsManyBytesAsItMay(const OpenBounded& open) {
+  const LogRecords three(3, std::string(1000, 'x'));
+  const BoundedLog large = open(1 << 20);
+  ASSERT_THAT(large.log->Append(three), IsOk());
+  const uint64_t needed = large.num_bytes();
+  for (const bool fits : {true, false}) {
+    const uint64_t bound = fits ? needed : needed - 1;
+    const BoundedLog bounded = open(bound);
+    RecordLog& log = *bounded.log;
+    const auto is_refused = StatusIs(absl::StatusCode::kResourceExhausted,
+                                     ::testing::HasSubstr(absl::StrCat("at most ", bound)));
+    EXPECT_EQ(log.Append(three).ok(), fits);
+    const LogRecords kept = fits ? three : LogRecords();
+    EXPECT_THAT(log.Append(three), is_refused);
+    EXPECT_THAT(log.ReadAll(), IsOkAndHolds(kept));
+    EXPECT_EQ(log.Replace(three).ok(), fits);
+    EXPECT_THAT(log.Replace(LogRecords(4, three[0])), is_refused);
+    EXPECT_THAT(log.ReadAll(), IsOkAndHolds(kept));
+    EXPECT_THAT(log.Replace({three[0]}), IsOk());
+    EXPECT_THAT(log.Append({"", three[0]}), IsOk());
+    EXPECT_THAT(log.ReadAll(), IsOkAndHolds(LogRecords{three[0], "", three[0]}));
+  }
+}
+
 }  // namespace packhouse

@@ -35,6 +35,17 @@ void TestManyThreadsAppend(const OpenLogAgain& open, size_t threads, size_t appe
 // `open` may fail, and is then called again.
 void TestLosesNothingAcknowledged(const OpenLogAgain& open, uint64_t seed, int steps = 40);
 
+// A new log of at most so many bytes, and how many it has.
+struct BoundedLog {
+  std::unique_ptr<RecordLog> log;
+  std::function<uint64_t()> num_bytes;
+};
+using OpenBounded = std::function<BoundedLog(uint64_t max_bytes)>;
+
+// It has exactly as many bytes as it may, and refuses one more; what is to come counts, not what
+// goes.
+void TestHasAsManyBytesAsItMay(const OpenBounded& open);
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_TESTS_LEDGER_RECORD_LOG_LAWS_H_
