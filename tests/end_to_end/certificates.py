@@ -1,12 +1,15 @@
-"""Certificates as operators make them, by the openssl command."""
+"""Certificates and tokens as operators make them, by the openssl command."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
+import json
 import os
 import pathlib
 import subprocess
+import time
 from typing import NamedTuple, Sequence
 
 _CONFIG = """
@@ -81,6 +84,33 @@ class Authority:
         return made
 
 
+class TokenIssuer:
+    """Signs JWTs by an RSA key of its own, which is in the file `path`."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._key = str(path)
+        _openssl("genrsa", "-out", self._key, "2048")
+
+    def jwks(self) -> bytes:
+        """Its keys, as `--jwt-keys` takes them."""
+        told = _openssl("rsa", "-in", self._key, "-noout", "-modulus").decode().strip()
+        modulus = bytes.fromhex(told.partition("=")[2])
+        key = {"kty": "RSA", "alg": "RS256", "kid": "key", "n": _encoded(modulus), "e": "AQAB"}
+        return json.dumps({"keys": [key]}).encode()
+
+    def token(self, **claims: object) -> str:
+        """For an hour for the audience `packhouse`, of the subject `trainer`."""
+        said = {"sub": "trainer", "aud": "packhouse", "exp": int(time.time()) + 3600, **claims}
+        header = {"alg": "RS256", "kid": "key", "typ": "JWT"}
+        text = ".".join(_encoded(json.dumps(part).encode()) for part in (header, said))
+        signature = _openssl("dgst", "-sha256", "-sign", self._key, stdin=text.encode())
+        return f"{text}.{_encoded(signature)}"
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 def hash_of(token: str) -> str:
     """As it stands in a token file."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -98,10 +128,11 @@ def _new_key() -> tuple[str, ...]:
 
 
 def _date(hours: int) -> str:
-    time = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=hours)
-    return time.strftime("%Y%m%d%H%M%SZ")
+    then = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=hours)
+    return then.strftime("%Y%m%d%H%M%SZ")
 
 
-def _openssl(*arguments: str) -> None:
-    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, check=False)
+def _openssl(*arguments: str, stdin: bytes = b"") -> bytes:
+    done = subprocess.run(["openssl", *arguments], input=stdin, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout

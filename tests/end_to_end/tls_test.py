@@ -13,7 +13,7 @@ import time
 
 import grpc
 import pytest
-from certificates import Authority, Certificate, hash_of, replace
+from certificates import Authority, Certificate, TokenIssuer, hash_of, replace
 from server_process import ServerProcess
 
 from packhouse import Client, Credentials, PackhouseError
@@ -259,6 +259,39 @@ def test_tokens_from_a_file_that_is_renewed(place: Place) -> None:
     ]
     assert clients[:2] == ["alice", "bob"]
     assert clients[2].startswith("127.0.0.1")
+
+
+def test_tokens_of_an_issuer_whose_keys_are_exchanged(place: Place) -> None:
+    first, second = (TokenIssuer(place.folder / name) for name in ("first", "second"))
+    keys = place.folder / "keys"
+    keys.write_bytes(first.jwks())
+    with place.start("--jwt-keys", str(keys), "--jwt-audience", "packhouse") as server:
+
+        def answer(token: str) -> tuple[grpc.StatusCode, str]:
+            return outcome(place.channel(server), authorization=f"Bearer {token}")
+
+        good, of_second = first.token(), second.token()
+        assert answer(good)[0] is grpc.StatusCode.NOT_FOUND
+        assert await_log(place.log, "call failed")["client"] == "trainer"
+        refused = {
+            of_second: "signature",
+            first.token(exp=int(time.time()) - 3600): "it has expired",
+            first.token(aud="others"): "audience",
+        }
+        for token, why in refused.items():
+            code, message = answer(token)
+            assert code is grpc.StatusCode.UNAUTHENTICATED
+            assert "the server refuses the token" in message and why in message
+
+        # Broken keys are not taken; new ones are, and end what the old ones have signed.
+        replace(keys, b'{"keys":[]}')
+        assert await_log(place.log, "not reloaded")["what"] == "jwt keys"
+        assert answer(good)[0] is grpc.StatusCode.NOT_FOUND
+        replace(keys, second.jwks())
+        end = time.monotonic() + 30
+        while answer(of_second)[0] is not grpc.StatusCode.NOT_FOUND:
+            assert time.monotonic() < end
+        assert answer(good)[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_hostile_tokens_are_refused(place: Place) -> None:
