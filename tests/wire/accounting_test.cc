@@ -20,12 +20,15 @@
 #include "service/server/services/stream_drift.h"
 #include "service/server/wire/epoch_words.h"
 #include "service/server/wire/wire_datasets.h"
+#include "service/server/wire/wire_memory.h"
 #include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/graphs/services/samples_kind.h"
 #include "service/wings/graphs/services/source_graph_append_handler.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
+#include "service/wings/partition/services/joined_kind.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/epochs/dataset_worlds.h"
+#include "tests/epochs/parts_worlds.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/unwatched_streams.h"
@@ -83,15 +86,25 @@ TEST(WireAccountingTest, TheListsOfAnEpochsWords) {
   samples.mutable_samples()->mutable_sub_graphs()->set_graph("g");
   samples.mutable_samples()->mutable_sub_graphs()->set_text(TwoHopSpec(3, 2));
   samples.mutable_samples()->mutable_seeds()->set_numbers(Uint32sToWire({3, 1, 4, 1, 5}));
+  // Of as many bytes as the subset alone.
+  PartsWorld parts(kSeedWithEdges);
+  v1::EpochSpec joined = subset;
+  joined.set_dataset("parts");
+  joined.set_join_parts(true);
   const SamplesKind samples_kind(&graphs);
-  const EpochKinds kinds = {{&samples_kind}, {}};
-  for (const v1::EpochSpec* const spec : {&subset, &samples}) {
+  const JoinedKind joined_kind;
+  const EpochKinds kinds = {{&samples_kind, &joined_kind}, {}};
+  for (const v1::EpochSpec* const spec : {&subset, &samples, &joined}) {
     SCOPED_TRACE(spec->ShortDebugString());
+    const DatasetStore& datasets = spec->join_parts() ? parts.store() : world.store();
     ExpectAccounted(
         [&](MemoryBudget* memory) -> absl::StatusOr<Held<EpochRequest>> {
           Held<EpochRequest> held;
           PH_ASSIGN_OR_RETURN(held.made,
-                              OpenEpochRequest(*spec, world.store(), &kinds, memory, held.memory));
+                              OpenEpochRequest(*spec, datasets, &kinds, memory, held.memory));
+          if (!spec->has_samples()) {
+            EXPECT_EQ(held.memory.bytes(), BytesOfRequest(*spec));
+          }
           return held;
         },
         [](const Held<EpochRequest>& held) {
