@@ -1,7 +1,8 @@
-"""Every bound that the protos name is taken exactly, and one beyond it is refused.
+"""Every bound that the protos and the pages name is taken exactly, and one beyond it is refused.
 
 A bound in a comment of proto/ that has no row here fails: write a row, or say in NOT_TRIED why no client
-can meet it.
+can meet it. A bound in a table of docs/ fails, too, unless it has a row, or PAGES names the test that tries
+it, or says why none does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import math
 import os
 import pathlib
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ import grpc
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from documented_bounds import all_documented_bounds, documented_bounds
+from documented_bounds import all_documented_bounds, bounds_of_page, documented_bounds
 
 from packhouse import LocalServer
 from packhouse.v1 import (
@@ -41,7 +43,7 @@ from packhouse.v1 import (
     source_graph_pb2,
 )
 
-PROTOS: Final = pathlib.Path(__file__).parents[2] / "proto/packhouse/v1"
+ROOT: Final = pathlib.Path(__file__).parents[2]
 OK: Final = grpc.StatusCode.OK
 REFUSED: Final = grpc.StatusCode.INVALID_ARGUMENT
 EXHAUSTED: Final = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -57,6 +59,15 @@ NOT_TRIED: Final = {
     "PartitionJob.share_done: 1": "of an answer",
     "TuneRecommendation.shapes: 0.5": "of an answer",
     "TuneRecommendation.cheapest_shape: 0.5": "of an answer",
+    "ComponentEfficiency.efficiency: > 1": "of an answer",
+    "PlanSummary.gap: < 0": "of an answer",
+    "EpochShare.num_batches_before: > 0": "of an answer",
+    "SubGraphs.weight_column: > 0": "which edges are drawn",
+    "DrawnSmaller.level: > 4096": "how sub-graphs are drawn smaller",
+    "SampleSpec.seeds: > 1": "what a number means",
+    "Segments.graphs: >= 1": "0 is another number, and none is between them",
+    "Segments.graphs: >= 64": "how a data set is cut",
+    "EpochSpec.adaptive: >= 2": "when limits change",
     "Priority.weights: 2^32": "the field's type has no larger number",
     "ListDatasetsRequest.page_size: 1000": "a larger number counts as this, and a page may be shorter",
     "ListJobsRequest.page_size: 1000": "a larger number counts as this, and a page may be shorter",
@@ -66,6 +77,120 @@ NOT_TRIED: Final = {
     "SourceNodeRows.ids: 2^24": "a message has fewer",
     "SourceEdgeRows.sources: 2^24": "a message has fewer",
     "LookupNodesRequest.ids: 2^24": "a message has fewer",
+}
+
+TAKEN: Final = "what it takes, no bound"
+# Of the tables of docs/: the test that tries a bound, or why none does.
+PAGES: Final = {
+    "memory.md, pending": {
+        "--max-pending-bytes": "SizesStreamTest.PendingBytesAreBoundedByPackingEarly",
+        "--max-total-pending-bytes": "NamespaceBytesTest.StreamsOfANamespaceShareItsBoundWithinThatOfAll",
+    },
+    "memory.md, unsent": {"512 KiB": "OutboxTest.IsFullAtTwoLargeResponsesOrManySmallOnes"},
+    "memory.md, received": dict.fromkeys(
+        ("--max-streams", "64 KiB", "1 MiB"), "MemorySharesTest.WindowsOfAllStreamsFitUnlessTheyWouldBeTiny"
+    ),
+    "memory.md, working": {"10": "ScriptedCallTest.AStreamDoesNotWaitForEver"},
+    "memory.md, a parsed message": {
+        "--max-message-bytes": "MalformedTest.AMessageAboveTheLimitIsResourceExhausted",
+        "1 MiB": "WireFootprintTest.ExceedsTheBoundForAnyFieldOfEmptyElements",
+        "16": "WireFootprintTest.APlanForManySizesIsWithinItsBound",
+    },
+    "memory.md, a reader of a data set with l components": {"40": TAKEN},
+    "memory.md, a plan": {"4": TAKEN},
+    "memory.md, copies of data sets from which batches are made faster": {
+        "32 GiB": "of a larger one there is no copy, and nobody sees it"
+    },
+    "memory.md, a job's ledger": {
+        "4 MiB": "KeptPlanTest.OneThatIsTooLargeIsNotKept",
+        "65,536": "JobTest.WhatIsDoneHasABoundedNumberOfGaps",
+        "4": TAKEN,
+    },
+    "memory.md, sealing a source graph": dict.fromkeys(("256 MiB", "16 MiB"), TAKEN),
+    "memory.md, rows of TF-GNN's examples": dict.fromkeys(("16", "1 MiB"), TAKEN),
+    "memory.md, named histograms": {"2^20": "HistogramStoreTest.DistinctSizesHaveABound"},
+    "memory.md, sizes of open streams": {"64 KiB": "SizeSampleTest.ManyComponentsTakeNoMoreBytes"},
+    "memory.md, questions of the page": {
+        "64": "PageJobsTest.QuestionsOfAllAndOfOneViewerAreBounded",
+        "16 MiB": "PageJobsTest.WithoutMemoryTheAnswerSaysSo",
+        "512 KiB": "PageAnswersTest.ListsAreBounded",
+    },
+    "memory.md, streams and unary calls at once": {
+        "--max-streams": "GateTest.BoundsStreamsAndCalls",
+        "--max-calls": "GateTest.BoundsStreamsAndCalls",
+        "--max-streams-per-client": "GateTest.AClientHasItsOwnBounds",
+        "--max-calls-per-client": "GateTest.AClientHasItsOwnBounds",
+    },
+    "memory.md, open calls in any state": {
+        "256": "FairBoundTest.BoundsEachClientAndAll",
+        "128": "EarlyCallTest.CallsWithoutRequestsAreBounded",
+    },
+    "memory.md, streams of Health.Watch": {
+        "--max-health-watches": "HealthServiceTest.WatchesAreBoundedAndComeAndGo"
+    },
+    "memory.md, connections": dict.fromkeys(
+        ("--max-connections", "--max-connections-per-client"),
+        "ConnectionAcceptorTest.BoundsConnectionsOfAClientAndOfAll",
+    ),
+    "memory.md, calls of one connection": {
+        "--max-streams-per-connection": "ConnectionCallsTest.BoundsCallsAtOnceOfEachConnection",
+        "64": "ConnectionAcceptorTest.AConnectionWithTooManyCallsEnds",
+    },
+    "memory.md, threads of calls that plan": dict.fromkeys(("64", "8", "4", "2"), "one more waits"),
+    "memory.md, slots of lanes": {
+        **dict.fromkeys(("4", "16", "64 MiB"), "LaneSizeTest.HasFewSlotsAndIsBounded"),
+        "5 MiB": TAKEN,
+        "64": "LaneTest.AThousandThatSayNothingKeepNobodyOut",
+    },
+    "memory.md, batches in flight": {"1024": "LoadRequest.max_in_flight has a row"},
+    "memory.md, graphs in a batch": {
+        "--max-graphs-per-batch": "SizesStreamTest.EmptyGraphsAreBoundedByTheServersOwnLimit"
+    },
+    "memory.md, the HTTP port": {
+        "256": "HttpServerTest.WhoHasMostConnectionsMakesRoom",
+        "16 KiB": "HttpServerTest.AHeadWithoutEndIsRefused",
+    },
+    "memory.md, the log": {"1024": "LimitedLogTest.ManyKeysShareOne"},
+    "memory.md, data sets on the disk": {
+        "--max-store-bytes": "DatasetServiceTest.AFullStoreIsResourceExhaustedAndServesOn"
+    },
+    "memory.md, source graphs on the disk": {"--max-source-graph-bytes": "FileSourceGraphStoreTest.Bounds"},
+    "memory.md, partitions that run and wait": dict.fromkeys(
+        ("--max-running-partitions", "--max-waiting-partitions"), "PartitionJobsTest.OneRunsSomeWait"
+    ),
+    "memory.md, files of partitions": {"--max-partition-bytes": "PartitionJobsTest.FilesHaveABound"},
+    "memory.md, epochs in the ledger": dict.fromkeys(
+        ("--max-epochs", "8"), "LoaderTest.RemembersABoundedNumberOfEpochs"
+    ),
+    "memory.md, measured models": {"48": "MeasuredShapesTest.TakesBoundedMemoryAndKeepsTheExtremes"},
+    "storage-format.md, all data sets": {
+        "64 GiB": "a number that is not given", "256 MiB": "address space"
+    },
+    "storage-format.md, producers of a data set": {
+        "4096": "DatasetStoreTest.ProducersOfOneCallAreLetGo",
+        "65,536": "HistogramStoreTest.ProducersOfOneCallAreLetGo",
+        "256": "HistogramStoreTest.AnOldNumberIsKnownOrRefused",
+        "1280": "HistogramStoreTest.AnOldNumberIsKnownOrRefused",
+    },
+    "storage-format.md, data sets": {"65,536": "LmdbDatasetStoreTest.TheNumberOfDataSetsIsBounded"},
+    "storage-format.md, one append": {"1 GiB": "a message has fewer", "2^24": "a message has fewer"},
+    "storage-format.md, all jobs' records": {
+        "1 GiB": "LmdbJobLogsTest.HasAsManyBytesAsItMay", "32": TAKEN, "256 MiB": "address space"
+    },
+    "storage-format.md, one record of a log": dict.fromkeys(("1 GiB", "16 MiB"), "no request makes one"),
+    "storage-format.md, the plan that is kept of an epoch": {"4 MiB": "KeptPlanTest.OneThatIsTooLargeIsNotKept"},
+    "storage-format.md, a cursor": {"2 MiB": "CursorTest.ALongTextIsRefusedBeforeItIsRead"},
+    "storage-format.md, one source graph": {
+        "0": "FileSourceGraphStoreTest.Bounds",
+        "16": TAKEN,
+        "32": TAKEN,
+        "64 MiB": "FileSourceGraphStoreTest.Bounds",
+    },
+    "storage-format.md, arrays and sets of a source graph": {
+        "4096": "SourceGraphSchema.node_sets has a row",
+        "256": "SourceGraphSchema.node_sets has a row",
+        **dict.fromkeys(("2^32", "2"), "a graph of 48 GB"),
+    },
 }
 
 
@@ -101,6 +226,14 @@ class World:
         """A data set."""
         request = dataset_pb2.CreateDatasetRequest(name=name or self.name(), schema=schema)
         return self.answer(lambda: self.stub("DatasetService", "dataset").CreateDataset(request))
+
+    def make_dataset(self) -> None:
+        """The data set `graphs`, of one graph."""
+        assert self.create(name="graphs") == (OK, "")
+        datasets = self.stub("DatasetService", "dataset")
+        chunk = graphs_pb2.GraphChunk(sizes=ONE_SIZE)
+        list(datasets.Append(iter([dataset_pb2.AppendRequest(dataset="graphs", graphs=chunk)])))
+        datasets.SealDataset(dataset_pb2.SealDatasetRequest(name="graphs"))
 
     def create_graph(self, schema: source_graph_pb2.SourceGraphSchema, name: str = "") -> Answer:
         """A source graph."""
@@ -277,6 +410,11 @@ def row(
         ROWS.append(Row(key, at, beyond, call, accepted or (OK,), refused, says))
 
     return add
+
+
+def from_below(key: str, least: float, call: Callable[[World, float], Answer]) -> None:
+    """A number that is at least as large."""
+    row(key, least, math.nextafter(least, -math.inf))(call)
 
 
 def letters(key: str, most: int, call: Callable[[World, str], Answer], *accepted: grpc.StatusCode) -> None:
@@ -638,9 +776,49 @@ number(
 )
 
 
+for key, made in (
+    ("TensorSpec.row_shape: >= 1", lambda world, n: world.create(tensors(tensor(row_shape=[n])))),
+    (
+        "SourceColumn.row_shape: >= 1",
+        lambda world, n: world.create_graph(graph_of(node_set(columns=[column(row_shape=[n])]))),
+    ),
+):
+    row(key, 1, 0)(made)
+from_below("PartitionRequest.imbalance: >= 1", 1, lambda world, n: world.partition(imbalance=n))
+from_below(
+    "Mixing.most_company: >= 1",
+    1,
+    lambda world, n: world.epoch(world.spec(mixing=loader_pb2.Mixing(most_company=n))),
+)
+SMALLEST: Final = math.ulp(0.0)
+row("DriftWatch.min_loss: > 0", SMALLEST, -SMALLEST, says="min_loss")(
+    lambda world, loss: world.pack(drift=packing_pb2.DriftWatch(min_loss=loss))
+)
+row("DriftWatch.min_loss: < 1", math.nextafter(1, 0), 1, says="min_loss")(
+    lambda world, loss: world.pack(drift=packing_pb2.DriftWatch(min_loss=loss))
+)
+
+
+@row("CostTerm.weight: > 0", SMALLEST, -SMALLEST, says="weight")
+def _cost_weight(world: World, weight: float) -> Answer:
+    order = cost_order(1)
+    order.cost_balanced.terms[0].weight = weight
+    return world.epoch(world.spec(order=order))
+
+
+# Of a server that may have MOST of them: each call makes one.
+MOST: Final = 2
+COUNTED: Final[dict[str, Callable[[World], Answer]]] = {
+    "memory.md, named histograms: --max-histograms": lambda world: world.observe(),
+    "memory.md, source graphs on the disk: --max-source-graphs": lambda world: world.create_graph(graph_of()),
+    "memory.md, epochs in the ledger: --max-epochs-per-client": lambda world: world.load(),
+    "memory.md, measured models: --max-measured-models": lambda world: world.report(),
+}
+
+
 def bound_in(key: str) -> int:
     """The number of a bound as messages have it."""
-    words = key.partition(": ")[2].replace(",", "").split()
+    words = key.partition(": ")[2].removeprefix(">= ").replace(",", "").split()
     base, _, exponent = words[0].partition("^")
     unit = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[words[1]] if len(words) == 2 else 1
     return int(base) ** int(exponent or "1") * unit
@@ -656,11 +834,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     arguments = ("--policy", str(folder / "policy"), "--snapshot-dir", str(folder / "snapshots"), "--memory-budget", "2GiB", "--max-waiting-partitions", "100")
     with LocalServer(data_dir=folder / "data", arguments=arguments) as server:
         made = World(server)
-        assert made.create(name="graphs") == (OK, "")
-        datasets = made.stub("DatasetService", "dataset")
-        chunk = graphs_pb2.GraphChunk(sizes=ONE_SIZE)
-        list(datasets.Append(iter([dataset_pb2.AppendRequest(dataset="graphs", graphs=chunk)])))
-        datasets.SealDataset(dataset_pb2.SealDatasetRequest(name="graphs"))
+        made.make_dataset()
         assert made.create_graph(graph_of(edges=[edge_set()]), "source") == (OK, "")
         sources = made.stub("SourceGraphService", "source_graph")
         ids = source_graph_pb2.NodeIds(integers=struct.pack("<2q", 1, 2))
@@ -690,14 +864,38 @@ def test_a_bound_is_taken_and_one_beyond_it_is_not(world: World, bound: Row) -> 
         assert "--memory-budget" in message
 
 
-def test_every_bound_of_the_protos_has_a_row() -> None:
-    documented = all_documented_bounds(PROTOS)
-    tried = {each.key for each in ROWS}
-    assert len(tried) == len(ROWS)
-    missing = documented.keys() - tried - NOT_TRIED.keys()
+@pytest.fixture(scope="module")
+def small_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    arguments = [word for key in COUNTED for word in (key.rpartition(": ")[2], str(MOST))]
+    with LocalServer(data_dir=tmp_path_factory.mktemp("small") / "data", arguments=arguments) as server:
+        made = World(server)
+        made.make_dataset()
+        yield made
+
+
+@pytest.mark.parametrize("key", COUNTED)
+def test_there_are_as_many_as_a_flag_says_and_not_one_more(small_world: World, key: str) -> None:
+    for _ in range(MOST):
+        assert COUNTED[key](small_world) == (OK, "")
+    for _ in range(2):
+        code, message = COUNTED[key](small_world)
+        assert code is EXHAUSTED, message
+        assert re.search(rf"(?:at most|the bound is) {MOST}\b", message)
+
+
+def test_every_bound_has_a_row() -> None:
+    documented = all_documented_bounds(ROOT / "proto/packhouse/v1", ROOT / "docs")
+    pages = {f"{thing}: {bound}": tried for thing, bounds in PAGES.items() for bound, tried in bounds.items()}
+    tried = [*(each.key for each in ROWS), *COUNTED, *NOT_TRIED, *pages]
+    assert len(set(tried)) == len(tried)
+    missing = documented.keys() - set(tried)
     assert not missing, "\n".join(f"{key}: ...{documented[key]}..." for key in sorted(missing))
-    assert not (tried | NOT_TRIED.keys()) - documented.keys(), "rows of bounds that no proto names"
-    assert not tried & NOT_TRIED.keys()
+    assert not set(tried) - documented.keys(), "rows of bounds that nothing names"
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*_test.cc"))
+    tests = {".".join(names) for text in texts for names in re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text, re.M)}
+    assert not {tried for tried in pages.values() if " " not in tried} - tests, "tests that are not there"
 
 
 def test_bounds_are_found_where_they_stand() -> None:
@@ -723,3 +921,15 @@ message Request {
         "Things.Do: 16 MiB",
         "Request.Inner.many: 65,536",
     ]
+    words = "message M {\n  double d = 1;  // Above 0, below 1, and at least 2^3.\n}"
+    assert [each.key for each in documented_bounds(words)] == ["M.d: > 0", "M.d: < 1", "M.d: >= 2^3"]
+    page = """
+| what | bound |
+|---|---|
+| [a](b.md#1), or c | `--max-d`: half of 4 KiB; some 9, about 8 (`x/7.h`), 2^20 and 4 KiB more |
+
+| what | value |
+|---|---|
+| e | 6 |
+"""
+    assert [each.key for each in bounds_of_page("p.md", page)] == ["p.md, a: --max-d", "p.md, a: 4 KiB", "p.md, a: 2^20"]

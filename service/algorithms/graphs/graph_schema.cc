@@ -29,7 +29,7 @@ absl::StatusOr<size_t> RowBytes(const TensorSpec& tensor) {
   }
   uint64_t bytes = ElementBytes(tensor.dtype);
   for (const uint32_t extent : tensor.row_shape) {
-    if (extent == 0) return Invalid(tensor, "row_shape has an extent of 0");
+    if (extent == 0) return Invalid(tensor, "row_shape has an extent of 0, at least 1");
     const auto product = CheckedMultiply(bytes, extent);
     if (!product || *product > GraphSchema::kMaxRowBytes) {
       return Invalid(tensor, "a row of shape [", absl::StrJoin(tensor.row_shape, ", "),

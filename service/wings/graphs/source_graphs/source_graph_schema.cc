@@ -41,7 +41,8 @@ absl::Status CheckColumn(absl::string_view where, const SourceColumnSpec& column
   }
   uint64_t bytes = ElementBytes(column.dtype);
   for (const uint32_t extent : column.row_shape) {
-    if (extent == 0) return absl::InvalidArgumentError(absl::StrCat(where, ": an extent is 0"));
+    if (extent == 0)
+      return absl::InvalidArgumentError(absl::StrCat(where, ": an extent is 0, at least 1"));
     bytes *= extent;  // No overflow: at most 2^24 * 2^32 before the check.
     if (bytes > SourceGraphSchema::kMaxRowBytes) {
       return absl::InvalidArgumentError(
