@@ -3,14 +3,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/planning/optimizer/plan_optimizer.h"
+#include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/segmented_epoch.h"
+#include "service/stores/datasets/forwarding_dataset_store.h"
+#include "service/stores/datasets/mixed_datasets.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/failing_steps/epoch_world.h"
 #include "tests/support/failing_steps.h"
@@ -108,6 +113,73 @@ TEST(EpochStepsTest, CancelledOrRefused) {
     // A refusal that is ignored: tests/epochs/accounting_test.cc. What an epoch does without, such
     // as a copy of its rows, is refused here, too.
     if (HasFailure()) return;
+  }
+}
+
+// Each question to the store of data sets is a step.
+class RefusingStore final : public ForwardingDatasetStore {
+ public:
+  RefusingStore(DatasetStore* store, CountedSteps* steps)
+      : ForwardingDatasetStore(store), steps_(steps) {}
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
+    return steps_->Fails() ? Refusal() : store()->Get(name);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override {
+    if (steps_->Fails()) return Refusal();
+    return store()->OpenReader(name);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override {
+    if (steps_->Fails()) return Refusal();
+    return store()->OpenChunks(name);
+  }
+
+ private:
+  static absl::Status Refusal() { return absl::UnavailableError("not now"); }
+
+  CountedSteps* const steps_;
+};
+
+// An epoch of a catalog, which keeps what it has made and not what was refused.
+class CatalogWorld final : public StepsWorld {
+ public:
+  CatalogWorld(DatasetStore* store, CountedSteps* steps, const EpochRequest& request)
+      : refusing_(store, steps), request_(request) {}
+  absl::Status Attempt() override {
+    const auto told = [this](const auto& epoch) {
+      if (epoch.ok()) state_ = absl::StrCat((*epoch)->identity().num_batches(), " batches");
+      return epoch.status();
+    };
+    return request_.segments ? told(catalog_.PrepareSegmented(request_))
+                             : told(catalog_.Prepare(request_));
+  }
+  std::string State() override { return state_; }
+
+ private:
+  RefusingStore refusing_;
+  const EpochRequest& request_;
+  MixedDatasets mixed_{&refusing_, nullptr};
+  EpochCatalog catalog_{&mixed_, EpochBounds(), nullptr};
+  std::string state_;
+};
+
+TEST(EpochStepsTest, TheStoreRefuses) {
+  DatasetWorld world(120);
+  world.Seal();
+  Random random(2);
+  ASSERT_TRUE(world.store().Create("more", world.schema(), {}).ok());
+  const GraphChunk more = RandomChunk(random, &world.schema(), 9, 9, 5000);
+  ASSERT_TRUE(world.store().Append("more", more, {}, std::nullopt).ok());
+  ASSERT_TRUE(world.store().Seal("more").ok());
+  EpochRequest mixture = DatasetWorld::Request();
+  mixture.dataset = "graphs+more";
+  EpochRequest segments = DatasetWorld::Request();
+  segments.segments = SegmentsRequest{40, 2};
+  for (const EpochRequest& request : {DatasetWorld::Request(), mixture, segments}) {
+    CountedSteps refused;
+    ExpectDoneOrNot(
+        [&] { return std::make_unique<CatalogWorld>(&world.store(), &refused, request); }, refused);
   }
 }
 

@@ -1,11 +1,13 @@
-// A join of a job, whichever of its steps fails: the worker has a seat, or an error, and the ledger
-// has it or not.
+// A call of a job, whichever of its steps fails: it is done, or an error, and the ledger has it or
+// not.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "tests/delivery/job_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
@@ -44,53 +46,99 @@ class RefusedLog final : public CountedSteps {
   }
 };
 
-// A worker joins an epoch, which is new, and leaves.
-class JoinWorld final : public StepsWorld {
+enum class JobCall { kJoin, kAcknowledge, kForget, kForgetUnused };
+
+// A worker joins an epoch, which is new, and leaves. Or it has a batch and has left, and then the
+// batch is acknowledged, or the epoch is forgotten.
+class JobStepsWorld final : public StepsWorld {
  public:
-  JoinWorld(CountedSteps* log_fails, RefusedMemory* memory)
-      : memory_(memory),
+  JobStepsWorld(JobCall call, CountedSteps* log_fails, RefusedMemory* memory)
+      : call_(call),
         log_(log_fails),
-        world_(std::make_unique<JobWorld>(&log_, absl::InfiniteDuration(), 1 << 20,
-                                          memory == nullptr ? nullptr : memory->budget())) {}
+        world_(std::make_unique<JobWorld>(&log_, absl::Hours(1), 1 << 20,
+                                          memory == nullptr ? nullptr : memory->budget())) {
+    if (call_ == JobCall::kJoin) return;
+    EXPECT_TRUE(Join().ok());
+    EXPECT_TRUE(world_->job().ForgetUnused(kUsed).ok());
+  }
   absl::Status Attempt() override {
-    JoinRequest request;
-    request.worker = "a";
-    const auto seat = world_->Join(epoch_, request);
-    if (!seat.ok()) return seat.status();
-    EXPECT_EQ(world_->job().Next(*seat->session, absl::UnixEpoch())->outcome,
-              LeaseOutcome::kLeased);
-    world_->job().Leave(*seat->session);
-    return absl::OkStatus();
+    switch (call_) {
+      case JobCall::kJoin:
+        return Join();
+      case JobCall::kAcknowledge:
+        return world_->job()
+            .Acknowledge(0, 1, generation_, std::vector<uint64_t>{batch_}, kUsed)
+            .status();
+      case JobCall::kForget:
+        return world_->job().Forget();
+      case JobCall::kForgetUnused:
+        return world_->job().ForgetUnused(kUsed + absl::Hours(2)).status();
+    }
+    return absl::InternalError("not reached");
   }
   // The ledger, and what a restart would make of the log.
   std::string State() override {
     const std::vector<std::string> records = world_->Ledger().EpochRecords();
     EXPECT_EQ(JobLedger::Replay(*log_.ReadAll())->EpochRecords(), records);
-    return absl::StrCat(records.size(), " records");
+    // Whoever joins again has another generation.
+    return call_ == JobCall::kJoin ? absl::StrCat(records.size()) : absl::StrJoin(records, "\n");
   }
-  // Once nobody asks for the job.
-  std::string Held() override { return ""; }
 
  private:
+  static constexpr absl::Time kUsed = absl::FromUnixSeconds(1000);
+
+  absl::Status Join() {
+    JoinRequest request;
+    request.worker = "a";
+    const auto seat = world_->Join(epoch_, request);
+    if (!seat.ok()) return seat.status();
+    const auto offer = world_->job().Next(*seat->session, absl::UnixEpoch());
+    EXPECT_EQ(offer->outcome, LeaseOutcome::kLeased);
+    batch_ = offer->batch;
+    generation_ = seat->start.join.generation;
+    world_->job().Leave(*seat->session);
+    return absl::OkStatus();
+  }
+
   const EpochIdentity epoch_ = IdentityOf({6});
-  RefusedMemory* const memory_;
+  const JobCall call_;
   RefusingLog log_;
   std::unique_ptr<JobWorld> world_;
+  uint64_t batch_ = 0;
+  uint64_t generation_ = 0;
 };
 
-TEST(JoinStepsTest, TheLogRefuses) {
-  for (const bool lasts : {false, true}) {
-    RefusedLog refused(lasts);
-    const StepsTold told =
-        ExpectDoneOrNot([&] { return std::make_unique<JoinWorld>(&refused, nullptr); }, refused);
-    EXPECT_EQ(told.num_done, 0U);
+constexpr JobCall kJobCalls[] = {JobCall::kJoin, JobCall::kAcknowledge, JobCall::kForget,
+                                 JobCall::kForgetUnused};
+
+StepsOptions OptionsOf(JobCall call) {
+  StepsOptions options;
+  if (call == JobCall::kForget) options.again = absl::StatusCode::kNotFound;
+  return options;
+}
+
+TEST(JobStepsTest, TheLogRefuses) {
+  for (const JobCall call : kJobCalls) {
+    for (const bool lasts : {false, true}) {
+      SCOPED_TRACE(static_cast<int>(call));
+      RefusedLog refused(lasts);
+      const StepsTold told =
+          ExpectDoneOrNot([&] { return std::make_unique<JobStepsWorld>(call, &refused, nullptr); },
+                          refused, OptionsOf(call));
+      EXPECT_EQ(told.num_done, 0U);
+    }
   }
 }
 
-TEST(JoinStepsTest, MemoryRefused) {
-  RefusedMemory memory;
-  ExpectDoneOrNot([&] { return std::make_unique<JoinWorld>(nullptr, &memory); }, memory);
-  EXPECT_EQ(memory.held(), 0U);
+TEST(JobStepsTest, MemoryRefused) {
+  // To forget takes none.
+  for (const JobCall call : {JobCall::kJoin, JobCall::kAcknowledge}) {
+    SCOPED_TRACE(static_cast<int>(call));
+    RefusedMemory memory;
+    ExpectDoneOrNot([&] { return std::make_unique<JobStepsWorld>(call, nullptr, &memory); },
+                    memory);
+    EXPECT_EQ(memory.held(), 0U);
+  }
 }
 
 }  // namespace

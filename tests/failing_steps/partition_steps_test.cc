@@ -1,27 +1,38 @@
 // A partition, whichever of its steps fails: whole, or none; and the same call goes on from what
 // was done.
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/graph_exports.h"
 #include "service/wings/partition/jobs/graph_folders.h"
 #include "service/wings/partition/jobs/parmetis_pipeline.h"
+#include "service/wings/partition/jobs/partition_check.h"
+#include "service/wings/partition/jobs/partition_folder.h"
+#include "service/wings/partition/jobs/partition_jobs.h"
 #include "service/wings/partition/jobs/partition_run.h"
+#include "service/wings/partition_mpi/runs/distributed_run.h"
 #include "tests/failing_steps/partition_world.h"
+#include "tests/partitioning/thread_ranks.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/failing_disk.h"
 #include "tests/support/failing_steps.h"
+#include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/temporary_folder.h"
 
@@ -73,14 +84,25 @@ TEST(PartitionStepsTest, DiskFails) {
 }
 
 // Folders of files, each made of the one before or read.
-enum class Folder { kChunked, kReadChunked, kParts, kConverted };
+enum class Folder { kChunked, kReadChunked, kDistributed, kParts, kConverted };
+
+// Deals nodes to parts in turn.
+class DealingEngine final : public ShareEngine {
+ public:
+  absl::StatusOr<std::vector<uint32_t>> Assign(SymmetricShare& graph, std::vector<int64_t>&,
+                                               uint32_t num_parts, double, uint64_t) override {
+    std::vector<uint32_t> part(graph.num_own());
+    for (size_t own = 0; own < part.size(); ++own) part[own] = own % num_parts;
+    return part;
+  }
+};
 
 class FolderWorld final : public StepsWorld {
  public:
   FolderWorld(const HomogeneousGraph& graph, Folder folder) : graph_(graph), folder_(folder) {
     std::filesystem::create_directory(this->folder());
     EXPECT_TRUE(WriteParmetisFolder(graph_, Path("parmetis"), "g").ok());
-    if (folder_ == Folder::kReadChunked) {
+    if (folder_ == Folder::kReadChunked || folder_ == Folder::kDistributed) {
       EXPECT_TRUE(Do(Folder::kChunked).ok());
     }
     if (folder_ == Folder::kConverted) {
@@ -107,6 +129,20 @@ class FolderWorld final : public StepsWorld {
         PH_ASSIGN_OR_RETURN(const auto graph, ReadChunkedFolder(Path("chunked")));
         read_ = absl::StrCat("version ", graph->version(), "\n");
         return absl::OkStatus();
+      }
+      case Folder::kDistributed: {
+        DistributedRequest request;
+        request.graph = Path("chunked");
+        request.plan = ThreeParts();
+        request.plan.mapping = request.plan.original_ids = request.plan.assignment = true;
+        request.output = Path("distributed");
+        absl::Status ended;
+        RunOnRanks(2, [&](Ranks& ranks) {
+          DealingEngine engine;
+          const auto report = RunDistributedPartition(ranks, request, engine, {});
+          if (ranks.rank() == 0) ended = report.status();
+        });
+        return ended;
       }
       case Folder::kParts: {
         ParmetisPartition partition;
@@ -141,8 +177,8 @@ TEST(PartitionStepsTest, DiskFailsUnderAFolderOfFiles) {
   const auto source = SmallSourceGraph(40);
   const auto graph = HomogeneousGraph::Create(source.get());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  for (const Folder folder :
-       {Folder::kChunked, Folder::kReadChunked, Folder::kParts, Folder::kConverted}) {
+  for (const Folder folder : {Folder::kChunked, Folder::kReadChunked, Folder::kDistributed,
+                              Folder::kParts, Folder::kConverted}) {
     for (const int error : {EIO, ENOSPC, EMFILE}) {
       if (folder == Folder::kReadChunked && error == ENOSPC) continue;
       SCOPED_TRACE(absl::StrCat(static_cast<int>(folder), ": ", std::strerror(error)));
@@ -190,6 +226,115 @@ TEST(PartitionStepsTest, DiskFailsUnderAnExport) {
     EXPECT_EQ(written.ok(), !failing.has_failed()) << failing.what() << ": " << written;
     return failing.has_failed();
   });
+}
+
+// A partition is asked for on a disk that fails once, and later dies: it is there and in the list,
+// or not, and nothing would be told as damage.
+TEST(PartitionStepsTest, OfTwoFailuresTheFirstIsTold) {
+  uint64_t num_steps = 1;
+  for (uint64_t first = 0; first < num_steps; ++first) {
+    for (uint64_t dies = first + 1; dies <= num_steps; ++dies) {
+      const TemporaryFolder above(TemporaryFolder::InMemory());
+      const std::string folder = above.path() + "/it";
+      const OneGraphStore store(SmallSourceGraph(6), folder);
+      const PartitionFolder partition(**store.Open("g"), "p");
+      FailingCalls calls(folder, FailingCalls::Failure{first, EIO, false, dies});
+      const absl::Status asked = partition.Create(ThreeParts(), "me");
+      calls.Stop();
+      num_steps = std::max(num_steps, calls.num_steps());
+      SCOPED_TRACE(testing::Message() << first << ", " << dies << ": " << calls.what());
+      calls.LosePower();
+      if (!DiskOutcomeIsUnknown(asked)) {
+        EXPECT_EQ(partition.State().ok(), asked.ok()) << asked;
+      }
+      CheckPartitions("g", folder, [](const StoredDamage& damage) {
+        ADD_FAILURE() << damage.file << " " << damage.what;
+      });
+    }
+  }
+  EXPECT_GT(num_steps, 10U);
+}
+
+TEST(PartitionStepsTest, WhatIsAskedForIsThere) {
+  ForEachStep([](uint64_t step) {
+    const TemporaryFolder above(TemporaryFolder::InMemory());
+    const std::string companion = above.path() + "/companion";
+    OneGraphStore graphs(SmallSourceGraph(6), companion);
+    SimulatedClock clock;
+    PartitionJobs jobs(&graphs, nullptr, &clock, nullptr, PartitionJobs::Options());
+    FailingCalls calls(companion, FailingCalls::Failure{step, EIO});
+    const absl::Status asked = jobs.Partition("g", ThreeParts(), "me").status();
+    calls.Stop();
+    jobs.AwaitIdle();
+    SCOPED_TRACE(testing::Message() << step << ": " << calls.what());
+    const absl::Status there = jobs.Get("g", "p").status();
+    if (!DiskOutcomeIsUnknown(asked)) {
+      EXPECT_EQ(there.ok(), asked.ok()) << asked << ", " << there;
+    }
+    return calls.has_failed();
+  });
+}
+
+TEST(PartitionStepsTest, AnAnswerIsWholeOrRefused) {
+  using Answer = absl::StatusOr<std::string>;
+  const TemporaryFolder above(TemporaryFolder::InMemory());
+  const std::string companion = above.path() + "/companion";
+  OneGraphStore graphs(SmallSourceGraph(6), companion);
+  SimulatedClock clock;
+  PartitionJobs jobs(&graphs, nullptr, &clock, nullptr, PartitionJobs::Options());
+  ASSERT_TRUE(jobs.Partition("g", ThreeParts(), "me").ok());
+  jobs.AwaitIdle();
+  const auto told = [](const PartitionJobInfo& info) {
+    std::string text = absl::StrCat(static_cast<int>(info.state), PlanText(info.plan),
+                                    info.report ? ReportText(*info.report) : "");
+    for (const auto& file : info.files) absl::StrAppend(&text, file.path, file.num_bytes, "\n");
+    return text;
+  };
+  const std::vector<std::function<Answer()>> questions = {
+      [&]() -> Answer {
+        PH_ASSIGN_OR_RETURN(const auto list, jobs.List("g"));
+        return list.size() == 1 ? told(list[0]) : "another list";
+      },
+      [&]() -> Answer {
+        PH_ASSIGN_OR_RETURN(const auto info, jobs.Get("g", "p"));
+        return told(info);
+      },
+      [&]() -> Answer {
+        PH_ASSIGN_OR_RETURN(const auto info, jobs.Partition("g", ThreeParts(), "me"));
+        return told(info);
+      },
+      [&]() -> Answer {
+        PH_ASSIGN_OR_RETURN(const auto info, jobs.Cancel("g", "p"));
+        return told(info);
+      },
+      [&]() -> Answer {
+        PH_ASSIGN_OR_RETURN(const auto read, jobs.ReadFile("g", "p", "p.json", 0, 1 << 20));
+        return read.data;
+      },
+      [&]() -> Answer {
+        PH_ASSIGN_OR_RETURN(const auto parts, jobs.PartsOf("g", "p"));
+        return absl::StrCat(parts.num_parts, ": ", absl::StrJoin(parts.part, " "));
+      }};
+  for (size_t q = 0; q < questions.size(); ++q) {
+    const Answer whole = questions[q]();
+    ASSERT_TRUE(whole.ok()) << q << ": " << whole.status();
+    for (const int error : {EIO, EMFILE}) {
+      int num_refused = 0;
+      ForEachStep([&](uint64_t step) {
+        FailingCalls calls(companion, FailingCalls::Failure{step, error});
+        const Answer answer = questions[q]();
+        calls.Stop();
+        if (answer.ok()) {
+          EXPECT_EQ(*answer, *whole) << q << ", " << step << ": " << calls.what();
+        } else {
+          ++num_refused;
+          EXPECT_TRUE(calls.has_failed()) << answer.status();
+        }
+        return calls.has_failed();
+      });
+      EXPECT_GT(num_refused, 0) << q;
+    }
+  }
 }
 
 TEST(PartitionStepsTest, DiskQuotaRefuses) {

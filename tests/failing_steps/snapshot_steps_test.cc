@@ -1,5 +1,6 @@
 // A snapshot and a restore, whichever of their steps fails: whole, or none; and they go on when
-// they are asked for again.
+// they are asked for again. A folder is checked, repaired and compacted as a whole, or it is said
+// that it was not.
 #include <cerrno>
 #include <filesystem>
 #include <memory>
@@ -8,6 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "service/base/status_macros.h"
+#include "service/program/data_folder/maintenance.h"
 #include "service/program/data_folder/snapshot.h"
 #include "tests/data_folder/folder_world.h"
 #include "tests/support/failing_disk.h"
@@ -134,6 +137,63 @@ TEST(SnapshotStepsTest, TheDiskOfARestoreFails) {
     FailingDisk disk({error, false, error == EIO});
     ExpectDoneOrNot([&] { return std::make_unique<RestoreWorld>(original); }, disk,
                     Options(absl::StatusCode::kFailedPrecondition, error == EIO));
+  }
+}
+
+// A sound folder. To compact it, the last of them, leaves what it has.
+class MaintainedWorld final : public StepsWorld {
+ public:
+  using Maintain = absl::Status (*)(const std::string& data_dir);
+  MaintainedWorld(const Original& original, Maintain maintain, bool writes)
+      : original_(original), maintain_(maintain), writes_(writes) {
+    std::filesystem::copy(original.data_dir(), folder_, std::filesystem::copy_options::recursive);
+  }
+  absl::Status Attempt() override { return maintain_(folder_); }
+  std::string State() override { return writes_ ? original_.StateOf(folder_) : "as it was"; }
+  std::string folder() const override { return folder_; }
+
+ private:
+  const Original& original_;
+  const Maintain maintain_;
+  const bool writes_;
+  const TemporaryFolder above_{TemporaryFolder::InMemory()};
+  const std::string folder_ = above_.path() + "/it";
+};
+
+TEST(MaintenanceStepsTest, TheDiskFails) {
+  const Original original;
+  static std::string whole;
+  const auto check = [](const std::string& data_dir) -> absl::Status {
+    absl::Status damaged;
+    PH_ASSIGN_OR_RETURN(const DataFolderCounts counts,
+                        CheckDataFolder(
+                            data_dir,
+                            [&damaged](const StoredDamage& damage) {
+                              damaged.Update(absl::DataLossError(damage.what));
+                            },
+                            kSourceGraphs));
+    PH_RETURN_IF_ERROR(damaged);
+    const std::string told = absl::StrCat(counts.num_datasets, " ", counts.num_ledger_records, " ",
+                                          counts.num_source_graphs, " ", counts.num_histograms);
+    if (whole.empty()) whole = told;
+    EXPECT_EQ(told, whole);
+    return absl::OkStatus();
+  };
+  const auto repair = [](const std::string& data_dir) {
+    return RepairDataFolder(data_dir, RepairOptions(), kSourceGraphs).status();
+  };
+  const auto compact = [](const std::string& data_dir) {
+    return CompactDataFolder(data_dir).status();
+  };
+  for (const MaintainedWorld::Maintain maintain :
+       {MaintainedWorld::Maintain(check), MaintainedWorld::Maintain(repair),
+        MaintainedWorld::Maintain(compact)}) {
+    for (const int error : {EIO, EMFILE}) {
+      FailingDisk disk({error, false, false});
+      const bool writes = maintain == MaintainedWorld::Maintain(compact);
+      ExpectDoneOrNot([&] { return std::make_unique<MaintainedWorld>(original, maintain, writes); },
+                      disk, Options(absl::StatusCode::kOk, /*each_kind=*/true));
+    }
   }
 }
 

@@ -245,7 +245,7 @@ TEST(ChunkedEdgeReaderTest, RanksReadEachRowOnce) {
     ChunkedEdgeType& type = graph.edge_types[0];
     std::vector<SharedEdge> want;
     for (uint64_t file = random.Below(5); file > 0; --file) {
-      std::string text;
+      std::string text = random.Below(2) == 0 ? "\xEF\xBB\xBF" : "";
       for (uint64_t line = random.Below(12); line > 0; --line) {
         want.push_back({random.Below(1000), random.Below(1000), want.size()});
         absl::StrAppend(&text, want.back().source, "  ", want.back().target,
@@ -301,15 +301,34 @@ TEST(DistributedRunTest, ErrorsOfFilesAreNamed) {
       EXPECT_THAT(report, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
     });
     EXPECT_FALSE(PathExists(request.output));
+    // One process that reads all of them says so, too.
+    EXPECT_FALSE(ReadChunkedFolder(graph).ok());
   };
   std::string rows;
   for (int i = 0; i < 48; ++i) rows += "4,5\n";
   expect("f1.csv", "1,2\n3,37\n" + rows, "f1.csv: line 2: target 37 is none of the 37 nodes");
+  expect("f1.csv", "37,3\n1,2\n" + rows, "f1.csv: line 1: source 37 is none of the 37 nodes");
   expect("f1.csv", rows + "1,2\n3\n", "f1.csv: line 50: has 1 fields, 2 are needed");
   expect("f1.csv", "1,2\n", "has 140 edges, its files 91");
   expect("b1.npy", "no array", "b1.npy");
   expect("x1.npy", "\x93NUMPY", "x1.npy");
   expect("metadata.json", "{}", "metadata.json");
+
+  // Those of given parts as well.
+  WriteChunkedGraph(graph);
+  DistributedRequest request = RequestFor(graph);
+  request.output = folder.path() + "/made";
+  ASSERT_THAT(RunOn(1, request), IsOk());
+  request.assignment = request.output + "/assignment";
+  request.output = folder.path() + "/out";
+  for (const auto& [file, bytes] : FilesBelow(request.assignment)) {
+    for (const std::string& other : {std::string(), bytes.substr(0, bytes.size() / 2)}) {
+      WriteText(request.assignment + file, other);
+      EXPECT_THAT(RunOn(3, request), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(file)));
+      EXPECT_FALSE(PathExists(request.output));
+    }
+    WriteText(request.assignment + file, bytes);
+  }
 }
 
 }  // namespace

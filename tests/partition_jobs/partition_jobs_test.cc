@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/wings/partition/cutting/homogeneous_graph.h"
@@ -489,10 +490,17 @@ TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
   jobs_->AwaitIdle();
   EXPECT_EQ(budget.held(), 0);
 
-  // Others have it: the job waits, and begins when it is free.
+  // Others have it: the job waits, and begins when it is free. Who asks twice was refused.
   PH_ASSERT_OK_AND_ASSIGN(MemoryHold others, budget.Hold("a test", budget.bound()));
+  std::atomic<int> times = 0;
+  absl::Notification refused;
+  budget.SetReclaim([&](uint64_t) {
+    if (++times == 2) refused.Notify();
+  });
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("later")).status(), IsOk());
+  refused.WaitForNotification();
   EXPECT_NE(StateOf("later"), PartitionJobState::kFailed);
+  budget.SetReclaim(nullptr);
   others.Reset();
   jobs_->AwaitIdle();
   EXPECT_EQ(StateOf("later"), PartitionJobState::kDone);

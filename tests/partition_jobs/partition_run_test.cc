@@ -5,14 +5,19 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <numeric>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/disk_file.h"
 #include "service/base/file_name.h"
+#include "service/wings/graphs/source_graphs/checked_array.h"
 #include "service/wings/graphs/source_graphs/memory_source_graph.h"
 #include "service/wings/partition/cutting/homogeneous_graph.h"
 #include "service/wings/partition/files/dgl_reader.h"
@@ -349,6 +354,114 @@ TEST(PartitionRunTest, ReportsAndNames) {
   EXPECT_EQ(ReportText(again), ReportText(report));
 }
 
+// A graph of which one array is damaged. Those that were asked for are known by their names.
+class DamagedGraph final : public SourceGraph {
+ public:
+  explicit DamagedGraph(const SourceGraph* graph) : graph_(graph), numbers_(1000) {
+    std::iota(numbers_.begin(), numbers_.end(), 0);
+  }
+
+  std::string damaged;
+  mutable std::set<std::string> asked;
+
+  const SourceGraphSchema& schema() const override { return graph_->schema(); }
+  uint64_t version() const override { return graph_->version(); }
+  uint64_t num_nodes(size_t set) const override { return graph_->num_nodes(set); }
+  uint64_t num_edges(size_t set) const override { return graph_->num_edges(set); }
+  absl::StatusOr<Adjacency> BySource(size_t set) const override {
+    if (IsDamaged("by source", set)) return checks_.Damaged("edges");
+    return graph_->BySource(set);
+  }
+  absl::StatusOr<Adjacency> ByTarget(size_t set) const override {
+    if (IsDamaged("by target", set)) return checks_.Damaged("edges");
+    return graph_->ByTarget(set);
+  }
+  SourceColumn NodeColumn(size_t set, size_t column) const override {
+    return Column(graph_->NodeColumn(set, column), num_nodes(set), "node column", set, column);
+  }
+  SourceColumn EdgeColumn(size_t set, size_t column) const override {
+    return Column(graph_->EdgeColumn(set, column), num_edges(set), "edge column", set, column);
+  }
+  SourceColumn NodeIds(size_t set) const override { return graph_->NodeIds(set); }
+  bool integer_ids(size_t set) const override { return graph_->integer_ids(set); }
+  ImportedRows NodeRows(size_t set) const override {
+    return ImportedRows(Column(Numbers(), num_nodes(set), "rows of nodes", set));
+  }
+  ImportedRows EdgeRows(size_t set) const override {
+    return ImportedRows(Column(Numbers(), num_edges(set), "rows of edges", set));
+  }
+
+ private:
+  bool IsDamaged(absl::string_view what, size_t set, size_t column = 0) const {
+    const std::string name = absl::StrCat(what, " ", set, " ", column);
+    asked.insert(name);
+    return name == damaged;
+  }
+  SourceColumn Numbers() const {
+    return {reinterpret_cast<const char*>(numbers_.data()), sizeof(uint32_t), {}};
+  }
+  SourceColumn Column(SourceColumn array, uint64_t rows, absl::string_view what, size_t set,
+                      size_t column = 0) const {
+    if (IsDamaged(what, set, column)) {
+      array.checked_data = CheckedArray({array.data, rows * array.row_bytes}, &checks_);
+    }
+    return array;
+  }
+
+  const SourceGraph* const graph_;
+  std::vector<uint32_t> numbers_;
+  mutable GraphChecks damages_{"a graph"};
+  const ArrayChecks checks_{"an array", {}, &damages_};
+};
+
+TEST(PartitionRunTest, WhateverIsDamagedOfTheGraphThereIsNoPartition) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  // Four nodes in a ring, with sizes, and weights of nodes and edges.
+  std::ofstream(folder.path() + "/ring") << "4 4 111\n1 2 2 3 4 3\n1 2 1 3 3 3\n"
+                                            "1 2 2 3 4 3\n1 2 1 3 3 3\n";
+  PH_ASSERT_OK_AND_ASSIGN(const auto ring, ReadMetisFile(folder.path() + "/ring"));
+  const auto featured = FeaturedGraph(4);
+  PartitionPlan whole = PlanFor(2);
+  whole.original_ids = true;
+  whole.classes = {{"b", {"m"}}};
+  PartitionPlan bare = PlanFor(2);
+  bare.without_files = true;
+  bare.mapping = bare.assignment = false;
+  bare.metis_weights = true;
+  const std::string output = folder.path() + "/p";
+  for (const auto& [source, plan] :
+       {std::pair{featured.get(), whole}, std::pair{ring.get(), bare}}) {
+    DamagedGraph graph(source);
+    ASSERT_THAT(RunPartition(graph, plan, output, nullptr, {}).status(), IsOk());
+    ASSERT_THAT(RemoveFolder(output), IsOk());
+    const std::set<std::string> all = graph.asked;
+    EXPECT_GE(all.size(), 7U);
+    for (const std::string& array : all) {
+      graph.damaged = array;
+      EXPECT_THAT(RunPartition(graph, plan, output, nullptr, {}),
+                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr("an array")))
+          << array;
+      EXPECT_FALSE(PathExists(output)) << array;
+      ASSERT_THAT(RemoveFolder(PartialFolder(output)), IsOk());
+    }
+  }
+}
+
+// Each file of a folder says so if it is another than was written.
+void ExpectFilesRead(const std::string& folder,
+                     absl::FunctionRef<absl::Status(const std::string& folder)> read) {
+  for (const auto& [path, bytes] : FilesIn(folder)) {
+    for (const std::string& other : {std::string(), std::string("x\n"), std::string("x 0\n"),
+                                     std::string("0 x\n"), bytes.substr(0, bytes.size() / 2)}) {
+      std::ofstream(folder + path) << other;
+      const absl::Status status = read(folder);
+      EXPECT_TRUE(other == bytes || !status.ok()) << path << ": " << other;
+    }
+    std::ofstream(folder + path) << bytes;
+  }
+  EXPECT_THAT(read(folder), IsOk());
+}
+
 // What is written in chunks is read as the same graph, except bfloat16 and columns left out.
 // Names of sets and columns are any text: nothing but the partition's folder is written, and what
 // was written is found again. The tree around the folder is watched.
@@ -412,6 +525,9 @@ TEST(PartitionRunTest, NamesStayWithinTheFolder) {
   PH_ASSERT_OK_AND_ASSIGN(const FolderAssignment again,
                           ReadAssignmentFolder(output + "/assignment", homogeneous));
   EXPECT_EQ(again.num_parts, 2U);
+  ExpectFilesRead(output + "/assignment", [&](const std::string& folder) {
+    return ReadAssignmentFolder(folder, homogeneous).status();
+  });
   // Names of files that flags give.
   for (const std::string name : {"../x", "..", "", "a/b", "/x"}) {
     EXPECT_THAT(WriteParmetisFolder(homogeneous, watched.path() + "/parmetis", name),
@@ -466,6 +582,9 @@ TEST(ChunkedFolderTest, IsReadAsTheSameGraph) {
     }
     EXPECT_THAT(WriteChunkedFolder(graph, options, path).status(),
                 StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(path)));
+    if (seed < 2) {
+      ExpectFilesRead(path, [](const std::string& of) { return ReadChunkedFolder(of).status(); });
+    }
     if (seed % 2 == 1) continue;
     const auto rows = [](const SourceColumn& column, uint64_t count) {
       return std::string(column.data, count * column.row_bytes);

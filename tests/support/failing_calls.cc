@@ -139,7 +139,10 @@ int FailingCalls::Count(Kind kind, const char* function, const std::string& path
   if (failure_ && !MayFail(kind, failure_->error)) return 0;
   const uint64_t step = num_steps_++;
   if (failure_ && failure_->step == kNoStep) kinds_.push_back(KindOf(function, path));
-  if (!failure_ || step < failure_->step || (step > failure_->step && !failure_->lasts)) return 0;
+  if (!failure_) return 0;
+  const bool fails = step == failure_->step || (failure_->lasts && step > failure_->step) ||
+                     step >= failure_->dies;
+  if (!fails) return 0;
   if (what_.empty()) what_ = std::string(function) + " " + path;
   return failure_->error;
 }

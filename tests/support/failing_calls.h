@@ -43,6 +43,8 @@ class FailingCalls {
     int error = 0;
     // From this step on all fail, as on a disk that has died; otherwise this step alone.
     bool lasts = false;
+    // From this step on all fail, too.
+    uint64_t dies = kNoStep;
   };
   // Without a failure: counts, and remembers what was not synced.
   explicit FailingCalls(std::string folder, std::optional<Failure> failure = std::nullopt);

@@ -401,7 +401,6 @@ std::vector<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::AllSegmented() 
 absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegmented(
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
-  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   std::string plan_key =
       absl::StrCat(ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "",

@@ -300,11 +300,16 @@ absl::Status SharedHistogramStore::ApplyRun(absl::string_view name, const Head& 
   }
   SizeHistogram sizes(l);
   for (size_t row = 0; row < rows; ++row) {
-    PH_RETURN_IF_ERROR(sizes.Add(absl::MakeConstSpan(run.counts().data() + row * l, l),
-                                 run.numbers(static_cast<int>(row))));
+    const absl::Status added = sizes.Add(absl::MakeConstSpan(run.counts().data() + row * l, l),
+                                         run.numbers(static_cast<int>(row)));
+    if (!added.ok()) return Damaged(name, added.message());
   }
   auto* const mine = const_cast<SharedHistogramStore*>(this);
   const absl::Time time = absl::FromUnixNanos(run.time_nanos());
+  // Whoever wrote it has checked it: from here on only memory can be missing.
+  const absl::Status fits =
+      CheckChange(key, sizes, run.subtracts(), std::nullopt, time, Unbounded());
+  if (!fits.ok()) return Damaged(name, fits.message());
   PH_RETURN_IF_ERROR((run.subtracts()
                           ? mine->HistogramStore::Subtract(key, sizes, std::nullopt, time)
                           : mine->HistogramStore::Merge(key, sizes, std::nullopt, time))

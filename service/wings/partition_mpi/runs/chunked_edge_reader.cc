@@ -90,7 +90,7 @@ class ChunkedEdgeReader : public EdgeReader {
                             MappedFile::Open(ChunkPath(input_->folder, name)));
         const auto [begin, end] = RunOf(ranks, file.bytes());
         const absl::string_view run = file.bytes().substr(begin, end - begin);
-        lines.push_back(CountRows(run));
+        lines.push_back(CountRows(begin == 0 ? WithoutByteOrderMark(run) : run));
       }
     }
     return absl::OkStatus();
