@@ -46,7 +46,7 @@ if(PACKHOUSE_WITH_GRPC)
     HEADERS packhouse_grpc_headers
     SOURCES admin_service.cc server/calls_grpc/call_credentials.cc channelz_service.cc
             server/listen/connection_acceptor.cc dataset_service.cc feedback_service.cc
-            server/listen/goaway.cc health_service.cc
+            server/listen/fixed_windows.cc server/listen/goaway.cc health_service.cc
             histogram_service.cc server/calls_grpc/in_process_calls.cc job_place.cc
             server/listen/library_logs.cc loader_service.cc packing_service.cc
             planning_service.cc quota_use.cc

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "service/server/listen/fixed_windows.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {
@@ -304,6 +305,14 @@ TEST(ListeningSocketsTest, ASocketThatWasLeftBehindIsReplacedAndRemovedAtTheEnd)
     EXPECT_EQ(::access(path.c_str(), F_OK), 0);
   }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
+// A server with a smaller share of memory must not take the windows of one before it.
+// tests/abuse/scenarios/memory.py has what connections are told.
+TEST(FixedWindowsTest, AProcessHasWindowsOfOneSize) {
+  const bool are_small = FixWindows(65536);
+  EXPECT_FALSE(are_small && FixWindows(1 << 20));
+  EXPECT_EQ(FixWindows(65536), are_small);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "service/base/status_macros.h"
 #include "service/engine/feedback/feedback_store.h"
 #include "service/engine/histograms/histogram_file.h"
+#include "service/server/listen/fixed_windows.h"
 #include "service/server/services/server_bounds.h"
 #include "service/server/services/server_options.h"
 
@@ -51,10 +52,10 @@ void SetUpGrpc(grpc::ServerBuilder& builder, const ServerOptions& options,
   grpc::ResourceQuota received("received");
   received.Resize(bounds.shares.received_bytes);
   builder.SetResourceQuota(received);
-  // Otherwise gRPC would let the window of each stream grow with the connection's speed.
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
-                             bounds.shares.receive_window_bytes);
+  // Those who probe get windows that grow with their connection's speed, unless they are fixed.
+  const int window = bounds.shares.receive_window_bytes;
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, FixWindows(window) ? 1 : 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, window);
   builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, options.channelz ? 1 : 0);
 }
 

@@ -24,7 +24,7 @@ from hostile import (
     own_channel,
     raw_unary,
 )
-from hostile_http2 import PREFACE, HalfMessage, frame, headers
+from hostile_http2 import PREFACE, Flood, frame, headers
 
 from packhouse.v1 import batch_pb2, dataset_pb2, graphs_pb2, histogram_pb2, packing_pb2, sizes_pb2
 
@@ -334,11 +334,12 @@ def send_half_messages(connections: int, announced: int) -> Attack:
     """Messages that never end, on many connections."""
 
     def attack(address: str, ended: threading.Event) -> None:
+        start = b"\0" + struct.pack(">I", announced)
         with contextlib.ExitStack() as stack:
-            halves = []
+            halves: list[Flood] = []
             for _ in range(connections):
                 with contextlib.suppress(OSError):
-                    halves.append(HalfMessage(address, _PACK, announced))
+                    halves.append(Flood(address, _PACK, start))
                     stack.callback(halves[-1].close)
                 if ended.is_set():
                     return
@@ -508,6 +509,46 @@ def hard_limit(abuse: Abuse) -> Iterator[Row]:
         with own_channel(server.address, 300) as channel:
             status = raw_unary(channel, "grpc.health.v1.Health/Check")(b"", timeout=20)
         yield law("then it says", str(status), "SERVING", status == b"\x08\x01")
+
+
+@scenario
+def windows(abuse: Abuse) -> Iterator[Row]:
+    """Calls that send and are not read take their windows, and no more however fast they are.
+
+    A quarter of the budget is for what is received, and the half of that for windows. A connection
+    as a whole has the window of one call: a lone call need not wait for the server before.
+    """
+    size, calls = 512 * _MIB, 40
+    for streams in (64, 128, 4096):
+        window = max(65536, min(_MIB, size // 8 // streams))
+        flags = ("--memory-budget", str(size), "--max-streams", str(streams))
+        with abuse.server(*flags) as server, MemorySampler(server.process.pid) as memory:
+            flood = Flood(server.address, "grpc.health.v1.Health/Watch", bytes(5), calls)
+            granted, sent = flood.windows[0] + 5 * calls, 0
+            while more := flood.send_some():
+                sent += more
+                flood.await_answer()
+            flood.close()
+        yield law(
+            f"of {streams} streams: bytes that {calls} calls sent and nobody read",
+            f"{sent}",
+            f"{calls * window}",
+            sent == calls * window,
+        )
+        yield law(
+            f"of {streams} streams: bytes that a connection may send at first",
+            f"{granted}",
+            f"{window}",
+            # 64 KiB are 65,535 bytes to HTTP/2.
+            0 <= window - granted <= 1,
+        )
+        most = calls * window + 32 * _MIB
+        yield law(
+            f"of {streams} streams: memory for them",
+            f"{(memory.peak - memory.first) >> 20} MiB",
+            f"{most >> 20} MiB",
+            memory.peak - memory.first <= most,
+        )
 
 
 @scenario
