@@ -23,6 +23,7 @@ constexpr EpochRule kEngineRules[] = {
     {&kSegments, &kCut, "segments: not together with OVERSIZE_POLICY_PARTITION"},
     {&kSegments, &kNotOneShape,
      "segments: only with one rank group, and one shape of given limits"},
+    {&kGrouped, &kMixture, "grouped: not together with a mixture of data sets"},
     {&kGrouped, &kDevice, "grouped: not together with a device profile: name the limits"},
     {&kMinRows, &kDevice, "min_rows: not together with a device profile: name the limits"},
     {&kMinRows, &kGrouped, "min_rows: not together with grouped"},

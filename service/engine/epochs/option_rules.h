@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "service/base/mixture_name.h"
 #include "service/engine/epochs/epoch_request.h"
 
 namespace packhouse {
@@ -34,6 +35,8 @@ struct EpochRule {
 // Options that rows name. Each begins as the field of EpochSpec does.
 namespace options {
 
+inline constexpr EpochOption kMixture = {
+    "a mixture of data sets", [](const EpochRequest& r) { return IsMixture(r.dataset); }};
 inline constexpr EpochOption kInOrder = {"in_order",
                                          [](const EpochRequest& r) { return r.in_order; }};
 inline constexpr EpochOption kNotInOrder = {"no in_order",

@@ -34,6 +34,7 @@ absl::Status CheckDataset(const EpochRequest& request, const DatasetInfo& info) 
 }  // namespace
 
 absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& dataset) {
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_RETURN_IF_ERROR(CheckDataset(request, dataset));
   const size_t rank_groups = request.rank_groups.size();
   if (rank_groups == 0 || rank_groups > RoundPlan::kMaxRankGroups) {
@@ -56,7 +57,6 @@ absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& datase
       return absl::InvalidArgumentError(absl::StrCat("rank_groups: number ", i, " has 0 ranks"));
     }
   }
-  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   return CheckCostOrder(request);
 }
 

@@ -20,6 +20,7 @@ namespace options {
 namespace {
 
 constexpr EpochRule kJoinedRules[] = {
+    {&kJoinParts, &kMixture, JoinedEpoch::kNotOfMixtures},
     {&kJoinParts, &kAdaptive, "epoch.adaptive: not with samples or join_parts"},
     {&kJoinParts, &kSegments, "epoch.segments: not together with samples or join_parts"},
     {&kJoinParts, &kSamples, "epoch.join_parts: not together with samples"},

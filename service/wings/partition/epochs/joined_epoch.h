@@ -46,6 +46,9 @@ class JoinedEpoch final : public LoadableEpoch {
 
   // What does not go with join_parts, besides EngineRules().
   static absl::Span<const EpochRule> Rules();
+  // That of the first row: a mixture is refused before the schema of its parts is looked for.
+  static constexpr absl::string_view kNotOfMixtures =
+      "join_parts: not together with a mixture of data sets";
 
   // `request` is of JoinedParts.
   //

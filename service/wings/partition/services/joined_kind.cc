@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "service/base/mixture_name.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
@@ -22,9 +21,7 @@ absl::string_view JoinedKind::name() const { return JoinedParts::kName; }
 absl::StatusOr<EpochRequest> JoinedKind::Open(const KindOpening& opening) const {
   const v1::EpochSpec& spec = opening.spec;
   if (IsMixture(spec.dataset())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "epoch.join_parts: not together with mixture '",
-        spec.dataset().substr(0, DatasetStore::kMaxNameLength), "': load one data set"));
+    return absl::InvalidArgumentError(JoinedEpoch::kNotOfMixtures);
   }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, opening.datasets.Get(spec.dataset()));
   PH_ASSIGN_OR_RETURN(
