@@ -173,41 +173,65 @@ TEST(FreshBatchesTest, WithoutDealsItIsDrawnAlone) {
 }
 
 // Chi-square: 12 items of one size beside 24 of others. All 66 pairs of the twelve are equally
-// likely to meet. The statistic has about 65 degrees of freedom; 120 is exceeded with a
-// probability below 5e-5.
+// likely to meet, whatever the epoch's shapes, rank groups and groups. The statistic has about 65
+// degrees of freedom; 120 is exceeded with a probability below 5e-5.
 TEST(FreshBatchesTest, ItemsOfOneSizeMeetEachOtherEquallyOften) {
   std::vector<uint32_t> counts;
+  std::vector<uint64_t> ids;
   Random random(8);
   for (int i = 0; i < 36; ++i) {
     const auto nodes = static_cast<uint32_t>(i % 3 == 0 ? 40 : 10 + random.Below(90));
     counts.push_back(nodes);
     counts.push_back(i % 3 == 0 ? 90 : 2 * nodes);
+    ids.push_back(random.Next());
   }
   const World world = MakeWorld(counts, LimitsOf({300, 680, kUnlimited}));
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> met;
-  uint64_t meetings = 0;
-  for (uint64_t epoch = 0; epoch < 4000; ++epoch) {
-    for (auto batch : AllBatches(world.Draw({3, epoch}).value())) {
-      std::sort(batch.begin(), batch.end());
-      for (size_t i = 0; i < batch.size(); ++i) {
-        for (size_t j = i + 1; j < batch.size(); ++j) {
-          if (batch[i] % 3 != 0 || batch[j] % 3 != 0) continue;
-          ++met[{batch[i], batch[j]}];
-          ++meetings;
+  const std::vector<Pattern>& all = world.plan.patterns;
+  const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
+  const Limits limits = LimitsOf({300, 680, kUnlimited});
+  const Limits smaller = LimitsOf({300, 500, kUnlimited});
+  struct Case {
+    std::string name;
+    std::vector<std::vector<Pattern>> patterns;
+    ShapeLimits limits;
+    std::optional<absl::Span<const uint64_t>> group_ids;
+  };
+  for (const Case& of : {Case{"one shape", {all}, {{limits}}, {}},
+                         Case{"two shapes", {all}, {{limits, smaller}}, {}},
+                         Case{"rank groups",
+                              {{all.begin(), middle}, {middle, all.end()}},
+                              {{LimitsOf({330, 720, kUnlimited})}, {limits}},
+                              {}},
+                         Case{"groups", {all}, {{limits}}, absl::MakeConstSpan(ids)}}) {
+    SCOPED_TRACE(of.name);
+    std::map<std::pair<uint32_t, uint32_t>, uint64_t> met;
+    uint64_t meetings = 0;
+    for (uint64_t epoch = 0; epoch < 4000; ++epoch) {
+      PH_ASSERT_OK_AND_ASSIGN(const EpochBatches drawn,
+                              DrawFreshEpoch(world.classes, of.patterns, world.sizes, of.limits,
+                                             {3, epoch}, of.group_ids));
+      for (auto batch : AllBatches(drawn)) {
+        std::sort(batch.begin(), batch.end());
+        for (size_t i = 0; i < batch.size(); ++i) {
+          for (size_t j = i + 1; j < batch.size(); ++j) {
+            if (batch[i] % 3 != 0 || batch[j] % 3 != 0) continue;
+            ++met[{batch[i], batch[j]}];
+            ++meetings;
+          }
         }
       }
     }
-  }
-  const double expected = static_cast<double>(meetings) / 66;
-  double chi_square = 0;
-  for (uint32_t a = 0; a < 36; a += 3) {
-    for (uint32_t b = a + 3; b < 36; b += 3) {
-      const double difference = static_cast<double>(met[{a, b}]) - expected;
-      chi_square += difference * difference / expected;
+    const double expected = static_cast<double>(meetings) / 66;
+    double chi_square = 0;
+    for (uint32_t a = 0; a < 36; a += 3) {
+      for (uint32_t b = a + 3; b < 36; b += 3) {
+        const double difference = static_cast<double>(met[{a, b}]) - expected;
+        chi_square += difference * difference / expected;
+      }
     }
+    EXPECT_LT(chi_square, 120);
+    EXPECT_GT(chi_square, 25);
   }
-  EXPECT_LT(chi_square, 120);
-  EXPECT_GT(chi_square, 25);
 }
 
 // A bound that is no limit: here of graphs, as of bytes.
