@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,18 +15,23 @@
 #include <utility>
 #include <vector>
 
+#include "service/algorithms/planning/batch_cost.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/epochs/segmented_epoch.h"
+#include "service/wings/graphs/epochs/sampled_epoch.h"
+#include "service/wings/graphs/epochs/sub_graph_source.h"
 #include "service/wings/partition/epochs/joined_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
+#include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -308,33 +314,147 @@ TEST(MixingTest, WhereNothingCanBeMixedItIsRefusedByName) {
                        AllOf(HasSubstr("mixing"), HasSubstr("join_parts"))));
 }
 
-// Each segment by itself.
-TEST(MixingTest, SegmentsAreMixed) {
-  const auto batches = [&](uint64_t epoch, bool is_off) {
-    EpochRequest request = Request(epoch);
-    request.segments = SegmentsRequest{250, 1};
-    request.mixing.is_off = is_off;
-    EpochCatalog catalog(&World().store(), Bounds());
-    const auto segmented = catalog.PrepareSegmented(request).value();
-    std::set<std::vector<uint64_t>> all;
-    for (uint64_t b = 0; b < segmented->identity().num_batches(); ++b) {
-      auto built = segmented->Build(b);
-      EXPECT_THAT(built, IsOk());
-      if (!built.ok()) continue;
-      EXPECT_TRUE(segmented->shapes(0)[0].Takes(built->batch.real_rows));
-      std::sort(built->batch.graph_ids.begin(), built->batch.graph_ids.end());
-      all.insert(built->batch.graph_ids);
+// Batches of graph ids, each sorted.
+using IdBatches = std::set<std::vector<uint64_t>>;
+
+IdBatches BuiltBatches(const LoadableEpoch& epoch, uint64_t num_batches) {
+  IdBatches all;
+  for (uint64_t b = 0; b < num_batches; ++b) {
+    auto built = epoch.Build(b);
+    EXPECT_THAT(built, IsOk());
+    if (!built.ok()) continue;
+    EXPECT_TRUE(epoch.shapes(0)[0].Takes(built->batch.real_rows));
+    std::sort(built->batch.graph_ids.begin(), built->batch.graph_ids.end());
+    all.insert(built->batch.graph_ids);
+  }
+  return all;
+}
+
+// Pair by pair.
+Company CompanyOf(const IdBatches& one, const IdBatches& other) {
+  std::map<uint64_t, const std::vector<uint64_t>*> batch_of;
+  for (const auto& batch : other) {
+    for (const uint64_t id : batch) batch_of[id] = &batch;
+  }
+  double pairs = 0;
+  double together = 0;
+  for (const auto& batch : one) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      for (size_t j = i + 1; j < batch.size(); ++j) {
+        pairs += 1;
+        together += batch_of.at(batch[i]) == batch_of.at(batch[j]) ? 1 : 0;
+      }
     }
-    return all;
+  }
+  const auto n = static_cast<double>(batch_of.size());
+  return {together / pairs, pairs / (n * (n - 1) / 2)};
+}
+
+// Each segment by itself, which keeps its graphs: company falls as in plain epochs, but to that of
+// a shuffle of a segment. The first one stands for all.
+TEST(MixingTest, CompanyFallsInSegments) {
+  static DatasetWorld* const world = [] {
+    auto* made = new DatasetWorld(1600, 4, 60);
+    made->Seal();
+    return made;
+  }();
+  const auto epoch = [&](uint64_t number, bool is_off) {
+    EpochRequest request = Request(number);
+    request.segments = SegmentsRequest{400, 1};
+    request.mixing.is_off = is_off;
+    EpochCatalog catalog(&world->store(), Bounds());
+    return catalog.PrepareSegmented(request).value();
   };
-  const auto num_same = [](const auto& one, const auto& other) {
-    return std::count_if(one.begin(), one.end(),
-                         [&](const auto& batch) { return other.contains(batch); });
+  const auto batches = [&](uint64_t number, bool is_off) {
+    const auto made = epoch(number, is_off);
+    return BuiltBatches(*made, made->identity().num_batches());
   };
-  EXPECT_GT(num_same(batches(0, true), batches(1, true)), 0);
-  EXPECT_EQ(num_same(batches(0, false), batches(1, false)), 0);
+  EXPECT_EQ(epoch(1, false)->plan().layout().num_segments(), 4U);
   EXPECT_EQ(batches(1, false), batches(1, false));
   EXPECT_EQ(batches(1, false).size(), batches(1, true).size());
+  for (const bool is_off : {false, true}) {
+    SCOPED_TRACE(is_off);
+    const Company of_all = CompanyOf(batches(1, is_off), batches(0, is_off));
+    const std::optional<Company> told = Measured(*epoch(1, is_off));
+    ASSERT_TRUE(told.has_value());
+    EXPECT_NEAR(told->of_shuffle / of_all.of_shuffle, 1, 0.1);
+    EXPECT_NEAR(told->chance / of_all.chance, 1, 0.3);
+    if (is_off) {
+      EXPECT_GT(of_all.Ratio(), 4 * 3);
+    } else {
+      EXPECT_LT(of_all.Ratio(), 4 * 1.3);
+    }
+  }
+}
+
+TEST(MixingTest, StepsOfSegmentsAreThoseOfTheFirst) {
+  EpochRequest request = Request();
+  request.segments = SegmentsRequest{250, 1};
+  EpochCatalog catalog(&World().store(), Bounds());
+  EXPECT_EQ(catalog.PrepareSegmented(request).value()->steps(), std::nullopt);
+  request.cost_balanced.emplace().cost =
+      BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
+  request.rank_groups[0].num_ranks = 4;
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
+  // Nobody has come to it.
+  EXPECT_FALSE(epoch->steps().has_value());
+  ASSERT_TRUE(Measured(*epoch).has_value());
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, epoch->SegmentOf(0));
+  ASSERT_TRUE(epoch->steps().has_value());
+  EXPECT_EQ(epoch->steps()->efficiency, first.first->steps()->efficiency);
+  EXPECT_GT(epoch->steps()->efficiency, epoch->steps()->of_shuffle);
+  EXPECT_THAT(epoch->steps()->num_ranks, ElementsAre(4));
+}
+
+// Windows too, however many, where opening the epoch has planned them.
+TEST(MixingTest, CompanyFallsInWindows) {
+  OneGraphStore graphs(SmallSourceGraph(400));
+  SubGraphsRequest sub_graphs;
+  sub_graphs.graph = "g";
+  // All edges: the same sub-graphs in each epoch.
+  sub_graphs.spec = tfgnn::ParseSamplingSpec(TwoHopSpec(12, 12)).value();
+  const auto source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
+  const auto epoch = [&](uint64_t number, bool is_off, uint64_t window, bool exact_steps = true) {
+    const auto samples = std::make_shared<SamplesRequest>();
+    samples->source = source;
+    samples->window = window;
+    samples->exact_steps = exact_steps;
+    EpochRequest request;
+    request.key = {"job", number};
+    request.seed = 3;
+    request.rank_groups.push_back({{{600, 700, 64}}, std::nullopt, 1});
+    request.padding = Padding::kMasked;
+    request.mixing.is_off = is_off;
+    request.kinds = {samples};
+    return SampledEpoch::Prepare(source, request, EpochBounds(), Making(), nullptr).value();
+  };
+  for (const uint64_t window : {400, 150}) {
+    double ratios[2] = {};
+    for (const bool is_off : {false, true}) {
+      for (uint64_t number = 0; number < 4; ++number) {
+        const auto one = epoch(number, is_off, window);
+        const auto other = epoch(number == 0 ? 1 : number - 1, is_off, window);
+        const auto batches = [](const SampledEpoch& of) {
+          uint64_t num_batches = 0;
+          for (const uint32_t count : of.Counts()) num_batches += count;
+          return BuiltBatches(of, num_batches);
+        };
+        const Company company = CompanyOf(batches(*one), batches(*other));
+        const std::optional<Company> told = Measured(*one);
+        ASSERT_TRUE(told.has_value());
+        EXPECT_DOUBLE_EQ(told->chance, company.chance);
+        EXPECT_DOUBLE_EQ(told->of_shuffle, company.of_shuffle);
+        EXPECT_EQ(Measured(*one)->chance, told->chance);
+        ratios[is_off ? 1 : 0] += told->Ratio() / 4;
+      }
+    }
+    EXPECT_LT(ratios[0], 1.3) << window;
+    // Windows draw their seeds anew.
+    EXPECT_GT(ratios[1], window == 400 ? 1.5 : 0) << window;
+  }
+  // What nobody has planned is not drawn to be told of.
+  EXPECT_EQ(Measured(*epoch(0, false, 150, /*exact_steps=*/false)), std::nullopt);
+  EXPECT_TRUE(Measured(*epoch(0, false, 400, /*exact_steps=*/false)).has_value());
 }
 
 }  // namespace

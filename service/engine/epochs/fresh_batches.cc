@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -10,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/seeded_random.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/pair_counter.h"
 #include "service/engine/epochs/pair_dealing.h"
 
 namespace packhouse {
 namespace {
 
-constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
 // At most so many rounds, whatever they deal.
 constexpr int kMostRounds = 128;
 // Whether somebody still waits is asked each time that so many items were dealt: about every
@@ -24,8 +23,6 @@ constexpr uint64_t kDealtBetweenAsking = uint64_t{1} << 12;
 
 // Exact to 10^-16, and the same on every machine.
 double Number(uint64_t count) { return static_cast<double>(count); }
-
-uint64_t PairsOf(uint64_t items) { return items * (items - 1) / 2; }
 
 // The largest item number and one more; 0 without items.
 absl::StatusOr<size_t> EndOfItems(const EpochBatches& epoch, const Making& making) {
@@ -47,33 +44,6 @@ absl::StatusOr<std::vector<uint32_t>> BatchOfItem(const EpochBatches& epoch, siz
   }
   return batch_of;
 }
-
-// Counts pairs of items that share a batch of another epoch.
-class PairCounter {
- public:
-  // `batch_of` must outlive this.
-  PairCounter(const std::vector<uint32_t>& batch_of, size_t num_batches)
-      : batch_of_(batch_of), items_of_batch_(num_batches, 0) {}
-
-  uint64_t Together(absl::Span<const uint32_t> items) {
-    uint64_t pairs = 0;
-    for (const uint32_t item : items) {
-      if (const uint32_t b = BatchOf(item); b != kNowhere) pairs += items_of_batch_[b]++;
-    }
-    for (const uint32_t item : items) {
-      if (const uint32_t b = BatchOf(item); b != kNowhere) items_of_batch_[b] = 0;
-    }
-    return pairs;
-  }
-
- private:
-  uint32_t BatchOf(uint32_t item) const {
-    return item < batch_of_.size() ? batch_of_[item] : kNowhere;
-  }
-
-  const std::vector<uint32_t>& batch_of_;
-  std::vector<uint32_t> items_of_batch_;
-};
 
 // The batches of an epoch while they change.
 class ChangingBatches {

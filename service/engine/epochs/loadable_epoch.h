@@ -81,9 +81,9 @@ class LoadableEpoch {
   virtual uint64_t kept_bytes() const { return 0; }
 
   // How often the graphs of a batch are together in the epoch before, too; of epoch 0, in epoch 1.
-  // nullopt where it is not known: of windows, segments, parts that are joined and draws, and where
-  // there is no memory to measure it. Takes as long as the opening of an epoch. CANCELLED as
-  // `making`.
+  // nullopt where it is not known: of draws, parts that are joined, windows that are planned as
+  // they come, and where there is no memory to measure it. As long as the opening of an epoch; of
+  // segments, as the first one. CANCELLED as `making`.
   virtual absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& /*making*/) const {
     return std::nullopt;
   }

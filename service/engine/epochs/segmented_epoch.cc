@@ -161,6 +161,29 @@ absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::SegmentAt(uint32_t segme
   return Needed(segment, Making(memory_, nullptr));
 }
 
+absl::StatusOr<std::optional<Company>> SegmentedEpoch::MeasureCompany(const Making& making) const {
+  if (identity_.num_batches() == 0) return std::nullopt;
+  const uint32_t first = order_.At(0).segment;
+  const auto segment = Needed(first, making);
+  if (absl::IsCancelled(segment.status())) return segment.status();
+  // Whoever loads it learns why.
+  if (!segment.ok()) return std::nullopt;
+  PH_ASSIGN_OR_RETURN(std::optional<Company> company, (*segment)->MeasureCompany(making));
+  if (company) {
+    company->of_shuffle *= static_cast<double>((*segment)->identity().num_batches()) /
+                           static_cast<double>(identity_.num_batches());
+  }
+  return company;
+}
+
+std::optional<StepFigures> SegmentedEpoch::steps() const {
+  if (identity_.num_batches() == 0) return std::nullopt;
+  Segment first;  // Destroyed without the lock.
+  absl::MutexLock lock(&mutex_);
+  first = Find(order_.At(0).segment);
+  return first == nullptr ? std::nullopt : first->steps();
+}
+
 uint64_t SegmentedEpoch::NumGraphs(uint64_t number) const {
   const SegmentBatch place = order_.At(number);
   const auto segment = SegmentAt(place.segment);

@@ -55,6 +55,11 @@ class SegmentedEpoch final : public LoadableEpoch {
     return plan_->shapes();
   }
   const SegmentedEpoch* segmented() const override { return this; }
+  // Of the segment that the epoch begins with, which is made if it is not there; beside a shuffle
+  // of the whole epoch, whose segments keep their graphs.
+  absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
+  // As PreparedEpoch::steps(), of that segment, if it is there.
+  std::optional<StepFigures> steps() const;
   // Both make the batch's segment first if it is not there; NumGraphs() is 0 if that fails.
   uint64_t NumGraphs(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;

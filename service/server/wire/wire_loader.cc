@@ -442,6 +442,13 @@ void MixtureToWire(const PreparedEpoch& epoch, v1::Epoch& wire) {
   }
 }
 
+void StepsToWire(const std::optional<StepFigures>& steps, v1::Epoch& wire) {
+  if (!steps) return;
+  wire.mutable_steps()->set_efficiency(steps->efficiency);
+  wire.mutable_steps()->set_of_shuffle(steps->of_shuffle);
+  for (const uint32_t num_ranks : steps->num_ranks) wire.mutable_steps()->add_num_ranks(num_ranks);
+}
+
 void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& progress,
                           v1::Epoch& wire) {
   const SizeSchema& schema = epoch.schema().sizes();
@@ -463,6 +470,7 @@ void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& prog
   segments.set_num_tracks(plan.num_tracks());
   segments.set_max_graphs(plan.layout().max_graphs());
   segments.set_loss(plan.loss());
+  StepsToWire(epoch.steps(), wire);
   wire.set_lower_bound(plan.lower_bound());
   wire.set_receipt(plan.receipt());
   wire.set_start_cursor(EncodeCursor({epoch.identity(), progress.generation, {}, {}}));
@@ -503,12 +511,7 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
       out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
     }
   }
-  if (const auto& steps = epoch.steps()) {
-    wire.mutable_steps()->set_efficiency(steps->efficiency);
-    wire.mutable_steps()->set_of_shuffle(steps->of_shuffle);
-    for (const uint32_t num_ranks : steps->num_ranks)
-      wire.mutable_steps()->add_num_ranks(num_ranks);
-  }
+  StepsToWire(epoch.steps(), wire);
   MixtureToWire(epoch, wire);
   wire.set_num_cut_graphs(plan.num_cut_graphs());
   wire.set_num_pieces(plan.num_pieces());

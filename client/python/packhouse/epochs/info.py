@@ -243,11 +243,12 @@ class EpochInfo:
     samples: EpochSamples | None = None
     """Only of sub-graphs."""
     company: Company | None = None
-    """Beside the epoch before; of epoch 0, beside epoch 1. Not with `segments`, `samples`,
-    `join_parts` or `draw`, nor where the server has no memory to measure it.
+    """Beside the epoch before; of epoch 0, beside epoch 1. With `segments` of the first one, whose
+    graphs meet no others. Not with `join_parts` or `draw`, with `samples` whose windows are planned
+    as they come, nor where the server has no memory to measure it.
     """
     steps: EpochSteps | None = None
-    """Only if batches come in steps of like cost; not with `segments`."""
+    """Only if batches come in steps of like cost; with `segments`, those of the first one."""
     mixture: tuple[MixedDataset, ...] = ()
     """Only of a mixture, in the order of its name; not with `segments`."""
 

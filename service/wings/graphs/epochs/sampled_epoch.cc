@@ -14,6 +14,7 @@
 #include "service/engine/epochs/mixing.h"
 #include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/padding_batch.h"
+#include "service/engine/epochs/pair_counter.h"
 
 namespace packhouse {
 namespace options {
@@ -91,6 +92,7 @@ SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
                         ? kDefaultWindow
                         : request.Find<SamplesRequest>()->window),
       draws_smaller_(request.Find<SamplesRequest>()->draws_smaller),
+      plans_all_(request.Find<SamplesRequest>()->exact_steps || num_items_ <= window_items_),
       teller_(request.Find<SamplesRequest>()->teller),
       whole_graphs_(request.whole_graphs) {}
 
@@ -141,7 +143,10 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
   identity.options = absl::StrCat(request.Words(), "; planner ", PlannerOf(shape.packed),
                                   "; rules ", kRulesVersion);
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
-  PH_RETURN_IF_ERROR(epoch->ShuffleSeeds(making));
+  PH_ASSIGN_OR_RETURN(epoch->order_memory_,
+                      making.Hold(absl::StrCat("an epoch of ", epoch->num_seeds_, " seeds"),
+                                  sizeof(uint32_t) * epoch->num_seeds_));
+  PH_RETURN_IF_ERROR(epoch->ShuffleSeeds(epoch->seed_, making, epoch->order_));
   if (plan_first != nullptr && !samples.exact_steps) {
     PH_RETURN_IF_ERROR(plan_first(epoch));
     return epoch;
@@ -194,13 +199,12 @@ absl::Status SamplesRequest::Complete(const LoadableEpoch& epoch, const Making& 
   return absl::OkStatus();
 }
 
-absl::Status SampledEpoch::ShuffleSeeds(const Making& making) {
-  PH_ASSIGN_OR_RETURN(order_memory_, making.Hold(absl::StrCat("an epoch of ", num_seeds_, " seeds"),
-                                                 sizeof(uint32_t) * num_seeds_));
-  order_.resize(num_seeds_);
-  std::iota(order_.begin(), order_.end(), uint32_t{0});
-  SeededRandom random(SequenceStart(seed_, DrawPurpose::kSeeds));
-  return Shuffle(absl::MakeSpan(order_), random, making);
+absl::Status SampledEpoch::ShuffleSeeds(const EpochSeed& seed, const Making& making,
+                                        std::vector<uint32_t>& order) const {
+  order.resize(num_seeds_);
+  std::iota(order.begin(), order.end(), uint32_t{0});
+  SeededRandom random(SequenceStart(seed, DrawPurpose::kSeeds));
+  return Shuffle(absl::MakeSpan(order), random, making);
 }
 
 uint64_t SampledEpoch::bytes() const {
@@ -213,7 +217,8 @@ uint64_t SampledEpoch::IdOf(uint64_t item) const {
   return source_->request().seeds_per_graph == 1 ? order_[item] : item;
 }
 
-SubGraphDrawer::Draw SampledEpoch::DrawOf(uint64_t item, SeedRows& rows) const {
+SubGraphDrawer::Draw SampledEpoch::DrawOf(const EpochSeed& seed, absl::Span<const uint32_t> order,
+                                          uint64_t item, SeedRows& rows) const {
   const uint64_t per_graph = source_->request().seeds_per_graph;
   const size_t ends = source_->nodes_per_graph() / per_graph;
   rows.nodes.clear();
@@ -221,16 +226,16 @@ SubGraphDrawer::Draw SampledEpoch::DrawOf(uint64_t item, SeedRows& rows) const {
   for (uint64_t i = item * per_graph; i < std::min(num_seeds_, (item + 1) * per_graph); ++i) {
     for (size_t j = 0; j < ends; ++j) {
       rows.nodes.push_back(
-          seeds_.nodes == nullptr ? order_[i] : (*seeds_.nodes)[uint64_t{order_[i]} * ends + j]);
+          seeds_.nodes == nullptr ? order[i] : (*seeds_.nodes)[uint64_t{order[i]} * ends + j]);
     }
-    if (!seeds_.occurrences.empty()) rows.occurrences.push_back(seeds_.occurrences[order_[i]]);
+    if (!seeds_.occurrences.empty()) rows.occurrences.push_back(seeds_.occurrences[order[i]]);
   }
   SubGraphDrawer::Draw draw;
-  draw.seed_number = seed_.seed;
-  draw.epoch = seed_.epoch;
+  draw.seed_number = seed.seed;
+  draw.epoch = seed.epoch;
   draw.seeds = rows.nodes;
   draw.occurrences = rows.occurrences;
-  if (!seeds_.times.empty()) draw.time = seeds_.times[order_[item]];
+  if (!seeds_.times.empty()) draw.time = seeds_.times[order[item]];
   return draw;
 }
 
@@ -274,19 +279,20 @@ SampledEpoch::Window SampledEpoch::Find(uint64_t window) const {
   return nullptr;
 }
 
-absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
-                                                            const Making& making) const {
-  if (Window found = Find(window)) return found;
+absl::StatusOr<SampledEpoch::Window> SampledEpoch::Planned(const EpochSeed& seed,
+                                                           absl::Span<const uint32_t> order,
+                                                           uint64_t window,
+                                                           const Making& making) const {
   PH_ASSIGN_OR_RETURN(std::unique_ptr<SubGraphDrawer> drawer, TakeDrawer());
   const uint64_t first = FirstItem(window);
   const uint64_t count = std::min(num_items_ - first, window_items_);
   SeedRows rows;
   uint64_t last = first;
-  const EpochSeed seed = {SeededRandom(seed_.seed ^ (window + 1)).Next(), seed_.epoch};
-  auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, seed, mixing_, making,
-                            [&](size_t item) -> absl::StatusOr<DrawnSize> {
+  const EpochSeed of_window = {SeededRandom(seed.seed ^ (window + 1)).Next(), seed.epoch};
+  auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, of_window, mixing_,
+                            making, [&](size_t item) -> absl::StatusOr<DrawnSize> {
                               last = first + item;
-                              SubGraphDrawer::Draw draw = DrawOf(last, rows);
+                              SubGraphDrawer::Draw draw = DrawOf(seed, order, last, rows);
                               draw.edge_numbers = false;
                               PH_RETURN_IF_ERROR(drawer->Next(draw));
                               return DrawnSize{drawer->tuple(), drawer->level()};
@@ -297,7 +303,13 @@ absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
                                               rows.nodes[0], ": ", planned.status().message()));
   }
   PH_RETURN_IF_ERROR(planned.status());
-  auto made = std::make_shared<const SampleWindow>(*std::move(planned));
+  return std::make_shared<const SampleWindow>(*std::move(planned));
+}
+
+absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
+                                                            const Making& making) const {
+  if (Window found = Find(window)) return found;
+  PH_ASSIGN_OR_RETURN(Window made, Planned(seed_, order_, window, making));
   absl::MutexLock lock(&mutex_);
   kept_.emplace_front(window, made);
   if (kept_.size() > kKeptWindows) kept_.pop_back();
@@ -305,6 +317,60 @@ absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + made->batches.num_batches());
   }
   return made;
+}
+
+absl::StatusOr<std::optional<Company>> SampledEpoch::MeasureCompany(const Making& making) const {
+  if (!plans_all_ || source_->request().seeds_per_graph != 1) return std::nullopt;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (company_) return company_;
+  }
+  const auto measured = CompanyBeside({seed_.seed, seed_.epoch == 0 ? 1 : seed_.epoch - 1}, making);
+  if (absl::IsCancelled(measured.status())) return measured.status();
+  // Whoever loads that epoch learns why.
+  if (!measured.ok()) return std::nullopt;
+  absl::MutexLock lock(&mutex_);
+  company_ = *measured;
+  return company_;
+}
+
+absl::StatusOr<Company> SampledEpoch::CompanyBeside(const EpochSeed& neighbour,
+                                                    const Making& making) const {
+  PH_ASSIGN_OR_RETURN(const MemoryHold memory,
+                      making.Hold(absl::StrCat("company of ", num_seeds_, " seeds"),
+                                  3 * sizeof(uint32_t) * num_seeds_));
+  std::vector<uint32_t> order;
+  PH_RETURN_IF_ERROR(ShuffleSeeds(neighbour, making, order));
+  std::vector<uint32_t> batch_of(num_seeds_, kNowhere);
+  uint32_t num_batches = 0;
+  for (uint64_t w = 0; w < num_windows(); ++w) {
+    PH_ASSIGN_OR_RETURN(const Window window, Planned(neighbour, order, w, making));
+    for (size_t b = 0; b < window->batches.num_batches(); ++b, ++num_batches) {
+      for (const uint32_t item : window->batches.batch(b)) {
+        batch_of[order[FirstItem(w) + item]] = num_batches;
+      }
+    }
+  }
+  PairCounter counter(batch_of, num_batches);
+  uint64_t together = 0;
+  uint64_t pairs = 0;
+  std::vector<uint32_t> seeds;
+  for (uint64_t w = 0; w < num_windows(); ++w) {
+    PH_ASSIGN_OR_RETURN(const Window window, WindowAt(w, making));
+    for (size_t b = 0; b < window->batches.num_batches(); ++b) {
+      seeds.clear();
+      for (const uint32_t item : window->batches.batch(b)) {
+        seeds.push_back(order_[FirstItem(w) + item]);
+      }
+      together += counter.Together(seeds);
+      pairs += PairsOf(seeds.size());
+    }
+  }
+  if (pairs == 0) return Company();
+  const auto share = [](uint64_t part, uint64_t of) {
+    return static_cast<double>(part) / static_cast<double>(of);
+  };
+  return Company{share(together, pairs), share(pairs, PairsOf(num_items_))};
 }
 
 absl::Status SampledEpoch::Plan(uint64_t window, const Making& making) const {
@@ -369,7 +435,7 @@ absl::StatusOr<GraphChunk> SampledEpoch::DrawBatch(const SampleWindow& window, u
   SeedRows rows;
   SeedReadout readout;
   for (const uint32_t item : items) {
-    SubGraphDrawer::Draw draw = DrawOf(first_item + item, rows);
+    SubGraphDrawer::Draw draw = DrawOf(seed_, order_, first_item + item, rows);
     draw.level = window.LevelOf(item);
     draw.edge_numbers = whole_graphs_;
     PH_RETURN_IF_ERROR(drawer.Next(draw));

@@ -79,6 +79,10 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
     return shapes_.rank_group(rank_group);
   }
   const EpochWindows* windows() const override { return this; }
+  // Of all windows, where opening the epoch plans all: `exact_steps`, or one window. Each window of
+  // both epochs is drawn, unless it is kept, and the result is kept. nullopt for others, and for
+  // graphs of several seeds, which are others in each epoch.
+  absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
   uint64_t NumGraphs(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override;
@@ -95,7 +99,8 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   SampledEpoch(std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
                const EpochBounds& bounds, MemoryBudget* memory, SamplingObserver* observer);
 
-  absl::Status ShuffleSeeds(const Making& making);
+  absl::Status ShuffleSeeds(const EpochSeed& seed, const Making& making,
+                            std::vector<uint32_t>& order) const;
   uint64_t FirstItem(uint64_t window) const { return window * window_items_; }
   uint64_t IdOf(uint64_t item) const;
   // The seeds of an item, as SubGraphDrawer::Draw has them.
@@ -103,13 +108,18 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
     std::vector<uint32_t> nodes;
     std::vector<uint32_t> occurrences;
   };
-  // The draw of an item; `rows` keeps its seeds.
-  SubGraphDrawer::Draw DrawOf(uint64_t item, SeedRows& rows) const;
+  // The draw of an item of an epoch; `rows` keeps its seeds.
+  SubGraphDrawer::Draw DrawOf(const EpochSeed& seed, absl::Span<const uint32_t> order,
+                              uint64_t item, SeedRows& rows) const;
   // The places of an item's seeds in the list of seeds.
   std::vector<uint64_t> RowsOf(uint64_t item) const;
   absl::StatusOr<std::unique_ptr<SubGraphDrawer>> TakeDrawer() const;
   void GiveBack(std::unique_ptr<SubGraphDrawer> drawer) const;
+  // Draws and packs a window of an epoch.
+  absl::StatusOr<Window> Planned(const EpochSeed& seed, absl::Span<const uint32_t> order,
+                                 uint64_t window, const Making& making) const;
   absl::StatusOr<Window> WindowAt(uint64_t window, const Making& making) const;
+  absl::StatusOr<Company> CompanyBeside(const EpochSeed& neighbour, const Making& making) const;
   Window Find(uint64_t window) const;
   // The window of a batch whose window is known, and its number there.
   std::pair<uint64_t, size_t> PlaceOf(uint64_t number) const;
@@ -128,6 +138,7 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   const uint64_t num_items_;
   const uint64_t window_items_;
   const bool draws_smaller_;
+  const bool plans_all_;
   const EpochTeller* const teller_;
   const bool whole_graphs_;
   // Constant after Prepare().
@@ -141,6 +152,7 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   mutable absl::Mutex mutex_;
   // Batches of all windows up to each, that one included.
   mutable std::vector<uint64_t> ends_ ABSL_GUARDED_BY(mutex_);
+  mutable std::optional<Company> company_ ABSL_GUARDED_BY(mutex_);
   // The windows that were used last, the latest first.
   mutable std::list<std::pair<uint64_t, Window>> kept_ ABSL_GUARDED_BY(mutex_);
   mutable std::vector<std::unique_ptr<SubGraphDrawer>> drawers_ ABSL_GUARDED_BY(mutex_);
