@@ -327,6 +327,31 @@ def test_a_rank_without_graphs_gets_padding_alone(client: Client, server: LocalS
     assert sorted(counts) == [0, 10]
 
 
+def test_what_was_put_on_a_device_stays_when_its_slot_serves_again(
+    client: Client, server: LocalServer
+) -> None:
+    """A device may read, or go on viewing, what was put there: on a CPU nothing is copied."""
+    graphs = [tuple_of(graph, True) for graph in random_plain(4, 400)]
+    packhouse.jraph.ingest(client, "jraph/lane", graphs)
+    words: dict[str, Any] = {"dataset": "jraph/lane", "limits": {"graphs": 4}, "padding": "graph"}
+    words["limits"] |= {"nodes": 60, "edges": 120}
+    device = jax.devices()[0]
+    by_lane = Loader(server.address, job="by-lane", lane="required", max_in_flight=4, **words)
+    by_bytes = Loader(server.address, job="by-bytes", lane="off", **words)
+    with by_lane, by_bytes:
+        kept = []
+        for batch, expected in zip(by_lane, by_bytes):
+            put = packhouse.jraph.to_graphs_tuple(batch, device=device)
+            kept.append((put, packhouse.jraph.to_graphs_tuple(expected, device=device)))
+            # Nobody but the device has it.
+            del batch
+            if len(kept) > 5:
+                assert_same(*kept.pop(0))
+        assert (by_lane.transport, by_bytes.transport) == ("lane", "bytes")
+    for put, expected in kept:
+        assert_same(put, expected)
+
+
 def test_the_sampler_fits_what_is_padded_afterwards(server: LocalServer) -> None:
     graphs = [tuple_of(graph, True) for graph in random_plain(7, 90)]
     limits = {"nodes": 60, "edges": 150, "graphs": 12}
