@@ -128,7 +128,7 @@ class Forwarder:
             self._selector.unregister(end)
 
 
-def own_channel(address: str, number: int = 0) -> grpc.Channel:
+def own_channel(address: str, number: int = 0, has_fixed_window: bool = False) -> grpc.Channel:
     """A connection of its own for each number, without bounds on messages."""
     return grpc.insecure_channel(
         address,
@@ -137,6 +137,8 @@ def own_channel(address: str, number: int = 0) -> grpc.Channel:
             ("grpc.max_send_message_length", -1),
             ("grpc.use_local_subchannel_pool", 1),
             ("packhouse.number", number),
+            # Otherwise unread streams take some MiB.
+            *((("grpc.http2.bdp_probe", 0),) if has_fixed_window else ()),
         ],
     )
 
@@ -188,12 +190,21 @@ def num_threads(pid: int) -> int:
     return len(list(pathlib.Path(f"/proc/{pid}/task").iterdir()))
 
 
-class MemorySampler:
-    """RssAnon of a process, sampled by a thread of its own while a `with` block runs."""
+def lane_bytes(pid: int) -> int:
+    """Memory that a process shares with clients by lanes."""
+    smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8")
+    return sum(map(int, re.findall(r"packhouse-lane.*\n(?:.*\n){3}Rss:\s+(\d+) kB", smaps))) << 10
 
-    def __init__(self, pid: int) -> None:
+
+class MemorySampler:
+    """Memory of a process, sampled by a thread of its own while a `with` block runs: its own, without
+    pages of files, and that of lanes if it has some.
+    """
+
+    def __init__(self, pid: int, has_lanes: bool = False) -> None:
         self._pid = pid
-        self.first = anonymous_bytes(pid)
+        self._has_lanes = has_lanes
+        self.first = self._bytes()
         self.peak = self.first
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -219,4 +230,7 @@ class MemorySampler:
                 self._note()
 
     def _note(self) -> None:
-        self.peak = max(self.peak, anonymous_bytes(self._pid))
+        self.peak = max(self.peak, self._bytes())
+
+    def _bytes(self) -> int:
+        return anonymous_bytes(self._pid) + (lane_bytes(self._pid) if self._has_lanes else 0)

@@ -200,7 +200,7 @@ def _says_anything(lane: HostileLane, draws: random.Random) -> None:
     lane.socket.send(draws.randbytes(draws.choice([1, 3, 5, 4096, 100_000])))
 
 
-def _never_releases(lane: HostileLane, draws: random.Random) -> None:
+def never_releases(lane: HostileLane, draws: random.Random | None = None) -> None:
     for _ in range(lane.num_slots):
         if lane.take() < 0:
             return
@@ -222,7 +222,7 @@ def _shows_the_token_again(lane: HostileLane, draws: random.Random) -> None:
 
 
 DEEDS: Final[tuple[Callable[[HostileLane, random.Random], None], ...]] = (
-    *(_releases_twice, _releases_what_it_has_not, _says_anything, _never_releases),
+    *(_releases_twice, _releases_what_it_has_not, _says_anything, never_releases),
     *(_passes_descriptors, _shows_the_token_again),
 )
 

@@ -258,13 +258,14 @@ TEST_F(LaneTest, WhoHasShownItsTokenIsNotClosedForLaterOnes) {
 
 TEST_F(LaneTest, ItsMemoryIsOfTheBudgetAsLongAsItsStream) {
   std::vector<std::shared_ptr<Lane>> lanes;
-  for (int i = 0; i < 64; ++i) lanes.push_back(Offer());
-  EXPECT_EQ(budget_.held(), 64 * kSmall.bytes());
-  EXPECT_EQ(budget_.held(), budget_.bound());
+  for (int i = 0; i < 48; ++i) lanes.push_back(Offer());
+  EXPECT_EQ(budget_.held(), 48 * kSmall.bytes());
+  // The rest is for others.
+  EXPECT_EQ(budget_.held(), budget_.bound() / 4 * 3);
   EXPECT_THAT(door_->Offer(kSmall, [] {}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a lane")));
   EXPECT_EQ(door_->counts().num_refused, 1U);
-  EXPECT_EQ(door_->counts().num_offered, 64U);
+  EXPECT_EQ(door_->counts().num_offered, 48U);
   lanes.pop_back();
   ExpectServed();
   // What comes to the server is copied, a slot at a time.
@@ -272,15 +273,18 @@ TEST_F(LaneTest, ItsMemoryIsOfTheBudgetAsLongAsItsStream) {
                   kSmall, [] {}, LaneWay::kToServer),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a lane")));
   lanes.pop_back();
-  while (budget_.held() != 62 * kSmall.bytes()) std::this_thread::yield();
+  while (budget_.held() != 46 * kSmall.bytes()) std::this_thread::yield();
   lanes.push_back(door_
                       ->Offer(
                           kSmall, [] {}, LaneWay::kToServer)
                       .value());
-  EXPECT_EQ(budget_.held(), 63 * kSmall.bytes() + kSmall.slot_bytes);
-  EXPECT_EQ(door_->counts().num_offered, 62U);
+  EXPECT_EQ(budget_.held(), 47 * kSmall.bytes() + kSmall.slot_bytes);
+  EXPECT_EQ(door_->counts().num_offered, 46U);
   lanes.clear();
   AwaitNoLane();
+  const auto of_others = budget_.Hold("others", budget_.bound() - kSmall.bytes() + 1);
+  EXPECT_THAT(door_->Offer(kSmall, [] {}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a lane")));
 }
 
 TEST_F(LaneTest, AReleaseWakesWhoWaits) {

@@ -81,14 +81,14 @@ LaneSize LaneSize::For(uint64_t batch_bytes) {
 }
 
 Lane::Lane(LaneDoor* door, LaneCounts* counts, LaneWay way, const LaneSize& size,
-           SharedMemory memory, MemoryHold hold, std::string token, std::function<void()> wake)
+           SharedMemory memory, Holds holds, std::string token, std::function<void()> wake)
     : door_(door),
       counts_(counts),
       way_(way),
       size_(size),
       token_(std::move(token)),
       wake_(std::move(wake)),
-      hold_(std::move(hold)),
+      holds_(std::move(holds)),
       memory_(std::move(memory)),
       ring_(size.num_slots),
       // So that a message that is too long shows.

@@ -5,6 +5,7 @@
 #ifndef PACKHOUSE_SERVICE_SERVER_LANES_LANE_H_
 #define PACKHOUSE_SERVICE_SERVER_LANES_LANE_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -107,8 +108,11 @@ class Lane {
  private:
   friend class LaneDoor;
 
+  // Of the lanes' part of the budget, and of all of it.
+  using Holds = std::array<MemoryHold, 2>;
+
   Lane(LaneDoor* door, LaneCounts* counts, LaneWay way, const LaneSize& size, SharedMemory memory,
-       MemoryHold hold, std::string token, std::function<void()> wake);
+       Holds holds, std::string token, std::function<void()> wake);
 
   void Await(uint32_t event);
   // Waits anew for what it was woken for.
@@ -126,7 +130,7 @@ class Lane {
   const LaneSize size_;
   const std::string token_;
   const std::function<void()> wake_;
-  const MemoryHold hold_;
+  const Holds holds_;
   const std::shared_ptr<std::atomic<bool>> open_flag_ = std::make_shared<std::atomic<bool>>(false);
 
   absl::Mutex mutex_;

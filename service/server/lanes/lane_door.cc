@@ -43,6 +43,7 @@ LaneDoor::LaneDoor(ListeningSockets sockets, MemoryBudget* memory)
     : sockets_(std::move(sockets)),
       path_(sockets_.address().substr(absl::string_view("unix:").size())),
       memory_(memory),
+      lanes_memory_(memory == nullptr ? UINT64_MAX : memory->bound() / 4 * 3),
       next_id_(kListener + 1) {}
 
 absl::StatusOr<std::unique_ptr<LaneDoor>> LaneDoor::Open(const std::string& address,
@@ -83,16 +84,20 @@ absl::StatusOr<std::shared_ptr<Lane>> LaneDoor::Offer(const LaneSize& size,
                                                       std::function<void()> wake, LaneWay way) {
   const bool is_to_client = way == LaneWay::kToClient;
   LaneCounts& counts = is_to_client ? counts_ : counts_to_server_;
-  MemoryHold hold;
+  Lane::Holds holds;
   if (memory_ != nullptr) {
     // What a client has filled is copied, one slot at a time.
-    const uint64_t copied = is_to_client ? 0 : size.slot_bytes;
-    absl::StatusOr<MemoryHold> held = memory_->Hold("a lane", size.bytes() + copied);
-    if (!held.ok()) {
-      ++counts.num_refused;
-      return held.status();
+    const uint64_t bytes = size.bytes() + (is_to_client ? 0 : size.slot_bytes);
+    MemoryBudget* of = &lanes_memory_;
+    for (MemoryHold& hold : holds) {
+      absl::StatusOr<MemoryHold> held = of->Hold("a lane", bytes);
+      if (!held.ok()) {
+        ++counts.num_refused;
+        return held.status();
+      }
+      hold = *std::move(held);
+      of = memory_;
     }
-    hold = *std::move(held);
   }
   absl::StatusOr<SharedMemory> memory =
       SharedMemory::Create(size.bytes(), {.label = "packhouse-lane", .is_sealed = true});
@@ -103,7 +108,7 @@ absl::StatusOr<std::shared_ptr<Lane>> LaneDoor::Offer(const LaneSize& size,
     return absl::ResourceExhaustedError("the system has no random bytes");
   }
   const std::shared_ptr<Lane> lane(new Lane(this, &counts, way, size, *std::move(memory),
-                                            std::move(hold), token, std::move(wake)));
+                                            std::move(holds), token, std::move(wake)));
   const absl::MutexLock lock(&mutex_);
   by_token_.insert_or_assign(std::move(token), lane);
   return lane;

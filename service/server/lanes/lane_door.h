@@ -51,8 +51,8 @@ class LaneDoor {
   LaneCounts& counts() { return counts_; }
 
   // A lane that waits to be opened. `wake` makes the stream go on; any thread may call it at any
-  // time, and it must not block. RESOURCE_EXHAUSTED if there is no room for it in the budget, or
-  // the system has no memory or descriptor.
+  // time, and it must not block. RESOURCE_EXHAUSTED if there is no room for it in the budget, of
+  // which all lanes have three quarters at most, or the system has no memory or descriptor.
   absl::StatusOr<std::shared_ptr<Lane>> Offer(const LaneSize& size, std::function<void()> wake,
                                               LaneWay way = LaneWay::kToClient);
 
@@ -79,6 +79,8 @@ class LaneDoor {
   ListeningSockets sockets_;
   const std::string path_;
   MemoryBudget* const memory_;
+  // The part of it that lanes may have: other calls always have a quarter.
+  MemoryBudget lanes_memory_;
   LaneCounts counts_;
   LaneCounts counts_to_server_;
   int poll_ = -1;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import pathlib
 import random
 import re
@@ -15,19 +16,21 @@ from typing import Any, Final, Iterable, Iterator
 import grpc
 import numpy as np
 from abuse import Abuse, Row, law, scenario
-from hostile import own_channel
+from hostile import MemorySampler, anonymous_bytes, lane_bytes, own_channel
 from hostile_lanes import (
     DEEDS,
     LIES,
     LOAD_DEEDS,
     PACK_DEEDS,
+    HostileLane,
     HostileLoad,
     HostilePack,
     connected,
     knock,
+    never_releases,
 )
 from packhouse import Batch, Client, Evaluation, GraphSchema, GraphTable, PackOptions, TensorSpec
-from packhouse.v1 import loader_pb2
+from packhouse.v1 import batch_pb2, loader_pb2, loader_pb2_grpc
 from server_process import ServerProcess
 
 # So large that few batches are made before a lane is open.
@@ -35,21 +38,28 @@ _WIDTH: Final = 16384
 _GRAPHS: Final = 120
 _LIMITS: Final = {"graphs": 4}
 _HOSTILE_THREADS: Final = 3
+# Of clients whose lanes have more memory than there is.
+_STREAMS: Final = 64
+_BUDGET: Final = 256 << 20
+_BOUND: Final = int(_BUDGET * 1.1)
 
 
-def _graphs() -> GraphTable:
-    schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes", (_WIDTH,)),))
+def _graphs(parts: int = 1) -> GraphTable:
+    """So many times as many graphs as usual, in as many bytes."""
+    width = _WIDTH // parts
+    schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes", (width,)),))
     return GraphTable.from_graphs(
-        schema, [{"x": np.full((3, _WIDTH), number, np.float32)} for number in range(_GRAPHS)]
+        schema,
+        [{"x": np.full((3, width), number, np.float32)} for number in range(_GRAPHS * parts)],
     )
 
 
-def _fill(address: str) -> None:
-    graphs = _graphs()
+def _fill(address: str, name: str = "set", parts: int = 1) -> None:
+    graphs = _graphs(parts)
     with Client(address) as client:
-        client.datasets.create("set", graphs.schema)
-        client.datasets.append("set", graphs)
-        client.datasets.seal("set")
+        client.datasets.create(name, graphs.schema)
+        client.datasets.append(name, graphs)
+        client.datasets.seal(name)
 
 
 def _request() -> loader_pb2.LoadRequest:
@@ -176,3 +186,77 @@ def hostile_lanes(abuse: Abuse) -> Iterator[Row]:
         with connected(f"{folder}/lane"):
             alive = server.process.poll() is None
         yield law("the server", "lives" if alive else "has ended", "lives", alive)
+
+
+def _open(stack: contextlib.ExitStack, address: str, number: int) -> HostileLane | None:
+    """The lane of a stream with a connection of its own; None: the server has no memory for it, and
+    batches come by gRPC. Either way the stream stays.
+    """
+    channel = stack.enter_context(own_channel(address, number, has_fixed_window=True))
+    request = _request()
+    request.lane = True
+    # Some large lanes, and then smaller ones, until none has room.
+    if number >= 24:
+        request.epoch.dataset = "set" if number < 32 else "narrow"
+        request.epoch.padding = batch_pb2.PADDING_MASKED
+        shape = request.epoch.rank_groups[0].shapes[0]
+        shape.capacities.add(component="nodes", rows=3)
+    stream: Any = loader_pb2_grpc.LoaderServiceStub(channel).Load(request)
+    stack.callback(stream.cancel)
+    offer = next(stream).opened.lane
+    return stack.enter_context(HostileLane(stream, offer)) if offer.socket_path else None
+
+
+@scenario
+def lanes_and_the_budget(abuse: Abuse) -> Iterator[Row]:
+    """Streams whose clients read nothing, or keep every slot, take what the budget says, and no more of
+    it than leaves the others theirs.
+    """
+    flags = (
+        *(f"--memory-budget={_BUDGET}", f"--max-message-bytes={8 << 20}", "--max-streams=160"),
+        "--max-connections-per-client=80",
+    )
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        server = stack.enter_context(
+            abuse.server(*flags, "--lane", f"unix:{folder}/lane", data=True)
+        )
+        _fill(server.address)
+        _fill(server.address, "narrow", parts=16)
+        honest = Evaluation(server.address, dataset="set", limits=_LIMITS, lane="auto")
+        assert _is_as_stored(honest)
+        before, pid = _settled(server, 10**6)[0], server.process.pid
+        end = time.monotonic() + (0 if abuse.is_short else abuse.seconds)
+        for seed in itertools.count():
+            draws = random.Random(seed)
+            with contextlib.ExitStack() as hostile:
+                memory = hostile.enter_context(MemorySampler(pid, has_lanes=True))
+                opened = [_open(hostile, server.address, number) for number in range(_STREAMS)]
+                lanes = [lane for lane in opened if lane is not None]
+                for lane in draws.sample(lanes, len(lanes) // 2):
+                    never_releases(lane)
+                    # So that all of its pages are there.
+                    lane.memory[:] = bytes(len(lane.memory))
+                # The plan of these words is made now.
+                others = Evaluation(
+                    server.address, dataset="set", limits={"graphs": 5 + seed % 50}, lane="auto"
+                )
+                passes = [_is_as_stored(each) for each in (honest, others, honest, others)]
+            taken = sum(len(lane.memory) for lane in lanes)
+            yield law(
+                f"{len(lanes)} lanes of {_STREAMS} streams, of {taken >> 20} MiB: memory",
+                f"{memory.peak >> 20} MiB",
+                f"{_BOUND >> 20} MiB",
+                memory.peak <= _BOUND and 4 < len(lanes) < _STREAMS,
+            )
+            yield law("others", f"{passes.count(True)} of 4 as stored", "all", all(passes))
+            left = _settled(server, before + 2)
+            left_bytes = anonymous_bytes(pid) + lane_bytes(pid) - memory.first
+            yield law(
+                "descriptors, mappings, streams and slots left, and memory",
+                f"{left[0]}, {left[1]}, {left[2]}, {left_bytes >> 20} MiB",
+                f"{before + 2}, 0, 0, 64 MiB",
+                left[0] <= before + 2 and left[1:] == (0, 0) and left_bytes <= 64 << 20,
+            )
+            if time.monotonic() >= end:
+                return
