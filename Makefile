@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-micro bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-sweep bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory abuse mutants lint size released-protos clean
+.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-micro bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-sweep bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory soak-lanes abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,7 +63,7 @@ test: packages  ## Build, and run what a change must pass; what has threads and 
 	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml
 
 test-long: FUZZ_SECONDS = 60
-test-long: wings tsan fuzz soak soak-cluster soak-drain soak-memory abuse conformance mutants  ## What takes too long for `make test`, some hours: each wing alone, all with threads under TSan, libFuzzer, benchmarks, soaks, hostile clients, real frameworks, mutants
+test-long: wings tsan fuzz soak soak-cluster soak-drain soak-memory soak-lanes abuse conformance mutants  ## What takes too long for `make test`, some hours: each wing alone, all with threads under TSan, libFuzzer, benchmarks, soaks, hostile clients, real frameworks, mutants
 	cmake --build --preset release --target packhoused packhouse_python packhouse_long_tests
 	ctest --preset release -L long $(RESULTS)
 
@@ -271,7 +271,7 @@ endif
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhoused packhouse_python
-	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/soak.py \
+	PYTHONPATH=build/release/python:tests/support $(PYTHON) -B tests/end_to_end/soak.py \
 	  --packhoused build/release/service/packhoused --kills 100 \
 	  $(if $(wildcard $(GRAPHS)),--dataset $(GRAPHS) --split $(GRAPHS:.npz=_split.npz)) $(SOAK_FLAGS)
 
@@ -304,6 +304,14 @@ soak-memory: packages  ## Slow readers for ten minutes, memory against the budge
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(call page,memory_soak.py) $(PYTHON) -B tests/end_to_end/memory_soak.py \
 	  --packhoused build/release/service/packhoused $(SOAK_FLAGS)
+
+soak-lanes: packages  ## Clients and servers killed at some thousand points of lanes (an hour); SOAK_FLAGS='-k killed_under'
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python lane_until_killed
+	PYTHONPATH=build/release/python:tests/support PACKHOUSED=build/release/service/packhoused PACKHOUSE_ALL_CASES=1 \
+	  PACKHOUSE_LANE_UNTIL_KILLED=build/release/tests/end_to_end/lane_until_killed \
+	  $(PYTHON) -B -m pytest -q -rsP -p no:cacheprovider $(or $(SOAK_FLAGS),-k killed) \
+	  tests/end_to_end/lane_kills_test.py tests/python/test_lane_end_to_end.py
 
 abuse: packages  ## Hostile clients against a server, some minutes: ABUSE_FLAGS='--only fairness', see abuse.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON

@@ -24,6 +24,10 @@ class ServerProcess(LocalServer):
             pytest.skip("PACKHOUSED does not name a server program")
         super().__init__(arguments=arguments, log=log)
         self.start()
+
+    def start(self) -> None:
+        """As LocalServer's."""
+        super().start()
         assert self._process is not None
         # Stays when it has ended.
         self.process: subprocess.Popen[bytes] = self._process

@@ -24,10 +24,12 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from typing import Final, Iterator
 
 import numpy as np
+from lane_remains import has_left_all
 
 from packhouse import (
     Client,
@@ -45,6 +47,8 @@ from packhouse.files import npz
 _DATASET: Final = "soak"
 _JOB: Final = "soak"
 _SEED: Final = 11
+# For what is left of lanes to go.
+_GONE_SECONDS: Final = 60.0
 # The share of kills that hit the server.
 _SERVER_SHARE: Final = 0.25
 
@@ -76,6 +80,7 @@ def make_loader(
         padding=Padding.GRAPH,
         derived=(DerivedTensor.ROW_COUNTS,),
         acknowledge="automatic",
+        lane="required",
         # Killed at the end, it comes back to an epoch that the others have finished.
         on_existing="resume",
         **sharing,  # type: ignore[arg-type]
@@ -264,6 +269,12 @@ def run(options: argparse.Namespace) -> int:
                 epoch = Epoch(server, mode, limits, options, plan)
                 epoch.run()
                 lost, duplicated = check(epoch.books, expected)
+                end = time.monotonic() + _GONE_SECONDS
+                while not has_left_all(server.pid):
+                    if time.monotonic() > end:
+                        epoch.books.faults.append("the server has lanes of workers that have gone")
+                        break
+                    time.sleep(0.05)
                 with make_loader(server.address, mode, 0, options.workers, limits) as loader:
                     info = loader.epoch_info()
                 if info.num_done != info.num_batches:

@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 import pytest
 from interrupting import PACKAGE
+from lane_remains import has_left_all, lane_descriptors
 from random_graphs import molecules, random_schema, random_table, with_few_bits
 
 from packhouse import (
@@ -132,28 +133,6 @@ def ids_of(batches: Sequence[LoadedBatch]) -> list[int]:
 
 
 ALL_IDS = sorted(MOLECULES.graph_ids.tolist())
-
-
-def lane_descriptors(pid: int | str) -> int:
-    """How many memories and connections of lanes a process has open; a server's socket that listens
-    counts, too.
-    """
-    with open("/proc/net/unix", encoding="utf-8") as sockets:
-        fields = [line.split() for line in sockets][1:]
-    # Of type SOCK_SEQPACKET.
-    lanes = {f"socket:[{each[6]}]" for each in fields if each[4] == "0005"}
-    count = 0
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            name = os.readlink(f"/proc/{pid}/fd/{number}")
-            count += "memfd:" in name or name in lanes
-    return count
-
-
-def has_left_all(server: LocalServer) -> bool:
-    """Whether no lane is left of a server but its socket."""
-    with open(f"/proc/{server.pid}/maps", encoding="utf-8") as maps:
-        return "memfd:" not in maps.read() and lane_descriptors(server.pid) == 1
 
 
 def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -439,7 +418,7 @@ def test_a_server_that_is_killed_gives_each_graph_once(
         mortal_server.kill()
         mortal_server.start()
 
-    for at in points(4000, 6):
+    for num_killed, at in enumerate(points(4000, 6), 1):
         loader = make(mortal_server.address, **words)
         given, kept = [], []
         with AtLine(at, kill):
@@ -458,7 +437,8 @@ def test_a_server_that_is_killed_gives_each_graph_once(
             assert kept_now == expected[batch.number], at
         loader.close()
     assert lane_descriptors("self") == 0
-    until(lambda: has_left_all(mortal_server))
+    until(lambda: has_left_all(mortal_server.pid))
+    print(f"{num_killed} servers killed under a Python loader")
 
 
 TRAINER = """
@@ -477,7 +457,7 @@ with AtLine({at}, lambda: os.kill(os.getpid(), signal.SIGKILL)):
 def test_a_trainer_that_is_killed_gives_each_graph_once(server: LocalServer, make: Make) -> None:
     words: dict[str, Any] = {"limits": KILL_LIMITS, "padding": "graph", "max_in_flight": 8}
     expected = {batch.number: content(batch) for batch in make(lane="off", **words)}
-    num_redelivered = 0
+    num_killed = num_redelivered = 0
     for at in points(4000, 5):
         job = f"lanes-{next(_jobs)}"
         program = TRAINER.format(
@@ -485,6 +465,7 @@ def test_a_trainer_that_is_killed_gives_each_graph_once(server: LocalServer, mak
         )
         ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         assert ended.returncode in (0, -signal.SIGKILL)
+        num_killed += ended.returncode != 0
         given = [int(line.split()[1]) for line in ended.stdout.splitlines()]
         assert len(given) == len(set(given))
         # All but the last one was acknowledged, and at most this many of these were not sent.
@@ -504,7 +485,8 @@ def test_a_trainer_that_is_killed_gives_each_graph_once(server: LocalServer, mak
         assert rest.epoch_info().num_done == len(expected), at
         rest.close()
     assert num_redelivered > 0
-    until(lambda: has_left_all(server))
+    until(lambda: has_left_all(server.pid))
+    print(f"{num_killed} Python trainers killed")
 
 
 # Who has a lane.
