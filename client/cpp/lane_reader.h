@@ -30,8 +30,9 @@ struct LaneMessage {
   std::shared_ptr<const void> owner;
 };
 
-// Take() from one thread at a time; the rest is thread-safe, and so are owners. In a process that
-// was forked, owners do nothing: slots are the parent's.
+// Take() from one thread at a time; the rest is thread-safe, and so are owners. A process that was
+// forked has copies of the responses that were held then, at the same addresses: a fork takes the
+// time of copying them. Its owners give nothing back.
 class LaneReader {
  public:
   // As LaneSlots::Open(). `quiet`: as LaneMessage::kQuiet says; infinite: never.

@@ -1,9 +1,11 @@
 // The C++ loader against the real server, store and ledger.
 #include "client/cpp/loader.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -487,28 +489,71 @@ TEST_P(LaneLoaderTest, TensorsAreAlignedForDevices) {
   EXPECT_LE(num_aligned, num_tensors);
 }
 
-// The child has the mapping and the socket, and may not speak for its parent.
-TEST_P(LaneLoaderTest, SlotsOfAForkedProcessStayItsParents) {
-  Loader loader(channel_, Slow("forked"));
-  std::shared_ptr<const LoadedBatch> batch;
-  for (;;) {
-    PH_ASSERT_OK_AND_ASSIGN(batch, loader.Next());
-    ASSERT_NE(batch, nullptr);
-    if (server_->lane_counts()->num_slots_sent != 0) break;
+// Children read what was held when they were forked, while the parent and the server go on; and
+// they have the socket, and may not speak for their parent.
+TEST_P(LaneLoaderTest, ForksOfAProcessKeepTheirBatches) {
+  LoaderOptions options = Slow("forked");
+  // As many batches as graphs: several times as many as slots.
+  for (v1::Capacity& most :
+       *options.spec.mutable_rank_groups(0)->mutable_shapes(0)->mutable_capacities()) {
+    if (most.component() == "graphs") most.set_rows(1);
   }
-  const std::string bytes = BytesOf(batch->view);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    batch = nullptr;
-    ::_exit(0);
+  Loader loader(channel_, options);
+  std::vector<std::shared_ptr<const LoadedBatch>> kept;
+  std::vector<std::string> bytes;
+  const auto is_as_kept = [&] {
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (BytesOf(kept[i]->view) != bytes[i]) return false;
+    }
+    return true;
+  };
+  std::array<GraphCounts, 3> counts;
+  struct Child {
+    pid_t process;
+    int go;
+  };
+  std::vector<Child> children;
+  for (size_t i = 0, epoch = 0; epoch < counts.size(); ++i) {
+    PH_ASSERT_OK_AND_ASSIGN(auto batch, loader.Next());
+    if (batch == nullptr) {
+      ASSERT_THAT(loader.SetEpoch(++epoch), IsOk());
+      continue;
+    }
+    Count(*batch, counts[epoch]);
+    // Some slots are held, and most serve again and again.
+    if (i % 5 == 0) kept.clear(), bytes.clear();
+    bytes.push_back(BytesOf(batch->view));
+    kept.push_back(std::move(batch));
+    if (i % 16 != 7) continue;
+    std::array<int, 2> ends;
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      char go;
+      bool holds = ::read(ends[0], &go, 1) == 1 && is_as_kept();
+      // One that another process has forked, too.
+      const pid_t grandchild = ::fork();
+      if (grandchild == 0) ::_exit(is_as_kept() ? 0 : 1);
+      int status = -1;
+      holds = holds && ::waitpid(grandchild, &status, 0) == grandchild && status == 0;
+      kept.clear();
+      ::_exit(holds ? 0 : 1);
+    }
+    ::close(ends[0]);
+    children.push_back({child, ends[1]});
+    EXPECT_TRUE(is_as_kept());
   }
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(BytesOf(batch->view), bytes);
-  GraphCounts counts;
-  // A slot that was released twice would end the stream, and batches would come twice.
-  ReadAll(loader, counts);
+  EXPECT_GT(server_->lane_counts()->num_batches, 2 * kNumGraphs);
+  for (const auto& [process, go] : children) {
+    EXPECT_EQ(::write(go, "x", 1), 1);
+    ::close(go);
+    int status = -1;
+    ASSERT_EQ(::waitpid(process, &status, 0), process);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_TRUE(is_as_kept());
+  // A slot that was released twice would have ended the stream.
+  for (const GraphCounts& each : counts) ExpectEachOnce(each);
 }
 
 TEST_P(LaneLoaderTest, WithoutALaneBatchesComeByGrpc) {
