@@ -252,7 +252,7 @@ void AddListenOptions(Options& options, Words& words, CLI::App& app) {
                  "of so many calls, one is in --access-log")
       ->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--http-listen", options.http_address,
-                 "/metrics, /healthz, /readyz: host:port (port 0: any); \"\" for none")
+                 "the page, /metrics, /healthz, /readyz: host:port (port 0: any); \"\" for none")
       ->check(IsHttpAddress);
   app.add_option("--http-names", words.http_names,
                  "names under which browsers know that port, with commas between them, as through "
@@ -357,7 +357,8 @@ void AddCallOptions(Options& options, Words& words, CLI::App& app) {
   app.add_option("--max-calls", server.admission.max_calls, "most unary calls at once")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-streams-per-client", server.admission.max_streams_per_client,
-                 "most open streams of one client (an address); half of --max-streams if not "
+                 "most open streams of one client (a principal, else an address); half of "
+                 "--max-streams if not "
                  "given; set both to the same if all clients come through one proxy")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-calls-per-client", server.admission.max_calls_per_client,

@@ -213,7 +213,7 @@ TEST_P(RightsTest, TheContractSaysOfEveryRpcAndEveryTextWhatItNeeds) {
   std::map<std::string, std::string> by_request;
   for (const MethodDescriptor* const method : AllMethods()) {
     const MethodRights* const row = RowOf(*method);
-    ASSERT_NE(row, nullptr) << method->full_name() << " is in no file of wire/request_rights.cc";
+    ASSERT_NE(row, nullptr) << method->full_name() << " has no right";
     const Right right = row->right;
     const v1::Right said = method->options().GetExtension(v1::call_right);
     ASSERT_NE(said, v1::RIGHT_UNSPECIFIED) << method->full_name() << " has no (call_right)";

@@ -60,6 +60,7 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
     return absl::InvalidArgumentError(
         absl::StrCat("layout: ", capacities.size(), " capacities for ", l + 1, " components"));
   }
+  // Beside what padding keeps free, each component must take a row of a graph.
   const std::vector<uint64_t> reserved = ReservedRows(*schema, padding);
   for (size_t k = 0; k <= l; ++k) {
     const absl::string_view name = schema->sizes().name(k);
@@ -78,6 +79,7 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
           "limits: capacity ", capacities[k], " of component '", name, "' exceeds 2^31 - 1"));
     }
   }
+  // An index of the batch may be any row, the last padding row too.
   for (const TensorSpec& tensor : schema->tensors()) {
     if (!tensor.index_into || capacities[*tensor.index_into] == kRagged) continue;
     const uint64_t target = capacities[*tensor.index_into];
@@ -100,6 +102,7 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
           capacities[k] == kRagged ? "no limit" : absl::StrCat("limit ", capacities[k]),
           ", a minimum needs one of at most ", MinRows::kMaxCapacity));
     }
+    // Each graph that a batch has place for may be a padding graph, which has the least rows.
     const auto least = CheckedMultiply(min_rows[k], capacities[l]);
     if (!least || *least > capacities[k]) {
       return absl::InvalidArgumentError(
@@ -124,6 +127,7 @@ BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capaci
       derived_(derived),
       min_rows_(std::move(min_rows)),
       integer_width_(integer_width) {
+  // Column t is tensor t of the schema; what is derived comes behind them (Uncollate relies on it).
   using Source = BatchColumn::Source;
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];

@@ -73,6 +73,7 @@ absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& bat
   }
   real_rows[l] = n;
 
+  // Real rows come first in each plane of a tensor, padding behind them.
   auto owned = std::make_shared<std::vector<std::string>>();
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];

@@ -119,6 +119,9 @@ void OnlinePacker::Learn() {
     stream_load = std::max(stream_load, load);
     pool_load = std::max(pool_load, static_cast<double>(pool_totals_[k]) / capacity_[k]);
   }
+  // What binds has a high price: a component's load beside the heaviest, in the stream and in what
+  // waits now, raised to a power, so that the others hardly count. What a pack must leave empty in
+  // components that bind less is spare, and no waste.
   double highest = 0;
   for (size_t k = 0; k < n; ++k) {
     const double in_stream = static_cast<double>(totals_[k]) / capacity_[k] / stream_load;
@@ -129,6 +132,7 @@ void OnlinePacker::Learn() {
     waste_prices_[k] =
         PowerOfTwoPower(in_stream, mean_waste_ > kHighWaste ? kPriceSquarings : kWasteSquarings);
   }
+  // Prices of rows, such that a pack that is full in all components has kFullScore.
   double sum = 0;
   double waste_sum = 0;
   for (size_t k = 0; k < n; ++k) {
@@ -139,10 +143,12 @@ void OnlinePacker::Learn() {
   for (size_t k = 0; k < n; ++k) {
     prices_[k] = prices_[k] / sum * (kFullScore / capacity_[k]);
     waste_prices_[k] = waste_prices_[k] / waste_sum * (kFullScore / capacity_[k]);
+    // Of two mean graphs.
     const uint64_t ample = kFinishGraphs * totals_[k] / totals_.back();
     ample_room_[k] = static_cast<int32_t>(std::min(ample, kMaxCapacity));
   }
   companions_.Learn();
+  // Graphs that wait are scored anew; holes (score 0) stay holes.
   num_lopsided_ = 0;
   for (size_t slot = head_; slot < tail_; ++slot) {
     if (scores()[slot] == 0) continue;

@@ -92,6 +92,8 @@ class PointingRows {
     }
   }
 
+  // Sets targets_: where those of each row begin, then all of them. A row's come tensor after
+  // tensor, and within a tensor plane after plane.
   void ReadIndices(const GraphChunk& chunk, size_t index) {
     targets_.starts.assign(num_rows() + size_t{1}, 0);
     const GraphSchema& whole = schema_.whole();
@@ -166,6 +168,9 @@ class PointingRows {
     }
   }
 
+  // Sets steps_ of each ragged feature: where the steps of each row begin, by the rows of its root,
+  // the component that the rows belong to after all: a feature of several ragged dimensions has
+  // lengths of lengths, and order() has the outer ones first.
   absl::Status ReadLengths(const GraphChunk& chunk, size_t index) {
     const GraphSchema& whole = schema_.whole();
     std::vector<size_t> root(schema_.components().size());
@@ -412,6 +417,8 @@ class Cutting {
 
   void Spend(uint64_t steps) { steps_left_ -= std::min(steps_left_, steps); }
 
+  // Copies are bounded as steps are: where most edges lead to hubs that no piece can own with them,
+  // each piece would repeat these.
   absl::Status EndPiece() {
     Spend(present_.size());
     if (steps_left_ == 0 || copies_left_ < present_.size()) {
@@ -433,6 +440,7 @@ class Cutting {
               ? 1
               : 0;
     }
+    // Its own rows come first, then the halo, both in the order of the whole.
     for (GraphPiece::Rows& rows : piece.components) {
       std::sort(rows.numbers.begin(), rows.numbers.end());
       rows.num_inner = static_cast<uint32_t>(rows.numbers.size());
@@ -446,6 +454,7 @@ class Cutting {
     piece.tuple.assign(counts_.begin(), counts_.end());
     num_cut_edges_ += piece.num_cut_edges;
     pieces_.push_back(std::move(piece));
+    // Only what the piece has touched is cleared, so that many pieces take no longer than few.
     present_.clear();
     inner_.clear();
     counts_.assign(counts_.size(), 0);

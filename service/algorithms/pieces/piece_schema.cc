@@ -68,6 +68,8 @@ absl::StatusOr<PieceSchema> PieceSchema::Create(const GraphSchema& whole) {
   PieceSchema pieces;
   pieces.whole_ = std::make_shared<const GraphSchema>(whole);
   pieces.components_.resize(l);
+  // before[k]: the components whose rows in a piece must be known before those of k: the ones that
+  // k's indices lead to, or along which its lengths lie.
   std::vector<std::vector<size_t>> before(l);
   for (size_t t = 0; t < whole.tensors().size(); ++t) {
     const TensorSpec& spec = whole.tensors()[t];
@@ -92,6 +94,7 @@ absl::StatusOr<PieceSchema> PieceSchema::Create(const GraphSchema& whole) {
     pieces.components_[k].lengths = lengths;
     before[k].push_back(whole.tensors()[*lengths].component);
   }
+  // An order in which each component stands after those before it.
   std::vector<bool> placed(l);
   while (pieces.order_.size() < l) {
     const size_t had = pieces.order_.size();
@@ -116,6 +119,7 @@ absl::StatusOr<PieceSchema> PieceSchema::Create(const GraphSchema& whole) {
   for (const absl::string_view name : kOfGraph) add(std::string(name), DType::kUint32, l);
   for (size_t k = 0; k < l; ++k) {
     Component& component = pieces.components_[k];
+    // The steps of a ragged feature go with the rows that they are of.
     if (component.lengths) continue;
     component.row = add(absl::StrCat(whole.sizes().name(k), ".#row"), DType::kUint32, k);
     component.inner = add(absl::StrCat(whole.sizes().name(k), ".#inner"), DType::kBool, k);

@@ -147,6 +147,8 @@ class MostThatFits {
 
   // Lowers `high` to what fits beside `low`, and moves what is decided out of the range.
   void Narrow(Box& box) {
+    // The highest level of each component beside the lowest of all others: beyond it no choice in
+    // the box fits the memory.
     for (size_t k = 0; k < width_; ++k) {
       Levels levels = box.low;
       uint32_t low = box.low[k];
@@ -161,6 +163,8 @@ class MostThatFits {
       }
       box.high[k] = low;
     }
+    // What fits `low` is kept by every choice in the box, what exceeds `high` by none; only the
+    // rest is open, and `high` need be no higher than that.
     Look(box);
     Levels largest = box.low;
     box.open = 0;
@@ -186,11 +190,13 @@ class MostThatFits {
   void Search(Box box) {
     Narrow(box);
     if (!best_.empty() && box.sure + box.open <= best_weight_) return;
+    // All that is open can be kept.
     if (box.open == 0 || FitsTheMemory(box.high)) {
       Offer(box.open == 0 ? box.low : box.high, box.sure + box.open);
       return;
     }
     if (looks_ >= kMostLooks || budget_.cancelled()) return;
+    // Branch and bound: along the component with the most levels.
     size_t axis = 0;
     for (size_t k = 1; k < width_; ++k) {
       if (box.high[k] - box.low[k] > box.high[axis] - box.low[axis]) axis = k;

@@ -37,6 +37,7 @@ PackingProblem::PackingProblem(const SizeHistogram& histogram, const Limits& lim
   const size_t l = histogram.num_components();
   std::vector<Column> columns;
   for (size_t k = 0; k < l; ++k) {
+    // A component binds only if all graphs together exceed its capacity.
     if (!limits.has_limit(k) || histogram.total(k) <= limits.capacity(k)) continue;
     uint64_t gcd = 0;
     for (size_t row = 0; row < histogram.num_distinct() && gcd != 1; ++row) {

@@ -102,6 +102,8 @@ void PatternPricing::Solve(absl::Span<const int32_t> values) {
 }
 
 Pattern PatternPricing::PatternWith(size_t i) const {
+  // Back through the table, from the room beside item i: any item explains the worth of a room
+  // that, with the worth of what it leaves, adds up to it.
   std::vector<uint32_t> items = {static_cast<uint32_t>(i)};
   size_t at = worth_.size() - 1 - offsets_[i];
   std::vector<size_t> room(m_);

@@ -96,6 +96,7 @@ absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
     return absl::InternalError(
         absl::StrCat("plan: ", l, " components, the histogram has ", histogram.num_components()));
   }
+  // No pack exceeds a limit; `used` is what all packs hold of each size.
   std::vector<uint64_t> used(histogram.num_distinct() == 0 ? 0 : plan.num_tuples(), 0);
   for (const Pattern& pattern : plan.patterns) {
     if (pattern.entries.empty()) return absl::InternalError("plan: an empty pattern");
@@ -122,6 +123,8 @@ absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
       }
     }
   }
+  // Packs hold each graph once: of no size more or fewer than there are. The sum notices sizes of
+  // the histogram that the plan does not know.
   uint64_t graphs = 0;
   for (size_t tuple = 0; tuple < used.size(); ++tuple) {
     if (used[tuple] != histogram.CountOf(plan.tuple(tuple))) {

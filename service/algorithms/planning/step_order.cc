@@ -56,6 +56,7 @@ std::vector<uint32_t> TakeNeighbours(size_t count, SeededRandom& random,
 
 std::vector<std::vector<uint32_t>> OrderByCost(absl::Span<const BatchesOfRanks<uint64_t>> groups,
                                                SeededRandom& random) {
+  // Steps in which all ranks of all groups have a batch.
   size_t num_steps = std::numeric_limits<size_t>::max();
   for (const auto& group : groups) {
     const size_t num_first = std::min(group.num_first, group.costs.size());
@@ -69,6 +70,8 @@ std::vector<std::vector<uint32_t>> OrderByCost(absl::Span<const BatchesOfRanks<u
     std::iota(sorted.begin(), sorted.end(), 0);
     std::stable_sort(sorted.begin(), sorted.end(),
                      [&costs = costs](uint32_t a, uint32_t b) { return costs[a] < costs[b]; });
+    // What these steps do not need is taken out at random places, so that each batch is equally
+    // likely to be among it, and what stays are neighbours.
     std::vector<uint32_t> first =
         TakeNeighbours(std::min(num_first, sorted.size()), random, sorted);
     std::vector<uint32_t> rest =
@@ -77,6 +80,7 @@ std::vector<std::vector<uint32_t>> OrderByCost(absl::Span<const BatchesOfRanks<u
     std::vector<uint32_t>& order = orders.emplace_back(std::move(first));
     order.reserve(costs.size());
     AppendSteps(sorted, num_ranks, steps, random, order);
+    // Of what is too much for other groups, steps of like cost, too; then what fills no step.
     std::vector<uint32_t> last = TakeNeighbours(rest.size() % num_ranks, random, rest);
     AppendSteps(rest, num_ranks, ShuffledSteps(rest.size() / num_ranks, random), random, order);
     ShuffleAll(absl::MakeSpan(last), random);

@@ -171,7 +171,7 @@ void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code) {
   const auto arguments = std::make_shared<StoreArguments>();
   arguments->graphs = parts.graphs;
   CLI::App* const command = app.add_subcommand(
-      "store", "Snapshot, restore, copy, check, repair, compact or convert a server's data folder");
+      "store", "Snapshot, restore, copy, check, repair or compact a server's data folder");
   command->require_subcommand(1);
   const std::string data_dir = "The server's --data-dir; no server may have it open";
 

@@ -187,6 +187,7 @@ absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, cons
     if (options.optimizer.given_up && options.optimizer.given_up()) {
       return absl::CancelledError("plan: given up by the caller");
     }
+    // One that runs out of steps is told as unfinished; the others go on.
     PlanOutcome outcome;
     outcome.heuristic = heuristics[i];
     absl::StatusOr<PackingPlan> plan = Run(histogram, limits, options, outcome);

@@ -139,6 +139,7 @@ Law FitLinear(const Scaled& scaled, const std::vector<size_t>& taken) {
   const size_t columns = scaled.units.size();
   Law law;
   law.x.assign(columns, 0);
+  // Squares that are divided by the deviation of the round before come to absolute deviations.
   std::vector<double> deviations(taken.size(), 1);
   for (int round = 0; round < kReweightings; ++round) {
     Matrix a(columns, std::vector<double>(columns, 0));
@@ -153,6 +154,7 @@ Law FitLinear(const Scaled& scaled, const std::vector<size_t>& taken) {
         for (size_t k = 0; k < columns; ++k) a[j][k] += weight * row[j] * row[k];
       }
     }
+    // Of laws that explain the points alike, that with the smallest squares: it divides evenly.
     for (size_t j = 0; j < columns; ++j) {
       a[j][j] += total * (j + 2 == columns ? kGraphsEvenly : kEvenly);
     }

@@ -192,6 +192,8 @@ class ColumnGeneration {
     if (rest.num_graphs() != 0) {
       MixingOptions mixing;
       mixing.seed = random_.Next();
+      // With `target` packs for the rest the whole is proved optimal, with `too_many` no better
+      // than what there is.
       mixing.target = result_.lower_bound - std::min(packs, result_.lower_bound);
       if (!result_.patterns.empty())
         mixing.too_many = result_.packs - std::min(packs, result_.packs);
@@ -228,6 +230,7 @@ class ColumnGeneration {
     std::vector<Pattern> patterns;
     uint64_t packs = 0;
     for (;;) {
+      // Whole packs of the program's solution are decided.
       const std::vector<PatternProgram::Use> uses = program.Uses();
       for (const auto& [p, x] : uses) {
         packs += Emit(program.pattern(p), static_cast<uint64_t>(x + kTolerance), left, patterns);
@@ -249,6 +252,7 @@ class ColumnGeneration {
           chosen = &use;
         }
       }
+      // Then one pack of a pattern that has a fraction of one.
       if (chosen == nullptr || Emit(program.pattern(chosen->pattern), 1, left, patterns) == 0) {
         return true;
       }

@@ -51,6 +51,8 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
     while (hardest < order.size() && left[order[hardest]] == 0) ++hardest;
     if (hardest == order.size()) break;
     if (budget != nullptr && !budget->Spend(kPatternSteps)) break;
+    // One pack: of the hardest item, then of each next one that fits, as many copies as fit. All
+    // packs with the same copies are made at once.
     Pattern pattern;
     taken.clear();
     room.assign(problem.capacities().begin(), problem.capacities().end());

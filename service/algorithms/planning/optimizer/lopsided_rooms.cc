@@ -32,6 +32,7 @@ void LopsidedRooms::Learn(absl::Span<const uint64_t> left, WorkBudget& budget) {
     steps += m;
     const auto count = static_cast<double>(left[item]);
     const bool is_large = IsLarge(item);
+    // Means are those of items that fill packs up.
     if (!is_large) graphs += count;
     for (size_t k = 0; k < m; ++k) {
       const double rows = count * problem_.sizes(item)[k];

@@ -117,6 +117,7 @@ class MixingPacker {
     renew_at_ = packs - packs / kRenewals;
     for (size_t k = 0; k < m_; ++k) {
       const double capacity = static_cast<double>(problem_.capacity(k));
+      // What the packs that are left will leave empty.
       const double share =
           1 - static_cast<double>(totals_[k]) / (capacity * static_cast<double>(packs));
       weights_[k] = 1 / (capacity * (std::max(share, 0.0) + kLeastSlack));
@@ -284,6 +285,9 @@ class MixingPacker {
     }
   }
 
+  // A pack begins with the hardest item, since that has the fewest places left. Draws then keep the
+  // mix of what is left, so that small items last; towards the end, of several draws the one is
+  // taken beside which mean items fill the pack best. Finish() fills the rest by search.
   void Fill() {
     room_.assign(problem_.capacities().begin(), problem_.capacities().end());
     taken_.clear();
@@ -292,6 +296,7 @@ class MixingPacker {
     Take(hardest_first_[hardest_]);
     if (lopsided_.IsLarge(taken_[0])) TakeCompanions();
     double missing = MeanItemsMissing();
+    // To deal takes a look at all items: worth it for many at once.
     if (missing > kDealAbove && missing * kDealItems > static_cast<double>(order_.size())) {
       Deal(missing - kChooseBelow);
       missing = MeanItemsMissing();

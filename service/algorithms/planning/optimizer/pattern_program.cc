@@ -139,6 +139,8 @@ bool PatternProgram::SolvePrimal(WorkBudget& budget) {
     ++pivots;
     ComputeDirection(entering);
     if (!budget.Spend(8 * candidates.size() + n_ * n_ / 16 + 8 * n_)) return false;
+    // The column leaves whose packs come to 0 first; of several, that with the largest pivot, by
+    // which rounding errors grow least.
     size_t leaving = n_;
     double least_ratio = 0;
     for (size_t row = 0; row < n_; ++row) {
@@ -150,9 +152,11 @@ bool PatternProgram::SolvePrimal(WorkBudget& budget) {
         leaving = row;
       }
     }
+    // Packs without a bound: not of this program, but of rounding errors.
     if (leaving == n_) return false;
     idle = least_ratio <= kPacksTolerance ? idle + 1 : 0;
     Pivot(leaving, entering, least);
+    // Perhaps a circle.
     if (idle > n_ + kMostIdlePivots) {
       Disturb(random);
       idle = 0;
@@ -194,6 +198,7 @@ PatternProgram::End PatternProgram::PivotDual(WorkBudget& budget) {
   // Pivots since the last one that changed duals.
   size_t idle = 0;
   for (size_t pivots = 0; pivots < 40 * n_ + 1000; ++pivots) {
+    // The column with the most negative packs leaves.
     size_t leaving = n_;
     double least = -1e-7;
     for (size_t row = 0; row < n_; ++row) {
@@ -205,6 +210,7 @@ PatternProgram::End PatternProgram::PivotDual(WorkBudget& budget) {
     if (leaving == n_) return End::kOptimum;
     if (!budget.Spend(2 * entries_.size() + n_ * n_ / 16 + 8 * n_)) return End::kNoBudget;
     for (size_t i = 0; i < n_; ++i) leaving_row_[i] = inverse_[i * n_ + leaving];
+    // The column enters whose reduced cost comes to 0 first, so that none becomes negative.
     uint32_t entering = UINT32_MAX;
     double least_ratio = 0;
     double best_pivot = 0;

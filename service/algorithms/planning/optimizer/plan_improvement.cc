@@ -56,6 +56,7 @@ class Improvement {
       const auto capacity = static_cast<double>(problem_.capacity(k));
       const double load =
           static_cast<double>(problem_.total(k)) / (capacity * static_cast<double>(packs_));
+      // The eighth power in all: what packs have enough of hardly counts.
       const double weight = load * load * load * load;
       waste += weight * weight * (1 - static_cast<double>(rows) / capacity);
     }
@@ -80,8 +81,10 @@ class Improvement {
     apart_.push_back(p);
   }
 
-  // False if no packs could be packed tighter.
+  // One step of a large neighbourhood search (Shaw 1998): some packs are taken apart, and what they
+  // held is packed anew. False if no packs could be packed tighter.
   bool TryOnce() {
+    // Those that waste most, until one pack less might, by volume, hold all of them.
     std::vector<std::pair<double, size_t>> wasteful;
     for (size_t p = 0; p < patterns_.size(); ++p) {
       wasteful.emplace_back(-WasteOf(patterns_[p]), p);
@@ -100,6 +103,7 @@ class Improvement {
       if (might_fit) break;
     }
     if (might_fit) {
+      // Full packs have what fits into the gaps; random ones, so that tries differ.
       const uint64_t extra =
           random_.Below(kMostRandomShare * apart_.size() + kLeastRandom) + kLeastRandom / 2;
       for (uint64_t i = 0; i < extra && apart_.size() < kMostPacks; ++i) {
@@ -112,6 +116,7 @@ class Improvement {
     if (might_fit) {
       MixingOptions mixing;
       mixing.seed = random_.Next();
+      // As many packs as before are welcome, too: another plan may be a step to a better one.
       mixing.target = packs - 1;
       mixing.too_many = packs + 1;
       mixing.attempts = kAttempts;
@@ -121,6 +126,7 @@ class Improvement {
       anew = PlanByMixing(PackingProblem(problem_, std::move(counts)), mixing, budget_);
     }
     if (!anew) {
+      // All is as it was.
       for (const size_t p : apart_) ++patterns_[p].repeats;
       return might_fit;
     }

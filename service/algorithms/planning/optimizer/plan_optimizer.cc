@@ -93,6 +93,7 @@ std::vector<Pattern> PlanFromWarmStart(const PackingProblem& problem, const Pack
     if (!Translate(problem, now, merged, earlier, pattern, used.entries)) continue;
     if (used.entries.empty()) continue;
     pool.push_back({used.entries, 1});
+    // As often as what is left allows.
     for (const auto& [item, copies] : used.entries) {
       used.repeats = std::min(used.repeats, left[item] / copies);
     }

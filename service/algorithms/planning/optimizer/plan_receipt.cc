@@ -79,6 +79,8 @@ std::optional<ReceiptTerms> ReadTerms(absl::string_view text) {
 
 std::string PlanReceipt(const SizeHistogram& histogram, const Limits& limits,
                         const OptimizerOptions& options) {
+  // The digest is of all that the plan depends on; the terms are what it can be made from again,
+  // with the sizes.
   const std::string sizes = HashOfSizes(histogram);
   std::string terms = absl::HexStringToBytes(absl::string_view(sizes).substr(0, 2 * kSizesBytes));
   Digest digest;

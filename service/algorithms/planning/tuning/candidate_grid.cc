@@ -51,6 +51,8 @@ CapacityAxis::CapacityAxis(const ComponentProfile& profile, uint64_t total, uint
   total_units_ = total / divisor_;
   const uint64_t last = LargestCapacity(profile);
   first_ = std::max(SmallestCapacity(profile), CapacityFor(profile, largest));
+  // Each multiple counts where it is no smaller than the divisor; else only the first multiple that
+  // takes one divisor more.
   uint64_t first_that_holds_all = 0;
   if (multiple_ >= divisor_) {
     size_ = (last - first_) / multiple_ + 1;
@@ -97,6 +99,7 @@ CandidateGrid::CandidateGrid(Demand demand, const DeviceProfile& profile,
     fewest_free_packs_ = std::max(fewest_free_packs_, capacities.LeastPacks(capacities.size() - 1));
     most_free_packs_ = std::max(most_free_packs_, capacities.LeastPacks(0));
   }
+  // Capacities for fewer packs are larger, so they are allowed from some number of packs on.
   most_packs_ = LeastCostedPacks(GridPositions(axes_.size(), 0));
   fewest_packs_ =
       FirstThat(1, most_packs_, [this](uint64_t packs) { return Balanced(packs).has_value(); });
@@ -157,6 +160,7 @@ uint64_t CandidateGrid::LeastCostedPacks(const GridPositions& positions) const {
 uint64_t CandidateGrid::LeastPacks(const GridPositions& positions) const {
   const uint64_t packs = std::max(LeastCostedPacks(positions), fewest_free_packs_);
   if (!HasMemoryBound(profile_)) return packs;
+  // Components without a cost may need more packs with what memory the others leave.
   std::vector<uint64_t> capacities = LeastCapacities(positions);
   SetFree(packs, capacities);
   if (FitsMemory(profile_, capacities)) return packs;

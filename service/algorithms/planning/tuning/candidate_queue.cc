@@ -33,6 +33,7 @@ void CandidateQueue::CollectRoots() {
         root.root = packs;
         if (beyond && !Before(*beyond, root)) return true;
         roots.push_back(std::move(root));
+        // Only the best are kept; the chain is looked through again when they are used up.
         if (roots.size() >= 2 * max_roots_) {
           std::nth_element(roots.begin(), roots.begin() + max_roots_, roots.end(), Before);
           roots.resize(max_roots_);
@@ -71,6 +72,7 @@ std::optional<Candidate> CandidateQueue::Next() {
     --roots_in_queue_;
     entry.positions = *grid_.Balanced(entry.root);
   }
+  // Axes before the last one are not gone along again, so that each candidate is reached once.
   for (size_t axis = entry.axis; axis < grid_.num_axes(); ++axis) {
     Entry larger;
     larger.positions = entry.positions;

@@ -712,7 +712,8 @@ class LimitTuner {
   }
 
   // Each group has at least one shape of its own; the first, which has the most graphs, has those
-  // that are left.
+  // that are left. Groups are tuned one by one, as if there were no others; then all graphs are
+  // planned with all shapes.
   absl::StatusOr<TuneResult> TuneGroups(const SizeGroups& found) {
     const SizeHistogram all = graphs_;
     PH_RETURN_IF_ERROR(Remove(found.left_out));
@@ -758,6 +759,7 @@ class LimitTuner {
     }
     PH_RETURN_IF_ERROR(PlanGroups(std::move(shapes), share));
     if (has_given_up_) return Cancelled();
+    // Whether other groups would cost less was not searched.
     result_.exact = false;
     result_.group_graphs.clear();
     for (const std::vector<SizeTuple>& group : found.groups) {

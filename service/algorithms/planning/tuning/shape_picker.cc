@@ -113,6 +113,7 @@ std::vector<ShapeSet> ShapePicker::Neighbours(const ShapeSet& set) const {
 }
 
 void ShapePicker::SortByHardness() {
+  // Hardness: the largest share that a graph has of what all graphs have of a component.
   const size_t l = histogram_.num_components();
   std::vector<double> hardness(histogram_.num_distinct(), 0);
   for (size_t row = 0; row < histogram_.num_distinct(); ++row) {
@@ -125,6 +126,7 @@ void ShapePicker::SortByHardness() {
   std::vector<uint32_t> rows = histogram_.SortedRows();
   std::stable_sort(rows.begin(), rows.end(),
                    [&](uint32_t a, uint32_t b) { return hardness[a] > hardness[b]; });
+  // Of all sizes from the i-th on, so that those of a class are a difference.
   const size_t n = rows.size();
   totals_.assign((n + 1) * (l + 1), 0);
   largest_.assign((n + 1) * (l + 1), 0);
@@ -210,6 +212,8 @@ bool ShapePicker::IsNested(const ShapeSet& set) const {
   return true;
 }
 
+// An estimate by volume: each shape has the packs that its class of sizes needs, the largest first;
+// what these leave free takes smaller classes, of which then less is left.
 double ShapePicker::CostOf(const ShapeSet& set) const {
   const size_t m = profile_.components.size();
   std::vector<double> share_left(set.size(), 1);
