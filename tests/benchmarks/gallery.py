@@ -1,12 +1,12 @@
-"""The plots of docs/gallery, of real output: sizes, planners, look-ahead, limits, an epoch.
+"""The plots of docs/gallery, of real output: sizes, planners, look-ahead, limits, epochs.
 
     PYTHONPATH=build/release/python python3 tests/benchmarks/gallery.py \
         --packhoused build/release/service/packhoused \
         --packhouse build/release/bin/packhouse \
         --histogram molhiv_train.csv [--output docs/gallery] [--only planners]
 
-Needs gnuplot. A histogram is a CSV of num_nodes, num_edges and count. All but the epoch is the same
-each time.
+Needs gnuplot. A histogram is a CSV of num_nodes, num_edges and count; the company of epochs is drawn
+of tu_PROTEINS.csv, too, which is beside it. All but the epoch is the same each time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from typing import Callable, Final, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from packhouse import Client, Histogram, Loader, LocalServer, PackOptions, next_fit
+from packhouse import (
+    Client,
+    CostBalanced,
+    GraphTable,
+    Histogram,
+    Loader,
+    LocalServer,
+    PackOptions,
+    next_fit,
+)
 from packhouse.files import size_files
 
 # The largest graph, and eight times as much.
@@ -47,6 +56,10 @@ SHOWN: Final = (
 )
 # Rows of graphs in the picture of a batch.
 BATCH_ROWS: Final = 8
+# Of the epochs of proteins; how many epochs and which ranks are shown.
+PROTEINS: Final = {"nodes": 620, "edges": 2098}
+EPOCHS: Final = 10
+RANKS: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 740)
 # Graphs that wait, in powers of two: beyond it the plots are flat.
 MOST_LOOK_AHEAD: Final = 8
 
@@ -265,9 +278,7 @@ class Gallery:
         """How three workers of unequal speed share an epoch, one of which is lost on the way."""
         workers = (Worker("fast", 0.002), Worker("slow", 0.008), Worker("lost", 0.004, dies_at=1.5))
         with self._server() as server, Client(server.address) as client:
-            client.datasets.create("sizes", self._sizes.schema)
-            client.datasets.append("sizes", self._sizes)
-            client.datasets.seal("sizes")
+            self._store(client, "sizes", self._sizes)
             start = time.monotonic()
             with futures.ThreadPoolExecutor() as pool:
                 list(pool.map(lambda worker: worker.run(server.address, start), workers))
@@ -295,6 +306,105 @@ class Gallery:
                 "plot " + ", ".join(plots),
             ],
         )
+
+    def company(self) -> None:
+        """How often graphs of a batch were together in the epoch before, too, beside a shuffle."""
+        script, plots = [], []
+        proteins = self._options.histogram.with_name("tu_PROTEINS.csv")
+        sets = (("molecules", self._sizes, LIMITS), ("proteins", size_files.load(proteins), PROTEINS))
+        with self._server() as server, Client(server.address) as client:
+            for number, (name, sizes, limits) in enumerate(sets):
+                self._store(client, name, sizes)
+                for mixing in (False, True):
+                    rows = []
+                    with Loader(
+                        server.address,
+                        dataset=name,
+                        job=f"{name}-{mixing}",
+                        limits=limits,
+                        mixing=mixing,
+                        rank=0,
+                    ) as loader:
+                        for epoch in range(1, EPOCHS + 1):
+                            loader.set_epoch(epoch)
+                            company = loader.epoch_info().company
+                            if company is None:
+                                raise RuntimeError(f"{name}: epoch {epoch} has no company")
+                            rows.append((epoch, f"{company.ratio:.3f}"))
+                    script += block(f"{name}{int(mixing)}", rows)
+                    title = f"{name}, {'mixed' if mixing else 'as the plan draws them'}"
+                    plots.append(
+                        f"${name}{int(mixing)} with linespoints pointtype {7 if mixing else 6} "
+                        f"linewidth 2 linecolor rgb '{_COLOURS[number]}' title '{title}'"
+                    )
+        draw(
+            self._output / "company.svg",
+            "900,420",
+            [
+                *script,
+                "set logscale y",
+                "set xtics 1",
+                "set yrange [0.5:1000]",
+                "set key top right",
+                "set xlabel 'epoch'",
+                "set ylabel 'together again, times as often as in a shuffle'",
+                "plot " + ", ".join([*plots, "1 with lines dashtype 2 linecolor rgb '#555555' notitle"]),
+            ],
+        )
+
+    def steps(self) -> None:
+        """The part of their time that ranks compute, by the order of batches and what they cost."""
+        script, plots = [], []
+        with self._server() as server, Client(server.address) as client:
+            self._store(client, "sizes", self._sizes)
+            for number, (cost, title) in enumerate(
+                (("edges", "edges"), ("sum(nodes^2)", "squares of nodes"))
+            ):
+                balanced, shuffled = [], []
+                for ranks in RANKS:
+                    with Loader(
+                        server.address,
+                        dataset="sizes",
+                        job=f"steps-{number}-{ranks}",
+                        limits=LIMITS,
+                        order=CostBalanced(cost),
+                        rank=0,
+                        num_ranks=ranks,
+                    ) as loader:
+                        steps = loader.epoch_info().steps
+                        if steps is None:
+                            raise RuntimeError(f"{cost}, {ranks} ranks: no steps")
+                        balanced.append((ranks, f"{100 * steps.efficiency:.2f}"))
+                        shuffled.append((ranks, f"{100 * steps.of_shuffle:.2f}"))
+                script += block(f"balanced{number}", balanced) + block(f"shuffled{number}", shuffled)
+                look = f"linewidth 2 linecolor rgb '{_COLOURS[number]}'"
+                plots.append(
+                    f"$balanced{number} with linespoints pointtype 7 {look} "
+                    f"title 'by {title}, steps of like cost'"
+                )
+                plots.append(
+                    f"$shuffled{number} with linespoints pointtype 6 {look} "
+                    f"title 'by {title}, shuffled'"
+                )
+        draw(
+            self._output / "steps.svg",
+            "900,420",
+            [
+                *script,
+                "set logscale x 2",
+                f"set xtics ({', '.join(map(str, RANKS))})",
+                "set yrange [0:104]",
+                "set key bottom left",
+                "set xlabel 'ranks'",
+                "set ylabel 'efficiency of steps, percent'",
+                "plot " + ", ".join(plots),
+            ],
+        )
+
+    def _store(self, client: Client, name: str, sizes: GraphTable) -> None:
+        client.datasets.create(name, sizes.schema)
+        client.datasets.append(name, sizes)
+        client.datasets.seal(name)
 
     def _efficiency(self, packs: int, limits: dict[str, int]) -> float:
         """Of the component that is the fuller in so many packs."""
@@ -326,6 +436,8 @@ PLOTS: Final[dict[str, Callable[[Gallery], None]]] = {
     "look_ahead": Gallery.look_ahead,
     "limits": Gallery.limits,
     "epoch": Gallery.epoch,
+    "company": Gallery.company,
+    "steps": Gallery.steps,
 }
 
 

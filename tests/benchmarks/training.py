@@ -20,6 +20,8 @@ import subprocess
 import sys
 from typing import Final, Sequence
 
+from gallery import shortened
+
 EXAMPLE: Final = pathlib.Path(__file__).parents[2] / "client/python/examples/train_pyg.py"
 # What a run is called, and what it is told.
 RUNS: Final = {
@@ -43,7 +45,9 @@ TITLES: Final = {
 }
 _COLOURS: Final = ("#d1495b", "#1b6ca8", "#3c8d5a", "#8a5a9e", "#c98a1b", "#5f6b73", "#2a9d8f")
 
-_EPOCH = re.compile(r"epoch \d+: .*ROC-AUC ([\d.]+), waiting ([\d.]+) s, training ([\d.]+) s")
+_EPOCH = re.compile(
+    r"epoch \d+: .*ROC-AUC ([\d.]+), loss ([\d.]+), waiting ([\d.]+) s, training ([\d.]+) s"
+)
 _TEST = re.compile(r"test ROC-AUC ([\d.]+) after (\d+) steps")
 _RATES = re.compile(r"([\d.]+) steps/s, ([\d,]+) graphs/s; valid ROC-AUC of ([\d.]+) (?:after ([\d.]+) s)?")
 _PADDED = re.compile(r"([\d,]+) of ([\d,]+) node rows were padding")
@@ -51,9 +55,10 @@ _PADDED = re.compile(r"([\d,]+) of ([\d,]+) node rows were padding")
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a run printed; ROC-AUC and seconds by epoch."""
+    """What a run printed; ROC-AUC, loss and seconds by epoch."""
 
     valid: list[float]
+    loss: list[float]
     waiting: list[float]
     training: list[float]
     test: float
@@ -76,9 +81,7 @@ class Run:
         rows = _PADDED.search(output)
         padded, all_rows = rows.groups() if rows else ("0", "0")
         return Run(
-            [float(epoch[0]) for epoch in epochs],
-            [float(epoch[1]) for epoch in epochs],
-            [float(epoch[2]) for epoch in epochs],
+            *([float(epoch[i]) for epoch in epochs] for i in range(4)),
             float(test[1]),
             int(test[2]),
             int(padded.replace(",", "")),
@@ -150,43 +153,31 @@ def draw(path: pathlib.Path, runs: dict[str, list[Run]]) -> None:
         "set border 3 linecolor rgb '#555555'",
         "set tics nomirror out",
         "set grid linecolor rgb '#e4e4e4' linetype 1",
-    ]
-    curves, bars, labels = [], [], []
-    for number, (name, made) in enumerate(runs.items()):
-        shift = 0.06 * (number - (len(runs) - 1) / 2)
-        script.append(f"${name} << END")
-        for epoch, values in enumerate(zip(*(one.valid for one in made)), start=1):
-            mean = statistics.mean(values)
-            script.append(f"{epoch + shift} {mean} {min(values)} {max(values)}")
-        waiting = statistics.mean(sum(one.waiting) for one in made)
-        training = statistics.mean(sum(one.training) for one in made)
-        share = 100 * waiting / (waiting + training)
-        script += ["END", f"$time{name} << END", f"{number} {share}", "END"]
-        look = f"linecolor rgb '{_COLOURS[number]}' linewidth 2"
-        curves.append(f"${name} with yerrorbars pointtype 7 {look} title \"{TITLES[name]}\"")
-        curves.append(f"${name} using 1:2 with lines {look} notitle")
-        bars.append(f"$time{name} with boxes {look} fillstyle solid notitle")
-        bars.append(f"$time{name} using 1:2:(sprintf('%.1f', $2)) with labels offset 0,0.7 notitle")
-        labels.append(f'"{TITLES[name]}" {number}')
-    most = len(next(iter(runs.values()))[0].valid)
-    script += [
-        "set key bottom right",
-        f"set xrange [0.7:{most + 0.3}]",
+        f"set xrange [0.7:{len(next(iter(runs.values()))[0].valid) + 0.3}]",
         "set xtics 1",
         "set xlabel 'epoch'",
-        "set ylabel 'ROC-AUC (validation)'",
-        "plot " + ", ".join(curves),
-        "set boxwidth 0.6",
-        f"set xrange [-0.6:{len(runs) - 0.4}]",
-        "set yrange [0:*]",
-        f"set xtics ({', '.join(labels)}) scale 0",
-        "unset xlabel",
-        "set ylabel 'waiting for batches, percent of the time'",
-        "plot " + ", ".join(bars),
-        "unset multiplot",
-        "",
     ]
+    panels = (
+        ("ROC-AUC (validation)", ["set key bottom right"]),
+        ("loss (training)", ["unset key"]),
+    )
+    for panel, (title, words) in enumerate(panels):
+        curves = []
+        for number, (name, made) in enumerate(runs.items()):
+            shift = 0.06 * (number - (len(runs) - 1) / 2)
+            script.append(f"${name}{panel} << END")
+            by_epoch = zip(*((one.valid, one.loss)[panel] for one in made))
+            for epoch, values in enumerate(by_epoch, start=1):
+                mean = statistics.mean(values)
+                script.append(f"{epoch + shift:.2f} {mean:.4f} {min(values)} {max(values)}")
+            script.append("END")
+            look = f"linecolor rgb '{_COLOURS[number]}' linewidth 2"
+            curves.append(f"${name}{panel} with yerrorbars pointtype 7 {look} title \"{TITLES[name]}\"")
+            curves.append(f"${name}{panel} using 1:2 with lines {look} notitle")
+        script += [*words, f"set ylabel '{title}'", "plot " + ", ".join(curves)]
+    script += ["unset multiplot", ""]
     subprocess.run(["gnuplot"], input="\n".join(script), text=True, check=True)
+    path.write_bytes(shortened(path.read_bytes()))
 
 
 def main() -> int:

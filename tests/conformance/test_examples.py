@@ -45,6 +45,8 @@ if importlib.util.find_spec("torch_geometric"):
         for feed in ("pyg", "packhouse"):
             for epoch in (1, 2):
                 assert f"{feed} epoch {epoch}: 500 graphs on rank 0, valid ROC-AUC" in whole
+            losses = [float(loss) for loss in re.findall(rf"{feed} epoch .* loss ([\d.]+),", whole)]
+            assert 0 < losses[1] < losses[0], whole
         part = (*small, "--feed", "packhouse", "--checkpoint", str(tmp_path / "saved.pt"))
         part += ("--data-dir", str(tmp_path / "data"))
         assert "stopped after 5 steps" in run("train_pyg.py", graphs, *part, "--stop-after", "5")

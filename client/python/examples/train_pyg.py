@@ -177,19 +177,20 @@ def _loss(
 
 
 class EagerStep:
-    """A step of the optimizer on one batch."""
+    """A step of the optimizer on one batch; gives its loss, which the next step may overwrite."""
 
     def __init__(self, model: Any, optimizer: Any, ranks: int) -> None:
         self._model, self._optimizer, self._ranks = model, optimizer, ranks
         self._loss_of: Callable[[Any, Any], Any] = loss_of
 
-    def __call__(self, data: Any) -> None:
+    def __call__(self, data: Any) -> Any:
         self._optimizer.zero_grad()
         loss = self._loss_of(self._model, data)
         # The mean of the ranks' gradients is then that of the whole step.
         weight = self._ranks * getattr(data, "loss_weight", 1 / self._ranks)
         (loss * weight).backward()
         self._optimizer.step()
+        return loss.detach()
 
 
 class CompiledStep(EagerStep):
@@ -215,32 +216,34 @@ class GraphedStep(EagerStep):
     def __init__(self, model: Any, optimizer: Any) -> None:
         super().__init__(model, optimizer, 1)
         self._seen: dict[Any, int] = {}
-        self._recorded: dict[Any, tuple[Any, Any]] = {}
+        self._recorded: dict[Any, tuple[Any, Any, Any]] = {}
         self._stream = torch.cuda.Stream()
 
-    def __call__(self, data: Any) -> None:
+    def __call__(self, data: Any) -> Any:
         shape = tuple(data.x.shape), tuple(data.edge_index.shape), tuple(data.y.shape)
         if shape in self._recorded:
-            graph, kept = self._recorded[shape]
+            graph, kept, loss = self._recorded[shape]
             for name, value in kept.to_dict().items():
                 if torch.is_tensor(value):
                     value.copy_(data[name], non_blocking=True)
             graph.replay()
-            return
+            return loss
         self._seen[shape] = self._seen.get(shape, 0) + 1
         if self._seen[shape] <= self._EAGER:
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
-                super().__call__(data)
+                loss = super().__call__(data)
             torch.cuda.current_stream().wait_stream(self._stream)
-            return
+            return loss
         graph = torch.cuda.CUDAGraph()
         self._optimizer.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph):
-            self._loss_of(self._model, data).backward()
+            loss = self._loss_of(self._model, data)
+            loss.backward()
             self._optimizer.step()
-        self._recorded[shape] = graph, data
+        self._recorded[shape] = graph, data, loss.detach()
         graph.replay()  # Recording has done nothing.
+        return loss.detach()
 
 
 def step_of(model: Any, trained: Any, options: argparse.Namespace) -> tuple[EagerStep, Any]:
@@ -284,9 +287,12 @@ def train(rank: int, feed: Any, name: str, options: argparse.Namespace) -> list[
         start, steps = saved["epoch"], saved["steps"]
     for epoch in range(start, options.epochs):
         clock, num_graphs, before, begin = molecules.Clock(), 0, steps, time.perf_counter()
+        losses = torch.zeros((), device=options.device)
         for data in clock.over(feed.epoch(epoch)):
-            num_graphs += int(data.graph_mask.sum()) if "graph_mask" in data else data.num_graphs
-            step(data if options.device == "cpu" else data.to(options.device, non_blocking=True))
+            count = int(data.graph_mask.sum()) if "graph_mask" in data else data.num_graphs
+            num_graphs += count
+            on_device = data if options.device == "cpu" else data.to(options.device, non_blocking=True)
+            losses += step(on_device) * count
             steps += 1
             if steps == options.stop_after:
                 saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
@@ -303,9 +309,11 @@ def train(rank: int, feed: Any, name: str, options: argparse.Namespace) -> list[
             curve.append(score(model, feed.evaluation("valid"), options.device))
             if not reached and curve[-1] >= options.score:
                 reached = f"{until_score:.1f} s"
+            loss = float(losses) / max(num_graphs, 1)
             print(
                 f"{name} epoch {epoch + 1}: {num_graphs:,} graphs on rank 0, valid ROC-AUC "
-                f"{curve[-1]:.4f}, waiting {clock.waiting:.1f} s, training {clock.training:.1f} s",
+                f"{curve[-1]:.4f}, loss {loss:.4f}, waiting {clock.waiting:.1f} s, "
+                f"training {clock.training:.1f} s",
                 flush=True,
             )
     if rank == 0:
