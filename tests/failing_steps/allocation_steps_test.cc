@@ -1,9 +1,10 @@
 // Whichever allocation of a call fails: the call is done, or RESOURCE_EXHAUSTED and all is as
-// before. (A job's: tests/delivery/out_of_memory_test.cc.)
+// before. (A job's, and a join's: tests/delivery/out_of_memory_test.cc.)
 //
 // Not tried, since these end the process: a growing hash table of Abseil's (it notes its new
-// capacity before it allocates), and JSON of nlohmann's, whose destructors allocate (the files of a
-// partition).
+// capacity before it allocates), JSON of nlohmann's, whose destructors allocate (the files of a
+// partition), and the directory iterator of std::filesystem, which allocates where it says that it
+// does not throw (a snapshot, a restore, a partition).
 #include <memory>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "tests/failing_steps/epoch_world.h"
+#include "tests/failing_steps/plan_world.h"
 #include "tests/failing_steps/seal_world.h"
 #include "tests/support/failing_allocations.h"
 #include "tests/support/failing_steps.h"
@@ -60,6 +62,11 @@ TEST(AllocationStepsTest, OfAnAppend) {
 TEST(AllocationStepsTest, OfASeal) {
   FailingAllocations allocations;
   ExpectDoneOrNot([] { return std::make_unique<SealWorld>(nullptr); }, allocations);
+}
+
+TEST(AllocationStepsTest, OfAPlan) {
+  FailingAllocations allocations;
+  ExpectDoneOrNot([] { return std::make_unique<PlanWorld>(nullptr, nullptr); }, allocations);
 }
 
 TEST(AllocationStepsTest, OfAnEpoch) {

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/prepared_epoch.h"
@@ -18,40 +17,12 @@
 #include "service/stores/datasets/mixed_datasets.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/failing_steps/epoch_world.h"
+#include "tests/failing_steps/plan_world.h"
 #include "tests/support/failing_steps.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
 namespace {
-
-class PlanWorld final : public StepsWorld {
- public:
-  explicit PlanWorld(CountedSteps& asked, bool is_memory) : asked_(asked), is_memory_(is_memory) {
-    Random random(5);
-    for (int i = 0; i < 60; ++i) {
-      const uint32_t sizes[2] = {static_cast<uint32_t>(random.Between(1, 500)),
-                                 static_cast<uint32_t>(random.Between(1, 500))};
-      EXPECT_TRUE(histogram_.Add(sizes, random.Between(1, 20)).ok());
-    }
-  }
-  absl::Status Attempt() override {
-    PlanMemory memory([this](uint64_t) { return !is_memory_ || !asked_.Fails(); });
-    OptimizerOptions options;
-    options.steps = 1'000'000;
-    options.memory = &memory;
-    if (!is_memory_) options.given_up = [this] { return asked_.Fails(); };
-    const auto plan = OptimizePlan(histogram_, *Limits::Create({900, 900, 50}), options);
-    if (plan.ok()) state_ = absl::StrCat(plan->packs, " packs, at least ", plan->bound.packs);
-    return plan.status();
-  }
-  std::string State() override { return state_; }
-
- private:
-  CountedSteps& asked_;
-  const bool is_memory_;
-  SizeHistogram histogram_{2};
-  std::string state_;
-};
 
 TEST(PlanStepsTest, CancelledOrRefused) {
   for (const bool is_memory : {false, true}) {
@@ -59,7 +30,11 @@ TEST(PlanStepsTest, CancelledOrRefused) {
     StepsOptions options;
     options.most_steps = 40;
     const StepsTold told = ExpectDoneOrNot(
-        [&] { return std::make_unique<PlanWorld>(cancelled, is_memory); }, cancelled, options);
+        [&] {
+          return std::make_unique<PlanWorld>(is_memory ? nullptr : &cancelled,
+                                             is_memory ? &cancelled : nullptr);
+        },
+        cancelled, options);
     EXPECT_EQ(told.num_done, 0U);
   }
 }

@@ -1,5 +1,5 @@
 // A call of a job, whichever of its steps fails: it is done, or an error, and the ledger has it or
-// not.
+// not; and so a join where servers share the job, with the plan of its epoch.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,9 +9,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "service/base/status_macros.h"
+#include "service/engine/jobs/jobs.h"
+#include "service/engine/jobs/loader.h"
+#include "service/stores/keys/replica_lease.h"
+#include "service/wings/cluster/jobs/etcd_job_logs.h"
 #include "tests/delivery/job_worlds.h"
+#include "tests/epochs/dataset_worlds.h"
 #include "tests/epochs/epoch_worlds.h"
+#include "tests/failing_steps/failing_requests.h"
 #include "tests/support/failing_steps.h"
+#include "tests/support/fake_key_value_store.h"
+#include "tests/support/simulated_clock.h"
 
 namespace packhouse {
 namespace {
@@ -138,6 +147,61 @@ TEST(JobStepsTest, MemoryRefused) {
     ExpectDoneOrNot([&] { return std::make_unique<JobStepsWorld>(call, nullptr, &memory); },
                     memory);
     EXPECT_EQ(memory.held(), 0U);
+  }
+}
+
+// A worker opens an epoch of a job that servers share: its plan is made and kept, and it joins.
+class SharedLoadWorld final : public StepsWorld {
+ public:
+  SharedLoadWorld(DatasetWorld& data, FailingRequests& requests, StoreFault fault)
+      : catalog_(&data.store(), EpochBounds()) {
+    servers_.SetForgetful(false);
+    EXPECT_TRUE(lease_.Tick().ok());
+    jobs_ = Jobs::Create(&loader_, &logs_, JobsOptions(), /*memory=*/nullptr).value();
+    connection_.SetFaults(
+        [&requests, fault] { return requests.Fails() ? fault : StoreFault::kNone; });
+  }
+  absl::Status Attempt() override {
+    PH_ASSIGN_OR_RETURN(const Jobs::Place place, jobs_->Open("job"));
+    if (place.job == nullptr) return absl::UnavailableError("another server has it");
+    JoinRequest join;
+    join.worker = "a";
+    return loader_.Load(place.job, DatasetWorld::Request(), join, /*max_in_flight=*/1, [] {})
+        .status();
+  }
+  // What another server would read.
+  std::string State() override {
+    servers_.DoLateRequests();
+    FakeConnection reader(&servers_);
+    const auto records = EtcdRecordLog::Read(reader, "job");
+    EXPECT_TRUE(records.ok()) << records.status();
+    if (!records.ok()) return "unreadable";
+    const auto ledger = JobLedger::Replay(*records);
+    EXPECT_TRUE(ledger.ok()) << ledger.status();
+    return ledger.ok() ? absl::StrCat(ledger->EpochRecords().size(), " records") : "damaged";
+  }
+
+ private:
+  SimulatedClock clock_;
+  FakeKeyValueServers servers_{&clock_};
+  FakeConnection connection_{&servers_};
+  ReplicaLease lease_{&connection_, {"r", "here:1"}, [this] { return clock_.Now(); }};
+  EtcdJobLogs logs_{&connection_, &lease_, "r", uint64_t{4} << 20};
+  EpochCatalog catalog_;
+  Loader loader_{&catalog_};
+  std::unique_ptr<Jobs> jobs_;
+};
+
+TEST(SharedLoadStepsTest, ARequestOfAPlanAndAJoinFails) {
+  DatasetWorld data(40);
+  data.Seal();
+  for (const StoreFault fault : kKeyFaults) {
+    for (const bool lasts : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("fault ", static_cast<int>(fault), ", lasts ", lasts));
+      FailingRequests requests(lasts);
+      ExpectDoneOrNot([&] { return std::make_unique<SharedLoadWorld>(data, requests, fault); },
+                      requests);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // A snapshot and a restore, whichever of their steps fails: whole, or none; and they go on when
 // they are asked for again. A folder is checked, repaired and compacted as a whole, or it is said
-// that it was not.
+// that it was not. (A restore is a command, which nobody can cancel: ending it is a call of the
+// disk that has not come.)
 #include <cerrno>
 #include <filesystem>
 #include <memory>
