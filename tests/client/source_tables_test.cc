@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/graph/source_graphs/mag_tables.h"
 #include "client/graph/source_graphs/ogb_tables.h"
+#include "client/graph/source_graphs/source_graph_wire.h"
 #include "client/graph/source_graphs/table_writers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -85,8 +86,17 @@ Everything ReadAll(const SourceTables& tables, size_t max_bytes = 1000) {
     Append(rows.sources, &set.sources);
     Append(rows.targets, &set.targets);
     set.columns.resize(rows.columns.size());
+    // What is sent to a server has them, too.
+    const v1::AppendSourceGraphRequest wire = WireSourceRows(tables.schema, rows);
+    const auto& sent = rows.is_edges ? wire.edges(0).columns() : wire.nodes(0).columns();
     for (size_t c = 0; c < rows.columns.size(); ++c) {
-      set.columns[c].bytes += rows.columns[c].bytes;
+      const auto& [bytes, lengths] = rows.columns[c];
+      set.columns[c].bytes += bytes;
+      set.columns[c].lengths.insert(set.columns[c].lengths.end(), lengths.begin(), lengths.end());
+      const std::vector<uint32_t> narrow(lengths.begin(), lengths.end());
+      EXPECT_EQ(sent[static_cast<int>(c)].data(), bytes);
+      EXPECT_EQ(sent[static_cast<int>(c)].lengths(),
+                std::string(reinterpret_cast<const char*>(narrow.data()), 4 * narrow.size()));
     }
   }
 }
@@ -133,6 +143,7 @@ void ExpectRoundTrip(const SourceTables& tables, const std::string& path, bool i
     ASSERT_EQ(read.columns.size(), rows.columns.size());
     for (size_t c = 0; c < rows.columns.size(); ++c) {
       EXPECT_TRUE(read.columns[c].bytes == rows.columns[c].bytes) << c;
+      EXPECT_TRUE(read.columns[c].lengths == rows.columns[c].lengths) << c;
     }
   }
   EXPECT_EQ(again->schema.EdgeSetIndex("written").has_value(), is_unigraph);

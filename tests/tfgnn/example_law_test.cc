@@ -134,6 +134,7 @@ std::string WrittenElsewhere(absl::string_view record, Random& random) {
       } else {
         AppendField(1, value, &list);
       }
+      if (random.Below(4) == 0) list += unknown;
     };
     for (const int64_t value : feature.int64_list().value()) {
       std::string bytes;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/wings/tfgnn/example_decoder.h"
@@ -28,9 +29,15 @@ constexpr char kReadoutSchema[] = R"(
   edge_sets { key: "_readout/link" value { source: "_shadow/e" target: "_readout" } }
 )";
 
-// Every prediction of every random graph is read from one row, and its feature is that row's.
+// Every prediction of every random graph is read from one row, and its feature is that row's. One
+// that is malformed has no rows.
 TEST(ReadoutTest, RandomGraphsHaveReadOutsThatCanBeRead) {
-  PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromTfgnnFile(kReadoutSchema));
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets,
+                          GraphSets::FromTfgnnFile(absl::StrCat(kReadoutSchema, R"(
+        node_sets { key: "_readout:bad" value { } }
+        edge_sets { key: "_readout:bad/k/1" value { source: "u" target: "_readout:bad" } }
+        edge_sets { key: "_readout:bad/k/2" value { source: "u" target: "_readout:bad" } })")));
+  EXPECT_FALSE(FindReadout(NamesOf(sets), "_readout:bad").ok());
   PH_ASSERT_OK_AND_ASSIGN(const ReadoutStructure structure, FindReadout(NamesOf(sets)));
   ASSERT_EQ(structure.keys.size(), 2U);
   EXPECT_EQ(structure.keys[0].first, "link");
