@@ -14,7 +14,7 @@ SHARED_DATA = $(PACKHOUSE_SHARED_DATA)
 GRAPHS ?= $(SHARED_DATA)/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-micro bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-frameworks bench-growth bench-larger bench-sweep bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory soak-lanes abuse mutants lint size released-protos clean
+.PHONY: help packages build test test-long wings test-shared-data conformance docs demo demo-sampling check asan tsan fuzz bench bench-micro bench-rows bench-sampling bench-planning bench-freshness bench-balance bench-partitioning bench-tfgnn bench-device bench-sequences bench-readers bench-lane bench-cuda bench-frameworks bench-growth bench-larger bench-sweep bench-training gallery image wheel wheel-check soak soak-cluster soak-drain soak-update soak-memory soak-lanes abuse mutants lint size released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -171,6 +171,21 @@ bench-readers: packages  ## The Python client's CPU per batch beside opaque byte
 	  --bench build/release/client/bench/packhouse-bench \
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(READERS_FLAGS)
 
+bench-lane: packages  ## All figures of lanes, and the same by TCP, beside their goals (12 min); LANE_FLAGS=--quick, PAGE=...
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse-bench packhouse_python
+	$(PYTHON) -B tests/conformance/environments.py benchmarks -- --version
+	PYTHONPATH=build/release/python $(call page,make bench-lane) $(PYTHON) -B tests/benchmarks/lane_figures.py \
+	  --packhoused build/release/service/packhoused --bench build/release/client/bench/packhouse-bench \
+	  --environments build/environments --data '$(GRAPHS)' $(LANE_FLAGS)
+
+bench-cuda: packages  ## Copies to a CUDA device from slots beside pinned memory, and steps of training, where there is one; CUDA_FLAGS=--help
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/cuda_feeding.py \
+	  --packhoused build/release/service/packhoused \
+	  $(patsubst %,--data '%',$(wildcard $(GRAPHS))) $(CUDA_FLAGS)
+
 bench-frameworks: packages  ## Epochs beside PyG, torch, jraph, DGL and TF-GNN, of pinned packages (gigabytes the first time); PAGE=...
 	cmake --preset release
 	cmake --build --preset release --target packhoused packhouse-bench packhouse_python
@@ -310,7 +325,7 @@ soak-lanes: packages  ## Clients and servers killed at some thousand points of l
 	cmake --build --preset release --target packhoused packhouse_python lane_until_killed
 	PYTHONPATH=build/release/python:tests/support PACKHOUSED=build/release/service/packhoused PACKHOUSE_ALL_CASES=1 \
 	  PACKHOUSE_LANE_UNTIL_KILLED=build/release/tests/end_to_end/lane_until_killed \
-	  $(PYTHON) -B -m pytest -q -rsP -p no:cacheprovider $(or $(SOAK_FLAGS),-k killed) \
+	  $(PYTHON) -B -m pytest -q -rs -p no:cacheprovider $(or $(SOAK_FLAGS),-k killed) \
 	  tests/end_to_end/lane_kills_test.py tests/python/test_lane_end_to_end.py
 
 abuse: packages  ## Hostile clients against a server, some minutes: ABUSE_FLAGS='--only fairness', see abuse.py

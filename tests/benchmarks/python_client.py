@@ -7,8 +7,8 @@ Readers take turns, each a process of its own, on streams of one server each ove
 - `loader`: packhouse.Loader on the same stream, every tensor of every batch looked at as a numpy
   array; `loader, in Python`: without the native reader; `loader, writable`: with arrays of its own;
   `loader, by lane`: through memory that the server shares, where the others have lane="off";
-- `pyg`, `jraph`: that loader, and each batch made a `torch_geometric.data.Batch` (of writable
-  arrays) or a padded `jraph.GraphsTuple`; left out where the framework is not installed;
+- `pyg`, `jraph`, `torch`: that loader, and each batch made a `torch_geometric.data.Batch` (of
+  writable arrays), a padded `jraph.GraphsTuple`, or tensors; left out where there is no such framework;
 - `ceiling`: opaque bytes of the same size from `packhouse-bench ceiling`;
 - with --settings, variants of these: each without one of the settings that the others have.
 
@@ -113,6 +113,7 @@ READERS: Final = (
     Reader("pyg", has_lane=True),
     Reader("jraph"),
     Reader("jraph", has_lane=True),
+    Reader("torch", has_lane=True),
     Reader("ceiling"),
 )
 SETTINGS: Final = (
@@ -214,6 +215,12 @@ def _conversion_to(name: str) -> Callable[[Batch], object]:
         import jraph  # noqa: F401
 
         return packhouse.jraph.to_graphs_tuple
+    if name == "torch":
+        import torch
+        from packhouse.torch import to_torch
+
+        torch.set_num_threads(1)
+        return to_torch
     return len
 
 

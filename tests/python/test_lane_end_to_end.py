@@ -21,7 +21,7 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 import pytest
 from interrupting import PACKAGE
-from lane_remains import has_left_all, lane_descriptors
+from lane_remains import has_left_all, lane_descriptors, tell
 from random_graphs import molecules, random_schema, random_table, with_few_bits
 
 from packhouse import (
@@ -408,7 +408,7 @@ def points(most: int, count: int) -> list[int]:
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_server_that_is_killed_gives_each_graph_once(
-    mortal_server: LocalServer, make: Make, keeps: bool
+    mortal_server: LocalServer, make: Make, keeps: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Client(mortal_server.address) as client:
         store(client, DATASET, MOLECULES)
@@ -438,7 +438,7 @@ def test_a_server_that_is_killed_gives_each_graph_once(
         loader.close()
     assert lane_descriptors("self") == 0
     until(lambda: has_left_all(mortal_server.pid))
-    print(f"{num_killed} servers killed under a Python loader")
+    tell(capsys, f"{num_killed} servers killed under a Python loader")
 
 
 TRAINER = """
@@ -454,7 +454,9 @@ with AtLine({at}, lambda: os.kill(os.getpid(), signal.SIGKILL)):
 """
 
 
-def test_a_trainer_that_is_killed_gives_each_graph_once(server: LocalServer, make: Make) -> None:
+def test_a_trainer_that_is_killed_gives_each_graph_once(
+    server: LocalServer, make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     words: dict[str, Any] = {"limits": KILL_LIMITS, "padding": "graph", "max_in_flight": 8}
     expected = {batch.number: content(batch) for batch in make(lane="off", **words)}
     num_killed = num_redelivered = 0
@@ -486,7 +488,7 @@ def test_a_trainer_that_is_killed_gives_each_graph_once(server: LocalServer, mak
         rest.close()
     assert num_redelivered > 0
     until(lambda: has_left_all(server.pid))
-    print(f"{num_killed} Python trainers killed")
+    tell(capsys, f"{num_killed} Python trainers killed")
 
 
 # Who has a lane.
