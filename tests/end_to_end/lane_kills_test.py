@@ -56,11 +56,13 @@ def pack(server: ServerProcess, step: int = 0, pid: int = 0, ids: list[int] = ID
     return Ran("pack", server.address, step, pid, *ids)
 
 
-def points(seed: int, most: int, count: int) -> list[int]:
-    """Some of the steps, the first ones among them; or all in some order."""
+def points(seed: int, most: int, count: int, times: int = 1) -> list[int]:
+    """Some of the steps, the first ones among them; or all, so many times, each time in another order:
+    threads are elsewhere each time.
+    """
     draws = random.Random(seed)
     if os.environ.get("PACKHOUSE_ALL_CASES"):
-        return draws.sample(range(1, most + 1), most)
+        return [step for _ in range(times) for step in draws.sample(range(1, most + 1), most)]
     return [*range(1, 5), *draws.sample(range(5, most + 1), count)]
 
 
@@ -73,7 +75,7 @@ def test_nothing_stays_of_a_packer_that_is_killed(
         await_left(server, 10**6)
         before = left(server)[0]
         endings = collections.Counter[int]()
-        for step in points(1, int(whole.said["steps"]) * 9 // 10, 12):
+        for step in points(1, int(whole.said["steps"]) * 9 // 10, 12, 2):
             endings[pack(server, step).returncode] += 1
             await_left(server, before + 2)
         assert sorted(pack(server).ids) == IDS
@@ -147,8 +149,9 @@ def jobs(tmp_path: pathlib.Path) -> Iterator[Jobs]:
 def test_a_loader_that_is_killed_loses_and_leaves_nothing(
     jobs: Jobs, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    most = int(jobs.by_lane.said["steps"]) * 9 // 10
     num_again = num_killed = 0
-    for number, step in enumerate(points(20, int(jobs.by_lane.said["steps"]) * 9 // 10, 10)):
+    for number, step in enumerate(points(20, most, 10, 8)):
         killed = jobs.load(f"job-{number}", step)
         assert killed.returncode in (-signal.SIGKILL, 0)
         num_killed += killed.returncode != 0
@@ -168,6 +171,7 @@ def test_a_loader_that_is_killed_loses_and_leaves_nothing(
 def test_a_server_that_is_killed_under_a_loader_gives_each_graph_once(
     jobs: Jobs, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    most = int(jobs.by_lane.said["steps"]) * 9 // 10
     endings, transports = collections.Counter[int | None](), collections.Counter[str]()
 
     def starts_again(running: subprocess.Popen[str]) -> None:
@@ -177,7 +181,7 @@ def test_a_server_that_is_killed_under_a_loader_gives_each_graph_once(
         jobs.server.kill()
         jobs.server.start()
 
-    for number, step in enumerate(points(30, int(jobs.by_lane.said["steps"]) * 9 // 10, 10)):
+    for number, step in enumerate(points(30, most, 10, 4)):
         pid = jobs.server.process.pid
         loaded = jobs.load(f"job-{number}", step, pid, meanwhile=starts_again)
         assert (loaded.returncode, loaded.said["ended"], loaded.said["left"]) == (0, "OK", "0")

@@ -72,6 +72,20 @@ def test_every_reader_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
     assert all(entry["gb_per_second"][0] > 0 for entry in readers)
 
 
+def test_copies_and_steps_are_in_table_and_json(tmp_path: pathlib.Path) -> None:
+    torch = pytest.importorskip("torch")
+    figures = tmp_path / "figures.json"
+    few = ("--graphs", 300, "--batch-graphs", 8, "--json", figures)
+    done = run("cuda_feeding.py", *few, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    entries = json.loads(figures.read_text(encoding="utf-8"))["cuda_feeding"]
+    assert [entry["unit"] for entry in entries] == ["GB/s"] * 4 + ["steps/s"] * 4
+    assert all(entry["rates"][0] > 0 and entry["row"] in done.stdout for entry in entries)
+    if not torch.cuda.is_available():
+        done = run("cuda_feeding.py", *few)
+        assert (done.returncode, done.stdout) == (0, "no CUDA device: nothing is measured\n")
+
+
 def test_rows_in_memory_are_in_table_and_json(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("torch")
     figures = tmp_path / "figures.json"
