@@ -205,5 +205,101 @@ TEST(SharedLoadStepsTest, ARequestOfAPlanAndAJoinFails) {
   }
 }
 
+// The logs of a server that is alone, with one job; each call is a step. They were restored.
+class RefusingLogs final : public JobLogs {
+ public:
+  RefusingLogs(std::vector<std::string> records, CountedSteps* steps)
+      : records_(std::move(records)), steps_(steps) {}
+
+  absl::StatusOr<JobPlace> Open(const std::string& /*job*/) override {
+    PH_RETURN_IF_ERROR(Next());
+    JobPlace place;
+    place.log = std::make_unique<Opened>(this);
+    return place;
+  }
+  bool is_alone() const override { return true; }
+  absl::StatusOr<std::vector<std::string>> Names() override {
+    PH_RETURN_IF_ERROR(Next());
+    return std::vector<std::string>{"job"};
+  }
+  const std::string& address() const override { return address_; }
+  std::vector<std::string> members() const override { return {}; }
+  absl::StatusOr<std::vector<std::string>> Read(const std::string& /*job*/) override {
+    return records_;
+  }
+  uint64_t restored_seconds() const override { return 1'700'000'000; }
+
+ private:
+  class Opened final : public RecordLog {
+   public:
+    explicit Opened(RefusingLogs* logs) : logs_(logs) {}
+    absl::Status Append(absl::Span<const std::string> records) override {
+      PH_RETURN_IF_ERROR(logs_->Next());
+      logs_->records_.insert(logs_->records_.end(), records.begin(), records.end());
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::vector<std::string>> ReadAll() override {
+      PH_RETURN_IF_ERROR(logs_->Next());
+      return logs_->records_;
+    }
+    absl::Status Replace(absl::Span<const std::string> /*records*/) override {
+      return absl::UnimplementedError("nothing is rewritten");
+    }
+    absl::StatusOr<uint64_t> mark() const override {
+      PH_RETURN_IF_ERROR(logs_->Next());
+      return 0;
+    }
+
+   private:
+    RefusingLogs* const logs_;
+  };
+
+  absl::Status Next() {
+    return steps_->Fails() ? absl::UnavailableError("log: no answer") : absl::OkStatus();
+  }
+
+  std::vector<std::string> records_;
+  CountedSteps* const steps_;
+  const std::string address_;
+};
+
+// A server that is alone opens all its jobs, whose epochs begin new generations.
+class AllJobsWorld final : public StepsWorld {
+ public:
+  AllJobsWorld(const std::vector<std::string>& records, CountedSteps* steps)
+      : logs_(records, steps) {}
+  absl::Status Attempt() override {
+    auto jobs = Jobs::Create(&loader_, &logs_, JobsOptions(), /*memory=*/nullptr);
+    if (jobs.ok()) jobs_ = *std::move(jobs);
+    return jobs.status();
+  }
+  std::string State() override {
+    if (jobs_ == nullptr) return "none";
+    return absl::StrJoin(jobs_->Find("job")->ForkLedger().EpochRecords(), "\n");
+  }
+
+ private:
+  DatasetWorld dataset_{1};
+  EpochCatalog catalog_{&dataset_.store(), EpochBounds()};
+  Loader loader_{&catalog_};
+  RefusingLogs logs_;
+  std::unique_ptr<Jobs> jobs_;
+};
+
+TEST(JobStepsTest, AllJobsAreOpened) {
+  RefusingLog log(nullptr);
+  {
+    JobWorld world(&log);
+    JoinRequest request;
+    request.worker = "a";
+    ASSERT_TRUE(world.Join(IdentityOf({6}), request).ok());
+  }
+  CountedSteps refused;
+  const StepsTold told = ExpectDoneOrNot(
+      [&] { return std::make_unique<AllJobsWorld>(*log.ReadAll(), &refused); }, refused);
+  // The names, the log, its records, another generation, the mark.
+  EXPECT_EQ(told.num_not_done, 5U);
+}
+
 }  // namespace
 }  // namespace packhouse

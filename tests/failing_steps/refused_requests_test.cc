@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/status_macros.h"
+#include "service/engine/jobs/jobs.h"
 #include "service/stores/keys/replica_lease.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/store_identity.h"
@@ -22,6 +23,7 @@
 #include "service/wings/cluster/histograms/shared_histogram_store.h"
 #include "service/wings/cluster/jobs/etcd_job_logs.h"
 #include "tests/datasets/object/object_replica.h"
+#include "tests/epochs/dataset_worlds.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/fake_key_value_store.h"
@@ -565,6 +567,10 @@ struct JobWorld {
   ReplicaLease other{&connection, {"o", "other:1"}, [this] { return clock.Now(); }};
   ReplicaLease lease{&keys, {"r", "here:1"}, [this] { return clock.Now(); }};
   EtcdJobLogs logs{&keys, &lease, "r", uint64_t{4} << 20};
+  packhouse::DatasetWorld dataset{1};
+  EpochCatalog catalog{&dataset.store(), EpochBounds()};
+  Loader loader{&catalog};
+  std::unique_ptr<Jobs> all = Jobs::Create(&loader, &logs, JobsOptions(), nullptr).value();
   int num_names = 0;
   std::vector<std::string> jobs;
   std::unique_ptr<RecordLog> log;
@@ -575,6 +581,19 @@ TEST(RefusedRequestsTest, OfJobs) {
   ExpectWholeOrRefused<World>({
       {"open", [](World& w) { return w.Opened(w.jobs[2]); }},
       {"open what a killed server had", [](World& w) { return w.Opened(w.jobs[1]); }},
+      {"open as a server does",
+       [](World& w) -> Answer {
+         PH_ASSIGN_OR_RETURN(const Jobs::Place place, w.all->Open(w.jobs[2]));
+         return place.job == nullptr ? place.owner.address : "here";
+       }},
+      {"list with owners",
+       [](World& w) -> Answer {
+         PH_ASSIGN_OR_RETURN(const JobList list,
+                             w.all->List(10, "", [](const std::string&) { return true; }));
+         std::string told;
+         for (const JobSummary& job : list.jobs) absl::StrAppend(&told, job.name, job.owner, " ");
+         return told;
+       }},
       {"read",
        [](World& w) -> Answer {
          PH_ASSIGN_OR_RETURN(const auto records, w.logs.Read(w.jobs[0]));
