@@ -63,7 +63,7 @@ test: packages  ## Build, and run what a change must pass; what has threads and 
 	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml
 
 test-long: FUZZ_SECONDS = 60
-test-long: wings tsan fuzz soak soak-cluster soak-drain soak-memory soak-lanes abuse conformance mutants  ## What takes too long for `make test`, some hours: each wing alone, all with threads under TSan, libFuzzer, benchmarks, soaks, hostile clients, real frameworks, mutants
+test-long: wings asan tsan fuzz soak soak-cluster soak-drain soak-memory soak-lanes abuse conformance mutants  ## What takes too long for `make test`, some hours: each wing alone, all under ASan, all with threads under TSan, libFuzzer, benchmarks, soaks, hostile clients, real frameworks, mutants
 	cmake --build --preset release --target packhoused packhouse_python packhouse_long_tests
 	ctest --preset release -L long $(RESULTS)
 
