@@ -1,8 +1,8 @@
-"""Batches to a CUDA device: copies from a lane's slots beside a pinned tensor's, and steps of training.
+"""Batches to a CUDA device: copies from a lane's slots beside pinned memory, and steps of training.
 
 Of copies, GB/s, each of as many bytes as a batch has:
 
-- `pinned tensor`: one tensor of pinned memory, again and again: what the bus can do;
+- `pinned memory`: a batch in memory that is pinned, again and again: what the bus can do;
 - `slot`: a batch of a lane, again and again from its slot;
 - `prefetch_to, by lane` and `by bytes`: the batches of an epoch, one after the other, from their
   slots, or through memory that is pinned for each.
@@ -139,15 +139,17 @@ class Bench:
     def copies(self) -> dict[str, Begin]:
         """Bytes that each of them has copied, step by step."""
 
-        def pinned_tensor() -> Generator[int, None, None]:
+        def pinned_memory() -> Generator[int, None, None]:
             (batch,) = itertools.islice(self._batches("off", self._of_copies), 1)
             return self._again(to_torch(batch, pin_memory=self._is_cuda))
 
         def slot() -> Generator[int, None, None]:
             for batch in self._batches("required", self._of_copies):
-                in_slot = to_torch(batch)
-                if self._is_cuda:
-                    in_slot = in_pinned_slot(batch, _CudaPinning(self._device))
+                in_slot = (
+                    in_pinned_slot(batch, _CudaPinning(self._device))
+                    if self._is_cuda
+                    else to_torch(batch)
+                )
                 # None for the first ones, which come before the lane.
                 if in_slot is not None:
                     return self._again(in_slot)
@@ -160,7 +162,7 @@ class Bench:
             )
 
         return {
-            "pinned tensor": pinned_tensor,
+            "pinned memory": pinned_memory,
             "slot": slot,
             "prefetch_to, by lane": prefetching("required"),
             "prefetch_to, by bytes": prefetching("off"),
@@ -206,6 +208,7 @@ class Bench:
 def main() -> int:
     parser = benchmark_parser(__doc__, seconds=2.0)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--copies", type=int, default=16, help="of the graphs, for long epochs")
     parser.add_argument("--batch-graphs", type=int, default=512, help="about, of a step")
     options = parser.parse_args()
     if options.device.startswith("cuda") and not torch.cuda.is_available():
@@ -217,7 +220,7 @@ def main() -> int:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         log = stack.enter_context(open(os.devnull, "wb"))
         server = stack.enter_context(LocalServer(options.packhoused, data_dir=folder, log=log))
-        store(server.address, table)
+        store(server.address, table, options.copies)
         bench = Bench(server.address, options, table)
         figures = {
             "GB/s": bench.by_turns(bench.copies(), options.runs),

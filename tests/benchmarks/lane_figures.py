@@ -63,7 +63,7 @@ class Figures:
 
     def reader(self, name: str, field: str) -> float:
         value = next(entry for entry in self.readers if entry["reader"] == name)[field]
-        return statistics.median(value) if isinstance(value, list) else float(value)
+        return float(statistics.median(value) if isinstance(value, list) else value)
 
     def tensor_loader(self, batch_size: int) -> float:
         return next(
@@ -73,9 +73,8 @@ class Figures:
         )
 
     def contestant(self, name: str, field: str) -> float:
-        return statistics.median(
-            next(entry for entry in self.contestants if entry["contestant"] == name)[field]
-        )
+        found = next(entry for entry in self.contestants if entry["contestant"] == name)
+        return float(statistics.median(found[field]))
 
 
 def _share(measure: str, streams: int, of: str, goal: float) -> Figure:
