@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/loss_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/server/listen/server.h"
@@ -167,6 +168,51 @@ TEST_P(LoaderTest, EveryGraphComesOnceInEachEpoch) {
     PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch progress, first.Describe());
     EXPECT_EQ(progress.num_done(), progress.num_batches());
   }
+}
+
+// Of any number of ranks: the mean over batches of weight * (mean over the batch's rows) is the
+// mean over the epoch's rows, here of the rows' own batch's number.
+TEST_P(LoaderTest, LossWeightsLetEachRowCountAlike) {
+  for (const uint32_t num_ranks : {1, 3}) {
+    std::vector<double> weighted(3);
+    std::vector<double> sums(3);
+    std::vector<double> rows(3);
+    double num_batches = 0;
+    for (uint32_t rank = 0; rank < num_ranks; ++rank) {
+      LoaderOptions options = OfRank(rank, num_ranks);
+      options.spec.set_job(absl::StrCat("weights-", num_ranks));
+      Loader loader(channel_, options);
+      PH_ASSERT_OK_AND_ASSIGN(const v1::LoadOpened opened, loader.Opened());
+      PH_ASSERT_OK_AND_ASSIGN(const LossWeights weights, LossWeights::Of(opened.epoch()));
+      EXPECT_THAT(weights.components(), testing::ElementsAre("nodes", "edges", "graphs"));
+      EXPECT_EQ(weights.real_rows().back(), kNumGraphs);
+      num_batches = static_cast<double>(opened.epoch().num_batches());
+      while (true) {
+        PH_ASSERT_OK_AND_ASSIGN(const auto batch, loader.Next());
+        if (batch == nullptr) break;
+        const std::vector<double> of_batch = weights.WeightsOf(batch->view);
+        PH_ASSERT_OK_AND_ASSIGN(const double of_edges, weights.WeightOf(batch->view, "edges"));
+        EXPECT_EQ(of_edges, of_batch[1]);
+        EXPECT_THAT(weights.WeightOf(batch->view, "atoms"),
+                    StatusIs(absl::StatusCode::kNotFound, HasSubstr("'atoms', there are nodes")));
+        for (size_t c = 0; c < 3; ++c) {
+          EXPECT_TRUE(of_batch[c] == 0 || !batch->view.is_padding());
+          const auto real = static_cast<double>(batch->view.real_rows()[c]);
+          const auto loss = static_cast<double>(batch->view.id());
+          weighted[c] += of_batch[c] * loss;
+          sums[c] += real * loss;
+          rows[c] += real;
+        }
+      }
+    }
+    for (size_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(weighted[c] / num_batches, sums[c] / rows[c], 1e-9) << c;
+    }
+  }
+  v1::Epoch sampled;
+  sampled.mutable_samples();
+  EXPECT_THAT(LossWeights::Of(sampled),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not known beforehand")));
 }
 
 TEST_P(LoaderTest, DynamicWorkersShareAnEpoch) {
