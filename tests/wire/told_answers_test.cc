@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/planning/batch_cost.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/jobs/evaluation.h"
@@ -44,7 +45,10 @@
 namespace packhouse {
 namespace {
 
+using ::testing::Each;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
 template <typename Message>
@@ -385,6 +389,19 @@ TEST(ToldAnswersTest, OfAnEpochInSegmentsAndItsEvaluation) {
   EXPECT_EQ(wire.segments().num_segments(), epoch->plan().layout().num_segments());
   EXPECT_EQ(wire.segments().num_tracks(), 1U);
   EXPECT_EQ(wire.segments().max_graphs(), epoch->plan().layout().max_graphs());
+
+  // Steps of like cost, once the first segment is there.
+  EpochRequest by_cost = request;
+  by_cost.cost_balanced.emplace().cost = BatchCost::Create({{CostForm::kRows, 1, 1}}, 2).value();
+  by_cost.rank_groups[0].num_ranks = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const auto balanced, catalog.PrepareSegmented(by_cost));
+  wire.Clear();
+  EpochToWire(*balanced, SomeProgress(), wire);
+  EXPECT_FALSE(wire.has_steps());
+  ASSERT_TRUE(balanced->MeasureCompany(Making()).value().has_value());
+  EpochToWire(*balanced, SomeProgress(), wire);
+  EXPECT_EQ(wire.steps().efficiency(), balanced->steps()->efficiency);
+  EXPECT_THAT(UntoldFields(wire), Each(Not(HasSubstr("steps"))));
 
   EvaluationRequest asked;
   asked.sharing = Sharing::Ranked(3);
