@@ -65,6 +65,31 @@ void ReadHead(absl::string_view key, absl::string_view raw, RawLogs& logs) {
   if (head.ok() && !logs.logs.contains(head->number)) logs.logs[head->number] = {job, *head, {}};
 }
 
+// Raw records by the log's number and their own.
+using RecordsByLog = std::map<uint64_t, std::map<uint64_t, std::string>>;
+
+// Of logs that have no head.
+void AddHeadless(RecordsByLog& headless, RawLogs& logs) {
+  for (auto& [number, records] : headless) {
+    // A record of a key that is right says that there is such a log, and whose it is.
+    std::string job;
+    for (const auto& [sequence, raw] : records) {
+      const auto payload = CheckedPayload(RecordKey(number, sequence), raw);
+      if (!payload.ok() || !job.empty()) continue;
+      job = JobOfEvent(*payload);
+      if (job.empty() && LoggedKeys::CheckRecord(*payload).ok()) job = kKeysLog;
+    }
+    if (!job.empty()) {
+      logs.found.disorder.push_back(absl::StrCat("the log of job ", Quoted(job), " has no head"));
+      logs.logs[number] = {std::move(job), std::nullopt, std::move(records)};
+      continue;
+    }
+    for (auto& [sequence, raw] : records) {
+      logs.strays.emplace_back(RecordKey(number, sequence), std::move(raw));
+    }
+  }
+}
+
 absl::StatusOr<RawLogs> ReadRaw(const LmdbEnvironment& environment) {
   RawLogs logs;
   PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction,
@@ -72,7 +97,7 @@ absl::StatusOr<RawLogs> ReadRaw(const LmdbEnvironment& environment) {
   PH_ASSIGN_OR_RETURN(LmdbCursor cursor, LmdbCursor::At(transaction, absl::string_view("\0", 1)));
   bool has_format = false;
   bool has_tail = false;
-  std::map<uint64_t, std::map<uint64_t, std::string>> headless;
+  RecordsByLog headless;
   for (; cursor.valid();) {
     const absl::string_view key = cursor.key();
     const auto payload = CheckedPayload(key, cursor.raw_value());
@@ -112,24 +137,7 @@ absl::StatusOr<RawLogs> ReadRaw(const LmdbEnvironment& environment) {
     PH_RETURN_IF_ERROR(cursor.Next());
   }
   PH_RETURN_IF_ERROR(environment.CheckFiles());
-  for (auto& [number, records] : headless) {
-    // A record of a key that is right says that there is such a log, and whose it is.
-    std::string job;
-    for (const auto& [sequence, raw] : records) {
-      const auto payload = CheckedPayload(RecordKey(number, sequence), raw);
-      if (!payload.ok() || !job.empty()) continue;
-      job = JobOfEvent(*payload);
-      if (job.empty() && LoggedKeys::CheckRecord(*payload).ok()) job = kKeysLog;
-    }
-    if (!job.empty()) {
-      logs.found.disorder.push_back(absl::StrCat("the log of job ", Quoted(job), " has no head"));
-      logs.logs[number] = {std::move(job), std::nullopt, std::move(records)};
-      continue;
-    }
-    for (auto& [sequence, raw] : records) {
-      logs.strays.emplace_back(RecordKey(number, sequence), std::move(raw));
-    }
-  }
+  AddHeadless(headless, logs);
   const bool is_empty = logs.logs.empty() && logs.strays.empty() && !has_tail;
   if (!has_format && !is_empty) logs.found.disorder.push_back("it has no format");
   if (!has_tail && !is_empty && logs.found.disorder.empty()) {

@@ -196,6 +196,31 @@ std::vector<std::string> NamesIn(const FieldDescriptor& field, absl::string_view
   }
 }
 
+std::vector<Demand> DemandsOf(const Message& request, const MethodRights& row) {
+  std::vector<Demand> demands;
+  for (const NameField& field : row.names) {
+    ForEachName(request, field.path, [&](std::string name) {
+      for (std::string& each : NamesIn(*field.path.back(), name)) {
+        demands.push_back({field.right, Demand::Where::kNamed, field.kind, std::move(each)});
+      }
+    });
+  }
+  return demands;
+}
+
+// Gives a stream its places in the namespaces of what it names.
+absl::Status EnterStream(const CallContext& context, absl::Span<const Demand> demands) {
+  std::set<absl::string_view> namespaces;
+  for (const Demand& demand : demands) {
+    if (demand.where == Demand::Where::kNamed) namespaces.insert(NamespaceOf(demand.name));
+  }
+  for (const absl::string_view where : namespaces) {
+    PH_ASSIGN_OR_RETURN(auto place, context.authorizer->EnterStream(where));
+    if (place != nullptr) context.record->places.push_back(std::move(place));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Span<const MethodRights> AllMethodRights() { return Rows(); }
@@ -213,14 +238,7 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
         absl::StrCat("the server does not know which right ", request.GetTypeName(), " needs"));
   }
   const MethodRights& row = *found->second;
-  std::vector<Demand> demands;
-  for (const NameField& field : row.names) {
-    ForEachName(request, field.path, [&](std::string name) {
-      for (std::string& each : NamesIn(*field.path.back(), name)) {
-        demands.push_back({field.right, Demand::Where::kNamed, field.kind, std::move(each)});
-      }
-    });
-  }
+  std::vector<Demand> demands = DemandsOf(request, row);
   if (context.record != nullptr && is_first) {
     context.record->may_change = row.changes;
     if (!demands.empty()) context.record->resource = demands.front().name;
@@ -253,15 +271,7 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
       !context.record->places.empty()) {
     return absl::OkStatus();
   }
-  std::set<absl::string_view> namespaces;
-  for (const Demand& demand : demands) {
-    if (demand.where == Demand::Where::kNamed) namespaces.insert(NamespaceOf(demand.name));
-  }
-  for (const absl::string_view where : namespaces) {
-    PH_ASSIGN_OR_RETURN(auto place, context.authorizer->EnterStream(where));
-    if (place != nullptr) context.record->places.push_back(std::move(place));
-  }
-  return absl::OkStatus();
+  return EnterStream(context, demands);
 }
 
 }  // namespace packhouse

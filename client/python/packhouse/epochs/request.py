@@ -158,6 +158,14 @@ class EpochArguments(TypedDict, total=False):
     order: CostBalanced | ByScore | None
 
 
+# Arguments that may be None, and what else they may be.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "segments": (Segments,),
+    "draw": (Draw,),
+    "order": (CostBalanced, ByScore),
+}
+
+
 class EpochRequest:
     """Epochs of a data set, as given by arguments. Constant."""
 
@@ -183,14 +191,11 @@ class EpochRequest:
                 raise ValueError("samples: given beside dataset; an epoch is of one of them")
         elif not isinstance(given("dataset"), str):
             raise TypeError(f"dataset: {given('dataset')!r} is no name of a data set")
-        segments = given("segments")
-        if segments is not None and not isinstance(segments, Segments):
-            raise TypeError(f"segments: {segments!r} is no Segments")
-        if draw is not None and not isinstance(draw, Draw):
-            raise TypeError(f"draw: {draw!r} is no Draw")
-        order = given("order")
-        if order is not None and not isinstance(order, (CostBalanced, ByScore)):
-            raise TypeError(f"order: {order!r} is no CostBalanced or ByScore")
+        segments, order = given("segments"), given("order")
+        for name, kinds in _KINDS.items():
+            if not isinstance(given(name), (*kinds, type(None))):
+                names = " or ".join(kind.__name__ for kind in kinds)
+                raise TypeError(f"{name}: {given(name)!r} is no {names}")
         # Of epoch 0.
         self._spec = loader_pb2.EpochSpec(
             dataset=given("dataset") or "",

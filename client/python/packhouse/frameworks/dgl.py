@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from typing import Any, Collection, Final, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Collection, Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -314,6 +314,38 @@ def _components_of(graph: Any) -> tuple[dict[str, str], dict[Any, str]]:
     )
 
 
+class _Columns:
+    """The tensors of a table, each by a name that is no other's.
+
+    `names`: those of all frames; `is_plain`: the graphs have one type of nodes and one of edges.
+    """
+
+    def __init__(
+        self, names: Sequence[str], components: Iterable[str], is_plain: bool, first_id: int
+    ) -> None:
+        self.specs: list[TensorSpec] = []
+        self.columns: dict[str, Array] = {}
+        # By component, the names that a batch has to have again.
+        self.wanted: dict[str, list[str]] = {name: [] for name in components}
+        self._names = names
+        self._is_plain = is_plain
+        self._first_id = first_id
+
+    def add(self, name: str, tensor: Any, component: str) -> None:
+        array, dtype = from_torch(tensor)
+        self.wanted[component].append(name)
+        # With the component before it, it comes back as it is, whatever its name.
+        is_shared = self._names.count(name) > 1 or name == _ENDS or name in self.columns
+        is_alike = name.startswith(tuple(f"{each}." for each in self.wanted))
+        if is_shared or is_alike or not (self._is_plain or component == GRAPHS):
+            name = f"{component}.{name}"
+        try:
+            self.specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
+        except ValueError as error:
+            raise ValueError(f"graph {self._first_id}: {error}: rename it") from None
+        self.columns[name] = array
+
+
 def _table_of(items: list[Any], first_id: int) -> GraphTable:
     import dgl
     import torch
@@ -325,30 +357,12 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
         component: graph.batch_num_nodes(name).numpy().astype(np.int64)
         for name, component in node_types.items()
     }
-    specs: list[TensorSpec] = []
-    columns: dict[str, Array] = {}
-    # By component, the names that a batch has to have again.
-    wanted: dict[str, list[str]] = {name: [] for name in (*counts, *edge_types.values(), GRAPHS)}
-
     frames = [graph.nodes[name].data for name in node_types]
     frames += [graph.edges[key].data for key in edge_types]
     names = [*pairs[0][1], *(name for frame in frames for name in frame)]
     is_plain = node_types.get(_DGL_NODES) == NODES
-
-    def add(name: str, tensor: Any, component: str) -> None:
-        array, dtype = from_torch(tensor)
-        wanted[component].append(name)
-        # With the component before it, it comes back as it is, whatever its name.
-        is_shared = names.count(name) > 1 or name == _ENDS or name in columns
-        is_alike = name.startswith(tuple(f"{each}." for each in wanted))
-        if is_shared or is_alike or not (is_plain or component == GRAPHS):
-            name = f"{component}.{name}"
-        try:
-            specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
-        except ValueError as error:
-            raise ValueError(f"graph {first_id}: {error}: rename it") from None
-        columns[name] = array
-
+    made = _Columns(names, (*counts, *edge_types.values(), GRAPHS), is_plain, first_id)
+    specs, columns, add = made.specs, made.columns, made.add
     for node_type, component in node_types.items():
         for name, tensor in graph.nodes[node_type].data.items():
             add(name, tensor, component)
@@ -377,7 +391,7 @@ def _table_of(items: list[Any], first_id: int) -> GraphTable:
     sizes = np.stack(list(counts.values()), axis=1)
     try:
         schema = GraphSchema(tuple(counts), specs)
-        _check_reads_back(schema, wanted, edge_types)
+        _check_reads_back(schema, made.wanted, edge_types)
     except ValueError as error:
         raise ValueError(f"graph {first_id}: {error}: rename it") from None
     return GraphTable(schema, sizes, columns, first_id=first_id)

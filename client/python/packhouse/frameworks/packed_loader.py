@@ -289,6 +289,17 @@ class ServedPass:
                 yield self.make(batch)
 
 
+def _check_suit(
+    make_tables: MakeTables | str, limits: Any, device: Any, padding: Padding, address: str | None
+) -> None:
+    if limits is not None and device is not None:
+        raise ValueError("limits: given beside device; a batch is bounded by one of them")
+    if isinstance(make_tables, str) and address is None:
+        raise ValueError(f"data set {make_tables!r}: say at which server it is, by address")
+    if limits is None and device is None and padding is not Padding.NONE:
+        raise ValueError("padding: fixed shapes need limits of nodes and edges, or a device")
+
+
 class PackedLoader:
     """Epochs of a data set's batches. A base: see `packhouse.pyg.DataLoader` and its like.
 
@@ -329,8 +340,8 @@ class PackedLoader:
         if self.batch_size == 0:
             raise ValueError("batch_size 0 is below 1")
         is_packed = limits is not None or device is not None
-        if limits is not None and device is not None:
-            raise ValueError("limits: given beside device; a batch is bounded by one of them")
+        is_stored = isinstance(make_tables, str)
+        _check_suit(make_tables, limits, device, padding, address)
         if not is_packed and self.batch_size is None:
             self.batch_size = 1
         self.drop_last = drop_last
@@ -345,26 +356,8 @@ class PackedLoader:
         self._next_step = 0
         # What the next pass begins with; None: the epoch after that of the last one.
         self._ordered: tuple[int, int] | None = (0, 0)
-        is_stored = isinstance(make_tables, str)
-        if is_stored and address is None:
-            raise ValueError(f"data set {make_tables!r}: say at which server it is, by address")
-        if not is_packed and padding is not Padding.NONE:
-            raise ValueError("padding: fixed shapes need limits of nodes and edges, or a device")
         if not (is_packed or is_stored or job or arguments):
-            assert not isinstance(make_tables, str)
-            count, item = self._local(make_tables)
-            self._pass: Pass = LocalPass(
-                FixedSteps(
-                    count,
-                    self.batch_size or 1,
-                    shuffle=shuffle,
-                    seed=self.seed,
-                    drop_last=drop_last,
-                    rank=rank or 0,
-                    num_ranks=num_ranks or 1,
-                ),
-                item,
-            )
+            self._pass: Pass = self._local_pass(make_tables, shuffle, rank or 0, num_ranks or 1)
             return
         if not is_packed and shuffle:
             raise ValueError(
@@ -377,13 +370,12 @@ class PackedLoader:
             self._server.join()
             address = self._server.address
         stored = self._stored(address, make_tables, name, num_graphs, progress)
-        if not is_packed or (limits is not None and self.batch_size is not None):
-            limits = {**(limits or {}), GRAPHS: self.batch_size or 1}
         if isinstance(device, (str, os.PathLike)):
             device = DeviceProfile.load(device)
         arguments.update(
-            dataset=stored.name, limits=limits, device_profile=device, padding=padding,
-            seed=self.seed, rank=rank, num_ranks=num_ranks, drop_last=drop_last, writable=True,
+            dataset=stored.name, limits=self._limits(limits, device), device_profile=device,
+            padding=padding, seed=self.seed, rank=rank, num_ranks=num_ranks, drop_last=drop_last,
+            writable=True,
         )  # fmt: skip
         if not shuffle:
             # One after the other where nothing is to be packed.
@@ -393,6 +385,25 @@ class PackedLoader:
             self._pass = ServedPass(Evaluation(address, **arguments), make, only)
         else:
             self._loader = Loader(address, job=job, **arguments)
+
+    def _local_pass(
+        self, make_tables: MakeTables | str, shuffle: bool, rank: int, num_ranks: int
+    ) -> LocalPass:
+        assert not isinstance(make_tables, str)
+        count, item = self._local(make_tables)
+        steps = FixedSteps(
+            count, self.batch_size or 1, shuffle=shuffle, seed=self.seed,
+            drop_last=self.drop_last, rank=rank, num_ranks=num_ranks,
+        )  # fmt: skip
+        return LocalPass(steps, item)
+
+    def _limits(
+        self, limits: Mapping[str, int] | None, device: DeviceProfile | None
+    ) -> Mapping[str, int] | None:
+        """With the bound on graphs; a device has its own."""
+        if self.batch_size is None or device is not None:
+            return limits
+        return {**(limits or {}), GRAPHS: self.batch_size}
 
     def _local(self, make_tables: MakeTables) -> tuple[int, Callable[[Step], Any]]:
         """How many graphs there are, and what makes batches of them in this process."""

@@ -78,6 +78,44 @@ std::vector<CostPoint> PointsOf(const MeasuredShapes& shapes, bool of_seconds) {
   return points;
 }
 
+// The costs of a model that has any; `places`: by component of the profile, that in the model.
+void SetCosts(const MeasuredModel& model, const std::vector<size_t>& places,
+              DeviceProfile& measured) {
+  // A batch as they were seen, for shares.
+  std::vector<double> typical(model.components.size(), 0);
+  double batch = 0;
+  for (const MeasuredBytes::Seen& seen : model.bounds.fitted) {
+    for (size_t j = 0; j < typical.size(); ++j) {
+      typical[j] = std::max(typical[j], static_cast<double>(seen.capacities[j]));
+    }
+  }
+  for (size_t j = 0; j < typical.size(); ++j) {
+    typical[j] = std::max(typical[j], 1.0);
+    batch += model.seconds.per_row[j] * typical[j];
+  }
+  batch = std::max(batch + model.seconds.fixed, model.seconds.least);
+  // Without peaks it is not known how many rows a batch has.
+  const bool has_typical = !model.bounds.fitted.empty();
+  const double dearest =
+      *std::max_element(model.seconds.per_row.begin(), model.seconds.per_row.end());
+  for (size_t k = 0; k < places.size(); ++k) {
+    ComponentProfile& component = measured.components[k];
+    if (places[k] == model.components.size()) continue;
+    const double cost = model.seconds.per_row[places[k]];
+    const double share = cost * typical[places[k]] / batch;
+    if (component.relative_cost > 0) {
+      const double least = has_typical ? kLeastShare * batch / typical[places[k]]
+                                       : std::max(kLeastShare * dearest, 1e-9 * batch);
+      component.relative_cost = std::max(cost, least);
+    } else if (has_typical && share >= kLeastGraphsShare) {
+      component.relative_cost = cost;
+    }
+  }
+  measured.fixed_cost = model.seconds.fixed;
+  measured.least_cost = model.seconds.least;
+  measured.has_measured_costs = true;
+}
+
 }  // namespace
 
 MeasuredModel FitModel(const std::vector<std::string>& components, const MeasuredShapes& shapes) {
@@ -160,39 +198,7 @@ std::optional<DeviceProfile> WithMeasured(const DeviceProfile& profile, const Si
     if (!has_bytes) return std::nullopt;
     return measured;
   }
-  // A batch as they were seen, for shares.
-  std::vector<double> typical(model.components.size(), 0);
-  double batch = 0;
-  for (const MeasuredBytes::Seen& seen : model.bounds.fitted) {
-    for (size_t j = 0; j < typical.size(); ++j) {
-      typical[j] = std::max(typical[j], static_cast<double>(seen.capacities[j]));
-    }
-  }
-  for (size_t j = 0; j < typical.size(); ++j) {
-    typical[j] = std::max(typical[j], 1.0);
-    batch += model.seconds.per_row[j] * typical[j];
-  }
-  batch = std::max(batch + model.seconds.fixed, model.seconds.least);
-  // Without peaks it is not known how many rows a batch has.
-  const bool has_typical = !model.bounds.fitted.empty();
-  const double dearest =
-      *std::max_element(model.seconds.per_row.begin(), model.seconds.per_row.end());
-  for (size_t k = 0; k < num_components; ++k) {
-    ComponentProfile& component = measured.components[k];
-    if (places[k] == model.components.size()) continue;
-    const double cost = model.seconds.per_row[places[k]];
-    const double share = cost * typical[places[k]] / batch;
-    if (component.relative_cost > 0) {
-      const double least = has_typical ? kLeastShare * batch / typical[places[k]]
-                                       : std::max(kLeastShare * dearest, 1e-9 * batch);
-      component.relative_cost = std::max(cost, least);
-    } else if (has_typical && share >= kLeastGraphsShare) {
-      component.relative_cost = cost;
-    }
-  }
-  measured.fixed_cost = model.seconds.fixed;
-  measured.least_cost = model.seconds.least;
-  measured.has_measured_costs = true;
+  SetCosts(model, places, measured);
   return measured;
 }
 

@@ -179,14 +179,13 @@ absl::StatusOr<bool> ObjectAppender::CommitOnce(absl::string_view name,
     transaction.then.push_back(
         Operation::Put(DatasetTailKey(id, decision.first_graph), EncodeObjectChunk(put->chunk)));
   }
-  LeaseId last_lease = 0;
   for (const auto& [key, history] : decision.histories) {
     LeaseId lease = 0;
     if (const auto made_up = decision.forget_after.find(key);
         made_up != decision.forget_after.end()) {
       const auto granted = leases_.ThatLasts(made_up->second);
       if (!granted.ok()) return absl::AbortedError(granted.status().message());
-      lease = last_lease = *granted;
+      lease = *granted;
     }
     transaction.then.push_back(Operation::Put(key, EncodeProducer(history), lease));
   }
@@ -197,28 +196,33 @@ absl::StatusOr<bool> ObjectAppender::CommitOnce(absl::string_view name,
   }
   const auto result = engines_.keys->Commit(transaction);
   if (!result.ok()) {
-    if (OutcomeIsUnknown(result.status())) {
-      for (const Decision::Accepted& accepted : decision.accepted) {
-        accepted.waiter->may_be_known =
-            accepted.result.num_appended == 0 && !accepted.result.is_repetition;
-      }
-      pending = std::make_unique<Decision>(std::move(decision));
-      return absl::AbortedError(AsUnavailable(result.status()).message());
-    }
-    if (absl::IsUnavailable(result.status())) {
-      return absl::AbortedError(result.status().message());
-    }
-    if (absl::IsNotFound(result.status()) && last_lease != 0) {
-      for (const Operation& step : transaction.then) {
-        if (step.lease != 0) leases_.HasEnded(step.lease);
-      }
-      return absl::AbortedError(result.status().message());
-    }
-    return AsUnavailable(result.status());
+    return AfterFailure(result.status(), transaction, std::move(decision), pending);
   }
   if (!result->succeeded) return absl::AbortedError("others wrote at the same time");
   settle(decision);
   return decision.head.state.num_tail >= options_.chunks_of_page;
+}
+
+absl::Status ObjectAppender::AfterFailure(const absl::Status& failure,
+                                          const Transaction& transaction, Decision decision,
+                                          std::unique_ptr<Decision>& pending) {
+  if (OutcomeIsUnknown(failure)) {
+    for (const Decision::Accepted& accepted : decision.accepted) {
+      accepted.waiter->may_be_known =
+          accepted.result.num_appended == 0 && !accepted.result.is_repetition;
+    }
+    pending = std::make_unique<Decision>(std::move(decision));
+    return absl::AbortedError(AsUnavailable(failure).message());
+  }
+  if (absl::IsUnavailable(failure)) return absl::AbortedError(failure.message());
+  if (!absl::IsNotFound(failure)) return AsUnavailable(failure);
+  bool has_lease = false;
+  for (const Operation& step : transaction.then) {
+    if (step.lease == 0) continue;
+    leases_.HasEnded(step.lease);
+    has_lease = true;
+  }
+  return has_lease ? absl::AbortedError(failure.message()) : AsUnavailable(failure);
 }
 
 absl::Status ObjectAppender::DecideOne(Waiter& waiter, Histories& histories,

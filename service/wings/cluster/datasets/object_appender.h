@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/datasets/prepared_append.h"
+#include "service/stores/keys/key_value_store.h"
 #include "service/wings/cluster/datasets/object_engines.h"
 #include "service/wings/cluster/datasets/object_manifest.h"
 #include "service/wings/cluster/datasets/object_values.h"
@@ -89,6 +90,10 @@ class ObjectAppender {
   absl::StatusOr<bool> CommitOnce(absl::string_view name, absl::Span<Waiter* const> group,
                                   std::unique_ptr<PutChunk>& put,
                                   std::unique_ptr<Decision>& pending);
+  // What `failure` of the decision's transaction says: ABORTED if it is to be tried again.
+  // `pending` gets the decision if it is not known whether it happened.
+  absl::Status AfterFailure(const absl::Status& failure, const Transaction& transaction,
+                            Decision decision, std::unique_ptr<Decision>& pending);
   absl::StatusOr<Decision> Decide(const DatasetHead& head, absl::Span<Waiter* const> group) const;
   // The same of one append; its error is the append's.
   absl::Status DecideOne(Waiter& waiter, Histories& histories, Decision& decision) const;

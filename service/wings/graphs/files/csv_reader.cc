@@ -53,14 +53,38 @@ void CsvReader::TakeFields() {
   places_.clear();
 }
 
+bool CsvReader::BeginFile() {
+  if (!is_ended_ && buffer_.size() < kByteOrderMark.size()) return false;
+  if (absl::StartsWith(buffer_, kByteOrderMark)) begin_ = at_ = line_begin_ = 3;
+  is_first_ = false;
+  return true;
+}
+
+void CsvReader::TakeQuoted(char byte) {
+  if (byte == '"') {
+    state_ = State::kQuoteInQuoted;
+    field_.end = at_ - begin_;
+  } else if (byte == '\n') {
+    ++line_;
+    line_begin_ = at_ + 1;
+  }
+}
+
+absl::string_view CsvReader::TakeInField(char byte) {
+  if (state_ != State::kQuoteInQuoted) {
+    return byte == '"' ? "a quote within a field that does not begin with one" : "";
+  }
+  if (byte == '"') {
+    field_.has_doubled_quotes = true;
+    state_ = State::kQuoted;
+    return "";
+  }
+  return byte == '\r' ? "" : kTextAfterQuote;
+}
+
 absl::StatusOr<bool> CsvReader::Next() {
   if (!status_.ok()) return status_;
-  if (is_first_) {
-    const absl::string_view start = buffer_;
-    if (!is_ended_ && start.size() < kByteOrderMark.size()) return false;
-    if (absl::StartsWith(start, kByteOrderMark)) begin_ = at_ = line_begin_ = 3;
-    is_first_ = false;
-  }
+  if (is_first_ && !BeginFile()) return false;
   // The record that was given last.
   if (places_.empty() && state_ == State::kFieldStart) begin_ = at_;
   const char* const bytes = buffer_.data();
@@ -73,13 +97,7 @@ absl::StatusOr<bool> CsvReader::Next() {
                                               " bytes; perhaps a quote is missing"));
     }
     if (state_ == State::kQuoted) {
-      if (byte == '"') {
-        state_ = State::kQuoteInQuoted;
-        field_.end = here;
-      } else if (byte == '\n') {
-        ++line_;
-        line_begin_ = at_ + 1;
-      }
+      TakeQuoted(byte);
       continue;
     }
     if (state_ == State::kFieldStart) {
@@ -102,44 +120,34 @@ absl::StatusOr<bool> CsvReader::Next() {
       continue;
     }
     if (byte == '\n') {
-      const bool is_crlf = here > field_.begin && bytes[at_ - 1] == '\r';
-      const size_t end = is_quoted ? field_.end : here - (is_crlf ? 1 : 0);
-      const bool is_blank = !is_quoted && places_.empty() && end == 0;
-      EndField(end);
+      const bool is_record = EndRecord();
       ++line_;
       line_begin_ = at_ + 1;
-      if (is_blank) {
-        places_.clear();
+      if (!is_record) {
         begin_ = at_ + 1;
         continue;
       }
       ++at_;
-      TakeFields();
       return true;
     }
-    if (is_quoted) {
-      if (byte == '"') {
-        field_.has_doubled_quotes = true;
-        state_ = State::kQuoted;
-        continue;
-      }
-      if (byte != '\r') return status_ = Malformed(kTextAfterQuote);
-      continue;
-    }
-    if (byte == '"') {
-      return status_ = Malformed("a quote within a field that does not begin with one");
+    if (const absl::string_view wrong = TakeInField(byte); !wrong.empty()) {
+      return status_ = Malformed(wrong);
     }
   }
   if (!is_ended_) return false;
   if (state_ == State::kQuoted) return status_ = Malformed("a quote that nothing closes");
   if (state_ == State::kFieldStart && places_.empty()) return false;
+  return EndRecord();
+}
+
+bool CsvReader::EndRecord() {
   const size_t here = at_ - begin_;
   size_t end = here;
   if (state_ == State::kQuoteInQuoted) {
     end = field_.end;
   } else if (state_ == State::kFieldStart) {
     field_.begin = here;
-  } else if (here > field_.begin && bytes[at_ - 1] == '\r') {
+  } else if (here > field_.begin && buffer_[at_ - 1] == '\r') {
     --end;
   }
   const bool is_blank = state_ == State::kPlain && places_.empty() && end == 0;

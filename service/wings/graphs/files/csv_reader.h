@@ -56,7 +56,14 @@ class CsvReader {
   };
 
   absl::Status Malformed(absl::string_view what) const;
+  // False: more bytes must come first.
+  bool BeginFile();
+  void TakeQuoted(char byte);
+  // A byte that is no delimiter and no line feed; what is wrong with it, or "".
+  absl::string_view TakeInField(char byte);
   void EndField(size_t end);
+  // At the end of a line or of the file; false if the line has no byte.
+  bool EndRecord();
   // Makes fields_ of places_.
   void TakeFields();
 

@@ -60,6 +60,40 @@ absl::StatusOr<RestoredType> FindType(const RestoreRequest& request) {
       absl::StrCat("type ", Quoted(request.type), " must be one of", known));
 }
 
+// Rows of part p, from the whole file or its own.
+struct InputRows {
+  std::vector<MappedFile> files;
+  std::vector<ArrayView> arrays;
+};
+
+absl::StatusOr<InputRows> ReadInputs(const RestoreRequest& request, const RestoredType& type) {
+  InputRows inputs;
+  for (const std::string& path : request.inputs) {
+    PH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+    const absl::StatusOr<ArrayView> array = ReadNpyFile(file.bytes());
+    if (!array.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", array.status().message()));
+    }
+    const uint64_t part = request.part.value_or(inputs.files.size());
+    const uint64_t rows =
+        request.part || request.inputs.size() > 1 ? type.rows(part) : type.num_rows();
+    const ArrayHeader& header = array->header;
+    const bool fits = !header.shape.empty() && header.shape[0] == rows;
+    const bool same =
+        inputs.arrays.empty() || (header.dtype == inputs.arrays[0].header.dtype &&
+                                  std::equal(header.shape.begin() + 1, header.shape.end(),
+                                             inputs.arrays[0].header.shape.begin() + 1,
+                                             inputs.arrays[0].header.shape.end()));
+    if (!fits || !same) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": must have ", rows, " rows of the type and shape of all files"));
+    }
+    inputs.arrays.push_back(*array);
+    inputs.files.push_back(std::move(file));
+  }
+  return inputs;
+}
+
 // The output, mapped for writing.
 class OutputRows {
  public:
@@ -164,31 +198,8 @@ absl::StatusOr<uint64_t> RestoreRows(const RestoreRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.inputs.size(), " files of rows, must be 1 or ", wanted));
   }
-  // Rows of part p, from the whole file or its own.
-  std::vector<MappedFile> files;
-  std::vector<ArrayView> arrays;
-  for (const std::string& path : request.inputs) {
-    PH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-    const absl::StatusOr<ArrayView> array = ReadNpyFile(file.bytes());
-    if (!array.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": ", array.status().message()));
-    }
-    const uint64_t part = request.part.value_or(files.size());
-    const uint64_t rows =
-        request.part || request.inputs.size() > 1 ? type.rows(part) : type.num_rows();
-    const ArrayHeader& header = array->header;
-    const bool fits = !header.shape.empty() && header.shape[0] == rows;
-    const bool same = arrays.empty() || (header.dtype == arrays[0].header.dtype &&
-                                         std::equal(header.shape.begin() + 1, header.shape.end(),
-                                                    arrays[0].header.shape.begin() + 1,
-                                                    arrays[0].header.shape.end()));
-    if (!fits || !same) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": must have ", rows, " rows of the type and shape of all files"));
-    }
-    arrays.push_back(*array);
-    files.push_back(std::move(file));
-  }
+  PH_ASSIGN_OR_RETURN(const InputRows inputs, ReadInputs(request, type));
+  const std::vector<ArrayView>& arrays = inputs.arrays;
   ArrayHeader header = arrays[0].header;
   header.shape[0] = type.num_rows();
   uint64_t row_bytes = ElementBytes(header.dtype);
