@@ -10,13 +10,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <string>
+#include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
-#include "absl/synchronization/mutex.h"
 #include "client/cpp/lane_slots.h"
 
 namespace packhouse::client {
@@ -37,12 +35,12 @@ class LaneReader::Memory {
   explicit Memory(std::unique_ptr<LaneSlots> slots)
       : slots_(std::move(slots)), held_bytes_(slots_->num_slots()) {
     All& all = All::Get();
-    const absl::MutexLock lock(&all.mutex);
+    const std::lock_guard<std::mutex> lock(all.mutex);
     all.memories.insert(this);
   }
   ~Memory() {
     All& all = All::Get();
-    const absl::MutexLock lock(&all.mutex);
+    const std::lock_guard<std::mutex> lock(all.mutex);
     all.memories.erase(this);
   }
   Memory(const Memory&) = delete;
@@ -53,13 +51,13 @@ class LaneReader::Memory {
 
   // So many bytes of one more slot are held; how many slots there are.
   uint32_t Hold(uint32_t slot, uint64_t bytes) {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     held_bytes_[slot] = bytes;
     return ++num_held_;
   }
   // Several releases share a message: waking the server for one slot takes longer than filling it.
   void Release(uint32_t slot) {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     --num_held_;
     held_bytes_[slot] = 0;
     released_.push_back(slot);
@@ -67,17 +65,19 @@ class LaneReader::Memory {
   }
   // While the reader waits, every release is sent at once: the server may wait for it.
   void BeginWait() {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     is_waiting_ = true;
     SendReleases();
   }
   void EndWait() {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     is_waiting_ = false;
   }
 
  private:
-  // Of this process.
+  // Of this process. Its mutex, and the memories', are held across a fork, so they are no
+  // absl::Mutex: unlocking that takes the graph by which it finds deadlocks, which another thread
+  // may have had at the fork, and wakes waiters, which the child has not.
   struct All {
     static All& Get() {
       static All* const all = new All;
@@ -85,48 +85,56 @@ class LaneReader::Memory {
     }
     All() { ::pthread_atfork(&All::BeforeFork, &All::InParent, &All::InChild); }
 
-    static void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      Get().mutex.Lock();
+    // They allocate nothing, and throw nothing.
+    static void BeforeFork() {
+      Get().mutex.lock();
       for (Memory* const memory : Get().memories) memory->BeforeFork();
     }
-    static void InParent() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    static void InParent() {
       for (Memory* const memory : Get().memories) memory->AfterFork(/*is_child=*/false);
-      Get().mutex.Unlock();
+      Get().mutex.unlock();
     }
-    static void InChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    static void InChild() {
       for (Memory* const memory : Get().memories) memory->AfterFork(/*is_child=*/true);
-      Get().mutex.Unlock();
+      Get().mutex.unlock();
     }
 
-    absl::Mutex mutex;
-    absl::flat_hash_set<Memory*> memories ABSL_GUARDED_BY(mutex);
+    std::mutex mutex;
+    std::set<Memory*> memories;  // Guarded by the mutex, and locked in this order.
   };
 
   // Around a fork, with no other thread between them.
-  void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    mutex_.Lock();
+  void BeforeFork() {
+    mutex_.lock();
     // Children of a child inherit what it has.
     if (is_forked()) return;
+    copies_ = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (copies_ == MAP_FAILED) return;
     for (uint32_t slot = 0; slot < held_bytes_.size(); ++slot) {
-      copies_.emplace_back(slots_->slot(slot), held_bytes_[slot]);
+      std::memcpy(static_cast<char*>(copies_) + slot * slots_->slot_bytes(), slots_->slot(slot),
+                  held_bytes_[slot]);
     }
   }
-  void AfterFork(bool is_child) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (is_child && !copies_.empty()) {
-      const void* const private_now =
-          ::mmap(slots_->slot(0), slots_->num_slots() * slots_->slot_bytes(),
-                 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-      // Otherwise batches would change.
-      if (private_now == MAP_FAILED) std::abort();
-      for (uint32_t slot = 0; slot < copies_.size(); ++slot) {
-        copies_[slot].copy(slots_->slot(slot), copies_[slot].size());
-      }
+  void AfterFork(bool is_child) {
+    if (copies_ != nullptr && is_child) {
+      // Otherwise batches would change. A child that had no memory for them may go on without.
+      void* const places = slots_->slot(0);
+      const void* const now =
+          copies_ == MAP_FAILED
+              ? ::mmap(places, bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
+              : ::mremap(copies_, bytes(), bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, places);
+      if (now == MAP_FAILED) std::abort();
+    } else if (copies_ != nullptr && copies_ != MAP_FAILED) {
+      ::munmap(copies_, bytes());
     }
-    copies_.clear();
-    mutex_.Unlock();
+    copies_ = nullptr;
+    mutex_.unlock();
   }
+  size_t bytes() const { return slots_->num_slots() * slots_->slot_bytes(); }
 
-  void SendReleases() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // With the mutex.
+  void SendReleases() {
     if (released_.empty()) return;
     // It fails only if the server has closed the lane, or this reader has.
     (void)::send(slots_->socket(), released_.data(), released_.size() * sizeof(uint32_t),
@@ -137,12 +145,12 @@ class LaneReader::Memory {
   const std::unique_ptr<LaneSlots> slots_;
   const pid_t process_ = ::getpid();
 
-  absl::Mutex mutex_;
-  uint32_t num_held_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<uint64_t> held_bytes_ ABSL_GUARDED_BY(mutex_);  // Of each slot, from its beginning.
-  std::vector<std::string> copies_ ABSL_GUARDED_BY(mutex_);   // While this process forks.
-  std::vector<uint32_t> released_ ABSL_GUARDED_BY(mutex_);    // And the server does not know.
-  bool is_waiting_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // Guards what follows.
+  uint32_t num_held_ = 0;
+  std::vector<uint64_t> held_bytes_;  // Of each slot, from its beginning.
+  void* copies_ = nullptr;            // Of the slots, while this process forks.
+  std::vector<uint32_t> released_;    // And the server does not know.
+  bool is_waiting_ = false;
 };
 
 class LaneReader::Slot {
@@ -167,17 +175,18 @@ absl::StatusOr<std::unique_ptr<LaneReader>> LaneReader::Open(const v1::Lane& off
   return std::unique_ptr<LaneReader>(new LaneReader(std::make_shared<Memory>(*std::move(slots))));
 }
 
-LaneReader::~LaneReader() {
-  if (!memory_->is_forked()) Cancel();
-}
+LaneReader::~LaneReader() { Cancel(); }
 
 uint64_t LaneReader::num_before() const { return memory_->slots().num_before(); }
 
-void LaneReader::Cancel() { memory_->slots().Cancel(); }
+void LaneReader::Cancel() {
+  if (!memory_->is_forked()) memory_->slots().Cancel();
+}
 
 LaneMessage LaneReader::Take() {
   const LaneSlots& slots = memory_->slots();
   LaneMessage message;
+  if (memory_->is_forked()) return message;
   auto place = slots.Receive(/*waits=*/false);
   // ECONNRESET: a server that was killed, and had not read all releases. It is said once, before
   // messages that are there still.

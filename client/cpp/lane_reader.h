@@ -32,7 +32,9 @@ struct LaneMessage {
 
 // Take() from one thread at a time; the rest is thread-safe, and so are owners. A process that was
 // forked has copies of the responses that were held then, at the same addresses: a fork takes the
-// time of copying them. Its owners give nothing back.
+// time and the memory of copying them, and where there is no memory, reading them ends the child.
+// The lane stays the parent's: the child's owners give nothing back, its Take() gives kEnd, and its
+// Cancel() does nothing.
 class LaneReader {
  public:
   // As LaneSlots::Open(). `quiet`: as LaneMessage::kQuiet says; infinite: never.

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -97,9 +98,12 @@ class LaneServer {
     const std::string message = Packed(slot, uint32_t{0}, size);
     CheckOk(::send(connection_, message.data(), message.size(), MSG_NOSIGNAL) > 0);
   }
-  void Write(uint32_t slot, absl::string_view bytes) const {
+  void Overwrite(uint32_t slot, absl::string_view bytes) const {
     CheckOk(::pwrite(memory_, bytes.data(), bytes.size(), static_cast<off_t>(slot * kSlotBytes)) >
             0);
+  }
+  void Write(uint32_t slot, absl::string_view bytes) const {
+    Overwrite(slot, bytes);
     Say(slot, bytes.size());
   }
   // The connection alone; what was sent is read.
@@ -181,6 +185,53 @@ TEST(LaneReaderTest, AllThatAKilledServerHadSentIsRead) {
     EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kEnd);
     EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kEnd);
     if (killer.joinable()) killer.join();
+  }
+}
+
+// Whatever number of lanes there is: a child keeps what is held, and the rest is its parent's.
+TEST(LaneReaderTest, AForkedChildKeepsWhatIsHeldAndTakesNothing) {
+  struct Held {
+    LaneServer server;
+    std::unique_ptr<LaneReader> reader;
+    LaneMessage message;
+    std::string bytes;
+  };
+  std::vector<std::unique_ptr<Held>> lanes;
+  for (const size_t num_lanes : {1, 3, 5, 9, 20, 33}) {
+    SCOPED_TRACE(testing::Message() << num_lanes << " lanes");
+    while (lanes.size() < num_lanes) {
+      auto lane = std::make_unique<Held>();
+      PH_ASSERT_OK_AND_ASSIGN(lane->reader,
+                              LaneReader::Open(lane->server.offer(), absl::InfiniteDuration()));
+      lane->server.Await();
+      lane->bytes = std::string(64 * lanes.size() + 1, static_cast<char>('a' + lanes.size() % 26));
+      lane->server.Write(1, lane->bytes);
+      lane->message = lane->reader->Take();
+      lanes.push_back(std::move(lane));
+    }
+    for (const auto& lane : lanes) lane->server.Write(2, "next");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      bool is_right = true;
+      for (const auto& lane : lanes) {
+        // As the server may, in memory that is its own and the parent's.
+        lane->server.Overwrite(1, "?");
+        is_right = is_right && lane->message.response == lane->bytes &&
+                   lane->reader->Take().kind == LaneMessage::Kind::kEnd;
+        lane->reader->Cancel();
+        lane->message = {};
+        lane->reader = nullptr;
+      }
+      ::_exit(is_right ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    for (const auto& lane : lanes) {
+      EXPECT_EQ(lane->message.response.substr(0, 1), "?");
+      EXPECT_EQ(lane->reader->Take().response, "next");
+      lane->server.Overwrite(1, lane->bytes);
+    }
   }
 }
 
