@@ -8,8 +8,7 @@ packhouse_room(streams
 packhouse_room(epochs
   FOLDER engine/epochs
   SOURCES batch_set.cc cost_order.cc dealing.cc epoch_batches.cc epoch_catalog.cc epoch_identity.cc
-          epoch_items.cc
-          epoch_order.cc epoch_pieces.cc epoch_plan.cc epoch_request.cc epoch_shapes.cc
+          epoch_items.cc epoch_pieces.cc epoch_plan.cc epoch_request.cc epoch_shapes.cc
           fresh_batches.cc gathered_rows.cc graph_selection.cc group_items.cc item_sizes.cc
           made_dataset.cc mixing.cc option_rules.cc padding_batch.cc pair_dealing.cc
           pattern_planning.cc planning_room.cc prepared_epoch.cc request_check.cc round_plan.cc score_order.cc segment_layout.cc segmented_epoch.cc segmented_plan.cc

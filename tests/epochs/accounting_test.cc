@@ -15,7 +15,6 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/epoch_items.h"
-#include "service/engine/epochs/epoch_order.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/gathered_rows.h"
 #include "service/engine/epochs/graph_selection.h"
@@ -232,20 +231,6 @@ TEST(EpochAccountingTest, PlansAndEpochs) {
   }
 }
 
-TEST(EpochAccountingTest, TheOrderOfAnEpoch) {
-  DatasetWorld world(60);
-  world.Seal();
-  const auto reader = world.store().OpenReader("graphs").value();
-  const EpochRequest request = DatasetWorld::Request();
-  PH_ASSERT_OK_AND_ASSIGN(const auto plan, EpochPlan::Make(reader, request, EpochBounds()));
-  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PreparedEpoch::Prepare(plan, request, EpochBounds()));
-  ExpectAccounted(
-      [&](MemoryBudget* memory) { return EpochOrder::Create(epoch, Sharing::Ranked(3), memory); },
-      [&](const EpochOrder&) {
-        return Dealing::MostBytes(epoch->identity().num_batches(), 1, Sharing::Ranked(3));
-      });
-}
-
 TEST(EpochAccountingTest, Segments) {
   DatasetWorld world(600);
   world.Seal();
@@ -267,6 +252,15 @@ TEST(EpochAccountingTest, Segments) {
   request.segments->tracks = 1;
   request.in_order = true;
   ExpectAccounted(plan_of, PointeeBytes<SegmentedPlan>, options);
+  request.in_order = false;
+  request.draw = WeightedDraw{std::vector<double>(402, 1), 100, true};
+  ExpectAccounted(plan_of, PointeeBytes<SegmentedPlan>, options);
+  request = DatasetWorld::Request();
+  request.segments = SegmentsRequest{300, 2};
+  DeviceProfile device;
+  device.components = {{1, 48, 4, 1, 1}, {1, 60, 4, 1, 1}, {1, 16, 1, 0, 0}};
+  request.rank_groups = {{{}, device, 1}};
+  ExpectAccounted(plan_of, PointeeBytes<SegmentedPlan>, options);
   request = DatasetWorld::Request();
   request.segments = SegmentsRequest{300, 2};
   PH_ASSERT_OK_AND_ASSIGN(const auto plan, plan_of(nullptr));
@@ -284,7 +278,7 @@ TEST(EpochAccountingTest, Segments) {
       },
       [&](const std::shared_ptr<const SegmentedEpoch>&) {
         const uint64_t pieces = plan->counts().num_batches.size() + plan->num_tracks();
-        return pieces * (sizeof(SegmentPiece) + 2 * sizeof(uint64_t));
+        return pieces * (3 * sizeof(SegmentPiece) + 4 * sizeof(uint64_t));
       });
 }
 

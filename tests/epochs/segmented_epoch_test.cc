@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -113,6 +114,86 @@ TEST(TrackOrderTest, EveryBatchComesOnceAndTracksAreEqual) {
       EXPECT_GE(of_track[t] + 1, of_track[0]);
     }
   }
+}
+
+// Each batch of a rank group is one of that rank group in the segment, where the batches of one
+// rank group follow those of another; and rank groups go through the same segments in the same
+// order.
+TEST(TrackOrderTest, RankGroupsGoThroughTheSegmentsTogether) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    const size_t num_segments = random.Between(1, 20);
+    const size_t num_groups = random.Between(1, 4);
+    const auto num_tracks = static_cast<uint32_t>(random.Between(1, 5));
+    const std::vector<uint32_t> counts = RandomCounts(random, num_segments * num_groups, 30);
+    const TrackOrder order(counts, num_tracks, {seed, 1}, /*in_order=*/false, num_groups);
+    std::set<std::pair<uint32_t, uint32_t>> seen;
+    std::vector<uint32_t> firsts(num_segments);
+    uint64_t batch = 0;
+    std::map<std::pair<uint32_t, uint32_t>, size_t> places;
+    for (size_t group = 0; group < num_groups; ++group) {
+      uint64_t of_group = 0;
+      for (size_t i = 0; i < num_segments; ++i) of_group += counts[group * num_segments + i];
+      for (const uint64_t end = batch + of_group; batch < end; ++batch) {
+        const SegmentBatch at = order.At(batch);
+        EXPECT_GE(at.batch, firsts[at.segment]);
+        EXPECT_LT(at.batch - firsts[at.segment], counts[group * num_segments + at.segment]);
+        EXPECT_TRUE(seen.insert({at.segment, at.batch}).second);
+      }
+      for (size_t i = 0; i < num_segments; ++i) firsts[i] += counts[group * num_segments + i];
+      for (uint32_t track = 0; track < num_tracks; ++track) {
+        std::optional<uint32_t> last;
+        for (const SegmentPiece& piece : order.pieces(track, group)) {
+          if (group == 0) {
+            places[{track, piece.segment}] = places.size();
+          } else if (last && places.contains({track, *last}) &&
+                     places.contains({track, piece.segment})) {
+            EXPECT_LT(places.at({track, *last}), places.at({track, piece.segment}));
+          }
+          last = piece.segment;
+        }
+      }
+    }
+    EXPECT_EQ(batch, order.num_batches());
+    EXPECT_EQ(seen.size(), batch);
+  }
+}
+
+// As one draw of all graphs would: the numbers of all draws there are, and those that are expected.
+TEST(DrawSharesTest, SharesHaveTheLawOfOneDraw) {
+  struct Case {
+    std::vector<uint64_t> weights;
+    uint64_t count;
+    bool with_replacement;
+    std::map<std::vector<uint64_t>, double> chances;
+  };
+  const std::vector<Case> cases = {
+      {{2, 0, 3}, 2, false, {{{0, 0, 2}, 0.3}, {{1, 0, 1}, 0.6}, {{2, 0, 0}, 0.1}}},
+      {{2, 3}, 4, false, {{{1, 3}, 0.4}, {{2, 2}, 0.6}}},
+      {{2, 3}, 5, false, {{{2, 3}, 1}}},
+      {{1, 3, 0}, 2, true, {{{2, 0, 0}, 1 / 16.0}, {{1, 1, 0}, 6 / 16.0}, {{0, 2, 0}, 9 / 16.0}}},
+      {{0, 0}, 0, true, {{{0, 0}, 1}}},
+      {{}, 0, false, {{{}, 1}}},
+  };
+  constexpr int kDraws = 20'000;
+  for (const Case& each : cases) {
+    std::map<std::vector<uint64_t>, int> drawn;
+    for (uint64_t epoch = 0; epoch < kDraws; ++epoch) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto shares, DrawShares(each.weights, each.count,
+                                                            each.with_replacement, {9, epoch}, {}));
+      ++drawn[shares];
+    }
+    EXPECT_EQ(drawn.size(), each.chances.size());
+    for (const auto& [shares, chance] : each.chances) {
+      const double deviation = std::sqrt(kDraws * chance * (1 - chance));
+      EXPECT_NEAR(drawn[shares], kDraws * chance, 5 * deviation) << chance;
+    }
+  }
+}
+
+TEST(DrawSharesTest, EndsSoonWhenNobodyWantsItAnyMore) {
+  EXPECT_THAT(DrawShares({9, 9}, 10'000, true, {1, 2}, Making(nullptr, [] { return true; })),
+              StatusIs(absl::StatusCode::kCancelled, testing::_));
 }
 
 // So a rank of as many as there are tracks reads one segment after the other.
@@ -236,26 +317,6 @@ TEST(SegmentedEpochTest, EveryGraphComesOnceInEveryEpoch) {
   }
 }
 
-// So the numbers that are told before anything is loaded are those of the batches.
-TEST(SegmentedEpochTest, RowsAreThoseOfTheBatches) {
-  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
-  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(InSegments(300, 2)));
-  std::vector<uint64_t> rows(3);
-  std::vector<uint64_t> fullest(3);
-  for (uint64_t b = 0; b < epoch->identity().num_batches(); ++b) {
-    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(b));
-    std::vector<uint64_t> of_batch(3);
-    for (size_t i = 0; i < built.batch.sizes.size(); ++i) of_batch[i % 2] += built.batch.sizes[i];
-    of_batch[2] = built.batch.graph_ids.size();
-    for (size_t k = 0; k < 3; ++k) {
-      rows[k] += of_batch[k];
-      fullest[k] = std::max(fullest[k], of_batch[k]);
-    }
-  }
-  EXPECT_EQ(epoch->plan().counts().rows, rows);
-  EXPECT_EQ(epoch->plan().counts().fullest, fullest);
-}
-
 TEST(SegmentedEpochTest, EachSegmentIsDrawnByASeedOfItsOwn) {
   EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(InSegments(300)));
@@ -266,10 +327,22 @@ TEST(SegmentedEpochTest, EachSegmentIsDrawnByASeedOfItsOwn) {
   }
 }
 
-// What decides besides the sizes: ids, an order, least rows.
+// A device of two shapes.
+RankGroupRequest OfDevice(absl::string_view measured_as = "") {
+  DeviceProfile device;
+  device.components = {{1, 48, 4, 1, 1}, {1, 60, 4, 1, 1}, {1, 16, 1, 0, 0}};
+  device.memory_bytes = 72;
+  device.max_distinct_shapes = 2;
+  device.measured_as = std::string(measured_as);
+  return {{}, device, 1};
+}
+
+// What decides besides the sizes: ids, an order, least rows, scores, chance, pieces; and what there
+// is besides one shape.
 using Change = std::function<void(EpochRequest&)>;
-const std::map<std::string, Change>& Changes() {
-  static const auto* const changes = new std::map<std::string, Change>{
+using ChangesByName = std::map<std::string, Change>;
+ChangesByName ChangesOfOneShape() {
+  return {
       {"", [](EpochRequest&) {}},
       {"in order", [](EpochRequest& r) { r.in_order = true; }},
       {"in order of a subset",
@@ -296,8 +369,132 @@ const std::map<std::string, Change>& Changes() {
          r.padding = Padding::kTfgnn;
          r.min_rows = MinRows({1, 2});
        }},
+      {"a draw",
+       [](EpochRequest& r) {
+         r.draw = WeightedDraw{{}, 900, false};
+       }},
+      {"a draw of most, with least rows",
+       [](EpochRequest& r) {
+         r.draw = WeightedDraw{{}, 2100, false};
+         r.padding = Padding::kTfgnn;
+         r.min_rows = MinRows({2, 1});
+       }},
+      {"a draw of one",
+       [](EpochRequest& r) {
+         r.draw = WeightedDraw{{}, 1, false};
+       }},
+      {"a draw with replacement",
+       [](EpochRequest& r) {
+         r.draw = WeightedDraw{{}, 0, true};
+       }},
+      {"a draw by weights from a subset, for rank groups",
+       [](EpochRequest& r) {
+         r.rank_groups = {{{{24, 30, 6}}, std::nullopt, 1}, {{{12, 15, 3}}, std::nullopt, 1}};
+         r.subset = SubsetRequest{{1007}, {{1100, 1500}}};
+         r.draw = WeightedDraw{std::vector<double>(1501, 0.75), 2000, true};
+         for (size_t i = 0; i < 1501; i += 3) r.draw->weights[i] = 0.1 * static_cast<double>(i);
+       }},
+      {"cut into pieces",
+       [](EpochRequest& r) {
+         r.rank_groups[0].shapes = {{6, 30, 6}};
+         r.cuts_oversize = true;
+       }},
+      {"by score of a tensor", [](EpochRequest& r) { r.by_score.emplace().tensor = 2; }},
+      {"by score of a component",
+       [](EpochRequest& r) {
+         r.by_score = ByScoreRequest{std::nullopt, 1, true, 5};
+       }},
   };
+}
+ChangesByName ChangesOfShapes() {
+  return {
+      {"several shapes",
+       [](EpochRequest& r) {
+         r.rank_groups[0].shapes = {{24, 30, 6}, {16, 12, 3}, {8, 12, 2}};
+       }},
+      {"shapes of which none takes all that another takes, with min_rows",
+       [](EpochRequest& r) {
+         r.rank_groups[0].shapes = {{40, 12, 6}, {12, 40, 6}};
+         r.padding = Padding::kTfgnn;
+         r.min_rows = MinRows({1, 1});
+       }},
+      {"rank groups",
+       [](EpochRequest& r) {
+         r.rank_groups = {{{{24, 30, 6}}, std::nullopt, 1}, {{{7, 12, 3}}, std::nullopt, 3}};
+       }},
+      {"rank groups in steps of a subset",
+       [](EpochRequest& r) {
+         r.rank_groups = {{{{24, 30, 6}}, std::nullopt, 2}, {{{12, 15, 3}}, std::nullopt, 3}};
+         r.cost_balanced.emplace().cost = BatchCost::Create({{CostForm::kRows, 1, 1}}, 2).value();
+         r.subset = SubsetRequest{{}, {{1100, 1500}}};
+       }},
+      {"a device", [](EpochRequest& r) { r.rank_groups = {OfDevice()}; }},
+      {"a device in steps, of a subset",
+       [](EpochRequest& r) {
+         r.rank_groups = {OfDevice()};
+         r.rank_groups[0].num_ranks = 2;
+         r.cost_balanced.emplace();
+         r.subset = SubsetRequest{{1007}, {{1900, 700}}};
+       }},
+      {"a device as it is measured",
+       [](EpochRequest& r) {
+         r.rank_groups = {OfDevice("gin/sim")};
+         r.adaptive = true;
+         r.rank_groups[0].measured = OfDevice("gin/sim").device;
+         r.rank_groups[0].measured->memory_bytes = 60;
+         r.rank_groups[0].present = {{8, 8, 3}};
+       }},
+  };
+}
+const ChangesByName& Changes() {
+  static const auto* const changes = [] {
+    auto* const all = new ChangesByName(ChangesOfOneShape());
+    all->merge(ChangesOfShapes());
+    return all;
+  }();
   return *changes;
+}
+
+// So the numbers that are told before anything is loaded are those of the batches.
+TEST(SegmentedEpochTest, FiguresAreThoseOfTheBatches) {
+  for (const auto& [name, change] : Changes()) {
+    SCOPED_TRACE(name);
+    EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+    EpochRequest request = InSegments(300);
+    change(request);
+    request.mixing.is_off = true;
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
+    const EpochIdentity& identity = epoch->identity();
+    uint64_t b = 0;
+    for (size_t group = 0; group < identity.rank_groups.size(); ++group) {
+      const auto summaries = epoch->plan().summaries(group);
+      std::vector<ShapeSummary> seen(summaries.size(),
+                                     {0, {0, 0, 0}, std::vector<ComponentEfficiency>(3)});
+      for (const uint64_t end = b + identity.rank_groups[group].num_batches; b < end; ++b) {
+        PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(b));
+        ShapeSummary& of_shape = seen.at(built.shape);
+        ++of_shape.num_batches;
+        std::vector<uint64_t> of_batch(3);
+        for (size_t i = 0; i < built.batch.sizes.size(); ++i) {
+          of_batch[i % 2] += built.batch.sizes[i];
+        }
+        of_batch[2] = built.batch.graph_ids.size();
+        for (size_t k = 0; k < 3; ++k) {
+          EXPECT_LE(built.batch.rows[k], epoch->shapes(group)[built.shape].capacities[k]);
+          of_shape.rows[k] += of_batch[k];
+          uint64_t& fullest = of_shape.components[k].fullest_pack;
+          fullest = std::max(fullest, of_batch[k]);
+        }
+      }
+      for (size_t i = 0; i < seen.size(); ++i) {
+        EXPECT_EQ(summaries[i].num_batches, seen[i].num_batches);
+        EXPECT_EQ(summaries[i].rows, seen[i].rows);
+        for (size_t k = 0; k < 3; ++k) {
+          EXPECT_EQ(summaries[i].components[k].fullest_pack, seen[i].components[k].fullest_pack);
+        }
+      }
+    }
+  }
 }
 
 TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
@@ -314,17 +511,27 @@ TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
     EXPECT_EQ(segmented->plan().layout().num_segments(), 1U);
     EXPECT_EQ(AllSentBytes(*segmented), AllSentBytes(*whole));
     EXPECT_EQ(segmented->plan().lower_bound(), whole->plan().lower_bound());
-    const auto& ours = segmented->plan().summary().components;
-    const auto& theirs = whole->plan().summaries(0)[0].components;
-    ASSERT_EQ(ours.size(), theirs.size());
-    for (size_t k = 0; k < ours.size(); ++k) {
-      EXPECT_DOUBLE_EQ(ours[k].efficiency, theirs[k].efficiency);
-      EXPECT_EQ(ours[k].fullest_pack, theirs[k].fullest_pack);
-      EXPECT_DOUBLE_EQ(ours[k].efficiency_of_fullest, theirs[k].efficiency_of_fullest);
+    ASSERT_EQ(segmented->plan().num_rank_groups(), whole->plan().num_rank_groups());
+    for (size_t group = 0; group < whole->plan().num_rank_groups(); ++group) {
+      ASSERT_EQ(segmented->shapes(group).size(), whole->shapes(group).size());
+      for (size_t i = 0; i < whole->shapes(group).size(); ++i) {
+        EXPECT_EQ(segmented->shapes(group)[i].capacities, whole->shapes(group)[i].capacities);
+        const ShapeSummary& ours = segmented->plan().summaries(group)[i];
+        const ShapeSummary& theirs = whole->plan().summaries(group)[i];
+        EXPECT_EQ(ours.num_batches, theirs.num_batches);
+        ASSERT_EQ(ours.components.size(), theirs.components.size());
+        for (size_t k = 0; k < ours.components.size(); ++k) {
+          EXPECT_DOUBLE_EQ(ours.components[k].efficiency, theirs.components[k].efficiency);
+          EXPECT_EQ(ours.components[k].fullest_pack, theirs.components[k].fullest_pack);
+          EXPECT_DOUBLE_EQ(ours.components[k].efficiency_of_fullest,
+                           theirs.components[k].efficiency_of_fullest);
+        }
+      }
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch our_padding, segmented->BuildPadding(group));
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch their_padding, whole->BuildPadding(group));
+      EXPECT_EQ(SentBytes(our_padding), SentBytes(their_padding));
+      EXPECT_EQ(our_padding.shape, their_padding.shape);
     }
-    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch our_padding, segmented->BuildPadding(0));
-    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch their_padding, whole->BuildPadding(0));
-    EXPECT_EQ(SentBytes(our_padding), SentBytes(their_padding));
   }
 }
 
@@ -445,7 +652,7 @@ TEST(SegmentedEpochTest, TwoServersGiveTheSameBytes) {
     EpochCatalog other(&SegmentsWorld().store(), QuickBounds());
     EpochRequest request = InSegments(300);
     change(request);
-    if (!request.in_order) request.segments->tracks = 2;
+    if (!request.in_order && !request.cost_balanced) request.segments->tracks = 2;
     PH_ASSERT_OK_AND_ASSIGN(const auto ours, one.PrepareSegmented(request));
     PH_ASSERT_OK_AND_ASSIGN(const auto theirs, other.PrepareSegmented(request));
     EXPECT_EQ(ours->identity(), theirs->identity());
@@ -475,14 +682,17 @@ TEST(SegmentedEpochTest, WhatIsAskedForComesOnceInSegments) {
     EXPECT_EQ(segmented->plan().counts().num_graphs, expected.size());
     std::sort(ids.begin(), ids.end());
     std::sort(expected.begin(), expected.end());
-    EXPECT_EQ(ids, expected);
-    EXPECT_LE(segmented->plan().lower_bound(), whole->identity().num_batches());
-    EXPECT_EQ(segmented->plan().lower_bound() == 0, request.in_order);
-    const auto& counts = segmented->plan().counts();
-    uint64_t num_batches = 0;
-    for (const uint32_t of_segment : counts.num_batches) num_batches += of_segment;
-    EXPECT_EQ(num_batches, segmented->identity().num_batches());
-    EXPECT_EQ(counts.rows.back(), ids.size());
+    if (request.draw) {
+      EXPECT_EQ(ids.size(), expected.size());
+      const bool comes_twice = std::adjacent_find(ids.begin(), ids.end()) != ids.end();
+      EXPECT_EQ(comes_twice, request.draw->with_replacement);
+    } else {
+      EXPECT_EQ(ids, expected);
+      EXPECT_LE(segmented->plan().lower_bound(), whole->identity().num_batches());
+    }
+    const bool has_one_shape = whole->shapes(0).size() == 1 && request.rank_groups.size() == 1;
+    EXPECT_EQ(segmented->plan().lower_bound() == 0, request.in_order || !has_one_shape);
+    EXPECT_EQ(whole->plan().num_oversize(), segmented->plan().counts().num_oversize);
   }
 }
 
@@ -492,45 +702,73 @@ TEST(SegmentedEpochTest, StepsOfLikeCostGoThroughTheSegments) {
   EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
   std::vector<uint64_t> all;
   for (const uint32_t num_ranks : {1, 4, 7}) {
-    for (const uint64_t epoch : {0, 1}) {
+    for (const uint64_t epoch : {0, 1, 2}) {
       SCOPED_TRACE(absl::StrCat(num_ranks, " ranks, epoch ", epoch));
       EpochRequest request = InSegments(300, 1, epoch);
       request.rank_groups[0].num_ranks = num_ranks;
+      const RankGroupRequest smaller = {{{12, 15, 3}}, std::nullopt, num_ranks + 1};
+      if (epoch != 0) {
+        request.rank_groups.insert(request.rank_groups.begin() + (epoch == 1 ? 1 : 0), smaller);
+      }
       request.cost_balanced.emplace().cost =
           BatchCost::Create({{CostForm::kRows, 1, 1}}, 2).value();
       PH_ASSERT_OK_AND_ASSIGN(const auto segmented, catalog.PrepareSegmented(request));
-      EXPECT_EQ(segmented->identity().rank_groups[0].planned_ranks, num_ranks);
+      EXPECT_EQ(segmented->identity().rank_groups[epoch == 2 ? 1 : 0].planned_ranks, num_ranks);
       std::vector<uint64_t> ids = AllIds(*segmented);
       std::sort(ids.begin(), ids.end());
       if (all.empty()) all = ids;
       EXPECT_EQ(ids, all);
-      // By segment, the cheapest and the dearest batch of each of its steps.
-      std::map<const PreparedEpoch*, std::vector<std::pair<uint64_t, uint64_t>>> steps;
-      std::map<uint32_t, SegmentedEpoch::Pins> pinned;
+      // By segment, of the steps that are of it alone: the cheapest and the dearest batch of each
+      // rank group.
+      std::map<const PreparedEpoch*, std::vector<std::vector<std::pair<uint64_t, uint64_t>>>> steps;
+      // A segment that comes back would be another object.
+      std::vector<SegmentedEpoch::Pins> pinned(segmented->identity().num_batches());
+      uint64_t num_steps = UINT64_MAX;
+      for (const IdentityRankGroup& group : segmented->identity().rank_groups) {
+        num_steps = std::min(num_steps, group.num_batches / group.planned_ranks);
+      }
       size_t num_within = 0;
-      const uint64_t num_steps = segmented->identity().num_batches() / num_ranks;
       for (uint64_t step = 0; step < num_steps; ++step) {
         std::set<std::shared_ptr<const PreparedEpoch>> segments;
-        std::vector<uint64_t> costs;
-        for (uint64_t b = step * num_ranks; b < (step + 1) * num_ranks; ++b) {
-          PH_ASSERT_OK_AND_ASSIGN(const auto of_batch, segmented->SegmentOf(b));
-          segments.insert(of_batch.first);
-          PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, segmented->Build(b));
-          costs.push_back(built.batch.real_rows[1]);
+        std::vector<std::pair<uint64_t, uint64_t>> costs;
+        for (size_t group = 0; group < request.rank_groups.size(); ++group) {
+          const uint64_t of_step = request.rank_groups[group].num_ranks;
+          costs.emplace_back(UINT64_MAX, 0);
+          const uint64_t first = segmented->identity().first_batches()[group] + step * of_step;
+          for (uint64_t b = first; b < first + of_step; ++b) {
+            PH_ASSERT_OK_AND_ASSIGN(const auto of_batch, segmented->SegmentOf(b));
+            segments.insert(of_batch.first);
+            segmented->Pin({b}, pinned[b]);
+            PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, segmented->Build(b));
+            auto& [least, most] = costs.back();
+            least = std::min(least, built.batch.real_rows[1]);
+            most = std::max(most, built.batch.real_rows[1]);
+          }
         }
         if (segments.size() != 1) continue;
         ++num_within;
-        // A segment that comes back would be another object.
-        segmented->Pin({{step * num_ranks}}, pinned[static_cast<uint32_t>(step)]);
-        const auto [least, most] = std::minmax_element(costs.begin(), costs.end());
-        steps[segments.begin()->get()].emplace_back(*least, *most);
+        steps[segments.begin()->get()].push_back(std::move(costs));
       }
-      EXPECT_GE(num_within + 9, num_steps);
+      EXPECT_GE(num_within + (request.rank_groups.size() == 1 ? 9 : 30), num_steps);
       EXPECT_EQ(steps.size(), 10U);
-      for (auto& [segment, of_segment] : steps) {
-        std::sort(of_segment.begin(), of_segment.end());
-        for (size_t i = 1; i < of_segment.size(); ++i) {
-          EXPECT_LE(of_segment[i - 1].second, of_segment[i].first);
+      // The dearer of two steps is it for each rank group.
+      for (const auto& [segment, of_segment] : steps) {
+        for (const auto& one : of_segment) {
+          for (const auto& other : of_segment) {
+            const auto is_before = [&](size_t group) {
+              return one[group].second <= other[group].first;
+            };
+            const auto is_after = [&](size_t group) {
+              return other[group].second <= one[group].first;
+            };
+            bool all_before = true;
+            bool all_after = true;
+            for (size_t group = 0; group < one.size(); ++group) {
+              all_before = all_before && is_before(group);
+              all_after = all_after && is_after(group);
+            }
+            EXPECT_TRUE(&one == &other || all_before || all_after);
+          }
         }
       }
     }
@@ -562,6 +800,85 @@ TEST(SegmentedEpochTest, InOrderIsTheOrderOfTheDataSet) {
     const std::vector<std::string> all = AllSentBytes(*segmented);
     if (!first) first = all;
     EXPECT_EQ(all, *first);
+  }
+}
+
+// As a draw of all graphs at once: by their weights, whichever segment has them.
+TEST(SegmentedEpochTest, DrawsAreByTheWeights) {
+  DatasetWorld world(600);
+  world.Seal();
+  EpochCatalog catalog(&world.store(), QuickBounds());
+  EpochRequest request = InSegments(300);
+  request.mixing.is_off = true;
+  const auto draws_of = [&] {
+    std::vector<int> draws(600);
+    for (request.key.epoch = 0; request.key.epoch < 60; ++request.key.epoch) {
+      const auto epoch = catalog.PrepareSegmented(request);
+      EXPECT_THAT(epoch, IsOk());
+      EXPECT_GT((*epoch)->plan().layout().num_segments(), 1);
+      for (const uint64_t id : AllIds(**epoch)) ++draws[id - 1000];
+    }
+    return draws;
+  };
+  // One graph makes up half of all weights, so segments differ in their sums.
+  request.draw = WeightedDraw{std::vector<double>(600), 400, true};
+  for (size_t i = 0; i < 600; ++i) request.draw->weights[i] = static_cast<double>(i % 3);
+  request.draw->weights[7] = 601;
+  std::vector<int> weighted = draws_of();
+  EXPECT_NEAR(weighted[7], 24'000 * 601 / 1200.0, 5 * std::sqrt(24'000 / 4.0));
+  weighted[7] = 0;
+  std::vector<double> of_weight(3);
+  for (size_t i = 0; i < 600; ++i) of_weight[i % 3] += weighted[i];
+  EXPECT_EQ(of_weight[0], 0);
+  EXPECT_NEAR(of_weight[1], 24'000 * 199 / 1200.0, 5 * std::sqrt(24'000 / 6.0));
+  // Each graph in as many epochs as any other: chi-squared of 599 degrees of freedom.
+  request.draw = WeightedDraw{{}, 240, false};
+  double deviation = 0;
+  for (const int draws : draws_of()) {
+    EXPECT_LE(draws, 60);
+    deviation += (draws - 24.0) * (draws - 24.0) / (60 * 0.4 * 0.6);
+  }
+  EXPECT_NEAR(deviation, 599, 5 * std::sqrt(2 * 599.0));
+}
+
+// In the words that an epoch without segments has for it.
+TEST(SegmentedEpochTest, WhatCannotBeDrawnIsRefused) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  const std::vector<double> none(kSegmentedGraphs);
+  for (const WeightedDraw& draw :
+       {WeightedDraw{{}, kSegmentedGraphs + 1, false}, WeightedDraw{{1, 2, 3}, 9, true},
+        WeightedDraw{none, 9, true}, WeightedDraw{{}, uint64_t{1} << 32, true}}) {
+    EpochRequest request = InSegments(300);
+    request.draw = draw;
+    const absl::Status refused = catalog.PrepareSegmented(request).status();
+    EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, testing::_));
+    request.segments.reset();
+    EXPECT_EQ(refused, catalog.Prepare(request).status());
+  }
+}
+
+// What another epoch has found spares work, and changes nothing: neither what is drawn, nor limits
+// that are measured anew.
+TEST(SegmentedEpochTest, AnotherEpochsPlanChangesNothing) {
+  for (const auto& [name, change] : Changes()) {
+    SCOPED_TRACE(name);
+    EpochRequest request = InSegments(300);
+    change(request);
+    EpochRequest before = request;
+    for (RankGroupRequest& rank_group : before.rank_groups) rank_group.measured = std::nullopt;
+    EpochCatalog first(&SegmentsWorld().store(), QuickBounds());
+    PH_ASSERT_OK_AND_ASSIGN(const auto near, first.PrepareSegmented(before));
+    const auto planned = near->plan().planned();
+    KeptPlannerResult kept = {planned->receipt, planned->dataset_version, [&] { return planned; }};
+    kept.is_of_other_epoch = true;
+    request.key.epoch = 1;
+    EpochCatalog with(&SegmentsWorld().store(), QuickBounds());
+    EpochCatalog without(&SegmentsWorld().store(), QuickBounds());
+    PH_ASSERT_OK_AND_ASSIGN(const auto ours, with.PrepareSegmented(request, {}, kept));
+    PH_ASSERT_OK_AND_ASSIGN(const auto theirs, without.PrepareSegmented(request));
+    EXPECT_EQ(ours->identity(), theirs->identity());
+    EXPECT_EQ(AllSentBytes(*ours), AllSentBytes(*theirs));
+    EXPECT_EQ(ours->plan().planned() == planned, !request.draw && !request.adaptive);
   }
 }
 
@@ -722,11 +1039,9 @@ TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
     r.cost_balanced.emplace();
     r.segments->tracks = 2;
   });
-  refused("grouped", [](EpochRequest& r) { r.grouped = true; });
-  refused("draw", [](EpochRequest& r) { r.draw = WeightedDraw{}; });
-  refused("PARTITION", [](EpochRequest& r) { r.cuts_oversize = true; });
-  refused("one shape", [](EpochRequest& r) { r.rank_groups[0].shapes.push_back({9, 9, 3}); });
-  refused("one rank group", [](EpochRequest& r) { r.rank_groups.push_back(r.rank_groups[0]); });
+  refused("draw.weights", [](EpochRequest& r) {
+    r.draw = WeightedDraw{std::vector<double>(kSegmentedGraphs, 1), 9, false};
+  });
   refused("tracks: 65", [](EpochRequest& r) { r.segments->tracks = 65; });
   refused("tracks: 0", [](EpochRequest& r) { r.segments->tracks = 0; });
   refused("graphs: 0", [](EpochRequest& r) { r.segments->graphs = 0; });
@@ -738,13 +1053,16 @@ TEST(SegmentedEpochTest, LimitsThatGiveNoShapeAreRefused) {
   const std::vector<std::pair<std::vector<uint64_t>, Padding>> no_shapes = {
       {{24}, Padding::kNone},
       {{24, 30, 6, 1}, Padding::kNone},
-      {{kUnlimited, 30, 6}, Padding::kMasked}};
+      {{kUnlimited, 30, 6}, Padding::kMasked},
+      {{}, Padding::kNone}};
   for (const auto& [limits, padding] : no_shapes) {
     EpochRequest request = InSegments(300);
     request.rank_groups[0].shapes = {limits};
+    if (limits.empty()) request.rank_groups.clear();
     request.padding = padding;
     const absl::Status refused = catalog.PrepareSegmented(request).status();
-    EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("limits")));
+    EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr(limits.empty() ? "rank_groups" : "limits")));
     request.segments.reset();
     EXPECT_EQ(refused, catalog.Prepare(request).status());
   }

@@ -277,6 +277,10 @@ void AddItems(const Add& add) {
     s.mutable_draw()->set_with_replacement(true);
     SetWeights(s, [](size_t i) { return static_cast<double>(i % 3); });
   });
+  add("draw by weights", {options::kDraw.name, options::kWeightedOnce.name}, {"draw"}, [](S s) {
+    s.mutable_draw()->set_num_graphs(40);
+    SetWeights(s, [](size_t i) { return static_cast<double>(i % 3); });
+  });
   // Graphs of the other data set ten times as often.
   add("a mixture by weights", {"a data set", options::kMixture.name, options::kDraw.name},
       {"dataset", "draw"}, [](S s) {
@@ -436,10 +440,11 @@ Asked AskedOf(const Choice& a, const Choice& b, const std::string& job) {
 }
 
 // The row that refuses it; null if none does.
-const EpochRule* RuleAgainst(const std::vector<EpochRule>& rules, const Choice& a,
-                             const Choice& b) {
+const EpochRule* RuleAgainst(const std::vector<EpochRule>& rules, const Choice& a, const Choice& b,
+                             const Choice& use = {}) {
   std::set<absl::string_view> has(a.is.begin(), a.is.end());
   has.insert(b.is.begin(), b.is.end());
+  has.insert(use.is.begin(), use.is.end());
   if (!has.contains(options::kInOrder.name)) has.insert(options::kNotInOrder.name);
   if (!has.contains("measured_as")) has.insert(options::kNothingMeasured.name);
   for (const EpochRule& rule : rules) {
@@ -811,6 +816,18 @@ TEST_P(OptionPairsTest, AreDeliveredOrRefused) {
                                                      : absl::StrCat("graph ", kLargeId)));
     } else {
       ExpectDelivered(asked);
+      // Evaluations and exports go through segments, too, whatever these are of.
+      const bool in_segments = asked.spec.has_segments() && !asked.spec.has_samples();
+      for (const Choice& use : Choices()) {
+        if (!in_segments || !use.slots.contains("use") || !GoTogether(a, use) ||
+            !GoTogether(b, use) || RuleAgainst(rules, a, b, use) != nullptr) {
+          continue;
+        }
+        SCOPED_TRACE(use.name);
+        Asked other = asked;
+        use.set(other);
+        ExpectDelivered(other);
+      }
     }
   }
 }

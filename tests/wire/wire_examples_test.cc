@@ -338,8 +338,12 @@ TEST(WireExamplesTest, AnEpochIsExportedAsItIsLoaded) {
     ASSERT_EQ(expected.size(), n);
     request.set_first_graph(random.Between(0, n));
     request.set_num_graphs(random.Below(2) * random.Between(1, n));
-    PH_ASSERT_OK_AND_ASSIGN(const auto source, ExportSource::OpenEpoch(request, prepared, sharing,
-                                                                       size_t{64} << 20, &working));
+    const auto open = [&] {
+      const EvaluationRequest all = {sharing, 0, 0, /*is_of_all_ranks=*/true};
+      return ExportSource::OpenEpoch(request, Evaluation::Open(prepared, all, &working).value(),
+                                     size_t{64} << 20);
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const auto source, open());
     uint64_t place = request.first_graph();
     for (bool is_first = true;; is_first = false) {
       PH_ASSERT_OK_AND_ASSIGN(const auto response, source->Next());
@@ -357,10 +361,9 @@ TEST(WireExamplesTest, AnEpochIsExportedAsItIsLoaded) {
     EXPECT_EQ(place, std::min<uint64_t>(request.first_graph() + most, n));
 
     request.set_first_graph(n + 1);
-    EXPECT_THAT(
-        ExportSource::OpenEpoch(request, prepared, sharing, size_t{64} << 20, &working).status(),
-        StatusIs(absl::StatusCode::kOutOfRange,
-                 HasSubstr(absl::StrCat("the epoch of data set 'd' has ", n, " graphs"))));
+    EXPECT_THAT(open().status(),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         HasSubstr(absl::StrCat("the epoch of data set 'd' has ", n, " graphs"))));
   }
 }
 

@@ -22,8 +22,8 @@ struct BatchesOfRanks {
   absl::Span<const Cost> costs;
   // At least 1.
   size_t num_ranks = 1;
-  // Below num_ranks: as many of them fill a step that other batches have begun. The next ones are
-  // step 0.
+  // As many of them fill steps that other batches have begun, fewer than num_ranks of one group.
+  // The next ones are step 0.
   size_t num_first = 0;
 };
 

@@ -62,12 +62,12 @@ template <typename Cost>
 std::vector<BatchesOfRanks<Cost>> ByRankGroup(const std::vector<Cost>& costs,
                                               const std::vector<uint64_t>& first_batches,
                                               const std::vector<uint32_t>& num_ranks,
-                                              size_t num_first = 0) {
+                                              const std::vector<uint32_t>& num_first = {}) {
   std::vector<BatchesOfRanks<Cost>> groups;
   for (size_t i = 0; i < num_ranks.size(); ++i) {
     groups.push_back({absl::MakeConstSpan(costs).subspan(first_batches[i],
                                                          first_batches[i + 1] - first_batches[i]),
-                      num_ranks[i], num_first});
+                      num_ranks[i], num_first.empty() ? 0 : num_first[i]});
   }
   return groups;
 }
@@ -116,10 +116,9 @@ void KeepCosts(const EpochIdentity& begun, EpochRequest& request) {
 }
 
 CostOrder::CostOrder(const EpochRequest& request)
-    : num_first_(request.cost_balanced->num_first), counts_padding_(IsOfDevices(request)) {
-  for (const RankGroupRequest& rank_group : request.rank_groups) {
-    num_ranks_.push_back(rank_group.num_ranks);
-  }
+    : num_ranks_(request.NumRanks()),
+      num_first_(request.cost_balanced->num_first),
+      counts_padding_(IsOfDevices(request)) {
   costs_ = counts_padding_
                ? CostsOfDevices(request).value()
                : std::vector<BatchCost>(num_ranks_.size(), *request.cost_balanced->cost);

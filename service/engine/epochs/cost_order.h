@@ -72,7 +72,7 @@ class CostOrder {
   // By rank group.
   std::vector<BatchCost> costs_;
   std::vector<uint32_t> num_ranks_;
-  const size_t num_first_;  // Of a segment, whose one rank group it is for.
+  const std::vector<uint32_t> num_first_;  // Of a segment, by rank group; empty for others.
   // Devices compute padding, too.
   bool counts_padding_ = false;
 };

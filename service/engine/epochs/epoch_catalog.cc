@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "service/base/mixture_name.h"
@@ -77,6 +78,17 @@ std::vector<uint64_t> EndsOfMixture(const DatasetStore& store, const DatasetInfo
   }
   const auto again = store.Get(info.name);
   return again.ok() && again->version == info.version ? ends : std::vector<uint64_t>();
+}
+
+// Of all that a plan is made by, besides the data set, and the seed and epoch where it is for one.
+std::string PlanWords(const EpochRequest& request) {
+  std::string words =
+      absl::StrCat(request.Words(), MeasuredWords(request), DeviceCostWords(request),
+                   request.oversize_is_error ? " or fail" : "");
+  if (request.rank_groups.size() > 1 || request.cost_balanced) {
+    absl::StrAppend(&words, " ", absl::StrJoin(request.NumRanks(), " "));
+  }
+  return words;
 }
 
 }  // namespace
@@ -251,14 +263,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   const std::string reader_key = ReaderKey(info);
-  std::string plan_key =
-      absl::StrCat(reader_key, request.Words(), MeasuredWords(request), DeviceCostWords(request),
-                   request.oversize_is_error ? " or fail" : "");
-  if (request.rank_groups.size() > 1 || request.cost_balanced) {
-    for (const RankGroupRequest& rank_group : request.rank_groups) {
-      absl::StrAppend(&plan_key, " ", rank_group.num_ranks);
-    }
-  }
+  std::string plan_key = absl::StrCat(reader_key, PlanWords(request));
   const std::string epoch_words =
       absl::StrCat(" epoch ", request.key.epoch, " seed ", request.seed);
   if (request.draw) absl::StrAppend(&plan_key, epoch_words);
@@ -402,10 +407,8 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegme
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
-  std::string plan_key =
-      absl::StrCat(ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "",
-                   " seed ", request.seed);
-  if (request.cost_balanced) absl::StrAppend(&plan_key, " ", request.rank_groups[0].num_ranks);
+  std::string plan_key = absl::StrCat(ReaderKey(info), PlanWords(request), " seed ", request.seed);
+  if (request.draw) absl::StrAppend(&plan_key, " epoch ", request.key.epoch);
   const bool uses_kept = kept && kept->dataset_version == info.version;
   if (uses_kept) {
     const auto made = segmented_plans_.Find(plan_key);

@@ -43,17 +43,18 @@ absl::StatusOr<std::vector<uint32_t>> WeightsOf(absl::Span<const uint32_t> items
 }
 
 // Places in `weights`.
-absl::StatusOr<std::vector<uint32_t>> DrawPlaces(const WeightedDraw& draw, const EpochSeed& seed,
+absl::StatusOr<std::vector<uint32_t>> DrawPlaces(const WeightedDraw& draw, uint64_t count,
+                                                 const EpochSeed& seed,
                                                  const std::vector<uint32_t>& weights,
                                                  const Making& making) {
   if (draw.with_replacement) {
     PH_ASSIGN_OR_RETURN(const WeightedSampler sampler, WeightedSampler::Create(weights, making));
-    return sampler.Draw(draw.num_graphs != 0 ? draw.num_graphs : weights.size(), seed, making);
+    return sampler.Draw(count, seed, making);
   }
+  const bool is_all = draw.num_graphs == 0 && !draw.of_segment;
   const auto positive = static_cast<uint64_t>(
       weights.size() - std::count(weights.begin(), weights.end(), uint32_t{0}));
-  return SampleWithoutReplacement(weights, draw.num_graphs != 0 ? draw.num_graphs : positive, seed,
-                                  making);
+  return SampleWithoutReplacement(weights, is_all ? positive : count, seed, making);
 }
 
 }  // namespace
@@ -109,7 +110,9 @@ absl::StatusOr<EpochItems> GroupsThatFit(const DatasetReader& reader,
 absl::Status DrawItems(const WeightedDraw& draw, const EpochSeed& seed,
                        const GraphSelection& selection, const Making& making, EpochItems& items) {
   const size_t n = selection.num_graphs();
-  const uint64_t count = draw.num_graphs != 0 ? draw.num_graphs : items.numbers.size();
+  const uint64_t count =
+      draw.of_segment.value_or(draw.num_graphs != 0 ? draw.num_graphs : items.numbers.size());
+  if (count == 0) items.numbers.clear();
   const std::string what = absl::StrCat("draw: num_graphs ", count);
   if (count > ItemSizes::kMaxItems) {
     return absl::InvalidArgumentError(absl::StrCat(what, ", at most ", ItemSizes::kMaxItems));
@@ -124,7 +127,7 @@ absl::Status DrawItems(const WeightedDraw& draw, const EpochSeed& seed,
   PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> weights,
                       WeightsOf(items.numbers, draw.weights, selection, making));
   if (weights.empty()) return absl::OkStatus();
-  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> drawn, DrawPlaces(draw, seed, weights, making));
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> drawn, DrawPlaces(draw, count, seed, weights, making));
   for (size_t i = 0; i < drawn.size(); ++i) {
     PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     drawn[i] = items.numbers[drawn[i]];

@@ -78,11 +78,20 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
   const BatchShapeOptions options = {
       request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
       bounds.max_batch_bytes, request.min_rows, request.integer_width};
-  PH_ASSIGN_OR_RETURN(EpochShapes shapes,
-                      given != nullptr
-                          ? GivenShapes(*given, request, schema, options)
-                          : ChooseShapes(request.rank_groups, request.adaptive, schema, options,
-                                         SizesOfGraphs(*reader), selection.positions(), making));
+  const auto sizes = [&]() -> absl::StatusOr<HeldSizes> {
+    PH_ASSIGN_OR_RETURN(const SizeClasses classes,
+                        SizeClasses::Create(SizesOfGraphs(*reader), selection.positions(), making));
+    const size_t n = classes.num_classes();
+    PH_ASSIGN_OR_RETURN(MemoryHold memory,
+                        making.Hold(absl::StrCat("a histogram of ", n, " sizes"),
+                                    SizeHistogram::BytesFor(n, classes.num_components())));
+    PH_ASSIGN_OR_RETURN(SizeHistogram histogram, classes.Histogram(making));
+    return HeldSizes{std::move(memory), std::move(histogram)};
+  };
+  PH_ASSIGN_OR_RETURN(EpochShapes shapes, given != nullptr
+                                              ? GivenShapes(*given, request, schema, options)
+                                              : ChooseShapes(request.rank_groups, request.adaptive,
+                                                             schema, options, sizes, making));
   auto plan = std::shared_ptr<EpochPlan>(
       new EpochPlan(std::move(reader), std::move(piece_schema), std::move(shapes)));
   plan->mixing_ = MixingFor(request, plan->shapes_, bounds.max_batch_bytes);
@@ -183,12 +192,9 @@ absl::Status EpochPlan::PlanItems(EpochItems taken, const EpochRequest& request,
   taken = EpochItems();
   const ShapeLimits limits = LimitsOfItems();
   if (planned_ != nullptr) return CheckGiven(*planned_, *classes_, limits, making);
-  std::vector<uint32_t> num_ranks;
-  for (const RankGroupRequest& rank_group : request.rank_groups) {
-    num_ranks.push_back(rank_group.num_ranks);
-  }
   PlannerResult result = Resolved();
-  PH_ASSIGN_OR_RETURN(memory_, PlanPatterns(*classes_, limits, num_ranks, steps, making, result));
+  PH_ASSIGN_OR_RETURN(memory_,
+                      PlanPatterns(*classes_, limits, request.NumRanks(), steps, making, result));
   planned_ = std::make_shared<const PlannerResult>(std::move(result));
   return absl::OkStatus();
 }

@@ -108,6 +108,7 @@ class EpochPlan {
   absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
     return figures_.shapes[rank_group];
   }
+  const EpochFigures& figures() const { return figures_; }
   uint64_t num_batches(size_t rank_group) const;
   // As EpochShapes.
   size_t ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const {

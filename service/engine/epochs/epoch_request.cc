@@ -98,6 +98,12 @@ std::string DerivedWords(const DerivedTensors& derived) {
 
 }  // namespace
 
+std::vector<uint32_t> EpochRequest::NumRanks() const {
+  std::vector<uint32_t> num_ranks;
+  for (const RankGroupRequest& rank_group : rank_groups) num_ranks.push_back(rank_group.num_ranks);
+  return num_ranks;
+}
+
 std::optional<double> EpochRequest::MostCompany() const {
   if (mixing.is_off || in_order) return std::nullopt;
   for (const auto& kind : kinds) {

@@ -57,6 +57,8 @@ struct WeightedDraw {
   // 0: as many as there are to draw from.
   uint64_t num_graphs = 0;
   bool with_replacement = false;
+  // For a segment, instead of num_graphs: its share, which may be 0.
+  std::optional<uint64_t> of_segment = std::nullopt;
 };
 
 // An epoch that is planned in segments (segmented_plan.h).
@@ -89,9 +91,9 @@ struct CostBalancedRequest {
   // Without `cost`: by rank group, what its device cost when the epoch was begun; empty if it was
   // not. No part of the request's words, as RankGroupRequest::measured.
   std::vector<BatchCost> begun = {};
-  // Of a segment's epoch: as many of its batches fill the step of the segment before. No part of
-  // the words.
-  uint32_t num_first = 0;
+  // Of a segment's epoch, by rank group: as many of its batches fill the step of the segment
+  // before. Empty for others. No part of the words.
+  std::vector<uint32_t> num_first = {};
 };
 
 // Batches come by a score of their graphs (score_order.h).
@@ -164,6 +166,8 @@ struct EpochRequest {
     return nullptr;
   }
 
+  // Of each rank group.
+  std::vector<uint32_t> NumRanks() const;
   // To how much company the epoch is mixed; nullopt: it is not.
   std::optional<double> MostCompany() const;
 

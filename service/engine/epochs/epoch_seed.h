@@ -40,6 +40,7 @@ enum class DrawPurpose : uint64_t {
   kSteps = 12,
   kShuffledSteps = 13,
   kScores = 14,
+  kSegmentShares = 15,
 };
 
 // Where the sequence of a purpose starts. For a fixed seed and purpose, other epochs have other

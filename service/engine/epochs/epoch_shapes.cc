@@ -12,7 +12,6 @@
 #include "service/algorithms/planning/work_budget.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/planning_room.h"
-#include "service/engine/epochs/size_classes.h"
 
 namespace packhouse {
 namespace {
@@ -94,12 +93,10 @@ absl::StatusOr<std::optional<double>> CostOfShapes(const Shapes& shapes,
 
 // The best shapes for the device, or `present` if they are about as good; then they are not empty.
 absl::StatusOr<Shapes> TuneShapes(const DeviceProfile& device, const Shapes& present,
-                                  const GraphSchema& schema, const SizeClasses& classes,
+                                  const GraphSchema& schema, const SizeHistogram& histogram,
                                   const Making& making, std::string& why) {
-  PlanningRoom room(making, classes.num_classes(), classes.num_components());
-  PH_RETURN_IF_ERROR(room.HoldHistogram());
+  PlanningRoom room(making, histogram.num_distinct(), histogram.num_components());
   PH_RETURN_IF_ERROR(room.HoldTuning());
-  PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
   TuneOptions tuning;
   tuning.given_up = making.given_up();
   tuning.memory = room.memory();
@@ -150,6 +147,12 @@ absl::Status EpochShapes::AddRankGroup(const GraphSchema& schema,
   return absl::OkStatus();
 }
 
+size_t EpochShapes::num_shapes() const {
+  size_t sum = 0;
+  for (const std::vector<BatchShape>& shapes : by_rank_group_) sum += shapes.size();
+  return sum;
+}
+
 size_t EpochShapes::ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const {
   size_t shape = by_rank_group_[rank_group].size() - 1;
   while (shape > 0 && !by_rank_group_[rank_group][shape].Takes(rows)) --shape;
@@ -185,24 +188,27 @@ std::vector<const BatchShape*> EpochShapes::Leading() const {
 
 absl::StatusOr<EpochShapes> ChooseShapes(absl::Span<const RankGroupRequest> rank_groups,
                                          bool adaptive, const GraphSchema& schema,
-                                         const BatchShapeOptions& options, const ItemSizes& sizes,
-                                         std::optional<absl::Span<const uint32_t>> selection,
+                                         const BatchShapeOptions& options,
+                                         absl::FunctionRef<absl::StatusOr<HeldSizes>()> sizes,
                                          const Making& making) {
   EpochShapes chosen;
+  std::optional<HeldSizes> held;
   for (const RankGroupRequest& rank_group : rank_groups) {
     std::vector<std::vector<uint64_t>> capacities = rank_group.shapes;
     const bool stays = !rank_group.present.empty() && (!adaptive || !rank_group.measured);
     if (rank_group.device && stays) {
       capacities = rank_group.present;
     } else if (rank_group.device) {
-      PH_ASSIGN_OR_RETURN(const SizeClasses classes, SizeClasses::Create(sizes, selection, making));
+      if (!held) {
+        PH_ASSIGN_OR_RETURN(held, sizes());
+      }
       PH_ASSIGN_OR_RETURN(DeviceProfile device,
                           ProfileForPadding(rank_group.measured.value_or(*rank_group.device),
                                             schema, options.padding, options.max_graphs_per_batch));
       if (rank_groups.size() > 1) device.max_distinct_shapes = 1;
       std::string why;
       PH_ASSIGN_OR_RETURN(capacities,
-                          TuneShapes(device, rank_group.present, schema, classes, making, why));
+                          TuneShapes(device, rank_group.present, schema, held->sizes, making, why));
       if (!why.empty()) chosen.SetWhy(std::move(why));
     }
     PH_RETURN_IF_ERROR(chosen.AddRankGroup(schema, capacities, options));

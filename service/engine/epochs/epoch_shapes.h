@@ -9,14 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/algorithms/graphs/graph_schema.h"
+#include "service/algorithms/histograms/size_histogram.h"
 #include "service/algorithms/planning/limits.h"
+#include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_request.h"
-#include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/making.h"
 
 namespace packhouse {
@@ -41,6 +43,8 @@ class EpochShapes {
                             const BatchShapeOptions& options);
 
   size_t num_rank_groups() const { return by_rank_group_.size(); }
+  // Of all rank groups.
+  size_t num_shapes() const;
   absl::Span<const BatchShape> rank_group(size_t number) const { return by_rank_group_[number]; }
 
   // The number of the last shape that takes this many rows per component (`graphs` last); 0 if none
@@ -65,18 +69,24 @@ class EpochShapes {
   std::string why_;
 };
 
+// A histogram and its memory.
+struct HeldSizes {
+  MemoryHold memory;
+  SizeHistogram sizes;
+};
+
 // The shapes that each rank group names, or those that the tuner finds for its device, as it was
 // measured, and `sizes`. If the device is measured and there are shapes of the epoch before, these
 // stay, unless the job is `adaptive`, and others cost 2 % less or these no longer fit its memory.
-// `sizes` are of all graphs or of the selected ones. If there are several rank groups, each has one
-// shape.
+// `sizes`, of all graphs or of the selected ones, is called at most once, and only if something is
+// tuned. If there are several rank groups, each has one shape.
 //
-// Errors as AddRankGroup() and TuneLimits(); RESOURCE_EXHAUSTED and CANCELLED as `making`. For a
-// device O(graphs) and the tuner's budget (limit_tuner.h).
+// Errors as AddRankGroup(), TuneLimits() and `sizes`; RESOURCE_EXHAUSTED and CANCELLED as `making`.
+// For a device the tuner's budget (limit_tuner.h).
 absl::StatusOr<EpochShapes> ChooseShapes(absl::Span<const RankGroupRequest> rank_groups,
                                          bool adaptive, const GraphSchema& schema,
-                                         const BatchShapeOptions& options, const ItemSizes& sizes,
-                                         std::optional<absl::Span<const uint32_t>> selection,
+                                         const BatchShapeOptions& options,
+                                         absl::FunctionRef<absl::StatusOr<HeldSizes>()> sizes,
                                          const Making& making);
 
 }  // namespace packhouse

@@ -3,14 +3,16 @@
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_PADDING_BATCH_H_
 
 #include "absl/status/statusor.h"
-#include "service/algorithms/collation/batch_layout.h"
+#include "absl/types/span.h"
+#include "service/algorithms/collation/batch_shape.h"
 #include "service/engine/epochs/epoch_request.h"
 #include "service/engine/epochs/loadable_epoch.h"
 
 namespace packhouse {
 
-// As LoadableEpoch::BuildPadding(). Without `whole_graphs` it has no tensors.
-absl::StatusOr<BuiltBatch> PaddingBatch(const BatchLayout& layout, bool whole_graphs,
+// As LoadableEpoch::BuildPadding(), of the last of these shapes: it costs least. Without
+// `whole_graphs` it has no tensors.
+absl::StatusOr<BuiltBatch> PaddingBatch(absl::Span<const BatchShape> shapes, bool whole_graphs,
                                         const EpochBounds& bounds);
 
 }  // namespace packhouse

@@ -112,12 +112,13 @@ absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeL
   return memory;
 }
 
-absl::StatusOr<MemoryHold> PlanHistogram(const SizeHistogram& histogram, const Limits& limits,
+absl::StatusOr<MemoryHold> PlanHistogram(const SizeHistogram& histogram, const ShapeLimits& limits,
+                                         absl::Span<const uint32_t> num_ranks,
                                          std::optional<uint64_t> steps, const Making& making,
                                          PlannerResult& result) {
   PlanningRoom room(making, histogram.num_distinct(), histogram.num_components());
-  PH_RETURN_IF_ERROR(room.HoldPlans());
-  PH_RETURN_IF_ERROR(PlanIn(room, histogram, {{limits}}, {}, steps, making, result));
+  PH_RETURN_IF_ERROR(room.HoldPlans(limits.size() + limits[0].size() - 1));
+  PH_RETURN_IF_ERROR(PlanIn(room, histogram, limits, num_ranks, steps, making, result));
   const size_t l = histogram.num_components();
   PH_ASSIGN_OR_RETURN(MemoryHold memory, room.Keep(result.Bytes() + sizeof(uint32_t) * (l + 1) *
                                                                         histogram.num_distinct()));

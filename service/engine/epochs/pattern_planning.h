@@ -33,9 +33,9 @@ absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeL
                                         std::optional<uint64_t> steps, const Making& making,
                                         PlannerResult& result);
 
-// The same for one rank group with one shape, and sizes whose items are elsewhere. The histogram's
-// memory is the caller's.
-absl::StatusOr<MemoryHold> PlanHistogram(const SizeHistogram& histogram, const Limits& limits,
+// The same for sizes whose items are elsewhere. The histogram's memory is the caller's.
+absl::StatusOr<MemoryHold> PlanHistogram(const SizeHistogram& histogram, const ShapeLimits& limits,
+                                         absl::Span<const uint32_t> num_ranks,
                                          std::optional<uint64_t> steps, const Making& making,
                                          PlannerResult& result);
 

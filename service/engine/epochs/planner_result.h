@@ -22,19 +22,26 @@ inline constexpr absl::string_view kSegmentsReceipt = "segments-";
 // What was found when each segment of an epoch (segmented_plan.h) was planned. A segment's patterns
 // are found again when they are needed.
 struct SegmentCounts {
-  // By segment; and what shows that a planner finds the same again.
+  // By rank group, then segment.
   std::vector<uint32_t> num_batches;
+  // By segment: what shows that a planner finds the same again.
   std::vector<uint64_t> digests;
   // Graphs in all batches, and those that no batch can hold.
   uint64_t num_graphs = 0;
   uint64_t num_oversize = 0;
-  // By component, `graphs` last: real rows of all batches, and of the fullest.
+  // Graphs that are cut, and their pieces, which num_graphs counts.
+  uint64_t num_cut_graphs = 0;
+  uint64_t num_pieces = 0;
+  // By rank group and shape: batches; with each component, `graphs` last: real rows of all batches,
+  // and of the fullest.
+  std::vector<uint64_t> of_shapes;
   std::vector<uint64_t> rows;
   std::vector<uint64_t> fullest;
 
   uint64_t Bytes() const {
     return sizeof(uint32_t) * num_batches.capacity() +
-           sizeof(uint64_t) * (digests.capacity() + rows.capacity() + fullest.capacity());
+           sizeof(uint64_t) *
+               (digests.capacity() + of_shapes.capacity() + rows.capacity() + fullest.capacity());
   }
 
   friend bool operator==(const SegmentCounts&, const SegmentCounts&) = default;

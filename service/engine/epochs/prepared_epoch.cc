@@ -8,6 +8,7 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/group_items.h"
 #include "service/engine/epochs/item_sizes.h"
+#include "service/engine/epochs/padding_batch.h"
 
 namespace packhouse {
 namespace {
@@ -28,16 +29,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     const Making& making, std::shared_ptr<GatheredRows> gathered) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const DrawnEpoch> drawn,
                       plan->Drawn({request.seed, request.key.epoch}, making));
-  EpochIdentity identity = {
-      request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
-  for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
-    const bool is_for_ranks = plan->num_rank_groups() > 1 || request.cost_balanced;
-    identity.rank_groups.push_back({plan->shapes(i)[0].capacities,
-                                    is_for_ranks ? request.rank_groups[i].num_ranks : 0,
-                                    plan->num_batches(i)});
-  }
-  identity.options = EpochOptions(request, plan->receipt());
-  PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
+  PH_ASSIGN_OR_RETURN(EpochIdentity identity, IdentityOf(request, *plan));
   // Pieces of graphs are no graphs of the data set.
   if (!request.whole_graphs || plan->pieces() != nullptr) gathered = nullptr;
   return std::shared_ptr<const PreparedEpoch>(
@@ -101,10 +93,7 @@ size_t PreparedEpoch::ShapeFor(size_t rank_group, absl::Span<const uint32_t> ite
 }
 
 absl::StatusOr<BuiltBatch> PreparedEpoch::BuildPadding(size_t rank_group) const {
-  // The smallest: it costs least.
-  const size_t shape = plan_->shapes(rank_group).size() - 1;
-  PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(plan_->shapes(rank_group)[shape], {}));
-  return BuiltBatch{std::move(batch), shape, {}};
+  return PaddingBatch(plan_->shapes(rank_group), whole_graphs_, bounds_);
 }
 
 absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "service/algorithms/collation/batch.h"
 #include "service/algorithms/collation/batch_shape.h"
+#include "service/base/status_macros.h"
 #include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_plan.h"
@@ -30,6 +31,22 @@ namespace packhouse {
 
 // EpochIdentity::options of an epoch with this request and a plan with this receipt.
 std::string EpochOptions(const EpochRequest& request, absl::string_view receipt);
+
+// Of an epoch of a plan, which was made for `request`. Errors as CheckBatchCounts().
+template <typename Plan>
+absl::StatusOr<EpochIdentity> IdentityOf(const EpochRequest& request, const Plan& plan) {
+  EpochIdentity identity = {
+      request.key, plan.dataset().name, plan.dataset().version, request.seed, {}, {}, 0};
+  const bool is_for_ranks = plan.num_rank_groups() > 1 || request.cost_balanced;
+  for (size_t i = 0; i < plan.num_rank_groups(); ++i) {
+    identity.rank_groups.push_back({plan.shapes(i)[0].capacities,
+                                    is_for_ranks ? request.rank_groups[i].num_ranks : 0,
+                                    plan.num_batches(i)});
+  }
+  identity.options = EpochOptions(request, plan.receipt());
+  PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
+  return identity;
+}
 
 // Prepare() is called once for each epoch, and draws the graphs that fill the plan's places.
 // Build() is called for each batch; it reads the graphs and collates them. Immutable; thread-safe.

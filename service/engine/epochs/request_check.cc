@@ -21,7 +21,7 @@ absl::Status CheckDataset(const EpochRequest& request, const DatasetInfo& info) 
     return absl::FailedPreconditionError(
         absl::StrCat("grouped: the graphs of data set '", info.name, "' have no group ids"));
   }
-  if (info.num_graphs > ItemSizes::kMaxItems) {
+  if (!request.segments && info.num_graphs > ItemSizes::kMaxItems) {
     return absl::FailedPreconditionError(absl::StrCat("data set '", info.name,
                                                       "': ", info.num_graphs,
                                                       " graphs, an epoch takes at "

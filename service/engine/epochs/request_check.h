@@ -11,9 +11,9 @@ namespace packhouse {
 // The checks that need no graph.
 //
 // Errors: FAILED_PRECONDITION if the data set is not sealed, has more than ItemSizes::kMaxItems
-// graphs, or is not grouped as the request needs; INVALID_ARGUMENT for options that exclude each
-// other (EngineRules()), or for a number of rank groups, shapes or ranks that no epoch can have,
-// naming the value.
+// graphs without being taken in segments, or is not grouped as the request needs; INVALID_ARGUMENT
+// for options that exclude each other (EngineRules()), or for a number of rank groups, shapes or
+// ranks that no epoch can have, naming the value.
 absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& dataset);
 
 }  // namespace packhouse

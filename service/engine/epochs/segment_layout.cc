@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "service/base/status_macros.h"
+
 namespace packhouse {
 namespace {
 
@@ -14,6 +16,41 @@ void ShuffleAll(absl::Span<T> values, SeededRandom& random) {
     std::swap(values[i], values[i + random.Below(values.size() - i)]);
   }
 }
+
+// The batches of a rank group, segment by segment.
+class Line {
+ public:
+  // By segment: how many there are, which must outlive this, and the number of the first.
+  Line(absl::Span<const uint32_t> counts, std::vector<uint32_t> firsts)
+      : counts_(counts), firsts_(std::move(firsts)) {}
+
+  // The next `length` batches; adds the segments that have them.
+  std::vector<SegmentPiece> Cut(uint64_t length, std::vector<uint32_t>& segments) {
+    std::vector<SegmentPiece> pieces;
+    while (length != 0) {
+      const auto taken =
+          static_cast<uint32_t>(std::min<uint64_t>(length, counts_[segment_] - num_before_));
+      if (taken != 0) {
+        const uint32_t begin = firsts_[segment_] + num_before_;
+        pieces.push_back({segment_, begin, begin + taken});
+        segments.push_back(segment_);
+      }
+      length -= taken;
+      num_before_ += taken;
+      if (num_before_ == counts_[segment_]) {
+        ++segment_;
+        num_before_ = 0;
+      }
+    }
+    return pieces;
+  }
+
+ private:
+  const absl::Span<const uint32_t> counts_;
+  const std::vector<uint32_t> firsts_;
+  uint32_t segment_ = 0;
+  uint32_t num_before_ = 0;  // Batches of the segment that were cut off.
+};
 
 }  // namespace
 
@@ -56,56 +93,71 @@ uint64_t SegmentChunks::max_graphs() const {
 }
 
 TrackOrder::TrackOrder(absl::Span<const uint32_t> batches_of_segment, uint32_t num_tracks,
-                       const EpochSeed& seed, bool in_order)
-    : num_batches_(
-          std::accumulate(batches_of_segment.begin(), batches_of_segment.end(), uint64_t{0})) {
-  first_pieces_.resize(size_t{num_tracks} + 1, 0);
+                       const EpochSeed& seed, bool in_order, size_t num_rank_groups)
+    : num_tracks_(num_tracks) {
+  const size_t num_segments = batches_of_segment.size() / num_rank_groups;
+  first_batches_.push_back(0);
+  std::vector<Line> lines;
+  std::vector<uint32_t> firsts(num_segments);
+  for (size_t group = 0; group < num_rank_groups; ++group) {
+    const auto counts = batches_of_segment.subspan(group * num_segments, num_segments);
+    first_batches_.push_back(std::accumulate(counts.begin(), counts.end(), first_batches_.back()));
+    lines.emplace_back(counts, firsts);
+    for (size_t i = 0; i < num_segments; ++i) firsts[i] += counts[i];
+  }
   SeededRandom random(SequenceStart(seed, DrawPurpose::kTracks));
-  pieces_.reserve(batches_of_segment.size() + num_tracks);
-  uint32_t segment = 0;
-  uint32_t begin = 0;
+  // By rank group, then track.
+  std::vector<std::vector<SegmentPiece>> lanes(num_rank_groups * num_tracks);
+  std::vector<uint32_t> places(num_segments);
   for (uint32_t track = 0; track < num_tracks; ++track) {
-    for (uint64_t left = num_batches(track); left != 0;) {
-      const uint32_t length =
-          static_cast<uint32_t>(std::min<uint64_t>(left, batches_of_segment[segment] - begin));
-      if (length != 0) pieces_.push_back({segment, begin, begin + length});
-      left -= length;
-      begin += length;
-      if (begin == batches_of_segment[segment]) {
-        ++segment;
-        begin = 0;
-      }
+    std::vector<uint32_t> segments;
+    for (size_t group = 0; group < num_rank_groups; ++group) {
+      lanes[group * num_tracks + track] = lines[group].Cut(num_batches(track, group), segments);
     }
-    first_pieces_[track + 1] = pieces_.size();
-    const size_t first = first_pieces_[track];
-    if (!in_order) ShuffleAll(absl::MakeSpan(pieces_).subspan(first), random);
+    std::sort(segments.begin(), segments.end());
+    segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
+    if (!in_order) ShuffleAll(absl::MakeSpan(segments), random);
+    for (uint32_t i = 0; i < segments.size(); ++i) places[segments[i]] = i;
+    for (size_t group = 0; group < num_rank_groups; ++group) {
+      auto& lane = lanes[group * num_tracks + track];
+      std::sort(lane.begin(), lane.end(), [&](const SegmentPiece& a, const SegmentPiece& b) {
+        return places[a.segment] < places[b.segment];
+      });
+    }
+  }
+  first_pieces_.push_back(0);
+  for (const auto& lane : lanes) {
     uint64_t end = 0;
-    for (size_t i = first; i < pieces_.size(); ++i) {
-      end += pieces_[i].end - pieces_[i].begin;
-      ends_.push_back(end);
-    }
+    pieces_.insert(pieces_.end(), lane.begin(), lane.end());
+    for (const SegmentPiece& piece : lane) ends_.push_back(end += piece.end - piece.begin);
+    first_pieces_.push_back(pieces_.size());
   }
 }
 
-size_t TrackOrder::PieceOf(uint64_t batch, uint64_t& index) const {
-  const auto track = static_cast<uint32_t>(batch % num_tracks());
-  index = batch / num_tracks();
-  const auto found =
-      std::upper_bound(ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[track]),
-                       ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[track + 1]), index);
-  return static_cast<size_t>(found - ends_.begin());
+TrackOrder::Found TrackOrder::Find(uint64_t batch) const {
+  const auto group =
+      static_cast<size_t>(std::upper_bound(first_batches_.begin(), first_batches_.end(), batch) -
+                          first_batches_.begin() - 1);
+  const uint64_t of_group = batch - first_batches_[group];
+  Found found;
+  found.lane = group * num_tracks_ + of_group % num_tracks_;
+  found.index = of_group / num_tracks_;
+  const auto end = std::upper_bound(
+      ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[found.lane]),
+      ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[found.lane + 1]), found.index);
+  found.piece = static_cast<size_t>(end - ends_.begin());
+  return found;
 }
 
 SegmentBatch TrackOrder::At(uint64_t batch) const {
-  uint64_t index = 0;
-  const size_t piece = PieceOf(batch, index);
-  const SegmentPiece& found = pieces_[piece];
-  return {found.segment, static_cast<uint32_t>(found.end - (ends_[piece] - index))};
+  const Found found = Find(batch);
+  const SegmentPiece& piece = pieces_[found.piece];
+  return {piece.segment, static_cast<uint32_t>(piece.end - (ends_[found.piece] - found.index))};
 }
 
-uint64_t TrackOrder::Before(uint32_t segment) const {
+uint64_t TrackOrder::Before(uint32_t segment, size_t rank_group) const {
   uint64_t before = 0;
-  for (const SegmentPiece& piece : pieces_) {
+  for (const SegmentPiece& piece : pieces(0, rank_group)) {
     if (piece.segment == segment) break;
     before += piece.end - piece.begin;
   }
@@ -113,12 +165,39 @@ uint64_t TrackOrder::Before(uint32_t segment) const {
 }
 
 std::vector<uint32_t> TrackOrder::After(uint64_t batch, size_t count) const {
-  uint64_t index = 0;
-  size_t piece = PieceOf(batch, index);
-  const size_t end = first_pieces_[batch % num_tracks() + 1];
+  const Found found = Find(batch);
   std::vector<uint32_t> after;
-  while (++piece < end && after.size() < count) after.push_back(pieces_[piece].segment);
+  for (size_t piece = found.piece + 1;
+       piece < first_pieces_[found.lane + 1] && after.size() < count; ++piece) {
+    after.push_back(pieces_[piece].segment);
+  }
   return after;
+}
+
+absl::StatusOr<std::vector<uint64_t>> DrawShares(absl::Span<const uint64_t> weights, uint64_t count,
+                                                 bool with_replacement, const EpochSeed& seed,
+                                                 const Making& making) {
+  std::vector<uint64_t> ends(weights.size());
+  std::partial_sum(weights.begin(), weights.end(), ends.begin());
+  const uint64_t all = ends.empty() ? 0 : ends.back();
+  // Of more than half, those that are not drawn are drawn: few draws are then in vain.
+  const bool draws_rest = !with_replacement && count > all / 2;
+  const uint64_t num_draws = draws_rest ? all - count : count;
+  std::vector<uint64_t> shares(weights.size(), 0);
+  SeededRandom random(SequenceStart(seed, DrawPurpose::kSegmentShares));
+  uint64_t num_drawn = 0;
+  for (size_t i = 0; num_drawn < num_draws; ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    const uint64_t at = random.Below(all);
+    const auto segment =
+        static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), at) - ends.begin());
+    // Of like graphs of a segment, those that were drawn before may be taken to be the last.
+    if (!with_replacement && ends[segment] - at <= shares[segment]) continue;
+    ++shares[segment];
+    ++num_drawn;
+  }
+  for (size_t i = 0; i < shares.size() && draws_rest; ++i) shares[i] = weights[i] - shares[i];
+  return shares;
 }
 
 }  // namespace packhouse

@@ -17,23 +17,19 @@ SegmentedEpoch::SegmentedEpoch(std::shared_ptr<const SegmentedPlan> plan,
       memory_(making.memory()),
       make_room_(std::move(make_room)),
       order_(plan_->counts().num_batches, plan_->num_tracks(), {request.seed, request.key.epoch},
-             request.in_order) {}
+             request.in_order, plan_->num_rank_groups()) {}
 
 absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> SegmentedEpoch::Prepare(
     std::shared_ptr<const SegmentedPlan> plan, const EpochRequest& request,
     const EpochBounds& bounds, const Making& making, std::weak_ptr<const MakeRoom> make_room) {
-  EpochIdentity identity = {
-      request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
-  identity.rank_groups.push_back({plan->shapes()[0].capacities,
-                                  request.cost_balanced ? request.rank_groups[0].num_ranks : 0,
-                                  plan->num_batches()});
-  identity.options = EpochOptions(request, plan->receipt());
-  PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
-  const uint64_t num_pieces = plan->counts().num_batches.size() + plan->num_tracks();
-  constexpr uint64_t kBytesOfPiece = sizeof(SegmentPiece) + 2 * sizeof(uint64_t);
+  PH_ASSIGN_OR_RETURN(EpochIdentity identity, IdentityOf(request, *plan));
+  const uint64_t num_pieces =
+      plan->counts().num_batches.size() + plan->num_tracks() * plan->num_rank_groups();
+  // Twice while they are made, and lists may have up to twice the room that they need.
+  constexpr uint64_t kBytesOfPiece = 3 * sizeof(SegmentPiece) + 4 * sizeof(uint64_t);
   PH_ASSIGN_OR_RETURN(
       MemoryHold memory,
-      making.Hold(absl::StrCat("an epoch of ", plan->counts().num_batches.size(), " segments"),
+      making.Hold(absl::StrCat("an epoch of ", plan->layout().num_segments(), " segments"),
                   kBytesOfPiece * num_pieces));
   auto epoch = std::shared_ptr<SegmentedEpoch>(
       new SegmentedEpoch(std::move(plan), request, bounds, making, std::move(make_room)));
@@ -131,10 +127,13 @@ absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::Make(uint32_t segment,
   while (is_full() && ForgetOldest()) {
   }
   const auto make = [&]() -> absl::StatusOr<Segment> {
-    const uint64_t first_batch = order_.num_tracks() == 1 ? order_.Before(segment) : 0;
-    PH_ASSIGN_OR_RETURN(auto plan, plan_->PlanOf(segment, making, make_room, first_batch));
-    return PreparedEpoch::Prepare(
-        std::move(plan), plan_->RequestOf(segment, identity_.key, first_batch), bounds_, making);
+    std::vector<uint64_t> before(plan_->num_rank_groups());
+    for (size_t i = 0; i < before.size() && order_.num_tracks() == 1; ++i) {
+      before[i] = order_.Before(segment, i);
+    }
+    PH_ASSIGN_OR_RETURN(auto plan, plan_->PlanOf(segment, making, make_room, before));
+    return PreparedEpoch::Prepare(std::move(plan), plan_->RequestOf(segment, identity_.key, before),
+                                  bounds_, making);
   };
   PH_ASSIGN_OR_RETURN(Segment made, make());  // Destroyed without the lock.
   absl::MutexLock lock(&mutex_);
@@ -203,8 +202,8 @@ absl::StatusOr<BuiltBatch> SegmentedEpoch::Build(uint64_t number) const {
   return segment->Build(place.batch);
 }
 
-absl::StatusOr<BuiltBatch> SegmentedEpoch::BuildPadding(size_t /*rank_group*/) const {
-  return PaddingBatch(shapes(0)[0].layout, whole_graphs_, bounds_);
+absl::StatusOr<BuiltBatch> SegmentedEpoch::BuildPadding(size_t rank_group) const {
+  return PaddingBatch(shapes(rank_group), whole_graphs_, bounds_);
 }
 
 }  // namespace packhouse

@@ -51,8 +51,8 @@ class SegmentedEpoch final : public LoadableEpoch {
 
   const EpochIdentity& identity() const override { return identity_; }
   const GraphSchema& schema() const override { return plan_->schema(); }
-  absl::Span<const BatchShape> shapes(size_t /*rank_group*/) const override {
-    return plan_->shapes();
+  absl::Span<const BatchShape> shapes(size_t rank_group) const override {
+    return plan_->shapes(rank_group);
   }
   const SegmentedEpoch* segmented() const override { return this; }
   // Of the segment that the epoch begins with, which is made if it is not there; beside a shuffle

@@ -3,9 +3,11 @@
 // Make() plans each segment once and keeps the numbers of batches: from the sizes of its graphs
 // alone, or where more of them decides, as their ids or their order, from the graphs as epochs read
 // them. So an epoch's steps are known before it begins, and tracks are equal. A segment's graphs
-// are read, and its patterns found again, when an epoch comes to it (PlanOf()). Everything depends
-// on the data set's version, the seed and the words of the request: all epochs of a job share it,
-// and all replicas find the same.
+// are read, and its patterns found again, when an epoch comes to it (PlanOf()). All segments have
+// the same shapes; those for a device are chosen by the sizes of all graphs together. Everything
+// depends on the data set's version, the seed and the words of the request: all epochs of a job
+// share it, and all replicas find the same. A draw is of one epoch: first how many each segment
+// draws, then those in it, as a draw of the whole would (DrawShares()).
 #ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_SEGMENTED_PLAN_H_
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_SEGMENTED_PLAN_H_
 
@@ -23,6 +25,7 @@
 #include "absl/types/span.h"
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/algorithms/histograms/size_histogram.h"
+#include "service/algorithms/pieces/piece_schema.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/epoch_request.h"
@@ -45,15 +48,15 @@ class SegmentedPlan {
   // plan holds what they take.
   //
   // INVALID_ARGUMENT for options that do not go with it, for segments of more graphs than an epoch
-  // takes (ItemSizes::kMaxItems), for a subset as GraphSelection::Create(), and as
-  // BatchShape::Resolve; OUT_OF_RANGE
+  // takes (ItemSizes::kMaxItems), for a subset as GraphSelection::Create(), a draw as DrawItems(),
+  // and as ChooseShapes(); OUT_OF_RANGE
   // naming a graph that exceeds the limits, if that is an error; DATA_LOSS if the sizes of a graph
   // cannot be read; RESOURCE_EXHAUSTED and CANCELLED as `making`, and RESOURCE_EXHAUSTED naming a
   // segment that the store can never have at hand (DatasetChunks::CheckFits()). O(graphs) time, and
   // the planner's budget for each segment and once more for all graphs together.
   //
   // `given`, if set, is what was found before, possibly by another release. It takes O(chunks)
-  // then.
+  // then, and for a draw O(graphs) to learn the segments' shares again.
   static absl::StatusOr<std::shared_ptr<const SegmentedPlan>> Make(
       std::shared_ptr<const DatasetChunks> chunks, const EpochRequest& request,
       const EpochBounds& bounds, const Making& making = {},
@@ -62,18 +65,31 @@ class SegmentedPlan {
   uint64_t bytes() const;
 
   const DatasetInfo& dataset() const { return chunks_->info(); }
-  const GraphSchema& schema() const { return *chunks_->info().schema; }
-  // Of the one rank group: one.
-  absl::Span<const BatchShape> shapes() const { return shapes_.rank_group(0); }
-  // Of that shape.
-  const ShapeSummary& summary() const { return summary_; }
+  // Of the batches' graphs.
+  const GraphSchema& schema() const {
+    return piece_schema_ != nullptr ? piece_schema_->with_pieces() : *chunks_->info().schema;
+  }
+  size_t num_rank_groups() const { return shapes_.num_rank_groups(); }
+  // As EpochShapes: none takes all that an earlier one takes.
+  absl::Span<const BatchShape> shapes(size_t rank_group) const {
+    return shapes_.rank_group(rank_group);
+  }
+  // As EpochShapes::why().
+  const std::string& why_shapes() const { return shapes_.why(); }
+  // As shapes(), of batches as they are planned.
+  absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
+    return summaries_[rank_group];
+  }
   const SegmentChunks& layout() const { return layout_; }
   uint32_t num_tracks() const { return request_.segments->tracks; }
 
   const SegmentCounts& counts() const { return planned_->segments; }
-  uint64_t num_batches() const { return summary_.num_batches; }
-  // No plan of all graphs together has fewer batches; 0 if that is not known. Without memory for
-  // the sizes of all graphs it is a weaker one, so it may differ between servers; batches do not.
+  uint64_t num_batches(size_t rank_group) const;
+  // Of all rank groups.
+  uint64_t num_batches() const;
+  // No plan of all graphs together has fewer batches; 0 if that is not known, as with several
+  // shapes. Without memory for the sizes of all graphs it is a weaker one, so it may differ between
+  // servers; batches do not.
   uint64_t lower_bound() const { return planned_->lower_bound; }
   // At most this part of the batches is lost to segmentation.
   double loss() const;
@@ -84,43 +100,66 @@ class SegmentedPlan {
   // Reads and plans a segment. FAILED_PRECONDITION naming it if this release's planner finds
   // another plan than the one that was counted; other errors as DatasetChunks::Open and
   // EpochPlan::Make. If the store says RESOURCE_EXHAUSTED, `make_room`, unless null, is called. The
-  // plan may outlive this. `first_batch`: the segment's first batch is this one of an epoch whose
-  // steps are of like cost, for which the plan is then alone.
-  absl::StatusOr<std::shared_ptr<const EpochPlan>> PlanOf(uint32_t segment, const Making& making,
-                                                          const MakeRoom& make_room = nullptr,
-                                                          uint64_t first_batch = 0) const;
-  // The request, as it is for a segment's epoch (PreparedEpoch::Prepare). With one segment, the
-  // epoch is the one of the whole data set.
-  EpochRequest RequestOf(uint32_t segment, const EpochKey& key, uint64_t first_batch = 0) const;
+  // plan may outlive this. `first_batches`, by rank group: the segment's first batch is this one of
+  // an epoch whose steps are of like cost, for which the plan is then alone. Empty: none.
+  absl::StatusOr<std::shared_ptr<const EpochPlan>> PlanOf(
+      uint32_t segment, const Making& making, const MakeRoom& make_room = nullptr,
+      absl::Span<const uint64_t> first_batches = {}) const;
+  // The request, as it is for a segment's epoch (PreparedEpoch::Prepare), without weights of a
+  // draw. With one segment, the epoch is the one of the whole data set.
+  EpochRequest RequestOf(uint32_t segment, const EpochKey& key,
+                         absl::Span<const uint64_t> first_batches = {}) const;
   // At most the bytes of a segment's plan and epoch.
   uint64_t BytesOfSegment() const;
 
  private:
+  // What is found while segments are counted.
+  struct Counting;
+
   SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochRequest request,
                 const EpochBounds& bounds, MemoryHold memory);
+
+  // Chooses the shapes, or takes those of `given`, unless null.
+  absl::Status SetShapes(const PlannerResult* given, const Making& making);
+  // The sizes of all graphs that are selected.
+  absl::StatusOr<HeldSizes> SizesOfAll(const Making& making) const;
+  // Of a draw with weights: these as integers, once their places are known.
+  absl::StatusOr<std::vector<uint32_t>> PlaceWeights(const Making& making);
+  // Finds what each segment draws, if the request draws.
+  absl::Status SetShares(const Making& making);
+  // A segment's reader, with its memory.
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(uint32_t segment, const Making& making,
+                                                            const MakeRoom& make_room) const;
+  // Calls `take` with the chunk and the sizes of each graph of a segment that is selected.
+  absl::Status ForEachSelected(
+      uint32_t segment, const Making& making,
+      absl::FunctionRef<absl::Status(uint32_t chunk, absl::Span<const uint32_t> sizes)> take) const;
 
   // The ids of the subset, ascending.
   absl::Span<const uint64_t> SubsetIds() const;
   // Plans all segments for their numbers of batches.
   absl::Status Count(const Making& making);
-  // One of them, which `chunk_sizes` comes to. Its sizes that fit are added to `all`, which becomes
-  // null if there is no memory.
+  // One of them, which `chunk_sizes` comes to.
   absl::Status CountSegment(uint32_t segment, ChunkSizes& chunk_sizes, const Making& making,
-                            std::optional<SizeHistogram>& all, MemoryHold& memory,
-                            PlannerResult& found);
-  // Whether the sizes of a segment's graphs do not say which batches it has.
+                            Counting& counting);
+  // Whether the sizes of a segment's graphs do not say which batches it has, or whether it has
+  // them.
   bool NeedsGraphs() const {
-    return request_.in_order || request_.subset || !request_.min_rows.empty();
+    return request_.in_order || request_.subset || request_.draw || request_.cuts_oversize ||
+           !request_.min_rows.empty() || (request_.by_score && request_.by_score->tensor);
   }
-  // As CountSegment(), from the graphs. `is_found`: of the ids of the subset, those that some
-  // segment so far has.
-  absl::Status CountGraphs(uint32_t segment, const Making& making,
-                           std::optional<SizeHistogram>& all, MemoryHold& memory,
-                           std::vector<bool>& is_found, PlannerResult& found);
+  // Whether a plan of all graphs together has a bound that is worth knowing.
+  bool HasBound() const {
+    return !request_.in_order && num_rank_groups() == 1 && shapes(0).size() == 1;
+  }
+  // As CountSegment(), from the graphs.
+  absl::Status CountGraphs(uint32_t segment, const Making& making, Counting& counting);
+  void AddCounts(uint32_t segment, const EpochFigures& figures, uint64_t digest,
+                 uint64_t num_oversize, Counting& counting) const;
   // INVALID_ARGUMENT naming an id of the subset that no graph has.
   absl::Status CheckFound(const std::vector<bool>& is_found) const;
-  absl::Status AddToAll(const SizeHistogram& sizes, const Making& making,
-                        std::optional<SizeHistogram>& all, MemoryHold& memory) const;
+  // Without memory, the sizes of all graphs are given up.
+  absl::Status AddToAll(const SizeHistogram& sizes, const Making& making, Counting& counting) const;
   // The sizes of a segment's graphs that fit a batch. `makes_room` says of an error whether what
   // failed may be tried once more.
   absl::StatusOr<SizeHistogram> SizesOf(uint32_t segment, ChunkSizes& chunk_sizes,
@@ -138,16 +177,28 @@ class SegmentedPlan {
   void Summarize();
 
   const std::shared_ptr<const DatasetChunks> chunks_;
-  const EpochRequest request_;
+  // Constant after Make(), as all that follows: devices have the shapes that were chosen, and
+  // weights are in weights_.
+  EpochRequest request_;
   const EpochBounds bounds_;
   const SegmentChunks layout_;
   const MemoryHold memory_;
-  // Of the subset's ids and ranges.
-  MemoryHold of_subset_;
+  // Null unless graphs are cut.
+  std::shared_ptr<const PieceSchema> piece_schema_;
+  // Of the subset's ids and ranges; of the draw's weights and shares.
+  MemoryHold of_lists_;
+  MemoryHold of_draw_;
   EpochShapes shapes_;
+  // Of a draw: by segment, how many graphs it draws.
+  std::vector<uint64_t> shares_;
+  // Integers, of the selected graphs in the data set's order; and by chunk, the first of its own,
+  // and their end. Empty: all are equal.
+  std::vector<double> weights_;
+  std::vector<uint64_t> first_weights_;
   // Null until the plan is made.
   std::shared_ptr<const PlannerResult> planned_;
-  ShapeSummary summary_;
+  // By rank group.
+  std::vector<std::vector<ShapeSummary>> summaries_;
 };
 
 }  // namespace packhouse

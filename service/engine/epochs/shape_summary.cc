@@ -24,6 +24,7 @@ class BatchTally {
         for (const uint64_t capacity : shape.capacities) {
           summary.components.push_back({capacity, 0, 0, 0});
         }
+        summary.rows.resize(shape.capacities.size());
       }
     }
   }
@@ -45,10 +46,9 @@ class BatchTally {
     summary.num_batches += repeats;
     figures_.num_graphs += rows.back() * repeats;
     for (size_t k = 0; k < rows.size(); ++k) {
-      ComponentEfficiency& component = summary.components[k];
-      component.fullest_pack = std::max(component.fullest_pack, rows[k]);
-      // Holds real rows until all batches are counted.
-      component.efficiency += static_cast<double>(rows[k]) * static_cast<double>(repeats);
+      summary.rows[k] += rows[k] * repeats;
+      uint64_t& fullest = summary.components[k].fullest_pack;
+      fullest = std::max(fullest, rows[k]);
     }
     return absl::OkStatus();
   }
@@ -56,18 +56,7 @@ class BatchTally {
   // The figures of all added batches. May be called once.
   EpochFigures Figures() && {
     for (std::vector<ShapeSummary>& rank_group : figures_.shapes) {
-      for (ShapeSummary& shape : rank_group) {
-        for (ComponentEfficiency& component : shape.components) {
-          const double real = component.efficiency;
-          const auto ratio = [&](uint64_t capacity) {
-            const double laid_out =
-                static_cast<double>(shape.num_batches) * static_cast<double>(capacity);
-            return laid_out == 0 ? 1 : real / laid_out;
-          };
-          component.efficiency = component.capacity == kUnlimited ? 1 : ratio(component.capacity);
-          component.efficiency_of_fullest = ratio(component.fullest_pack);
-        }
-      }
+      for (ShapeSummary& shape : rank_group) shape.SetEfficiencies();
     }
     return std::move(figures_);
   }
@@ -84,6 +73,18 @@ std::vector<uint64_t> NoRows(const EpochShapes& shapes) {
 }
 
 }  // namespace
+
+void ShapeSummary::SetEfficiencies() {
+  for (size_t k = 0; k < components.size(); ++k) {
+    ComponentEfficiency& component = components[k];
+    const auto ratio = [&](uint64_t capacity) {
+      const double laid_out = static_cast<double>(num_batches) * static_cast<double>(capacity);
+      return laid_out == 0 ? 1 : static_cast<double>(rows[k]) / laid_out;
+    };
+    component.efficiency = component.capacity == kUnlimited ? 1 : ratio(component.capacity);
+    component.efficiency_of_fullest = ratio(component.fullest_pack);
+  }
+}
 
 absl::StatusOr<EpochFigures> FiguresOfPatterns(
     const EpochShapes& shapes, absl::Span<const uint32_t> tuples, size_t num_components,

@@ -20,8 +20,13 @@ namespace packhouse {
 // Batches of one shape.
 struct ShapeSummary {
   uint64_t num_batches = 0;
+  // Real rows of all batches, by component, `graphs` last.
+  std::vector<uint64_t> rows;
   // `graphs` last.
   std::vector<ComponentEfficiency> components;
+
+  // By the batches, their rows, the capacities and the fullest packs.
+  void SetEfficiencies();
 };
 
 struct EpochFigures {

@@ -72,7 +72,9 @@ void Evaluation::Begin(uint32_t segment, bool is_ahead) {
 }
 
 absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
-  const std::vector<uint64_t> needed = BatchesOfStep(dealing_, {rank_, next_step_});
+  const std::vector<uint64_t> needed =
+      is_of_all_ranks_ ? std::vector<uint64_t>{dealing_.BatchAt({next_rank_, next_step_})}
+                       : BatchesOfStep(dealing_, {rank_, next_step_});
   if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
     {
       absl::MutexLock lock(&making_->mutex);
@@ -89,18 +91,29 @@ absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
 
 absl::StatusOr<LoadEvent> Evaluation::PlaceOfNext() {
   LoadEvent event;
+  // Of all ranks, padding is of no use.
+  while (is_of_all_ranks_ && next_step_ != num_steps() &&
+         dealing_.IsPadding(dealing_.BatchAt({next_rank_, next_step_}))) {
+    Advance();
+  }
   if (next_step_ == num_steps()) return event;
   if (const SegmentedEpoch* const segmented = epoch_->segmented()) {
     PH_ASSIGN_OR_RETURN(const bool has_segments, HasSegments(*segmented));
     event.kind = LoadEvent::Kind::kWait;
     if (!has_segments) return event;
   }
+  if (is_of_all_ranks_) return BatchEventAt(dealing_, {next_rank_, next_step_});
   return BatchEventAt(dealing_, *epoch_, {rank_, next_step_});
+}
+
+void Evaluation::Advance() {
+  if (is_of_all_ranks_) next_rank_ = (next_rank_ + 1) % dealing_.num_lanes();
+  if (next_rank_ == rank_) ++next_step_;
 }
 
 absl::StatusOr<LoadEvent> Evaluation::NextPlace() {
   PH_ASSIGN_OR_RETURN(LoadEvent event, PlaceOfNext());
-  if (event.kind == LoadEvent::Kind::kBatch) ++next_step_;
+  if (event.kind == LoadEvent::Kind::kBatch) Advance();
   return event;
 }
 
@@ -108,7 +121,7 @@ absl::StatusOr<LoadEvent> Evaluation::Next() {
   PH_ASSIGN_OR_RETURN(LoadEvent event, PlaceOfNext());
   if (event.kind != LoadEvent::Kind::kBatch) return event;
   PH_RETURN_IF_ERROR(BuildContents(*epoch_, event, shared_.get()));
-  ++next_step_;
+  Advance();
   return event;
 }
 

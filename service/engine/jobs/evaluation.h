@@ -32,6 +32,8 @@ struct EvaluationRequest {
   Sharing sharing = Sharing::Ranked(1);
   uint32_t rank = 0;
   uint64_t first_step = 0;
+  // NextPlace() gives the batches of all ranks instead, step by step; `rank` is then 0.
+  bool is_of_all_ranks = false;
 };
 
 // One stream. Its batches depend on the epoch and the request alone. Thread-compatible.
@@ -72,7 +74,8 @@ class Evaluation {
   // in segments: kWait while one is made, and why one that is needed could not be made;
   // the call after that has it made again.
   absl::StatusOr<LoadEvent> Next();
-  // The same without the batch's contents. A batch's segment stays in memory until the next call.
+  // The same without the batch's contents; of all ranks, also without graphs_of_step. A batch's
+  // segment stays in memory until the next call.
   absl::StatusOr<LoadEvent> NextPlace();
 
  private:
@@ -93,10 +96,12 @@ class Evaluation {
         dealing_(std::move(dealing)),
         rank_(request.rank),
         first_step_(request.first_step),
+        is_of_all_ranks_(request.is_of_all_ranks),
         make_(std::move(make)),
         wake_(std::move(wake)),
         shared_(std::move(shared)),
-        next_step_(request.first_step) {}
+        next_step_(request.first_step),
+        next_rank_(request.rank) {}
 
   static EpochShare ShareOf(uint64_t num_steps, uint64_t first_step) {
     EpochShare share;
@@ -105,8 +110,9 @@ class Evaluation {
     return share;
   }
 
-  // The place of the next step.
+  // The place of the next batch.
   absl::StatusOr<LoadEvent> PlaceOfNext();
+  void Advance();
   // Whether the segments of the next step are pinned; if not, the first that is missing is made.
   absl::StatusOr<bool> HasSegments(const SegmentedEpoch& epoch);
   void Begin(uint32_t segment, bool is_ahead);
@@ -115,10 +121,12 @@ class Evaluation {
   const Dealing dealing_;
   const uint32_t rank_;
   const uint64_t first_step_;
+  const bool is_of_all_ranks_;
   const MakeSegment make_;
   const std::function<void()> wake_;
   const std::unique_ptr<SharedBatches::Member> shared_;
   uint64_t next_step_;
+  uint32_t next_rank_;
   SegmentedEpoch::Pins pins_;
   const std::shared_ptr<Making> making_ = std::make_shared<Making>();
 };

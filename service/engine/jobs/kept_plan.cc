@@ -72,6 +72,9 @@ std::string Encode(const PlannerResult& planned) {
     to.mutable_digests()->Add(segments.digests.begin(), segments.digests.end());
     to.set_num_graphs(segments.num_graphs);
     to.set_num_oversize(segments.num_oversize);
+    to.set_num_cut_graphs(segments.num_cut_graphs);
+    to.set_num_pieces(segments.num_pieces);
+    to.mutable_of_shapes()->Add(segments.of_shapes.begin(), segments.of_shapes.end());
     to.mutable_rows()->Add(segments.rows.begin(), segments.rows.end());
     to.mutable_fullest()->Add(segments.fullest.begin(), segments.fullest.end());
   }
@@ -115,10 +118,12 @@ bool ReadSegments(const internal::Plan& stored, PlannerResult& planned) {
   segments.digests.assign(from.digests().begin(), from.digests().end());
   segments.num_graphs = from.num_graphs();
   segments.num_oversize = from.num_oversize();
+  segments.num_cut_graphs = from.num_cut_graphs();
+  segments.num_pieces = from.num_pieces();
+  segments.of_shapes.assign(from.of_shapes().begin(), from.of_shapes().end());
   segments.rows.assign(from.rows().begin(), from.rows().end());
   segments.fullest.assign(from.fullest().begin(), from.fullest().end());
-  return segments.digests.size() == segments.num_batches.size() &&
-         segments.rows.size() == segments.fullest.size();
+  return segments.rows.size() == segments.fullest.size();
 }
 
 bool ReadPatterns(const internal::Plan& stored, PlannerResult& planned) {
@@ -161,14 +166,16 @@ uint64_t BytesToRead(const internal::Plan& stored) {
          3 * kBytesPerShape * static_cast<uint64_t>(stored.num_capacities_size()) +
          3 * sizeof(uint64_t) * static_cast<uint64_t>(stored.capacities_size()) +
          6 * kBytesPerShape * static_cast<uint64_t>(stored.num_shapes_size()) +
-         (sizeof(uint32_t) + sizeof(uint64_t)) *
-             static_cast<uint64_t>(stored.segments().num_batches_size()) +
-         2 * sizeof(uint64_t) * static_cast<uint64_t>(stored.segments().rows_size());
+         sizeof(uint32_t) * static_cast<uint64_t>(stored.segments().num_batches_size()) +
+         sizeof(uint64_t) * static_cast<uint64_t>(stored.segments().digests_size() +
+                                                  stored.segments().of_shapes_size() +
+                                                  2 * stored.segments().rows_size());
 }
 
 // The least bytes of a plan, so that one that is too large is not encoded.
 uint64_t LeastBytes(const PlannerResult& planned) {
-  uint64_t bytes = planned.tuples.size() + 9 * planned.segments.num_batches.size();
+  uint64_t bytes = planned.tuples.size() + planned.segments.num_batches.size() +
+                   8 * planned.segments.digests.size();
   for (const std::vector<Pattern>& patterns : planned.patterns) {
     for (const Pattern& pattern : patterns) bytes += 2 + 2 * pattern.entries.size();
   }
@@ -219,7 +226,7 @@ KeptSegments SegmentsOf(const KeptPlan& plan) {
   if (!absl::StartsWith(plan.receipt, kSegmentsReceipt)) return {};
   internal::Plan stored;
   if (!stored.ParseFromString(plan.bytes)) return {};
-  return {static_cast<uint64_t>(stored.segments().num_batches_size()), stored.lower_bound()};
+  return {static_cast<uint64_t>(stored.segments().digests_size()), stored.lower_bound()};
 }
 
 }  // namespace packhouse

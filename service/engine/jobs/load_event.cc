@@ -4,15 +4,20 @@
 
 namespace packhouse {
 
-LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const Place& place) {
+LoadEvent BatchEventAt(const Dealing& dealing, const Place& place) {
   LoadEvent event;
   event.kind = LoadEvent::Kind::kBatch;
   event.number = dealing.BatchAt(place);
   event.place = place;
   event.is_padding = dealing.IsPadding(event.number);
-  event.rank_group = place.lane;
+  const Sharing& sharing = dealing.sharing();
+  event.rank_group = sharing.ranked() ? sharing.rank_group_of_rank[place.lane] : place.lane;
+  return event;
+}
+
+LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const Place& place) {
+  LoadEvent event = BatchEventAt(dealing, place);
   if (dealing.sharing().ranked()) {
-    event.rank_group = dealing.sharing().rank_group_of_rank[place.lane];
     event.graphs_of_step = SharesOfStep(dealing, place.position,
                                         [&epoch](uint64_t batch) { return epoch.NumGraphs(batch); })
                                .front()

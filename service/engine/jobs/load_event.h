@@ -41,6 +41,8 @@ struct LoadEvent {
 
 // The batch at a place of the dealing, without its contents. O(ranks).
 LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const Place& place);
+// The same without graphs_of_step. O(1).
+LoadEvent BatchEventAt(const Dealing& dealing, const Place& place);
 
 // The batch at a place and, ranked, the others of its step, without padding: what BatchEventAt()
 // and BuildContents() ask the epoch for. O(ranks).

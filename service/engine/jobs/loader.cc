@@ -454,10 +454,11 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     join.windows = prepared->windows()->Counts();
   } else if (prepared->segmented() != nullptr) {
     join.plan = KeepPlan(*prepared->segmented()->plan().planned());
+    if (!kept || kept->is_of_other_epoch) LogLimits(log_, request, *prepared);
   } else if (const PreparedEpoch* const of_dataset = prepared->prepared();
              of_dataset != nullptr && !kept) {
     join.plan = KeepPlan(*of_dataset->plan().planned());
-    LogLimits(log_, request, *of_dataset);
+    LogLimits(log_, request, *prepared);
   }
   if (next) {
     next->subset = std::move(request.subset);

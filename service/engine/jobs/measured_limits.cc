@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "service/algorithms/planning/limits.h"
+#include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/jobs/held_plan.h"
 
 namespace packhouse {
@@ -51,8 +53,15 @@ void KeepLimits(const EpochIdentity& identity, const PlannerResult* plan, EpochR
   }
 }
 
-void LogLimits(LimitedLog* log, const EpochRequest& request, const PreparedEpoch& epoch) {
-  const std::string& why = epoch.plan().why_shapes();
+void LogLimits(LimitedLog* log, const EpochRequest& request, const LoadableEpoch& epoch) {
+  std::string why;
+  std::string receipt;
+  const auto tell = [&](const auto& plan) {
+    why = plan.why_shapes();
+    receipt = plan.receipt();
+  };
+  if (epoch.prepared() != nullptr) tell(epoch.prepared()->plan());
+  if (epoch.segmented() != nullptr) tell(epoch.segmented()->plan());
   if (log == nullptr || why.empty()) return;
   const auto text = [](const std::vector<uint64_t>& capacities) {
     return absl::StrJoin(capacities, " ", [](std::string* out, uint64_t capacity) {
@@ -74,7 +83,7 @@ void LogLimits(LimitedLog* log, const EpochRequest& request, const PreparedEpoch
             {"epoch", request.key.epoch},
             {"from", before},
             {"to", now},
-            {"receipt", epoch.plan().receipt()},
+            {"receipt", receipt},
             LogField::Message(why)});
 }
 

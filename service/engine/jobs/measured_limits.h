@@ -16,7 +16,7 @@
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_request.h"
-#include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/jobs/job.h"
 
 namespace packhouse {
@@ -29,7 +29,7 @@ bool HasMeasuredDevice(const EpochRequest& request);
 void KeepLimits(const EpochIdentity& identity, const PlannerResult* plan, EpochRequest& request);
 
 // Says why the limits of an adaptive job moved, or stayed. `log` may be null.
-void LogLimits(LimitedLog* log, const EpochRequest& request, const PreparedEpoch& epoch);
+void LogLimits(LimitedLog* log, const EpochRequest& request, const LoadableEpoch& epoch);
 
 // What epochs that are being opened were asked for with. Thread-safe.
 class MeasuredLimits {

@@ -290,10 +290,10 @@ CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
         PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));
         const GivenUp given_up([&sink] { return sink.given_up(); },
                                [&sink] { return sink.given_up_while_waiting(); });
-        PH_ASSIGN_OR_RETURN(auto pass, loader_->Evaluate(std::move(epoch), {ranks, 0, 0}, client,
-                                                         sink.Waker(), given_up));
-        return format_.ExportEpoch(parsed, std::move(pass), std::move(ranks),
-                                   context_.max_response_bytes, context_.working);
+        const EvaluationRequest all = {std::move(ranks), 0, 0, /*is_of_all_ranks=*/true};
+        PH_ASSIGN_OR_RETURN(
+            auto pass, loader_->Evaluate(std::move(epoch), all, client, sink.Waker(), given_up));
+        return format_.ExportEpoch(parsed, std::move(pass), context_.max_response_bytes);
       });
 }
 

@@ -36,8 +36,7 @@ ExampleFormat::Export NoExampleFormat::ExportDataset(const v1::ExportDatasetRequ
 
 ExampleFormat::Export NoExampleFormat::ExportEpoch(const v1::ExportEpochRequest& /*request*/,
                                                    std::unique_ptr<Evaluation> /*pass*/,
-                                                   Sharing /*ranks*/, size_t /*max_response_bytes*/,
-                                                   MemoryBudget* /*working*/) const {
+                                                   size_t /*max_response_bytes*/) const {
   return NotThere("ExportEpoch", why_not_);
 }
 

@@ -89,11 +89,9 @@ class ExampleFormat {
   virtual Export ExportDataset(const v1::ExportDatasetRequest& request,
                                const DatasetStore& datasets, size_t max_response_bytes,
                                MemoryBudget* working) const = 0;
-  // The same for the epoch of a pass, which begins with its first step and which `ranks` share.
-  // O(batches).
+  // The same for the epoch of a pass over the batches of all ranks. O(batches).
   virtual Export ExportEpoch(const v1::ExportEpochRequest& request,
-                             std::unique_ptr<Evaluation> pass, Sharing ranks,
-                             size_t max_response_bytes, MemoryBudget* working) const = 0;
+                             std::unique_ptr<Evaluation> pass, size_t max_response_bytes) const = 0;
 };
 
 // Where no wing brings one: everything is UNIMPLEMENTED.
@@ -111,8 +109,7 @@ class NoExampleFormat final : public ExampleFormat {
   Export ExportDataset(const v1::ExportDatasetRequest& request, const DatasetStore& datasets,
                        size_t max_response_bytes, MemoryBudget* working) const override;
   Export ExportEpoch(const v1::ExportEpochRequest& request, std::unique_ptr<Evaluation> pass,
-                     Sharing ranks, size_t max_response_bytes,
-                     MemoryBudget* working) const override;
+                     size_t max_response_bytes) const override;
 
  private:
   const std::string why_not_;

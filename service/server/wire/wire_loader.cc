@@ -449,22 +449,35 @@ void StepsToWire(const std::optional<StepFigures>& steps, v1::Epoch& wire) {
   for (const uint32_t num_ranks : steps->num_ranks) wire.mutable_steps()->add_num_ranks(num_ranks);
 }
 
+// `shapes`: figures of an epoch or a plan (EpochPlan::summaries()).
+template <typename Shapes>
+void RankGroupsToWire(const LoadableEpoch& epoch, const Shapes& shapes, v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  wire.set_num_batches(epoch.identity().num_batches());
+  for (size_t i = 0; i < epoch.identity().rank_groups.size(); ++i) {
+    v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+    rank_group.set_num_batches(epoch.identity().rank_groups[i].num_batches);
+    for (size_t j = 0; j < epoch.shapes(i).size(); ++j) {
+      const BatchShape& shape = epoch.shapes(i)[j];
+      const ShapeSummary& summary = shapes.summaries(i)[j];
+      v1::EpochShape& out = *rank_group.add_shapes();
+      CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+      CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+      out.set_num_batches(summary.num_batches);
+      EfficienciesToWire(summary.components, schema, *out.mutable_components());
+      out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+    }
+  }
+}
+
 void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& progress,
                           v1::Epoch& wire) {
-  const SizeSchema& schema = epoch.schema().sizes();
   const SegmentedPlan& plan = epoch.plan();
-  wire.set_num_batches(plan.num_batches());
   wire.set_num_graphs(plan.counts().num_graphs);
   wire.set_num_rejected(plan.counts().num_oversize);
-  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
-  rank_group.set_num_batches(plan.num_batches());
-  const BatchShape& shape = plan.shapes()[0];
-  v1::EpochShape& out = *rank_group.add_shapes();
-  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
-  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
-  out.set_num_batches(plan.num_batches());
-  EfficienciesToWire(plan.summary().components, schema, *out.mutable_components());
-  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  wire.set_num_cut_graphs(plan.counts().num_cut_graphs);
+  wire.set_num_pieces(plan.counts().num_pieces);
+  RankGroupsToWire(epoch, plan, wire);
   v1::EpochSegments& segments = *wire.mutable_segments();
   segments.set_num_segments(plan.layout().num_segments());
   segments.set_num_tracks(plan.num_tracks());
@@ -493,24 +506,9 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
   if (any.prepared() == nullptr) return;
   const PreparedEpoch& epoch = *any.prepared();
   const EpochPlan& plan = epoch.plan();
-  const SizeSchema& schema = plan.schema().sizes();
-  wire.set_num_batches(identity.num_batches());
   wire.set_num_graphs(plan.num_graphs());
-  RejectionsToWire(plan.num_oversize(), plan.oversize(), schema, wire);
-  for (size_t i = 0; i < plan.num_rank_groups(); ++i) {
-    v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
-    rank_group.set_num_batches(plan.num_batches(i));
-    for (size_t j = 0; j < plan.shapes(i).size(); ++j) {
-      const BatchShape& shape = plan.shapes(i)[j];
-      const ShapeSummary& summary = epoch.summaries(i)[j];
-      v1::EpochShape& out = *rank_group.add_shapes();
-      CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
-      CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
-      out.set_num_batches(summary.num_batches);
-      EfficienciesToWire(summary.components, schema, *out.mutable_components());
-      out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
-    }
-  }
+  RejectionsToWire(plan.num_oversize(), plan.oversize(), plan.schema().sizes(), wire);
+  RankGroupsToWire(epoch, epoch, wire);
   StepsToWire(epoch.steps(), wire);
   MixtureToWire(epoch, wire);
   wire.set_num_cut_graphs(plan.num_cut_graphs());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,17 +39,6 @@ absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::Open(
 }
 
 absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenEpoch(
-    const v1::ExportEpochRequest& request, std::shared_ptr<const PreparedEpoch> epoch,
-    Sharing ranks, size_t max_response_bytes, MemoryBudget* working) {
-  Graphs graphs;
-  graphs.reader = std::shared_ptr<const DatasetReader>(epoch, &epoch->plan().reader());
-  PH_ASSIGN_OR_RETURN(graphs.epoch,
-                      EpochOrder::Create(std::move(epoch), std::move(ranks), working));
-  return OpenPart(std::move(graphs), request.first_graph(), request.num_graphs(),
-                  max_response_bytes);
-}
-
-absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenSegments(
     const v1::ExportEpochRequest& request, std::unique_ptr<Evaluation> pass,
     size_t max_response_bytes) {
   Graphs graphs;
@@ -57,14 +47,22 @@ absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenSegments(
                   max_response_bytes);
 }
 
+const DatasetInfo& ExportSource::Graphs::info() const {
+  if (pass == nullptr) return reader->info();
+  const SegmentedEpoch* const segmented = pass->epoch().segmented();
+  return segmented != nullptr ? segmented->plan().dataset()
+                              : pass->epoch().prepared()->plan().dataset();
+}
+
 uint64_t ExportSource::Graphs::size() const {
-  if (pass != nullptr) return segments().counts().num_graphs;
-  return epoch ? epoch->num_graphs() : reader->num_graphs();
+  if (pass == nullptr) return reader->num_graphs();
+  const SegmentedEpoch* const segmented = pass->epoch().segmented();
+  return segmented != nullptr ? segmented->plan().counts().num_graphs
+                              : pass->epoch().prepared()->plan().num_graphs();
 }
 
 uint64_t ExportSource::Graphs::place(uint64_t next) const {
-  if (pass != nullptr) return batch[next_of_batch];
-  return epoch ? epoch->graph() : next;
+  return pass != nullptr ? batch[next_of_batch] : next;
 }
 
 absl::StatusOr<bool> ExportSource::Graphs::TakeUp() {
@@ -73,21 +71,25 @@ absl::StatusOr<bool> ExportSource::Graphs::TakeUp() {
     PH_ASSIGN_OR_RETURN(const LoadEvent event, pass->NextPlace());
     if (event.kind == LoadEvent::Kind::kWait) return false;
     if (event.kind == LoadEvent::Kind::kEnd) {
-      return absl::InternalError("export: the segments have fewer graphs than were counted");
+      return absl::InternalError("export: the epoch has fewer graphs than were counted");
     }
     next_of_batch -= std::exchange(batch, {}).size();
-    PH_ASSIGN_OR_RETURN(const auto segment, pass->epoch().segmented()->SegmentOf(event.number));
+    std::shared_ptr<const PreparedEpoch> epoch(pass->shared_epoch(), pass->epoch().prepared());
+    uint64_t number = event.number;
+    if (const SegmentedEpoch* const segmented = pass->epoch().segmented()) {
+      PH_ASSIGN_OR_RETURN(std::tie(epoch, number), segmented->SegmentOf(event.number));
+    }
+    if (next_of_batch < epoch->NumGraphs(number))
+      batch = epoch->GraphsOf(number);
+    else
+      next_of_batch -= epoch->NumGraphs(number);
+    const DatasetReader* const of_epoch = &epoch->plan().reader();
+    if (of_epoch == reader.get()) continue;
     // The rows of the segment before were read from the store's file, as Next() says.
     if (reader != nullptr) PH_RETURN_IF_ERROR(reader->CheckIntact());
-    reader = std::shared_ptr<const DatasetReader>(segment.first, &segment.first->plan().reader());
-    batch = segment.first->GraphsOf(segment.second);
+    reader = std::shared_ptr<const DatasetReader>(std::move(epoch), of_epoch);
   }
   return true;
-}
-
-void ExportSource::Graphs::Advance(uint64_t count) {
-  if (epoch) epoch->Advance(count);
-  next_of_batch += count;
 }
 
 absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenPart(Graphs graphs, uint64_t first,
@@ -100,11 +102,10 @@ absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenPart(Graphs grap
         absl::StrCat("data set '", info.name, "': ", sets.status().message()));
   }
   const uint64_t n = graphs.size();
-  const bool is_of_epoch = graphs.epoch || graphs.pass != nullptr;
   if (first > n) {
     return absl::OutOfRangeError(absl::StrCat("first_graph: ", first, ", ",
-                                              is_of_epoch ? "the epoch of " : "", "data set '",
-                                              info.name, "' has ", n, " graphs"));
+                                              graphs.pass != nullptr ? "the epoch of " : "",
+                                              "data set '", info.name, "' has ", n, " graphs"));
   }
   graphs.Advance(first);
   const uint64_t end = first + std::min(num_graphs == 0 ? UINT64_MAX : num_graphs, n - first);

@@ -14,8 +14,6 @@
 #include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/loader.pb.h"
 #include "service/base/memory_budget.h"
-#include "service/engine/epochs/dealing.h"
-#include "service/engine/epochs/epoch_order.h"
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/engine/epochs/segmented_epoch.h"
 #include "service/engine/jobs/evaluation.h"
@@ -42,13 +40,9 @@ class ExportSource final : public ResponseSource<v1::ExportDatasetResponse> {
                                                             const DatasetStore& datasets,
                                                             size_t max_response_bytes,
                                                             MemoryBudget* working);
-  // The same for an epoch of the request, which `ranks` share. O(batches).
-  static absl::StatusOr<std::unique_ptr<ExportSource>> OpenEpoch(
-      const v1::ExportEpochRequest& request, std::shared_ptr<const PreparedEpoch> epoch,
-      Sharing ranks, size_t max_response_bytes, MemoryBudget* working);
-  // The same for a pass over an epoch in segments, from its first step on. Segments before the
+  // The same for a pass over the batches of all ranks of an epoch. In segments, those before the
   // first graph are made, too: what they hold is not known otherwise. Waits for them.
-  static absl::StatusOr<std::unique_ptr<ExportSource>> OpenSegments(
+  static absl::StatusOr<std::unique_ptr<ExportSource>> OpenEpoch(
       const v1::ExportEpochRequest& request, std::unique_ptr<Evaluation> pass,
       size_t max_response_bytes);
 
@@ -61,27 +55,22 @@ class ExportSource final : public ResponseSource<v1::ExportDatasetResponse> {
   // What is exported.
   struct Graphs {
     MemoryHold memory;
-    // In segments: of the batch's; null before the first one.
+    // Of an epoch: of the batch's graphs; null before the first batch.
     std::shared_ptr<const DatasetReader> reader;
-    // Unset: the data set's own order, or segments.
-    std::optional<EpochOrder> epoch;
-    // Null unless the epoch is in segments. Then the graphs of the batch where it stands, by their
-    // places in the segment, and how many of them are before it. More than there are: the rest is
-    // to be left out.
+    // Null: the data set's own order. Otherwise the graphs of the batch where it stands, by their
+    // places in the reader, and how many of them are before it. More than there are: the rest is to
+    // be left out.
     std::unique_ptr<Evaluation> pass;
     std::vector<uint32_t> batch;
     uint64_t next_of_batch = 0;
 
-    const SegmentedPlan& segments() const { return pass->epoch().segmented()->plan(); }
-    const DatasetInfo& info() const {
-      return pass != nullptr ? segments().dataset() : reader->info();
-    }
+    const DatasetInfo& info() const;
     uint64_t size() const;
     // The next graph's place in the reader. Requires TakeUp().
     uint64_t place(uint64_t next) const;
     // Takes up the batch of the next graph. False if its segment is being made.
     absl::StatusOr<bool> TakeUp();
-    void Advance(uint64_t count);
+    void Advance(uint64_t count) { next_of_batch += count; }
   };
 
   // `num_graphs` of them (0: all) from place `first` on.

@@ -26,15 +26,8 @@ class Format final : public ExampleFormat {
     return ExportSource::Open(request, datasets, max_response_bytes, working);
   }
   Export ExportEpoch(const v1::ExportEpochRequest& request, std::unique_ptr<Evaluation> pass,
-                     Sharing ranks, size_t max_response_bytes,
-                     MemoryBudget* working) const override {
-    if (pass->epoch().segmented() != nullptr) {
-      return ExportSource::OpenSegments(request, std::move(pass), max_response_bytes);
-    }
-    const auto& prepared = pass->shared_epoch();
-    return ExportSource::OpenEpoch(
-        request, std::shared_ptr<const PreparedEpoch>(prepared, prepared->prepared()),
-        std::move(ranks), max_response_bytes, working);
+                     size_t max_response_bytes) const override {
+    return ExportSource::OpenEpoch(request, std::move(pass), max_response_bytes);
   }
 };
 

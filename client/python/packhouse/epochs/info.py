@@ -93,7 +93,8 @@ class JoinedParts:
 class EpochSegments:
     """The segments of an epoch that is planned in segments; `max_graphs` are of the largest.
 
-    Segmentation costs at most the part `loss` of the batches.
+    Segmentation costs at most the part `loss` of the batches; 0 where no bound is known, as with several
+    shapes.
     """
 
     num_segments: int

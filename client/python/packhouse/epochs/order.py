@@ -90,7 +90,8 @@ class ByScore:
     Batches are sorted by the mean score of their graphs and cut into so many buckets; 0: each batch
     is one. Graphs of one size then change places, so that those with lower scores are in earlier
     buckets. Within a bucket all is shuffled. Batches are of the sizes that they have in a shuffle:
-    a batch has large and small graphs, so an order by what goes with their size is weak.
+    a batch has large and small graphs, so an order by what goes with their size is weak. With
+    `segments`, each segment has buckets of its own.
     """
 
     tensor: str = ""

@@ -78,7 +78,8 @@ class Segments:
 
     A segment is a draw of about `graphs` graphs (0: 2^20), with which batches are made while the
     next one is planned. `tracks` (0: 1, at most 64): batch b is of track b % tracks, and each track
-    goes through segments of its own. The first epoch of a job opens when all segments are counted.
+    goes through segments of its own. The first epoch of a job opens when all segments are counted,
+    and with a `draw` each epoch. Shapes are the same in all segments; `ByScore` orders each by itself.
     """
 
     graphs: int = 0
@@ -124,7 +125,7 @@ class EpochArguments(TypedDict, total=False):
       `min_nodes_per_component`); only with Padding.TFGNN and limits or shapes.
     - `adaptive`: limits may move from epoch to epoch by what batches cost (`Client.feedback`); needs
       a `device_profile` with `measured_as`, and a loader of a job.
-    - `segments`: see `Segments` (None: the epoch is planned as a whole). Needs `limits`.
+    - `segments`: see `Segments` (None: the epoch is planned as a whole).
     - `mixing`: how fresh batches are. Graphs are exchanged between batches until two that share one
       are together again about as seldom as in a shuffle (`EpochInfo.company`): 1.1 times as often
       (True), or so many times (a number of at least 1). False: only as the plan draws them. None:

@@ -488,7 +488,7 @@ absl::StatusOr<BuiltBatch> SampledEpoch::Build(uint64_t number) const {
 }
 
 absl::StatusOr<BuiltBatch> SampledEpoch::BuildPadding(size_t rank_group) const {
-  return PaddingBatch(shapes(rank_group)[0].layout, whole_graphs_, bounds_);
+  return PaddingBatch(shapes(rank_group), whole_graphs_, bounds_);
 }
 
 }  // namespace packhouse

@@ -226,7 +226,7 @@ absl::StatusOr<BuiltBatch> JoinedEpoch::Build(uint64_t number) const {
 }
 
 absl::StatusOr<BuiltBatch> JoinedEpoch::BuildPadding(size_t rank_group) const {
-  return PaddingBatch(shapes(rank_group)[0].layout, /*whole_graphs=*/true, bounds_);
+  return PaddingBatch(shapes(rank_group), /*whole_graphs=*/true, bounds_);
 }
 
 }  // namespace packhouse
