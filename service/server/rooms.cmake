@@ -15,6 +15,13 @@ packhouse_room(wire_calls
           wire_footprint.cc wire_graphs.cc wire_sizes.cc
   DEPENDS packhouse_proto packhouse_admission packhouse_collation)
 
+# A contract that names a thing without a right does not build.
+add_executable(packhouse-contract-check server/calls/contract_check_main.cc)
+target_link_libraries(packhouse-contract-check PRIVATE packhouse_flags packhouse_wire_calls)
+# With the files that nothing refers to.
+set_target_properties(packhouse-contract-check PROPERTIES LINK_LIBRARY_OVERRIDE_packhouse_proto WHOLE_ARCHIVE)
+add_custom_command(TARGET packhouse-contract-check POST_BUILD COMMAND packhouse-contract-check VERBATIM)
+
 # Under ThreadSanitizer, too.
 packhouse_room(lanes
   FOLDER server/lanes

@@ -1,6 +1,6 @@
 // The right that each request needs, and where it names what it works on: read off the options of
-// the contract (rights.proto). A method without them, or with a text of which they do not say what
-// it names, is refused as soon as there is a policy.
+// the contract (rights.proto). With a method without them, or with a text of which they do not say
+// what it names, the service does not build (contract_check_main.cc).
 #ifndef PACKHOUSE_SERVICE_SERVER_CALLS_REQUEST_RIGHTS_H_
 #define PACKHOUSE_SERVICE_SERVER_CALLS_REQUEST_RIGHTS_H_
 
