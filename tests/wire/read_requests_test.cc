@@ -239,13 +239,14 @@ TEST(ReadRequestsTest, ALoad) {
     PH_ASSIGN_OR_RETURN(const JoinRequest read,
                         JoinRequestFromWire(request, epoch, request.cursor()));
     PH_ASSIGN_OR_RETURN(const size_t in_flight, MaxInFlightFromWire(request.max_in_flight()));
-    return absl::StrCat(
-        epoch.dataset, " ", epoch.key.job, " lane ", read.lane, " reader ", read.reader.number, "/",
-        read.reader.count, " worker ", read.worker, " of ", Words(read.sharing.rank_group_of_rank),
-        " last ", static_cast<int>(read.sharing.last_steps), " ends ", read.ends_when_all_leased,
-        " attempt ", read.attempt, " generation ", read.generation.value_or(0), " cursor ",
-        read.cursor.has_value() ? read.cursor->generation : 0, " in flight ", in_flight,
-        GroupsWords(epoch));
+    return absl::StrCat(epoch.dataset, " ", epoch.key.job, " queue ", read.queue, " reader ",
+                        read.reader.number, "/", read.reader.count, " worker ", read.worker, " of ",
+                        Words(read.sharing.rank_group_of_rank), " last ",
+                        static_cast<int>(read.sharing.last_steps), " ends ",
+                        read.ends_when_all_leased, " attempt ", read.attempt, " generation ",
+                        read.generation.value_or(0), " cursor ",
+                        read.cursor.has_value() ? read.cursor->generation : 0, " in flight ",
+                        in_flight, GroupsWords(epoch));
   };
   const std::string common =
       absl::StrCat(kEpochText, "job: 'job' } attempt: 'a' max_in_flight: 5 ");
@@ -253,7 +254,7 @@ TEST(ReadRequestsTest, ALoad) {
       common, "ranked { rank: 1 num_ranks: 3 reader: 4 num_readers: 6 drop_last: true }"));
   ranked.set_cursor(EncodeCursor({IdentityOf({6}), 17, {}, {}}));
   EXPECT_THAT(ExpectRead(ranked, describe),
-              StartsWith("graphs job lane 1 reader 4/6 worker  of 0,0,0 last 1 ends 0 attempt a "
+              StartsWith("graphs job queue 1 reader 4/6 worker  of 0,0,0 last 1 ends 0 attempt a "
                          "generation 0 cursor 17 in flight 5"));
   EXPECT_THAT(
       ExpectRead(
@@ -261,7 +262,7 @@ TEST(ReadRequestsTest, ALoad) {
                                                 "generation: 8 dynamic { rank_group: 1 worker: 'w' "
                                                 "end_when_all_leased: true }")),
           describe),
-      StartsWith("graphs job lane 1 reader 0/1 worker w of  last 0 ends 1 attempt a generation 8 "
+      StartsWith("graphs job queue 1 reader 0/1 worker w of  last 0 ends 1 attempt a generation 8 "
                  "cursor 0 in flight 5"));
 
   const auto evaluation = [&](const v1::LoadRequest& request) -> absl::StatusOr<std::string> {

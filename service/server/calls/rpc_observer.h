@@ -12,125 +12,36 @@
 
 namespace packhouse {
 
+// All methods, by their names in the contract: for metrics, logs and lists of open calls. Channelz
+// is each of grpc.channelz.v1; the last three are of gRPC, too.
+// clang-format off
+#define PACKHOUSE_METHODS(ROW) \
+  ROW(Pack) ROW(Observe) ROW(GetHistogram) ROW(MergeHistogram) ROW(DeleteHistogram) ROW(Plan) \
+  ROW(Tune) ROW(CreateDataset) ROW(Append) ROW(SealDataset) ROW(GetDataset) ROW(ListDatasets) \
+  ROW(DeleteDataset) ROW(VerifyDataset) ROW(ExportDataset) ROW(Load) ROW(Acknowledge) \
+  ROW(GetEpoch) ROW(ReportStep) ROW(DeleteJob) ROW(ListJobs) ROW(GetJob) ROW(ExportEpoch) \
+  ROW(CreateSourceGraph) ROW(AppendSourceGraph) ROW(SealSourceGraph) ROW(GetSourceGraph) \
+  ROW(ListSourceGraphs) ROW(DeleteSourceGraph) ROW(VerifySourceGraph) ROW(LookupNodes) \
+  ROW(ReadEdges) ROW(Sample) ROW(EstimateSizes) ROW(SampleDataset) ROW(Partition) \
+  ROW(GetPartition) ROW(ListPartitions) ROW(CancelPartition) ROW(DeletePartition) \
+  ROW(ReadPartitionFile) ROW(PartitionDataset) ROW(Report) ROW(GetModel) ROW(ListModels) \
+  ROW(DeleteModel) ROW(GetServer) ROW(ListClients) ROW(SetLogLevel) ROW(Reload) ROW(Drain) \
+  ROW(MoveJob) ROW(TakeSnapshot) ROW(Channelz) ROW(ServerReflectionInfo) ROW(Check) ROW(Watch)
+// clang-format on
+
 enum class Method {
-  kPack,
-  kObserve,
-  kGetHistogram,
-  kMergeHistogram,
-  kDeleteHistogram,
-  kPlan,
-  kTune,
-  kCreateDataset,
-  kAppend,
-  kSealDataset,
-  kGetDataset,
-  kListDatasets,
-  kDeleteDataset,
-  kVerifyDataset,
-  kExportDataset,
-  kLoad,
-  kAcknowledge,
-  kGetEpoch,
-  kReportStep,
-  kDeleteJob,
-  kListJobs,
-  kGetJob,
-  kExportEpoch,
-  kCreateSourceGraph,
-  kAppendSourceGraph,
-  kSealSourceGraph,
-  kGetSourceGraph,
-  kListSourceGraphs,
-  kDeleteSourceGraph,
-  kVerifySourceGraph,
-  kLookupNodes,
-  kReadEdges,
-  kSample,
-  kEstimateSizes,
-  kSampleDataset,
-  kPartition,
-  kGetPartition,
-  kListPartitions,
-  kCancelPartition,
-  kDeletePartition,
-  kReadPartitionFile,
-  kPartitionDataset,
-  kReportFeedback,
-  kGetModel,
-  kListModels,
-  kDeleteModel,
-  kGetServer,
-  kListClients,
-  kSetLogLevel,
-  kReload,
-  kDrain,
-  kMoveJob,
-  kTakeSnapshot,
-  kChannelz,  // Each of grpc.channelz.v1.
-  kServerReflectionInfo,
-  kCheck,
-  kWatch
+#define PACKHOUSE_METHOD(name) k##name,
+  PACKHOUSE_METHODS(PACKHOUSE_METHOD)
+#undef PACKHOUSE_METHOD
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 57> kMethodNames = {"Pack",
-                                                                   "Observe",
-                                                                   "GetHistogram",
-                                                                   "MergeHistogram",
-                                                                   "DeleteHistogram",
-                                                                   "Plan",
-                                                                   "Tune",
-                                                                   "CreateDataset",
-                                                                   "Append",
-                                                                   "SealDataset",
-                                                                   "GetDataset",
-                                                                   "ListDatasets",
-                                                                   "DeleteDataset",
-                                                                   "VerifyDataset",
-                                                                   "ExportDataset",
-                                                                   "Load",
-                                                                   "Acknowledge",
-                                                                   "GetEpoch",
-                                                                   "ReportStep",
-                                                                   "DeleteJob",
-                                                                   "ListJobs",
-                                                                   "GetJob",
-                                                                   "ExportEpoch",
-                                                                   "CreateSourceGraph",
-                                                                   "AppendSourceGraph",
-                                                                   "SealSourceGraph",
-                                                                   "GetSourceGraph",
-                                                                   "ListSourceGraphs",
-                                                                   "DeleteSourceGraph",
-                                                                   "VerifySourceGraph",
-                                                                   "LookupNodes",
-                                                                   "ReadEdges",
-                                                                   "Sample",
-                                                                   "EstimateSizes",
-                                                                   "SampleDataset",
-                                                                   "Partition",
-                                                                   "GetPartition",
-                                                                   "ListPartitions",
-                                                                   "CancelPartition",
-                                                                   "DeletePartition",
-                                                                   "ReadPartitionFile",
-                                                                   "PartitionDataset",
-                                                                   "Report",
-                                                                   "GetModel",
-                                                                   "ListModels",
-                                                                   "DeleteModel",
-                                                                   "GetServer",
-                                                                   "ListClients",
-                                                                   "SetLogLevel",
-                                                                   "Reload",
-                                                                   "Drain",
-                                                                   "MoveJob",
-                                                                   "TakeSnapshot",
-                                                                   "Channelz",
-                                                                   "ServerReflectionInfo",
-                                                                   "Check",
-                                                                   "Watch"};
-static_assert(static_cast<size_t>(Method::kWatch) + 1 == kMethodNames.size());
+inline constexpr std::array kMethodNames = {
+#define PACKHOUSE_METHOD(name) absl::string_view(#name),
+    PACKHOUSE_METHODS(PACKHOUSE_METHOD)
+#undef PACKHOUSE_METHOD
+};
+#undef PACKHOUSE_METHODS
 
 // Thread-safe; must be quick.
 class RpcObserver {

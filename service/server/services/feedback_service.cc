@@ -67,7 +67,7 @@ FeedbackService::FeedbackService(const CallContext& context, FeedbackStore* feed
 
 CallReactor* FeedbackService::Report(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ReportRequest>(
-      append_context_, Method::kReportFeedback, call,
+      append_context_, Method::kReport, call,
       [this](const v1::ReportRequest& parsed, const CallContext& context) {
         return TakeReport(parsed, *feedback_, context);
       });
