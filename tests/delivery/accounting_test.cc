@@ -54,7 +54,7 @@ uint64_t BytesOf(JobWorld& world, const std::vector<uint64_t>& open_epochs) {
 
 JoinRequest Rank(uint32_t rank, size_t ranks) {
   JoinRequest request;
-  request.lane = rank;
+  request.queue = rank;
   request.sharing = Sharing::Ranked(ranks);
   return request;
 }

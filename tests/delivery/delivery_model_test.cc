@@ -107,7 +107,7 @@ struct Stream {
 
 struct Worker {
   uint64_t epoch = 0;
-  uint32_t lane = 0;
+  uint32_t queue = 0;
   std::string name;
   uint64_t trainer = 0;
   std::shared_ptr<Stream> stream;
@@ -283,7 +283,7 @@ class Schedule {
     for (uint64_t i = 0; i < n; ++i) {
       Worker worker;
       worker.epoch = epoch_;
-      worker.lane = static_cast<uint32_t>(sharing_.ranked() ? i : i % world_.num_rank_groups());
+      worker.queue = static_cast<uint32_t>(sharing_.ranked() ? i : i % world_.num_rank_groups());
       worker.name = "worker " + std::to_string(i);
       worker.trainer = trainer_;
       workers_.push_back(worker);
@@ -292,7 +292,7 @@ class Schedule {
 
   void StartJoin(Worker& worker) {
     JoinRequest request;
-    request.lane = worker.lane;
+    request.queue = worker.queue;
     request.worker = worker.name;
     request.sharing = sharing_;
     request.attempt = attempt_;
@@ -387,13 +387,13 @@ class Schedule {
     EXPECT_EQ(worker.generation, CurrentGeneration(worker.epoch));
     EXPECT_FALSE(told_[worker.generation].contains(batch)) << "acknowledged, and sent again";
     EXPECT_TRUE(stream.received.insert(batch).second) << "twice in one stream";
-    EXPECT_EQ(event->place.lane, worker.lane);
+    EXPECT_EQ(event->place.queue, worker.queue);
     if (sharing_.ranked()) {
       EXPECT_TRUE(!stream.last_position || *stream.last_position < event->place.position);
       stream.last_position = event->place.position;
     }
     // The same batch at the same place, with the same graphs.
-    const auto place = std::tuple(worker.generation, event->place.lane, event->place.position);
+    const auto place = std::tuple(worker.generation, event->place.queue, event->place.position);
     EXPECT_EQ(batch_at_.emplace(place, batch).first->second, batch);
     const std::vector<uint64_t>& ids = event->built.batch.graph_ids;
     EXPECT_EQ(event->is_padding, batch >= identity().num_batches());

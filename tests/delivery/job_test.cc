@@ -40,7 +40,7 @@ class JobTest : public ::testing::Test {
 
   static JoinRequest Rank(uint32_t rank, size_t ranks) {
     JoinRequest request;
-    request.lane = rank;
+    request.queue = rank;
     request.sharing = Sharing::Ranked(ranks);
     return request;
   }
@@ -378,7 +378,7 @@ TEST_F(JobTest, ARollBackAmongJoinsTakesItsTurn) {
   request.cursor = DecodeCursor(kept.cursor).value();
   request.attempt = "2";
   const auto first = world_->StartJoin(epoch_, request);
-  request.lane = 1;
+  request.queue = 1;
   const auto second = world_->StartJoin(epoch_, request);
   world_->RunDeferred();
   EXPECT_EQ(log_.num_appends(), 4U);
@@ -746,7 +746,7 @@ TEST(JobShareTest, OfSomeWindowsItIsAGuess) {
   for (const auto& [windows, steps] : std::vector<std::pair<std::vector<uint32_t>, uint64_t>>{
            {{}, 40}, {{5}, 20}, {{5, 6}, 22}, {{5, 6, 7}, 24}, {{5, 6, 7, 1}, 19}, {{30}, 40}}) {
     PH_ASSERT_OK_AND_ASSIGN(const EpochShare share,
-                            ShareOf(epoch, windows, BatchSet(), Sharing(), /*lane=*/0));
+                            ShareOf(epoch, windows, BatchSet(), Sharing(), /*queue=*/0));
     EXPECT_EQ(share.num_steps, steps);
     EXPECT_EQ(share.num_steps_of_epoch, steps);
     EXPECT_EQ(share.is_estimate, windows.size() < 4);
@@ -779,12 +779,12 @@ TEST(JobShareTest, IsWhatAWorkerFindsWhenItJoins) {
                                             j);
         }
         sharing.last_steps = static_cast<LastSteps>(random.Below(2));
-        request.lane = static_cast<uint32_t>(random.Below(sharing.rank_group_of_rank.size()));
+        request.queue = static_cast<uint32_t>(random.Below(sharing.rank_group_of_rank.size()));
         request.reader.count = static_cast<uint32_t>(random.Between(1, 3));
         request.reader.number = static_cast<uint32_t>(random.Below(request.reader.count));
       } else {
         request.worker = absl::StrCat("worker ", random.Below(2));
-        request.lane = static_cast<uint32_t>(random.Below(epoch.rank_groups.size()));
+        request.queue = static_cast<uint32_t>(random.Below(epoch.rank_groups.size()));
         request.attempt = "0";
       }
       if (random.Below(3) == 0) request.attempt = absl::StrCat(random.Below(3));

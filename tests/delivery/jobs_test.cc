@@ -74,7 +74,7 @@ class JobsTest : public ::testing::Test {
 
   std::unique_ptr<LoadSession> Load(const std::shared_ptr<Job>& job) {
     JoinRequest join;
-    join.lane = 0;
+    join.queue = 0;
     join.sharing = Sharing::Ranked(1);
     auto session = owner_->loader.Load(job, DatasetWorld::Request(), std::move(join), 4, [] {});
     EXPECT_THAT(session, IsOk());
@@ -140,7 +140,7 @@ TEST_F(JobsTest, JobsShareThePlacesWhereJoinsWait) {
     EpochRequest request = DatasetWorld::Request();
     request.key.job = job->name();
     JoinRequest join;
-    join.lane = rank;
+    join.queue = rank;
     join.sharing = Sharing::Ranked(4);
     join.now = clock_.Now();
     auto session = loader.StartLoad(job, request, std::move(join), 4, [] {});
@@ -219,7 +219,7 @@ class JobCensusTest : public JobsTest {
     EpochRequest request = DatasetWorld::Request();
     request.key.job = name;
     JoinRequest join;
-    join.lane = 0;
+    join.queue = 0;
     join.sharing = Sharing::Ranked(1);
     join.now = clock_.Now();
     return owner_->loader.Load(place->job, request, std::move(join), 4, [] {}).status();

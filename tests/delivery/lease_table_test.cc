@@ -150,7 +150,7 @@ TEST(LeaseTableTest, WhoeverMayGoOnIsWoken) {
     if (ranked) sharing.rank_group_of_rank = {0, 1, 1};
     LeaseTable table(Dealing::Create({0, half, half + random.Below(12)}, {}, sharing).value(),
                      kLease);
-    const size_t lanes = table.dealing().num_lanes();
+    const size_t queues = table.dealing().num_queues();
     const size_t max_in_flight = random.Between(1, 4);
     absl::Time now = kLeaseStart;
     std::set<SessionId> gone;
@@ -166,8 +166,8 @@ TEST(LeaseTableTest, WhoeverMayGoOnIsWoken) {
             reader.count = static_cast<uint32_t>(random.Between(1, 3));
             reader.number = static_cast<uint32_t>(random.Below(reader.count));
           }
-          const auto lane = static_cast<uint32_t>(random.Below(lanes));
-          ASSERT_THAT(table.Join(++last, lane, reader), IsOk());
+          const auto queue = static_cast<uint32_t>(random.Below(queues));
+          ASSERT_THAT(table.Join(++last, queue, reader), IsOk());
           break;
         }
         case 1:
@@ -213,7 +213,7 @@ TEST(LeaseTableTest, WhoeverMayGoOnIsWoken) {
         told_to_wait.erase(session);
       }
       for (const SessionId session : told_to_wait) {
-        ASSERT_TRUE(table.IsPresent(session)) << "lost its lane, and was not told";
+        ASSERT_TRUE(table.IsPresent(session)) << "lost its queue, and was not told";
         const LeaseOutcome outcome = table.Peek(session, max_in_flight);
         ASSERT_TRUE(outcome == LeaseOutcome::kAllLeased ||
                     outcome == LeaseOutcome::kTooManyInFlight)
@@ -417,21 +417,21 @@ TEST(LeaseTableTest, TellsOfEachWorkersSteps) {
   std::vector<SessionId> sessions;
   table.AddTo(watch, sessions);
   EXPECT_TRUE(watch.is_ranked);
-  ASSERT_EQ(watch.lanes.size(), 2U);
+  ASSERT_EQ(watch.queues.size(), 2U);
   ASSERT_EQ(watch.workers.size(), 2U);
   ASSERT_EQ(sessions.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
     const bool is_first = sessions[i] == 1;
     const WorkerWatch& worker = watch.workers[i];
-    EXPECT_EQ(worker.lane, is_first ? 0U : 1U);
+    EXPECT_EQ(worker.queue, is_first ? 0U : 1U);
     EXPECT_EQ(worker.num_steps, 7U);
     EXPECT_EQ(worker.num_done, is_first ? 2U : 0U);
     EXPECT_EQ(worker.num_acknowledged, is_first ? 1U : 0U);
     EXPECT_EQ(worker.num_in_flight, is_first ? 2U : 1U);
     EXPECT_EQ(worker.last_heard, is_first ? kLeaseStart + absl::Seconds(1) : kLeaseStart);
     EXPECT_FALSE(worker.has_ended);
-    EXPECT_EQ(watch.lanes[worker.lane].num_batches, 7U);
-    EXPECT_EQ(watch.lanes[worker.lane].num_done, worker.num_done);
+    EXPECT_EQ(watch.queues[worker.queue].num_batches, 7U);
+    EXPECT_EQ(watch.queues[worker.queue].num_done, worker.num_done);
   }
 }
 

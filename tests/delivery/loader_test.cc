@@ -102,7 +102,7 @@ class LoaderWorld {
 
   static JoinRequest Rank(uint32_t rank, size_t num_ranks) {
     JoinRequest join;
-    join.lane = rank;
+    join.queue = rank;
     join.sharing = Sharing::Ranked(num_ranks);
     return join;
   }
@@ -881,8 +881,8 @@ TEST(LoaderTest, AnEpochKeepsItsPlanWhateverThePlanner) {
       PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request_of(1, kind), back));
       EXPECT_EQ(session->epoch().identity(), back.cursor->identity);
     }
-    for (uint32_t lane = 0; lane <= (kind == 1 ? 1 : 0); ++lane) {
-      join.lane = lane;
+    for (uint32_t queue = 0; queue <= (kind == 1 ? 1 : 0); ++queue) {
+      join.queue = queue;
       PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request_of(0, kind), join));
       take(*session, expected.size());
     }
@@ -1643,7 +1643,7 @@ TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
   join.cursor = DecodeCursor(cursor).value();
   join.attempt = "second";
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    join.lane = rank;
+    join.queue = rank;
     PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, join));
     const std::vector<uint64_t> own = TakeAll(world, *session);
     all.insert(all.end(), own.begin(), own.end());
@@ -1693,11 +1693,11 @@ TEST(LoaderTest, StepsOfLikeCostStayThroughCrashesAndOtherRanks) {
         join.sharing = Sharing::Dynamic();
         join.worker = "worker";
       }
-      const size_t lanes =
+      const size_t queues =
           is_dynamic ? asked.rank_groups.size() : join.sharing.rank_group_of_rank.size();
-      for (uint32_t lane = 0; lane < lanes; ++lane) {
-        join.lane = lane;
-        if (is_dynamic) join.worker = absl::StrCat("worker ", lane);
+      for (uint32_t queue = 0; queue < queues; ++queue) {
+        join.queue = queue;
+        if (is_dynamic) join.worker = absl::StrCat("worker ", queue);
         PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(asked, join));
         EXPECT_EQ(session->epoch().identity(), planned->identity());
         for (uint64_t left = random.Below(7); left != 0; --left) {

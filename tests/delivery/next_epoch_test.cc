@@ -50,7 +50,7 @@ class NextEpochTest : public ::testing::Test {
   static EpochRequest Request(uint64_t epoch) { return DatasetWorld::Request({24, 30, 6}, epoch); }
   static JoinRequest Rank(uint32_t rank, size_t num_ranks) {
     JoinRequest join;
-    join.lane = rank;
+    join.queue = rank;
     join.sharing = Sharing::Ranked(num_ranks);
     join.client = "client";
     return join;

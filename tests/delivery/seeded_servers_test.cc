@@ -202,7 +202,7 @@ class Worker {
     const EarlyEnd::Stream dropped(&engine.end, [this] { BeWoken(); });
     const EarlyEnd::Stream lost(&job->early_end(), [this] { BeWoken(); });
     JoinRequest join;
-    join.lane = rank_;
+    join.queue = rank_;
     join.sharing = Sharing::Ranked(kRanks);
     join.now = execution_.clock().Now();
     PH_ASSIGN_OR_RETURN(const auto session,

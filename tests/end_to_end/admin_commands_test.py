@@ -168,7 +168,7 @@ def some_clients() -> Any:
     )  # fmt: skip
     load.started.FromJsonString("2026-03-01T12:00:00Z")
     answer.calls.add(client="10.0.0.9", method="ListClients")
-    answer.workers.add(client="alice", job="team/run", epoch=7, lane=3, session=9, num_leases=12345)
+    answer.workers.add(client="alice", job="team/run", epoch=7, queue=3, session=9, num_leases=12345)
     answer.workers.add(job="team/run", epoch=7, worker="elastic-1")
     return answer
 

@@ -111,7 +111,7 @@ def test_what_a_server_does_and_what_it_is_told(program: str, tmp_path: pathlib.
             next(batches)
             found = admin.clients()
             (worker,) = found.workers
-            assert (worker.job, worker.epoch, worker.lane) == ("job", 0, 0)
+            assert (worker.job, worker.epoch, worker.queue) == ("job", 0, 0)
             assert worker.num_leases >= 1
             load = next(call for call in found.calls if call.method == "Load")
             assert load.is_stream and load.resource == "team/d" and load.peer.startswith("ipv4")

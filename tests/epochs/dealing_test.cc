@@ -16,25 +16,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::vector<uint64_t> Lane(const Dealing& dealing, uint32_t lane) {
+std::vector<uint64_t> Queue(const Dealing& dealing, uint32_t queue) {
   std::vector<uint64_t> batches;
-  for (uint64_t i = 0; i < dealing.lane_length(lane); ++i) {
-    batches.push_back(dealing.BatchAt({lane, i}));
+  for (uint64_t i = 0; i < dealing.queue_length(queue); ++i) {
+    batches.push_back(dealing.BatchAt({queue, i}));
   }
   return batches;
 }
 
 TEST(DealingTest, RankROfNGetsStepsRAndRPlusN) {
   PH_ASSERT_OK_AND_ASSIGN(const Dealing padded, Dealing::Create({0, 8}, {}, Sharing::Ranked(3)));
-  EXPECT_THAT(Lane(padded, 0), ElementsAre(0, 3, 6));
-  EXPECT_THAT(Lane(padded, 1), ElementsAre(1, 4, 7));
-  EXPECT_THAT(Lane(padded, 2), ElementsAre(2, 5, 8));
+  EXPECT_THAT(Queue(padded, 0), ElementsAre(0, 3, 6));
+  EXPECT_THAT(Queue(padded, 1), ElementsAre(1, 4, 7));
+  EXPECT_THAT(Queue(padded, 2), ElementsAre(2, 5, 8));
   EXPECT_TRUE(padded.IsPadding(8));
   EXPECT_THAT(padded.dropped(), IsEmpty());
   EXPECT_EQ(padded.num_places(), 9U);
   PH_ASSERT_OK_AND_ASSIGN(const Dealing dropped,
                           Dealing::Create({0, 8}, {}, Sharing::Ranked(3, LastSteps::kDropped)));
-  EXPECT_THAT(Lane(dropped, 1), ElementsAre(1, 4));
+  EXPECT_THAT(Queue(dropped, 1), ElementsAre(1, 4));
   EXPECT_THAT(dropped.dropped(), ElementsAre(6, 7));
   EXPECT_EQ(dropped.PlaceOf(6), std::nullopt);
 }
@@ -42,8 +42,8 @@ TEST(DealingTest, RankROfNGetsStepsRAndRPlusN) {
 TEST(DealingTest, DynamicIsOneLaneInOrder) {
   PH_ASSERT_OK_AND_ASSIGN(const Dealing dealing,
                           Dealing::Create({0, 5}, BatchSet::Of({1, 2}), Sharing::Dynamic()));
-  ASSERT_EQ(dealing.num_lanes(), 1U);
-  EXPECT_THAT(Lane(dealing, 0), ElementsAre(0, 3, 4));
+  ASSERT_EQ(dealing.num_queues(), 1U);
+  EXPECT_THAT(Queue(dealing, 0), ElementsAre(0, 3, 4));
   EXPECT_EQ(dealing.PlaceOf(5), std::nullopt);
   EXPECT_EQ(dealing.PlaceOf(1), std::nullopt);
 }
@@ -53,9 +53,9 @@ TEST(DealingTest, RankGroupsGetTheirOwnBatchesInTheSameNumberOfSteps) {
   Sharing sharing;
   sharing.rank_group_of_rank = {1, 0, 1};
   PH_ASSERT_OK_AND_ASSIGN(const Dealing dealing, Dealing::Create({0, 2, 5}, {}, sharing));
-  EXPECT_THAT(Lane(dealing, 0), ElementsAre(2, 4));
-  EXPECT_THAT(Lane(dealing, 1), ElementsAre(0, 1));
-  EXPECT_THAT(Lane(dealing, 2), ElementsAre(3, 5));
+  EXPECT_THAT(Queue(dealing, 0), ElementsAre(2, 4));
+  EXPECT_THAT(Queue(dealing, 1), ElementsAre(0, 1));
+  EXPECT_THAT(Queue(dealing, 2), ElementsAre(3, 5));
   EXPECT_THAT(SharesOfStep(dealing, 1, [](uint64_t batch) { return 10 * batch; }),
               ElementsAre(StepShare{40, 50}, StepShare{10, 50}, StepShare{0, 50}));
 }
@@ -84,17 +84,17 @@ TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
     PH_ASSERT_OK_AND_ASSIGN(const Dealing dealing, Dealing::Create(first, done, sharing));
     std::set<uint64_t> dealt;
     uint64_t padding = 0;
-    for (uint32_t lane = 0; lane < dealing.num_lanes(); ++lane) {
-      EXPECT_THAT(Dealing::LaneLength(first, done, sharing, lane),
-                  IsOkAndHolds(dealing.lane_length(lane)));
+    for (uint32_t queue = 0; queue < dealing.num_queues(); ++queue) {
+      EXPECT_THAT(Dealing::QueueLength(first, done, sharing, queue),
+                  IsOkAndHolds(dealing.queue_length(queue)));
       if (sharing.ranked()) {
-        EXPECT_EQ(dealing.lane_length(lane), dealing.lane_length(0));
+        EXPECT_EQ(dealing.queue_length(queue), dealing.queue_length(0));
       }
-      const uint32_t rank_group = sharing.ranked() ? sharing.rank_group_of_rank[lane] : lane;
-      for (uint64_t i = 0; i < dealing.lane_length(lane); ++i) {
-        const uint64_t batch = dealing.BatchAt({lane, i});
+      const uint32_t rank_group = sharing.ranked() ? sharing.rank_group_of_rank[queue] : queue;
+      for (uint64_t i = 0; i < dealing.queue_length(queue); ++i) {
+        const uint64_t batch = dealing.BatchAt({queue, i});
         EXPECT_TRUE(dealt.insert(batch).second);
-        EXPECT_EQ(dealing.PlaceOf(batch), (Place{lane, i}));
+        EXPECT_EQ(dealing.PlaceOf(batch), (Place{queue, i}));
         if (dealing.IsPadding(batch)) {
           EXPECT_LT(batch, dealing.num_batches() + dealing.num_places());
           ++padding;
@@ -112,7 +112,7 @@ TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
     EXPECT_EQ(dealt.size() - padding + dealing.dropped().size() + done.size(), first.back());
     for (const uint64_t batch : dealing.dropped()) EXPECT_FALSE(dealt.contains(batch));
     if (!sharing.ranked()) continue;
-    const uint64_t steps = random.Below(dealing.lane_length(0) + 2);
+    const uint64_t steps = random.Below(dealing.queue_length(0) + 2);
     const BatchSet of_steps = dealing.BatchesOfSteps(steps);
     for (const uint64_t batch : dealt) {
       EXPECT_EQ(of_steps.Contains(batch),
@@ -138,11 +138,11 @@ TEST(DealingTest, Refuses) {
   EXPECT_THAT(Dealing::Create({0, 1, 2}, BatchSet::Of({1}), Sharing::Ranked(2)), IsOk());
   EXPECT_THAT(Dealing::Create({0, 1}, {}, Sharing::Ranked(65537)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
-  EXPECT_THAT(Dealing::LaneLength({0, 1, 2}, {}, {}, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lane 2: there are 2")));
-  EXPECT_THAT(Dealing::LaneLength({0, 1}, {}, Sharing::Ranked(3), 3),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lane 3: there are 3")));
-  EXPECT_THAT(Dealing::LaneLength({0, 1}, {}, Sharing::Ranked(65537), 0),
+  EXPECT_THAT(Dealing::QueueLength({0, 1, 2}, {}, {}, 2),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("queue 2: there are 2")));
+  EXPECT_THAT(Dealing::QueueLength({0, 1}, {}, Sharing::Ranked(3), 3),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("queue 3: there are 3")));
+  EXPECT_THAT(Dealing::QueueLength({0, 1}, {}, Sharing::Ranked(65537), 0),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
 }
 

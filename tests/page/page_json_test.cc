@@ -557,10 +557,10 @@ TEST(EpochWatchTest, HasWhatTheServerTells) {
   epoch.counters.redelivered = 7;
   epoch.counters.expired = 8;
   epoch.counters.given_back = 9;
-  epoch.lanes.emplace_back();
-  epoch.lanes[0].num_batches = 10;
-  epoch.lanes[0].num_done = 11;
-  epoch.lanes[0].num_given_back = 12;
+  epoch.queues.emplace_back();
+  epoch.queues[0].num_batches = 10;
+  epoch.queues[0].num_done = 11;
+  epoch.queues[0].num_given_back = 12;
   for (const SessionWait wait :
        {SessionWait::kWorker, SessionWait::kServer, SessionWait::kNobody}) {
     WorkerWatch& worker = epoch.workers.emplace_back();
@@ -568,7 +568,7 @@ TEST(EpochWatchTest, HasWhatTheServerTells) {
     worker.last_heard = now;
   }
   WorkerWatch& worker = epoch.workers[0];
-  worker.lane = 14;
+  worker.queue = 14;
   worker.reader = 15;
   worker.num_readers = 16;
   worker.worker = "w";
@@ -581,7 +581,7 @@ TEST(EpochWatchTest, HasWhatTheServerTells) {
   epoch.workers[1].last_heard = absl::InfinitePast();
   epoch.workers[1].has_ended = true;
   Json json = EpochWatchJson(epoch, 2.5, now);
-  EXPECT_EQ(json["workers"][0], Json::parse(R"({"lane": 14, "reader": 15, "readers": 16,
+  EXPECT_EQ(json["workers"][0], Json::parse(R"({"queue": 14, "reader": 15, "readers": 16,
       "worker": "w", "steps": 17, "done": 18, "acknowledged": 19, "in_flight": 20,
       "silent_seconds": 31.0, "ended": false, "waits": "worker", "transport": "lane",
       "straggles": true})"));
@@ -595,7 +595,7 @@ TEST(EpochWatchTest, HasWhatTheServerTells) {
   EXPECT_EQ(json, Json::parse(R"({"epoch": 1, "generation": 2, "done": 3, "batches": 13,
       "ranked": false, "in_flight": 4, "num_sessions": 5, "step_efficiency": null, "company": null,
       "leased": 6, "redelivered": 7, "expired": 8, "given_back": 9, "batches_per_second": 2.5,
-      "seconds_left": 4.0, "lanes": [{"batches": 10, "done": 11, "given_back": 12}]})"));
+      "seconds_left": 4.0, "queues": [{"batches": 10, "done": 11, "given_back": 12}]})"));
   epoch.is_ranked = true;
   EXPECT_EQ(EpochWatchJson(epoch, 2.5, now)["ranked"], true);
   EXPECT_EQ(EpochWatchJson(epoch, 0, now)["seconds_left"], Json());

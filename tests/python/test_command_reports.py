@@ -317,7 +317,7 @@ def test_the_clients_of_a_server_have_a_row_each() -> None:
         "\n"
         "method  client  on  by  since  request id\n"
     )
-    answer.workers.add(job="j", epoch=3, lane=2, num_leases=4)
+    answer.workers.add(job="j", epoch=3, queue=2, num_leases=4)
     assert admin.clients_text(answer).endswith(
         "\njob  epoch  rank  client  leases\nj        3     2       -       4\n"
     )

@@ -435,7 +435,7 @@ TEST(ToldAnswersTest, OfASession) {
   PH_ASSERT_OK_AND_ASSIGN(const auto loader, AllJobs::Open(&catalog, &logs, {}));
   JoinRequest join;
   join.sharing = Sharing::Ranked(2);
-  join.lane = 1;
+  join.queue = 1;
   PH_ASSERT_OK_AND_ASSIGN(const auto first,
                           loader->Load(DatasetWorld::Request({24, 30, 6}, 1007), join, 4, [] {}));
   const LoadStart& start = first->start();

@@ -39,7 +39,7 @@ TEST(ToldFieldsTest, NamesWhatIsNotTold) {
   v1::LoadingWorker& worker = *message.add_workers();
   worker.set_client("a");
   worker.set_job("a");
-  worker.set_lane(3);
+  worker.set_queue(3);
   EXPECT_THAT(UntoldFields(message),
               ElementsAre("clients", "calls", "workers.job: \"a\", as client", "workers.epoch",
                           "workers.worker", "workers.session", "workers.num_leases"));

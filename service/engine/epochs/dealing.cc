@@ -71,7 +71,7 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
   }
   if (!dealing.sharing_.ranked()) {
     for (const RankGroup& rank_group : dealing.rank_groups_) {
-      dealing.lane_lengths_.push_back(rank_group.left.size());
+      dealing.queue_lengths_.push_back(rank_group.left.size());
     }
     return dealing;
   }
@@ -115,38 +115,38 @@ void Dealing::Grow(uint64_t num_batches, bool is_all) {
   is_growing_ = !is_all;
   if (!sharing_.ranked()) {
     rank_group.num_dealt = rank_group.left.size();
-    lane_lengths_[0] = rank_group.left.size();
+    queue_lengths_[0] = rank_group.left.size();
   } else if (is_all) {
     DealToRanks();
   } else {
     const uint64_t steps = rank_group.left.size() / rank_group.ranks.size();
     rank_group.num_dealt = steps * rank_group.ranks.size();
-    lane_lengths_.assign(lane_lengths_.size(), steps);
+    queue_lengths_.assign(queue_lengths_.size(), steps);
   }
 }
 
-absl::StatusOr<uint64_t> Dealing::LaneLength(absl::Span<const uint64_t> first_batches,
-                                             const BatchSet& done, const Sharing& sharing,
-                                             size_t lane) {
+absl::StatusOr<uint64_t> Dealing::QueueLength(absl::Span<const uint64_t> first_batches,
+                                              const BatchSet& done, const Sharing& sharing,
+                                              size_t queue) {
   PH_RETURN_IF_ERROR(CheckArguments(first_batches, sharing));
   std::vector<GroupCounts> rank_groups(first_batches.size() - 1);
-  const size_t num_lanes =
+  const size_t num_queues =
       sharing.ranked() ? sharing.rank_group_of_rank.size() : rank_groups.size();
-  if (lane >= num_lanes) {
-    return absl::InvalidArgumentError(absl::StrCat("lane ", lane, ": there are ", num_lanes));
+  if (queue >= num_queues) {
+    return absl::InvalidArgumentError(absl::StrCat("queue ", queue, ": there are ", num_queues));
   }
   for (size_t j = 0; j < rank_groups.size(); ++j) {
     const uint64_t begin = first_batches[j];
     const uint64_t end = first_batches[j + 1];
     rank_groups[j].left = end - begin - (done.SizeBelow(end) - done.SizeBelow(begin));
   }
-  if (!sharing.ranked()) return rank_groups[lane].left;
+  if (!sharing.ranked()) return rank_groups[queue].left;
   for (const uint32_t rank_group : sharing.rank_group_of_rank) ++rank_groups[rank_group].ranks;
   return StepsOf(rank_groups, sharing.last_steps);
 }
 
 uint64_t Dealing::MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing) {
-  // Three numbers of a rank, and its lane's length.
+  // Three numbers of a rank, and its queue's length.
   constexpr uint64_t kBytesPerRank = 3 * sizeof(uint32_t) + sizeof(uint64_t);
   const bool may_drop = sharing.last_steps == LastSteps::kDropped;
   return 512 + num_batches * (sizeof(uint32_t) + (may_drop ? sizeof(uint64_t) : 0)) +
@@ -171,18 +171,18 @@ void Dealing::DealToRanks() {
                     rank_group.left.begin() + static_cast<ptrdiff_t>(rank_group.num_dealt),
                     rank_group.left.end());
   }
-  lane_lengths_.assign(sharing_.rank_group_of_rank.size(), steps);
+  queue_lengths_.assign(sharing_.rank_group_of_rank.size(), steps);
 }
 
 uint64_t Dealing::num_places() const {
-  return std::accumulate(lane_lengths_.begin(), lane_lengths_.end(), uint64_t{0});
+  return std::accumulate(queue_lengths_.begin(), queue_lengths_.end(), uint64_t{0});
 }
 
 uint64_t Dealing::BatchAt(const Place& place) const {
-  if (!sharing_.ranked()) return rank_groups_[place.lane].left[place.position];
-  const RankGroup& rank_group = rank_groups_[sharing_.rank_group_of_rank[place.lane]];
+  if (!sharing_.ranked()) return rank_groups_[place.queue].left[place.position];
+  const RankGroup& rank_group = rank_groups_[sharing_.rank_group_of_rank[place.queue]];
   const uint64_t dealt_before =
-      place.position * rank_group.ranks.size() + rank_in_group_[place.lane];
+      place.position * rank_group.ranks.size() + rank_in_group_[place.queue];
   if (dealt_before < rank_group.num_dealt) return rank_group.left[dealt_before];
   return rank_group.first_padding + (dealt_before - rank_group.num_dealt);
 }
@@ -211,7 +211,7 @@ std::optional<Place> Dealing::PlaceOf(uint64_t batch) const {
 
 BatchSet Dealing::BatchesOfSteps(uint64_t steps) const {
   BatchSet batches;
-  steps = std::min(steps, lane_lengths_.empty() ? 0 : lane_lengths_[0]);
+  steps = std::min(steps, queue_lengths_.empty() ? 0 : queue_lengths_[0]);
   for (const RankGroup& rank_group : rank_groups_) {
     const uint64_t dealt =
         std::min<uint64_t>(steps * rank_group.ranks.size(), rank_group.num_dealt);

@@ -51,10 +51,10 @@ struct Sharing {
   friend bool operator==(const Sharing&, const Sharing&) = default;
 };
 
-// The place of a batch. Ranked: lane is the rank, position its step. Dynamic: lane is the rank
+// The place of a batch. Ranked: queue is the rank, position its step. Dynamic: queue is the rank
 // group, position the place in its order.
 struct Place {
-  uint32_t lane = 0;
+  uint32_t queue = 0;
   uint64_t position = 0;
 
   friend bool operator==(const Place&, const Place&) = default;
@@ -83,11 +83,11 @@ class Dealing {
   // Batches that are known.
   uint64_t num_known() const { return num_known_; }
 
-  // The length of a lane in what Create() would deal, if no batches of rank groups without ranks
-  // are left. INVALID_ARGUMENT as Create(), or for a lane that is not there. O(runs and ranks).
-  static absl::StatusOr<uint64_t> LaneLength(absl::Span<const uint64_t> first_batches,
-                                             const BatchSet& done, const Sharing& sharing,
-                                             size_t lane);
+  // The length of a queue in what Create() would deal, if no batches of rank groups without ranks
+  // are left. INVALID_ARGUMENT as Create(), or for a queue that is not there. O(runs and ranks).
+  static absl::StatusOr<uint64_t> QueueLength(absl::Span<const uint64_t> first_batches,
+                                              const BatchSet& done, const Sharing& sharing,
+                                              size_t queue);
 
   // At most the bytes of what Create() makes.
   static uint64_t MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing);
@@ -99,13 +99,13 @@ class Dealing {
   // Batches of the epoch, without padding; if it was made by CreateGrowing(), at most so many.
   uint64_t num_batches() const { return num_batches_; }
   // Ranks, or rank groups.
-  size_t num_lanes() const { return lane_lengths_.size(); }
-  // Ranked: all lanes have the same length.
-  uint64_t lane_length(size_t lane) const { return lane_lengths_[lane]; }
-  // Places of all lanes together: batches that are dealt, and padding.
+  size_t num_queues() const { return queue_lengths_.size(); }
+  // Ranked: all queues have the same length.
+  uint64_t queue_length(size_t queue) const { return queue_lengths_[queue]; }
+  // Places of all queues together: batches that are dealt, and padding.
   uint64_t num_places() const;
 
-  // `place` must be within its lane. O(1).
+  // `place` must be within its queue. O(1).
   uint64_t BatchAt(const Place& place) const;
   // nullopt for a batch that is not dealt: it does not exist, was done before, or is dropped. O(log
   // batches).
@@ -139,7 +139,7 @@ class Dealing {
   BatchSet done_;  // Of a growing one.
   std::vector<RankGroup> rank_groups_;
   std::vector<uint64_t> first_batches_;
-  std::vector<uint64_t> lane_lengths_;
+  std::vector<uint64_t> queue_lengths_;
   std::vector<uint32_t> rank_in_group_;  // By rank: how many of its rank group are before it.
   std::vector<uint64_t> dropped_;
   std::shared_ptr<const MemoryHold> memory_;  // Null: nothing is counted.
@@ -158,7 +158,7 @@ struct StepShare {
 template <typename GraphsInBatch>
 std::vector<StepShare> SharesOfStep(const Dealing& dealing, uint64_t step,
                                     const GraphsInBatch& graphs_in_batch) {
-  std::vector<StepShare> shares(dealing.num_lanes());
+  std::vector<StepShare> shares(dealing.num_queues());
   uint64_t sum = 0;
   for (uint32_t rank = 0; rank < shares.size(); ++rank) {
     const uint64_t batch = dealing.BatchAt({rank, step});

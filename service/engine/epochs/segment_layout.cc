@@ -107,29 +107,30 @@ TrackOrder::TrackOrder(absl::Span<const uint32_t> batches_of_segment, uint32_t n
   }
   SeededRandom random(SequenceStart(seed, DrawPurpose::kTracks));
   // By rank group, then track.
-  std::vector<std::vector<SegmentPiece>> lanes(num_rank_groups * num_tracks);
+  std::vector<std::vector<SegmentPiece>> sequences(num_rank_groups * num_tracks);
   std::vector<uint32_t> places(num_segments);
   for (uint32_t track = 0; track < num_tracks; ++track) {
     std::vector<uint32_t> segments;
     for (size_t group = 0; group < num_rank_groups; ++group) {
-      lanes[group * num_tracks + track] = lines[group].Cut(num_batches(track, group), segments);
+      sequences[group * num_tracks + track] = lines[group].Cut(num_batches(track, group), segments);
     }
     std::sort(segments.begin(), segments.end());
     segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
     if (!in_order) ShuffleAll(absl::MakeSpan(segments), random);
     for (uint32_t i = 0; i < segments.size(); ++i) places[segments[i]] = i;
     for (size_t group = 0; group < num_rank_groups; ++group) {
-      auto& lane = lanes[group * num_tracks + track];
-      std::sort(lane.begin(), lane.end(), [&](const SegmentPiece& a, const SegmentPiece& b) {
-        return places[a.segment] < places[b.segment];
-      });
+      auto& sequence = sequences[group * num_tracks + track];
+      std::sort(sequence.begin(), sequence.end(),
+                [&](const SegmentPiece& a, const SegmentPiece& b) {
+                  return places[a.segment] < places[b.segment];
+                });
     }
   }
   first_pieces_.push_back(0);
-  for (const auto& lane : lanes) {
+  for (const auto& sequence : sequences) {
     uint64_t end = 0;
-    pieces_.insert(pieces_.end(), lane.begin(), lane.end());
-    for (const SegmentPiece& piece : lane) ends_.push_back(end += piece.end - piece.begin);
+    pieces_.insert(pieces_.end(), sequence.begin(), sequence.end());
+    for (const SegmentPiece& piece : sequence) ends_.push_back(end += piece.end - piece.begin);
     first_pieces_.push_back(pieces_.size());
   }
 }
@@ -140,11 +141,11 @@ TrackOrder::Found TrackOrder::Find(uint64_t batch) const {
                           first_batches_.begin() - 1);
   const uint64_t of_group = batch - first_batches_[group];
   Found found;
-  found.lane = group * num_tracks_ + of_group % num_tracks_;
+  found.sequence = group * num_tracks_ + of_group % num_tracks_;
   found.index = of_group / num_tracks_;
   const auto end = std::upper_bound(
-      ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[found.lane]),
-      ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[found.lane + 1]), found.index);
+      ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[found.sequence]),
+      ends_.begin() + static_cast<ptrdiff_t>(first_pieces_[found.sequence + 1]), found.index);
   found.piece = static_cast<size_t>(end - ends_.begin());
   return found;
 }
@@ -168,7 +169,7 @@ std::vector<uint32_t> TrackOrder::After(uint64_t batch, size_t count) const {
   const Found found = Find(batch);
   std::vector<uint32_t> after;
   for (size_t piece = found.piece + 1;
-       piece < first_pieces_[found.lane + 1] && after.size() < count; ++piece) {
+       piece < first_pieces_[found.sequence + 1] && after.size() < count; ++piece) {
     after.push_back(pieces_[piece].segment);
   }
   return after;

@@ -92,9 +92,9 @@ class TrackOrder {
     return (all + num_tracks_ - 1 - track) / num_tracks_;
   }
   absl::Span<const SegmentPiece> pieces(uint32_t track, size_t rank_group = 0) const {
-    const size_t lane = rank_group * num_tracks_ + track;
-    return absl::MakeConstSpan(pieces_).subspan(first_pieces_[lane],
-                                                first_pieces_[lane + 1] - first_pieces_[lane]);
+    const size_t sequence = rank_group * num_tracks_ + track;
+    return absl::MakeConstSpan(pieces_).subspan(
+        first_pieces_[sequence], first_pieces_[sequence + 1] - first_pieces_[sequence]);
   }
 
   // `batch` < num_batches(). O(log pieces).
@@ -113,7 +113,7 @@ class TrackOrder {
  private:
   // The track of its rank group that has a batch, the batch's piece, and its number in the track.
   struct Found {
-    size_t lane = 0;
+    size_t sequence = 0;
     size_t piece = 0;
     uint64_t index = 0;
   };

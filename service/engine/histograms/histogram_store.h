@@ -79,7 +79,7 @@ struct CountedGraphs {
 // Memory of histograms is reserved from a budget before they grow, and given back when they are
 // deleted. Thread-safe; histograms do not wait for each other. Time comes from the caller.
 //
-// Those of a server that is alone. Where servers share them (shared/shared_histogram_store.h),
+// Those of a server that is alone. Where servers share them (wings/cluster/histograms),
 // it is the server's copy of some, and the virtual calls wait for the store of the cluster.
 class HistogramStore {
  public:

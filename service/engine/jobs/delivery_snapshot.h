@@ -20,7 +20,7 @@ struct LeaseCounters {
   uint64_t acknowledged = 0;  // Batches that became done.
   uint64_t duplicates = 0;    // Acknowledgements of batches that were already done.
   uint64_t expired = 0;
-  uint64_t given_back = 0;  // By sessions that ended or lost their lane.
+  uint64_t given_back = 0;  // By sessions that ended or lost their queue.
 
   friend LeaseCounters operator+(const LeaseCounters& a, const LeaseCounters& b) {
     return {

@@ -24,7 +24,7 @@ enum class SessionWait {
 
 // A session of a worker that has joined.
 struct WorkerWatch {
-  uint32_t lane = 0;  // Its rank or, dynamic, its rank group.
+  uint32_t queue = 0;  // Its rank or, dynamic, its rank group.
   uint32_t reader = 0;
   uint32_t num_readers = 1;
   std::string worker;  // Dynamic: its name.
@@ -44,7 +44,7 @@ struct WorkerWatch {
 };
 
 // A rank or, dynamic, a rank group.
-struct LaneWatch {
+struct QueueWatch {
   uint64_t num_batches = 0;
   uint64_t num_done = 0;
   uint64_t num_given_back = 0;  // To be sent again.
@@ -52,7 +52,7 @@ struct LaneWatch {
 
 // An epoch that somebody loads.
 struct EpochWatch {
-  // The most lanes and the most workers that are listed.
+  // The most queues and the most workers that are listed.
   static constexpr size_t kMostListed = 1024;
 
   EpochProgress progress;
@@ -60,8 +60,8 @@ struct EpochWatch {
   uint64_t num_leased = 0;
   uint64_t num_sessions = 0;
   LeaseCounters counters;  // Since the epoch came into memory.
-  // The first of them, in the order of lanes and of sessions.
-  std::vector<LaneWatch> lanes;
+  // The first of them, in the order of queues and of sessions.
+  std::vector<QueueWatch> queues;
   std::vector<WorkerWatch> workers;
 };
 

@@ -18,7 +18,7 @@ absl::StatusOr<EpochShare> Evaluation::ShareOf(const EpochIdentity& identity,
   }
   PH_ASSIGN_OR_RETURN(
       const uint64_t num_steps,
-      Dealing::LaneLength(identity.first_batches(), BatchSet(), request.sharing, request.rank));
+      Dealing::QueueLength(identity.first_batches(), BatchSet(), request.sharing, request.rank));
   if (request.first_step > num_steps) {
     return absl::OutOfRangeError(absl::StrCat("evaluation.first_step: ", request.first_step,
                                               ", there are ", num_steps, " steps"));
@@ -107,7 +107,7 @@ absl::StatusOr<LoadEvent> Evaluation::PlaceOfNext() {
 }
 
 void Evaluation::Advance() {
-  if (is_of_all_ranks_) next_rank_ = (next_rank_ + 1) % dealing_.num_lanes();
+  if (is_of_all_ranks_) next_rank_ = (next_rank_ + 1) % dealing_.num_queues();
   if (next_rank_ == rank_) ++next_step_;
 }
 

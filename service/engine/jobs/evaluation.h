@@ -66,7 +66,7 @@ class Evaluation {
 
   const LoadableEpoch& epoch() const { return *epoch_; }
   const std::shared_ptr<const LoadableEpoch>& shared_epoch() const { return epoch_; }
-  uint64_t num_steps() const { return dealing_.lane_length(rank_); }
+  uint64_t num_steps() const { return dealing_.queue_length(rank_); }
   uint64_t first_step() const { return first_step_; }
   EpochShare share() const { return ShareOf(num_steps(), first_step_); }
 

@@ -334,7 +334,7 @@ absl::StatusOr<Offer> Job::NextOrLose(Session& session, absl::Time now, Wakes& w
   if (session.ends_when_all_leased && offer.outcome == LeaseOutcome::kAllLeased) {
     session.has_ended = true;
     offer.ends = true;
-    offer.num_pending = epoch->table->NumLeft(session.lane);
+    offer.num_pending = epoch->table->NumLeft(session.queue);
   }
   return offer;
 }
@@ -343,11 +343,11 @@ absl::Status Job::CompleteOffer(Session& session, const EpochState& state, OpenE
                                 Offer& offer) {
   const LeaseTable& table = *epoch.table;
   const Dealing& dealing = table.dealing();
-  offer.num_steps = table.NumStepsOf(session.lane, session.reader);
+  offer.num_steps = table.NumStepsOf(session.queue, session.reader);
   if (offer.outcome == LeaseOutcome::kLeased) {
     offer.is_padding = dealing.IsPadding(offer.batch);
-    for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
-      const uint64_t batch = dealing.BatchAt({lane, offer.place.position});
+    for (uint32_t queue = 0; dealing.sharing().ranked() && queue < dealing.num_queues(); ++queue) {
+      const uint64_t batch = dealing.BatchAt({queue, offer.place.position});
       if (!dealing.IsPadding(batch)) offer.batches_of_step.push_back(batch);
     }
   }
@@ -468,9 +468,9 @@ absl::StatusOr<std::string> Job::CursorAtStep(uint64_t epoch, uint64_t generatio
                      ": workers that are served as they come have no steps in "
                      "common; keep the cursor of the last acknowledgement"));
   }
-  if (steps > dealing.lane_length(0)) {
+  if (steps > dealing.queue_length(0)) {
     return absl::OutOfRangeError(absl::StrCat("step ", steps, ": generation ", generation, " has ",
-                                              dealing.lane_length(0), " steps"));
+                                              dealing.queue_length(0), " steps"));
   }
   const EpochState& state = *state_.ledger().Find(key);
   BatchSet done = state.base;
@@ -568,7 +568,7 @@ absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity,
     PH_ASSIGN_OR_RETURN(JoinForecast forecast, ForecastJoin(state_.ledger(), identity, *worker));
     if (!forecast.starts) {
       PH_ASSIGN_OR_RETURN(const OpenEpoch* const open, state_.Open(identity.key));
-      open->table->AddTo(forecast.share, worker->lane);
+      open->table->AddTo(forecast.share, worker->queue);
       if (!committing_) state_.RestIfIdle(identity.key.epoch);
     }
     progress.share = forecast.share;
@@ -608,7 +608,7 @@ std::vector<SessionSummary> Job::Sessions() const {
   std::vector<SessionSummary> sessions;
   for (const auto& [_, epoch] : state_.open_epochs()) {
     for (const auto& [id, session] : epoch->sessions) {
-      sessions.push_back({session->key, id, session->client, session->lane, session->worker,
+      sessions.push_back({session->key, id, session->client, session->queue, session->worker,
                           epoch->table->InFlight(id).size()});
     }
   }

@@ -56,7 +56,7 @@ namespace packhouse {
 struct Offer : Lease {
   // No more batches come: all are done, or all are leased and the session does not wait for others.
   bool ends = false;
-  // If it ends: batches of its lane that are leased and not done.
+  // If it ends: batches of its queue that are leased and not done.
   uint64_t num_pending = 0;
   // The fields below are for an epoch with windows.
   bool is_padding = false;

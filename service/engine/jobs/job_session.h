@@ -51,7 +51,7 @@ struct SessionSummary {
   EpochKey key;
   SessionId id = 0;
   ClientId client;  // Empty: not known.
-  uint32_t lane = 0;
+  uint32_t queue = 0;
   std::string worker;
   uint64_t num_leases = 0;  // Batches that it has and has not acknowledged.
 };
@@ -63,7 +63,7 @@ class JobSession {
              std::function<void()> to_wake, std::shared_ptr<const void> pinned)
       : key(std::move(of_epoch)),
         id(number),
-        lane(request.lane),
+        queue(request.queue),
         reader(request.reader),
         worker(request.worker),
         client(request.client),
@@ -75,7 +75,7 @@ class JobSession {
 
   const EpochKey key;
   const SessionId id;
-  const uint32_t lane;
+  const uint32_t queue;
   const Reader reader;
   const std::string worker;
   const ClientId client;  // Whose worker it is; empty: not known.

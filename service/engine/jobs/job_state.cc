@@ -63,10 +63,10 @@ absl::Status JobState::Reserve(uint64_t bytes) {
 void JobState::GiveBackUnused() { memory_.ShrinkTo(ledger_.bytes() + open_bytes_); }
 
 uint64_t JobState::TableBytes(const EpochState& state) {
-  constexpr uint64_t kBytesPerLane = 256;
+  constexpr uint64_t kBytesPerQueue = 256;
   return 4096 +
          (state.identity.rank_groups.size() + state.sharing.rank_group_of_rank.size()) *
-             kBytesPerLane +
+             kBytesPerQueue +
          (state.base.num_runs() + state.done.num_runs()) * kBytesPerRun;
 }
 

@@ -68,8 +68,8 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   start_.windows = state.windows;
   num_known_ = state.NumKnown();
   is_complete_ = state.is_complete();
-  PH_ASSIGN_OR_RETURN(start_.progress.share,
-                      ShareOf(identity_, state.windows, state.base, state.sharing, session_->lane));
+  PH_ASSIGN_OR_RETURN(start_.progress.share, ShareOf(identity_, state.windows, state.base,
+                                                     state.sharing, session_->queue));
   return absl::OkStatus();
 }
 
@@ -118,16 +118,16 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
   // forget the epoch.
   table.Grow(num_known_, is_complete_);
   epoch.windows.ForgetFailures();
-  if (status = table.Join(session_->id, session_->lane, session_->reader); status.ok()) {
-    start_.num_steps = table.NumStepsOf(session_->lane, session_->reader);
-    start_.num_steps_done = start_.num_steps - table.NumLeftOf(session_->lane, session_->reader);
+  if (status = table.Join(session_->id, session_->queue, session_->reader); status.ok()) {
+    start_.num_steps = table.NumStepsOf(session_->queue, session_->reader);
+    start_.num_steps_done = start_.num_steps - table.NumLeftOf(session_->queue, session_->reader);
     EpochShare& share = *start_.progress.share;
     if (!is_complete_) {
       const uint64_t readers = session_->reader.count;
       start_.num_steps_is_estimate = true;
       start_.num_steps = std::max(start_.num_steps, (share.num_steps + readers - 1) / readers);
     }
-    table.AddTo(share, session_->lane);
+    table.AddTo(share, session_->queue);
     if (const auto ended = epoch.ended.find(session_->worker); ended != epoch.ended.end()) {
       table.SessionGone(ended->second);
       epoch.ended.erase(ended);

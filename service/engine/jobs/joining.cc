@@ -20,7 +20,7 @@ std::string NameOf(const EpochKey& key) {
 // The worker's name in the ledger.
 std::string WorkerName(const JoinRequest& request) {
   if (!request.sharing.ranked()) return request.worker;
-  std::string name = absl::StrCat("rank ", request.lane);
+  std::string name = absl::StrCat("rank ", request.queue);
   if (request.reader.count == 1) return name;
   return absl::StrCat(name, " reader ", request.reader.number, " of ", request.reader.count);
 }
@@ -31,7 +31,7 @@ bool ReplacesOneOf(const absl::btree_set<std::string>& workers, const JoinReques
   const std::string name = WorkerName(request);
   if (workers.contains(name)) return true;
   if (!request.sharing.ranked()) return false;
-  const std::string rank = absl::StrCat("rank ", request.lane);
+  const std::string rank = absl::StrCat("rank ", request.queue);
   if (workers.contains(rank)) return true;
   const std::string prefix = absl::StrCat(rank, " reader ");
   const std::string suffix = absl::StrCat(" of ", request.reader.count);
@@ -58,15 +58,15 @@ absl::Status CheckRequest(const JobLedger& ledger, const EpochIdentity& identity
     return absl::InvalidArgumentError("load: has both a generation and a cursor");
   }
   const Sharing& sharing = request.sharing;
-  const size_t lanes =
+  const size_t queues =
       sharing.ranked() ? sharing.rank_group_of_rank.size() : identity.rank_groups.size();
   if (request.reader.number >= request.reader.count) {
     return absl::InvalidArgumentError(
         absl::StrCat("load: reader ", request.reader.number, ", there are ", request.reader.count));
   }
-  if (request.lane >= lanes) {
+  if (request.queue >= queues) {
     return absl::InvalidArgumentError(absl::StrCat(sharing.ranked() ? "rank " : "rank group ",
-                                                   request.lane, ": there are ", lanes));
+                                                   request.queue, ": there are ", queues));
   }
   if (!sharing.ranked() && request.worker.empty()) {
     return absl::InvalidArgumentError("load: without a rank a worker needs a name");
@@ -191,7 +191,7 @@ absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<cons
 
 absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
                                    absl::Span<const uint32_t> windows, const BatchSet& base,
-                                   const Sharing& sharing, uint32_t lane) {
+                                   const Sharing& sharing, uint32_t queue) {
   std::vector<uint64_t> first_batches = identity.first_batches();
   if (identity.num_windows != 0) {
     const uint64_t known = std::accumulate(windows.begin(), windows.end(), uint64_t{0});
@@ -200,9 +200,9 @@ absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
   EpochShare share;
   share.is_estimate = windows.size() != identity.num_windows;
   share.num_batches_before = base.size();
-  PH_ASSIGN_OR_RETURN(share.num_steps, Dealing::LaneLength(first_batches, base, sharing, lane));
+  PH_ASSIGN_OR_RETURN(share.num_steps, Dealing::QueueLength(first_batches, base, sharing, queue));
   PH_ASSIGN_OR_RETURN(share.num_steps_of_epoch,
-                      Dealing::LaneLength(first_batches, BatchSet(), sharing, lane));
+                      Dealing::QueueLength(first_batches, BatchSet(), sharing, queue));
   return share;
 }
 
@@ -214,7 +214,7 @@ absl::StatusOr<JoinForecast> ForecastJoin(const JobLedger& ledger, const EpochId
   forecast.starts = base.has_value();
   PH_ASSIGN_OR_RETURN(forecast.share,
                       ShareOf(identity, WindowsAfter(state, request), base ? *base : state->base,
-                              request.sharing, request.lane));
+                              request.sharing, request.queue));
   return forecast;
 }
 

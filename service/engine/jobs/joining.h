@@ -31,7 +31,7 @@ class PreparedEpoch;
 // How a worker joins. At most one of `generation` and `cursor` is set.
 struct JoinRequest {
   // Rank, or, dynamic, rank group.
-  uint32_t lane = 0;
+  uint32_t queue = 0;
   // Ranked: which of the rank's steps it gets.
   Reader reader;
   // Dynamic: the worker's name, the same each time that it joins.
@@ -103,7 +103,7 @@ absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key);
 // Errors: FAILED_PRECONDITION naming both for a cursor of another epoch, for an epoch that was
 // opened with another identity, and for a `generation` that has other sharing or is over.
 // FAILED_PRECONDITION also for a cursor of an epoch that was forgotten because nobody had used it
-// for long. INVALID_ARGUMENT naming a lane that is not there, for no worker name, for both a
+// for long. INVALID_ARGUMENT naming a queue that is not there, for no worker name, for both a
 // generation and a cursor, for a cursor without attempt or rank, for a cursor of a generation that
 // no server gives, or as Dealing and CheckIdentity; RESOURCE_EXHAUSTED for kMaxWorkers. O(batches)
 // if it starts a generation.
@@ -124,11 +124,11 @@ struct JoinForecast {
 absl::StatusOr<JoinForecast> ForecastJoin(const JobLedger& ledger, const EpochIdentity& identity,
                                           const JoinRequest& request);
 
-// The share of a lane in a generation that goes on from `base`, without what is done of its steps.
-// `windows` as EpochState::windows. Errors as Dealing::LaneLength.
+// The share of a queue in a generation that goes on from `base`, without what is done of its steps.
+// `windows` as EpochState::windows. Errors as Dealing::QueueLength.
 absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
                                    absl::Span<const uint32_t> windows, const BatchSet& base,
-                                   const Sharing& sharing, uint32_t lane);
+                                   const Sharing& sharing, uint32_t queue);
 
 // How the batches that are left are dealt, as far as they are known. Errors as Dealing.
 absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<const uint32_t> windows,

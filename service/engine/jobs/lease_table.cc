@@ -10,8 +10,8 @@ LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const Bat
                        const BatchSet& sent)
     : shared_dealing_(std::make_shared<Dealing>(std::move(dealing))),
       lease_duration_(dealing_.sharing().ranked() ? absl::InfiniteDuration() : lease_duration),
-      lanes_(dealing_.num_lanes()) {
-  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) ShareLane(lane, 1);
+      queues_(dealing_.num_queues()) {
+  for (uint32_t queue = 0; queue < queues_.size(); ++queue) ShareQueue(queue, 1);
   for (const BatchRun& run : done.Runs()) {
     for (uint64_t batch = run.begin; batch < run.end; ++batch) {
       if (const auto place = dealing_.PlaceOf(batch)) MarkDone(batch, *place);
@@ -21,7 +21,7 @@ LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const Bat
     for (uint64_t batch = run.begin; batch < run.end; ++batch) {
       if (done_.Contains(batch)) continue;
       if (const auto place = dealing_.PlaceOf(batch)) {
-        lanes_[place->lane].given_back.insert(place->position);
+        queues_[place->queue].given_back.insert(place->position);
       }
     }
   }
@@ -30,30 +30,30 @@ LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const Bat
 BatchSet LeaseTable::Sent() const {
   BatchSet sent;
   for (const auto& [batch, delivery] : deliveries_) sent.Insert(batch);
-  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    for (const uint64_t position : lanes_[lane].given_back) {
-      sent.Insert(dealing_.BatchAt({lane, position}));
+  for (uint32_t queue = 0; queue < queues_.size(); ++queue) {
+    for (const uint64_t position : queues_[queue].given_back) {
+      sent.Insert(dealing_.BatchAt({queue, position}));
     }
   }
   return sent;
 }
 
-void LeaseTable::ShareLane(uint32_t lane, uint32_t num_readers) {
-  std::vector<Share>& shares = lanes_[lane].shares;
+void LeaseTable::ShareQueue(uint32_t queue, uint32_t num_readers) {
+  std::vector<Share>& shares = queues_[queue].shares;
   shares.assign(num_readers, {});
   for (uint32_t reader = 0; reader < num_readers; ++reader) shares[reader].next = reader;
-  for (uint64_t position = 0; position < dealing_.lane_length(lane); ++position) {
-    if (!done_.Contains(dealing_.BatchAt({lane, position}))) {
+  for (uint64_t position = 0; position < dealing_.queue_length(queue); ++position) {
+    if (!done_.Contains(dealing_.BatchAt({queue, position}))) {
       ++shares[position % num_readers].num_left;
     }
   }
 }
 
-absl::Status LeaseTable::Join(SessionId session, uint32_t lane, Reader reader) {
-  if (lane >= lanes_.size()) {
+absl::Status LeaseTable::Join(SessionId session, uint32_t queue, Reader reader) {
+  if (queue >= queues_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(dealing_.sharing().ranked() ? "rank " : "rank group ", lane, ": there are ",
-                     lanes_.size()));
+        absl::StrCat(dealing_.sharing().ranked() ? "rank " : "rank group ", queue, ": there are ",
+                     queues_.size()));
   }
   if (sessions_.contains(session)) {
     return absl::AlreadyExistsError(absl::StrCat("session ", session, ": has joined"));
@@ -63,24 +63,24 @@ absl::Status LeaseTable::Join(SessionId session, uint32_t lane, Reader reader) {
         absl::StrCat("reader ", reader.number, ": there are ", reader.count));
   }
   if (dealing_.sharing().ranked()) {
-    std::vector<Share>& shares = lanes_[lane].shares;
+    std::vector<Share>& shares = queues_[queue].shares;
     const bool other_number = shares.size() != reader.count;
     for (uint32_t i = 0; i < shares.size(); ++i) {
       if ((other_number || i == reader.number) && shares[i].owner) SessionGone(*shares[i].owner);
     }
-    if (other_number) ShareLane(lane, reader.count);
+    if (other_number) ShareQueue(queue, reader.count);
     shares[reader.number].owner = session;
   } else {
     reader = {};
   }
-  sessions_.emplace(session, Session{lane, reader, false, {}, std::nullopt});
+  sessions_.emplace(session, Session{queue, reader, false, {}, std::nullopt});
   return absl::OkStatus();
 }
 
 LeaseTable::Found LeaseTable::FindNext(const Session& session, size_t max_in_flight) const {
-  const Lane& lane = lanes_[session.lane];
-  const Share& share = lane.shares[session.reader.number];
-  const uint64_t length = dealing_.lane_length(session.lane);
+  const Queue& queue = queues_[session.queue];
+  const Share& share = queue.shares[session.reader.number];
+  const uint64_t length = dealing_.queue_length(session.queue);
   Found found;
   found.next = share.next;
   if (share.num_left == 0 && dealing_.is_complete()) return found;
@@ -89,14 +89,14 @@ LeaseTable::Found LeaseTable::FindNext(const Session& session, size_t max_in_fli
     return found;
   }
   uint64_t given_back = length;
-  for (const uint64_t position : lane.given_back) {
+  for (const uint64_t position : queue.given_back) {
     if (position % session.reader.count != session.reader.number) continue;
-    if (session.in_flight.contains(dealing_.BatchAt({session.lane, position}))) continue;
+    if (session.in_flight.contains(dealing_.BatchAt({session.queue, position}))) continue;
     given_back = position;
     break;
   }
-  while (found.next < length && (done_.Contains(dealing_.BatchAt({session.lane, found.next})) ||
-                                 lane.given_back.contains(found.next))) {
+  while (found.next < length && (done_.Contains(dealing_.BatchAt({session.queue, found.next})) ||
+                                 queue.given_back.contains(found.next))) {
     found.next += session.reader.count;
   }
   // A batch that was given back comes first, unless other readers had come further than this one.
@@ -120,7 +120,7 @@ Lease LeaseTable::Next(SessionId session, size_t max_in_flight, absl::Time now) 
   share.next = found.next;
   if (found.outcome == LeaseOutcome::kLeased) {
     if (found.position == share.next) share.next += own.reader.count;
-    return LeaseTo(session, {own.lane, found.position}, found.redelivered, now);
+    return LeaseTo(session, {own.queue, found.position}, found.redelivered, now);
   }
   if (found.outcome != LeaseOutcome::kFinished) {
     own.waits_for = found.outcome;
@@ -131,8 +131,8 @@ Lease LeaseTable::Next(SessionId session, size_t max_in_flight, absl::Time now) 
 
 std::vector<SessionId> LeaseTable::Waiting() const {
   std::vector<SessionId> waiting;
-  for (const Lane& lane : lanes_) {
-    for (const Share& share : lane.shares) {
+  for (const Queue& queue : queues_) {
+    for (const Share& share : queue.shares) {
       waiting.insert(waiting.end(), share.waiting.begin(), share.waiting.end());
     }
   }
@@ -142,14 +142,14 @@ std::vector<SessionId> LeaseTable::Waiting() const {
 void LeaseTable::Grow(uint64_t num_batches, bool is_all) {
   if (dealing_.is_complete()) return;
   std::vector<uint64_t> lengths;
-  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    lengths.push_back(dealing_.lane_length(lane));
+  for (uint32_t queue = 0; queue < queues_.size(); ++queue) {
+    lengths.push_back(dealing_.queue_length(queue));
   }
   shared_dealing_->Grow(num_batches, is_all);
-  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    std::vector<Share>& shares = lanes_[lane].shares;
+  for (uint32_t queue = 0; queue < queues_.size(); ++queue) {
+    std::vector<Share>& shares = queues_[queue].shares;
     // None of the new batches is done: nobody knew of them.
-    for (uint64_t at = lengths[lane]; at < dealing_.lane_length(lane); ++at) {
+    for (uint64_t at = lengths[queue]; at < dealing_.queue_length(queue); ++at) {
       ++shares[at % shares.size()].num_left;
     }
     for (const Share& share : shares) WakeShare(share, /*all=*/is_all);
@@ -180,7 +180,7 @@ void LeaseTable::WakeShare(const Share& share, bool all) {
 
 Lease LeaseTable::LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now) {
   const uint64_t batch = dealing_.BatchAt(place);
-  lanes_[place.lane].given_back.erase(place.position);
+  queues_[place.queue].given_back.erase(place.position);
   Delivery& delivery = deliveries_[batch];
   delivery.place = place;
   delivery.holder = session;
@@ -253,13 +253,13 @@ void LeaseTable::Renew(SessionId session, absl::Time now) {
 }
 
 void LeaseTable::MarkDone(uint64_t batch, const Place& place) {
-  Lane& lane = lanes_[place.lane];
+  Queue& queue = queues_[place.queue];
   done_.Insert(batch);
   ++num_done_;
-  ++lane.num_done;
+  ++queue.num_done;
   Share& share = ShareAt(place);
   --share.num_left;
-  lane.given_back.erase(place.position);
+  queue.given_back.erase(place.position);
   if (share.num_left == 0 && dealing_.is_complete()) WakeShare(share, /*all=*/true);
   const auto found = deliveries_.find(batch);
   if (found == deliveries_.end()) return;
@@ -283,7 +283,7 @@ void LeaseTable::EndLease(uint64_t batch, Delivery& delivery) {
 
 void LeaseTable::GiveBack(uint64_t batch, Delivery& delivery) {
   EndLease(batch, delivery);
-  lanes_[delivery.place.lane].given_back.insert(delivery.place.position);
+  queues_[delivery.place.queue].given_back.insert(delivery.place.position);
   WakeShare(ShareAt(delivery.place), /*all=*/false);
 }
 
@@ -315,7 +315,7 @@ void LeaseTable::SessionGone(SessionId session) {
     GiveBack(batch, delivery);
     ++counters_.given_back;
   }
-  Share& share = lanes_[found->second.lane].shares[found->second.reader.number];
+  Share& share = queues_[found->second.queue].shares[found->second.reader.number];
   if (share.owner == session) share.owner.reset();
   sessions_.erase(found);
 }
@@ -339,7 +339,7 @@ SessionWait LeaseTable::WaitOf(SessionId session, bool is_making, size_t num_ack
     return !is_making && waits ? SessionWait::kServer : SessionWait::kNobody;
   }
   if (own.waits_for == LeaseOutcome::kAllLeased) return SessionWait::kNobody;
-  const Share& share = lanes_[own.lane].shares[own.reader.number];
+  const Share& share = queues_[own.queue].shares[own.reader.number];
   const bool is_over = share.num_left == 0 && dealing_.is_complete();
   return is_over ? SessionWait::kNobody : SessionWait::kWorker;
 }
@@ -349,20 +349,20 @@ void LeaseTable::AddTo(EpochWatch& watch, std::vector<SessionId>& sessions) cons
   watch.num_leased = num_leased_;
   watch.num_sessions = sessions_.size();
   watch.counters = watch.counters + counters_;
-  const size_t num_lanes = std::min(lanes_.size(), EpochWatch::kMostListed);
-  for (uint32_t lane = 0; lane < num_lanes; ++lane) {
-    watch.lanes.push_back(
-        {dealing_.lane_length(lane), lanes_[lane].num_done, lanes_[lane].given_back.size()});
+  const size_t num_queues = std::min(queues_.size(), EpochWatch::kMostListed);
+  for (uint32_t queue = 0; queue < num_queues; ++queue) {
+    watch.queues.push_back(
+        {dealing_.queue_length(queue), queues_[queue].num_done, queues_[queue].given_back.size()});
   }
   for (const auto& [id, session] : sessions_) {
     if (watch.workers.size() == EpochWatch::kMostListed) break;
     WorkerWatch worker;
-    worker.lane = session.lane;
+    worker.queue = session.queue;
     worker.reader = session.reader.number;
     worker.num_readers = session.reader.count;
     if (watch.is_ranked) {
-      worker.num_steps = NumStepsOf(session.lane, session.reader);
-      worker.num_done = worker.num_steps - NumLeftOf(session.lane, session.reader);
+      worker.num_steps = NumStepsOf(session.queue, session.reader);
+      worker.num_done = worker.num_steps - NumLeftOf(session.queue, session.reader);
     }
     worker.num_acknowledged = session.num_acknowledged;
     worker.num_in_flight = session.in_flight.size();

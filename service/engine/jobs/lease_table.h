@@ -11,13 +11,13 @@
 //   twice, but counts once.
 // - A batch is leased to at most one session at a time, and is never sent twice to the same
 // session.
-// - A batch that is given back is leased next in its lane, before all later ones: a rank gets its
+// - A batch that is given back is leased next in its queue, before all later ones: a rank gets its
 //   steps in order.
 // - A place always has the same batch, and the items of a batch are fixed (epoch_batches.h), so a
 //   redelivery has the same bytes.
-// - Ranked: a lane belongs to its rank's latest session, which takes over the batches that the
+// - Ranked: a queue belongs to its rank's latest session, which takes over the batches that the
 //   previous session has not acknowledged. Leases do not expire, since no other worker could do the
-//   work. Several readers may share a lane; then the same holds for each of them.
+//   work. Several readers may share a queue; then the same holds for each of them.
 // - Dynamic: a lease may expire; then another session may get the batch. An acknowledgement shows
 //   that the owners of its batches and its sender are alive. It renews all leases of its sender,
 //   and of the sessions that have the leases of its batches (or had them last, if they have
@@ -25,7 +25,7 @@
 //   it, since they are still being worked on.
 // - Waiting sessions are woken. A session that Next() has told to wait is in TakeWoken() as soon as
 //   Next() would tell it something else, for any reason: an acknowledgement, a session that goes or
-//   loses its lane, an expiry. This is the one place that decides it.
+//   loses its queue, an expiry. This is the one place that decides it.
 #ifndef PACKHOUSE_SERVICE_ENGINE_JOBS_LEASE_TABLE_H_
 #define PACKHOUSE_SERVICE_ENGINE_JOBS_LEASE_TABLE_H_
 
@@ -52,7 +52,8 @@ namespace packhouse {
 // Chosen by the caller; never used again for another stream.
 using SessionId = uint64_t;
 
-// Ranked: reader `number` of `count` gets the steps number, number + count, ... of its rank's lane.
+// Ranked: reader `number` of `count` gets the steps number, number + count, ... of its rank's
+// queue.
 struct Reader {
   uint32_t number = 0;
   uint32_t count = 1;
@@ -69,7 +70,7 @@ enum class LeaseOutcome {
   kAllLeased,
   // All batches that are known are done or leased; which others there are will be known.
   kNotKnown,
-  // Every batch of the lane, or of the reader's share of it, is done.
+  // Every batch of the queue, or of the reader's share of it, is done.
   kFinished,
 };
 
@@ -101,12 +102,12 @@ class LeaseTable {
   uint64_t leased_end() const { return leased_end_; }
 
   // Adds a session of a rank or, if dynamic, one that takes batches of a rank group. If the number
-  // of readers changes, all sessions of the rank end. INVALID_ARGUMENT for a lane or reader that
-  // does not exist; ALREADY_EXISTS for a session id that is in use. O(1), and O(lane) if the number
-  // of readers changes.
-  absl::Status Join(SessionId session, uint32_t lane, Reader reader = {});
+  // of readers changes, all sessions of the rank end. INVALID_ARGUMENT for a queue or reader that
+  // does not exist; ALREADY_EXISTS for a session id that is in use. O(1), and O(queue) if the
+  // number of readers changes.
+  absl::Status Join(SessionId session, uint32_t queue, Reader reader = {});
 
-  // Whether a session has joined, and has not gone or lost its lane.
+  // Whether a session has joined, and has not gone or lost its queue.
   bool IsPresent(SessionId session) const { return sessions_.contains(session); }
 
   // Leases the next batch to a session that is present. At most `max_in_flight` batches, at least
@@ -145,31 +146,31 @@ class LeaseTable {
   // they come back only when their leases expire, or with SessionGone. Ranked: as SessionGone.
   void SessionEnded(SessionId session);
 
-  // Batches of a lane that are not done.
-  uint64_t NumLeft(uint32_t lane) const {
-    return dealing_.lane_length(lane) - lanes_[lane].num_done;
+  // Batches of a queue that are not done.
+  uint64_t NumLeft(uint32_t queue) const {
+    return dealing_.queue_length(queue) - queues_[queue].num_done;
   }
-  // Steps of a reader of the lane, for its present number of readers; and those of them that are
+  // Steps of a reader of the queue, for its present number of readers; and those of them that are
   // not done.
-  uint64_t NumStepsOf(uint32_t lane, Reader reader) const {
-    const uint64_t length = dealing_.lane_length(lane);
+  uint64_t NumStepsOf(uint32_t queue, Reader reader) const {
+    const uint64_t length = dealing_.queue_length(queue);
     return length <= reader.number ? 0 : (length - reader.number - 1) / reader.count + 1;
   }
-  uint64_t NumLeftOf(uint32_t lane, Reader reader) const {
-    return lanes_[lane].shares[reader.number].num_left;
+  uint64_t NumLeftOf(uint32_t queue, Reader reader) const {
+    return queues_[queue].shares[reader.number].num_left;
   }
 
-  // Adds what is done of a lane, whose other figures are known.
-  void AddTo(EpochShare& share, uint32_t lane) const {
-    const uint64_t length = dealing_.lane_length(lane);
+  // Adds what is done of a queue, whose other figures are known.
+  void AddTo(EpochShare& share, uint32_t queue) const {
+    const uint64_t length = dealing_.queue_length(queue);
     share.num_steps = std::max(share.num_steps, length);
-    share.num_steps_done = length - NumLeft(lane);
+    share.num_steps_done = length - NumLeft(queue);
   }
 
   // Batches that were sent to the session and are not done.
   std::vector<uint64_t> InFlight(SessionId session) const;
 
-  // Adds its lanes, leases and sessions to a watch; the names of workers are not known here.
+  // Adds its queues, leases and sessions to a watch; the names of workers are not known here.
   // `sessions` has the numbers of the listed workers. O(EpochWatch::kMostListed).
   void AddTo(EpochWatch& watch, std::vector<SessionId>& sessions) const;
 
@@ -191,7 +192,7 @@ class LeaseTable {
 
  private:
   struct Session {
-    uint32_t lane;
+    uint32_t queue;
     Reader reader;
     bool ended = false;
     // Batches that were sent to it and are not done, with or without a valid lease.
@@ -202,7 +203,7 @@ class LeaseTable {
     uint64_t num_acknowledged = 0;
     absl::Time last_heard = absl::InfinitePast();
   };
-  // The positions of a lane that are `number` modulo the number of readers.
+  // The positions of a queue that are `number` modulo the number of readers.
   struct Share {
     // Positions from here on have not been leased with the present number of readers.
     uint64_t next = 0;
@@ -212,7 +213,7 @@ class LeaseTable {
     // Sessions that wait for one of its batches, or for its end.
     absl::btree_set<SessionId> waiting;
   };
-  struct Lane {
+  struct Queue {
     uint64_t num_done = 0;
     // Positions that were leased and must be leased again.
     absl::btree_set<uint64_t> given_back;
@@ -227,20 +228,20 @@ class LeaseTable {
   };
   using Deliveries = absl::btree_map<uint64_t, Delivery>;
 
-  // Deals the lane's positions to this many readers.
-  void ShareLane(uint32_t lane, uint32_t num_readers);
+  // Deals the queue's positions to this many readers.
+  void ShareQueue(uint32_t queue, uint32_t num_readers);
   Lease LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now);
   void MarkDone(uint64_t batch, const Place& place);
   void EndLease(uint64_t batch, Delivery& delivery);
   void GiveBack(uint64_t batch, Delivery& delivery);
   void Renew(SessionId session, absl::Time now);
   Share& ShareOf(const Session& session) {
-    return lanes_[session.lane].shares[session.reader.number];
+    return queues_[session.queue].shares[session.reader.number];
   }
   // The share that has this place.
   Share& ShareAt(const Place& place) {
-    Lane& lane = lanes_[place.lane];
-    return lane.shares[place.position % lane.shares.size()];
+    Queue& queue = queues_[place.queue];
+    return queue.shares[place.position % queue.shares.size()];
   }
   // The place of the next batch for a session, or why there is none.
   struct Found {
@@ -264,7 +265,7 @@ class LeaseTable {
   uint64_t num_done_ = 0;  // How many of the dealt batches are done.
   uint64_t num_leased_ = 0;
   uint64_t leased_end_ = 0;
-  std::vector<Lane> lanes_;
+  std::vector<Queue> queues_;
   absl::btree_map<SessionId, Session> sessions_;
   Deliveries deliveries_;
   absl::btree_set<std::pair<absl::Time, uint64_t>> expiries_;

@@ -11,7 +11,7 @@ LoadEvent BatchEventAt(const Dealing& dealing, const Place& place) {
   event.place = place;
   event.is_padding = dealing.IsPadding(event.number);
   const Sharing& sharing = dealing.sharing();
-  event.rank_group = sharing.ranked() ? sharing.rank_group_of_rank[place.lane] : place.lane;
+  event.rank_group = sharing.ranked() ? sharing.rank_group_of_rank[place.queue] : place.queue;
   return event;
 }
 
@@ -32,8 +32,8 @@ std::vector<uint64_t> BatchesOfStep(const Dealing& dealing, const Place& place) 
     if (!dealing.IsPadding(batch)) batches.push_back(batch);
   };
   add(dealing.BatchAt(place));
-  for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
-    if (lane != place.lane) add(dealing.BatchAt({lane, place.position}));
+  for (uint32_t queue = 0; dealing.sharing().ranked() && queue < dealing.num_queues(); ++queue) {
+    if (queue != place.queue) add(dealing.BatchAt({queue, place.position}));
   }
   return batches;
 }

@@ -19,12 +19,12 @@ struct LoadEvent {
   enum class Kind {
     kBatch,
     kWait,  // Nothing until the stream is woken.
-    // Every batch of the lane is done or, for a session that does not wait for others, leased. For
+    // Every batch of the queue is done or, for a session that does not wait for others, leased. For
     // an evaluation: every batch was given.
     kEnd,
   };
   Kind kind = Kind::kEnd;
-  // For kEnd: batches of the lane that are leased and not done.
+  // For kEnd: batches of the queue that are leased and not done.
   uint64_t num_pending = 0;
   // For kEnd, of an epoch with windows: steps of the session's reader.
   uint64_t num_steps = 0;

@@ -126,7 +126,7 @@ std::string ClientsText(const v1::ListClientsResponse& clients) {
   TextTable workers({{"job", ""}, {"epoch", ""}, {"rank", ""}, {"client", ""}, {"leases", ""}});
   for (const v1::LoadingWorker& worker : clients.workers()) {
     workers.AddRow({worker.job(), absl::StrCat(worker.epoch()),
-                    worker.worker().empty() ? absl::StrCat(worker.lane()) : worker.worker(),
+                    worker.worker().empty() ? absl::StrCat(worker.queue()) : worker.worker(),
                     worker.client().empty() ? "-" : worker.client(), Grouped(worker.num_leases())});
   }
   absl::StrAppend(&text, "\n", workers.Render());

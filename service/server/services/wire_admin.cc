@@ -89,7 +89,7 @@ void ClientsToWire(absl::Span<const OpenCallInfo> calls, absl::Span<const Sessio
     worker.set_client(session.client);
     worker.set_job(session.key.job);
     worker.set_epoch(session.key.epoch);
-    worker.set_lane(session.lane);
+    worker.set_queue(session.queue);
     worker.set_worker(session.worker);
     worker.set_session(session.id);
     worker.set_num_leases(session.num_leases);

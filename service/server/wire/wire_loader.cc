@@ -298,7 +298,7 @@ absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
   switch (wire.sharing_case()) {
     case v1::LoadRequest::kRanked: {
       PH_ASSIGN_OR_RETURN(join.sharing, RankedFromWire(wire.ranked(), epoch));
-      join.lane = wire.ranked().rank();
+      join.queue = wire.ranked().rank();
       if (wire.ranked().num_readers() > kMaxReaders ||
           wire.ranked().reader() >= std::max(wire.ranked().num_readers(), 1u)) {
         return absl::InvalidArgumentError(absl::StrCat(
@@ -310,7 +310,7 @@ absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
     }
     case v1::LoadRequest::kDynamic:
       join.sharing = Sharing::Dynamic();
-      join.lane = wire.dynamic().rank_group();
+      join.queue = wire.dynamic().rank_group();
       join.worker = wire.dynamic().worker();
       join.ends_when_all_leased = wire.dynamic().end_when_all_leased();
       PH_RETURN_IF_ERROR(CheckLength("dynamic.worker", join.worker));

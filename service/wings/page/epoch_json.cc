@@ -83,7 +83,7 @@ Json EpochWatchJson(const EpochWatch& epoch, std::optional<double> batches_per_s
   Json workers = Json::array();
   for (size_t i = 0; i < epoch.workers.size(); ++i) {
     const WorkerWatch& worker = epoch.workers[i];
-    workers.push_back({{"lane", worker.lane},
+    workers.push_back({{"queue", worker.queue},
                        {"reader", worker.reader},
                        {"readers", worker.num_readers},
                        {"worker", worker.worker},
@@ -97,11 +97,11 @@ Json EpochWatchJson(const EpochWatch& epoch, std::optional<double> batches_per_s
                        {"transport", worker.shares_memory ? "lane" : "grpc"},
                        {"straggles", bool{straggles[i]}}});
   }
-  Json lanes = Json::array();
-  for (const LaneWatch& lane : epoch.lanes) {
-    lanes.push_back({{"batches", lane.num_batches},
-                     {"done", lane.num_done},
-                     {"given_back", lane.num_given_back}});
+  Json queues = Json::array();
+  for (const QueueWatch& queue : epoch.queues) {
+    queues.push_back({{"batches", queue.num_batches},
+                      {"done", queue.num_done},
+                      {"given_back", queue.num_given_back}});
   }
   const uint64_t left =
       epoch.progress.num_batches - std::min(epoch.progress.num_batches, epoch.progress.num_done);
@@ -126,7 +126,7 @@ Json EpochWatchJson(const EpochWatch& epoch, std::optional<double> batches_per_s
           {"given_back", epoch.counters.given_back},
           {"batches_per_second", OrNull(batches_per_second)},
           {"seconds_left", std::move(seconds_left)},
-          {"lanes", std::move(lanes)},
+          {"queues", std::move(queues)},
           {"workers", std::move(workers)}};
 }
 

@@ -56,7 +56,7 @@ Json JobJson(const v1::Job& job, size_t most);
 // with batches in flight that have acknowledged nothing for half a minute, while another has.
 std::vector<bool> Stragglers(const EpochWatch& epoch, absl::Time now);
 
-// An epoch that somebody loads: progress, "lanes", "workers", "redelivered", and "seconds_left" at
+// An epoch that somebody loads: progress, "queues", "workers", "redelivered", and "seconds_left" at
 // `batches_per_second`, or null.
 Json EpochWatchJson(const EpochWatch& epoch, std::optional<double> batches_per_second,
                     absl::Time now);

@@ -169,7 +169,7 @@ def clients_text(answer: Any) -> str:
         return text
     workers = TextTable(["job", "epoch", "rank", "client", "leases"])
     for worker in answer.workers:
-        rank, client = worker.worker or worker.lane, worker.client or "-"
+        rank, client = worker.worker or worker.queue, worker.client or "-"
         workers.add_row(worker.job, worker.epoch, rank, client, grouped(worker.num_leases))
     return f"{text}\n{workers.render()}"
 

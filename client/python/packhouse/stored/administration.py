@@ -104,12 +104,12 @@ class OpenCall:
 
 @dataclasses.dataclass(frozen=True)
 class LoadingWorker:
-    """A worker that loads an epoch. `lane`: its rank or, dynamic, its rank group."""
+    """A worker that loads an epoch. `queue`: of batches, which is its rank or, dynamic, its rank group."""
 
     client: str
     job: str
     epoch: int
-    lane: int
+    queue: int
     worker: str
     session: int
     num_leases: int
@@ -205,7 +205,7 @@ class Administration:
                     each.client,
                     each.job,
                     each.epoch,
-                    each.lane,
+                    each.queue,
                     each.worker,
                     each.session,
                     each.num_leases,

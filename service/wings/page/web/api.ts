@@ -135,7 +135,7 @@ export interface Overview {
 }
 
 export interface Worker {
-  lane: number;
+  queue: number;
   reader: number;
   readers: number;
   worker: string;
@@ -166,7 +166,7 @@ export interface LoadedEpoch {
   given_back: number;
   batches_per_second: number | null;
   seconds_left: number | null;
-  lanes: { batches: number; done: number; given_back: number }[];
+  queues: { batches: number; done: number; given_back: number }[];
   workers: Worker[];
 }
 

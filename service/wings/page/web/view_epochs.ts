@@ -9,7 +9,7 @@ import type { MakeView } from "./view";
 
 function nameOf(worker: Worker, epoch: LoadedEpoch): string {
   if (!epoch.ranked) return worker.worker || "worker";
-  return `rank ${worker.lane}${worker.readers > 1 ? `, reader ${worker.reader} of ${worker.readers}` : ""}`;
+  return `rank ${worker.queue}${worker.readers > 1 ? `, reader ${worker.reader} of ${worker.readers}` : ""}`;
 }
 
 function stateOf(worker: Worker): string {
@@ -41,11 +41,11 @@ function loaded(epoch: LoadedEpoch): HTMLElement {
       epoch.company === null ? null : h("div", {}, h("dt", {}, "Company"), h("dd", {}, `${epoch.company.toPrecision(3)} times a shuffle's`)),
       h("div", {}, h("dt", {}, "Stragglers"), h("dd", {}, stragglers.length === 0 ? "none" : stragglers.map((worker) => nameOf(worker, epoch)).join(", ")))),
     epoch.ranked
-      ? h("div", { class: "lanes" }, h("h3", {}, "By rank"), ...epoch.lanes.map((lane, rank) => bar(
-        `rank ${rank}`, lane.batches === 0 ? 1 : lane.done / lane.batches,
-        `${count(lane.done)} of ${count(lane.batches)}${lane.given_back > 0 ? `, ${count(lane.given_back)} to be sent again` : ""}`,
-        stragglers.some((worker) => worker.lane === rank) ? "near" : "")))
-      : h("div", { class: "lanes" }, h("h3", {}, "By worker"), ...epoch.workers.map((worker) => bar(
+      ? h("div", { class: "queues" }, h("h3", {}, "By rank"), ...epoch.queues.map((queue, rank) => bar(
+        `rank ${rank}`, queue.batches === 0 ? 1 : queue.done / queue.batches,
+        `${count(queue.done)} of ${count(queue.batches)}${queue.given_back > 0 ? `, ${count(queue.given_back)} to be sent again` : ""}`,
+        stragglers.some((worker) => worker.queue === rank) ? "near" : "")))
+      : h("div", { class: "queues" }, h("h3", {}, "By worker"), ...epoch.workers.map((worker) => bar(
         nameOf(worker, epoch), worker.acknowledged / Math.max(1, ...epoch.workers.map((each) => each.acknowledged)),
         `${count(worker.acknowledged)} done`, worker.straggles ? "near" : ""))),
     table("Workers that load this epoch", ["Worker", "Done", "In flight", "Last heard", "Batches go by", "State"],
