@@ -1651,6 +1651,32 @@ TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
   ExpectAllOnce(all, 120);
 }
 
+// Numbers of batches come from an epoch beside it, the numbers of ranks do not.
+TEST(LoaderTest, EachEpochInSegmentsIsPlannedForItsOwnRanks) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  EpochRequest request = InSegments(1);
+  request.rank_groups = {{{{64, 64, 20}}, std::nullopt, 1}, {{{20, 24, 6}}, std::nullopt, 1}};
+  const auto planned = [&](const std::string& job, uint64_t epoch, uint32_t first,
+                           uint32_t second) {
+    request.key = {job, epoch};
+    request.rank_groups[0].num_ranks = first;
+    request.rank_groups[1].num_ranks = second;
+    JoinRequest join;
+    join.sharing.rank_group_of_rank.assign(first, 0);
+    join.sharing.rank_group_of_rank.insert(join.sharing.rank_group_of_rank.end(), second, 1);
+    const auto session = world.Load(request, join);
+    EXPECT_THAT(session, IsOk());
+    const EpochIdentity& identity = (*session)->epoch().identity();
+    EXPECT_EQ(identity.rank_groups[0].planned_ranks, first);
+    EXPECT_EQ(identity.rank_groups[1].planned_ranks, second);
+    return identity.first_batches();
+  };
+  planned("job", 0, 2, 2);
+  const auto after_another = planned("job", 1, 2, 6);
+  EXPECT_EQ(after_another, planned("alone", 1, 2, 6));
+}
+
 std::string BytesOf(const Batch& batch) {
   std::string bytes;
   for (const uint64_t id : batch.graph_ids) absl::StrAppend(&bytes, id, " ");

@@ -831,6 +831,10 @@ TEST(SegmentedEpochTest, DrawsAreByTheWeights) {
   for (size_t i = 0; i < 600; ++i) of_weight[i % 3] += weighted[i];
   EXPECT_EQ(of_weight[0], 0);
   EXPECT_NEAR(of_weight[1], 24'000 * 199 / 1200.0, 5 * std::sqrt(24'000 / 6.0));
+  // Also where a segment has none that could be drawn.
+  request.draw = WeightedDraw{std::vector<double>(600), 10, true};
+  request.draw->weights[7] = 1;
+  EXPECT_EQ(draws_of()[7], 60 * 10);
   // Each graph in as many epochs as any other: chi-squared of 599 degrees of freedom.
   request.draw = WeightedDraw{{}, 240, false};
   double deviation = 0;
@@ -1042,6 +1046,13 @@ TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
   refused("draw.weights", [](EpochRequest& r) {
     r.draw = WeightedDraw{std::vector<double>(kSegmentedGraphs, 1), 9, false};
   });
+  // Also what differs from a plan that is there in its use alone.
+  EpochRequest cut = InSegments(300);
+  cut.cuts_oversize = true;
+  EXPECT_THAT(catalog.PrepareSegmented(cut), IsOk());
+  cut.use = EpochUse::kExport;
+  EXPECT_THAT(catalog.PrepareSegmented(cut),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pieces are not exported")));
   refused("tracks: 65", [](EpochRequest& r) { r.segments->tracks = 65; });
   refused("tracks: 0", [](EpochRequest& r) { r.segments->tracks = 0; });
   refused("graphs: 0", [](EpochRequest& r) { r.segments->graphs = 0; });

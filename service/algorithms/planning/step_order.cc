@@ -76,9 +76,11 @@ std::vector<std::vector<uint32_t>> OrderByCost(absl::Span<const BatchesOfRanks<u
         TakeNeighbours(std::min(num_first, sorted.size()), random, sorted);
     std::vector<uint32_t> rest =
         TakeNeighbours(sorted.size() - num_steps * num_ranks, random, sorted);
-    ShuffleAll(absl::MakeSpan(first), random);
-    std::vector<uint32_t>& order = orders.emplace_back(std::move(first));
+    std::vector<uint32_t>& order =
+        orders.emplace_back(TakeNeighbours(first.size() % num_ranks, random, first));
     order.reserve(costs.size());
+    ShuffleAll(absl::MakeSpan(order), random);
+    AppendSteps(first, num_ranks, ShuffledSteps(first.size() / num_ranks, random), random, order);
     AppendSteps(sorted, num_ranks, steps, random, order);
     // Of what is too much for other groups, steps of like cost, too; then what fills no step.
     std::vector<uint32_t> last = TakeNeighbours(rest.size() % num_ranks, random, rest);

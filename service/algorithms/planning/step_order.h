@@ -22,8 +22,8 @@ struct BatchesOfRanks {
   absl::Span<const Cost> costs;
   // At least 1.
   size_t num_ranks = 1;
-  // As many of them fill steps that other batches have begun, fewer than num_ranks of one group.
-  // The next ones are step 0.
+  // As many of them come before step 0: those that fill a step which other batches have begun, and
+  // then whole steps.
   size_t num_first = 0;
 };
 
@@ -31,8 +31,8 @@ struct BatchesOfRanks {
 //
 // Each group alone: in the steps in which all of its ranks have a batch, these are neighbours when
 // the batches are sorted by cost. A batch is equally likely in each step and at each rank, as in a
-// shuffle. Batches that do not fill a step come first, as many as `num_first` says, and last; all
-// are equally likely to be among them.
+// shuffle. Batches that fill a begun step come first, those that fill none last; all are equally
+// likely to be among them.
 // Several groups: a step has batches of the same places among the costs of their groups; a group
 // whose batches are for more steps than another's has those that are too many last, in steps of
 // like cost as well.

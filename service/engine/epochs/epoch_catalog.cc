@@ -406,6 +406,8 @@ std::vector<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::AllSegmented() 
 absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegmented(
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
+  // A plan that is there was made for a request that may differ in what it is used for.
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   std::string plan_key = absl::StrCat(ReaderKey(info), PlanWords(request), " seed ", request.seed);
   if (request.draw) absl::StrAppend(&plan_key, " epoch ", request.key.epoch);

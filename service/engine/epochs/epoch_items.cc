@@ -109,6 +109,11 @@ absl::StatusOr<EpochItems> GroupsThatFit(const DatasetReader& reader,
 
 absl::Status DrawItems(const WeightedDraw& draw, const EpochSeed& seed,
                        const GraphSelection& selection, const Making& making, EpochItems& items) {
+  // Also where none of its weights is above 0.
+  if (draw.of_segment == uint64_t{0}) {
+    items.numbers.clear();
+    return absl::OkStatus();
+  }
   const size_t n = selection.num_graphs();
   const uint64_t count =
       draw.of_segment.value_or(draw.num_graphs != 0 ? draw.num_graphs : items.numbers.size());

@@ -499,10 +499,12 @@ absl::Status SegmentedPlan::CountGraphs(uint32_t segment, const Making& making,
   if (layout_.num_segments() == 1) counting.found.lower_bound = planned.lower_bound;
   if (!counting.all) return absl::OkStatus();
   const size_t l = planned.num_components;
-  PH_ASSIGN_OR_RETURN(
-      const MemoryHold of_sizes,
+  const absl::StatusOr<MemoryHold> of_sizes =
       making.Hold(absl::StrCat("sizes of segment ", segment),
-                  SizeHistogram::BytesFor(planned.tuples.size() / std::max<size_t>(l, 1), l)));
+                  SizeHistogram::BytesFor(planned.tuples.size() / std::max<size_t>(l, 1), l));
+  // They are for the bound alone.
+  if (counting.MakesRoom(of_sizes.status())) return absl::OkStatus();
+  PH_RETURN_IF_ERROR(of_sizes.status());
   SizeHistogram sizes(l);
   for (const Pattern& pattern : planned.patterns[0]) {
     for (const auto& [number, copies] : pattern.entries) {

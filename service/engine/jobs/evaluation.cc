@@ -72,9 +72,10 @@ void Evaluation::Begin(uint32_t segment, bool is_ahead) {
 }
 
 absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
+  // Of all ranks, too: rank groups may stand in segments that push each other out.
+  if (pinned_step_ == next_step_) return true;
   const std::vector<uint64_t> needed =
-      is_of_all_ranks_ ? std::vector<uint64_t>{dealing_.BatchAt({next_rank_, next_step_})}
-                       : BatchesOfStep(dealing_, {rank_, next_step_});
+      BatchesOfStep(dealing_, {is_of_all_ranks_ ? next_rank_ : rank_, next_step_});
   if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
     {
       absl::MutexLock lock(&making_->mutex);
@@ -86,6 +87,7 @@ absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
   for (const uint64_t batch : needed) {
     if (const auto next = epoch.NextMissing(batch)) Begin(*next, /*is_ahead=*/true);
   }
+  pinned_step_ = next_step_;
   return true;
 }
 

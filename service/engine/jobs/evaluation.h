@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -128,6 +129,7 @@ class Evaluation {
   uint64_t next_step_;
   uint32_t next_rank_;
   SegmentedEpoch::Pins pins_;
+  std::optional<uint64_t> pinned_step_;  // Whose segments these are.
   const std::shared_ptr<Making> making_ = std::make_shared<Making>();
 };
 

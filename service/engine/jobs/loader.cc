@@ -200,8 +200,14 @@ std::optional<KeptPlannerResult> Loader::Adopt(const Job* job, const std::option
     opened = near.ok() ? std::optional(*std::move(near)) : std::nullopt;
   }
   if (!opened) return std::nullopt;
+  const std::vector<uint32_t> num_ranks = request.NumRanks();
   auto kept = Adopt(*opened, request);
-  if (kept) kept->is_of_other_epoch = is_other;
+  if (!is_other) return kept;
+  // As many ranks as it has when it is opened, which decide how many batches several groups get.
+  const bool had_as_many = request.NumRanks() == num_ranks;
+  for (size_t i = 0; i < num_ranks.size(); ++i) request.rank_groups[i].num_ranks = num_ranks[i];
+  if (num_ranks.size() > 1 && !had_as_many) return std::nullopt;
+  if (kept) kept->is_of_other_epoch = true;
   return kept;
 }
 
@@ -510,8 +516,10 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(EpochRequest reques
       MakeSegmentSoon(segmented, segment, client, std::move(waiter));
     };
   }
+  // A pass of all ranks makes other batches than a rank's.
+  SharedBatches* const shared = evaluation.is_of_all_ranks ? nullptr : &catalog_->shared_batches();
   return Evaluation::Open(std::move(epoch), std::move(evaluation), memory_, std::move(make),
-                          std::move(wake), &catalog_->shared_batches());
+                          std::move(wake), shared);
 }
 
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochRequest request,
