@@ -16,7 +16,7 @@ packhouse_room(wire_calls
   DEPENDS packhouse_proto packhouse_admission packhouse_collation)
 
 # A contract that names a thing without a right does not build.
-add_executable(packhouse-contract-check server/calls/contract_check_main.cc)
+add_executable(packhouse-contract-check EXCLUDE_FROM_ALL server/calls/contract_check_main.cc)
 target_link_libraries(packhouse-contract-check PRIVATE packhouse_flags packhouse_wire_calls)
 # With the files that nothing refers to.
 set_target_properties(packhouse-contract-check PROPERTIES LINK_LIBRARY_OVERRIDE_packhouse_proto WHOLE_ARCHIVE)
