@@ -20,7 +20,8 @@ add_executable(packhouse-contract-check EXCLUDE_FROM_ALL server/calls/contract_c
 target_link_libraries(packhouse-contract-check PRIVATE packhouse_flags packhouse_wire_calls)
 # With the files that nothing refers to.
 set_target_properties(packhouse-contract-check PROPERTIES LINK_LIBRARY_OVERRIDE_packhouse_proto WHOLE_ARCHIVE)
-add_custom_command(TARGET packhouse-contract-check POST_BUILD COMMAND packhouse-contract-check VERBATIM)
+add_custom_command(TARGET packhouse-contract-check POST_BUILD
+  COMMAND packhouse-contract-check ${PROJECT_SOURCE_DIR}/proto/packhouse/v1 VERBATIM)
 
 # Under ThreadSanitizer, too.
 packhouse_room(lanes
