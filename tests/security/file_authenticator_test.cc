@@ -87,6 +87,7 @@ TEST_F(FileAuthenticatorTest, TokensAreExchangedWhileItRuns) {
   // Half of it.
   Write("carol", "c-token");
   EXPECT_FALSE(*tokens->tokens()->Look());
+  EXPECT_FALSE(tokens->tokens()->is_at_rest());
   EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
   Write("bob", "b-token");
   EXPECT_FALSE(*tokens->tokens()->Look());
@@ -129,6 +130,9 @@ TEST_F(FileAuthenticatorTest, KeysOfAnIssuerAreExchangedWhileItRuns) {
   for (const char* const broken : {"", "{\"keys\":[", "{\"keys\":[]}"}) {
     WriteText(path_, broken);
     EXPECT_FALSE(keys->keys()->Reload().ok());
+    EXPECT_FALSE(keys->keys()->is_at_rest());
+    EXPECT_FALSE(keys->keys()->Look().ok());
+    EXPECT_TRUE(keys->keys()->is_at_rest());
     EXPECT_EQ(Ask(*keys, of_second), subject);
     EXPECT_EQ(Ask(*keys, bearer(second)), subject);
   }

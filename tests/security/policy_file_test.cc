@@ -125,10 +125,13 @@ TEST(PolicyFileTest, WhatIsBeingWrittenInPlaceChangesNothing) {
   WriteText(path, text);
   EXPECT_FALSE(*file->Look());
   EXPECT_FALSE(*file->Look());
+  EXPECT_TRUE(file->is_at_rest());
   WriteText(path, "version: 1\n");
   EXPECT_FALSE(*file->Look());
+  EXPECT_FALSE(file->is_at_rest());
   EXPECT_EQ(file->authorizer()->policy(), before);
   EXPECT_TRUE(*file->Look());
+  EXPECT_TRUE(file->is_at_rest());
   EXPECT_NE(file->authorizer()->policy(), before);
   // Who asks for it has written it.
   WriteText(path, text);

@@ -12,7 +12,9 @@ using ::testing::ElementsAre;
 class ScriptedFile final : public Reloadable {
  public:
   absl::StatusOr<bool> Reload() override { return next; }
+  bool is_at_rest() const override { return rests; }
   absl::StatusOr<bool> next = false;
+  bool rests = true;
 };
 
 TEST(ReloaderTest, SaysOnceWhatIsWrongAndWhenItIsWellAgain) {
@@ -29,6 +31,13 @@ TEST(ReloaderTest, SaysOnceWhatIsWrongAndWhenItIsWellAgain) {
   EXPECT_EQ(tick(true).num_reloads, 1);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(tick(absl::InvalidArgumentError("line 1")).is_broken);
   EXPECT_EQ(tick(absl::InvalidArgumentError("line 2")).num_failures, 2);
+  // What is there now may be another mistake.
+  file.rests = false;
+  EXPECT_TRUE(tick(false).is_broken);
+  EXPECT_EQ(tick(absl::InvalidArgumentError("line 2")).num_failures, 2);
+  EXPECT_TRUE(tick(false).is_broken);
+  EXPECT_EQ(log.lines().size(), 3);
+  file.rests = true;
   const Reloader::Reading last = tick(false);
   EXPECT_FALSE(last.is_broken);
   EXPECT_EQ(last.num_reloads, 1);

@@ -126,7 +126,9 @@ TEST_F(TlsFilesTest, WhatIsBeingWrittenInPlaceChangesNothing) {
   }
   WriteText(paths_.certificate, whole);
   EXPECT_FALSE(*files->Look());
+  EXPECT_FALSE(files->is_at_rest());
   EXPECT_TRUE(*files->Look());
+  EXPECT_TRUE(files->is_at_rest());
   EXPECT_EQ(files->material().certificate, whole);
 }
 

@@ -32,9 +32,9 @@ absl::StatusOr<std::unique_ptr<FileAuthenticator>> FileAuthenticator::Open(Optio
   return opened;
 }
 
-absl::StatusOr<bool> FileAuthenticator::ReadTokens(bool is_asked) {
+absl::StatusOr<bool> FileAuthenticator::ReadTokens(RestingFile& resting, bool is_asked) {
   PH_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(options_.token_file));
-  if (!resting_tokens_.IsAtRest(text) && !is_asked) return false;
+  if (!resting.IsAtRest(text) && !is_asked) return false;
   {
     absl::MutexLock lock(&mutex_);
     if (static_tokens_ != nullptr && text == token_text_) return false;
@@ -47,9 +47,9 @@ absl::StatusOr<bool> FileAuthenticator::ReadTokens(bool is_asked) {
   return true;
 }
 
-absl::StatusOr<bool> FileAuthenticator::ReadKeys(bool is_asked) {
+absl::StatusOr<bool> FileAuthenticator::ReadKeys(RestingFile& resting, bool is_asked) {
   PH_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(options_.jwks_file));
-  if (!resting_keys_.IsAtRest(text) && !is_asked) return false;
+  if (!resting.IsAtRest(text) && !is_asked) return false;
   {
     absl::MutexLock lock(&mutex_);
     if (jwt_keys_ != nullptr && text == key_text_) return false;

@@ -58,14 +58,16 @@ class FileAuthenticator final : public Authenticator {
  private:
   class Part final : public Reloadable {
    public:
-    using Read = std::function<absl::StatusOr<bool>(bool is_asked)>;
+    using Read = std::function<absl::StatusOr<bool>(RestingFile& resting, bool is_asked)>;
     using Note = std::function<std::string()>;
     Part(Read read, Note note) : read_(std::move(read)), note_(std::move(note)) {}
     std::string note() const override { return note_(); }
-    absl::StatusOr<bool> Reload() override { return read_(/*is_asked=*/true); }
-    absl::StatusOr<bool> Look() override { return read_(/*is_asked=*/false); }
+    absl::StatusOr<bool> Reload() override { return read_(resting_, /*is_asked=*/true); }
+    absl::StatusOr<bool> Look() override { return read_(resting_, /*is_asked=*/false); }
+    bool is_at_rest() const override { return resting_.is_at_rest(); }
 
    private:
+    RestingFile resting_;  // Used by one thread at a time.
     const Read read_;
     const Note note_;
   };
@@ -73,13 +75,15 @@ class FileAuthenticator final : public Authenticator {
   FileAuthenticator(Options options, Now now)
       : options_(std::move(options)),
         now_(std::move(now)),
-        token_part_([this](bool is_asked) { return ReadTokens(is_asked); },
-                    [] { return std::string(); }),
-        key_part_([this](bool is_asked) { return ReadKeys(is_asked); },
-                  [this] { return NoteOnKeys(); }) {}
+        token_part_(
+            [this](RestingFile& resting, bool is_asked) { return ReadTokens(resting, is_asked); },
+            [] { return std::string(); }),
+        key_part_(
+            [this](RestingFile& resting, bool is_asked) { return ReadKeys(resting, is_asked); },
+            [this] { return NoteOnKeys(); }) {}
 
-  absl::StatusOr<bool> ReadTokens(bool is_asked);
-  absl::StatusOr<bool> ReadKeys(bool is_asked);
+  absl::StatusOr<bool> ReadTokens(RestingFile& resting, bool is_asked);
+  absl::StatusOr<bool> ReadKeys(RestingFile& resting, bool is_asked);
   absl::StatusOr<Principal> VerifyJwt(const std::string& token) const;
   std::string NoteOnKeys() const;
   std::string Wanted() const;
@@ -88,9 +92,6 @@ class FileAuthenticator final : public Authenticator {
   const Now now_;
   Part token_part_;
   Part key_part_;
-  // Each is used by one thread at a time.
-  RestingFile resting_tokens_;
-  RestingFile resting_keys_;
 
   mutable absl::Mutex mutex_;
   std::string token_text_ ABSL_GUARDED_BY(mutex_);

@@ -43,6 +43,7 @@ class PolicyFile final : public Reloadable {
 
   absl::StatusOr<bool> Reload() override { return Read(/*is_asked=*/true); }
   absl::StatusOr<bool> Look() override { return Read(/*is_asked=*/false); }
+  bool is_at_rest() const override { return resting_.is_at_rest(); }
 
   const Authorizer* authorizer() const { return &authorizer_; }
 

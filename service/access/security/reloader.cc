@@ -44,6 +44,8 @@ void Reloader::Read(bool is_asked) {
                 {{"what", item.reading.name}, LogField::Message(failure)});
       continue;
     }
+    // What is there instead may be broken as well.
+    if (!is_asked && !what->is_at_rest()) continue;
     item.reading.is_broken = false;
     const bool was_broken = !std::exchange(item.reading.failure, "").empty();
     if (*reloaded) ++item.reading.num_reloads;

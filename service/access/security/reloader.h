@@ -29,6 +29,8 @@ class Reloadable {
   // The same every now and then, unasked: somebody may be writing a file in place, and half of it
   // may look whole. So what is new counts once two looks in a row have found it.
   virtual absl::StatusOr<bool> Look() { return Reload(); }
+  // Whether that has come to it: if not, the next look tells what is there. Of the same thread.
+  virtual bool is_at_rest() const { return true; }
 
   // What whoever runs the server should know of the content in use; empty: nothing.
   virtual std::string note() const { return ""; }

@@ -27,12 +27,15 @@ class RestingFile {
  public:
   // Whether the file had the same text when it was looked at last.
   bool IsAtRest(const std::string& text) {
-    if (last_ == text) return true;
-    last_ = text;
-    return false;
+    is_at_rest_ = last_ == text;
+    if (!is_at_rest_) last_ = text;
+    return is_at_rest_;
   }
+  // As it was said last.
+  bool is_at_rest() const { return is_at_rest_; }
 
  private:
+  bool is_at_rest_ = true;
   std::optional<std::string> last_;
 };
 

@@ -53,6 +53,7 @@ class TlsFiles final : public Reloadable {
 
   absl::StatusOr<bool> Reload() override { return Read(/*is_asked=*/true); }
   absl::StatusOr<bool> Look() override { return Read(/*is_asked=*/false); }
+  bool is_at_rest() const override { return resting_.is_at_rest(); }
   absl::Time begins() const override { return material().begins; }
   absl::Time expires() const override { return material().expires; }
   std::string note() const override { return material().note; }
