@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "client/cpp/lane_slots.h"
+#include "client/cpp/own_process.h"
 
 namespace packhouse::client {
 namespace {
@@ -47,7 +47,7 @@ class LaneReader::Memory {
   Memory& operator=(const Memory&) = delete;
 
   const LaneSlots& slots() const { return *slots_; }
-  bool is_forked() const { return ::getpid() != process_; }
+  bool is_forked() const { return process_.is_forked(); }
 
   // So many bytes of one more slot are held; how many slots there are.
   uint32_t Hold(uint32_t slot, uint64_t bytes) {
@@ -143,7 +143,7 @@ class LaneReader::Memory {
   }
 
   const std::unique_ptr<LaneSlots> slots_;
-  const pid_t process_ = ::getpid();
+  const OwnProcess process_;
 
   std::mutex mutex_;  // Guards what follows.
   uint32_t num_held_ = 0;

@@ -1,9 +1,18 @@
 #include "client/cpp/loader.h"
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <type_traits>
+#include <unordered_set>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "client/cpp/acknowledger.h"
 #include "client/cpp/away.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/channel.h"
@@ -12,6 +21,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "packhouse/v1/loader.grpc.pb.h"
 
 namespace packhouse::client {
 namespace {
@@ -30,11 +40,95 @@ struct Response {
   }
 };
 
+// Calls a function of the loader, in the process that made it.
+template <typename Impl, typename Function, typename... Arguments>
+std::invoke_result_t<Function, Impl&, Arguments...> Own(
+    const std::unique_ptr<Impl, OwnProcess>& impl, Function function, Arguments&&... arguments) {
+  if (absl::Status own = impl.get_deleter().Check("loader"); !own.ok()) return own;
+  return std::invoke(function, *impl, std::forward<Arguments>(arguments)...);
+}
+
 }  // namespace
+
+// The functions of a loader, in the process that made it.
+class Loader::Impl {
+ public:
+  Impl(std::shared_ptr<grpc::Channel> channel, LoaderOptions options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
+  absl::StatusOr<std::shared_ptr<const LoadedBatch>> Next();
+  absl::Status Acknowledge(const LoadedBatch& batch);
+  absl::Status Flush();
+  absl::Status SetEpoch(uint64_t epoch);
+  uint64_t epoch() const { return options_.spec.epoch(); }
+  absl::StatusOr<v1::LoadOpened> Opened();
+  LoadTransport transport() const { return transport_; }
+  absl::StatusOr<v1::Epoch> Describe();
+  absl::StatusOr<LoaderState> State();
+  absl::Status LoadState(const LoaderState& state, const std::string& attempt);
+  void Cancel();
+
+ private:
+  class Stream;
+  using BatchPointer = std::shared_ptr<const LoadedBatch>;
+
+  v1::LoadRequest MakeRequest();
+  // A batch; or null for `opened`, and for the end, which sets `is_last_given_`.
+  absl::StatusOr<BatchPointer> Receive();
+  absl::StatusOr<BatchPointer> ReceiveOnce();
+  // Opens the lane of a stream that has just been opened, as the options say.
+  absl::Status OpenLane(Stream& stream, const v1::Lane& offer);
+  // Waits for `opened`, if it has not come.
+  absl::Status Open();
+  void Leave();
+  void Forget();
+  // Marks the batch as given out; false if it was before.
+  bool TakeUp(const BatchView& view);
+  // Whether all batches have been given out, and the server's end waits only for the caller's
+  // acknowledgements.
+  bool HasAll();
+  absl::Status AcknowledgeCurrent();
+  absl::Status AcknowledgeLease(const BatchLease& lease);
+  absl::StatusOr<uint64_t> StepsDone();
+  // A unary call that is safe to retry.
+  absl::Status Call(
+      absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call);
+
+  LoaderOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  JobServers servers_;
+
+  // Used by the thread that calls Next().
+  std::string start_cursor_;
+  bool attempt_is_used_ = false;
+  std::shared_ptr<const JobServers::Server> loading_;  // Of the present stream.
+  bool is_redirected_ = false;                         // The present server was named by another.
+  bool is_last_given_ = false;                         // The server said so.
+  bool ended_ = false;                                 // And all acknowledgements are durable.
+  std::optional<v1::LoadOpened> opened_;               // Of the first stream in this generation.
+  uint64_t session_ = 0;
+  std::optional<BatchLease> current_;  // Given out last, not acknowledged yet.
+  std::atomic<LoadTransport> transport_ = LoadTransport::kGrpc;
+
+  absl::Mutex mutex_;
+  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unordered_set<uint64_t> given_ ABSL_GUARDED_BY(mutex_);
+  // Steps of batches that were given out and are not acknowledged, by batch number.
+  absl::btree_map<uint64_t, uint64_t> held_ ABSL_GUARDED_BY(mutex_);
+  uint64_t num_left_ ABSL_GUARDED_BY(mutex_) = 0;  // When this worker loaded.
+  uint64_t next_given_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<uint64_t> last_acknowledged_step_ ABSL_GUARDED_BY(mutex_);
+
+  // Destroyed first: its thread uses the stream.
+  Acknowledger acknowledger_;
+};
 
 // One call of Load, whose responses come as bytes. Each function except Cancel must be called from
 // one thread. The next response is asked for as soon as the previous one is taken.
-class Loader::Stream {
+class Loader::Impl::Stream {
  public:
   // `is_watched`: if nothing comes for `options.quiet`, asks the server whether it lives, and ends
   // if it is silent. gRPC's own pings would need somebody who waits for them while the caller
@@ -179,7 +273,7 @@ class Loader::Stream {
   std::unique_ptr<LaneReader> lane_;
 };
 
-Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
+Loader::Impl::Impl(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
     : options_(std::move(options)),
       channel_(std::move(channel)),
       servers_(channel_, options_.connect, options_.other_servers),
@@ -206,9 +300,9 @@ Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
              if (stream_ != nullptr) stream_->Cancel();
            }}) {}
 
-Loader::~Loader() { Leave(); }
+Loader::Impl::~Impl() { Leave(); }
 
-absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
+absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Impl::Next() {
   if (ended_) return BatchPointer();
   if (absl::Status acknowledged = AcknowledgeCurrent(); !acknowledged.ok()) return acknowledged;
   while (!is_last_given_ && !HasAll()) {
@@ -227,7 +321,7 @@ absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
   return BatchPointer();
 }
 
-absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
+absl::StatusOr<Loader::Impl::BatchPointer> Loader::Impl::Receive() {
   RetryOptions retry = options_.retry;
   // Another server takes the job at some moment of the wait.
   if (servers_.are_several()) {
@@ -250,7 +344,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
   }
 }
 
-absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
+absl::StatusOr<Loader::Impl::BatchPointer> Loader::Impl::ReceiveOnce() {
   std::shared_ptr<Stream> stream;
   {
     const absl::MutexLock lock(&mutex_);
@@ -314,7 +408,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   return BatchPointer();
 }
 
-absl::Status Loader::OpenLane(Stream& stream, const v1::Lane& offer) {
+absl::Status Loader::Impl::OpenLane(Stream& stream, const v1::Lane& offer) {
   transport_ = LoadTransport::kGrpc;
   if (options_.lane == LaneUse::kOff) return absl::OkStatus();
   auto lane =
@@ -329,7 +423,7 @@ absl::Status Loader::OpenLane(Stream& stream, const v1::Lane& offer) {
   return absl::OkStatus();
 }
 
-v1::LoadRequest Loader::MakeRequest() {
+v1::LoadRequest Loader::Impl::MakeRequest() {
   v1::LoadRequest request;
   request.set_lane(options_.lane != LaneUse::kOff);
   *request.mutable_epoch() = options_.spec;
@@ -354,7 +448,7 @@ v1::LoadRequest Loader::MakeRequest() {
   return request;
 }
 
-absl::Status Loader::Open() {
+absl::Status Loader::Impl::Open() {
   while (!opened_) {
     const absl::StatusOr<BatchPointer> received = Receive();
     if (!received.ok()) return received.status();
@@ -362,13 +456,13 @@ absl::Status Loader::Open() {
   return absl::OkStatus();
 }
 
-void Loader::Leave() {
+void Loader::Impl::Leave() {
   std::shared_ptr<Stream> left;  // If it ends here, it ends without the lock.
   const absl::MutexLock lock(&mutex_);
   left.swap(stream_);
 }
 
-void Loader::Forget() {
+void Loader::Impl::Forget() {
   opened_.reset();
   is_last_given_ = false;
   ended_ = false;
@@ -381,7 +475,7 @@ void Loader::Forget() {
   last_acknowledged_step_.reset();
 }
 
-bool Loader::TakeUp(const BatchView& view) {
+bool Loader::Impl::TakeUp(const BatchView& view) {
   const absl::MutexLock lock(&mutex_);
   if (!given_.insert(view.id()).second) return false;
   held_.emplace(view.id(), view.step());
@@ -389,7 +483,7 @@ bool Loader::TakeUp(const BatchView& view) {
   return true;
 }
 
-bool Loader::HasAll() {
+bool Loader::Impl::HasAll() {
   if (options_.is_evaluation || options_.acknowledges_itself || options_.dynamic || !opened_) {
     return false;
   }
@@ -397,20 +491,20 @@ bool Loader::HasAll() {
   return given_.size() >= num_left_;
 }
 
-absl::Status Loader::AcknowledgeCurrent() {
+absl::Status Loader::Impl::AcknowledgeCurrent() {
   if (!current_) return absl::OkStatus();
   absl::Status acknowledged = AcknowledgeLease(*current_);
   if (acknowledged.ok()) current_.reset();
   return acknowledged;
 }
 
-absl::Status Loader::Acknowledge(const LoadedBatch& batch) {
+absl::Status Loader::Impl::Acknowledge(const LoadedBatch& batch) {
   // The server does not wait for it.
   if (options_.is_evaluation) return absl::OkStatus();
   return AcknowledgeLease(batch.lease);
 }
 
-absl::Status Loader::AcknowledgeLease(const BatchLease& lease) {
+absl::Status Loader::Impl::AcknowledgeLease(const BatchLease& lease) {
   if (absl::Status added = acknowledger_.Add(lease); !added.ok()) return added;
   bool is_last = false;
   {
@@ -426,9 +520,9 @@ absl::Status Loader::AcknowledgeLease(const BatchLease& lease) {
   return absl::OkStatus();
 }
 
-absl::Status Loader::Flush() { return acknowledger_.Flush(); }
+absl::Status Loader::Impl::Flush() { return acknowledger_.Flush(); }
 
-absl::Status Loader::SetEpoch(uint64_t epoch) {
+absl::Status Loader::Impl::SetEpoch(uint64_t epoch) {
   if (epoch == this->epoch() && !ended_) return absl::OkStatus();
   if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
   Leave();
@@ -438,12 +532,12 @@ absl::Status Loader::SetEpoch(uint64_t epoch) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::LoadOpened> Loader::Opened() {
+absl::StatusOr<v1::LoadOpened> Loader::Impl::Opened() {
   if (absl::Status opened = Open(); !opened.ok()) return opened;
   return *opened_;
 }
 
-absl::StatusOr<v1::Epoch> Loader::Describe() {
+absl::StatusOr<v1::Epoch> Loader::Impl::Describe() {
   v1::GetEpochRequest request;
   request.set_company(true);
   *request.mutable_epoch() = options_.spec;
@@ -456,7 +550,7 @@ absl::StatusOr<v1::Epoch> Loader::Describe() {
   return response;
 }
 
-absl::StatusOr<uint64_t> Loader::StepsDone() {
+absl::StatusOr<uint64_t> Loader::Impl::StepsDone() {
   const absl::MutexLock lock(&mutex_);
   if (held_.empty()) return next_given_step_;
   uint64_t steps = next_given_step_;
@@ -468,7 +562,7 @@ absl::StatusOr<uint64_t> Loader::StepsDone() {
   return steps;
 }
 
-absl::StatusOr<LoaderState> Loader::State() {
+absl::StatusOr<LoaderState> Loader::Impl::State() {
   if (options_.is_evaluation) {
     return absl::FailedPreconditionError("an evaluation has no state: the server keeps none");
   }
@@ -507,7 +601,7 @@ absl::StatusOr<LoaderState> Loader::State() {
   return state;
 }
 
-absl::Status Loader::LoadState(const LoaderState& state, const std::string& attempt) {
+absl::Status Loader::Impl::LoadState(const LoaderState& state, const std::string& attempt) {
   if (attempt.empty() && !options_.attempt.empty() && attempt_is_used_) {
     return absl::InvalidArgumentError(
         absl::StrCat("attempt '", options_.attempt, "' has loaded already: give a new one"));
@@ -525,18 +619,53 @@ absl::Status Loader::LoadState(const LoaderState& state, const std::string& atte
   return absl::OkStatus();
 }
 
-void Loader::Cancel() {
+void Loader::Impl::Cancel() {
   const absl::MutexLock lock(&mutex_);
   cancelled_ = true;
   if (stream_ != nullptr) stream_->Cancel();
 }
 
-absl::Status Loader::Call(
+absl::Status Loader::Impl::Call(
     absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call) {
   return CallWithRetry(channel_, options_.retry,
                        absl::StrCat("LoaderService for job '", options_.spec.job(), "'"),
                        options_.call_timeout,
                        [&](grpc::ClientContext& context) { return servers_.Call(context, call); });
+}
+
+Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
+    : impl_(new Impl(std::move(channel), std::move(options))) {}
+
+Loader::~Loader() = default;
+
+absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
+  return Own(impl_, &Impl::Next);
+}
+
+absl::Status Loader::Acknowledge(const LoadedBatch& batch) {
+  return Own(impl_, &Impl::Acknowledge, batch);
+}
+
+absl::Status Loader::Flush() { return Own(impl_, &Impl::Flush); }
+
+absl::Status Loader::SetEpoch(uint64_t epoch) { return Own(impl_, &Impl::SetEpoch, epoch); }
+
+uint64_t Loader::epoch() const { return impl_->epoch(); }
+
+absl::StatusOr<v1::LoadOpened> Loader::Opened() { return Own(impl_, &Impl::Opened); }
+
+LoadTransport Loader::transport() const { return impl_->transport(); }
+
+absl::StatusOr<v1::Epoch> Loader::Describe() { return Own(impl_, &Impl::Describe); }
+
+absl::StatusOr<LoaderState> Loader::State() { return Own(impl_, &Impl::State); }
+
+absl::Status Loader::LoadState(const LoaderState& state, const std::string& attempt) {
+  return Own(impl_, &Impl::LoadState, state, attempt);
+}
+
+void Loader::Cancel() {
+  if (!impl_.get_deleter().is_forked()) impl_->Cancel();
 }
 
 }  // namespace packhouse::client

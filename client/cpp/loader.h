@@ -16,28 +16,23 @@
 #ifndef PACKHOUSE_CLIENT_CPP_LOADER_H_
 #define PACKHOUSE_CLIENT_CPP_LOADER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <utility>
+#include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "client/cpp/acknowledger.h"
 #include "client/cpp/batch_view.h"
 #include "client/cpp/dataset_retry.h"
 #include "client/cpp/job_servers.h"
 #include "client/cpp/lane_use.h"
+#include "client/cpp/own_process.h"
 #include "grpcpp/channel.h"
-#include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/loader.pb.h"
 
 namespace packhouse::client {
@@ -107,6 +102,9 @@ struct LoaderState {
 //
 // Threads: Acknowledge, Flush and Cancel from any thread; all other functions from one at a time.
 // No other call may run during the destructor, which tries to send the acknowledgements.
+//
+// A process that was forked has its parent's batches and may read them. The loader stays the
+// parent's: each call fails with FAILED_PRECONDITION, and Cancel() and the destructor do nothing.
 class Loader {
  public:
   // Connects when it is first used. Several loaders may share a channel, but each is fastest with
@@ -132,12 +130,12 @@ class Loader {
   // From now on Next() gives that epoch, from where the job's workers are. Does nothing if it is
   // the present epoch and has not ended. Otherwise first makes all acknowledgements durable.
   absl::Status SetEpoch(uint64_t epoch);
-  uint64_t epoch() const { return options_.spec.epoch(); }
+  uint64_t epoch() const;
 
   // The server's `opened` for this worker: steps, generation, schema. Loads first if necessary.
   absl::StatusOr<v1::LoadOpened> Opened();
   // How the present stream's batches come; kGrpc before the first stream is open. Thread-safe.
-  LoadTransport transport() const { return transport_; }
+  LoadTransport transport() const;
   // The figures of the epoch and its progress; loads nothing.
   absl::StatusOr<v1::Epoch> Describe();
 
@@ -157,59 +155,9 @@ class Loader {
   void Cancel();
 
  private:
-  class Stream;
-  using BatchPointer = std::shared_ptr<const LoadedBatch>;
+  class Impl;
 
-  v1::LoadRequest MakeRequest();
-  // A batch; or null for `opened`, and for the end, which sets `is_last_given_`.
-  absl::StatusOr<BatchPointer> Receive();
-  absl::StatusOr<BatchPointer> ReceiveOnce();
-  // Opens the lane of a stream that has just been opened, as the options say.
-  absl::Status OpenLane(Stream& stream, const v1::Lane& offer);
-  // Waits for `opened`, if it has not come.
-  absl::Status Open();
-  void Leave();
-  void Forget();
-  // Marks the batch as given out; false if it was before.
-  bool TakeUp(const BatchView& view);
-  // Whether all batches have been given out, and the server's end waits only for the caller's
-  // acknowledgements.
-  bool HasAll();
-  absl::Status AcknowledgeCurrent();
-  absl::Status AcknowledgeLease(const BatchLease& lease);
-  absl::StatusOr<uint64_t> StepsDone();
-  // A unary call that is safe to retry.
-  absl::Status Call(
-      absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call);
-
-  LoaderOptions options_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  JobServers servers_;
-
-  // Used by the thread that calls Next().
-  std::string start_cursor_;
-  bool attempt_is_used_ = false;
-  std::shared_ptr<const JobServers::Server> loading_;  // Of the present stream.
-  bool is_redirected_ = false;                         // The present server was named by another.
-  bool is_last_given_ = false;                         // The server said so.
-  bool ended_ = false;                                 // And all acknowledgements are durable.
-  std::optional<v1::LoadOpened> opened_;               // Of the first stream in this generation.
-  uint64_t session_ = 0;
-  std::optional<BatchLease> current_;  // Given out last, not acknowledged yet.
-  std::atomic<LoadTransport> transport_ = LoadTransport::kGrpc;
-
-  absl::Mutex mutex_;
-  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unordered_set<uint64_t> given_ ABSL_GUARDED_BY(mutex_);
-  // Steps of batches that were given out and are not acknowledged, by batch number.
-  absl::btree_map<uint64_t, uint64_t> held_ ABSL_GUARDED_BY(mutex_);
-  uint64_t num_left_ ABSL_GUARDED_BY(mutex_) = 0;  // When this worker loaded.
-  uint64_t next_given_step_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<uint64_t> last_acknowledged_step_ ABSL_GUARDED_BY(mutex_);
-
-  // Destroyed first: its thread uses the stream.
-  Acknowledger acknowledger_;
+  const std::unique_ptr<Impl, OwnProcess> impl_;
 };
 
 }  // namespace packhouse::client

@@ -48,7 +48,7 @@ struct PackStream::Call {
 absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
     v1::PackingService::StubInterface& stub, const v1::PackOpen& open,
     const PackStreamOptions& options) {
-  auto call = std::make_shared<Call>();
+  const std::shared_ptr<Call> call(new Call, OwnProcess());
   call->context.set_deadline(absl::ToChronoTime(options.deadline));
   if (options.lane != LaneUse::kOff) {
     call->context.AddMetadata(kAskKey, "1");
@@ -115,12 +115,14 @@ PackStream::~PackStream() {
 }
 
 absl::Status PackStream::Write(const v1::PackRequest& request) {
+  if (absl::Status own = process_.Check("stream"); !own.ok()) return own;
   if (half_closed_) return absl::CancelledError("the stream is half-closed");
   if (!call_->stream->Write(request)) return absl::CancelledError("the stream has ended");
   return absl::OkStatus();
 }
 
 absl::Status PackStream::Send(v1::GraphChunk chunk) {
+  if (absl::Status own = process_.Check("stream"); !own.ok()) return own;
   if (absl::Status fits = CheckMessageSize(chunk, &schema_); !fits.ok()) return fits;
   v1::PackRequest request;
   const auto slot = graph_lane_ == nullptr ? std::nullopt : graph_lane_->Place(chunk);
@@ -154,6 +156,7 @@ absl::Status PackStream::Flush(uint64_t token) {
 }
 
 absl::Status PackStream::HalfClose() {
+  if (absl::Status own = process_.Check("stream"); !own.ok()) return own;
   if (half_closed_) return absl::CancelledError("the stream is half-closed");
   half_closed_ = true;
   if (!call_->stream->WritesDone()) return absl::CancelledError("the stream has ended");
@@ -161,6 +164,7 @@ absl::Status PackStream::HalfClose() {
 }
 
 absl::StatusOr<std::optional<v1::PackTuned>> PackStream::AwaitTuned() {
+  if (absl::Status own = process_.Check("stream"); !own.ok()) return own;
   while (!tuned_.has_value()) {
     absl::StatusOr<std::optional<v1::PackResponse>> response = Read();
     if (!response.ok()) return response.status();
@@ -171,6 +175,7 @@ absl::StatusOr<std::optional<v1::PackTuned>> PackStream::AwaitTuned() {
 }
 
 absl::StatusOr<std::optional<v1::PackResponse>> PackStream::Next() {
+  if (absl::Status own = process_.Check("stream"); !own.ok()) return own;
   if (early_.empty()) return Read();
   std::optional<v1::PackResponse> response = std::move(early_.front());
   early_.pop_front();
@@ -240,6 +245,7 @@ void PackStream::Lose(absl::Status status) {
 }
 
 void PackStream::Cancel() {
+  if (process_.is_forked()) return;
   call_->context.TryCancel();
   if (lane_ != nullptr) lane_->Cancel();
   if (graph_lane_ != nullptr) graph_lane_->Cancel();

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/lane_use.h"
+#include "client/cpp/own_process.h"
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/packing.pb.h"
 
@@ -37,6 +38,9 @@ class LaneWriter;
 // Threads: Send..., Flush and HalfClose from one thread at a time; Next and Finish from one
 // thread at a time, which may be another; Cancel from any thread at any time. No other call may run
 // during the destructor, which cancels a stream that has not ended.
+//
+// In a process that was forked the stream stays the parent's: each call fails with
+// FAILED_PRECONDITION, and Cancel() and the destructor do nothing.
 //
 // Every graph sent comes back in exactly one Batch or one PackRejected, unless the stream fails:
 // then graphs not received in a batch must be sent again.
@@ -111,6 +115,7 @@ class PackStream {
   // Gives the stream up: batches are missing.
   void Lose(absl::Status status);
 
+  const OwnProcess process_;
   // The call's context outlives the stream for as long as a timer refers to it.
   const std::shared_ptr<Call> call_;
   // Of the graphs that are sent.

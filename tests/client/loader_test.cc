@@ -10,11 +10,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cpp/channel.h"
@@ -130,6 +132,17 @@ class LoaderTest : public testing::TestWithParam<LaneUse> {
     }
   }
   static void ReadAll(Loader& loader, GraphCounts& counts) { Read(loader, kNumGraphs, counts); }
+
+  // Ids and all.
+  static std::string BytesOf(const BatchView& view) {
+    std::string bytes = absl::StrCat(view.id(), " ", view.step(), " ", view.is_padding(), " ",
+                                     view.graph_ids(), view.sizes());
+    for (const TensorView& tensor : view.tensors()) {
+      absl::StrAppend(&bytes, " ", tensor.name, " ", tensor.dtype, tensor.declared_dtype, " ",
+                      absl::StrJoin(tensor.shape, "x"), " ", tensor.data);
+    }
+    return bytes;
+  }
 
   static void ExpectEachOnce(const GraphCounts& counts) {
     EXPECT_THAT(counts, SizeIs(kNumGraphs));
@@ -413,10 +426,55 @@ TEST_P(LoaderTest, OfSeveralServersItAsksTheNextWhileOneIsAway) {
   EXPECT_THAT(counts, testing::Each(testing::Pair(testing::_, 1)));
 }
 
+// Before the first batch, between any two and at the end, while acknowledgements are under way.
+TEST_P(LoaderTest, AForkedChildNeitherUsesNorHarmsALoader) {
+  LoaderOptions options = Options();
+  options.max_in_flight = 2;
+  auto loader = std::make_unique<Loader>(channel_, options);
+  std::shared_ptr<const LoadedBatch> batch;
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    ASSERT_THAT(loader->SetEpoch(epoch), IsOk());
+    GraphCounts counts;
+    std::set<uint64_t> sessions;
+    for (;;) {
+      const std::string bytes = batch == nullptr ? "" : BytesOf(batch->view);
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(60);  // Ends one that waits for ever.
+        bool is_right = batch == nullptr || BytesOf(batch->view) == bytes;
+        for (const absl::Status& refused :
+             {loader->Next().status(), loader->Flush(), loader->SetEpoch(epoch + 1),
+              loader->Opened().status(), loader->Describe().status(), loader->State().status(),
+              loader->LoadState({}, "new"),
+              batch == nullptr ? loader->Flush() : loader->Acknowledge(*batch)}) {
+          is_right = is_right && absl::IsFailedPrecondition(refused) &&
+                     absl::StrContains(refused.message(), "this loader was made by process");
+        }
+        loader->Cancel();
+        batch = nullptr;
+        loader = nullptr;
+        channel_ = nullptr;
+        ::_exit(is_right ? 0 : 1);
+      }
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_EQ(status, 0);
+      PH_ASSERT_OK_AND_ASSIGN(batch, loader->Next());
+      if (batch == nullptr) break;
+      Count(*batch, counts);
+      sessions.insert(batch->lease.session);
+    }
+    ExpectEachOnce(counts);
+    // A stream that breaks is opened anew.
+    EXPECT_THAT(sessions, SizeIs(1));
+  }
+}
+
 // A loader's lane alone.
 class LaneLoaderTest : public LoaderTest {
  protected:
-  // The bytes of each batch of an evaluation, ids and all.
+  using LoaderTest::BytesOf;
+  // Of each batch of an evaluation.
   static std::vector<std::string> BytesOf(Loader& loader) {
     std::vector<std::string> all;
     for (;;) {
@@ -424,15 +482,6 @@ class LaneLoaderTest : public LoaderTest {
       if (batch == nullptr) return all;
       all.push_back(BytesOf(batch->view));
     }
-  }
-  static std::string BytesOf(const BatchView& view) {
-    std::string bytes = absl::StrCat(view.id(), " ", view.step(), " ", view.is_padding(), " ",
-                                     view.graph_ids(), view.sizes());
-    for (const TensorView& tensor : view.tensors()) {
-      absl::StrAppend(&bytes, " ", tensor.name, " ", tensor.dtype, tensor.declared_dtype, " ",
-                      absl::StrJoin(tensor.shape, "x"), " ", tensor.data);
-    }
-    return bytes;
   }
   // So that most batches are made after the lane is open.
   LoaderOptions Slow(const std::string& job) {

@@ -1,5 +1,9 @@
 // PackStream by a lane of the real server: the same bytes as by gRPC, and nothing stays of it.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -7,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/pack_stream.h"
@@ -54,9 +59,11 @@ class PackStreamLaneTest : public testing::Test {
     return open;
   }
 
-  // All responses. A chunk is sent when `opened` has come, and a flush after each.
-  std::vector<std::string> Pack(const v1::PackOpen& open, const std::vector<v1::GraphChunk>& chunks,
-                                LaneUse lane) {
+  // All responses. A chunk is sent when `opened` has come, and a flush after each. `between` is
+  // called before each response is read, while chunks are sent.
+  std::vector<std::string> Pack(
+      const v1::PackOpen& open, const std::vector<v1::GraphChunk>& chunks, LaneUse lane,
+      const std::function<void(std::unique_ptr<PackStream>&)>& between = [](auto&) {}) {
     auto stream = PackStream::Open(*stub_, open, {.lane = lane}).value();
     EXPECT_EQ(stream->transport(),
               lane == LaneUse::kOff ? LoadTransport::kGrpc : LoadTransport::kLane);
@@ -69,6 +76,7 @@ class PackStreamLaneTest : public testing::Test {
     });
     std::vector<std::string> all;
     for (;;) {
+      between(stream);
       auto response = stream->Next();
       EXPECT_THAT(response, IsOk());
       if (!response.ok() || !response->has_value()) break;
@@ -173,6 +181,46 @@ TEST_F(PackStreamLaneTest, NothingStaysOfAStream) {
     EXPECT_EQ(server_->lane_counts()->num_open, 0U);
     EXPECT_EQ(server_->lane_counts()->num_slots_sent, 0U);
   }
+}
+
+TEST_F(PackStreamLaneTest, AForkedChildNeitherUsesNorHarmsAStream) {
+  Serve();
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kFloat32, {30}, 0, {}, {}}})
+          .value();
+  v1::PackOpen open = OpeningFor(schema);
+  for (const char* component : {"nodes", "edges", "graphs"}) SetLimit(component, 60, open);
+  Random random(7);
+  std::vector<v1::GraphChunk> chunks(4);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    chunks[i] = ChunkToWire(RandomChunk(random, &schema, 100, 9, 100 * i));
+  }
+  const auto fork = [&](std::unique_ptr<PackStream>& stream) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);  // Ends one that waits for ever.
+      bool is_right = true;
+      for (const absl::Status& refused :
+           {stream->Send(chunks[0]), stream->SendSizes({}), stream->SendExamples({}),
+            stream->Flush(99), stream->HalfClose(), stream->AwaitTuned().status(),
+            stream->Next().status(), stream->Finish()}) {
+        is_right = is_right && absl::IsFailedPrecondition(refused) &&
+                   absl::StrContains(refused.message(), "this stream was made by process");
+      }
+      stream->Cancel();
+      stream = nullptr;
+      stub_ = nullptr;
+      ::_exit(is_right ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  };
+  for (const LaneUse lane : {LaneUse::kOff, LaneUse::kRequired}) {
+    EXPECT_EQ(Pack(open, chunks, lane, fork), Pack(open, chunks, lane));
+  }
+  EXPECT_GT(server_->lane_counts()->num_batches, 0U);
+  EXPECT_EQ(server_->lane_counts()->num_chunks, 2 * chunks.size());
 }
 
 // Chunks that are not as the schema says are refused in the same words as by gRPC, also where they
