@@ -1,12 +1,15 @@
 #include "service/wings/graphs/files/table_rows.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "service/wings/graphs/files/field_values.h"
 #include "tensorflow/core/example/example.pb.h"
 
 namespace packhouse::graph_files {
@@ -150,6 +153,37 @@ TEST(ExampleRowsTest, ReadsWhatIsWritten) {
   for (size_t c = 0; c < rows.columns.size(); ++c) {
     EXPECT_EQ(again.columns[c].bytes, rows.columns[c].bytes) << c;
     EXPECT_EQ(again.columns[c].lengths, rows.columns[c].lengths) << c;
+  }
+}
+
+TEST(ExampleRowsTest, EveryElementTypeIsReadAsItWasWritten) {
+  for (int type = 0; type <= static_cast<int>(DType::kFloat64); ++type) {
+    const DType dtype = static_cast<DType>(type);
+    SCOPED_TRACE(DTypeName(dtype));
+    const RowsSpec spec = {false, false, {Column("v", dtype, {4})}};
+    SourceRows rows = Empty(spec);
+    rows.ids.is_text = true;
+    for (const char* const row : {"0 1 1 0", "1.5 -0.25 0 1024", "0 1 127 100", "-1 -128 5 127"}) {
+      const size_t before = rows.columns[0].bytes.size();
+      const Fields values = absl::StrSplit(row, ' ');
+      const bool is_taken = std::all_of(values.begin(), values.end(), [&](absl::string_view text) {
+        return AppendElement(text, dtype, &rows.columns[0].bytes).ok();
+      });
+      if (is_taken) {
+        rows.ids.AddText(row);
+        ++rows.count;
+      } else {
+        rows.columns[0].bytes.resize(before);
+      }
+    }
+    SourceRows again = Empty(spec);
+    ExampleRows reader(spec);
+    const absl::Status status = ForEachExample(
+        spec, rows, [&](absl::string_view record) { return reader.Append(record, &again); });
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(again.ids.bytes, rows.ids.bytes);
+    EXPECT_EQ(again.columns[0].bytes, rows.columns[0].bytes);
+    EXPECT_GE(again.count, 1);
   }
 }
 

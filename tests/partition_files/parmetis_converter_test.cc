@@ -88,6 +88,30 @@ TEST(ParmetisConverterTest, RestoresSelfLoopsAndAllCopies) {
   EXPECT_EQ(rows.bytes(), std::string(reinterpret_cast<const char*>(want), sizeof(want)));
 }
 
+// A part has a matrix of every type of edge, without rows where it has none of them.
+TEST(ParmetisConverterTest, EveryEdgeHasItsOwnAttributes) {
+  Texts texts;
+  texts.edges = {"2 0 1 2 0 1 10\n", "0 2 2 1 0 0 20\n"};
+  texts.removed = "0 0 0 2 30\n1 2 1 1 11\n1 2 2 1 12\n";
+  PH_ASSERT_OK_AND_ASSIGN(const ParmetisConverter converter, texts.Convert());
+  using Rows = std::vector<std::pair<std::string, std::vector<float>>>;
+  const Rows want[] = {{{"b:ba:a/feat", {}}, {"a:ab:b/feat", {10, 11, 12}}, {"a:aa:a/feat", {}}},
+                       {{"b:ba:a/feat", {20}}, {"a:ab:b/feat", {}}, {"a:aa:a/feat", {30}}}};
+  for (const uint64_t number : {0, 1}) {
+    PH_ASSERT_OK_AND_ASSIGN(const ConvertedPart part, converter.PartOf(number));
+    Rows got;
+    for (const ArraySource& array : converter.EdgeFeatures(part)) {
+      StringSink sink;
+      EXPECT_THAT(WriteRows(array, sink), IsOk());
+      std::vector<float> values(array.header.shape[0]);
+      ASSERT_EQ(sink.bytes().size(), values.size() * sizeof(float));
+      std::memcpy(values.data(), sink.bytes().data(), sink.bytes().size());
+      got.emplace_back(array.header.name, values);
+    }
+    EXPECT_EQ(got, want[number]);
+  }
+}
+
 TEST(ParmetisConverterTest, WhatDoesNotFitIsNamed) {
   const auto refused = [](const Texts& texts, const std::string& what) {
     EXPECT_THAT(texts.Convert(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));

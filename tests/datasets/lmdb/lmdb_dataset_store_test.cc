@@ -665,6 +665,28 @@ TEST_F(LmdbDatasetStoreTest, EachFieldOfATreeIsChecked) {
   }
 }
 
+// Also one of more pages than 16 bits can count. The file has holes, so none of it is written.
+TEST_F(LmdbDatasetStoreTest, AValueMayHaveAnyNumberOfPages) {
+  for (const uint64_t num_pages : {1, 2, 65535, 65536, 65537}) {
+    SCOPED_TRACE(num_pages);
+    const TemporaryFolder folder(TemporaryFolder::InMemory());
+    MDB_env* env = nullptr;
+    ASSERT_EQ(mdb_env_create(&env), 0);
+    ASSERT_EQ(mdb_env_set_mapsize(env, (num_pages + 64) * kPage), 0);
+    ASSERT_EQ(mdb_env_open(env, folder.path().c_str(), MDB_WRITEMAP, 0640), 0);
+    MDB_txn* txn = nullptr;
+    ASSERT_EQ(mdb_txn_begin(env, nullptr, 0, &txn), 0);
+    MDB_dbi dbi = 0;
+    ASSERT_EQ(mdb_dbi_open(txn, nullptr, 0, &dbi), 0);
+    MDB_val key = {3, const_cast<char*>("key")};
+    MDB_val value = {num_pages * kPage - sizeof(lmdb_layout::PageHeader), nullptr};
+    ASSERT_EQ(mdb_put(txn, dbi, &key, &value, MDB_RESERVE), 0);
+    ASSERT_EQ(mdb_txn_commit(txn), 0);
+    mdb_env_close(env);
+    EXPECT_THAT(CheckLmdbPages(DataFile(folder.path())), IsOk());
+  }
+}
+
 // Flips bits anywhere in the file, and every second time in the pages of LMDB's trees, which are
 // few. The store never gives a wrong byte and never crashes. It serves what is whole.
 TEST_F(LmdbDatasetStoreTest, FlippedBitsAreFoundOrHarmless) {
