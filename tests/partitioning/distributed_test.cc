@@ -1,6 +1,7 @@
 // Graphs that lie on several ranks, held against the same graphs in one place.
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -182,6 +183,48 @@ TEST(PartGathererTest, GathersWhatIsCutOutOfTheWholeGraph) {
   }
 }
 
+// However many ranks there are: what an engine takes for granted, and how many edges join two
+// nodes.
+TEST(SymmetricShareTest, NeighboursAreInOrderAndThereOnce) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    const std::unique_ptr<const SourceGraph> source = RandomSourceGraph(seed);
+    const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+    const SharedTypes types = TypesOf(graph);
+    using Pairs = std::map<std::pair<int64_t, int64_t>, uint64_t>;
+    Pairs want;
+    RunOnRanks(1, [&](Ranks& ranks) {
+      const GraphShare whole = ShareOf(ranks, graph, types);
+      whole.ForEachEdge([&](uint64_t target, uint64_t at) {
+        const auto one = static_cast<int64_t>(whole.sources()[at]);
+        const auto other = static_cast<int64_t>(target);
+        if (one == other) return;
+        ++want[{one, other}];
+        ++want[{other, one}];
+      });
+    });
+    std::mutex mutex;
+    Pairs got;
+    RunOnRanks(1 + seed % 4, [&](Ranks& ranks) {
+      const GraphShare share = ShareOf(ranks, graph, types);
+      const SymmetricShare symmetric = Symmetrize(ranks, share);
+      EXPECT_EQ(symmetric.total_entries, want.size());
+      const std::lock_guard<std::mutex> lock(mutex);
+      for (uint64_t own = 0; own < symmetric.num_own(); ++own) {
+        int64_t last = -1;
+        for (auto at = symmetric.offsets[own]; at < symmetric.offsets[own + 1]; ++at) {
+          const int64_t neighbour = symmetric.neighbours[static_cast<size_t>(at)];
+          EXPECT_GT(neighbour, last);
+          last = neighbour;
+          got[{static_cast<int64_t>(share.first_node() + own), neighbour}] =
+              symmetric.weight(static_cast<uint64_t>(at));
+        }
+      }
+    });
+    EXPECT_EQ(got, want);
+  }
+}
+
 // What ranks count together is what one counts alone, of the same parts.
 TEST(ShareAssignmentTest, FiguresAreThoseOfTheWholeGraph) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
@@ -192,7 +235,9 @@ TEST(ShareAssignmentTest, FiguresAreThoseOfTheWholeGraph) {
     PartitionOptions options;
     options.num_parts = 2 + seed % 3;
     options.balance_edges = seed % 2 == 0;
-    const std::vector<uint32_t> part = RandomNumbers(graph.num_nodes(), options.num_parts, seed);
+    options.trainers_per_machine = 1 + seed % 5 / 3;
+    const std::vector<uint32_t> part =
+        RandomNumbers(graph.num_nodes(), options.num_parts * options.trainers_per_machine, seed);
     const Assignment want = *DescribeParts(graph, options, part);
     RunOnRanks(1 + seed % 4, [&](Ranks& ranks) {
       const GraphShare share = ShareOf(ranks, graph, types);

@@ -141,6 +141,14 @@ TEST(GraphCuttingTest, PiecesFitAndAreTheWholeTogether) {
     if (pieces->size() == 1) {
       EXPECT_EQ(crossing, 0);
     }
+    // Whether it is cut or fits.
+    for (const auto& most : {limits, std::vector<uint64_t>(limits.size(), UINT32_MAX)}) {
+      PH_ASSERT_OK_AND_ASSIGN(
+          const GraphChunk left,
+          CutOversizeGraphs(schema, chunk, most, [](uint64_t) { return absl::OkStatus(); }));
+      ASSERT_GE(left.num_graphs(), 1);
+      EXPECT_EQ(PutTogether(schema, left).columns, built.columns);
+    }
     // The same again.
     const auto same = CutGraph(schema, chunk, 0, limits);
     ASSERT_THAT(same.status(), IsOk());
