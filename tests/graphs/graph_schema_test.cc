@@ -1,7 +1,14 @@
 #include "service/algorithms/graphs/graph_schema.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/graphs/text_features.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -138,6 +145,23 @@ TEST(GraphSchemaTest, RefusesRepeatedAndTooManyTensors) {
   std::vector<TensorSpec> many(GraphSchema::kMaxTensors + 1, NodeFeature());
   EXPECT_THAT(GraphSchema::Create(SizeSchema::NodesAndEdges(), many),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("257 tensors, at most 256")));
+}
+
+TEST(TextFeaturesTest, TheNameAndWhatIsBesideItSayWhatIsText) {
+  const auto is_text = [](const std::string& name, bool is_alone, const std::string& lengths) {
+    const SizeSchema sizes = SizeSchema::Create({"nodes", name}).value();
+    std::vector<TensorSpec> tensors = {{name, DType::kUint8, {}, 1, {}, {}}};
+    if (!is_alone) tensors.push_back({"other", DType::kUint8, {}, 1, {}, {}});
+    for (const absl::string_view dimension : absl::StrSplit(lengths, ' ')) {
+      tensors.push_back({absl::StrCat(name, dimension), DType::kInt32, {}, 0, {}, {}});
+    }
+    return LengthsOfText(GraphSchema::Create(sizes, std::move(tensors)).value(), 0).has_value();
+  };
+  EXPECT_TRUE(is_text("a.bytes", true, ".d1"));
+  EXPECT_FALSE(is_text("a", true, ".d1"));
+  EXPECT_FALSE(is_text("a.bytes", false, ".d1"));
+  EXPECT_FALSE(is_text("a.bytes", true, ".d1 .d2"));
+  EXPECT_FALSE(is_text("a.bytes", true, ".d2"));
 }
 
 }  // namespace

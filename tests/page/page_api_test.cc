@@ -2,9 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -58,6 +62,47 @@ TEST(PageApiTest, TheCurveGrowsByASampleEachInterval) {
   for (uint64_t samples = 1; samples <= 5; ++samples) {
     server.AwaitReads(samples);
     clock.Advance(History::kInterval);
+  }
+}
+
+// A server that cannot be asked.
+class DeafCalls final : public PageCalls {
+ public:
+  absl::Status Call(const std::string& /*method*/, const Viewer& /*viewer*/,
+                    const google::protobuf::Message& /*request*/,
+                    google::protobuf::Message& /*response*/, StopSwitch& /*stop*/) override {
+    return absl::UnavailableError("deaf");
+  }
+  absl::Status CallStreaming(const std::string& /*method*/, const Viewer& /*viewer*/,
+                             const google::protobuf::Message& /*request*/,
+                             absl::FunctionRef<absl::Status(const std::string& response)> /*take*/,
+                             StopSwitch& /*stop*/) override {
+    return absl::UnavailableError("deaf");
+  }
+};
+
+TEST(PageApiTest, EveryPathIsAQuestion) {
+  PatientClock clock;
+  DeafCalls calls;
+  PageSources sources;
+  sources.clock = &clock;
+  sources.calls = &calls;
+  sources.reading = [] { return ServerReading(); };
+  sources.state = [] { return ServerState(); };
+  sources.histogram_names = [] { return std::vector<std::string>(); };
+  sources.quotas = [] { return std::vector<QuotaReading>(); };
+  sources.watch_job = [](const std::string& /*job*/) { return std::vector<EpochWatch>(); };
+  PageApi api(sources);
+  std::vector<std::string> paths = PageApi::Paths();
+  paths.push_back("/api/other");
+  for (const std::string& path : paths) {
+    PageAnswer answer = {202, ""};
+    while (answer.status == 202) {
+      std::this_thread::yield();
+      answer = api.Answer(path, "view=a", {});
+    }
+    EXPECT_EQ(absl::StrContains(answer.body, "no such question"), path == "/api/other")
+        << path << ": " << answer.body;
   }
 }
 
