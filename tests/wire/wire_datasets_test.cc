@@ -66,6 +66,16 @@ TEST(NewDatasetFromWireTest, NamesWhatIsWrong) {
           "max_rows: component 'nodes' is listed twice");
   refused("name: 'd' max_rows { component: 'nodes' rows: 4294967296 }",
           "max_rows: component 'nodes': 4294967296, at most 4294967295");
+  refused("name: 'd' oversize_policy: OVERSIZE_POLICY_REJECT", "REJECT is not for data sets");
+}
+
+TEST(NewDatasetFromWireTest, AnErrorForWhatIsTooLargeIsTheDefault) {
+  for (const std::string bounds : {"", "max_rows { component: 'nodes' rows: 7 }"}) {
+    for (const std::string policy : {"", "oversize_policy: OVERSIZE_POLICY_ERROR"}) {
+      PH_ASSERT_OK_AND_ASSIGN(const NewDataset created, Create("name: 'd' " + bounds + policy));
+      EXPECT_THAT(created.schema.tensors(), IsEmpty());
+    }
+  }
 }
 
 TEST(GroupIdsFromWireTest, OneForEachGraphOrNone) {

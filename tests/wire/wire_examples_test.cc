@@ -234,22 +234,30 @@ TEST(WireExamplesTest, WhatIsAppendedIsExported) {
   const GraphSchema schema = Schema();
   const Graphs graphs(schema, 3, 40);
   MemoryDatasetStore store(uint64_t{1} << 30);
-  ASSERT_THAT(store.Create("d", schema, {}), IsOk());
+  DatasetOptions options;
+  options.grouped = true;
+  ASSERT_THAT(store.Create("d", schema, options), IsOk());
   MemoryBudget working(uint64_t{1} << 30);
   AppendHandler handler(&store, &working, nullptr, nullptr, nullptr, TfgnnFormat());
+  std::vector<uint64_t> groups;
   for (size_t begin = 0; begin < 40; begin += 7) {
     auto request = std::make_unique<v1::AppendRequest>();
     request->set_dataset("d");
     request->mutable_examples()->set_skip_malformed(true);
+    std::vector<uint64_t> sent;
     for (size_t i = begin; i < std::min<size_t>(begin + 7, 40); ++i) {
       request->mutable_examples()->add_examples(graphs.examples()[i]);
       request->mutable_examples()->add_examples(kMalformed);
+      sent.insert(sent.end(), {i / 3, 1000 + i});
+      groups.push_back(i / 3);
     }
+    request->set_group_ids(Uint64sToWire(sent));
     ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
     PH_ASSERT_OK_AND_ASSIGN(const auto response, handler.Next());
     EXPECT_EQ(response->num_appended(), response->num_skipped());
   }
   EXPECT_EQ(working.held(), 0U);
+  EXPECT_THAT(store.OpenReader("d").value()->group_ids(), testing::ElementsAreArray(groups));
   v1::ExportDatasetRequest request;
   request.set_name("d");
   for (uint64_t first = 0; first <= 40; first += 8) {
