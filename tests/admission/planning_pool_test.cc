@@ -6,6 +6,7 @@
 #include <latch>
 #include <map>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "service/access/planning_caller.h"
+#include "service/base/execution.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 
@@ -163,6 +165,36 @@ TEST_F(PlanningPoolTest, ACallCancelledBeforehandNeverWaits) {
   EXPECT_EQ(cancelled, turn.get());
   EXPECT_TRUE(turn->GivenUp());
   EXPECT_TRUE(turn->GivenUpWhileWaiting());
+}
+
+// As long as it lives, the calling thread has no memory to begin another.
+class NoMemoryForThreads final : public Execution {
+ public:
+  NoMemoryForThreads() { Enter(this); }
+  ~NoMemoryForThreads() override { Enter(nullptr); }
+
+  std::unique_ptr<Begun> Begin(std::function<void()> /*work*/) override { throw std::bad_alloc(); }
+  void Pause(absl::Duration /*length*/) override {}
+  bool Block(std::atomic<int32_t>& /*wakes*/, bool /*is_timed*/) override { return false; }
+};
+
+TEST_F(PlanningPoolTest, ACallThatIsRefusedIsAsBefore) {
+  PlanningPool pool(&clock_, 1);
+  std::atomic<int> ran = 0;
+  for (const bool is_cancelled : {true, false}) {
+    const auto turn =
+        std::make_shared<PlanningTurn>(&pool, "client", PlanningTurn::Urgency::kBackground);
+    {
+      const NoMemoryForThreads none;
+      EXPECT_THROW(pool.Submit(turn, [&] { ran += 10; }), std::bad_alloc);
+    }
+    if (is_cancelled) {
+      turn->Cancel();
+    } else {
+      turn->Hurry();
+    }
+    EXPECT_EQ(ran, 0);
+  }
 }
 
 TEST_F(PlanningPoolTest, ACallCancelledBetweenItsTurnsGoesOn) {

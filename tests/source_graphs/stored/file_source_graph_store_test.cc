@@ -429,6 +429,42 @@ TEST_F(FileSourceGraphStoreTest, StatusCodes) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(FileSourceGraphStoreTest, OptionsThatDoNotFitTheSchemaAreRefused) {
+  const auto expect = [&](const SourceGraphSchema& schema, const SourceGraphOptions& options,
+                          const std::string& what) {
+    const absl::Status status = store_->Create("a", schema, options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << what;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+    EXPECT_EQ(store_->Get("a").status().code(), absl::StatusCode::kNotFound);
+  };
+  SourceGraphOptions options = options_;
+  options.node_sets.emplace_back();
+  expect(schema_, options, "options of 3 node sets, the schema has 2");
+  options = options_;
+  options.edge_sets.pop_back();
+  expect(schema_, options, "options of 3 edge sets, the schema has 4");
+  options = options_;
+  options.edge_sets[1] = {false, false};
+  expect(schema_, options, "edge set 'writes' could be looked up neither");
+  // 4,096 arrays, and two more.
+  for (const size_t of_last : {248, 249}) {
+    std::vector<SourceNodeSetSpec> sets;
+    for (size_t n = 0; n < 8; ++n) {
+      SourceNodeSetSpec& set = sets.emplace_back();
+      set.name = absl::StrCat("n", n);
+      for (size_t c = 0; c < (n == 7 ? of_last : SourceGraphSchema::kMaxColumns); ++c) {
+        set.columns.push_back({absl::StrCat(c), DType::kInt8, {}, false, false});
+      }
+    }
+    const SourceGraphSchema schema = *SourceGraphSchema::Create(std::move(sets), {});
+    if (of_last == 249) {
+      expect(schema, {}, "up to 4098 arrays, beyond 4096");
+    } else {
+      EXPECT_EQ(store_->Create("most", schema, {}).status().code(), absl::StatusCode::kOk);
+    }
+  }
+}
+
 TEST_F(FileSourceGraphStoreTest, ABadChunkIsRefusedAndNamed) {
   Create("a");
   SeededRandom random(5);
