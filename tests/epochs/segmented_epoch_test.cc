@@ -1211,6 +1211,48 @@ TEST(SegmentedEpochTest, NoMoreSegmentsAreKeptThanTwoForEachTrack) {
   }
 }
 
+// However far apart they are, each rank group makes each segment of a track once at most, ahead.
+TEST(SegmentedEpochTest, TracksAndRankGroupsDoNotPushEachOthersSegmentsOut) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  for (const uint32_t tracks : {1, 2, 3}) {
+    for (const uint64_t lag : {0, 100}) {
+      SCOPED_TRACE(absl::StrCat(tracks, " tracks, ", lag, " steps apart"));
+      EpochRequest request = InSegments(150, tracks);
+      request.rank_groups = {{{{24, 30, 6}}, std::nullopt, 1}, {{{12, 15, 3}}, std::nullopt, 1}};
+      chunks->on_open = nullptr;
+      PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, request));
+      const TrackOrder order(epoch->plan().counts().num_batches, tracks,
+                             {request.seed, request.key.epoch}, false, 2);
+      size_t num_pieces = 0;
+      for (uint32_t track = 0; track < tracks; ++track) {
+        num_pieces += order.pieces(track, 0).size() + order.pieces(track, 1).size();
+      }
+      size_t num_made = 0;
+      chunks->on_open = [&] { ++num_made; };
+      const std::vector<uint64_t> firsts = epoch->identity().first_batches();
+      std::vector<SegmentedEpoch::Pins> pins(2);
+      for (uint64_t tick = 0; tick < firsts[2] + lag; ++tick) {
+        for (size_t group = 0; group < 2; ++group) {
+          std::vector<uint64_t> needed;
+          for (uint64_t i = 0; i < tracks && tick >= lag * group; ++i) {
+            const uint64_t batch = firsts[group] + (tick - lag * group) * tracks + i;
+            if (batch < firsts[group + 1]) needed.push_back(batch);
+          }
+          while (const auto missing = epoch->Pin(needed, pins[group])) {
+            ASSERT_THAT(epoch->MakeSegment(*missing, /*is_ahead=*/false, Making()), IsOk());
+          }
+          for (const uint64_t batch : needed) {
+            const auto next = epoch->NextMissing(batch);
+            if (!next) continue;
+            ASSERT_THAT(epoch->MakeSegment(*next, /*is_ahead=*/true, Making()), IsOk());
+          }
+        }
+      }
+      EXPECT_LE(num_made, num_pieces);
+    }
+  }
+}
+
 TEST(SegmentedEpochTest, TheSegmentThatWasNotUsedForLongestGoes) {
   const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300)));

@@ -39,7 +39,8 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> SegmentedEpoch::Prepare(
 }
 
 uint64_t SegmentedEpoch::bytes() const {
-  return sizeof(SegmentedEpoch) + order_.bytes() + MostKept() * plan_->BytesOfSegment();
+  return sizeof(SegmentedEpoch) + order_.bytes() +
+         MostKept() * plan_->num_rank_groups() * plan_->BytesOfSegment();
 }
 
 SegmentedEpoch::Segment SegmentedEpoch::Find(uint32_t segment) const {
@@ -81,10 +82,11 @@ std::optional<uint32_t> SegmentedEpoch::Pin(absl::Span<const uint64_t> batches, 
 std::optional<uint32_t> SegmentedEpoch::NextMissing(uint64_t batch) const {
   const std::vector<uint32_t> after = order_.After(batch, 1);
   if (after.empty()) return std::nullopt;
+  Segment found;  // Destroyed without the lock.
   absl::MutexLock lock(&mutex_);
-  if (refused_.contains(after[0])) return std::nullopt;
-  const auto found = alive_.find(after[0]);
-  if (found != alive_.end() && !found->second.expired()) return std::nullopt;
+  // It is used soon, so what nobody comes back to goes before it.
+  found = Find(after[0]);
+  if (found != nullptr || refused_.contains(after[0])) return std::nullopt;
   return after[0];
 }
 
@@ -122,7 +124,8 @@ absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::Make(uint32_t segment,
   // Room for it, before it is made.
   const auto is_full = [this] {
     absl::MutexLock lock(&mutex_);
-    return kept_.size() >= MostKept();
+    // Rank groups may stand in other segments.
+    return kept_.size() >= MostKept() * plan_->num_rank_groups();
   };
   while (is_full() && ForgetOldest()) {
   }
