@@ -22,6 +22,7 @@
 #include "service/base/checksum.h"
 #include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/jobs/kept_plan.h"
 #include "service/stores/datasets/reader_bytes.h"
@@ -431,8 +432,10 @@ ChangesByName ChangesOfShapes() {
       {"a device", [](EpochRequest& r) { r.rank_groups = {OfDevice()}; }},
       {"a device in steps, of a subset",
        [](EpochRequest& r) {
-         r.rank_groups = {OfDevice()};
+         r.rank_groups = {OfDevice("gin/sim")};
          r.rank_groups[0].num_ranks = 2;
+         r.rank_groups[0].measured = OfDevice("gin/sim").device;
+         r.rank_groups[0].measured->components[1].relative_cost = 3;
          r.cost_balanced.emplace();
          r.subset = SubsetRequest{{1007}, {{1900, 700}}};
        }},
@@ -883,6 +886,17 @@ TEST(SegmentedEpochTest, AnotherEpochsPlanChangesNothing) {
     EXPECT_EQ(ours->identity(), theirs->identity());
     EXPECT_EQ(AllSentBytes(*ours), AllSentBytes(*theirs));
     EXPECT_EQ(ours->plan().planned() == planned, !request.draw && !request.adaptive);
+    // Who comes later, with what was kept when it was opened, finds it.
+    for (size_t i = 0; i < request.rank_groups.size(); ++i) {
+      if (!request.rank_groups[i].measured) continue;
+      request.rank_groups[i].measured = std::nullopt;
+      request.rank_groups[i].present = ours->plan().planned()->shapes[i];
+    }
+    KeepCosts(ours->identity(), request);
+    const auto own = ours->plan().planned();
+    kept = {own->receipt, own->dataset_version, [&] { return own; }};
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, with.PrepareSegmented(request, {}, kept));
+    EXPECT_EQ(again, ours);
   }
 }
 

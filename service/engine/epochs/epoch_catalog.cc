@@ -80,11 +80,11 @@ std::vector<uint64_t> EndsOfMixture(const DatasetStore& store, const DatasetInfo
   return again.ok() && again->version == info.version ? ends : std::vector<uint64_t>();
 }
 
-// Of all that a plan is made by, besides the data set, and the seed and epoch where it is for one.
-std::string PlanWords(const EpochRequest& request) {
-  std::string words =
-      absl::StrCat(request.Words(), MeasuredWords(request), DeviceCostWords(request),
-                   request.oversize_is_error ? " or fail" : "");
+// Of all that a plan is made by, besides the data set, what was measured, and the seed and epoch
+// where it is for one.
+std::string PlanWords(const EpochRequest& request, absl::string_view measured) {
+  std::string words = absl::StrCat(request.Words(), measured, DeviceCostWords(request),
+                                   request.oversize_is_error ? " or fail" : "");
   if (request.rank_groups.size() > 1 || request.cost_balanced) {
     absl::StrAppend(&words, " ", absl::StrJoin(request.NumRanks(), " "));
   }
@@ -263,7 +263,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::PrepareWith(
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
   const std::string reader_key = ReaderKey(info);
-  std::string plan_key = absl::StrCat(reader_key, PlanWords(request));
+  std::string plan_key = absl::StrCat(reader_key, PlanWords(request, MeasuredWords(request)));
   const std::string epoch_words =
       absl::StrCat(" epoch ", request.key.epoch, " seed ", request.seed);
   if (request.draw) absl::StrAppend(&plan_key, epoch_words);
@@ -409,14 +409,22 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegme
   // A plan that is there was made for a request that may differ in what it is used for.
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
-  std::string plan_key = absl::StrCat(ReaderKey(info), PlanWords(request), " seed ", request.seed);
-  if (request.draw) absl::StrAppend(&plan_key, " epoch ", request.key.epoch);
+  const auto key_of = [&](absl::string_view measured) {
+    return absl::StrCat(ReaderKey(info), PlanWords(request, measured), " seed ", request.seed,
+                        request.draw ? absl::StrCat(" epoch ", request.key.epoch) : "");
+  };
+  // However a plan was made, whoever comes later asks for it so: its receipt tells the limits.
+  const auto key_as = [&](absl::string_view receipt) {
+    return absl::StrCat(key_of(""), " as ", receipt);
+  };
+  std::string plan_key = key_of(MeasuredWords(request));
   const bool uses_kept = kept && kept->dataset_version == info.version;
-  if (uses_kept) {
+  if (uses_kept && !kept->is_of_other_epoch) {
+    plan_key = key_as(kept->receipt);
+  } else if (uses_kept) {
     const auto made = segmented_plans_.Find(plan_key);
-    // The last part of the key keeps plans of other releases apart.
     if (made == nullptr || made->receipt() != kept->receipt) {
-      absl::StrAppend(&plan_key, kept->is_of_other_epoch ? " after " : " as ", kept->receipt);
+      absl::StrAppend(&plan_key, " after ", kept->receipt);
     }
   }
   const Making making(memory_, given_up);
@@ -434,18 +442,25 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegme
     return SegmentedPlan::Make(std::move(chunks), request, bounds_, making,
                                uses_kept ? kept : std::nullopt, std::move(opening));
   };
+  PH_ASSIGN_OR_RETURN(auto plan, segmented_plans_.Get(plan_key, gone, make_plan));
+  const std::string key = key_as(plan->receipt());
+  if (key != plan_key) {
+    const auto same = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedPlan>> {
+      return plan;
+    };
+    PH_ASSIGN_OR_RETURN(plan, segmented_plans_.Get(key, gone, same));
+  }
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> {
     PH_RETURN_IF_ERROR(making.StillWanted());
-    PH_ASSIGN_OR_RETURN(auto plan, segmented_plans_.Get(plan_key, gone, make_plan));
     PH_ASSIGN_OR_RETURN(
         auto epoch, SegmentedEpoch::Prepare(std::move(plan), request, bounds_, making, make_room_));
     absl::MutexLock lock(&segmented_mutex_);
     in_segments_.push_back(epoch);
     return epoch;
   };
-  return segmented_.Get(absl::StrCat(plan_key, " epoch ", request.key.epoch,
-                                     std::string(1, kSeparator), request.key.job),
-                        gone, prepare);
+  return segmented_.Get(
+      absl::StrCat(key, " epoch ", request.key.epoch, std::string(1, kSeparator), request.key.job),
+      gone, prepare);
 }
 
 bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult& kept) {
