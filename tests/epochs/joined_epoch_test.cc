@@ -115,6 +115,17 @@ TEST(JoinedEpochTest, BatchesAreInducedSubGraphs) {
   EXPECT_GT(restored, 100);
 }
 
+// As many parts as may be in a batch are, also in those after the first.
+TEST(JoinedEpochTest, BatchesMayBeExactlyFull) {
+  PartsWorld world(kSeedWithEdges);
+  std::vector<uint64_t> capacities(world.HalfOfAll().size(), kUnlimited);
+  for (uint64_t most = 1; most <= kParts; ++most) {
+    capacities.back() = most;
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, world.Prepare(world.Request(capacities)));
+    EXPECT_EQ(epoch->identity().num_batches(), (kParts + most - 1) / most);
+  }
+}
+
 // Another epoch joins other parts; the same one the same, whoever makes it.
 TEST(JoinedEpochTest, DependsOnSeedAndEpochAlone) {
   PartsWorld world(kSeedWithEdges);
