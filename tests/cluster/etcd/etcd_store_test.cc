@@ -4,7 +4,9 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -358,6 +360,57 @@ TEST(EtcdUsersTest, ATokenServesUntilItExpires) {
   options.password = "";
   PH_ASSERT_OK_AND_ASSIGN(const auto nobody, EtcdStore::Make(options));
   EXPECT_THAT(nobody->Get("a"), StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("token")));
+}
+
+// One that answers every question alike.
+class OneAnswer final : public etcdserverpb::KV::Service {
+ public:
+  explicit OneAnswer(grpc::Status answer) : answer_(std::move(answer)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~OneAnswer() override { server_->Shutdown(); }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  int num_asked() const { return num_asked_; }
+
+  grpc::Status Range(grpc::ServerContext* /*context*/,
+                     const etcdserverpb::RangeRequest* /*request*/,
+                     etcdserverpb::RangeResponse* response) override {
+    ++num_asked_;
+    response->mutable_header()->set_revision(1);
+    return answer_;
+  }
+
+ private:
+  const grpc::Status answer_;
+  int port_ = 0;
+  std::atomic<int> num_asked_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(EtcdEndpointsTest, AnotherOneIsAskedUnlessTheQuestionIsRefused) {
+  using Code = grpc::StatusCode;
+  const std::set<int> refusals = {
+      Code::INVALID_ARGUMENT,  Code::NOT_FOUND,          Code::ALREADY_EXISTS,
+      Code::PERMISSION_DENIED, Code::RESOURCE_EXHAUSTED, Code::FAILED_PRECONDITION,
+      Code::OUT_OF_RANGE,      Code::UNIMPLEMENTED,      Code::UNAUTHENTICATED};
+  for (int code = Code::CANCELLED; code <= Code::UNAUTHENTICATED; ++code) {
+    SCOPED_TRACE(code);
+    const bool is_refusal = refusals.contains(code);
+    const OneAnswer first(grpc::Status(static_cast<Code>(code), "not this time"));
+    const OneAnswer second(grpc::Status::OK);
+    EtcdOptions options;
+    options.endpoints = {first.address(), second.address()};
+    options.timeout = absl::Seconds(60);
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, EtcdStore::Make(options));
+    EXPECT_EQ(store->Get("a").status().code(),
+              is_refusal ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kOk);
+    EXPECT_EQ(first.num_asked(), 1);
+    EXPECT_EQ(second.num_asked(), is_refusal ? 0 : 1);
+  }
 }
 
 // What etcd answers is not believed unless it is an answer to the question.
