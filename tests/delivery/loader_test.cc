@@ -1348,6 +1348,23 @@ TEST(LoaderTest, EpochsThatNobodyUsesAreForgotten) {
   EXPECT_EQ(session->start().num_steps, session->start().progress.num_batches - 1);
 }
 
+// Of uses one an hour is written; while the server lives, the last one counts.
+TEST(LoaderTest, AnEpochIsKeptFromItsLastUseOn) {
+  JobsOptions options = LoaderWorld::Options();
+  options.epoch_retention = absl::Hours(48);
+  LoaderWorld world(60, options);
+  JoinRequest join = LoaderWorld::Rank(0, 1);
+  join.now = absl::UnixEpoch() + absl::Hours(1000);
+  PH_ASSERT_OK_AND_ASSIGN(auto session, world.Load(DatasetWorld::Request(), join));
+  const absl::Time used = world.now = join.now + absl::Minutes(30);
+  PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(used));
+  EXPECT_THAT(world.Acknowledge(*session, {event.number}), IsOk());
+  session = nullptr;
+  EXPECT_EQ(world.loader().GetJob("job")->used_seconds, absl::ToUnixSeconds(used));
+  EXPECT_EQ(*world.loader().ForgetUnused(used + absl::Hours(48) - absl::Seconds(1)), 0U);
+  EXPECT_EQ(*world.loader().ForgetUnused(used + absl::Hours(48)), 1U);
+}
+
 TEST(LoaderTest, AnExpiredEpochIsBegunAnewWithoutItsCursor) {
   JobsOptions options = LoaderWorld::Options();
   options.epoch_retention = absl::Hours(48);
