@@ -58,6 +58,14 @@ def random_batch(
     return Batch.from_proto(message, graphs.schema)
 
 
+def has_only_torchs_types(batch: Batch) -> bool:
+    halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
+    unsigned = (np.uint16, np.uint32, np.uint64)
+    return all(
+        array.dtype not in unsigned or name in halves for name, array in batch.tensors.items()
+    )
+
+
 def batch_of_molecules() -> Batch:
     graphs = molecules(np.random.default_rng(1), 5)
     return Batch.from_proto(batch_message(graphs, LIMITS, Padding.GRAPH), graphs.schema)
@@ -66,6 +74,8 @@ def batch_of_molecules() -> Batch:
 @pytest.mark.parametrize("seed", range(60))
 def test_tensors_hold_what_the_arrays_hold(seed: int) -> None:
     batch = random_batch(seed, is_narrow=seed % 2 == 1)
+    if seed % 3 == 1:
+        batch = batch.writable()
     converted = to_torch(batch)
     assert list(converted.keys()) == list(batch.tensors)
     types = {spec.name: spec.dtype for spec in batch.schema.tensors}
@@ -106,6 +116,23 @@ def test_what_is_written_to_a_tensor_is_nobody_elses() -> None:
     before = batch["x"].copy()
     to_torch(batch)["x"].fill_(7)
     assert (batch["x"] == before).all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_tensors_share_the_memory_of_a_batch_that_may_be_written_to(seed: int) -> None:
+    batch = random_batch(seed)
+    own = batch.writable()
+    # Of unsigned numbers all tensors are copies.
+    is_shared = has_only_torchs_types(batch)
+    for made, wanted, shares in (
+        (to_torch(own), own, is_shared),
+        (to_torch(own, copy=True), own, False),
+        (to_torch(own, change=lambda _: None), own, False),
+        (to_torch(batch), batch, False),
+    ):
+        for name, array in wanted.tensors.items():
+            here = array.__array_interface__["data"][0]
+            assert not array.size or (made[name].data_ptr() == here) == shares
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -164,11 +191,7 @@ def test_a_change_sees_the_copies_that_become_tensors(
     expected = batch.writable()
     flip(expected)
     whole = to_torch(expected)
-    if all(
-        array.dtype not in (np.uint16, np.uint32, np.uint64)
-        or any(spec.name == name and spec.dtype is DType.BFLOAT16 for spec in batch.schema.tensors)
-        for name, array in batch.tensors.items()
-    ):
+    if has_only_torchs_types(batch):
         monkeypatch.delattr(Batch, "writable")
     changed = to_torch(batch, change=flip)
     assert list(changed.keys()) == list(whole.keys())

@@ -47,10 +47,14 @@ def _torch() -> Any:
     return torch
 
 
-def _own(column: Array) -> Array:
+def may_be_shared(column: Array) -> bool:
+    """Whether torch can share its memory: it is writable, aligned, and without gaps."""
     flags = column.flags
-    # Writable and aligned.
-    return column if flags.behaved and flags.c_contiguous else column.copy()
+    return bool(flags.behaved and flags.c_contiguous)
+
+
+def _own(column: Array) -> Array:
+    return column if may_be_shared(column) else column.copy()
 
 
 def from_torch(tensor: Any) -> tuple[Array, DType]:

@@ -16,6 +16,7 @@ from packhouse.data.graphs import Array
 from packhouse.data.schema import DType
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.prefetching import prefetch
+from packhouse.frameworks.tensors import may_be_shared
 from packhouse.stored.feedback import ProcessMemory
 
 # The types that replace those which torch lacks or cannot compute with.
@@ -41,8 +42,7 @@ _TYPES: Final = {
 class TorchBatch:
     """A batch whose `tensors` are torch's; all else is as in packhouse's batch.
 
-    `batch["x"]` is the tensor x. All tensors share one piece of memory, so that a worker process
-    hands them to its trainer, and pinning copies them, at once.
+    `batch["x"]` is the tensor x.
     """
 
     def __init__(self, tensors: dict[str, torch.Tensor], info: Batch) -> None:
@@ -114,16 +114,29 @@ class TorchBatch:
 
 
 def to_torch(
-    batch: Batch, pin_memory: bool = False, change: Callable[[Batch], object] | None = None
+    batch: Batch,
+    pin_memory: bool = False,
+    change: Callable[[Batch], object] | None = None,
+    *,
+    copy: bool = False,
 ) -> TorchBatch:
-    """The batch with torch's tensors, which are copies of its own, each at a multiple of 64 bytes.
+    """The batch with torch's tensors, each at a multiple of 64 bytes.
+
+    They share the batch's memory if all of that may be written to, as with `writable=True` and by a
+    lane. Otherwise, and with `copy`, `pin_memory` or a change, they are copies in one piece of memory,
+    which a worker process hands to its trainer at once.
 
     Signed types replace unsigned ones that torch cannot compute with: int32 for uint16, int64 for
-    uint32 and uint64. `change` may write to the arrays of the batch that it gets, of the types that
-    are stored; the tensors have what it wrote. Cost: one copy, and some microseconds a tensor; with
-    a change and such an unsigned type two.
+    uint32 and uint64; these are always copies. `change` may write to the arrays of the batch that it
+    gets, of the types that are stored; the tensors have what it wrote. Cost: a microsecond a tensor;
+    if they are copies, one copy, and some microseconds a tensor; with a change and such an unsigned
+    type two.
     """
-    halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
+    if not (copy or pin_memory or change is not None):
+        shared = _views_of(batch, may_be_shared)
+        if shared is not None:
+            return shared
+    halves = _halves_of(batch)
     sources = sources_of(batch.tensors)
     if change is not None and any(
         dtype in _WIDER for name, _, dtype in sources if name not in halves
@@ -151,10 +164,38 @@ def to_torch(
     if change is not None:
         change(batch.with_tensors(copies))
     tensors = {}
-    for start, (name, copy) in zip(starts, copies.items()):
-        part = memory[start : start + copy.nbytes]
-        kind = torch.bfloat16 if name in halves else _TYPES[copy.dtype]
-        tensors[name] = part.view(kind).view(copy.shape)
+    # One view of all memory for each type, and one of that for each tensor.
+    of_kind: dict[torch.dtype, torch.Tensor] = {}
+    for start, (name, made) in zip(starts, copies.items()):
+        kind = torch.bfloat16 if name in halves else _TYPES[made.dtype]
+        if kind not in of_kind:
+            of_kind[kind] = memory.view(kind)
+        size = made.itemsize
+        strides = [stride // size for stride in made.strides]
+        tensors[name] = of_kind[kind].as_strided(made.shape, strides, start // size)
+    return TorchBatch(tensors, batch.without_tensors())
+
+
+def _halves_of(batch: Batch) -> frozenset[str]:
+    """The tensors of bfloat16, which numpy has as uint16."""
+    names = [spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16]
+    return frozenset(names)
+
+
+def _views_of(batch: Batch, is_taken: Callable[[Array], bool]) -> TorchBatch | None:
+    """The batch with torch's views of its arrays; None if one is not of torch's types, or not taken.
+    """
+    halves = _halves_of(batch)
+    sources = sources_of(batch.tensors)
+    for name, array, dtype in sources:
+        if dtype != array.dtype or (dtype in _WIDER and name not in halves):
+            return None
+    tensors = {}
+    for name, array, _ in sources:
+        if not is_taken(array):
+            return None
+        tensor = torch.from_numpy(array.view("<i2") if name in halves else array)
+        tensors[name] = tensor.view(torch.bfloat16) if name in halves else tensor
     return TorchBatch(tensors, batch.without_tensors())
 
 
@@ -288,21 +329,12 @@ def in_pinned_slot(batch: Any, library: Pinning) -> TorchBatch | None:
     """
     if not isinstance(batch, Batch):
         return None
-    halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
-    sources = sources_of(batch.tensors)
-    if any(
-        dtype != array.dtype or (dtype in _WIDER and name not in halves)
-        for name, array, dtype in sources
-    ):
-        return None
-    tensors = {}
-    for name, array, _ in sources:
+
+    def is_pinned(array: Array) -> bool:
         memory = _slots_of(array)
-        if memory is None or not memory.pin(library):
-            return None
-        tensor = torch.from_numpy(array.view("<i2") if name in halves else array)
-        tensors[name] = tensor.view(torch.bfloat16) if name in halves else tensor
-    return TorchBatch(tensors, batch.without_tensors())
+        return memory is not None and memory.pin(library)
+
+    return _views_of(batch, is_pinned)
 
 
 def _slots_of(array: Array) -> SlotMemory | None:

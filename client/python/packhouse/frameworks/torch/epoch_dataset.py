@@ -223,7 +223,8 @@ class EpochDataset(IterableDataset):
 
     def _made_of(self, batch: LoadedBatch) -> Any:
         if self._transform is None:
-            return to_torch(batch, change=self._change)
+            in_worker = torch.utils.data.get_worker_info() is not None
+            return to_torch(batch, change=self._change, copy=in_worker)
         # A loader with writable=True has made the arrays its own.
         if not batch.sizes.flags.writeable:
             batch = batch.writable()
