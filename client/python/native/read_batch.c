@@ -657,7 +657,7 @@ static PyObject* ReadBatch(PyObject* module, PyObject* arguments) {
   return received;
 }
 
-// read_slot(buffer, its address, offset, size, is_loaded, is_copied): of `size` bytes from `offset`
+// read_slot(is_loaded, buffer, its address, offset, size, is_copied): of `size` bytes from `offset`
 // on, which are in the buffer. Python 3.9's stable ABI cannot ask a buffer for its address.
 static PyObject* ReadSlot(PyObject* module, PyObject* arguments) {
   (void)module;
@@ -666,8 +666,8 @@ static PyObject* ReadSlot(PyObject* module, PyObject* arguments) {
   Py_ssize_t offset, size;
   int is_loaded;
   int is_copied;
-  if (!PyArg_ParseTuple(arguments, "OKnnpp:read_slot", &buffer, &address, &offset, &size,
-                        &is_loaded, &is_copied)) {
+  if (!PyArg_ParseTuple(arguments, "pOKnnp:read_slot", &is_loaded, &buffer, &address, &offset,
+                        &size, &is_copied)) {
     return NULL;
   }
   if (state.ndarray == NULL) {

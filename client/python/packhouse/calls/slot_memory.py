@@ -88,10 +88,11 @@ class SlotMemory:
         """
         if not buffer.is_held:
             with self._lock:
-                view = _View(buffer, self.returned.append)  # type: ignore[arg-type]
-                view.number = buffer.number
-                view.told = self.returned
-                self.held[buffer.number] = view
+                returned = self.returned
+                view = _View(buffer, returned.append)  # type: ignore[arg-type]
+                view.told = returned
+                number = view.number = buffer.number
+                self.held[number] = view
                 buffer.is_held = True
 
     def pin(self, library: Pinning) -> bool:

@@ -8,6 +8,7 @@ variable PACKHOUSE_NATIVE=0 leaves it out, too.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import struct
@@ -86,6 +87,11 @@ class NativeReader:
         self._is_loaded = is_loaded
         self._widen = widen
         self._is_writable = writable
+        if widen:
+            # A method of its own would take as long as a tensor.
+            self.read_slot = functools.partial(  # type: ignore[assignment]
+                _native.read_slot, is_loaded
+            )
 
     def read(self, response: bytes) -> ReceivedBatch | None:
         """The batch of a response; None if it has none, or if protobuf is to read it."""
@@ -99,9 +105,9 @@ class NativeReader:
     ) -> ReceivedBatch | None:
         """See Reader."""
         batch: ReceivedBatch | None = _native.read_slot(
-            buffer, address, offset, size, self._is_loaded, is_copied
+            self._is_loaded, buffer, address, offset, size, is_copied
         )
-        return batch if batch is None or self._widen else batch.as_wanted(widen=False)
+        return None if batch is None else batch.as_wanted(widen=self._widen)
 
 
 def new_reader(*, is_loaded: bool, writable: bool = False, widen: bool = True) -> Reader:

@@ -64,6 +64,7 @@ class _Place:
         self.is_asked = False
         self.schema = GraphSchema()
         self.epoch_rows: EpochRows | None = None
+        self.generation = 0
         self.session = 0
         self.given = GivenBatches()
         # What has come and is not given out yet, in its order; the first one perhaps is (`handed`).
@@ -77,8 +78,9 @@ class _Place:
 
     def settle(self) -> None:
         """What was given out is no longer ahead."""
-        if self.ahead and self.ahead[0] is self.handed:
-            self.ahead.popleft()
+        ahead = self.ahead
+        if ahead and ahead[0] is self.handed:
+            ahead.popleft()
 
     def knows(self, number: int) -> bool:
         """Whether this batch has come before."""
@@ -401,9 +403,10 @@ class Loader(Iterator[LoadedBatch]):
             self.acknowledge_in_hand()
         place = self._place
         place.settle()
-        if len(place.ahead) <= index and not place.is_over:
+        ahead = place.ahead
+        if len(ahead) <= index and not place.is_over:
             self._read_until(place, index + 1, is_left)
-        return place.ahead[index] if index < len(place.ahead) else None
+        return ahead[index] if index < len(ahead) else None
 
     def hand_over(self, batch: LoadedBatch, item: _Item) -> _Item:
         """`item`, which was made of what `peek` gave: from now on it is given out."""
@@ -450,8 +453,9 @@ class Loader(Iterator[LoadedBatch]):
 
     def acknowledge_in_hand(self) -> None:
         """Acknowledges the batch given out last, unless that has been done."""
-        batch = self._place.in_hand()
-        if batch is not None:
+        place = self._place
+        batch = place.handed
+        if batch is not None and place.given.holds(batch.id):
             self._acknowledge(batch, self._connect())
 
     def _acknowledge_last(self) -> None:
@@ -464,29 +468,31 @@ class Loader(Iterator[LoadedBatch]):
         interrupts = self._num_interrupts
         # For each batch, calls of functions cost more than what they do: a cheap look comes first.
         may_have_all = place.given.may_have_all_with
+        ahead = place.ahead
         with self._reading:
             connection = self._connect()
             try:
-                while len(place.ahead) < count and not place.is_over:
-                    if may_have_all(len(place.ahead)) and self._needs_no_end(place):
+                while len(ahead) < count and not place.is_over:
+                    if may_have_all(len(ahead)) and self._needs_no_end(place):
                         break
                     # Else a worker that was rolled back might wait for ever.
                     connection.check()
                     received = self._receive(connection, interrupts, is_left)
-                    if isinstance(received, ReceivedBatch):
+                    if type(received) is ReceivedBatch:
                         if not place.knows(received.id):
-                            batch = LoadedBatch.of_loaded_parts(
-                                received,
-                                place.schema,
-                                place.first_opened.generation,
-                                place.session,
-                                place.epoch_rows,
+                            ahead.append(
+                                LoadedBatch.of_loaded_parts(
+                                    received,
+                                    place.schema,
+                                    place.generation,
+                                    place.session,
+                                    place.epoch_rows,
+                                )
                             )
-                            place.ahead.append(batch)
                     elif received.WhichOneof("message") == "end_of_epoch":
                         connection.finish()
                         self._finish(place)
-                if not (place.ahead or place.is_over) and count == 1:
+                if not (ahead or place.is_over) and count == 1:
                     self._finish(place)
             except BaseException as failure:
                 # Whatever was under way, a new stream gives what was not taken.
@@ -731,6 +737,7 @@ class Loader(Iterator[LoadedBatch]):
             if place.first_opened is None:
                 place.schema = GraphSchema.from_proto(opened.schema)
                 place.epoch_rows = EpochRows.of(opened.epoch)
+                place.generation = opened.generation
                 self._attempt_is_used = True
                 if not opened.num_steps_is_estimate:
                     place.given.expect(opened.num_steps - opened.num_steps_done)
