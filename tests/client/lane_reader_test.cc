@@ -163,6 +163,17 @@ TEST(LaneReaderTest, WhoIsClosedForOthersShowsItsTokenAgain) {
   }
 }
 
+TEST(LaneReaderTest, OfAServerThatSaysNothingItIsSaid) {
+  LaneServer server;
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, LaneReader::Open(server.offer(), absl::Milliseconds(1)));
+  server.Await();
+  for (const char* text : {"one", "two"}) {
+    EXPECT_EQ(reader->Take().kind, LaneMessage::Kind::kQuiet);
+    server.Write(text[0] == 'o' ? 0 : 1, text);
+    EXPECT_EQ(reader->Take().response, text);
+  }
+}
+
 TEST(LaneReaderTest, AllThatAKilledServerHadSentIsRead) {
   for (const bool waits : {false, true}) {
     LaneServer server;
