@@ -448,6 +448,21 @@ TEST_P(LoaderServiceTest, EvaluatesWithoutALedger) {
   EXPECT_EQ(server_->delivery().totals.leased, 0);
 }
 
+TEST_P(LoaderServiceTest, TheEndSaysHowManyAcknowledgementsAreToCome) {
+  Start();
+  v1::LoadRequest request = Dynamic("a", 1000);
+  request.mutable_dynamic()->set_end_when_all_leased(true);
+  LoadCall call(*stub_, request);
+  std::optional<uint64_t> num_pending;
+  uint64_t num_batches = 0;
+  while (const auto response = call.Read()) {
+    num_batches += response->has_batch() ? 1 : 0;
+    if (response->has_end_of_epoch()) num_pending = response->end_of_epoch().num_pending();
+  }
+  EXPECT_GT(num_batches, 0);
+  EXPECT_EQ(num_pending, num_batches);
+}
+
 TEST_P(LoaderServiceTest, EvaluationsTakeNothingThatIsKept) {
   Start();
   v1::LoadRequest request;
