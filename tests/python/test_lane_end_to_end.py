@@ -643,7 +643,7 @@ WORKERS = """
 import sys
 from torch.utils.data import DataLoader
 from packhouse import Loader
-from packhouse.torch import EpochDataset
+from packhouse.torch import EpochDataset, to_torch
 def lies_in_a_slot(batch):
     base = batch["x"]
     while base is not None and type(base).__name__ != "SlotBuffer":
@@ -658,20 +658,20 @@ dataset.set_epoch(0)
 ids = []
 lying = 0
 for item in dataset.trained(DataLoader(dataset, batch_size=None, num_workers=2)):
-    if dataset._transform is None:
+    if dataset._transform is to_torch:
         # What goes to another process does so in one piece.
         assert len({{tensor.storage().data_ptr() for tensor in item.tensors.values()}}) == 1
         ids += item.graph_ids.tolist()
     else:
         lying += item[1]
         ids += item[0]
-assert dataset._transform is None or lying > 10
+assert dataset._transform is to_torch or lying > 10
 dataset.close()
 print(sorted(ids))
 """
 
 
-@pytest.mark.parametrize("transform", ["lies_in_a_slot", "None"])
+@pytest.mark.parametrize("transform", ["lies_in_a_slot", "to_torch"])
 def test_worker_processes_have_lanes_of_their_own(server: LocalServer, transform: str) -> None:
     pytest.importorskip("torch")
     program = WORKERS.format(

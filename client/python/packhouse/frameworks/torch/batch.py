@@ -8,6 +8,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, KeysView
 
 import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 
 from packhouse.base.aligned import ALIGNMENT
 from packhouse.calls.slot_memory import Pinning, SlotMemory
@@ -114,17 +115,13 @@ class TorchBatch:
 
 
 def to_torch(
-    batch: Batch,
-    pin_memory: bool = False,
-    change: Callable[[Batch], object] | None = None,
-    *,
-    copy: bool = False,
+    batch: Batch, pin_memory: bool = False, change: Callable[[Batch], object] | None = None
 ) -> TorchBatch:
     """The batch with torch's tensors, each at a multiple of 64 bytes.
 
     They share the batch's memory if all of that may be written to, as with `writable=True` and by a
-    lane. Otherwise, and with `copy`, `pin_memory` or a change, they are copies in one piece of memory,
-    which a worker process hands to its trainer at once.
+    lane. Otherwise, and with `pin_memory`, with a change, and in a worker process of torch's DataLoader,
+    they are copies in one piece of memory, which the worker hands to its trainer at once.
 
     Signed types replace unsigned ones that torch cannot compute with: int32 for uint16, int64 for
     uint32 and uint64; these are always copies. `change` may write to the arrays of the batch that it
@@ -132,7 +129,7 @@ def to_torch(
     if they are copies, one copy, and some microseconds a tensor; with a change and such an unsigned
     type two.
     """
-    if not (copy or pin_memory or change is not None):
+    if not pin_memory and change is None and get_worker_info() is None:
         shared = _views_of(batch, may_be_shared)
         if shared is not None:
             return shared

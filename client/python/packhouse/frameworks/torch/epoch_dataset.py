@@ -223,8 +223,7 @@ class EpochDataset(IterableDataset):
 
     def _made_of(self, batch: LoadedBatch) -> Any:
         if self._transform is None:
-            in_worker = torch.utils.data.get_worker_info() is not None
-            return to_torch(batch, change=self._change, copy=in_worker)
+            return to_torch(batch, change=self._change)
         # A loader with writable=True has made the arrays its own.
         if not batch.sizes.flags.writeable:
             batch = batch.writable()
