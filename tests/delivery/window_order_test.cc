@@ -1,6 +1,7 @@
 // How soon windows of epochs of sub-graphs are planned, with an executor that tells of each.
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -9,6 +10,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/algorithms/planning/batch_cost.h"
+#include "service/base/status_macros.h"
+#include "service/engine/jobs/evaluation.h"
 #include "service/engine/jobs/loader.h"
 #include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/tfgnn/sampling_spec.h"
@@ -20,6 +24,7 @@
 namespace packhouse {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -33,6 +38,9 @@ JoinRequest OneRank() {
   join.sharing = Sharing::Ranked(1);
   return join;
 }
+
+// The ids of batches, by their numbers.
+using Batches = std::map<uint64_t, std::vector<uint64_t>>;
 
 // Plans windows that go first at once. Others wait until they are let go, as on a busy machine.
 class SampledLoader {
@@ -65,6 +73,7 @@ class SampledLoader {
   struct Words {
     uint32_t max_nodes = 64;
     uint64_t seed = 0;
+    uint32_t window = kNodesOfWindow;
   };
   std::unique_ptr<LoadSession> Load(const std::string& job) { return Load(job, Words()); }
   std::unique_ptr<LoadSession> Load(const std::string& job, Words words) {
@@ -91,6 +100,24 @@ class SampledLoader {
     return ids;
   }
 
+  // Adds the ids of the batches of an evaluation, by their numbers.
+  absl::Status Evaluate(const EpochRequest& request, const EvaluationRequest& asked,
+                        Batches& batches) {
+    PH_ASSIGN_OR_RETURN(const auto evaluation, loader_->Evaluate(request, asked, "client", [] {}));
+    EXPECT_FALSE(evaluation->share().is_estimate);
+    for (int num_waits = 0; num_waits < 1000;) {
+      PH_ASSIGN_OR_RETURN(LoadEvent event, evaluation->Next());
+      if (event.kind == LoadEvent::Kind::kEnd) return absl::OkStatus();
+      if (event.kind == LoadEvent::Kind::kWait) {
+        ++num_waits;
+        LetGo();
+      } else if (!event.is_padding) {
+        EXPECT_TRUE(batches.emplace(event.number, event.built.batch.graph_ids).second);
+      }
+    }
+    return absl::InternalError("it waits for ever");
+  }
+
   AllJobs& loader() { return *loader_; }
   // Work that waits.
   std::vector<Loader::Planning> TakeHeld() { return std::exchange(held_, {}); }
@@ -107,7 +134,7 @@ class SampledLoader {
     request.padding = Padding::kMasked;
     const auto samples = std::make_shared<SamplesRequest>();
     samples->source = SubGraphSource::Create(graphs_.Open("g").value(), sub_graphs).value();
-    samples->window = kNodesOfWindow;
+    samples->window = words.window;
     request.kinds.push_back(samples);
     return request;
   }
@@ -264,6 +291,56 @@ TEST(SampledEpochsTest, NothingIsKeptOfAGraphThatIsGone) {
   EXPECT_NE(budget.held(), 0u);
   catalog.ForgetIdleThings();
   EXPECT_EQ(budget.held(), 0u);
+}
+
+// More windows than are kept: those that are gone are planned again, before they are needed.
+TEST(WindowOrderTest, AnEvaluationComesWholeFromAnyStepToAnyNumberOfRanks) {
+  SampledLoader world;
+  for (const uint32_t window : {4U, 1U}) {
+    const EpochRequest request = world.RequestOf("", {.window = window});
+    Batches whole;
+    ASSERT_THAT(world.Evaluate(request, {}, whole), IsOk());
+    std::multiset<uint64_t> ids;
+    for (const auto& [number, of_batch] : whole) ids.insert(of_batch.begin(), of_batch.end());
+    EXPECT_EQ(ids.size(), kSampledNodes);
+    EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kSampledNodes);
+    for (const uint32_t num_ranks : {2U, 3U}) {
+      for (const uint64_t first_step : {uint64_t{0}, uint64_t{7}}) {
+        Batches expected = whole;
+        expected.erase(expected.begin(), expected.find(first_step * num_ranks));
+        Batches batches;
+        for (uint32_t rank = 0; rank < num_ranks; ++rank) {
+          ASSERT_THAT(
+              world.Evaluate(request, {Sharing::Ranked(num_ranks), rank, first_step}, batches),
+              IsOk());
+        }
+        EXPECT_EQ(batches, expected);
+      }
+    }
+    Batches none;
+    EXPECT_THAT(world.Evaluate(request, {Sharing::Ranked(1), 0, whole.size()}, none), IsOk());
+    EXPECT_EQ(none, Batches());
+    EXPECT_THAT(world.Evaluate(request, {Sharing::Ranked(1), 0, whole.size() + 1}, none),
+                StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("first_step")));
+  }
+  EXPECT_THAT(world.orders, Contains(kFirstWindow));
+  EXPECT_THAT(world.orders, Contains(kLaterWindow));
+}
+
+// Whoever asks for the steps of as many ranks gets the same ones.
+TEST(WindowOrderTest, StepsOfOtherRanksAreAnotherEpoch) {
+  SampledLoader world;
+  const auto for_ranks = [&](uint32_t num_ranks) {
+    EpochRequest request = world.RequestOf("");
+    request.rank_groups[0].num_ranks = num_ranks;
+    request.cost_balanced.emplace().cost = BatchCost::Create({{CostForm::kRows, 1, 1}}, 2).value();
+    Batches batches;
+    EXPECT_THAT(world.Evaluate(request, {}, batches), IsOk());
+    return batches;
+  };
+  const Batches of_two = for_ranks(2);
+  EXPECT_NE(for_ranks(3), of_two);
+  EXPECT_EQ(for_ranks(2), of_two);
 }
 
 // An executor that has other work, and a call that is given up meanwhile.

@@ -284,14 +284,25 @@ TEST(EpochAccountingTest, Segments) {
 
 TEST(EpochAccountingTest, Windows) {
   const std::vector<uint32_t> sizes = FewSizes(300, 1);
-  for (const bool has_smaller : {false, true}) {
-    std::optional<FreshBatchesOptions> mixing;
-    if (has_smaller) mixing.emplace();
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  EpochShapes shapes;
+  ASSERT_THAT(shapes.AddRankGroup(schema, {{20, 25, 9}}, BatchShapeOptions()), IsOk());
+  EpochRequest as_drawn;
+  as_drawn.rank_groups.push_back({{{20, 25, 9}}, std::nullopt, 4});
+  as_drawn.mixing.is_off = true;
+  std::vector<EpochRequest> requests(5, as_drawn);
+  requests[1].mixing.is_off = false;
+  requests[2].in_order = true;
+  requests[3].cost_balanced.emplace().cost =
+      BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
+  requests[4].by_score.emplace();
+  for (const EpochRequest& request : requests) {
+    const bool has_smaller = !request.mixing.is_off;
     ExpectAccounted(
         [&](MemoryBudget* memory) {
           return PlanWindow(
-              300, SizeSchema::NodesAndEdges(), Limits::Create({20, 25, 9}).value(), {3, 1}, mixing,
-              In(memory), [&](size_t item) -> absl::StatusOr<DrawnSize> {
+              300, schema.sizes(), request, shapes, uint64_t{1} << 20, In(memory),
+              [&](size_t item) -> absl::StatusOr<DrawnSize> {
                 const uint32_t level = has_smaller && item % 7 == 0 ? 2 : 0;
                 return DrawnSize{absl::MakeConstSpan(sizes).subspan(2 * item, 2), level};
               });

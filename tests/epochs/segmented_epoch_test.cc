@@ -606,13 +606,10 @@ TEST(SampledEpochTest, WhatSubGraphsDoNotGoTogetherWithIsRefused) {
     refused(request, "samples: not together with " + what);
   };
   refused_with([](EpochRequest& request) { request.dataset = "d"; }, "a data set");
-  refused_with([](EpochRequest& request) { request.in_order = true; }, "in_order");
   refused_with([](EpochRequest& request) { request.grouped = true; }, "grouped");
   refused_with([](EpochRequest& request) { request.subset.emplace(); }, "subset");
   refused_with([](EpochRequest& request) { request.draw.emplace(); }, "draw");
   refused_with([](EpochRequest& request) { request.min_rows = MinRows({2, 2}); }, "min_rows");
-  refused_with([](EpochRequest& request) { request.cost_balanced.emplace(); },
-               "order.cost_balanced");
   EpochRequest request = InWindows(graphs);
   ChangeSamples(request,
                 [](SamplesRequest& samples) { samples.window = SampledEpoch::kMaxWindow + 1; });

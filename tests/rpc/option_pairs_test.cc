@@ -398,7 +398,7 @@ std::vector<Choice> AllChoices() {
                    }});
   };
   add_use("dynamic workers", {}, Use::kDynamic);
-  add_use("an evaluation", {options::kEvaluation.name, options::kNoJob.name}, Use::kEvaluation);
+  add_use("an evaluation", {options::kNoJob.name}, Use::kEvaluation);
   add_use("an export", {options::kExport.name, options::kNoJob.name}, Use::kExport);
   return all;
 }
@@ -816,8 +816,8 @@ TEST_P(OptionPairsTest, AreDeliveredOrRefused) {
                                                      : absl::StrCat("graph ", kLargeId)));
     } else {
       ExpectDelivered(asked);
-      // Evaluations and exports go through segments, too, whatever these are of.
-      const bool in_segments = asked.spec.has_segments() && !asked.spec.has_samples();
+      // Evaluations and exports go through segments and windows, too, whatever these are of.
+      const bool in_segments = asked.spec.has_segments() || asked.spec.has_samples();
       for (const Choice& use : Choices()) {
         if (!in_segments || !use.slots.contains("use") || !GoTogether(a, use) ||
             !GoTogether(b, use) || RuleAgainst(rules, a, b, use) != nullptr) {

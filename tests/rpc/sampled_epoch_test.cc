@@ -321,9 +321,9 @@ TEST_P(SampledEpochTest, SubGraphsBeyondTheLimitsAreDrawnSmallerOrRefused) {
 TEST_P(SampledEpochTest, NamesWhatDoesNotGoTogether) {
   StartWithGraph();
   v1::EpochSpec spec = Spec("job");
-  spec.set_in_order(true);
+  spec.set_grouped(true);
   EXPECT_THAT(Load(spec, 0, 1).status,
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in_order")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("grouped")));
   spec = Spec("job");
   spec.set_dataset("d");
   EXPECT_THAT(Load(spec, 0, 1).status,

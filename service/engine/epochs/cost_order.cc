@@ -14,9 +14,11 @@
 #include "service/algorithms/planning/device_profile.h"
 #include "service/algorithms/planning/limits.h"
 #include "service/algorithms/planning/step_order.h"
+#include "service/base/checked_arithmetic.h"
 #include "service/base/seeded_random.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/dealing.h"
+#include "service/engine/epochs/item_sizes.h"
 
 namespace packhouse {
 namespace {
@@ -113,6 +115,29 @@ void KeepCosts(const EpochIdentity& begun, EpochRequest& request) {
     costs.push_back(*std::move(cost));
   }
   if (costs.size() == request.rank_groups.size()) request.cost_balanced->begun = std::move(costs);
+}
+
+void BeginAt(absl::Span<const uint64_t> first_batches, EpochRequest& request) {
+  if (!request.cost_balanced) return;
+  // Rank groups may come to the part at different steps: at this one all are there.
+  uint64_t first_step = 0;
+  for (size_t i = 0; i < first_batches.size(); ++i) {
+    const uint32_t num_ranks = request.rank_groups[i].num_ranks;
+    first_step = std::max(first_step, (first_batches[i] + num_ranks - 1) / num_ranks);
+  }
+  for (size_t i = 0; i < first_batches.size(); ++i) {
+    const uint64_t before = first_step * request.rank_groups[i].num_ranks - first_batches[i];
+    request.cost_balanced->num_first.push_back(
+        static_cast<uint32_t>(std::min<uint64_t>(before, UINT32_MAX)));
+  }
+}
+
+void AddGraph(absl::Span<const uint32_t> sizes, absl::Span<uint64_t> rows,
+              absl::Span<uint64_t> squares) {
+  AddRows(sizes, 1, rows);
+  for (size_t k = 0; k < squares.size(); ++k) {
+    squares[k] = CheckedAdd(squares[k], uint64_t{sizes[k]} * sizes[k]).value_or(UINT64_MAX);
+  }
 }
 
 CostOrder::CostOrder(const EpochRequest& request)

@@ -33,6 +33,15 @@ std::string DeviceCostWords(const EpochRequest& request);
 // An epoch that was begun is ordered by the costs with which it was, whatever is measured now.
 void KeepCosts(const EpochIdentity& begun, EpochRequest& request);
 
+// For a part of an epoch, whose first batch of each rank group is this one of the epoch: sets how
+// many of its batches fill steps that others have begun. Does nothing unless the request asks for
+// steps of like cost.
+void BeginAt(absl::Span<const uint64_t> first_batches, EpochRequest& request);
+
+// Adds what a graph of these sizes has, as CostOrder::AddItem, without `graphs`' square.
+void AddGraph(absl::Span<const uint32_t> sizes, absl::Span<uint64_t> rows,
+              absl::Span<uint64_t> squares);
+
 // How alike the costs of batches are that share a step.
 struct StepFigures {
   // As StepEfficiency(). If there are several rank groups, costs are shares of the mean of their
@@ -72,7 +81,7 @@ class CostOrder {
   // By rank group.
   std::vector<BatchCost> costs_;
   std::vector<uint32_t> num_ranks_;
-  const std::vector<uint32_t> num_first_;  // Of a segment, by rank group; empty for others.
+  const std::vector<uint32_t> num_first_;  // Of a part of an epoch, by rank group, or empty.
   // Devices compute padding, too.
   bool counts_padding_ = false;
 };

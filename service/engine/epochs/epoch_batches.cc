@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "service/algorithms/packing/online_packer.h"
+#include "service/algorithms/planning/limits.h"
 #include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
 
@@ -193,7 +194,11 @@ absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes& sizes,
                                          const Making& making) {
   OnlinePackerOptions options;
   options.look_ahead = look_ahead;
-  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(limits, options));
+  // The packer needs a limit for every component.
+  std::vector<uint64_t> capacities(limits.capacities().begin(), limits.capacities().end());
+  for (uint64_t& capacity : capacities) capacity = std::min(capacity, kMaxCapacity);
+  PH_ASSIGN_OR_RETURN(const Limits bounded, Limits::Create(std::move(capacities)));
+  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(bounded, options));
   const size_t n = selection ? selection->size() : sizes.num_items();
   if (n > ItemSizes::kMaxItems) {
     return absl::InvalidArgumentError(

@@ -355,9 +355,9 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> EpochCatalog::PrepareKind(
   const ItemKind& kind = *request.kinds.back();
   PH_RETURN_IF_ERROR(CheckTogether(kind.rules(), request));
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
-  const std::string words = absl::StrCat(
-      request.Words(), request.oversize_is_error ? " or fail" : "", " epoch ", request.key.epoch,
-      " seed ", request.seed, std::string(1, kSeparator), request.key.job);
+  const std::string words =
+      absl::StrCat(PlanWords(request, /*measured=*/""), " epoch ", request.key.epoch, " seed ",
+                   request.seed, std::string(1, kSeparator), request.key.job);
   const Making making(memory_, given_up);
   const auto gone = [&] { return given_up.WhileWaiting(); };
   const std::optional<ItemKind::Thing> thing = kind.thing();
@@ -386,7 +386,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> EpochCatalog::PrepareKind(
             : of_kinds_.Get(absl::StrCat(ReaderKey(*info), words), gone, prepare);
   PH_RETURN_IF_ERROR(epoch.status());
   // Somebody may have prepared it without.
-  PH_RETURN_IF_ERROR(kind.Complete(**epoch, making));
+  PH_RETURN_IF_ERROR(kind.Complete(request, **epoch, making));
   return epoch;
 }
 

@@ -6,7 +6,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/planning/limits.h"
-#include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/graph_selection.h"
 #include "service/engine/epochs/mixing.h"
@@ -49,13 +48,6 @@ absl::StatusOr<EpochItems> EpochItemsOf(const EpochRequest& request, const Datas
   }
   return GraphsThatFit(reader, sizes, selection, largest, *leading.back(),
                        request.oversize_is_error, making);
-}
-
-// Limits for the online packer, which needs a limit for every component.
-absl::StatusOr<Limits> LimitsInOrder(const Limits& usable) {
-  std::vector<uint64_t> capacities(usable.capacities().begin(), usable.capacities().end());
-  for (uint64_t& capacity : capacities) capacity = std::min(capacity, kMaxCapacity);
-  return Limits::Create(std::move(capacities));
 }
 
 }  // namespace
@@ -161,9 +153,8 @@ PlannerResult EpochPlan::Resolved() const {
 
 absl::Status EpochPlan::PackItems(absl::Span<const uint32_t> graphs, size_t look_ahead,
                                   const Making& making) {
-  PH_ASSIGN_OR_RETURN(const Limits limits, LimitsInOrder(shapes(0)[0].packed));
   PH_ASSIGN_OR_RETURN(EpochBatches batches,
-                      PackInOrder(items(), graphs, limits, look_ahead, making));
+                      PackInOrder(items(), graphs, shapes(0)[0].packed, look_ahead, making));
   in_order_ = std::make_shared<const EpochBatches>(std::move(batches));
   PlannerResult result = Resolved();
   result.receipt = absl::StrCat("online-", kInOrderVersion);
@@ -218,15 +209,8 @@ ItemSizes EpochPlan::Graphs() const {
 
 void EpochPlan::AddItem(const ItemSizes& graphs, uint32_t item, absl::Span<uint64_t> rows,
                         absl::Span<uint64_t> squares) const {
-  const auto add = [&](uint32_t graph) {
-    const absl::Span<const uint32_t> sizes = graphs.tuple(graph);
-    AddRows(sizes, 1, rows);
-    for (size_t k = 0; k < squares.size(); ++k) {
-      squares[k] = CheckedAdd(squares[k], uint64_t{sizes[k]} * sizes[k]).value_or(UINT64_MAX);
-    }
-  };
-  if (!groups_) return add(item);
-  for (const uint32_t graph : groups_->graphs(item)) add(graph);
+  if (!groups_) return AddGraph(graphs.tuple(item), rows, squares);
+  for (const uint32_t graph : groups_->graphs(item)) AddGraph(graphs.tuple(graph), rows, squares);
 }
 
 size_t EpochPlan::DatasetOf(uint32_t item) const {

@@ -91,8 +91,8 @@ struct CostBalancedRequest {
   // Without `cost`: by rank group, what its device cost when the epoch was begun; empty if it was
   // not. No part of the request's words, as RankGroupRequest::measured.
   std::vector<BatchCost> begun = {};
-  // Of a segment's epoch, by rank group: as many of its batches fill the step of the segment
-  // before. Empty for others. No part of the words.
+  // Of a part of an epoch, by rank group: as many of its batches fill steps that batches before
+  // have begun (BeginAt()). Empty for others. No part of the words.
   std::vector<uint32_t> num_first = {};
 };
 

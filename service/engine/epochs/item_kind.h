@@ -76,7 +76,8 @@ class ItemKind {
   virtual absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Prepare(
       const EpochRequest& request, const KindSources& from) const = 0;
   // What this request wants of an epoch that another one with the same words may have prepared.
-  virtual absl::Status Complete(const LoadableEpoch& /*epoch*/, const Making& /*making*/) const {
+  virtual absl::Status Complete(const EpochRequest& /*request*/, const LoadableEpoch& /*epoch*/,
+                                const Making& /*making*/) const {
     return absl::OkStatus();
   }
 };

@@ -109,8 +109,6 @@ inline constexpr EpochOption kNotOneShape = {
     }};
 inline constexpr EpochOption kNoJob = {"no job",
                                        [](const EpochRequest& r) { return r.key.job.empty(); }};
-inline constexpr EpochOption kEvaluation = {
-    "an evaluation", [](const EpochRequest& r) { return r.use == EpochUse::kEvaluation; }};
 inline constexpr EpochOption kExport = {
     "an export", [](const EpochRequest& r) { return r.use == EpochUse::kExport; }};
 

@@ -234,16 +234,32 @@ bool IsScore(const GraphSchema& schema, size_t tensor) {
          schema.row_bytes(tensor) == ElementBytes(schema.tensors()[tensor].dtype);
 }
 
-absl::StatusOr<ScoreOrder> ScoreOrder::Create(const ByScoreRequest& request,
-                                              const DatasetReader& reader,
-                                              absl::Span<const uint32_t> items, size_t num_items,
-                                              GraphsOf graphs_of, const Making& making) {
+absl::StatusOr<ScoreOrder> ScoreOrder::Begin(const ByScoreRequest& request, size_t num_items,
+                                             const Making& making) {
   ScoreOrder order;
   order.num_buckets_ = request.num_buckets;
   order.memory_bytes_ = sizeof(double) * num_items;
   PH_ASSIGN_OR_RETURN(order.memory_, making.Hold(absl::StrCat("scores of ", num_items, " items"),
                                                  order.memory_bytes_));
   order.scores_.resize(num_items);
+  return order;
+}
+
+absl::StatusOr<ScoreOrder> ScoreOrder::OfSizes(const ByScoreRequest& request,
+                                               const ItemSizes& sizes, const Making& making) {
+  PH_ASSIGN_OR_RETURN(ScoreOrder order, Begin(request, sizes.num_items(), making));
+  for (size_t i = 0; i < order.scores_.size(); ++i) {
+    const double rows = sizes.tuple(i)[request.component];
+    order.scores_[i] = request.descending ? -rows : rows;
+  }
+  return order;
+}
+
+absl::StatusOr<ScoreOrder> ScoreOrder::Create(const ByScoreRequest& request,
+                                              const DatasetReader& reader,
+                                              absl::Span<const uint32_t> items, size_t num_items,
+                                              GraphsOf graphs_of, const Making& making) {
+  PH_ASSIGN_OR_RETURN(ScoreOrder order, Begin(request, num_items, making));
   for (size_t i = 0; i < items.size(); ++i) {
     PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     const absl::Span<const uint32_t> graphs = graphs_of(items[i]);

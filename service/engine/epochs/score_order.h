@@ -20,6 +20,7 @@
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/epoch_request.h"
 #include "service/engine/epochs/epoch_seed.h"
+#include "service/engine/epochs/item_sizes.h"
 #include "service/engine/epochs/making.h"
 #include "service/engine/epochs/size_classes.h"
 #include "service/stores/datasets/dataset_store.h"
@@ -43,6 +44,10 @@ class ScoreOrder {
                                            absl::Span<const uint32_t> items, size_t num_items,
                                            GraphsOf graphs_of, const Making& making);
 
+  // The same for all items of these sizes, whose score is their rows of the request's component.
+  static absl::StatusOr<ScoreOrder> OfSizes(const ByScoreRequest& request, const ItemSizes& sizes,
+                                            const Making& making);
+
   uint64_t bytes() const { return memory_bytes_; }
 
   // Orders the batches of each rank group, which were drawn from `classes` and are in random order,
@@ -57,6 +62,10 @@ class ScoreOrder {
 
  private:
   ScoreOrder() = default;
+
+  // Without the scores.
+  static absl::StatusOr<ScoreOrder> Begin(const ByScoreRequest& request, size_t num_items,
+                                          const Making& making);
 
   MemoryHold memory_;
   uint64_t memory_bytes_ = 0;

@@ -13,6 +13,7 @@
 #include "service/algorithms/planning/optimizer/plan_optimizer.h"
 #include "service/base/digest.h"
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/graph_selection.h"
 #include "service/engine/epochs/item_sizes.h"
@@ -730,19 +731,7 @@ EpochRequest SegmentedPlan::RequestOf(uint32_t segment, const EpochKey& key,
   EpochRequest request = request_;
   request.segments = std::nullopt;
   request.key = key;
-  if (request.cost_balanced) {
-    // Rank groups may come to the segment at different steps: at this one all are there.
-    uint64_t first_step = 0;
-    for (size_t i = 0; i < first_batches.size(); ++i) {
-      const uint32_t num_ranks = request.rank_groups[i].num_ranks;
-      first_step = std::max(first_step, (first_batches[i] + num_ranks - 1) / num_ranks);
-    }
-    for (size_t i = 0; i < first_batches.size(); ++i) {
-      const uint64_t before = first_step * request.rank_groups[i].num_ranks - first_batches[i];
-      request.cost_balanced->num_first.push_back(
-          static_cast<uint32_t>(std::min<uint64_t>(before, UINT32_MAX)));
-    }
-  }
+  BeginAt(first_batches, request);
   if (request.draw) request.draw->of_segment = shares_[segment];
   // The seed of a segment's epochs; another for each.
   if (layout_.num_segments() > 1) {

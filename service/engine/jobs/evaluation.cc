@@ -1,42 +1,60 @@
 #include "service/engine/jobs/evaluation.h"
 
+#include <numeric>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "service/base/status_macros.h"
+#include "service/engine/jobs/joining.h"
 
 namespace packhouse {
+namespace {
 
-absl::StatusOr<EpochShare> Evaluation::ShareOf(const EpochIdentity& identity,
+// So many batches before a window is needed it is planned.
+constexpr uint64_t kBatchesAhead = 64;
+
+// Of the windows, which are all known.
+std::vector<uint32_t> CountsOf(const LoadableEpoch& epoch) {
+  return epoch.windows() == nullptr ? std::vector<uint32_t>() : epoch.windows()->Counts();
+}
+
+}  // namespace
+
+absl::StatusOr<EpochShare> Evaluation::ShareOf(const LoadableEpoch& epoch,
                                                const EvaluationRequest& request) {
   const size_t ranks = request.sharing.rank_group_of_rank.size();
   if (request.rank >= ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation: rank ", request.rank, ": there are ", ranks));
   }
-  PH_ASSIGN_OR_RETURN(
-      const uint64_t num_steps,
-      Dealing::QueueLength(identity.first_batches(), BatchSet(), request.sharing, request.rank));
-  if (request.first_step > num_steps) {
+  PH_ASSIGN_OR_RETURN(EpochShare share,
+                      packhouse::ShareOf(epoch.identity(), CountsOf(epoch), BatchSet(),
+                                         request.sharing, request.rank));
+  if (request.first_step > share.num_steps) {
     return absl::OutOfRangeError(absl::StrCat("evaluation.first_step: ", request.first_step,
-                                              ", there are ", num_steps, " steps"));
+                                              ", there are ", share.num_steps, " steps"));
   }
-  return ShareOf(num_steps, request.first_step);
+  share.num_steps_done = request.first_step;
+  return share;
 }
 
 absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
     std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
     MakeSegment make, std::function<void()> wake, SharedBatches* shared) {
   const EpochIdentity& identity = epoch->identity();
-  PH_RETURN_IF_ERROR(ShareOf(identity, request).status());
+  PH_ASSIGN_OR_RETURN(const EpochShare share, ShareOf(*epoch, request));
+  const std::vector<uint32_t> counts = CountsOf(*epoch);
+  const uint64_t num_batches = epoch->windows() == nullptr
+                                   ? identity.num_batches()
+                                   : std::accumulate(counts.begin(), counts.end(), uint64_t{0});
   MemoryHold hold;
   if (memory != nullptr) {
     PH_ASSIGN_OR_RETURN(
-        hold, memory->Hold("how an epoch is dealt",
-                           Dealing::MostBytes(identity.num_batches(), identity.rank_groups.size(),
-                                              request.sharing)));
+        hold, memory->Hold(
+                  "how an epoch is dealt",
+                  Dealing::MostBytes(num_batches, identity.rank_groups.size(), request.sharing)));
   }
   std::unique_ptr<SharedBatches::Member> member;
   if (shared != nullptr) {
@@ -44,11 +62,10 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
         identity,
         absl::StrCat(request.rank, " of ", absl::StrJoin(request.sharing.rank_group_of_rank, " ")));
   }
-  PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(identity.first_batches(), BatchSet(),
-                                                       std::move(request.sharing)));
+  PH_ASSIGN_OR_RETURN(Dealing dealing, DealingOf(identity, counts, BatchSet(), request.sharing));
   dealing.Keep(std::move(hold));
-  return std::unique_ptr<Evaluation>(new Evaluation(std::move(epoch), std::move(dealing), request,
-                                                    std::move(make), std::move(wake),
+  return std::unique_ptr<Evaluation>(new Evaluation(std::move(epoch), std::move(dealing), share,
+                                                    request, std::move(make), std::move(wake),
                                                     std::move(member)));
 }
 
@@ -71,21 +88,36 @@ void Evaluation::Begin(uint32_t segment, bool is_ahead) {
   make_(segment, std::move(waiter));
 }
 
-absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
+std::optional<uint64_t> Evaluation::FirstMissing(absl::Span<const uint64_t> batches) {
+  if (epoch_->segmented() != nullptr) return epoch_->segmented()->Pin(batches, pins_);
+  return epoch_->windows()->FirstMissing(batches);
+}
+
+std::optional<uint64_t> Evaluation::NextMissing(uint64_t batch) const {
+  if (epoch_->segmented() != nullptr) return epoch_->segmented()->NextMissing(batch);
+  const uint64_t next = batch + kBatchesAhead;
+  if (next >= dealing_.num_known()) return std::nullopt;
+  return epoch_->windows()->FirstMissing({next});
+}
+
+absl::StatusOr<bool> Evaluation::HasSegments() {
   // Of all ranks, too: rank groups may stand in segments that push each other out.
   if (pinned_step_ == next_step_) return true;
   const std::vector<uint64_t> needed =
       BatchesOfStep(dealing_, {is_of_all_ranks_ ? next_rank_ : rank_, next_step_});
-  if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
+  if (const std::optional<uint64_t> missing = FirstMissing(needed)) {
+    const auto number = static_cast<uint32_t>(*missing);
     {
       absl::MutexLock lock(&making_->mutex);
-      if (const auto failed = making_->failures.extract(*missing)) return failed.mapped();
+      if (const auto failed = making_->failures.extract(number)) return failed.mapped();
     }
-    Begin(*missing, /*is_ahead=*/false);
+    Begin(number, /*is_ahead=*/false);
     return false;
   }
   for (const uint64_t batch : needed) {
-    if (const auto next = epoch.NextMissing(batch)) Begin(*next, /*is_ahead=*/true);
+    if (const auto next = NextMissing(batch)) {
+      Begin(static_cast<uint32_t>(*next), /*is_ahead=*/true);
+    }
   }
   pinned_step_ = next_step_;
   return true;
@@ -99,8 +131,8 @@ absl::StatusOr<LoadEvent> Evaluation::PlaceOfNext() {
     Advance();
   }
   if (next_step_ == num_steps()) return event;
-  if (const SegmentedEpoch* const segmented = epoch_->segmented()) {
-    PH_ASSIGN_OR_RETURN(const bool has_segments, HasSegments(*segmented));
+  if (epoch_->segmented() != nullptr || epoch_->windows() != nullptr) {
+    PH_ASSIGN_OR_RETURN(const bool has_segments, HasSegments());
     event.kind = LoadEvent::Kind::kWait;
     if (!has_segments) return event;
   }

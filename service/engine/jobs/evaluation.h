@@ -40,16 +40,17 @@ struct EvaluationRequest {
 // One stream. Its batches depend on the epoch and the request alone. Thread-compatible.
 class Evaluation {
  public:
-  // Has a segment made (SegmentedEpoch::MakeSegment), here or on another thread, and calls `made`
-  // then; not needed once this is gone (`is_over`).
+  // Has a segment made (SegmentedEpoch::MakeSegment), or a window planned, here or on another
+  // thread, and calls `made` then; not needed once this is gone (`is_over`).
   using MakeSegment = std::function<void(uint32_t segment, SegmentMakings::Waiter waiter)>;
 
   // INVALID_ARGUMENT for a rank that does not exist, naming it, for dynamic sharing, or as Dealing;
   // OUT_OF_RANGE naming a first step above the number of steps; RESOURCE_EXHAUSTED if `memory`,
   // which may be null, has no room. O(batches).
   //
-  // The epoch has no windows. If it is in segments, `make` makes them, and `wake` is called when
-  // Next() has said to wait and may have more; any thread may call it, also when this is gone.
+  // Windows of the epoch must all have been planned (ItemKind::Complete()). If it has windows or is
+  // in segments, `make` makes those that are not kept, and `wake` is called when Next() has said to
+  // wait and may have more; any thread may call it, also when this is gone.
   // `shared`, unless null, has what other evaluations of the same share have made, and must outlive
   // this.
   static absl::StatusOr<std::unique_ptr<Evaluation>> Open(
@@ -62,17 +63,17 @@ class Evaluation {
   Evaluation& operator=(const Evaluation&) = delete;
 
   // Its steps, without opening it. Errors as Open, except RESOURCE_EXHAUSTED. O(ranks).
-  static absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
+  static absl::StatusOr<EpochShare> ShareOf(const LoadableEpoch& epoch,
                                             const EvaluationRequest& request);
 
   const LoadableEpoch& epoch() const { return *epoch_; }
   const std::shared_ptr<const LoadableEpoch>& shared_epoch() const { return epoch_; }
   uint64_t num_steps() const { return dealing_.queue_length(rank_); }
   uint64_t first_step() const { return first_step_; }
-  EpochShare share() const { return ShareOf(num_steps(), first_step_); }
+  const EpochShare& share() const { return share_; }
 
   // The next step's batch, or kEnd after the last. DATA_LOSS as PreparedEpoch::Build. Of an epoch
-  // in segments: kWait while one is made, and why one that is needed could not be made;
+  // in segments or windows: kWait while one is made, and why one that is needed could not be made;
   // the call after that has it made again.
   absl::StatusOr<LoadEvent> Next();
   // The same without the batch's contents; of all ranks, also without graphs_of_step. A batch's
@@ -90,13 +91,14 @@ class Evaluation {
     std::atomic<bool> is_over = false;
   };
 
-  Evaluation(std::shared_ptr<const LoadableEpoch> epoch, Dealing dealing,
+  Evaluation(std::shared_ptr<const LoadableEpoch> epoch, Dealing dealing, const EpochShare& share,
              const EvaluationRequest& request, MakeSegment make, std::function<void()> wake,
              std::unique_ptr<SharedBatches::Member> shared)
       : epoch_(std::move(epoch)),
         dealing_(std::move(dealing)),
         rank_(request.rank),
         first_step_(request.first_step),
+        share_(share),
         is_of_all_ranks_(request.is_of_all_ranks),
         make_(std::move(make)),
         wake_(std::move(wake)),
@@ -104,24 +106,23 @@ class Evaluation {
         next_step_(request.first_step),
         next_rank_(request.rank) {}
 
-  static EpochShare ShareOf(uint64_t num_steps, uint64_t first_step) {
-    EpochShare share;
-    share.num_steps = share.num_steps_of_epoch = num_steps;
-    share.num_steps_done = first_step;
-    return share;
-  }
-
   // The place of the next batch.
   absl::StatusOr<LoadEvent> PlaceOfNext();
   void Advance();
-  // Whether the segments of the next step are pinned; if not, the first that is missing is made.
-  absl::StatusOr<bool> HasSegments(const SegmentedEpoch& epoch);
+  // Whether the segments of the next step are pinned, or its windows are there; if not, the first
+  // that is missing is made.
+  absl::StatusOr<bool> HasSegments();
+  // The first segment or window of the batches that is not there. Pins segments.
+  std::optional<uint64_t> FirstMissing(absl::Span<const uint64_t> batches);
+  // What comes after a batch, if it should be made ahead.
+  std::optional<uint64_t> NextMissing(uint64_t batch) const;
   void Begin(uint32_t segment, bool is_ahead);
 
   const std::shared_ptr<const LoadableEpoch> epoch_;
   const Dealing dealing_;
   const uint32_t rank_;
   const uint64_t first_step_;
+  const EpochShare share_;
   const bool is_of_all_ranks_;
   const MakeSegment make_;
   const std::function<void()> wake_;

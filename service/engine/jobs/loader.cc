@@ -25,14 +25,19 @@ absl::Status NoMemoryForWindow() {
 
 // As its workers are told. What may pass is UNAVAILABLE: they join again after a while and go on at
 // the same batch.
-absl::Status MakeSegment(const SegmentedEpoch& epoch, uint32_t segment, bool is_ahead,
+absl::Status MakeSegment(const LoadableEpoch& epoch, uint32_t segment, bool is_ahead,
                          const Making& making) {
   absl::Status status = NoMemoryForWindow();
-  HasMemoryFor([&] { status = epoch.MakeSegment(segment, is_ahead, making); });
+  HasMemoryFor([&] {
+    status = epoch.segmented() != nullptr
+                 ? epoch.segmented()->MakeSegment(segment, is_ahead, making)
+                 : epoch.windows()->Plan(segment, making);
+  });
   // It is asked for again when it is needed; until then nothing has failed.
   if (is_ahead || status.ok()) return absl::OkStatus();
   return absl::Status(WindowPlans::MayPass(status) ? absl::StatusCode::kUnavailable : status.code(),
-                      absl::StrCat("segment ", segment, ": ", status.message()));
+                      absl::StrCat(epoch.segmented() != nullptr ? "segment " : "window ", segment,
+                                   ": ", status.message()));
 }
 
 uint64_t BytesOfLists(const EpochRequest& request) {
@@ -316,8 +321,8 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key, uint64_t 
         const auto is_over = [&] { return given_up() || !job->Has(number, opening); };
         const Making making(catalog_->memory(), is_over);
         std::vector<uint32_t> counts;
-        if (const SegmentedEpoch* const segmented = epoch->segmented()) {
-          status = MakeSegment(*segmented, static_cast<uint32_t>(window), is_ahead, making);
+        if (epoch->segmented() != nullptr) {
+          status = MakeSegment(*epoch, static_cast<uint32_t>(window), is_ahead, making);
         } else {
           HasMemoryFor([&] { status = epoch->windows()->Plan(window, making); });
           counts = epoch->windows()->Counts();
@@ -398,7 +403,7 @@ void Loader::PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up
                               }));
 }
 
-void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
+void Loader::MakeSegmentSoon(std::shared_ptr<const LoadableEpoch> epoch, uint32_t segment,
                              const ClientId& client, SegmentMakings::Waiter waiter) {
   const bool is_ahead = waiter.is_ahead;
   auto order = segment_makings_.Add(std::move(epoch), segment, std::move(waiter));
@@ -436,7 +441,7 @@ absl::StatusOr<Loader::Description> Loader::Describe(Job* job, EpochRequest requ
     progress.share = forecast.share;
   }
   if (sharer.evaluation) {
-    PH_ASSIGN_OR_RETURN(progress.share, Evaluation::ShareOf(identity, *sharer.evaluation));
+    PH_ASSIGN_OR_RETURN(progress.share, Evaluation::ShareOf(*epoch, *sharer.evaluation));
   }
   std::optional<Company> company;
   if (tells_company) {
@@ -510,10 +515,9 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(EpochRequest reques
   if (request.use == EpochUse::kJob) request.use = EpochUse::kEvaluation;
   PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, client, given_up, std::nullopt));
   Evaluation::MakeSegment make;
-  if (epoch->segmented() != nullptr) {
-    make = [this, segmented = std::shared_ptr<const SegmentedEpoch>(epoch, epoch->segmented()),
-            client](uint32_t segment, SegmentMakings::Waiter waiter) {
-      MakeSegmentSoon(segmented, segment, client, std::move(waiter));
+  if (epoch->segmented() != nullptr || epoch->windows() != nullptr) {
+    make = [this, epoch, client](uint32_t segment, SegmentMakings::Waiter waiter) {
+      MakeSegmentSoon(epoch, segment, client, std::move(waiter));
     };
   }
   // A pass of all ranks makes other batches than a rank's.

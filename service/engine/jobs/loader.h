@@ -243,8 +243,8 @@ class Loader {
                        const ClientId& client);
   // The same, now.
   void PrepareNext(Job& job, EpochRequest request, const GivenUp& given_up);
-  // Makes a segment for an evaluation, unless it is being made for another.
-  void MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
+  // Makes a segment, or plans a window, for an evaluation, unless that is being done for another.
+  void MakeSegmentSoon(std::shared_ptr<const LoadableEpoch> epoch, uint32_t segment,
                        const ClientId& client, SegmentMakings::Waiter waiter);
   // What stays as it was when the epoch was first opened. The ranks that rounds are planned for
   // become the request's. Returns the plan; nullopt if none is kept for this request. `job` may be

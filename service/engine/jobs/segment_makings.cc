@@ -37,7 +37,7 @@ void SegmentMakings::Order::End(const absl::Status& status) {
 }
 
 std::shared_ptr<SegmentMakings::Order> SegmentMakings::Add(
-    std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment, Waiter waiter) {
+    std::shared_ptr<const LoadableEpoch> epoch, uint32_t segment, Waiter waiter) {
   const Key key(epoch.get(), segment);
   // Before the lock, which an order that is dropped takes.
   auto order = std::make_shared<Order>(this, std::move(epoch), segment, waiter.is_ahead);

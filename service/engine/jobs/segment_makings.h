@@ -1,4 +1,4 @@
-// Which segments are being made for evaluations, and for which of them.
+// Which segments or windows are being made for evaluations, and for which of them.
 #ifndef PACKHOUSE_SERVICE_ENGINE_JOBS_SEGMENT_MAKINGS_H_
 #define PACKHOUSE_SERVICE_ENGINE_JOBS_SEGMENT_MAKINGS_H_
 
@@ -12,12 +12,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "service/engine/epochs/segmented_epoch.h"
+#include "service/engine/epochs/loadable_epoch.h"
 
 namespace packhouse {
 
 // The ranks of an evaluation need the same segments at about the same time. A segment is made once
-// for all of them, as long as any of them is there. Thread-safe.
+// for all of them, as long as any of them is there; a window is planned so. Thread-safe.
 class SegmentMakings {
  public:
   // An evaluation that wants a segment.
@@ -36,14 +36,14 @@ class SegmentMakings {
   class Order {
    public:
     // As SegmentMakings::Add() makes it.
-    Order(SegmentMakings* makings, std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
+    Order(SegmentMakings* makings, std::shared_ptr<const LoadableEpoch> epoch, uint32_t segment,
           bool is_ahead)
         : makings_(makings), epoch_(std::move(epoch)), segment_(segment), is_ahead_(is_ahead) {}
     ~Order();
     Order(const Order&) = delete;
     Order& operator=(const Order&) = delete;
 
-    const SegmentedEpoch& epoch() const { return *epoch_; }
+    const LoadableEpoch& epoch() const { return *epoch_; }
     // To be called before it is made. False if nobody waits any more.
     bool Begin();
     // Whether nobody waits any more. From then on nobody can; who comes has it made anew.
@@ -54,7 +54,7 @@ class SegmentMakings {
     friend class SegmentMakings;
 
     SegmentMakings* const makings_;
-    const std::shared_ptr<const SegmentedEpoch> epoch_;
+    const std::shared_ptr<const LoadableEpoch> epoch_;
     const uint32_t segment_;
     const bool is_ahead_;
     // Guarded by the mutex of `makings_`.
@@ -65,12 +65,12 @@ class SegmentMakings {
   // Returns what the caller must have made; null if it is being made already. Somebody who needs it
   // does not wait for a making ahead that has not begun, but takes its waiters over: there may be
   // much before it. The makings must outlive the order.
-  std::shared_ptr<Order> Add(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
+  std::shared_ptr<Order> Add(std::shared_ptr<const LoadableEpoch> epoch, uint32_t segment,
                              Waiter waiter);
 
  private:
   // An order has its epoch, so no two epochs have the same address.
-  using Key = std::pair<const SegmentedEpoch*, uint32_t>;
+  using Key = std::pair<const LoadableEpoch*, uint32_t>;
 
   void Remove(const Order& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

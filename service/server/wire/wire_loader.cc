@@ -400,6 +400,13 @@ void OneShapeToWire(const LoadableEpoch& epoch, uint64_t num_batches, v1::Epoch&
   out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
 }
 
+void StepsToWire(const std::optional<StepFigures>& steps, v1::Epoch& wire) {
+  if (!steps) return;
+  wire.mutable_steps()->set_efficiency(steps->efficiency);
+  wire.mutable_steps()->set_of_shuffle(steps->of_shuffle);
+  for (const uint32_t num_ranks : steps->num_ranks) wire.mutable_steps()->add_num_ranks(num_ranks);
+}
+
 namespace {
 
 void ShareToWire(const EpochShare& share, v1::EpochShare& wire) {
@@ -440,13 +447,6 @@ void MixtureToWire(const PreparedEpoch& epoch, v1::Epoch& wire) {
                                                  : 0);
     }
   }
-}
-
-void StepsToWire(const std::optional<StepFigures>& steps, v1::Epoch& wire) {
-  if (!steps) return;
-  wire.mutable_steps()->set_efficiency(steps->efficiency);
-  wire.mutable_steps()->set_of_shuffle(steps->of_shuffle);
-  for (const uint32_t num_ranks : steps->num_ranks) wire.mutable_steps()->add_num_ranks(num_ranks);
 }
 
 // `shapes`: figures of an epoch or a plan (EpochPlan::summaries()).

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "packhouse/v1/loader.pb.h"
 #include "service/algorithms/graphs/graph_schema.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/epoch_request.h"
 #include "service/engine/epochs/loadable_epoch.h"
@@ -52,6 +54,8 @@ absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 void EpochToWire(const LoadableEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
 // The batches of an epoch that has one rank group with one shape.
 void OneShapeToWire(const LoadableEpoch& epoch, uint64_t num_batches, v1::Epoch& wire);
+// Nothing of nullopt.
+void StepsToWire(const std::optional<StepFigures>& steps, v1::Epoch& wire);
 // Items that no batch takes; `schema` is that of the batches.
 void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& items,
                       const SizeSchema& schema, v1::Epoch& wire);

@@ -91,7 +91,8 @@ class ByScore:
     is one. Graphs of one size then change places, so that those with lower scores are in earlier
     buckets. Within a bucket all is shuffled. Batches are of the sizes that they have in a shuffle:
     a batch has large and small graphs, so an order by what goes with their size is weak. With
-    `segments`, each segment has buckets of its own.
+    `segments` or `samples`, each segment or window has buckets of its own; sub-graphs have no tensor
+    to be a score.
     """
 
     tensor: str = ""

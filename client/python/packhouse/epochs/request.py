@@ -115,7 +115,8 @@ class EpochArguments(TypedDict, total=False):
     - `sizes_only`: batches say which graphs belong together; their tensors stay here.
     - `oversize`: what happens to graphs beyond the limits; see `OversizePolicy`.
     - `in_order`: not shuffled, but in the data set's own order, packed within `look_ahead` graphs
-      (0: 64); every epoch is the same.
+      (0: 64); every epoch is the same. With `samples`: in the order of the seeds, window by window;
+      what is drawn for them is still new in each epoch.
     - `grouped`: groups are never split over batches; the data set must be grouped.
     - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
     - `draw`: see `Draw` (None: each graph once).

@@ -263,7 +263,8 @@ class Samples:
       place of its seed in this list (for all nodes: the node's number).
     - `window`: how many sub-graphs are drawn and packed at a time (0: 4096).
     - `exact_steps`: the number of steps is known from the beginning; it takes about as long as
-      drawing the epoch without features. Needed with `acknowledge="manual"` and for `EpochReaders`.
+      drawing the epoch without features. Needed with `acknowledge="manual"` and for `EpochReaders`;
+      an `Evaluation` always does so.
     - `draw_smaller`: a sub-graph beyond the limits is drawn smaller; otherwise that is OUT_OF_RANGE.
     """
 

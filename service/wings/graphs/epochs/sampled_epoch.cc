@@ -11,7 +11,6 @@
 #include "service/base/seeded_random.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/epoch_batches.h"
-#include "service/engine/epochs/mixing.h"
 #include "service/engine/epochs/option_rules.h"
 #include "service/engine/epochs/padding_batch.h"
 #include "service/engine/epochs/pair_counter.h"
@@ -28,19 +27,16 @@ constexpr EpochOption kSaidOversize = {"oversize_policy",
 constexpr EpochRule kSampledRules[] = {
     {&kSamples, &kAdaptive, "epoch.adaptive: not with samples or join_parts"},
     {&kSamples, &kSegments, "epoch.segments: not together with samples or join_parts"},
-    {&kSamples, &kEvaluation,
-     "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated"},
     {&kSamples, &kExport, "epoch.samples: sub-graphs are not exported"},
     {&kSamples, &kSaidOversize,
      "oversize_policy: must be unset with samples; samples.beyond_limits decides"},
     {&kSamples, &kSamplesDataset, "samples: not together with a data set"},
-    {&kSamples, &kInOrder, "samples: not together with in_order"},
-    {&kSamples, &kGrouped, "samples: not together with grouped"},
-    {&kSamples, &kSubset, "samples: not together with subset"},
-    {&kSamples, &kDraw, "samples: not together with draw"},
-    {&kSamples, &kMinRows, "samples: not together with min_rows"},
-    {&kSamples, &kCostBalanced, "samples: not together with order.cost_balanced"},
-    {&kSamples, &kByScore, "samples: not together with order.by_score"},
+    {&kSamples, &kGrouped, "samples: not together with grouped; seeds have no groups"},
+    {&kSamples, &kSubset, "samples: not together with subset; samples.seeds lists the seeds"},
+    {&kSamples, &kDraw,
+     "samples: not together with draw; samples.seeds lists seeds as often as they are drawn"},
+    {&kSamples, &kMinRows,
+     "samples: not together with min_rows; a sub-graph below them cannot be left out"},
     {&kSamples, &kNotOneShape, "samples: only with one rank group, and one shape of given limits"},
 };
 
@@ -55,6 +51,7 @@ constexpr size_t kKeptWindows = 16;
 absl::Status CheckSamples(const EpochRequest& request) {
   PH_RETURN_IF_ERROR(CheckTogether(SampledEpoch::Rules(), request));
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
+  PH_RETURN_IF_ERROR(CheckCostOrder(request));
   const SamplesRequest& samples = *request.Find<SamplesRequest>();
   if (samples.window > SampledEpoch::kMaxWindow) {
     return absl::InvalidArgumentError(
@@ -67,7 +64,8 @@ absl::Status CheckSamples(const EpochRequest& request) {
 }
 
 // The version of the planner, and the limits: another release may pack otherwise.
-std::string PlannerOf(const Limits& limits) {
+std::string PlannerOf(const EpochRequest& request, const Limits& limits) {
+  if (request.in_order) return absl::StrCat("online-", kInOrderVersion);
   SizeHistogram none(limits.num_components());
   return PlanReceipt(none, limits, OptimizerOptions());
 }
@@ -80,6 +78,7 @@ SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
                            const EpochRequest& request, const EpochBounds& bounds,
                            MemoryBudget* memory, SamplingObserver* observer)
     : source_(std::move(source)),
+      request_(request),
       bounds_(bounds),
       memory_(memory),
       observer_(observer),
@@ -93,8 +92,7 @@ SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
                         : request.Find<SamplesRequest>()->window),
       draws_smaller_(request.Find<SamplesRequest>()->draws_smaller),
       plans_all_(request.Find<SamplesRequest>()->exact_steps || num_items_ <= window_items_),
-      teller_(request.Find<SamplesRequest>()->teller),
-      whole_graphs_(request.whole_graphs) {}
+      teller_(request.Find<SamplesRequest>()->teller) {}
 
 absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
     std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
@@ -125,7 +123,6 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
       bounds.max_batch_bytes, request.min_rows, request.integer_width};
   PH_RETURN_IF_ERROR(epoch->shapes_.AddRankGroup(epoch->source_->schema(),
                                                  request.rank_groups[0].shapes, options));
-  epoch->mixing_ = MixingFor(request, epoch->shapes_, bounds.max_batch_bytes);
   const BatchShape& shape = epoch->shapes_.rank_group(0)[0];
   if (epoch->draws_smaller_) {
     for (size_t k = 0; k < epoch->schema().num_components(); ++k) {
@@ -138,15 +135,16 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
   identity.dataset = epoch->source_->request().graph;
   identity.dataset_version = epoch->source_->graph().version();
   identity.seed = request.seed;
-  identity.rank_groups = {{shape.capacities, 0, epoch->num_items_}};
+  const uint32_t num_ranks = request.cost_balanced ? request.rank_groups[0].num_ranks : 0;
+  identity.rank_groups = {{shape.capacities, num_ranks, epoch->num_items_}};
   identity.num_windows = num_windows;
-  identity.options = absl::StrCat(request.Words(), "; planner ", PlannerOf(shape.packed),
+  identity.options = absl::StrCat(request.Words(), "; planner ", PlannerOf(request, shape.packed),
                                   "; rules ", kRulesVersion);
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
   PH_ASSIGN_OR_RETURN(epoch->order_memory_,
                       making.Hold(absl::StrCat("an epoch of ", epoch->num_seeds_, " seeds"),
                                   sizeof(uint32_t) * epoch->num_seeds_));
-  PH_RETURN_IF_ERROR(epoch->ShuffleSeeds(epoch->seed_, making, epoch->order_));
+  PH_RETURN_IF_ERROR(epoch->OrderSeeds(epoch->seed_, making, epoch->order_));
   if (plan_first != nullptr && !samples.exact_steps) {
     PH_RETURN_IF_ERROR(plan_first(epoch));
     return epoch;
@@ -189,20 +187,22 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> SamplesRequest::Prepare(
                                from.plan_first);
 }
 
-absl::Status SamplesRequest::Complete(const LoadableEpoch& epoch, const Making& making) const {
+absl::Status SamplesRequest::Complete(const EpochRequest& request, const LoadableEpoch& epoch,
+                                      const Making& making) const {
   const EpochWindows& windows = *epoch.windows();
-  for (uint64_t next = windows.Counts().size(); exact_steps && next < windows.num_windows();
-       ++next) {
+  const bool plans_all = exact_steps || request.use == EpochUse::kEvaluation;
+  for (uint64_t next = windows.Counts().size(); plans_all && next < windows.num_windows(); ++next) {
     PH_RETURN_IF_ERROR(making.StillWanted());
     PH_RETURN_IF_ERROR(windows.Plan(next, making));
   }
   return absl::OkStatus();
 }
 
-absl::Status SampledEpoch::ShuffleSeeds(const EpochSeed& seed, const Making& making,
-                                        std::vector<uint32_t>& order) const {
+absl::Status SampledEpoch::OrderSeeds(const EpochSeed& seed, const Making& making,
+                                      std::vector<uint32_t>& order) const {
   order.resize(num_seeds_);
   std::iota(order.begin(), order.end(), uint32_t{0});
+  if (request_.in_order) return absl::OkStatus();
   SeededRandom random(SequenceStart(seed, DrawPurpose::kSeeds));
   return Shuffle(absl::MakeSpan(order), random, making);
 }
@@ -281,15 +281,18 @@ SampledEpoch::Window SampledEpoch::Find(uint64_t window) const {
 
 absl::StatusOr<SampledEpoch::Window> SampledEpoch::Planned(const EpochSeed& seed,
                                                            absl::Span<const uint32_t> order,
-                                                           uint64_t window,
+                                                           uint64_t window, uint64_t num_before,
                                                            const Making& making) const {
   PH_ASSIGN_OR_RETURN(std::unique_ptr<SubGraphDrawer> drawer, TakeDrawer());
   const uint64_t first = FirstItem(window);
   const uint64_t count = std::min(num_items_ - first, window_items_);
   SeedRows rows;
   uint64_t last = first;
-  const EpochSeed of_window = {SeededRandom(seed.seed ^ (window + 1)).Next(), seed.epoch};
-  auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, of_window, mixing_,
+  EpochRequest of_window = request_;
+  of_window.seed = SeededRandom(seed.seed ^ (window + 1)).Next();
+  of_window.key.epoch = seed.epoch;
+  BeginAt({num_before}, of_window);
+  auto planned = PlanWindow(count, schema().sizes(), of_window, shapes_, bounds_.max_batch_bytes,
                             making, [&](size_t item) -> absl::StatusOr<DrawnSize> {
                               last = first + item;
                               SubGraphDrawer::Draw draw = DrawOf(seed, order, last, rows);
@@ -309,14 +312,31 @@ absl::StatusOr<SampledEpoch::Window> SampledEpoch::Planned(const EpochSeed& seed
 absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
                                                             const Making& making) const {
   if (Window found = Find(window)) return found;
-  PH_ASSIGN_OR_RETURN(Window made, Planned(seed_, order_, window, making));
+  // Another server, or one that has forgotten the epoch, may have planned those before it.
+  Known before = KnownBefore(window);
+  for (; before.num_windows < window; before = KnownBefore(window)) {
+    PH_RETURN_IF_ERROR(WindowAt(before.num_windows, making).status());
+  }
+  PH_ASSIGN_OR_RETURN(Window made, Planned(seed_, order_, window, before.num_batches, making));
   absl::MutexLock lock(&mutex_);
+  if (window == 0) steps_ = made->steps;
   kept_.emplace_front(window, made);
   if (kept_.size() > kKeptWindows) kept_.pop_back();
   if (ends_.size() == window) {
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + made->batches.num_batches());
   }
   return made;
+}
+
+SampledEpoch::Known SampledEpoch::KnownBefore(uint64_t window) const {
+  absl::MutexLock lock(&mutex_);
+  const uint64_t num_windows = std::min<uint64_t>(window, ends_.size());
+  return {num_windows, num_windows == 0 ? 0 : ends_[num_windows - 1]};
+}
+
+std::optional<StepFigures> SampledEpoch::steps() const {
+  absl::MutexLock lock(&mutex_);
+  return steps_;
 }
 
 absl::StatusOr<std::optional<Company>> SampledEpoch::MeasureCompany(const Making& making) const {
@@ -340,11 +360,11 @@ absl::StatusOr<Company> SampledEpoch::CompanyBeside(const EpochSeed& neighbour,
                       making.Hold(absl::StrCat("company of ", num_seeds_, " seeds"),
                                   3 * sizeof(uint32_t) * num_seeds_));
   std::vector<uint32_t> order;
-  PH_RETURN_IF_ERROR(ShuffleSeeds(neighbour, making, order));
+  PH_RETURN_IF_ERROR(OrderSeeds(neighbour, making, order));
   std::vector<uint32_t> batch_of(num_seeds_, kNowhere);
   uint32_t num_batches = 0;
   for (uint64_t w = 0; w < num_windows(); ++w) {
-    PH_ASSIGN_OR_RETURN(const Window window, Planned(neighbour, order, w, making));
+    PH_ASSIGN_OR_RETURN(const Window window, Planned(neighbour, order, w, num_batches, making));
     for (size_t b = 0; b < window->batches.num_batches(); ++b, ++num_batches) {
       for (const uint32_t item : window->batches.batch(b)) {
         batch_of[order[FirstItem(w) + item]] = num_batches;
@@ -437,11 +457,11 @@ absl::StatusOr<GraphChunk> SampledEpoch::DrawBatch(const SampleWindow& window, u
   for (const uint32_t item : items) {
     SubGraphDrawer::Draw draw = DrawOf(seed_, order_, first_item + item, rows);
     draw.level = window.LevelOf(item);
-    draw.edge_numbers = whole_graphs_;
+    draw.edge_numbers = request_.whole_graphs;
     PH_RETURN_IF_ERROR(drawer.Next(draw));
     ids.push_back(IdOf(first_item + item));
     if (draw.level != 0) built.drawn_smaller.emplace_back(ids.back(), draw.level);
-    if (!whole_graphs_) {
+    if (!request_.whole_graphs) {
       sizes.insert(sizes.end(), drawer.tuple().begin(), drawer.tuple().end());
       continue;
     }
@@ -459,7 +479,7 @@ absl::StatusOr<GraphChunk> SampledEpoch::DrawBatch(const SampleWindow& window, u
                                    ? ReadoutRows()
                                    : readout.Gather(*source_, seeds_, RowsOf(first_item + item))));
   }
-  if (whole_graphs_) {
+  if (request_.whole_graphs) {
     PH_ASSIGN_OR_RETURN(GraphChunk drawn, chunk.Finish(0));
     return WithGraphIds(std::move(drawn), std::move(ids));
   }
@@ -481,14 +501,15 @@ absl::StatusOr<BuiltBatch> SampledEpoch::Build(uint64_t number) const {
   std::vector<GraphRef> refs;
   for (size_t i = 0; i < items.size(); ++i) refs.push_back({&*drawn, i});
   const BatchLayout& layout = shapes(0)[0].layout;
-  PH_ASSIGN_OR_RETURN(
-      built.batch, whole_graphs_ ? Collate(layout, refs, bounds_.max_batch_bytes, bounds_.framing)
-                                 : CollateSizes(layout, refs));
+  PH_ASSIGN_OR_RETURN(built.batch,
+                      request_.whole_graphs
+                          ? Collate(layout, refs, bounds_.max_batch_bytes, bounds_.framing)
+                          : CollateSizes(layout, refs));
   return built;
 }
 
 absl::StatusOr<BuiltBatch> SampledEpoch::BuildPadding(size_t rank_group) const {
-  return PaddingBatch(shapes(rank_group), whole_graphs_, bounds_);
+  return PaddingBatch(shapes(rank_group), request_.whole_graphs, bounds_);
 }
 
 }  // namespace packhouse

@@ -1,10 +1,11 @@
 // An epoch of sub-graphs, drawn from a source graph as they are needed.
 //
-// The seeds are shuffled, and cut into windows. PlanWindow() (sample_window.h) draws a window's
-// sub-graphs for their sizes and packs them; Build() draws the sub-graphs of one batch again, with
-// their features. So nothing of a draw is kept: a window in memory has some bytes for each of its
-// sub-graphs, and any batch can be made again after a restart by planning its window again, if the
-// numbers of batches of the windows before it are known (EpochWindows::Learn()).
+// The seeds are shuffled, or stay in their order, and are cut into windows. PlanWindow()
+// (sample_window.h) draws a window's sub-graphs for their sizes, packs them and orders the batches;
+// Build() draws the sub-graphs of one batch again, with their features. So nothing of a draw is
+// kept: a window in memory has some bytes for each of its sub-graphs, and any batch can be made
+// again after a restart by planning its window again, if the numbers of batches of the windows
+// before it are known (EpochWindows::Learn()).
 #ifndef PACKHOUSE_SERVICE_WINGS_GRAPHS_EPOCHS_SAMPLED_EPOCH_H_
 #define PACKHOUSE_SERVICE_WINGS_GRAPHS_EPOCHS_SAMPLED_EPOCH_H_
 
@@ -25,7 +26,9 @@
 #include "absl/types/span.h"
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/base/memory_budget.h"
+#include "service/engine/epochs/cost_order.h"
 #include "service/engine/epochs/epoch_request.h"
+#include "service/engine/epochs/epoch_seed.h"
 #include "service/engine/epochs/epoch_shapes.h"
 #include "service/engine/epochs/fresh_batches.h"
 #include "service/engine/epochs/loadable_epoch.h"
@@ -83,6 +86,8 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   // both epochs is drawn, unless it is kept, and the result is kept. nullopt for others, and for
   // graphs of several seeds, which are others in each epoch.
   absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
+  // Of the first window, once it is planned; nullopt unless batches come in steps of like cost.
+  std::optional<StepFigures> steps() const;
   uint64_t NumGraphs(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override;
@@ -99,8 +104,8 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   SampledEpoch(std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
                const EpochBounds& bounds, MemoryBudget* memory, SamplingObserver* observer);
 
-  absl::Status ShuffleSeeds(const EpochSeed& seed, const Making& making,
-                            std::vector<uint32_t>& order) const;
+  absl::Status OrderSeeds(const EpochSeed& seed, const Making& making,
+                          std::vector<uint32_t>& order) const;
   uint64_t FirstItem(uint64_t window) const { return window * window_items_; }
   uint64_t IdOf(uint64_t item) const;
   // The seeds of an item, as SubGraphDrawer::Draw has them.
@@ -115,10 +120,16 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   std::vector<uint64_t> RowsOf(uint64_t item) const;
   absl::StatusOr<std::unique_ptr<SubGraphDrawer>> TakeDrawer() const;
   void GiveBack(std::unique_ptr<SubGraphDrawer> drawer) const;
-  // Draws and packs a window of an epoch.
+  // Draws and packs a window of an epoch, which has so many batches before it.
   absl::StatusOr<Window> Planned(const EpochSeed& seed, absl::Span<const uint32_t> order,
-                                 uint64_t window, const Making& making) const;
+                                 uint64_t window, uint64_t num_before, const Making& making) const;
   absl::StatusOr<Window> WindowAt(uint64_t window, const Making& making) const;
+  // The batches before a window, as far as windows are known.
+  struct Known {
+    uint64_t num_windows = 0;
+    uint64_t num_batches = 0;
+  };
+  Known KnownBefore(uint64_t window) const;
   absl::StatusOr<Company> CompanyBeside(const EpochSeed& neighbour, const Making& making) const;
   Window Find(uint64_t window) const;
   // The window of a batch whose window is known, and its number there.
@@ -128,6 +139,7 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
                                        MemoryHold& memory, BuiltBatch& built) const;
 
   const std::shared_ptr<const SubGraphSource> source_;
+  const EpochRequest request_;
   const EpochBounds bounds_;
   MemoryBudget* const memory_;
   SamplingObserver* const observer_;
@@ -140,11 +152,9 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   const bool draws_smaller_;
   const bool plans_all_;
   const EpochTeller* const teller_;
-  const bool whole_graphs_;
   // Constant after Prepare().
   EpochIdentity identity_;
   EpochShapes shapes_;
-  std::optional<FreshBatchesOptions> mixing_;
   std::vector<uint32_t> limits_;  // Of one sub-graph; empty: none.
   std::vector<uint32_t> order_;   // Rows of the seeds.
   MemoryHold order_memory_;
@@ -153,6 +163,7 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   // Batches of all windows up to each, that one included.
   mutable std::vector<uint64_t> ends_ ABSL_GUARDED_BY(mutex_);
   mutable std::optional<Company> company_ ABSL_GUARDED_BY(mutex_);
+  mutable std::optional<StepFigures> steps_ ABSL_GUARDED_BY(mutex_);
   // The windows that were used last, the latest first.
   mutable std::list<std::pair<uint64_t, Window>> kept_ ABSL_GUARDED_BY(mutex_);
   mutable std::vector<std::unique_ptr<SubGraphDrawer>> drawers_ ABSL_GUARDED_BY(mutex_);

@@ -37,8 +37,9 @@ class SamplesRequest final : public ItemKind {
   // `from.open_reader` is not called.
   absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Prepare(
       const EpochRequest& request, const KindSources& from) const override;
-  // With exact_steps, plans all windows.
-  absl::Status Complete(const LoadableEpoch& epoch, const Making& making) const override;
+  // With exact_steps, and for an evaluation, plans all windows.
+  absl::Status Complete(const EpochRequest& request, const LoadableEpoch& epoch,
+                        const Making& making) const override;
 };
 
 }  // namespace packhouse
