@@ -125,6 +125,26 @@ class SampledEpochTest : public SamplingServerTest {
 INSTANTIATE_TEST_SUITE_P(All, SampledEpochTest, ::testing::Values(Transport::kInProcess),
                          TransportName);
 
+TEST_P(SampledEpochTest, ASeedThatComesAgainIsDrawnAroundAnew) {
+  StartWithGraph();
+  v1::EpochSpec spec = Spec("anew");
+  spec.mutable_rank_groups(0)->mutable_shapes(0)->mutable_capacities(2)->set_rows(1);
+  spec.mutable_samples()->mutable_seeds()->set_numbers(
+      Uint32sToWire(std::vector<uint32_t>(40, 12)));
+  const Loaded loaded = Load(spec, 0, 1);
+  EXPECT_EQ(loaded.batches.size(), 40);
+  std::set<std::string> drawn;
+  for (const v1::LoadedBatch& each : loaded.batches) {
+    v1::Batch batch = each.batch();
+    batch.clear_id();
+    batch.clear_step();
+    batch.clear_graph_ids();
+    drawn.insert(batch.SerializeAsString());
+  }
+  // Of 495 ways to take 4 of its 12 neighbours.
+  EXPECT_GT(drawn.size(), 20);
+}
+
 TEST_P(SampledEpochTest, BatchesAreMadeAgainAsTheyWere) {
   StartWithGraph();
   std::map<uint64_t, std::string> delivered;
