@@ -60,6 +60,11 @@ std::string WhyNo(std::vector<absl::string_view> AbsentWing::*names, absl::strin
   return "";
 }
 
+absl::Status CheckIsFolder(const std::string& store) {
+  if (!absl::StrContains(store, "://")) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(store, " is no folder"));
+}
+
 std::string WhyNoGraphs() { return WhyNo(&AbsentWing::folders, "source_graphs"); }
 
 }  // namespace
@@ -81,6 +86,16 @@ CommandParts PartsOfCommands() {
   for (const BuiltWing& wing : WingsOfProgram().built) {
     if (wing.graphs != nullptr) parts.graphs = wing.graphs(companions);
   }
+  parts.add_to_check = [](CLI::App& check) -> SharedCheck {
+    for (const BuiltWing& wing : WingsOfProgram().built) {
+      if (wing.add_to_check != nullptr) return wing.add_to_check(check);
+    }
+    return [](const std::string& store, DamageVisitor /*found*/, StoredCounts& /*counts*/) {
+      const AbsentWing* const absent = AbsentWingOfStore(store);
+      if (absent == nullptr) return CheckIsFolder(store);
+      return absl::UnimplementedError(absl::StrCat(store, ": ", absent->WhyNot()));
+    };
+  };
   parts.add_to_store = [](CLI::App& store, ExitCode& code) {
     for (const BuiltWing& wing : WingsOfProgram().built) {
       if (wing.add_to_store != nullptr) wing.add_to_store(store, code);

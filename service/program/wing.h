@@ -118,6 +118,8 @@ struct BuiltWing {
   std::unique_ptr<Wing> (*make)() = nullptr;
   // To `packhoused store`; null: none.
   void (*add_to_store)(CLI::App& store, ExitCode& code) = nullptr;
+  // To `packhoused store check`; null: none.
+  SharedCheck (*add_to_check)(CLI::App& check) = nullptr;
   // Of the folder of source graphs, if it keeps them; and of what it keeps beside each of them.
   GraphFolder (*graphs)(const CompanionChecks& companions) = nullptr;
   CompanionChecks companions = {};

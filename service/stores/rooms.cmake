@@ -12,7 +12,7 @@ packhouse_room(datasets
   FOLDER stores/datasets
   SOURCES chunk_record.cc dataset_copy.cc dataset_store.cc mixed_datasets.cc prepared_append.cc quota_dataset_store.cc
           record_dataset_reader.cc record_verification.cc retained_datasets.cc
-          store_watch.cc stored_values.cc
+          store_check.cc store_watch.cc stored_values.cc
   DEPENDS packhouse_graphs packhouse_histograms packhouse_stored_proto)
 
 packhouse_room(datasets_lmdb

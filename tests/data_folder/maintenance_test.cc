@@ -101,7 +101,7 @@ TEST_F(MaintenanceTest, ASoundFolderIsSoundAndStaysAsItIs) {
   };
   before = read_all();
   PH_ASSERT_OK_AND_ASSIGN(
-      const DataFolderCounts counts,
+      const StoredCounts counts,
       CheckDataFolder(
           data_dir_, [](const StoredDamage& damage) { ADD_FAILURE() << damage.what; },
           kSourceGraphs));

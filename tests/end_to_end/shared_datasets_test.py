@@ -661,6 +661,75 @@ def test_what_is_not_shared_is_refused(world: World) -> None:
             client.partitions.begin("team/g", "halves", num_parts=2)
 
 
+def checked(world: World, *arguments: str, status: int = 0) -> dict[str, Any]:
+    """What `packhoused store check` tells, while the servers run."""
+    done = subprocess.run(
+        [
+            *(os.environ["PACKHOUSED"], "store", "check", "--json", *arguments),
+            *shared_arguments(world.etcd, world.s3),
+        ],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_a_check_names_what_is_damaged_beside_servers(
+    world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]]
+) -> None:
+    """And finds nothing while data sets come, grow and go."""
+    fill(world.addresses, "checked")
+    with Client(world.servers[0].advertised) as client:
+        build_source_graph(client, "checked/g")
+    loader = Loader(
+        world.addresses, dataset="checked", job="checked", limits=_LIMITS, rank=0, num_ranks=1
+    )
+    with loader:
+        next(iter(loader))
+    ended = threading.Event()
+
+    def change() -> None:
+        with Client(world.servers[1].advertised) as client:
+            while not ended.is_set():
+                client.datasets.create("comes", _SCHEMA)
+                client.datasets.append("comes", [TABLES[0]])
+                client.histograms.observe("comes", TABLES[0].sizes)
+                client.datasets.delete("comes")
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        told = [checked(world, STORE) for _ in range(3)]
+    finally:
+        ended.set()
+        changing.join()
+    with Client(world.addresses) as client:
+        of_checked = f"{client.datasets.get('checked').id:016x}"
+        assert told[2]["datasets"] - len(list(client.datasets.list())) in (0, 1)
+    assert [each["damages"] for each in told] == [[], [], []]
+    assert told[0]["source_graphs"] > 0 and told[0]["ledger_records"] > 0
+    # A server with a copy of a data folder shares the rest.
+    told_of_folder = checked(world, str(embedded[0]))
+    assert told_of_folder["datasets"] == 1
+    assert told_of_folder["ledger_records"] > told[2]["ledger_records"]
+    chunk = [path for path in world.s3.objects() if f"{of_checked}/c/" in str(path)][0]
+    written = chunk.read_bytes()
+    chunk.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
+    damages = checked(world, STORE, status=1)["damages"]
+    chunk.unlink()
+    damages += checked(world, STORE, status=1)["damages"]
+    assert len(damages) >= 2
+    for damage in damages:
+        assert damage["file"] == STORE and "data set 'checked'" in damage["cost"], damage
+    with Client(world.addresses) as client:
+        client.datasets.delete("checked")
+        client.source_graphs.delete("checked/g")
+    assert checked(world, STORE)["damages"] == []
+    done = started("store", "check", "s3://elsewhere")
+    assert "--ledger" in done.stderr
+
+
 def test_a_server_that_is_killed_in_an_append_loses_nothing(world: World) -> None:
     """Last, since it ends a server. What was answered is there, and the rest is sent elsewhere."""
     first, second = world.servers

@@ -166,7 +166,7 @@ TEST(MaintenanceStepsTest, TheDiskFails) {
   static std::string whole;
   const auto check = [](const std::string& data_dir) -> absl::Status {
     absl::Status damaged;
-    PH_ASSIGN_OR_RETURN(const DataFolderCounts counts,
+    PH_ASSIGN_OR_RETURN(const StoredCounts counts,
                         CheckDataFolder(
                             data_dir,
                             [&damaged](const StoredDamage& damage) {

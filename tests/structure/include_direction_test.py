@@ -62,6 +62,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("wings/cluster/graphs",),
         ("wings/cluster/shared",),
         ("wings/cluster/jobs",),
+        ("wings/cluster/check",),
     ),
     "wings/page": (("wings/page",),),
     "program": (("program/data_folder",), ("program/commands",), ("program",), ("program/wings",)),

@@ -144,6 +144,9 @@ def test_a_store_of_a_wing_that_is_left_out_is_refused_by_name(tmp_path: pathlib
     done = run("store", "copy", f"lmdb:{tmp_path}/a", f"lmdb:{tmp_path}/b", "--all")
     assert done.returncode == 2
     assert "store copy: this packhoused was built without the wing cluster" in done.stderr
+    done = run("store", "check", "s3://bucket")
+    assert done.returncode == 1
+    assert "s3://bucket: this packhoused was built without the wing cluster" in done.stderr
     assert "copy" not in run("store", "--help").stdout.replace("Snapshot, restore, copy", "")
 
 

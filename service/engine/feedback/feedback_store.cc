@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -22,6 +23,8 @@ constexpr absl::string_view kCount = "feedback/count";
 constexpr absl::string_view kClock = "feedback/clock";
 // Of one answer: values of wide models take some dozen kilobytes, and it must be below 4 MiB.
 constexpr size_t kPage = 32;
+// Of the models and their number at one revision.
+constexpr int kReadings = 10;
 
 std::string ModelKey(const FeedbackKey& key) {
   return absl::StrCat(kModels, absl::StrReplaceAll(key.model, {{"/", "%2F"}}), "/", key.device);
@@ -436,6 +439,31 @@ absl::StatusOr<std::unique_ptr<FeedbackStore>> FeedbackStore::Open(KeyStore* key
   auto store = std::unique_ptr<FeedbackStore>(new FeedbackStore(keys, nullptr, std::move(options)));
   if (store->options_.is_alone) PH_RETURN_IF_ERROR(store->LoadAll());
   return store;
+}
+
+absl::Status FeedbackStore::Check(
+    KeyStore& keys,
+    absl::FunctionRef<void(absl::string_view key, const absl::Status& what)> damaged) {
+  // The state that both are read at may be dropped from the store's history meanwhile.
+  for (int failures = 0;; ++failures) {
+    PH_ASSIGN_OR_RETURN(const RangeResult read, keys.ReadAll(KeyRange::Prefix(kModels), kPage));
+    const auto counted = keys.Range(KeyRange::Of(kCount), 1, read.revision);
+    if (absl::IsOutOfRange(counted.status()) && failures < kReadings) continue;
+    PH_RETURN_IF_ERROR(counted.status());
+    for (const KeyValue& value : read.values) {
+      const std::optional<FeedbackKey> key = KeyOf(value.key);
+      const absl::Status decoded = key ? Decode(*key, value).status() : Damaged(value.key);
+      if (!decoded.ok()) damaged(value.key, decoded);
+    }
+    const std::string count = absl::StrCat(read.values.size());
+    const std::string stored = counted->values.empty() ? "0" : counted->values[0].value;
+    if (stored != count) {
+      damaged(kCount,
+              absl::DataLossError(absl::StrCat("measured models: there are ", count,
+                                               ", should be '", absl::CHexEscape(stored), "'")));
+    }
+    return absl::OkStatus();
+  }
 }
 
 std::unique_ptr<FeedbackStore> FeedbackStore::InMemory(std::function<absl::Time()> now) {

@@ -28,6 +28,14 @@ uint64_t GenerationOf(const LedgerEvent& event) {
 
 }  // namespace
 
+void TellLosses(const LedgerRepair& repair, const std::string& file, absl::string_view log,
+                absl::string_view cost, DamageVisitor found) {
+  for (const RecordLoss& loss : repair.losses) {
+    found({file, absl::StrCat(log, ", record ", loss.sequence), loss.what,
+           loss.is_mended ? "nothing: packhoused store repair puts it right" : std::string(cost)});
+  }
+}
+
 std::string JobOfEvent(absl::string_view bytes) {
   const auto event = DecodeEvent(bytes);
   if (!event.ok()) return "";

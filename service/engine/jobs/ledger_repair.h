@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "service/base/stored_damage.h"
 
 namespace packhouse {
 
@@ -46,6 +47,10 @@ struct LedgerRepair {
 
 // `records` in the order of their sequence numbers, with one for each that is missing. O(bytes).
 LedgerRepair RepairLedger(absl::Span<const FoundRecord> records);
+
+// Tells what is lost of a log that is kept in `file`; `log` and `cost` in words.
+void TellLosses(const LedgerRepair& repair, const std::string& file, absl::string_view log,
+                absl::string_view cost, DamageVisitor found);
 
 // The job of an event; empty if the bytes are none, or the event names no job.
 std::string JobOfEvent(absl::string_view bytes);

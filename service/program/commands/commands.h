@@ -7,8 +7,11 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "service/base/command_line/exit_code.h"
+#include "service/base/stored_damage.h"
 #include "service/program/data_folder/graph_folder.h"
+#include "service/stores/datasets/store_check.h"
 
 namespace CLI {
 class App;
@@ -16,12 +19,19 @@ class App;
 
 namespace packhouse {
 
+// Checks what servers share, if `store`, or a flag, names it: adds what was read to `counts`.
+// Nothing otherwise. INVALID_ARGUMENT or UNIMPLEMENTED for an address that is not understood.
+using SharedCheck = std::function<absl::Status(const std::string& store, DamageVisitor found,
+                                               StoredCounts& counts)>;
+
 // What the commands have of wings.
 struct CommandParts {
   // Adds commands to `packhoused store`. `code` gets the result of one when it has been run; both
   // must outlive the parsing. May be null.
   std::function<void(CLI::App& store, ExitCode& code)> add_to_store = nullptr;
   GraphFolder graphs;
+  // Adds flags to `packhoused store check`, which must outlive the result. May be null.
+  std::function<SharedCheck(CLI::App& check)> add_to_check = nullptr;
 };
 
 // Runs the command that the first word of `argv` names, and returns the exit code of the process;

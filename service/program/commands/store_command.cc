@@ -10,10 +10,13 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "service/base/command_line/json.h"
 #include "service/base/command_line/table.h"
+#include "service/base/status_macros.h"
 #include "service/base/stored_damage.h"
 #include "service/program/commands/subcommands.h"
 #include "service/program/data_folder/graph_folder.h"
@@ -30,7 +33,11 @@ struct StoreArguments {
   RepairOptions repair;
   GraphFolder graphs;
   std::vector<std::string> dropped_graphs;
+  SharedCheck check_shared;
 };
+
+// Otherwise of a store that a wing knows.
+bool IsFolder(const std::string& store) { return !absl::StrContains(store, "://"); }
 
 bool IsSnapshot(const std::string& folder) {
   std::error_code error;
@@ -45,6 +52,21 @@ void Print(const StoredDamage& damage) {
 Json DamageJson(const StoredDamage& damage) {
   return {
       {"file", damage.file}, {"place", damage.place}, {"what", damage.what}, {"cost", damage.cost}};
+}
+
+absl::StatusOr<StoredCounts> CheckStore(const StoreArguments& arguments, DamageVisitor found) {
+  StoredCounts counts;
+  if (IsFolder(arguments.folder)) {
+    PH_ASSIGN_OR_RETURN(counts, CheckDataFolder(arguments.folder, found, arguments.graphs));
+    if (!arguments.graphs.check) {
+      const absl::Status all_checked = CheckHasNoGraphs(arguments.folder, arguments.graphs.why_not);
+      if (!all_checked.ok()) std::cerr << all_checked.message() << '\n';
+    }
+  }
+  if (arguments.check_shared) {
+    PH_RETURN_IF_ERROR(arguments.check_shared(arguments.folder, found, counts));
+  }
+  return counts;
 }
 
 ExitCode RunCheck(const StoreArguments& arguments) {
@@ -67,12 +89,8 @@ ExitCode RunCheck(const StoreArguments& arguments) {
     words = absl::StrCat("a snapshot of ", manifest->taken, ", ", Grouped(manifest->files.size()),
                          " files");
   } else {
-    const auto checked = CheckDataFolder(arguments.folder, found, arguments.graphs);
+    const auto checked = CheckStore(arguments, found);
     if (!checked.ok()) return Fail(checked.status());
-    if (!arguments.graphs.check) {
-      const absl::Status all_checked = CheckHasNoGraphs(arguments.folder, arguments.graphs.why_not);
-      if (!all_checked.ok()) std::cerr << all_checked.message() << '\n';
-    }
     counts = {{"datasets", checked->num_datasets},
               {"ledger_records", checked->num_ledger_records},
               {"source_graphs", checked->num_source_graphs},
@@ -81,6 +99,13 @@ ExitCode RunCheck(const StoreArguments& arguments) {
                          Grouped(checked->num_ledger_records), " records of the ledger, ",
                          Grouped(checked->num_source_graphs), " source graphs, ",
                          Grouped(checked->num_histograms), " named histograms");
+    if (!IsFolder(arguments.folder)) {
+      counts["unnamed_objects"] = checked->num_unnamed_objects;
+      counts["unnamed_bytes"] = checked->num_unnamed_bytes;
+      absl::StrAppend(&words, ", ", Grouped(checked->num_unnamed_objects), " objects of ",
+                      Grouped(checked->num_unnamed_bytes),
+                      " bytes that nothing names, for the servers to sweep");
+    }
   }
   if (arguments.json) {
     counts["damages"] = damages;
@@ -199,6 +224,7 @@ void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code) {
       "Read everything in a data folder, or a snapshot, and name what is damaged", RunCheck);
   AddFolder(arguments, *check, data_dir + "; or a snapshot");
   check->add_flag("--json", arguments->json, "Print JSON");
+  if (parts.add_to_check != nullptr) arguments->check_shared = parts.add_to_check(*check);
 
   CLI::App* const repair =
       AddStoreAction(*command, arguments, code, "repair",

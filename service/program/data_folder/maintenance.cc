@@ -48,8 +48,7 @@ std::string NameOf(const std::string& job) {
   return job == kKeysLog ? "measured models" : absl::StrCat("job ", Quoted(job));
 }
 
-std::string CostOf(const RecordLoss& loss, const std::string& job) {
-  if (loss.is_mended) return "nothing: packhoused store repair puts it right";
+std::string CostOfLog(const std::string& job) {
   return absl::StrCat(job == kKeysLog ? "all " : "", NameOf(job));
 }
 
@@ -92,10 +91,7 @@ absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor fo
   uint64_t num_records = 0;
   for (const FoundLog& log : logs->logs) {
     if (log.job != kKeysLog) num_records += log.records.size();
-    for (const RecordLoss& loss : Repair(log).losses) {
-      found({file, absl::StrCat(NameOf(log.job), ", record ", loss.sequence), loss.what,
-             CostOf(loss, log.job)});
-    }
+    TellLosses(Repair(log), file, NameOf(log.job), CostOfLog(log.job), found);
   }
   return num_records;
 }
@@ -113,7 +109,7 @@ absl::Status RepairLogs(const std::string& folder, const FoundLogs& found, Repai
       report.done.push_back(
           absl::StrCat(NameOf(log.job), ", record ", loss.sequence, ": ", loss.what, "; ",
                        loss.is_mended ? "it was put right, nothing is lost"
-                                      : absl::StrCat("it costs ", CostOf(loss, log.job))));
+                                      : absl::StrCat("it costs ", CostOfLog(log.job))));
     }
     // Also if it is the folder's own mark that is damaged.
     tail.mark = std::max(tail.mark, repair.last_generation);
@@ -213,10 +209,10 @@ absl::Status CheckHasNoGraphs(const std::string& data_dir, absl::string_view why
              : absl::OkStatus();
 }
 
-absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
-                                                 const GraphFolder& graphs) {
+absl::StatusOr<StoredCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
+                                             const GraphFolder& graphs) {
   PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
-  DataFolderCounts counts;
+  StoredCounts counts;
   StoreIdentities identities;
   PH_ASSIGN_OR_RETURN(counts.num_datasets,
                       CheckDatasetFolder(DatasetsFolder(data_dir), found, &identities["datasets"]));

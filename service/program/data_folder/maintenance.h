@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "service/base/stored_damage.h"
 #include "service/program/data_folder/graph_folder.h"
+#include "service/stores/datasets/store_check.h"
 
 namespace packhouse {
 
@@ -18,18 +19,11 @@ namespace packhouse {
 // UpgradeDataFolder) a store has another format; of those that neither check nor repair, DATA_LOSS
 // if something is missing that the folder must have.
 
-struct DataFolderCounts {
-  uint64_t num_datasets = 0;
-  uint64_t num_ledger_records = 0;
-  uint64_t num_source_graphs = 0;
-  uint64_t num_histograms = 0;
-};
-
 // Reads everything and compares it with its checksums. Changes nothing. Damage is no error. If none
 // is found, a server starts with the folder, and everything in it can be read. Source graphs are
 // passed over where `graphs` has no functions. O(bytes).
-absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
-                                                 const GraphFolder& graphs = {});
+absl::StatusOr<StoredCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found,
+                                             const GraphFolder& graphs = {});
 
 struct RepairOptions {
   // What the folder must have (folder_contents.h), and what is missing, is given up.

@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,9 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "service/base/status_macros.h"
-#include "service/program/byte_flag.h"
 #include "service/program/flag_checks.h"
 #include "service/program/wing.h"
+#include "service/program/wings/address_flags.h"
+#include "service/program/wings/check_shared.h"
 #include "service/program/wings/copy_command.h"
 #include "service/program/wings/etcd_membership.h"
 #include "service/server/http/host_port.h"
@@ -36,30 +36,13 @@ void AddMembershipOptions(MembershipOptions& options, CLI::App& app) {
   app.add_option("--advertise", options.advertise,
                  "HOST:PORT at which clients reach this very server; for --ledger")
       ->check(HasSecret);
-  app.add_option("--ledger-ca", options.roots_file,
-                 "certificates, in PEM, by which etcd's are checked; \"\": plain text");
-  app.add_option("--ledger-cert", options.certificate_file,
-                 "certificate, in PEM, that etcd is shown; needs --ledger-key");
-  app.add_option("--ledger-key", options.key_file, "its private key, in PEM");
-  if (const char* user = std::getenv("PACKHOUSE_ETCD_USER"); user != nullptr) options.user = user;
+  AddLedgerFlags(options.roots_file, options.certificate_file, options.key_file, options.user, app);
 }
 
 void AddStoreOptions(SharedDatasetsOptions& shared, std::string& sweep_period, CLI::App& app) {
-  app.add_option("--s3-endpoint", shared.endpoint,
-                 "https://HOST[:PORT] of that store; \"\": AWS_ENDPOINT_URL_S3 or "
-                 "AWS_ENDPOINT_URL, or Amazon's. http:// beyond this machine needs --insecure");
-  app.add_option("--s3-region", shared.region,
-                 "its region; \"\": AWS_REGION or AWS_DEFAULT_REGION, or us-east-1");
-  app.add_option("--s3-credentials", shared.credentials_file,
-                 "file of keys as S3's tools have it, section [default], renewed while the server "
-                 "runs; \"\": AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN");
-  app.add_option("--s3-ca", shared.ca_file,
-                 "certificates, in PEM, by which the endpoint's is checked; \"\": the system's");
+  AddS3Flags(shared, app);
   app.add_option("--cache-dir", shared.cache_folder,
                  "folder, on a local disk, of this server alone, for copies of what is in s3://");
-  app.add_option("--cache-bytes", shared.cache_bytes,
-                 "most bytes of that folder; the data sets that are in use at once must fit")
-      ->transform(BytesFrom(kBytesOfMiB, uint64_t{1} << 50));
   app.add_option("--sweep-period", sweep_period,
                  "time between two looks for objects in s3:// that no data set has");
 }
@@ -186,7 +169,8 @@ class ClusterWing final : public Wing {
 BuiltWing ClusterInProgram() {
   return {.name = "cluster",
           .make = [] { return std::unique_ptr<Wing>(new ClusterWing); },
-          .add_to_store = AddCopyCommand};
+          .add_to_store = AddCopyCommand,
+          .add_to_check = AddSharedCheck};
 }
 
 }  // namespace packhouse

@@ -5,8 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -16,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/clock.h"
 #include "service/base/command_line/table.h"
+#include "service/program/wings/address_flags.h"
 #include "service/stores/datasets/dataset_copy.h"
 #include "service/wings/cluster/shared/store_uri.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
@@ -148,9 +147,6 @@ ExitCode RunCopy(const CopyArguments& arguments) {
     StoreAddress address = arguments.address;
     address.uri = uri;
     if (address.shared.max_bytes != 0) address.max_bytes = address.shared.max_bytes;
-    if (const char* const user = std::getenv("PACKHOUSE_ETCD_USER"); user != nullptr) {
-      address.ledger.user = user;
-    }
     return OpenStore(address, may_make, &clock);
   };
   const auto from = open(arguments.from, /*may_make=*/false);
@@ -175,7 +171,6 @@ ExitCode RunCopy(const CopyArguments& arguments) {
 
 void AddCopyCommand(CLI::App& store, ExitCode& code) {
   const auto arguments = std::make_shared<CopyArguments>();
-  arguments->address.cache_parent = std::filesystem::temp_directory_path();
   CLI::App* const copy = store.add_subcommand(
       "copy",
       "Copy sealed data sets and source graphs to another store. Run it again if it was stopped: "
@@ -191,26 +186,12 @@ void AddCopyCommand(CLI::App& store, ExitCode& code) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   copy->add_flag("--all", arguments->all, "All sealed data sets and source graphs");
-  SharedDatasetsOptions& shared = arguments->address.shared;
-  copy->add_option("--s3-endpoint", shared.endpoint, "As of packhoused; for s3://");
-  copy->add_option("--s3-region", shared.region, "As of packhoused");
-  copy->add_option("--s3-credentials", shared.credentials_file, "As of packhoused");
-  copy->add_option("--s3-ca", shared.ca_file, "As of packhoused");
   copy->add_option(
-      "--max-store-bytes", shared.max_bytes,
+      "--max-store-bytes", arguments->address.shared.max_bytes,
       "Most bytes of lmdb:DIR, of its data sets and of its source graphs, 64 GiB if it is not "
       "given; for s3:// as of its servers, "
       "which have it or not");
-  copy->add_flag("--insecure", arguments->address.allows_plain_text,
-                 "Plain text to --s3-endpoint beyond this machine");
-  LedgerAddress& ledger = arguments->address.ledger;
-  copy->add_option("--ledger", ledger.uri, "etcd://HOST[:PORT],...[/PREFIX]; for s3://");
-  copy->add_option("--ledger-ca", ledger.roots_file, "As of packhoused");
-  copy->add_option("--ledger-cert", ledger.certificate_file, "As of packhoused");
-  copy->add_option("--ledger-key", ledger.key_file, "As of packhoused");
-  copy->add_option("--cache-dir", arguments->address.cache_parent,
-                   "In which a folder for a time keeps what is read from s3://")
-      ->capture_default_str();
+  AddAddressFlags(arguments->address, *copy);
   copy->callback([arguments, &code] { code = RunCopy(*arguments); });
 }
 

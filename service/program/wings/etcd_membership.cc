@@ -289,7 +289,8 @@ absl::StatusOr<std::unique_ptr<SharedStores>> EtcdMembership::OpenStores(const O
   shared.server = options.membership.advertise;
   shared.max_building_bytes = options.max_source_graph_bytes;
   shared.max_building = options.max_source_graphs;
-  auto opened = SharedDatasets::Open(shared, store_.get(), &clock, /*starts_without_objects=*/true);
+  auto opened =
+      SharedDatasets::Open(shared, store_.get(), &clock, SharedDatasets::Binding::kNowOrLater);
   if (!opened.ok()) {
     return absl::Status(opened.status().code(), absl::StrCat("--store ", options.store.uri, ": ",
                                                              opened.status().message()));

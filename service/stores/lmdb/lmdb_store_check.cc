@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "service/base/status_macros.h"
+#include "service/stores/datasets/store_check.h"
 #include "service/stores/datasets/stored_values.h"
 #include "service/stores/lmdb/checked_value.h"
 #include "service/stores/lmdb/lmdb_dataset_values.h"
@@ -29,10 +30,6 @@ namespace {
 
 // The file is mapped as a whole if it is larger.
 constexpr uint64_t kLeastMapBytes = uint64_t{1} << 28;
-
-std::string NamedDataset(absl::string_view name) {
-  return absl::StrCat("data set '", absl::CHexEscape(name), "'");
-}
 
 // The number of the data set that a key belongs to: the first one in it.
 std::optional<uint64_t> NumberInKey(absl::string_view key) {
@@ -122,22 +119,7 @@ class FolderCheck {
     PH_ASSIGN_OR_RETURN(
         const VerifyReport report,
         VerifyDataset(*opened, shared_->environment(), [](const VerifyProgress&) { return true; }));
-    for (const DamagedRecord& record : report.damaged) {
-      Found(absl::StrCat("record ", record.record, " of ", NamedDataset(name)),
-            record.status.message(),
-            absl::StrCat("graphs ", record.first_graph, " to ",
-                         record.first_graph + record.num_graphs - 1, " of ", NamedDataset(name)));
-    }
-    if (report.num_damaged > report.damaged.size()) {
-      Found(NamedDataset(name),
-            absl::StrCat(report.num_damaged - report.damaged.size(), " more records are damaged"),
-            NamedDataset(name));
-    }
-    for (const absl::Status& disagreement : report.disagreements) {
-      Found(NamedDataset(name), disagreement.message(),
-            absl::StrCat("counts and histogram of ", NamedDataset(name),
-                         "; its records can be read"));
-    }
+    TellDamage(file_, name, report, found_);
     return absl::OkStatus();
   }
 

@@ -29,6 +29,12 @@ packhouse_room(ledger_etcd QUICK
   SOURCES etcd_job_directory.cc etcd_job_logs.cc etcd_record_log.cc job_keys.cc log_entries.cc
   DEPENDS packhouse_cluster absl::cleanup)
 
+packhouse_room(cluster_check QUICK
+  FOLDER wings/cluster/check
+  SOURCES cluster_check.cc
+  DEPENDS packhouse_source_graphs_object packhouse_histograms_shared packhouse_ledger_etcd
+          packhouse_ledger packhouse_feedback)
+
 if(PACKHOUSE_WITH_GRPC)
   packhouse_room(cluster_etcd QUICK
     FOLDER wings/cluster/etcd
@@ -47,7 +53,6 @@ if(PACKHOUSE_WITH_GRPC)
   packhouse_room(cluster_wing QUICK
     FOLDER program/wings
     HEADERS packhouse_grpc_headers
-    SOURCES cluster.cc copy_command.cc etcd_membership.cc
-    DEPENDS packhouse_shared_datasets packhouse_ledger_etcd packhouse_histograms_shared
-            packhouse_program)
+    SOURCES address_flags.cc check_shared.cc cluster.cc copy_command.cc etcd_membership.cc
+    DEPENDS packhouse_shared_datasets packhouse_cluster_check packhouse_program)
 endif()

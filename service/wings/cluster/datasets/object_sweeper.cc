@@ -62,7 +62,9 @@ absl::StatusOr<std::set<uint64_t>> ReadOwnObjects(const ObjectEngines& engines, 
 absl::StatusOr<bool> ObjectSweeper::Delete(const std::vector<Found>& objects, Step& step) {
   for (const Found& found : objects) {
     if (step.num_deleted >= options_.max_deleted) return false;
-    PH_RETURN_IF_ERROR(engines_.objects->Delete(found.name, engines_.Deadline()));
+    if (!options_.only_counts) {
+      PH_RETURN_IF_ERROR(engines_.objects->Delete(found.name, engines_.Deadline()));
+    }
     ++step.num_deleted;
     step.num_bytes += found.num_bytes;
   }
@@ -72,7 +74,9 @@ absl::StatusOr<bool> ObjectSweeper::Delete(const std::vector<Found>& objects, St
 absl::StatusOr<bool> ObjectSweeper::SweepDataset(uint64_t id, const std::vector<Found>& objects,
                                                  Step& step) {
   if (step.num_deleted >= options_.max_deleted) return false;
-  PH_ASSIGN_OR_RETURN(std::optional<LivingState> living, ReadLivingState(engines_, id));
+  auto read = ReadLivingState(engines_, id);
+  if (options_.only_counts && absl::IsDataLoss(read.status())) return true;
+  PH_ASSIGN_OR_RETURN(std::optional<LivingState> living, std::move(read));
   // Ids are never used again, and a data set is there before its first object.
   if (!living) return Delete(objects, step);
   const auto unknown = [&](const std::set<uint64_t>& own) {
@@ -85,8 +89,10 @@ absl::StatusOr<bool> ObjectSweeper::SweepDataset(uint64_t id, const std::vector<
   auto own = ReadOwnObjects(engines_, id, *living);
   // What has just changed, the next round looks at.
   if (absl::IsAborted(own.status())) return true;
+  if (options_.only_counts && absl::IsDataLoss(own.status())) return true;
   if (!own.ok()) return own.status();
   if (unknown(*own).empty()) return true;
+  if (options_.only_counts) return Delete(unknown(*own), step);
   // From now on nobody commits an object that was put before.
   ++living->state.sweeps;
   Transaction transaction;
@@ -133,7 +139,7 @@ absl::Status ObjectSweeper::SweepGone(Step& step) {
 absl::StatusOr<ObjectSweeper::Step> ObjectSweeper::Run() {
   PH_RETURN_IF_ERROR(CheckStoresAreBound(engines_));
   Step step;
-  PH_RETURN_IF_ERROR(SweepGone(step));
+  if (!options_.only_counts) PH_RETURN_IF_ERROR(SweepGone(step));
   const absl::Time young = engines_.clock->Now() - options_.min_age;
   // Objects come in the order of their data sets; those of one are looked at together.
   std::vector<Found> objects;

@@ -26,6 +26,9 @@ class ObjectSweeper {
     // Of one step.
     size_t max_listed = 10'000;
     size_t max_deleted = 1'000;
+    // Counts what it would delete, but for what deleted data sets have left lately, and changes
+    // nothing. Passes over data sets whose manifest is damaged.
+    bool only_counts = false;
   };
   struct Step {
     uint64_t num_listed = 0;

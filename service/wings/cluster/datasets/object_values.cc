@@ -22,7 +22,8 @@ bool ParseHex(absl::string_view text, uint64_t& number) {
 }  // namespace
 
 std::string DatasetNameKey(absl::string_view name) { return absl::StrCat(kDatasetNames, name); }
-std::string DatasetKeys(uint64_t id) { return absl::StrCat("ds/id/", Hex(id), "/"); }
+std::string DatasetKeys(uint64_t id) { return absl::StrCat(kDatasetIds, Hex(id), "/"); }
+bool ParseDatasetNumber(absl::string_view digits, uint64_t& id) { return ParseHex(digits, id); }
 std::string DatasetStateKey(uint64_t id) { return absl::StrCat(DatasetKeys(id), "state"); }
 std::string DatasetProducerKeys(uint64_t id) { return absl::StrCat(DatasetKeys(id), "producer/"); }
 std::string DatasetProducerKey(uint64_t id, absl::string_view producer) {

@@ -15,6 +15,9 @@ namespace packhouse {
 // Keys of the key-value store. Numbers are of 16 hexadecimal digits, so that they come in order.
 inline constexpr absl::string_view kDatasetNames = "ds/name/";
 std::string DatasetNameKey(absl::string_view name);
+inline constexpr absl::string_view kDatasetIds = "ds/id/";
+// The number in the keys of a data set, behind kDatasetIds. False if it is none.
+bool ParseDatasetNumber(absl::string_view digits, uint64_t& id);
 // All keys of a data set begin with it.
 std::string DatasetKeys(uint64_t id);
 std::string DatasetStateKey(uint64_t id);

@@ -20,7 +20,9 @@ absl::StatusOr<bool> IsThere(const ObjectEngines& engines, uint64_t objects) {
 absl::StatusOr<bool> SourceGraphSweeper::Delete(const std::vector<ObjectInfo>& infos, Step& step) {
   for (const ObjectInfo& info : infos) {
     if (step.num_deleted >= options_.max_deleted) return false;
-    PH_RETURN_IF_ERROR(engines_.objects->Delete(info.key, engines_.Deadline()));
+    if (!options_.only_counts) {
+      PH_RETURN_IF_ERROR(engines_.objects->Delete(info.key, engines_.Deadline()));
+    }
     ++step.num_deleted;
     step.num_bytes += info.num_bytes;
   }
@@ -59,6 +61,7 @@ absl::StatusOr<bool> SourceGraphSweeper::SweepObjects(uint64_t objects,
   }
   PH_ASSIGN_OR_RETURN(const bool is_there, IsThere(engines_, objects));
   if (is_there) return true;
+  if (options_.only_counts) return Delete(infos, step);
   // From now on nobody makes a graph of them.
   Transaction transaction;
   transaction.compares.push_back(Compare::Absent(SourceGraphObjectsKey(objects)));
@@ -74,7 +77,7 @@ absl::StatusOr<bool> SourceGraphSweeper::SweepObjects(uint64_t objects,
 absl::StatusOr<SourceGraphSweeper::Step> SourceGraphSweeper::Run() {
   PH_RETURN_IF_ERROR(CheckStoresAreBound(engines_));
   Step step;
-  PH_RETURN_IF_ERROR(SweepGone(step));
+  if (!options_.only_counts) PH_RETURN_IF_ERROR(SweepGone(step));
   // Objects come in the order of their numbers; those of one are looked at together.
   std::vector<ObjectInfo> infos;
   uint64_t of = 0;

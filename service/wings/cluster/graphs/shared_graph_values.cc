@@ -26,7 +26,7 @@ std::string SourceGraphNameKey(absl::string_view name) {
   return absl::StrCat(kSourceGraphNames, name);
 }
 std::string SourceGraphObjectsKey(uint64_t objects) {
-  return absl::StrCat("sg/id/", HexOf(objects));
+  return absl::StrCat(kSourceGraphIds, HexOf(objects));
 }
 std::string SourceGraphUploadKey(uint64_t objects) {
   return absl::StrCat(kSourceGraphUploads, HexOf(objects));

@@ -18,6 +18,7 @@ namespace packhouse {
 inline constexpr absl::string_view kSourceGraphNames = "sg/name/";
 std::string SourceGraphNameKey(absl::string_view name);
 // The graph that has the objects: its name.
+inline constexpr absl::string_view kSourceGraphIds = "sg/id/";
 std::string SourceGraphObjectsKey(uint64_t objects);
 // Somebody is about to make a graph of the objects. While nobody else has them, they may be deleted
 // after this key only; without it, no graph gets them.

@@ -26,11 +26,11 @@ bool IsName(absl::string_view name) {
 std::string FromKey(absl::string_view key) { return absl::StrReplaceAll(key, {{"%2F", "/"}}); }
 
 std::string HeadKey(absl::string_view name) { return absl::StrCat(kHeads, InKey(name)); }
-std::string RunsKey(absl::string_view name) { return absl::StrCat("hist/l/", InKey(name), "/"); }
+std::string RunsKey(absl::string_view name) { return absl::StrCat(kRuns, InKey(name), "/"); }
 std::string RunKey(absl::string_view name, uint64_t number) {
   return absl::StrCat(RunsKey(name), absl::Hex(number, absl::kZeroPad16));
 }
-std::string BasesKey(absl::string_view name) { return absl::StrCat("hist/b/", InKey(name), "/"); }
+std::string BasesKey(absl::string_view name) { return absl::StrCat(kBases, InKey(name), "/"); }
 std::string PartKey(absl::string_view name, absl::string_view base, uint32_t part) {
   return absl::StrCat(BasesKey(name), base, "/", absl::Hex(part, absl::kZeroPad8));
 }

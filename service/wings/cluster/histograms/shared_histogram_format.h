@@ -15,12 +15,14 @@
 
 namespace packhouse::shared_histogram {
 
-// All heads begin with it.
+// All heads begin with it; runs, and bases, of one histogram with this, its name in a key, and '/'.
 inline constexpr absl::string_view kHeads = "hist/h/";
+inline constexpr absl::string_view kRuns = "hist/l/";
+inline constexpr absl::string_view kBases = "hist/b/";
 
 // Whether it may have keys: others would have the keys of some.
 bool IsName(absl::string_view name);
-// The name in a key of kHeads, without it.
+// The name in a key, without what is around it.
 std::string FromKey(absl::string_view key);
 std::string HeadKey(absl::string_view name);
 std::string RunsKey(absl::string_view name);

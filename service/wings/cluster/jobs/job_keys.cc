@@ -20,12 +20,16 @@ constexpr absl::string_view kHeadVersion = "1";
 
 JobKeys::JobKeys(absl::string_view job) {
   const std::string folder =
-      absl::StrCat("job/", absl::StrReplaceAll(job, {{"%", "%25"}, {"/", "%2F"}}), "/");
+      absl::StrCat(kJobs, absl::StrReplaceAll(job, {{"%", "%25"}, {"/", "%2F"}}), "/");
   owner_ = absl::StrCat(folder, "owner");
   place_ = absl::StrCat(folder, "place");
   head_ = absl::StrCat(folder, "head");
   log_ = absl::StrCat(folder, "log/");
   log_end_ = KeyRange::Prefix(log_).end;
+}
+
+std::string JobKeys::JobIn(absl::string_view part) {
+  return absl::StrReplaceAll(part, {{"%2F", "/"}, {"%25", "%"}});
 }
 
 std::string JobKeys::Entry(uint64_t number) const {

@@ -19,7 +19,12 @@ class JobKeys {
   // Of all jobs: the largest mark of logs that were erased, in decimal digits.
   static constexpr absl::string_view kMark = "job-mark";
 
+  // All keys of jobs begin with it.
+  static constexpr absl::string_view kJobs = "job/";
+
   explicit JobKeys(absl::string_view job);
+  // The job whose keys have this between kJobs and the next '/'.
+  static std::string JobIn(absl::string_view part);
 
   const std::string& owner() const { return owner_; }
   // The address of the server that the job was moved to, under that server's lease.

@@ -25,7 +25,7 @@ size_t MostMaps() {
 
 absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
     const SharedDatasetsOptions& options, KeyValueStore* keys, const Clock* clock,
-    bool starts_without_objects) {
+    Binding binding) {
   PH_ASSIGN_OR_RETURN(const S3Address address, ParseS3Uri(options.uri));
   auto shared = std::unique_ptr<SharedDatasets>(new SharedDatasets(options, clock));
   PH_RETURN_IF_ERROR(shared->credentials_.Reload().status());
@@ -46,8 +46,8 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   cache.max_bytes = options.cache_bytes;
   cache.max_maps = MostMaps();
   PH_ASSIGN_OR_RETURN(shared->cache_, ChunkCache::Open(cache));
-  ObjectEngines engines;
   shared->bound_ = std::make_unique<BoundObjectStore>(shared->objects_.get());
+  ObjectEngines& engines = shared->engines_;
   engines.objects = shared->bound_.get();
   engines.keys = keys;
   engines.clock = clock;
@@ -55,10 +55,7 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   engines.draw = DrawUniqueNumber;
   engines.memory = &shared->memory_;
   engines.max_attempts = 20;
-  ObjectEngines binding = engines;
-  if (starts_without_objects) binding.call_time = kStartWithoutObjects;
-  PH_RETURN_IF_ERROR(starts_without_objects ? BindStoresNowOrLater(binding, *shared->bound_)
-                                            : BindStores(binding));
+  PH_RETURN_IF_ERROR(shared->Bind(binding));
   ObjectDatasetStore::Options store;
   store.max_bytes = options.max_bytes;
   store.later = [later = &shared->later_](std::function<void()> work) {
@@ -82,6 +79,14 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   shared->source_graphs_ =
       std::make_unique<ObjectSourceGraphStore>(engines, shared->cache_.get(), graphs);
   return shared;
+}
+
+absl::Status SharedDatasets::Bind(Binding binding) {
+  if (binding == Binding::kNever) return absl::OkStatus();
+  if (binding == Binding::kNow) return BindStores(engines_);
+  ObjectEngines impatient = engines_;
+  impatient.call_time = kStartWithoutObjects;
+  return BindStoresNowOrLater(impatient, *bound_);
 }
 
 absl::Status SharedDatasets::ConfirmObjects() {

@@ -58,21 +58,24 @@ struct SharedDatasetsOptions {
 // Thread-safe.
 class SharedDatasets {
  public:
-  // `keys` and `clock` must outlive it. Binds the two stores to each other if both are new
-  // (wings/cluster/datasets/store_identity.h). FAILED_PRECONDITION if they do not belong together,
+  // What becomes of two stores that are new: they are bound to each other
+  // (wings/cluster/datasets/store_identity.h), or not. kNowOrLater: works although the object store
+  // does not answer, if the two were bound before; what needs it is UNAVAILABLE until it does.
+  // kNever: the two are not looked at, and what is opened is only to be read.
+  enum class Binding { kNow, kNowOrLater, kNever };
+  // `keys` and `clock` must outlive it. FAILED_PRECONDITION if the stores do not belong together,
   // or the cache's folder is in use; INVALID_ARGUMENT naming what is wrong with an option;
-  // UNAVAILABLE if a store does not answer; errors of the disk. `starts_without_objects`: works
-  // although the object store does not answer, if the two were bound before; what needs it is
-  // UNAVAILABLE until it does.
+  // UNAVAILABLE if a store does not answer; errors of the disk.
   static absl::StatusOr<std::unique_ptr<SharedDatasets>> Open(const SharedDatasetsOptions& options,
                                                               KeyValueStore* keys,
-                                                              const Clock* clock,
-                                                              bool starts_without_objects = false);
+                                                              const Clock* clock, Binding binding);
   // Readers of the store may be there longer.
   ~SharedDatasets() = default;
 
   DatasetStore* store() { return store_.get(); }
   SealedGraphStore* source_graphs() { return source_graphs_.get(); }
+  // What both are made of.
+  const ObjectEngines& engines() const { return engines_; }
   // To be reloaded now and then.
   security::Reloadable* credentials() { return &credentials_; }
 
@@ -108,6 +111,7 @@ class SharedDatasets {
         credentials_(options.credentials_file),
         memory_(options.memory_bytes),
         later_(clock, 1) {}
+  absl::Status Bind(Binding binding);
 
   const Clock* const clock_;
   const uint64_t max_cache_bytes_;
@@ -117,6 +121,7 @@ class SharedDatasets {
   std::unique_ptr<S3ObjectStore> s3_;
   std::unique_ptr<RetryingObjectStore> objects_;
   std::unique_ptr<BoundObjectStore> bound_;
+  ObjectEngines engines_;
   std::unique_ptr<ChunkCache> cache_;
   std::unique_ptr<ObjectSweeper> sweeper_;
   std::unique_ptr<ObjectDatasetStore> store_;

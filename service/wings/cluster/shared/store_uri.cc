@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -52,40 +53,6 @@ class EmbeddedStore final : public OpenedStore {
   std::unique_ptr<FileSourceGraphStore> graphs_;
 };
 
-class SharedStore final : public OpenedStore {
- public:
-  static absl::StatusOr<std::unique_ptr<OpenedStore>> Open(const StoreAddress& address,
-                                                           const Clock* clock) {
-    auto opened = std::make_unique<SharedStore>();
-    PH_ASSIGN_OR_RETURN(opened->keys_, ConnectLedger(address.ledger));
-    SharedDatasetsOptions options = address.shared;
-    options.uri = address.uri;
-    PH_RETURN_IF_ERROR(CheckS3Endpoint(S3EndpointOr(options.endpoint, S3RegionOr(options.region)),
-                                       address.allows_plain_text));
-    opened->folder_ = address.cache_parent + "/packhouse-cache-XXXXXX";
-    if (::mkdtemp(opened->folder_.data()) == nullptr) {
-      const int error = errno;
-      opened->folder_.clear();
-      return DiskStatus(error, "make a folder in", address.cache_parent);
-    }
-    options.cache_folder = opened->folder_;
-    PH_ASSIGN_OR_RETURN(opened->shared_, SharedDatasets::Open(options, opened->keys_.get(), clock));
-    return opened;
-  }
-  ~SharedStore() override {
-    shared_ = nullptr;
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
-  DatasetStore* store() override { return shared_->store(); }
-  absl::StatusOr<SealedGraphStore*> source_graphs() override { return shared_->source_graphs(); }
-
- private:
-  std::string folder_;
-  std::unique_ptr<KeyValueStore> keys_;
-  std::unique_ptr<SharedDatasets> shared_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KeyValueStore>> ConnectLedger(const LedgerAddress& address) {
@@ -99,6 +66,36 @@ absl::StatusOr<std::unique_ptr<KeyValueStore>> ConnectLedger(const LedgerAddress
   etcd.password = words.second;
   etcd.timeout = address.timeout;
   return EtcdStore::Make(std::move(etcd));
+}
+
+absl::StatusOr<std::unique_ptr<SharedStore>> SharedStore::Open(const StoreAddress& address,
+                                                               SharedDatasets::Binding binding,
+                                                               const Clock* clock) {
+  if (address.ledger.uri.empty()) {
+    return absl::InvalidArgumentError("a store in S3 needs --ledger etcd://HOST,...");
+  }
+  auto opened = absl::WrapUnique(new SharedStore);
+  PH_ASSIGN_OR_RETURN(opened->keys_, ConnectLedger(address.ledger));
+  SharedDatasetsOptions options = address.shared;
+  options.uri = address.uri;
+  PH_RETURN_IF_ERROR(CheckS3Endpoint(S3EndpointOr(options.endpoint, S3RegionOr(options.region)),
+                                     address.allows_plain_text));
+  opened->folder_ = address.cache_parent + "/packhouse-cache-XXXXXX";
+  if (::mkdtemp(opened->folder_.data()) == nullptr) {
+    const int error = errno;
+    opened->folder_.clear();
+    return DiskStatus(error, "make a folder in", address.cache_parent);
+  }
+  options.cache_folder = opened->folder_;
+  PH_ASSIGN_OR_RETURN(opened->shared_,
+                      SharedDatasets::Open(options, opened->keys_.get(), clock, binding));
+  return opened;
+}
+
+SharedStore::~SharedStore() {
+  shared_ = nullptr;
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const StoreAddress& address, bool may_make,
@@ -126,10 +123,7 @@ absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const StoreAddress& addre
     return absl::InvalidArgumentError(
         "a store is lmdb:DIR, a server's data folder, or s3://BUCKET[/PREFIX]");
   }
-  if (address.ledger.uri.empty()) {
-    return absl::InvalidArgumentError("a store in S3 needs --ledger etcd://HOST,...");
-  }
-  return SharedStore::Open(address, clock);
+  return SharedStore::Open(address, SharedDatasets::Binding::kNow, clock);
 }
 
 }  // namespace packhouse

@@ -51,6 +51,27 @@ struct StoreAddress {
   uint64_t max_bytes = uint64_t{64} << 30;
 };
 
+// What servers share in S3 and etcd, with a cache that goes with it.
+class SharedStore final : public OpenedStore {
+ public:
+  // INVALID_ARGUMENT without a ledger; errors of ConnectLedger() and SharedDatasets::Open().
+  // `clock` must outlive it.
+  static absl::StatusOr<std::unique_ptr<SharedStore>> Open(const StoreAddress& address,
+                                                           SharedDatasets::Binding binding,
+                                                           const Clock* clock);
+  ~SharedStore() override;
+  DatasetStore* store() override { return shared_->store(); }
+  absl::StatusOr<SealedGraphStore*> source_graphs() override { return shared_->source_graphs(); }
+  const ObjectEngines& engines() const { return shared_->engines(); }
+
+ private:
+  SharedStore() = default;
+
+  std::string folder_;
+  std::unique_ptr<KeyValueStore> keys_;
+  std::unique_ptr<SharedDatasets> shared_;
+};
+
 // `may_make`: a data folder that is missing is made; otherwise it is NOT_FOUND. INVALID_ARGUMENT
 // for another kind of address, or one of S3 without a ledger; errors of SharedDatasets::Open() and
 // LmdbDatasetStore::Open(). `clock` must outlive the store.

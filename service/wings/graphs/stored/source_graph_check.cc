@@ -117,18 +117,7 @@ absl::Status CheckGraph(const std::string& folder, const std::string& folder_nam
     return absl::OkStatus();
   }
   PH_RETURN_IF_ERROR(report.status());
-  for (const absl::Status& damage : report->damaged) {
-    // Its words begin with the file.
-    const absl::string_view message = damage.message();
-    const size_t colon = message.find(": ");
-    const bool names_file = absl::StartsWith(message, folder) && colon != absl::string_view::npos;
-    found({std::string(names_file ? message.substr(0, colon) : folder), "",
-           std::string(names_file ? message.substr(colon + 2) : message), cost});
-  }
-  if (report->num_damaged > report->damaged.size()) {
-    found({folder, "", absl::StrCat(report->num_damaged - report->damaged.size(), " more places"),
-           cost});
-  }
+  TellDamage(folder, cost, *report, found);
   return absl::OkStatus();
 }
 
@@ -185,6 +174,22 @@ absl::Status WriteList(const std::string& folder, const GraphList& list) {
 }
 
 }  // namespace
+
+void TellDamage(const std::string& place, const std::string& cost,
+                const SourceGraphVerifyReport& report, DamageVisitor found) {
+  for (const absl::Status& damage : report.damaged) {
+    // Its words begin with the file.
+    const absl::string_view message = damage.message();
+    const size_t colon = message.find(": ");
+    const bool names_file = absl::StartsWith(message, place) && colon != absl::string_view::npos;
+    found({std::string(names_file ? message.substr(0, colon) : place), "",
+           std::string(names_file ? message.substr(colon + 2) : message), cost});
+  }
+  if (report.num_damaged > report.damaged.size()) {
+    found({place, "", absl::StrCat(report.num_damaged - report.damaged.size(), " more places"),
+           cost});
+  }
+}
 
 absl::Status AcceptMissingSourceGraphs(
     const std::string& folder, DamageVisitor missing,

@@ -10,8 +10,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "service/base/stored_damage.h"
+#include "service/wings/graphs/source_graphs/source_graph_store.h"
 
 namespace packhouse {
+
+// Tells what SourceGraphStore::Verify() has found of a graph that is kept in `place`, which
+// messages may begin with; `cost` in words.
+void TellDamage(const std::string& place, const std::string& cost,
+                const SourceGraphVerifyReport& report, DamageVisitor found);
 
 // Reads everything, as SourceGraphStore::Verify() does of each graph. Changes nothing: what is left
 // of graphs that were being created or deleted stays, and is no damage; a graph that is listed and

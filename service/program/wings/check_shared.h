@@ -1,0 +1,15 @@
+// packhoused store check of what servers share.
+#ifndef PACKHOUSE_SERVICE_PROGRAM_WINGS_CHECK_SHARED_H_
+#define PACKHOUSE_SERVICE_PROGRAM_WINGS_CHECK_SHARED_H_
+
+#include "CLI/App.hpp"
+#include "service/program/commands/commands.h"
+
+namespace packhouse {
+
+// Adds the flags; `check` must outlive the result.
+SharedCheck AddSharedCheck(CLI::App& check);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PROGRAM_WINGS_CHECK_SHARED_H_

@@ -1,0 +1,580 @@
+// The laws of the check of what servers share: all damage is named, and nothing else is, whatever
+// servers do beside it, or have left when they were killed.
+#include "service/wings/cluster/check/cluster_check.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/status_macros.h"
+#include "service/engine/feedback/feedback_store.h"
+#include "service/engine/jobs/event_codec.h"
+#include "service/wings/cluster/datasets/object_sweeper.h"
+#include "service/wings/cluster/datasets/object_values.h"
+#include "service/wings/cluster/datasets/store_identity.h"
+#include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_source_graph_store.h"
+#include "service/wings/cluster/graphs/shared_graph_values.h"
+#include "service/wings/cluster/histograms/shared_histogram_store.h"
+#include "service/wings/cluster/jobs/etcd_job_directory.h"
+#include "service/wings/cluster/jobs/etcd_record_log.h"
+#include "tests/datasets/object/object_replica.h"
+#include "tests/objects/fake_object_store.h"
+#include "tests/source_graphs/stored/random_source_graphs.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
+
+// Does something of a test's before each call.
+class WatchedObjects final : public ObjectStore {
+ public:
+  explicit WatchedObjects(ObjectStore* store) : store_(store) {}
+  std::function<void()> before = [] {};
+
+  absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
+    before();
+    return store_->Put(key, bytes, deadline);
+  }
+  absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
+                   absl::Time deadline) override {
+    before();
+    return store_->Get(key, range, sink, deadline);
+  }
+  absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
+                                  absl::Time deadline) override {
+    before();
+    return store_->List(prefix, after, limit, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override {
+    before();
+    return store_->Delete(key, deadline);
+  }
+
+ private:
+  ObjectStore* const store_;
+};
+
+std::vector<std::string> EventsOf(const std::string& job, uint64_t generation) {
+  EpochIdentity identity;
+  identity.key = {job, generation};
+  identity.dataset = "sealed";
+  identity.dataset_version = 3;
+  identity.rank_groups.push_back({{222, 502, kUnlimited}, 0, 40});
+  const EpochKey& key = identity.key;
+  return {EncodeEvent(EpochOpened{identity}), EncodeEvent(EpochUsed{key, 1000}),
+          EncodeEvent(GenerationStarted{key, generation, "x", Sharing::Ranked(1), {}}),
+          EncodeEvent(BatchesAcknowledged{key, generation, BatchSet::Of({1, 2, 5})})};
+}
+
+class ClusterCheckTest : public testing::Test {
+ protected:
+  // A process: a server, or the check.
+  struct Process {
+    std::unique_ptr<ObjectReplica> replica;
+    std::unique_ptr<ObjectSourceGraphStore> graphs;
+    std::unique_ptr<SharedHistogramStore> histograms;
+    std::unique_ptr<FeedbackStore> models;
+    LeaseId lease = 0;
+
+    ObjectDatasetStore& datasets() { return replica->store(); }
+    KeyValueStore& keys() { return replica->connection(); }
+  };
+
+  ClusterCheckTest() {
+    FileSourceGraphStore::Options options;
+    options.folder = folder_.path() + "/files";
+    options.min_free_bytes = 0;
+    files_ = FileSourceGraphStore::Open(options).value();
+    for (const auto& [name, seed] : std::map<std::string, uint64_t>{{"graph", 1}, {"other", 2}}) {
+      SeededRandom random(seed);
+      const SourceGraphSchema schema = LawSchema();
+      const SourceGraphOptions of_graph = LawOptions();
+      EXPECT_THAT(files_->Create(name, schema, of_graph), IsOk());
+      const ChunkOfRows chunk(schema, of_graph, RandomRows(random, 40, 200));
+      EXPECT_THAT(files_->Append({name, 0}, chunk.chunk(), ProducerSequence{"p", 1}), IsOk());
+      EXPECT_THAT(files_->Seal(name, SealOptions(), kGoOn), IsOk());
+    }
+    cluster_.keys.SetForgetful(false);
+    server_ = Start(&fake_);
+    EXPECT_THAT(BindStores(server_.replica->engines()), IsOk());
+  }
+
+  Process Start(ObjectStore* objects, StoreFaults faults = nullptr) {
+    Process process;
+    const std::string name = absl::StrCat("p", ++num_processes_);
+    ObjectDatasetStore::Options of_datasets;
+    of_datasets.chunks_of_page = 4;
+    of_datasets.max_bytes = kMaxBytes;
+    process.replica =
+        std::make_unique<ObjectReplica>(&cluster_, objects, absl::StrCat(folder_.path(), "/", name),
+                                        of_datasets, uint64_t{1} << 30, std::move(faults));
+    ObjectSourceGraphStore::Options of_graphs;
+    of_graphs.upload.piece_bytes = 4096;
+    of_graphs.upload.max_bytes = kMaxBytes;
+    of_graphs.fetches_at_once = 1;
+    process.graphs = std::make_unique<ObjectSourceGraphStore>(process.replica->engines(),
+                                                              &process.replica->cache(), of_graphs);
+    process.histograms = std::make_unique<SharedHistogramStore>(
+        &process.keys(), SharedHistogramStore::Options{name, {}, nullptr}, nullptr);
+    FeedbackStore::Options of_models;
+    of_models.replica = name;
+    of_models.now = [this] { return cluster_.clock.Now(); };
+    process.models = FeedbackStore::Open(&process.keys(), of_models).value();
+    const auto lease = process.keys().GrantLease(absl::Hours(10'000));
+    process.lease = lease.ok() ? lease->id : 0;
+    return process;
+  }
+
+  absl::Status Append(Process& process, const std::string& name, uint64_t seed) {
+    Random random(seed);
+    const GraphChunk chunk = RandomChunk(random, &schema_, 3, 9, seed << 20);
+    return process.datasets().Append(name, chunk, {}, ProducerSequence{"p", seed}).status();
+  }
+  static absl::Status Count(Process& process, const std::string& name, uint32_t num_sizes) {
+    SizeHistogram sizes(2);
+    for (uint32_t i = 0; i < num_sizes; ++i) {
+      PH_RETURN_IF_ERROR(sizes.Add({{i, 2 * i}}, 1 + i % 3));
+    }
+    const HistogramKey key = {name, SizeSchema::NodesAndEdges(), std::nullopt};
+    return process.histograms->Merge(key, sizes, std::nullopt, absl::UnixEpoch()).status();
+  }
+  static absl::Status Report(Process& process, const std::string& model) {
+    BatchObservation batch;
+    batch.capacities = {100, 8};
+    batch.seconds = 0.5;
+    return process.models->Report({model, "gpu"}, {"nodes", "graphs"}, {batch}, absl::UnixEpoch())
+        .status();
+  }
+  // Null: the process does not get it.
+  std::unique_ptr<EtcdRecordLog> LogOf(Process& process, const std::string& job) {
+    EtcdRecordLog::Options options;
+    options.job = job;
+    options.address = "here:1";
+    options.attempt = absl::StrCat("a", ++num_attempts_);
+    options.lease = process.lease;
+    auto acquired = EtcdRecordLog::Acquire(&process.keys(), options);
+    return acquired.ok() ? std::move(acquired->log) : nullptr;
+  }
+  absl::Status CopyGraph(Process& process, const std::string& name) {
+    PH_ASSIGN_OR_RETURN(const SealedSourceGraph sealed, files_->OpenSealed(name));
+    return process.graphs->CopyIn(sealed, kGoOn).status();
+  }
+
+  // Something of everything.
+  void Fill() {
+    for (const char* const name : {"sealed", "team/open"}) {
+      ASSERT_THAT(server_.datasets().Create(name, schema_, {}), IsOk());
+      for (uint64_t i = 1; i <= 10; ++i) ASSERT_THAT(Append(server_, name, i), IsOk());
+    }
+    ASSERT_THAT(server_.datasets().Seal("sealed"), IsOk());
+    for (const char* const name : {"graph", "other"}) {
+      ASSERT_THAT(CopyGraph(server_, name), IsOk());
+    }
+    EtcdJobDirectory directory(&server_.keys());
+    for (const char* const job : {"replaced", "team/100%"}) {
+      const auto log = LogOf(server_, job);
+      ASSERT_NE(log, nullptr);
+      for (uint64_t generation = 1; generation < 4; ++generation) {
+        ASSERT_THAT(log->Append(EventsOf(job, generation)), IsOk());
+      }
+      if (job == absl::string_view("replaced")) {
+        ASSERT_THAT(log->Replace(EventsOf(job, 3)), IsOk());
+      }
+      ASSERT_THAT(log->Append(EventsOf(job, 4)), IsOk());
+      ASSERT_THAT(directory.Put({job, 4, 1, 2}), IsOk());
+    }
+    EXPECT_THAT(LogOf(server_, "erased")->Erase(7), IsOk());
+    // The first has a base, and no run after it.
+    ASSERT_THAT(Count(server_, "team/large", 20'000), IsOk());
+    ASSERT_FALSE(server_.keys().Range(KeyRange::Prefix("hist/b/"), 1, 0)->values.empty());
+    ASSERT_THAT(Count(server_, "small", 5), IsOk());
+    for (const char* const name : {"team/large", "small"}) {
+      ASSERT_THAT(Report(server_, name), IsOk());
+    }
+  }
+
+  struct Checked {
+    absl::Status status;
+    StoredCounts counts;
+    std::vector<std::string> damages;
+
+    // In words; an error is one of them.
+    std::string all() const {
+      return absl::StrCat(absl::StrJoin(damages, "\n"), status.ok() ? "" : status.ToString());
+    }
+  };
+  Checked Check(Process& process) {
+    Checked checked;
+    CheckedCluster cluster;
+    cluster.engines = process.replica->engines();
+    cluster.datasets = &process.datasets();
+    cluster.source_graphs = process.graphs.get();
+    cluster.keys_name = "KEYS";
+    cluster.objects_name = "OBJECTS";
+    checked.status = CheckCluster(
+        cluster,
+        [&](const StoredDamage& damage) {
+          checked.damages.push_back(
+              absl::StrCat(damage.file, "|", damage.place, "|", damage.what, "|", damage.cost));
+        },
+        checked.counts);
+    return checked;
+  }
+  Checked Check() {
+    Process process = Start(&fake_);
+    return Check(process);
+  }
+
+  std::vector<KeyValue> Keys() {
+    return server_.keys().Range({std::string(1, '\1'), "\xff"}, 0, 0)->values;
+  }
+  std::map<std::string, std::string> Objects() {
+    std::map<std::string, std::string> objects;
+    const ObjectList list = fake_.List("", "", 0, absl::InfiniteFuture()).value();
+    for (const ObjectInfo& info : list.objects) {
+      objects[info.key] =
+          ReadObject(fake_, info.key, {}, kMaxBytes, absl::InfiniteFuture()).value();
+    }
+    return objects;
+  }
+  void Put(const std::string& key, const std::string& value) {
+    ASSERT_THAT(server_.keys().Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  }
+  void Delete(const std::string& key) {
+    ASSERT_THAT(server_.keys().Commit({{}, {Operation::Delete(KeyRange::Of(key))}, {}}), IsOk());
+  }
+
+  const GraphSchema schema_ =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  ObjectCluster cluster_;
+  FakeObjectStore fake_{&cluster_.clock};
+  std::unique_ptr<FileSourceGraphStore> files_;
+  int num_processes_ = 0;
+  uint64_t num_attempts_ = 0;
+  Process server_;
+};
+
+TEST_F(ClusterCheckTest, WhatIsSoundIsCountedAndStaysAsItIs) {
+  Fill();
+  const std::vector<KeyValue> keys = Keys();
+  const std::map<std::string, std::string> objects = Objects();
+  Process process = Start(&fake_);
+  const Checked checked = Check(process);
+  EXPECT_EQ(checked.all(), "");
+  EXPECT_EQ(checked.counts.num_datasets, 2U);
+  EXPECT_EQ(checked.counts.num_source_graphs, 2U);
+  EXPECT_EQ(checked.counts.num_ledger_records, 24U);
+  EXPECT_EQ(checked.counts.num_histograms, 2U);
+  EXPECT_EQ(checked.counts.num_unnamed_objects, 0U);
+  EXPECT_TRUE(Keys() == keys);
+  EXPECT_EQ(Objects(), objects);
+}
+
+// A key of a lease, or one that only says what is left to do; or nobody could miss it.
+bool MayBeMissing(absl::string_view key) {
+  for (const char* const each : {"jobs/", "job-mark", "ds/totals", "sg/up/", "ds/gone/"}) {
+    if (absl::StartsWith(key, each)) return true;
+  }
+  return absl::EndsWith(key, "/owner");
+}
+
+// What the damage must name, by the beginning of the key or object.
+std::string NameIn(absl::string_view key) {
+  const std::vector<std::pair<absl::string_view, std::string>> words = {
+      {"ds/store", "ds/store"},
+      {"store", "'store'"},
+      {"ds/totals", "ds/totals"},
+      {"ds/id/", "data set"},
+      {"ds/name/", "belongs to no data set"},
+      {"d/", "data set"},
+      {"sg/", "source graph"},
+      {"g/", "source graph"},
+      {"job/replaced", "job 'replaced'"},
+      {"job/", "job 'team/"},
+      {"hist/b/", "histogram 'team/"},
+      {"hist/", "histogram"},
+      {"feedback/", "feedback/"}};
+  for (const auto& [beginning, word] : words) {
+    if (absl::StartsWith(key, beginning)) return word;
+  }
+  return std::string(key);
+}
+
+TEST_F(ClusterCheckTest, EachKeyThatIsLostOrOverwrittenIsNamed) {
+  Fill();
+  const std::vector<KeyValue> keys = Keys();
+  size_t num_found = 0;
+  for (const KeyValue& value : keys) {
+    SCOPED_TRACE(value.key);
+    Delete(value.key);
+    const std::string lost = Check().all();
+    Put(value.key, "?");
+    const std::string overwritten = Check().all();
+    Put(value.key, value.value);
+    if (MayBeMissing(value.key)) {
+      EXPECT_EQ(lost, "");
+    } else {
+      EXPECT_THAT(lost, HasSubstr(NameIn(value.key)));
+    }
+    if (absl::EndsWith(value.key, "/owner") || absl::StartsWith(value.key, "jobs/")) {
+      EXPECT_EQ(overwritten, "");
+    } else {
+      EXPECT_THAT(overwritten, HasSubstr(NameIn(value.key)));
+    }
+    num_found += lost.empty() ? 0 : 1;
+  }
+  EXPECT_GT(num_found, 30U);
+  EXPECT_EQ(Check().all(), "");
+}
+
+TEST_F(ClusterCheckTest, EachObjectThatIsLostOrHasAnotherByteIsNamed) {
+  Fill();
+  Random random(1);
+  for (const auto& [key, bytes] : Objects()) {
+    // What says that an upload has begun is empty.
+    if (bytes.empty()) continue;
+    SCOPED_TRACE(key);
+    const auto expect_named = [&, name = key] {
+      EXPECT_THAT(Check().all(), AllOf(HasSubstr(NameIn(name)), HasSubstr("OBJECTS")));
+    };
+    if (key != kStoreIdentityObject) {
+      for (const size_t at : {size_t{0}, bytes.size() - 1, bytes.size(),
+                              static_cast<size_t>(random.Below(bytes.size()))}) {
+        fake_.Damage(key, at);
+        expect_named();
+        ASSERT_THAT(fake_.Put(key, bytes, absl::InfiniteFuture()), IsOk());
+      }
+    }
+    ASSERT_THAT(fake_.Delete(key, absl::InfiniteFuture()), IsOk());
+    expect_named();
+    ASSERT_THAT(fake_.Put(key, bytes, absl::InfiniteFuture()), IsOk());
+  }
+  EXPECT_EQ(Check().all(), "");
+}
+
+// The record, and what its graphs are.
+TEST_F(ClusterCheckTest, DamageNamesThePlaceAndTheCost) {
+  Fill();
+  const uint64_t id = server_.datasets().Get("sealed")->id;
+  std::vector<std::string> chunks;
+  for (const auto& [key, bytes] : Objects()) {
+    if (absl::StartsWith(key, absl::StrCat(DatasetObjects(id), "c/"))) chunks.push_back(key);
+  }
+  fake_.Damage(chunks.front(), 0);
+  EXPECT_THAT(Check().damages,
+              ElementsAre(AllOf(HasSubstr("OBJECTS|record "), HasSubstr("of data set 'sealed'|"),
+                                HasSubstr("|graphs ")),
+                          HasSubstr("|counts and histogram of data set 'sealed'")));
+  // Whole, and no event.
+  ASSERT_THAT(LogOf(server_, "replaced")->Append({"?"}), IsOk());
+  EXPECT_THAT(Check().damages, Contains(AllOf(HasSubstr("KEYS|job 'replaced', record 9|"),
+                                              HasSubstr("|job 'replaced'"))));
+}
+
+TEST_F(ClusterCheckTest, StoresThatAreOthersOrNewAreNoDamage) {
+  EXPECT_THAT(Check().status, IsOk());
+  Put(std::string(kStoreIdentityKey), "0123456789abcdef");
+  EXPECT_THAT(Check().status,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("do not belong together")));
+  Delete(std::string(kStoreIdentityKey));
+  ASSERT_THAT(fake_.Delete(kStoreIdentityObject, absl::InfiniteFuture()), IsOk());
+  EXPECT_THAT(Check().status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("OBJECTS")));
+}
+
+// What nothing names is counted, once it is so old that it is swept.
+TEST_F(ClusterCheckTest, WhatIsCountedIsWhatASweepDeletes) {
+  Fill();
+  const uint64_t id = server_.datasets().Get("team/open")->id;
+  for (const std::string& key : {ChunkObject(id, 7), RunObject(id, 8), ChunkObject(id + 1, 9),
+                                 SourceGraphPieceObject(77, 0, 1), SourceGraphBegunObject(77)}) {
+    ASSERT_THAT(fake_.Put(key, key, absl::InfiniteFuture()), IsOk());
+  }
+  EXPECT_EQ(Check().counts.num_unnamed_objects, 0U);
+  cluster_.clock.Advance(absl::Hours(2));
+  const Checked checked = Check();
+  EXPECT_EQ(checked.all(), "");
+  EXPECT_EQ(checked.counts.num_unnamed_objects, 5U);
+  const ObjectEngines engines = server_.replica->engines();
+  const ObjectSweeper::Step swept = ObjectSweeper(engines, {}).Run().value();
+  const ObjectSweeper::Step of_graphs = SourceGraphSweeper(engines, {}).Run().value();
+  EXPECT_EQ(swept.num_deleted + of_graphs.num_deleted, 5U);
+  EXPECT_EQ(swept.num_bytes + of_graphs.num_bytes, checked.counts.num_unnamed_bytes);
+  EXPECT_EQ(Check().counts.num_unnamed_objects, 0U);
+}
+
+// Without objects: what the servers of a data folder share.
+TEST_F(ClusterCheckTest, KeysAreCheckedAlone) {
+  Fill();
+  CheckedCluster cluster;
+  cluster.engines = server_.replica->engines();
+  cluster.engines.objects = nullptr;
+  Delete(JobKeys("replaced").head());
+  // The first change of a job, in the middle.
+  Put(JobKeys("begun").Entry(0), "?");
+  StoredCounts counts;
+  std::vector<std::string> places;
+  const auto found = [&](const StoredDamage& damage) { places.push_back(damage.place); };
+  EXPECT_THAT(CheckCluster(cluster, found, counts), IsOk());
+  EXPECT_THAT(places, ElementsAre(JobKeys("replaced").head()));
+  EXPECT_EQ(counts.num_datasets, 0U);
+  EXPECT_EQ(counts.num_histograms, 2U);
+}
+
+// A server that does all that one can, a step at a time. `percent` of its calls fail: it may be
+// killed in the middle of anything, and then another one works.
+class BusyClusterTest : public ClusterCheckTest {
+ protected:
+  void Begin(uint64_t seed, uint64_t percent) {
+    random_ = Random(seed);
+    percent_ = percent;
+    Revive();
+  }
+  void Revive() {
+    busy_ = Process();
+    logs_.clear();
+    std::vector<StoreFault> faults = {StoreFault::kRequestLost, StoreFault::kReplyLost,
+                                      StoreFault::kDoneLater, StoreFault::kCrashBefore,
+                                      StoreFault::kCrashAfter};
+    busy_ = Start(&fake_, RandomFaults(random_.Next(), percent_, std::move(faults)));
+  }
+  void DoOne() {
+    if (std::exchange(is_under_way_, true)) return;
+    if (busy_.replica->connection().crashed()) {
+      // The leases of the one that was killed.
+      cluster_.clock.Advance(absl::Hours(20'000));
+      Revive();
+    }
+    const std::string name = absl::StrCat("n", random_.Below(3));
+    switch (random_.Below(14)) {
+      case 0:
+        busy_.datasets().Create(name, schema_, {}).IgnoreError();
+        break;
+      case 1:
+        busy_.datasets().Delete({name, 0}).IgnoreError();
+        break;
+      case 2:
+        if (random_.Below(4) == 0) busy_.datasets().Seal({name, 0}).IgnoreError();
+        break;
+      case 3:
+        CopyGraph(busy_, "graph").IgnoreError();
+        break;
+      case 4:
+        busy_.graphs->Delete({"graph", 0}).IgnoreError();
+        break;
+      case 5:
+        Count(busy_, name, random_.Below(4) == 0 ? 20'000 : 3).IgnoreError();
+        break;
+      case 6:
+        if (random_.Below(3) == 0) busy_.histograms->Delete(name).IgnoreError();
+        break;
+      case 7:
+        Report(busy_, name).IgnoreError();
+        break;
+      case 8:
+        busy_.models->Delete({name, "gpu"}).IgnoreError();
+        break;
+      case 9:
+      case 10:
+        WriteLog(name);
+        break;
+      default:
+        Append(busy_, name, ++num_appends_).IgnoreError();
+    }
+    is_under_way_ = false;
+  }
+  // Of one epoch after the other, so that each log fits together.
+  void WriteLog(const std::string& job) {
+    auto& log = logs_[job];
+    if (log == nullptr) log = LogOf(busy_, job);
+    if (log == nullptr) return;
+    const std::vector<std::string> records = EventsOf(job, ++num_appends_);
+    EtcdJobDirectory directory(&busy_.keys());
+    bool is_done = false;
+    if (random_.Below(4) == 0) {
+      is_done = log->Replace(records).ok();
+    } else if (random_.Below(8) == 0) {
+      if (log->Erase(num_appends_).ok()) directory.Remove(job).IgnoreError();
+    } else {
+      is_done = log->Append(records).ok();
+      if (is_done) directory.Put({job, 1, 1, 1}).IgnoreError();
+    }
+    if (!is_done) log = nullptr;
+  }
+
+  Random random_{0};
+  uint64_t percent_ = 0;
+  uint64_t num_appends_ = 100;
+  bool is_under_way_ = false;
+  Process busy_;
+  std::map<std::string, std::unique_ptr<EtcdRecordLog>> logs_;
+};
+
+TEST_F(BusyClusterTest, BesideServersThatRunNothingIsFound) {
+  Fill();
+  Begin(1, 0);
+  uint64_t num_calls = 0;
+  int num_whole = 0;
+  const auto beside = [&] {
+    if (++num_calls % 3 == 0) DoOne();
+  };
+  WatchedObjects watched(&fake_);
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(i);
+    Process process = Start(&watched, [&] {
+      beside();
+      return StoreFault::kNone;
+    });
+    watched.before = beside;
+    const Checked checked = Check(process);
+    watched.before = [] {};
+    process.replica->connection().SetFaults(nullptr);
+    // What changes all the time may be too quick for the check: that is no damage.
+    EXPECT_THAT(checked.damages, IsEmpty());
+    EXPECT_TRUE(checked.status.ok() || absl::IsUnavailable(checked.status)) << checked.status;
+    num_whole += checked.status.ok() ? 1 : 0;
+  }
+  EXPECT_GT(num_whole, 30);
+  EXPECT_GT(num_calls, 10'000U);
+}
+
+TEST_F(BusyClusterTest, WhatServersLeaveThatAreKilledIsNoDamage) {
+  uint64_t num_unnamed = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Begin(seed, 8);
+    for (int i = 0; i < 40; ++i) DoOne();
+    cluster_.keys.DoLateRequests();
+    cluster_.clock.Advance(absl::Hours(2));
+    const Checked checked = Check();
+    EXPECT_EQ(checked.all(), "");
+    num_unnamed += checked.counts.num_unnamed_objects;
+  }
+  EXPECT_GT(num_unnamed, 10U);
+}
+
+}  // namespace
+}  // namespace packhouse
