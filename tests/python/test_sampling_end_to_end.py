@@ -11,6 +11,8 @@ import pytest
 
 from packhouse import (
     Client,
+    CostBalanced,
+    Evaluation,
     Loader,
     LocalServer,
     PackhouseError,
@@ -357,6 +359,24 @@ def test_epochs_name_what_was_drawn_smaller(server: LocalServer, client: Client)
     tables = client.samples.tables(samples.sub_graphs, range(NODES), seed=1)
     sizes = np.concatenate([table.sizes for table in tables])
     assert set(smaller) == set(np.flatnonzero((sizes > [6, 5]).any(axis=1)).tolist())
+
+
+def test_windows_are_evaluated_and_ordered(server: LocalServer, client: Client) -> None:
+    make_graph(client, "sampling/ordered")
+    samples = Samples(SubGraphs("sampling/ordered", SPEC), window=200)
+    of_graph: dict[str, Any] = {"samples": samples, "limits": LIMITS, "seed": 4}
+    validation = Evaluation(server.address, in_order=True, look_ahead=1, **of_graph)
+    for _ in range(2):
+        batches = list(validation)
+        assert [number for batch in batches for number in batch.graph_ids] == list(range(NODES))
+    assert len(validation) == len(batches)
+    order = CostBalanced("sum(n^2)", num_ranks=4)
+    with Loader(server.address, job="ordered", order=order, **of_graph) as loader:
+        steps = loader.epoch_info().steps
+        assert steps is not None and steps.num_ranks == (4,)
+        assert steps.efficiency > steps.of_shuffle
+        ids = [number for batch in loader for number in batch.graph_ids]
+    assert sorted(ids) == list(range(NODES))
 
 
 def test_features_of_the_readout_come_with_the_seeds(server: LocalServer, client: Client) -> None:
