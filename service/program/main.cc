@@ -278,6 +278,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
       if (membership != nullptr) break;
     }
     readiness.Add("lease", [member = membership.get()] { return member->why_not_ready(); });
+    readiness.Add("ledger", [member = membership.get()] { return member->why_full(); });
   }
   PH_ASSIGN_OR_RETURN(const auto stores,
                       ServedStores::Open(options, folder, membership.get(), clock));

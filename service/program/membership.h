@@ -90,6 +90,8 @@ class Membership {
 
   // Why this server can own nothing now; empty if it can.
   virtual std::string why_not_ready() const = 0;
+  // Why nothing more can be stored of what servers share; empty if it can.
+  virtual std::string why_full() const = 0;
   // Members, lease and commits; not what the server itself knows of its jobs.
   virtual metrics::ClusterReading Read() const = 0;
 };

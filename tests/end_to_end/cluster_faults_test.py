@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import time
 import urllib.error
 import urllib.request
@@ -52,9 +53,9 @@ def _world(tmp_path: pathlib.Path) -> Iterator[World]:
             yield World(etcd, s3, [server])
 
 
-def _readiness(server: Sharing) -> tuple[int, str]:
+def _readiness(server: Sharing, path: str = "/readyz") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{server.http_address}/readyz", timeout=20) as page:
+        with urllib.request.urlopen(f"http://{server.http_address}{path}", timeout=20) as page:
             return page.status, page.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -230,6 +231,9 @@ def test_a_full_etcd_is_told(tmp_path: pathlib.Path) -> None:
                 etcd.fill()
                 _await(lambda: _readiness(server)[0] == 503)
                 assert "etcd takes nothing more" in _readiness(server)[1]
+                # Not as a lost lease, which has an alert of its own.
+                metrics = _readiness(server, "/metrics")[1]
+                assert re.findall(r'_ready{reason="(\w+)"} 0', metrics) == ["ledger"]
                 etcd.make_room()
                 _await(lambda: _readiness(server)[0] == 200)
 

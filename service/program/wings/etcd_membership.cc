@@ -257,11 +257,12 @@ void EtcdMembership::Leave() {
 
 std::string EtcdMembership::why_not_ready() const {
   if (const absl::Status life = store_->life(); !life.ok()) return std::string(life.message());
-  if (!lease_->lease()) return "no lease in the cluster: etcd does not answer";
-  if (const absl::Status room = store_->room(); !room.ok()) {
-    return absl::StrCat("etcd takes nothing more: ", room.message());
-  }
-  return "";
+  return lease_->lease() ? "" : "no lease in the cluster: etcd does not answer";
+}
+
+std::string EtcdMembership::why_full() const {
+  const absl::Status room = store_->room();
+  return room.ok() ? "" : absl::StrCat("etcd takes nothing more: ", room.message());
 }
 
 metrics::ClusterReading EtcdMembership::Read() const {

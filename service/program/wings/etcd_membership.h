@@ -42,6 +42,7 @@ class EtcdMembership final : public Membership {
              std::function<void(const absl::Status& why)> is_over) override;
   void Leave() override;
   std::string why_not_ready() const override;
+  std::string why_full() const override;
   metrics::ClusterReading Read() const override;
 
  private:
