@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "gtest/gtest.h"
 #include "service/base/status_macros.h"
 #include "service/engine/jobs/jobs.h"
 #include "service/engine/jobs/loader.h"
@@ -99,6 +100,15 @@ class AllJobs {
   }
   absl::StatusOr<JobSummary> GetJob(const std::string& name) { return job(name)->Summary(10'000); }
   std::vector<EpochWatch> WatchJob(const std::string& name) { return job(name)->Watch(); }
+  // What metrics and the page know of the one epoch that is loaded.
+  EpochProgress Seen() {
+    const std::vector<EpochProgress> progress = Snapshot().progress;
+    EXPECT_EQ(progress.size(), 1U);
+    EpochProgress of_page = WatchJob(progress.at(0).key.job).at(0).progress;
+    EXPECT_EQ(progress[0].company, of_page.company);
+    EXPECT_EQ(progress[0].step_efficiency, of_page.step_efficiency);
+    return of_page;
+  }
   absl::Status DeleteJob(const std::string& name) { return job(name)->Forget(); }
   absl::StatusOr<size_t> ForgetUnused(absl::Time now) { return jobs_->ForgetUnused(now); }
   void Expire(absl::Time now) { jobs_->Expire(now); }

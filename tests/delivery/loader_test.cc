@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/access/worker_pool.h"
+#include "service/algorithms/planning/batch_cost.h"
 #include "service/base/clock.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/jobs/segment_makings.h"
@@ -610,6 +611,29 @@ TEST(LoaderTest, AJobTellsWhatItsSegmentsCost) {
   whole.key.epoch = 2;
   EXPECT_THAT(world.Load(whole, LoaderWorld::Dynamic("a")), IsOk());
   EXPECT_EQ(world.loader().GetJob("job")->epochs[0].progress.segments.num_segments, 0U);
+}
+
+// And as long as anybody loads it, whether or not the segment that told it is still there.
+TEST(LoaderTest, WhatSegmentsTellIsSeenOnceItIsKnown) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  EpochRequest request = InSegments(1);
+  request.cost_balanced.emplace().cost =
+      BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
+  request.rank_groups[0].num_ranks = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, LoaderWorld::Rank(0, 2)));
+  EXPECT_EQ(world.loader().Seen().step_efficiency, std::nullopt);
+  EXPECT_FALSE(TakeFromSegments(world, *session, 1).empty());
+  const LoadableEpoch& epoch = session->epoch();
+  ASSERT_TRUE(epoch.steps().has_value());
+  EXPECT_EQ(world.loader().Seen().step_efficiency, epoch.steps()->efficiency);
+  EXPECT_EQ(world.loader().Seen().company, std::nullopt);
+  PH_ASSERT_OK_AND_ASSIGN(const std::optional<Company> company, epoch.MeasureCompany({}));
+  EXPECT_FALSE(TakeFromSegments(world, *session, SIZE_MAX).empty());
+  while (epoch.segmented()->ForgetOldest()) {
+  }
+  EXPECT_EQ(world.loader().Seen().company, company->Ratio());
+  EXPECT_EQ(world.loader().Seen().step_efficiency, epoch.steps()->efficiency);
 }
 
 // What a segment is made of may be out of reach for a while. Whoever needs it then is told so,

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -179,6 +180,18 @@ TEST(WindowOrderTest, ABatchThatCannotBeBuiltIsToldAndNotDelivered) {
                           memory.Hold("all that is left", memory.bound() - memory.held()));
   EXPECT_THAT(session->Next(absl::UnixEpoch()),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("sub-graphs of a batch")));
+}
+
+// Of sub-graphs that are all in one window.
+TEST(WindowOrderTest, TheCompanyOfWhatIsLoadedIsSeenOnceItIsKnown) {
+  SampledLoader world;
+  const auto session = world.Load("job", {.window = kSampledNodes});
+  EXPECT_EQ(world.loader().Seen().company, std::nullopt);
+  PH_ASSERT_OK_AND_ASSIGN(const std::optional<Company> company,
+                          session->epoch().MeasureCompany({}));
+  ASSERT_TRUE(company.has_value());
+  EXPECT_GT(company->Ratio(), 0);
+  EXPECT_EQ(world.loader().Seen().company, company->Ratio());
 }
 
 TEST(WindowOrderTest, AWorkerThatGoesOnGetsItsFirstWindowFirst) {

@@ -350,19 +350,24 @@ Company CompanyOf(const IdBatches& one, const IdBatches& other) {
   return {together / pairs, pairs / (n * (n - 1) / 2)};
 }
 
-// Each segment by itself, which keeps its graphs: company falls as in plain epochs, but to that of
-// a shuffle of a segment. The first one stands for all.
-TEST(MixingTest, CompanyFallsInSegments) {
+// 400 graphs in each.
+DatasetWorld& InFourSegments() {
   static DatasetWorld* const world = [] {
     auto* made = new DatasetWorld(1600, 4, 60);
     made->Seal();
     return made;
   }();
+  return *world;
+}
+
+// Each segment by itself, which keeps its graphs: company falls as in plain epochs, but to that of
+// a shuffle of a segment. The first one stands for all.
+TEST(MixingTest, CompanyFallsInSegments) {
   const auto epoch = [&](uint64_t number, bool is_off) {
     EpochRequest request = Request(number);
     request.segments = SegmentsRequest{400, 1};
     request.mixing.is_off = is_off;
-    EpochCatalog catalog(&world->store(), Bounds());
+    EpochCatalog catalog(&InFourSegments().store(), Bounds());
     return catalog.PrepareSegmented(request).value();
   };
   const auto batches = [&](uint64_t number, bool is_off) {
@@ -389,19 +394,28 @@ TEST(MixingTest, CompanyFallsInSegments) {
 
 TEST(MixingTest, StepsOfSegmentsAreThoseOfTheFirst) {
   EpochRequest request = Request();
-  request.segments = SegmentsRequest{250, 1};
-  EpochCatalog catalog(&World().store(), Bounds());
+  request.segments = SegmentsRequest{400, 1};
+  EpochCatalog catalog(&InFourSegments().store(), Bounds());
   EXPECT_EQ(catalog.PrepareSegmented(request).value()->steps(), std::nullopt);
   request.cost_balanced.emplace().cost =
       BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
   request.rank_groups[0].num_ranks = 4;
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
-  // Nobody has come to it.
+  // Nobody has come to it, or only to another one: where an epoch goes on, the first is not made.
   EXPECT_FALSE(epoch->steps().has_value());
+  const auto of_segment = [&](uint64_t batch) {
+    return epoch->SegmentOf(batch).value().first->steps()->efficiency;
+  };
+  for (const uint64_t batch : {epoch->identity().num_batches() - 1, uint64_t{0}}) {
+    const double efficiency = of_segment(batch);
+    EXPECT_EQ(epoch->steps()->efficiency, efficiency);
+  }
+  EXPECT_NE(of_segment(epoch->identity().num_batches() - 1), of_segment(0));
+  EXPECT_EQ(epoch->known_company(), std::nullopt);
   ASSERT_TRUE(Measured(*epoch).has_value());
-  PH_ASSERT_OK_AND_ASSIGN(const auto first, epoch->SegmentOf(0));
+  EXPECT_EQ(epoch->known_company()->chance, Measured(*epoch)->chance);
   ASSERT_TRUE(epoch->steps().has_value());
-  EXPECT_EQ(epoch->steps()->efficiency, first.first->steps()->efficiency);
+  EXPECT_EQ(epoch->steps()->efficiency, of_segment(0));
   EXPECT_GT(epoch->steps()->efficiency, epoch->steps()->of_shuffle);
   EXPECT_THAT(epoch->steps()->num_ranks, ElementsAre(4));
 }

@@ -42,6 +42,17 @@ struct BatchesOfRanks {
 std::vector<std::vector<uint32_t>> OrderByCost(absl::Span<const BatchesOfRanks<uint64_t>> groups,
                                                SeededRandom& random);
 
+// How alike the costs of batches are that share a step.
+struct StepFigures {
+  // As StepEfficiency(). If there are several groups, costs are shares of the mean of their group:
+  // ranks of larger batches are taken to be faster in proportion.
+  double efficiency = 1;
+  // The same of the same batches in random order.
+  double of_shuffle = 1;
+  // By group.
+  std::vector<uint32_t> num_ranks;
+};
+
 // The mean over steps of the mean cost over ranks as a share of the largest one: the part of their
 // time that devices compute. Of the steps in which all ranks have a batch; of the first step if
 // there are none, in which ranks without a batch cost 0; 1 without batches, and for steps that

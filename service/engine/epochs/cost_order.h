@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "service/algorithms/planning/batch_cost.h"
+#include "service/algorithms/planning/step_order.h"
 #include "service/engine/epochs/epoch_batches.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_request.h"
@@ -41,17 +42,6 @@ void BeginAt(absl::Span<const uint64_t> first_batches, EpochRequest& request);
 // Adds what a graph of these sizes has, as CostOrder::AddItem, without `graphs`' square.
 void AddGraph(absl::Span<const uint32_t> sizes, absl::Span<uint64_t> rows,
               absl::Span<uint64_t> squares);
-
-// How alike the costs of batches are that share a step.
-struct StepFigures {
-  // As StepEfficiency(). If there are several rank groups, costs are shares of the mean of their
-  // rank group: ranks of larger batches are taken to be faster in proportion.
-  double efficiency = 1;
-  // The same of the same batches in random order.
-  double of_shuffle = 1;
-  // By rank group.
-  std::vector<uint32_t> num_ranks;
-};
 
 // Immutable; thread-safe.
 class CostOrder {

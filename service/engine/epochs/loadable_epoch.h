@@ -18,6 +18,7 @@
 #include "service/algorithms/collation/batch.h"
 #include "service/algorithms/collation/batch_shape.h"
 #include "service/algorithms/graphs/graph_schema.h"
+#include "service/algorithms/planning/step_order.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/fresh_batches.h"
 #include "service/engine/epochs/making.h"
@@ -87,6 +88,11 @@ class LoadableEpoch {
   virtual absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& /*making*/) const {
     return std::nullopt;
   }
+  // The same, if it has been measured.
+  virtual std::optional<Company> known_company() const { return std::nullopt; }
+  // How alike the batches of a step are; nullopt unless they are ordered by cost, and as long as
+  // that is not known.
+  virtual std::optional<StepFigures> steps() const { return std::nullopt; }
 
   // For a batch that is known.
   virtual uint64_t NumGraphs(uint64_t number) const = 0;

@@ -82,9 +82,9 @@ class PreparedEpoch final : public LoadableEpoch {
   absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override {
     return plan_->CompanyAt(seed(), *drawn_->batches, making);
   }
-  std::optional<Company> known_company() const { return plan_->KnownCompanyAt(seed()); }
+  std::optional<Company> known_company() const override { return plan_->KnownCompanyAt(seed()); }
+  std::optional<StepFigures> steps() const override { return drawn_->steps; }
   // As DrawnEpoch.
-  const std::optional<StepFigures>& steps() const { return drawn_->steps; }
   const std::vector<std::vector<uint64_t>>& rows_by_dataset() const {
     return drawn_->rows_by_dataset;
   }

@@ -141,6 +141,7 @@ absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::Make(uint32_t segment,
   PH_ASSIGN_OR_RETURN(Segment made, make());  // Destroyed without the lock.
   absl::MutexLock lock(&mutex_);
   refused_.clear();
+  if (!steps_ || segment == order_.At(0).segment) steps_ = made->steps();
   // Somebody else may have made it meanwhile.
   if (Segment found = Find(segment)) return found;
   alive_[segment] = made;
@@ -165,8 +166,7 @@ absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::SegmentAt(uint32_t segme
 
 absl::StatusOr<std::optional<Company>> SegmentedEpoch::MeasureCompany(const Making& making) const {
   if (identity_.num_batches() == 0) return std::nullopt;
-  const uint32_t first = order_.At(0).segment;
-  const auto segment = Needed(first, making);
+  const auto segment = Needed(order_.At(0).segment, making);
   if (absl::IsCancelled(segment.status())) return segment.status();
   // Whoever loads it learns why.
   if (!segment.ok()) return std::nullopt;
@@ -174,16 +174,20 @@ absl::StatusOr<std::optional<Company>> SegmentedEpoch::MeasureCompany(const Maki
   if (company) {
     company->of_shuffle *= static_cast<double>((*segment)->identity().num_batches()) /
                            static_cast<double>(identity_.num_batches());
+    absl::MutexLock lock(&mutex_);
+    company_ = company;
   }
   return company;
 }
 
-std::optional<StepFigures> SegmentedEpoch::steps() const {
-  if (identity_.num_batches() == 0) return std::nullopt;
-  Segment first;  // Destroyed without the lock.
+std::optional<Company> SegmentedEpoch::known_company() const {
   absl::MutexLock lock(&mutex_);
-  first = Find(order_.At(0).segment);
-  return first == nullptr ? std::nullopt : first->steps();
+  return company_;
+}
+
+std::optional<StepFigures> SegmentedEpoch::steps() const {
+  absl::MutexLock lock(&mutex_);
+  return steps_;
 }
 
 uint64_t SegmentedEpoch::NumGraphs(uint64_t number) const {

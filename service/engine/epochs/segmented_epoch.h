@@ -58,8 +58,9 @@ class SegmentedEpoch final : public LoadableEpoch {
   // Of the segment that the epoch begins with, which is made if it is not there; beside a shuffle
   // of the whole epoch, whose segments keep their graphs.
   absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
-  // As PreparedEpoch::steps(), of that segment, if it is there.
-  std::optional<StepFigures> steps() const;
+  std::optional<Company> known_company() const override;
+  // Of that segment; until it is made, of the one that was made first.
+  std::optional<StepFigures> steps() const override;
   // Both make the batch's segment first if it is not there; NumGraphs() is 0 if that fails.
   uint64_t NumGraphs(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;
@@ -117,6 +118,8 @@ class SegmentedEpoch final : public LoadableEpoch {
   mutable std::map<uint32_t, std::weak_ptr<const PreparedEpoch>> alive_ ABSL_GUARDED_BY(mutex_);
   // Those that were asked for when they were not needed yet, or that were let go of.
   mutable std::set<uint32_t> refused_ ABSL_GUARDED_BY(mutex_);
+  mutable std::optional<Company> company_ ABSL_GUARDED_BY(mutex_);
+  mutable std::optional<StepFigures> steps_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

@@ -80,7 +80,7 @@ class JobSession {
   const std::string worker;
   const ClientId client;  // Whose worker it is; empty: not known.
   const bool ends_when_all_leased;
-  const std::weak_ptr<const PreparedEpoch> epoch;
+  const std::weak_ptr<const LoadableEpoch> epoch;
   const size_t max_in_flight;
   const std::function<void()> wake;
   const std::shared_ptr<const void> pin;

@@ -9,7 +9,7 @@
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/engine/epochs/prepared_epoch.h"
+#include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/jobs/joining.h"
 
 namespace packhouse {
@@ -265,13 +265,11 @@ EpochProgress JobState::ProgressOf(uint64_t number, const OpenEpoch& epoch) cons
       KeyOf(number),           state.generation,       state.DoneWithoutPadding().size(),
       state.ExpectedBatches(), state.identity.dataset, SegmentsOf(KeyOf(number))};
   for (const auto& [id, session] : epoch.sessions) {
-    const std::shared_ptr<const PreparedEpoch> loaded = session->epoch.lock();
+    const std::shared_ptr<const LoadableEpoch> loaded = session->epoch.lock();
     if (loaded == nullptr) continue;
-    if (loaded->steps()) progress.step_efficiency = loaded->steps()->efficiency;
+    if (const auto steps = loaded->steps()) progress.step_efficiency = steps->efficiency;
     const std::optional<Company> company = loaded->known_company();
-    if (company && company->of_shuffle > 0) {
-      progress.company = company->chance / company->of_shuffle;
-    }
+    if (company && company->of_shuffle > 0) progress.company = company->Ratio();
     break;
   }
   return progress;

@@ -26,7 +26,7 @@
 
 namespace packhouse {
 
-class PreparedEpoch;
+class LoadableEpoch;
 
 // How a worker joins. At most one of `generation` and `cursor` is set.
 struct JoinRequest {
@@ -50,8 +50,8 @@ struct JoinRequest {
   // What the planner found for the epoch. It is kept with the epoch if none is kept yet. Null:
   // nothing to keep.
   std::shared_ptr<const KeptPlan> plan;
-  // What it loads, for people who look on; none of windows or segments.
-  std::weak_ptr<const PreparedEpoch> epoch;
+  // What it loads, for people who look on.
+  std::weak_ptr<const LoadableEpoch> epoch;
   // Of an epoch with windows: batches of the first ones, as far as they are known. They are kept if
   // they are more than those that are kept already.
   std::vector<uint32_t> windows;

@@ -477,9 +477,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
     // The epoch is loaded without it.
     HasMemoryFor([&] { PrepareNextSoon(job, *std::move(next), join.client); });
   }
-  if (prepared->prepared() != nullptr) {
-    join.epoch = std::shared_ptr<const PreparedEpoch>(prepared, prepared->prepared());
-  }
+  join.epoch = prepared;
   const SessionId id = job->NewSession();
   auto plan = [this, pinned = job, key = request.key, epoch = prepared, client = join.client](
                   uint64_t opening, uint64_t window, bool is_first) {

@@ -400,14 +400,14 @@ void OneShapeToWire(const LoadableEpoch& epoch, uint64_t num_batches, v1::Epoch&
   out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
 }
 
+namespace {
+
 void StepsToWire(const std::optional<StepFigures>& steps, v1::Epoch& wire) {
   if (!steps) return;
   wire.mutable_steps()->set_efficiency(steps->efficiency);
   wire.mutable_steps()->set_of_shuffle(steps->of_shuffle);
   for (const uint32_t num_ranks : steps->num_ranks) wire.mutable_steps()->add_num_ranks(num_ranks);
 }
-
-namespace {
 
 void ShareToWire(const EpochShare& share, v1::EpochShare& wire) {
   wire.set_num_steps(share.num_steps);
@@ -483,7 +483,6 @@ void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& prog
   segments.set_num_tracks(plan.num_tracks());
   segments.set_max_graphs(plan.layout().max_graphs());
   segments.set_loss(plan.loss());
-  StepsToWire(epoch.steps(), wire);
   wire.set_lower_bound(plan.lower_bound());
   wire.set_receipt(plan.receipt());
   wire.set_start_cursor(EncodeCursor({epoch.identity(), progress.generation, {}, {}}));
@@ -500,6 +499,7 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
   wire.set_num_done(progress.num_done);
   wire.set_generation(progress.generation);
   if (progress.share) ShareToWire(*progress.share, *wire.mutable_share());
+  StepsToWire(any.steps(), wire);
   if (any.teller() != nullptr) return any.teller()->Tell(any, progress, wire);
   if (any.segmented() != nullptr) return SegmentedEpochToWire(*any.segmented(), progress, wire);
   // Of a kind that has nothing to tell.
@@ -509,7 +509,6 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
   wire.set_num_graphs(plan.num_graphs());
   RejectionsToWire(plan.num_oversize(), plan.oversize(), plan.schema().sizes(), wire);
   RankGroupsToWire(epoch, epoch, wire);
-  StepsToWire(epoch.steps(), wire);
   MixtureToWire(epoch, wire);
   wire.set_num_cut_graphs(plan.num_cut_graphs());
   wire.set_num_pieces(plan.num_pieces());

@@ -341,16 +341,18 @@ std::optional<StepFigures> SampledEpoch::steps() const {
 
 absl::StatusOr<std::optional<Company>> SampledEpoch::MeasureCompany(const Making& making) const {
   if (!plans_all_ || source_->request().seeds_per_graph != 1) return std::nullopt;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (company_) return company_;
-  }
+  if (const std::optional<Company> known = known_company()) return known;
   const auto measured = CompanyBeside({seed_.seed, seed_.epoch == 0 ? 1 : seed_.epoch - 1}, making);
   if (absl::IsCancelled(measured.status())) return measured.status();
   // Whoever loads that epoch learns why.
   if (!measured.ok()) return std::nullopt;
   absl::MutexLock lock(&mutex_);
   company_ = *measured;
+  return company_;
+}
+
+std::optional<Company> SampledEpoch::known_company() const {
+  absl::MutexLock lock(&mutex_);
   return company_;
 }
 

@@ -86,8 +86,9 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   // both epochs is drawn, unless it is kept, and the result is kept. nullopt for others, and for
   // graphs of several seeds, which are others in each epoch.
   absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
+  std::optional<Company> known_company() const override;
   // Of the first window, once it is planned; nullopt unless batches come in steps of like cost.
-  std::optional<StepFigures> steps() const;
+  std::optional<StepFigures> steps() const override;
   uint64_t NumGraphs(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override;

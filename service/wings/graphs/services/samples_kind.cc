@@ -54,7 +54,6 @@ void SamplesKind::Tell(const LoadableEpoch& any, const EpochProgress& progress,
   const uint64_t known = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
   OneShapeToWire(epoch, GuessBatches(known, counts.size(), identity), wire);
   wire.set_num_graphs(epoch.num_items());
-  StepsToWire(epoch.steps(), wire);
   v1::SampledEpoch& samples = *wire.mutable_samples();
   samples.set_num_seeds(epoch.num_seeds());
   samples.set_num_windows(epoch.num_windows());
