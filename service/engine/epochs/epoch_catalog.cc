@@ -126,6 +126,8 @@ EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
 }
 
 EpochCatalog::~EpochCatalog() {
+  // It has values that are pointers of its own.
+  segmented_plans_.Drop("");
   if (memory_ != nullptr) memory_->SetReclaim(nullptr);
 }
 

@@ -85,6 +85,11 @@ ExitCode RunCheck(const StoreArguments& arguments) {
   if (IsSnapshot(arguments.folder)) {
     const auto manifest = CheckSnapshot(arguments.folder, found);
     if (!manifest.ok()) return Fail(manifest.status());
+    if (arguments.check_shared) {
+      StoredCounts of_shared;
+      const absl::Status shared = arguments.check_shared(arguments.folder, found, of_shared);
+      if (!shared.ok()) return Fail(shared);
+    }
     counts = {{"files", manifest->files.size()}, {"taken", manifest->taken}};
     words = absl::StrCat("a snapshot of ", manifest->taken, ", ", Grouped(manifest->files.size()),
                          " files");

@@ -107,6 +107,11 @@ class SlotMemory:
                     self._pins.append(functools.partial(library.unregister, address))
             return self._is_pinned
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the slots are registered: a device may read them after a call that began it."""
+        return bool(self._is_pinned)
+
     def take_returned(self, numbers: dict[int, None]) -> None:
         """Adds the slots that nobody views any more. An exception that interrupts it has lost none.
         """

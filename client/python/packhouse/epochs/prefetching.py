@@ -20,8 +20,8 @@ def prefetch(
         for batch in prefetch(loader, lambda batch: jax.device_put(dict(batch))):
             train(batch)
 
-    `move` should start a copy and not wait for it, as jax.device_put does; for torch there is
-    `packhouse.torch.prefetch_to`. Batches are acknowledged when they have been used, not when they
+    `move` should start a copy and not wait for it, as jax.device_put does, and not write to the
+    batch, which it may get once more; for torch there is `packhouse.torch.prefetch_to`. Batches are acknowledged when they have been used, not when they
     are fetched ahead. This acknowledges a loader's batch when the next one is asked for. With
     worker processes `trained` acknowledges; put it around this:
 

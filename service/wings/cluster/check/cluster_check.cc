@@ -54,12 +54,6 @@ class ClusterCheck {
     // What a server is about to write, or to delete, is another thing, or whole, some time later.
     PH_RETURN_IF_ERROR(FindStrays());
     const std::map<std::string, StoredDamage> first = std::exchange(strays_, {});
-    if (engines_.objects != nullptr) {
-      PH_ASSIGN_OR_RETURN(const bool is_bound, CheckIdentity());
-      PH_RETURN_IF_ERROR(CheckDatasets());
-      PH_RETURN_IF_ERROR(CheckGraphs());
-      if (is_bound) PH_RETURN_IF_ERROR(CountUnnamed());
-    }
     PH_RETURN_IF_ERROR(CheckJobs());
     PH_RETURN_IF_ERROR(CheckHistograms());
     PH_RETURN_IF_ERROR(
@@ -68,6 +62,13 @@ class ClusterCheck {
                 absl::EndsWith(key, "/count") ? "the bound --max-measured-models"
                                               : "that measured model");
         }));
+    // Last: what does not fit this machine, or cannot be fetched, ends the check.
+    if (engines_.objects != nullptr) {
+      PH_ASSIGN_OR_RETURN(const bool is_bound, CheckIdentity());
+      PH_RETURN_IF_ERROR(CheckDatasets());
+      PH_RETURN_IF_ERROR(CheckGraphs());
+      if (is_bound) PH_RETURN_IF_ERROR(CountUnnamed());
+    }
     if (first.empty()) return absl::OkStatus();
     PH_RETURN_IF_ERROR(FindStrays());
     for (const auto& [place, damage] : strays_) {

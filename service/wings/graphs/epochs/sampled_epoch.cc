@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "service/algorithms/collation/collate.h"
@@ -145,11 +147,12 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
                       making.Hold(absl::StrCat("an epoch of ", epoch->num_seeds_, " seeds"),
                                   sizeof(uint32_t) * epoch->num_seeds_));
   PH_RETURN_IF_ERROR(epoch->OrderSeeds(epoch->seed_, making, epoch->order_));
-  if (plan_first != nullptr && !samples.exact_steps) {
+  const bool plans_all = samples.exact_steps || request.use == EpochUse::kEvaluation;
+  if (plan_first != nullptr && !plans_all) {
     PH_RETURN_IF_ERROR(plan_first(epoch));
     return epoch;
   }
-  const uint64_t planned = samples.exact_steps ? num_windows : 1;
+  const uint64_t planned = plans_all ? num_windows : 1;
   for (uint64_t window = 0; window < planned; ++window) {
     PH_RETURN_IF_ERROR(epoch->Plan(window, making));
   }
@@ -319,9 +322,13 @@ absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
   }
   PH_ASSIGN_OR_RETURN(Window made, Planned(seed_, order_, window, before.num_batches, making));
   absl::MutexLock lock(&mutex_);
+  // Somebody else may have planned it meanwhile.
+  for (const auto& [number, kept] : kept_) {
+    if (number == window) return kept;
+  }
   if (window == 0) steps_ = made->steps;
   kept_.emplace_front(window, made);
-  if (kept_.size() > kKeptWindows) kept_.pop_back();
+  if (kept_.size() > std::max(most_kept_, kKeptWindows)) kept_.pop_back();
   if (ends_.size() == window) {
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + made->batches.num_batches());
   }
@@ -432,11 +439,18 @@ std::pair<uint64_t, size_t> SampledEpoch::PlaceOf(uint64_t number) const {
 }
 
 std::optional<uint64_t> SampledEpoch::FirstMissing(absl::Span<const uint64_t> batches) const {
-  for (const uint64_t batch : batches) {
-    const uint64_t window = PlaceOf(batch).first;
-    if (Find(window) == nullptr) return window;
+  std::set<uint64_t> windows;
+  for (const uint64_t batch : batches) windows.insert(PlaceOf(batch).first);
+  {
+    absl::MutexLock lock(&mutex_);
+    // All are kept at once, or they would push each other out for ever.
+    most_kept_ = std::max(most_kept_, kKeptWindows + windows.size());
   }
-  return std::nullopt;
+  std::optional<uint64_t> missing;
+  for (const uint64_t window : windows) {  // All count as used.
+    if (Find(window) == nullptr && !missing) missing = window;
+  }
+  return missing;
 }
 
 // --- Batches.

@@ -165,7 +165,9 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   mutable std::vector<uint64_t> ends_ ABSL_GUARDED_BY(mutex_);
   mutable std::optional<Company> company_ ABSL_GUARDED_BY(mutex_);
   mutable std::optional<StepFigures> steps_ ABSL_GUARDED_BY(mutex_);
-  // The windows that were used last, the latest first.
+  // The windows that were used last, the latest first; and how many are kept, if more than usual:
+  // a step of many ranks lies in many windows.
+  mutable size_t most_kept_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable std::list<std::pair<uint64_t, Window>> kept_ ABSL_GUARDED_BY(mutex_);
   mutable std::vector<std::unique_ptr<SubGraphDrawer>> drawers_ ABSL_GUARDED_BY(mutex_);
 };

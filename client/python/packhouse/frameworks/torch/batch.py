@@ -120,17 +120,19 @@ def to_torch(
     """The batch with torch's tensors, each at a multiple of 64 bytes.
 
     They share the batch's memory if all of that may be written to, as with `writable=True` and by a
-    lane. Otherwise, and with `pin_memory`, with a change, and in a worker process of torch's DataLoader,
+    lane: what is written to them is written to the batch, so that a second `to_torch` and `Loader.split`
+    see it. Take `to_torch(batch.writable())` to keep the batch. Otherwise, and with `pin_memory`, with a
+    change, of slots that `prefetch_to` has page-locked, and in a worker process of torch's DataLoader,
     they are copies in one piece of memory, which the worker hands to its trainer at once.
 
     Signed types replace unsigned ones that torch cannot compute with: int32 for uint16, int64 for
-    uint32 and uint64; these are always copies. `change` may write to the arrays of the batch that it
+    uint32 and uint64; with one of these all are copies. `change` may write to the arrays of the batch that it
     gets, of the types that are stored; the tensors have what it wrote. Cost: a microsecond a tensor;
     if they are copies, one copy, and some microseconds a tensor; with a change and such an unsigned
     type two.
     """
     if not pin_memory and change is None and get_worker_info() is None:
-        shared = _views_of(batch, may_be_shared)
+        shared = _views_of(batch, _is_safe_to_share)
         if shared is not None:
             return shared
     halves = _halves_of(batch)
@@ -332,6 +334,13 @@ def in_pinned_slot(batch: Any, library: Pinning) -> TorchBatch | None:
         return memory is not None and memory.pin(library)
 
     return _views_of(batch, is_pinned)
+
+
+def _is_safe_to_share(array: Array) -> bool:
+    # A device may still read page-locked memory when `to(non_blocking=True)` has returned and the
+    # tensor has gone, and with it the slot.
+    memory = _slots_of(array)
+    return may_be_shared(array) and not (memory is not None and memory.is_pinned)
 
 
 def _slots_of(array: Array) -> SlotMemory | None:
