@@ -171,7 +171,7 @@ bench-readers: packages  ## The Python client's CPU per batch beside opaque byte
 	  --bench build/release/client/bench/packhouse-bench \
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(READERS_FLAGS)
 
-bench-lane: packages  ## All figures of lanes, and the same by TCP, beside their goals (12 min); LANE_FLAGS=--quick, PAGE=...
+bench-lane: packages  ## All figures of lanes, and the same by TCP, beside their goals (6 min); LANE_FLAGS=--quick, PAGE=...
 	cmake --preset release
 	cmake --build --preset release --target packhoused packhouse-bench packhouse_python
 	$(PYTHON) -B tests/conformance/environments.py benchmarks -- --version
