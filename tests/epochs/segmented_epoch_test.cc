@@ -915,6 +915,17 @@ TEST(SegmentedEpochTest, ASubsetThatIsNotThereIsRefused) {
   }
 }
 
+// Its plan too, which the catalog knows by two names.
+TEST(SegmentedEpochTest, NothingIsHeldOnceTheCatalogIsGone) {
+  MemoryBudget memory(uint64_t{1} << 30);
+  {
+    EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds(), &memory);
+    ASSERT_THAT(catalog.PrepareSegmented(InSegments(300)), IsOk());
+    EXPECT_GT(memory.held(), 0U);
+  }
+  EXPECT_EQ(memory.held(), 0U);
+}
+
 // A reader of all graphs alone would take more.
 TEST(SegmentedEpochTest, MemoryIsThatOfAFewSegments) {
   constexpr size_t kMany = 120'000;
