@@ -341,6 +341,28 @@ TEST(WindowOrderTest, AnEvaluationComesWholeFromAnyStepToAnyNumberOfRanks) {
   EXPECT_THAT(world.orders, Contains(kLaterWindow));
 }
 
+// A step of them lies in more windows than are kept otherwise.
+TEST(WindowOrderTest, ManyRanksGetEachSubGraphOnce) {
+  constexpr uint32_t kRanks = 20;
+  SampledLoader world;
+  std::vector<std::unique_ptr<LoadSession>> sessions;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    JoinRequest join;
+    join.sharing = Sharing::Ranked(kRanks);
+    join.queue = rank;
+    auto session = world.loader().Load(world.RequestOf("job", {.window = 1}), join, 4, [] {});
+    ASSERT_THAT(session, IsOk());
+    sessions.push_back(*std::move(session));
+  }
+  std::multiset<uint64_t> ids;
+  for (int round = 0; round < 1000 && ids.size() < kSampledNodes; ++round) {
+    for (const auto& session : sessions) ids.merge(world.Take(*session));
+    world.LetGo();
+  }
+  EXPECT_EQ(ids.size(), kSampledNodes);
+  EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kSampledNodes);
+}
+
 // Whoever asks for the steps of as many ranks gets the same ones.
 TEST(WindowOrderTest, StepsOfOtherRanksAreAnotherEpoch) {
   SampledLoader world;
