@@ -18,6 +18,7 @@
 #include "service/access/worker_pool.h"
 #include "service/algorithms/planning/batch_cost.h"
 #include "service/base/clock.h"
+#include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_catalog.h"
 #include "service/engine/jobs/segment_makings.h"
 #include "tests/delivery/all_jobs.h"
@@ -83,9 +84,9 @@ class LoaderWorld {
   }
 
   // With the planner that `bounds` say.
-  void Restart(const EpochBounds& bounds = {}) {
+  void Restart(const EpochBounds& bounds = {}, MemoryBudget* memory = nullptr) {
     loader_ = nullptr;
-    catalog_ = std::make_unique<EpochCatalog>(&dataset_.store(), bounds);
+    catalog_ = std::make_unique<EpochCatalog>(&dataset_.store(), bounds, memory);
     auto loader = AllJobs::Open(catalog_.get(), &logs_, options_);
     ASSERT_THAT(loader, IsOk());
     loader_ = *std::move(loader);
@@ -726,8 +727,11 @@ TEST(LoaderTest, ASegmentThatFailsIsToldToThoseWhoNeedItAlone) {
 TEST(LoaderTest, ABatchThatCannotBeBuiltIsToldAndNotDelivered) {
   for (const bool in_segments : {false, true}) {
     SCOPED_TRACE(in_segments);
+    // No room for a copy of the graphs: it would have them as they were.
+    MemoryBudget memory(uint64_t{1} << 30);
+    PH_ASSERT_OK_AND_ASSIGN(const MemoryHold others, memory.Hold("others", uint64_t{1} << 29));
     LoaderWorld world(1200);
-    world.Restart(QuickPlans());
+    world.Restart(QuickPlans(), &memory);
     const EpochRequest request = in_segments ? InSegments(1) : DatasetWorld::Request();
     EpochRequest of_evaluation = request;
     of_evaluation.key.job.clear();
