@@ -38,6 +38,33 @@ TEST(AppendElementTest, TakesTheValuesOfADtype) {
   }
 }
 
+template <typename T>
+void ExpectTakesAllOf(DType dtype) {
+  SCOPED_TRACE(DTypeName(dtype));
+  constexpr T kLeast = std::numeric_limits<T>::min();
+  constexpr T kMost = std::numeric_limits<T>::max();
+  std::string out;
+  EXPECT_TRUE(AppendElement(std::to_string(kLeast), dtype, &out).ok());
+  EXPECT_TRUE(AppendElement(std::to_string(kMost), dtype, &out).ok());
+  EXPECT_EQ(out, BytesOf(kLeast) + BytesOf(kMost));
+  if (sizeof(T) < sizeof(int64_t)) {
+    EXPECT_FALSE(AppendElement(std::to_string(static_cast<int64_t>(kLeast) - 1), dtype, &out).ok());
+    EXPECT_FALSE(AppendElement(std::to_string(static_cast<int64_t>(kMost) + 1), dtype, &out).ok());
+  }
+  EXPECT_EQ(out.size(), 2 * sizeof(T));
+}
+
+TEST(AppendElementTest, AnIntegerHasAllItsValuesAndNoOther) {
+  ExpectTakesAllOf<int8_t>(DType::kInt8);
+  ExpectTakesAllOf<int16_t>(DType::kInt16);
+  ExpectTakesAllOf<int32_t>(DType::kInt32);
+  ExpectTakesAllOf<int64_t>(DType::kInt64);
+  ExpectTakesAllOf<uint8_t>(DType::kUint8);
+  ExpectTakesAllOf<uint16_t>(DType::kUint16);
+  ExpectTakesAllOf<uint32_t>(DType::kUint32);
+  ExpectTakesAllOf<uint64_t>(DType::kUint64);
+}
+
 TEST(AppendElementTest, NamesWhatIsNoValue) {
   const std::vector<std::tuple<std::string, DType, std::string>> cases = {
       {"128", DType::kInt8, "'128' is no int8"},

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/npy_text.h"
@@ -47,7 +49,8 @@ TEST(ParseNpyHeaderTest, EveryElementTypeButBfloat16) {
       {"|b1", DType::kBool},    {"|i1", DType::kInt8},    {"<i2", DType::kInt16},
       {"<i4", DType::kInt32},   {"<i8", DType::kInt64},   {"|u1", DType::kUint8},
       {"<u2", DType::kUint16},  {"<u4", DType::kUint32},  {"<u8", DType::kUint64},
-      {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64}};
+      {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
+      {">u1", DType::kUint8},   {"<b1", DType::kBool}};
   for (const auto& [descr, dtype] : types) {
     SCOPED_TRACE(descr);
     PH_ASSERT_OK_AND_ASSIGN(const NpyHeader header,
@@ -103,6 +106,9 @@ TEST(ParseNpyHeaderTest, BadDictionariesAreRefusedSayingWhatIsWrong) {
       {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,)} x", "in place of the header's end"},
       {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,", "in place of an extent"},
       {"", "in place of a '{'"},
+      {"{'descr': '<i1', 'fortran_order': False, 'shape': (" +
+           absl::StrJoin(std::vector<int>(33, 1), ", ") + ")}",
+       "shape has more than 32 dimensions"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.dictionary);
@@ -131,6 +137,21 @@ TEST(ParseNpyHeaderTest, WhatIsNoNpyFileIsRefused) {
   EXPECT_THAT(ParseNpyHeader(huge), says("has a header of 2147483659 bytes"));
 }
 
+TEST(ParseNpyHeaderTest, TheLongestHeaderIsRead) {
+  for (const size_t more : {0, 1}) {
+    // A header of version 1.0 has 10 bytes before its text.
+    std::string text(kMaxNpyHeaderBytes - 10 + more, ' ');
+    text.replace(0, sizeof(kPlain) - 1, kPlain);
+    text.back() = '\n';
+    const std::string file = absl::StrCat(
+        NpyHeaderOf(kPlain).substr(0, 8),
+        std::string({static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)}),
+        text);
+    ASSERT_EQ(file.size(), kMaxNpyHeaderBytes + more);
+    EXPECT_EQ(ParseNpyHeader(file).ok(), more == 0);
+  }
+}
+
 TEST(ParseNpyHeaderTest, NoPrefixOfAHeaderIsOne) {
   const std::string file = NpyHeaderOf(kPlain);
   for (std::size_t size = 0; size < file.size(); ++size) {
@@ -155,6 +176,10 @@ TEST(MakeNpyHeaderTest, IsReadAsWhatWasMade) {
         EXPECT_EQ(header.dtype, dtype == DType::kBfloat16 ? DType::kUint16 : dtype);
         EXPECT_EQ(header.shape, shape);
         EXPECT_EQ(header.header_bytes, made.size());
+        // As numpy does, so that elements may be mapped.
+        EXPECT_TRUE(made.size() % 64 == 0 || made.size() == least);
+        const bool has_order = ElementBytes(dtype) != 1;
+        EXPECT_THAT(made, HasSubstr(has_order ? "'descr': '<" : "'descr': '|"));
       }
     }
   }

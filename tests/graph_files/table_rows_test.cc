@@ -109,6 +109,11 @@ TEST(CsvRowsTest, ABadRowIsNamedAndLeavesNothing) {
     EXPECT_EQ(rows.count, 0);
     EXPECT_EQ(rows.bytes(), 0);
   }
+  for (const size_t size : {kMaxIdBytes, kMaxIdBytes + 1}) {
+    const std::string id(size, 'i');
+    EXPECT_EQ(table->Append(Fields{id, "1", "n", "1"}, &rows).ok(), size == kMaxIdBytes);
+  }
+  EXPECT_EQ(rows.count, 1);
   const RowsSpec swapped = {true, true, {}};
   const auto edges = CsvRows::Create(swapped, Fields{"source", "target"});
   ASSERT_TRUE(edges.ok());
@@ -163,7 +168,8 @@ TEST(ExampleRowsTest, EveryElementTypeIsReadAsItWasWritten) {
     const RowsSpec spec = {false, false, {Column("v", dtype, {4})}};
     SourceRows rows = Empty(spec);
     rows.ids.is_text = true;
-    for (const char* const row : {"0 1 1 0", "1.5 -0.25 0 1024", "0 1 127 100", "-1 -128 5 127"}) {
+    for (const char* const row :
+         {"0 1 1 0", "1.5 -0.25 0 1024", "0 1 127 100", "-1 -128 5 127", "128 1 255 2"}) {
       const size_t before = rows.columns[0].bytes.size();
       const Fields values = absl::StrSplit(row, ' ');
       const bool is_taken = std::all_of(values.begin(), values.end(), [&](absl::string_view text) {
@@ -228,6 +234,94 @@ TEST(ExampleRowsTest, ABadRecordIsNamedAndLeavesNothing) {
     EXPECT_EQ(rows.bytes(), 0);
   }
   EXPECT_EQ(table.Append("\xff", &rows).message(), "is no tf.Example");
+}
+
+// Bytes of a protocol buffer that ends too early, or has a number of more than ten bytes.
+TEST(ExampleRowsTest, WhatIsMalformedIsNamed) {
+  const std::string id = Entry("id", "bytes_list { value: 'p' }");
+  const std::string t = Entry("t", "bytes_list { value: 'x' }");
+  const std::string f = Entry("f", "float_list { value: 1 value: 2 }");
+  const std::string n = Entry("n", "int64_list { value: -1 }");
+  const auto field = [](char tag, const std::string& bytes) {
+    return std::string(1, tag) + static_cast<char>(bytes.size()) + bytes;
+  };
+  // A feature whose list, of the kind of `list_tag`, has these bytes.
+  const auto with = [&](const std::string& features, const std::string& key, char list_tag,
+                        const std::string& list) {
+    const std::string entry = field('\x0a', key) + field('\x12', field(list_tag, list));
+    return Record(features) + field('\x0a', field('\x0a', entry));
+  };
+  const std::string too_long = field('\x0a', std::string(10, '\xff') + '\x01');
+  const std::string cut = "\x0a\x7f";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {with(id + f + t, "n", '\x1a', too_long), "feature 'n': malformed"},
+      {with(id + f + t, "n", '\x1a', cut), "feature 'n': malformed"},
+      {with(id + n + t, "f", '\x12', field('\x0a', "123")), "feature 'f': malformed"},
+      {with(id + kPaper, "r", '\x1a', cut), "feature 'r': malformed"},
+      {with(id + kPaper, "r.d1", '\x1a', cut), "feature 'r': malformed"},
+      {with(kPaper, "#id", '\x0a', cut), "feature '#id': malformed"},
+      {with(kPaper, "id", '\x0a', cut), "feature 'id': malformed"},
+  };
+  ExampleRows table(Papers());
+  SourceRows rows = Empty(Papers());
+  ASSERT_TRUE(table.Append(Record(id + kPaper), &rows).ok());
+  const size_t bytes = rows.bytes();
+  for (const auto& [record, message] : cases) {
+    SCOPED_TRACE(testing::PrintToString(record));
+    EXPECT_EQ(table.Append(record, &rows).message(), message);
+    EXPECT_EQ(rows.count, 1);
+    EXPECT_EQ(rows.bytes(), bytes);
+  }
+  for (const size_t size : {kMaxIdBytes, kMaxIdBytes + 1}) {
+    const std::string long_id =
+        Entry("id", "bytes_list { value: '" + std::string(size, 'i') + "' }");
+    EXPECT_EQ(table.Append(Record(long_id + kPaper), &rows).ok(), size == kMaxIdBytes);
+  }
+}
+
+TEST(ExampleRowsTest, EndsAreWrittenAsTheTableHasThem) {
+  for (const bool is_swapped : {false, true}) {
+    const RowsSpec spec = {true, is_swapped, {}};
+    SourceRows rows = Empty(spec);
+    rows.sources.numbers = {7, -1};
+    rows.targets.numbers = {8, 12};
+    rows.count = 2;
+    std::vector<std::string> ends;
+    EXPECT_TRUE(ForEachExample(spec, rows, [&](absl::string_view record) {
+                  tensorflow::Example example;
+                  EXPECT_TRUE(example.ParseFromString(std::string(record)));
+                  for (const char* const key : {"#source", "#target"}) {
+                    ends.push_back(example.features().feature().at(key).bytes_list().value(0));
+                  }
+                  return absl::OkStatus();
+                }).ok());
+    const std::vector<std::string> expected = {"7", "8", "-1", "12"};
+    const std::vector<std::string> swapped = {"8", "7", "12", "-1"};
+    EXPECT_EQ(ends, is_swapped ? swapped : expected);
+    // It ends with the first error.
+    int taken = 0;
+    EXPECT_EQ(ForEachExample(spec, rows,
+                             [&](absl::string_view) {
+                               ++taken;
+                               return absl::DataLossError("disk");
+                             })
+                  .code(),
+              absl::StatusCode::kDataLoss);
+    EXPECT_EQ(taken, 1);
+  }
+}
+
+TEST(ClearRowsTest, OnlyTheSetIsKept) {
+  SourceRows rows = Empty(Authors());
+  rows.set = 3;
+  rows.count = 5;
+  rows.columns[0].bytes = "x";
+  ClearRows({true, false, {Column("w", DType::kInt8)}}, &rows);
+  EXPECT_EQ(rows.set, 3);
+  EXPECT_TRUE(rows.is_edges);
+  EXPECT_EQ(rows.count, 0);
+  ASSERT_EQ(rows.columns.size(), 1);
+  EXPECT_EQ(rows.bytes(), 0);
 }
 
 TEST(ExampleRowsTest, AnEdgeWithoutATargetLeavesNothing) {

@@ -85,12 +85,53 @@ TEST(ParseUnigraphTest, WhatHasNoMeaningIsRefused) {
   }
 }
 
+TEST(ParseUnigraphTest, EveryElementTypeOfTensorFlowThatThereIs) {
+  const std::vector<std::pair<std::string, DType>> types = {
+      {"BOOL", DType::kBool},         {"INT8", DType::kInt8},     {"INT16", DType::kInt16},
+      {"INT32", DType::kInt32},       {"INT64", DType::kInt64},   {"UINT8", DType::kUint8},
+      {"UINT16", DType::kUint16},     {"UINT32", DType::kUint32}, {"UINT64", DType::kUint64},
+      {"HALF", DType::kFloat16},      {"FLOAT", DType::kFloat32}, {"DOUBLE", DType::kFloat64},
+      {"BFLOAT16", DType::kBfloat16},
+  };
+  const auto parse = [](const std::string& type, const std::string& extent) {
+    return ParseUnigraph("node_sets { key: 'c' value { features { key: 'f' value { dtype: DT_" +
+                         type + " shape { dim { size: " + extent +
+                         " } } } } metadata { filename: 'c.csv' } } } ");
+  };
+  for (const auto& [type, dtype] : types) {
+    SCOPED_TRACE(type);
+    const auto unigraph = parse(type, "1");
+    ASSERT_TRUE(unigraph.ok()) << unigraph.status();
+    const SourceColumnSpec& column = unigraph->schema.node_sets()[0].columns[0];
+    EXPECT_EQ(column.dtype, dtype);
+    EXPECT_EQ(column.row_shape, std::vector<uint32_t>{1});
+    EXPECT_FALSE(column.ragged);
+    EXPECT_FALSE(column.text);
+  }
+  EXPECT_FALSE(parse("COMPLEX64", "1").ok());
+  for (const std::string extent : {"0", "4294967296"}) {
+    EXPECT_EQ(parse("FLOAT", extent).status().message(),
+              "graph schema: node set 'c': feature 'f': dimension 0 is " + extent +
+                  "; it must be at least 1, or -1 for the first");
+  }
+}
+
+// Sets of TF-GNN's own are none of the graph.
+TEST(ParseUnigraphTest, AuxiliarySetsAreLeftOut) {
+  const auto unigraph =
+      ParseUnigraph(std::string(kNodes) + Edge("e", "source: 'a' target: 'b'", "e.csv") +
+                    "edge_sets { key: '_aux_edges' value { source: 'a' target: 'b' } } ");
+  ASSERT_TRUE(unigraph.ok()) << unigraph.status();
+  ASSERT_EQ(unigraph->schema.edge_sets().size(), 1);
+  EXPECT_EQ(unigraph->tables.size(), 2);
+}
+
 TEST(TableFormatOfTest, GoesByTheName) {
   for (const char* name : {"x.tfrecord", "x.tfrecords@5", "x-tfrecord-00000-of-00001", "x.tfr",
-                           "tfr", "a_tfrecords"}) {
+                           "tfr", "a_tfrecords", "xtfrx.tfr", "mytfrecord.tfrecord"}) {
     EXPECT_EQ(*TableFormatOf(name), TableFormat::kTfrecord) << name;
   }
-  for (const char* name : {"x.csv", "x.csv@2", "x-csv-*", "x.csv.gz"}) {
+  for (const char* name : {"x.csv", "x.csv@2", "x-csv-*", "x.csv.gz", "mycsv.csv"}) {
     EXPECT_EQ(*TableFormatOf(name), TableFormat::kCsv) << name;
   }
   for (const char* name : {"", "csv", "x.parquet", "xtfrx", "x.sstable"}) {
