@@ -19,6 +19,14 @@ constexpr DType kAllTypes[] = {DType::kBool,    DType::kInt8,    DType::kInt16, 
                                DType::kUint64,  DType::kFloat16, DType::kFloat32, DType::kFloat64,
                                DType::kBfloat16};
 
+ArrayView FindName(const std::vector<ArrayView>& arrays, const std::string& name) {
+  for (const ArrayView& array : arrays) {
+    if (array.header.name == name) return array;
+  }
+  ADD_FAILURE() << name;
+  return {};
+}
+
 TEST(ArrayTest, RowsMustBeAsManyAsTheShapeHas) {
   for (const uint64_t given : {2, 4}) {
     ArraySource array = MadeArray<int64_t>("a", DType::kInt64, given, [](uint64_t i) { return i; });
@@ -32,6 +40,11 @@ TEST(ArrayTest, RowsMustBeAsManyAsTheShapeHas) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'big'")));
   EXPECT_THAT(ArrayBytes({"rank", DType::kInt8, std::vector<uint64_t>(33, 1)}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("33 dimensions, at most 32")));
+  EXPECT_THAT(ArrayBytes({"rank", DType::kInt16, std::vector<uint64_t>(32, 1)}), IsOkAndHolds(2U));
+  const uint64_t most = (uint64_t{1} << 63) - 1;
+  EXPECT_THAT(ArrayBytes({"most", DType::kInt8, {most}}), IsOkAndHolds(most));
+  EXPECT_THAT(ArrayBytes({"more", DType::kInt8, {most + 1}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'more'")));
 }
 
 // What numpy.save writes of numpy.arange(3).
@@ -104,6 +117,48 @@ TEST(SafetensorsFileTest, GivesBackWhatWasWritten) {
     ASSERT_EQ(got.size(), arrays.size());
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(Same(got[i], arrays[i].view()));
   }
+}
+
+// What others write: with metadata, in any order, and with empty arrays between.
+TEST(SafetensorsFileTest, ArraysMustTileTheRows) {
+  const auto read = [](const std::string& head, const std::string& rows) {
+    std::string file(8, '\0');
+    file[0] = static_cast<char>(head.size());
+    return ReadSafetensorsFile(file + head + rows);
+  };
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto arrays,
+      read(R"({"b":{"dtype":"I8","shape":[2],"data_offsets":[1,3]},"__metadata__":{"k":"v"},)"
+           R"("a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
+           R"("e":{"dtype":"F64","shape":[0],"data_offsets":[1,1]}})",
+           "xyz"));
+  ASSERT_EQ(arrays.size(), 3U);
+  EXPECT_EQ(FindName(arrays, "a").bytes, "x");
+  EXPECT_EQ(FindName(arrays, "b").bytes, "yz");
+  EXPECT_EQ(FindName(arrays, "e").bytes, "");
+  const auto refused = [](const std::string& what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what));
+  };
+  const auto one = [&](const std::string& dtype, const std::string& offsets) {
+    return read(R"({"a":{"dtype":")" + dtype + R"(","shape":[2],"data_offsets":)" + offsets + "}}",
+                "xy");
+  };
+  EXPECT_THAT(one("I8", "[0,2]"), IsOk());
+  EXPECT_THAT(one("C8", "[0,2]"), refused("array 'a': dtype 'C8' is not known"));
+  for (const std::string offsets : {"[0]", "[0,2,4]", "[2,0]", "[0,1]", "[0,3]"}) {
+    EXPECT_THAT(one("I8", offsets), refused("data_offsets must be two, 2 bytes apart")) << offsets;
+  }
+  EXPECT_THAT(one("I8", "[1,3]"), refused("must begin at 0 and end by 2"));
+  EXPECT_THAT(one("I16", "[0,4]"), refused("must begin at 0 and end by 2"));
+  EXPECT_THAT(read(R"({"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},)"
+                   R"("b":{"dtype":"I8","shape":[2],"data_offsets":[1,3]}})",
+                   "xyz"),
+              refused("array 'b' lies at [1, 3), must begin at 2"));
+  StringSink none;
+  EXPECT_THAT(
+      WriteSafetensorsFile(
+          {MadeArray<int8_t>("__metadata__", DType::kInt8, 1, [](uint64_t) { return 0; })}, none),
+      refused("reserved"));
 }
 
 TEST(SafetensorsFileTest, HeadIsTheFormatsAndDamageIsRefused) {

@@ -58,6 +58,16 @@ TEST(ChunkedLayoutTest, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(with("\"a\"", "\"b\""), refused("node type 'b' is there twice"));
   EXPECT_THAT(with("_per_", "_of_"), refused("neither num_nodes_per_chunk nor"));
   EXPECT_THAT(with("            2,\n", "            7,\n"), refused("the chunks have 8"));
+  EXPECT_THAT(with("            2,\n", "            18446744073709551615,\n            1,\n"),
+              refused("num_nodes_per_chunk exceeds 2^64"));
+  EXPECT_THAT(with("        [\n            0\n        ]", "        [0], [0]"),
+              refused("num_nodes_per_chunk must be a list of 2 lists"));
+  EXPECT_THAT(with("\"num_edges_per_type\": [", "\"num_edges_per_type\": [4, "),
+              refused("num_edges_per_type has 2 numbers, must have 1"));
+  for (const std::string edge_type : {"b:r", "b:r:a:a", "c:r:a", "r"}) {
+    EXPECT_THAT(with("b:r:a", edge_type), refused("edge type '" + edge_type + "' must be"));
+  }
+
   ExpectMembersChecked(
       text, [](const std::string& of) { return ReadChunkedMetadata(of).status(); },
       // Either kind of counts will do, and features are any.
@@ -66,7 +76,34 @@ TEST(ChunkedLayoutTest, WhatDoesNotFitIsNamed) {
        {}});
 }
 
+// As the pipeline reads it: edges have blanks between their ends.
+TEST(ChunkedLayoutTest, ADelimiterThatIsNotThereIsThePipelines) {
+  ChunkedGraph graph = SmallChunked();
+  graph.edge_types[0].features[0].format = ChunkFormat::kCsv;
+  PH_ASSERT_OK_AND_ASSIGN(std::string text, WriteChunkedMetadata(graph));
+  absl::StrReplaceAll({{"\"delimiter\"", "\"unknown\""}}, &text);
+  PH_ASSERT_OK_AND_ASSIGN(const ChunkedGraph read, ReadChunkedMetadata(text));
+  EXPECT_EQ(read.edge_types[0].edges.delimiter, ' ');
+  EXPECT_EQ(read.edge_types[0].features[0].delimiter, ',');
+}
+
+TEST(ChunkedLayoutTest, WithoutChunksAllIsOne) {
+  ChunkedGraph graph = SmallChunked();
+  graph.node_types[0].chunks.clear();
+  graph.edge_types[0].chunks.clear();
+  PH_ASSERT_OK_AND_ASSIGN(const std::string text, WriteChunkedMetadata(graph));
+  PH_ASSERT_OK_AND_ASSIGN(const ChunkedGraph read, ReadChunkedMetadata(text));
+  EXPECT_EQ(read.node_types[0].chunks, std::vector<uint64_t>{3});
+  EXPECT_EQ(read.edge_types[0].chunks, std::vector<uint64_t>{4});
+}
+
 TEST(AssignmentMetaTest, NamesTheTwoAlgorithmsThatThePipelineKnows) {
+  EXPECT_THAT(
+      WriteAssignmentMeta({4, "random"}),
+      IsOkAndHolds(std::string(R"({"version":"1.0.0","num_parts":4,"algo_name":"random"})")));
+  EXPECT_THAT(ReadAssignmentMeta(R"({"num_parts": 65536, "algo_name": "metis"})"), IsOk());
+  EXPECT_THAT(ReadAssignmentMeta(R"({"num_parts": 65537, "algo_name": "metis"})"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be 1 to 65536")));
   EXPECT_THAT(
       WriteAssignmentMeta({4, "streaming"}),
       IsOkAndHolds(std::string(R"({"version":"1.0.0","num_parts":4,"algo_name":"metis"})")));

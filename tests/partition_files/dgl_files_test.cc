@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,115 @@ TEST(DglGraphFileTest, GivesBackWhatWasWritten) {
   StringSink none;
   EXPECT_THAT(WriteDglGraphFile({}, none),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in no form")));
+}
+
+// Two nodes and three edges in all forms, and a file of them after `change`.
+absl::Status ReadChanged(const std::function<void(DglGraphSource&)>& change) {
+  const auto ids = [](const std::string& name, uint64_t count) {
+    return MadeArray<int64_t>(name, DType::kInt64, count, [](uint64_t) { return 0; });
+  };
+  DglGraphSource graph;
+  graph.num_nodes = 2;
+  graph.coo = DglCooSource{ids("s", 3), ids("t", 3), true, false};
+  graph.csr = DglCsrSource{ids("o", 3), ids("n", 3), ids("e", 3), false};
+  graph.csc = DglCsrSource{ids("o", 3), ids("n", 3), ids("e", 3), false};
+  graph.node_data.push_back(ids("inner_node", 2));
+  graph.edge_data.push_back(ids("inner_edge", 3));
+  change(graph);
+  StringSink sink;
+  EXPECT_THAT(WriteDglGraphFile(graph, sink), IsOk());
+  return ReadDglGraphFile(sink.bytes()).status();
+}
+
+TEST(DglGraphFileTest, CountsThatDisagreeAreRefused) {
+  const auto ids = [](uint64_t count, DType dtype = DType::kInt64) {
+    return MadeArray<int64_t>("ids", dtype, count, [](uint64_t) { return 0; });
+  };
+  ArraySource floats = ids(3, DType::kFloat64);
+  ArraySource table = ids(3);
+  table.header.shape = {3, 1};
+  ArraySource scalar = ids(1);
+  scalar.header.shape = {};
+  EXPECT_THAT(ReadChanged([](DglGraphSource&) {}), IsOk());
+  // Edges without ids are in their order; ids may be int32.
+  EXPECT_THAT(ReadChanged([&](DglGraphSource& graph) { graph.csr->edges = ids(0); }), IsOk());
+  EXPECT_THAT(ReadChanged([&](DglGraphSource& graph) {
+                graph.coo->sources =
+                    MadeArray<int32_t>("ids", DType::kInt32, 3, [](uint64_t) { return 0; });
+              }),
+              IsOk());
+  struct Case {
+    std::function<void(DglGraphSource&)> change;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {[&](DglGraphSource& graph) { graph.coo->targets = ids(2); }, "targets has 2 elements"},
+      {[&](DglGraphSource& graph) { graph.csr->offsets = ids(2); }, "offsets has 2 elements"},
+      {[&](DglGraphSource& graph) { graph.csr->neighbours = ids(4); }, "neighbours has 4"},
+      {[&](DglGraphSource& graph) { graph.csr->edges = ids(2); }, "edges has 2 elements"},
+      {[&](DglGraphSource& graph) { graph.csc->offsets = ids(4); }, "offsets has 4 elements"},
+      {[&](DglGraphSource& graph) { graph.csc->neighbours = ids(2); }, "neighbours has 2"},
+      {[&](DglGraphSource& graph) { graph.csc->edges = ids(4); }, "edges has 4 elements"},
+      {[&](DglGraphSource& graph) { graph.coo->sources = floats; }, "sources must be one dim"},
+      {[&](DglGraphSource& graph) { graph.coo->sources = table; }, "sources must be one dim"},
+      {[&](DglGraphSource& graph) { graph.node_data[0] = ids(3); }, "'ids' must have 2 rows"},
+      {[&](DglGraphSource& graph) { graph.edge_data[0] = ids(2); }, "'ids' must have 3 rows"},
+      {[&](DglGraphSource& graph) { graph.edge_data[0] = scalar; }, "'ids' must have 3 rows"},
+      // By the first form there is, which need not be coo.
+      {[&](DglGraphSource& graph) {
+         graph.coo.reset();
+         graph.csc->neighbours = ids(2);
+       },
+       "neighbours has 2"},
+  };
+  for (const Case& each : cases) {
+    EXPECT_THAT(ReadChanged(each.change),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(each.says)));
+  }
+}
+
+TEST(DglFilesTest, EveryByteOfTheMarksCounts) {
+  Random random(3);
+  const std::string graph = RandomGraphFile(random);
+  StringSink tensors;
+  ASSERT_THAT(WriteDglTensorFile(
+                  {MadeArray<int8_t>("a", DType::kInt8, 1, [](uint64_t) { return 0; })}, tensors),
+              IsOk());
+  const auto changed = [](std::string file, size_t at) {
+    file[at] = static_cast<char>(file[at] ^ 1);
+    return file;
+  };
+  // Of a graph: mark, version, kind and number of graphs, and where the graph begins.
+  for (size_t at = 0; at < 4 * sizeof(uint64_t); ++at) {
+    EXPECT_THAT(ReadDglGraphFile(changed(graph, at)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is expected")))
+        << at;
+  }
+  EXPECT_THAT(ReadDglGraphFile(changed(graph, kDglHeadBytes)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the head says at")));
+  // Of tensors: mark and number.
+  for (size_t at = 0; at < 2 * sizeof(uint64_t); ++at) {
+    EXPECT_THAT(ReadDglTensorFile(changed(tensors.bytes(), at)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at byte")))
+        << at;
+  }
+  EXPECT_THAT(ReadDglTensorFile(tensors.bytes() + "x"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 bytes too many")));
+}
+
+// The reader's, as its writer refuses them.
+TEST(DglTensorFileTest, AnArrayThatIsThereTwiceIsRefused) {
+  const auto array = [](const std::string& name) {
+    return MadeArray<int8_t>(name, DType::kInt8, 1, [](uint64_t) { return 0; });
+  };
+  StringSink sink;
+  EXPECT_THAT(WriteDglTensorFile({array("a"), array("a")}, sink),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a' is there twice")));
+  ASSERT_THAT(WriteDglTensorFile({array("a"), array("b")}, sink), IsOk());
+  std::string file = sink.bytes();
+  file[file.rfind('b')] = 'a';
+  EXPECT_THAT(ReadDglTensorFile(file),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a' is there twice")));
 }
 
 // No prefix of a file is a file, and no length in it can lead out of it.

@@ -76,6 +76,14 @@ TEST(MetisGraphFileTest, WhatMetisDoesNotNoticeIsNamed) {
   refused("2 1\n2\n", "lines for 1 vertices, its head says 2");
   refused("2 1\n2\n1\n1\n", "line 4: there are only 2 vertices");
   refused("2 1 2\n2\n1\n", "fmt is '2'");
+  refused("2 1 0000\n2\n1\n", "fmt is '0000'");
+  refused("2 1 011 1 1\n1 2 1\n1 1 1\n", "ncon is 1");
+  refused("2 1 010 0\n2\n1\n", "ncon is 0");
+  refused("2 1 010 1025\n2\n1\n", "ncon is '1025', must be a whole number from 0 to 1024");
+  refused("2 9223372036854775808\n2\n1\n", "the number of edges is '9223372036854775808'");
+  refused("2 1 010\n2\n1\n", "two for each of the head's 1 edges");
+  EXPECT_THAT(ReadMetisGraph("2 1 001 1\n2 1\n1 1\n"), IsOk());
+  refused("2 1 010 1024\n1 2\n1 1\n", "line 2: a vertex weight is ''");
   refused("2 1 001 2\n2 1\n1 1\n", "ncon is 2");
   refused("2 1 001\n2 0\n1 0\n", "an edge weight is 0");
   refused("2 1 001\n2\n1\n", "an edge weight is ''");
@@ -103,8 +111,17 @@ TEST(MetisGraphFileTest, WriterKeepsToItsHead) {
   EXPECT_THAT(writer.Vertex({1}), IsOk());
   EXPECT_THAT(writer.Finish(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                         HasSubstr("written were 1 and 1 ends")));
+  EXPECT_THAT(writer.Vertex({0}, {}, {4}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                    HasSubstr("1 weights, must have 0 and 0")));
+  EXPECT_THAT(writer.Vertex({0}), IsOk());
+  EXPECT_THAT(writer.Finish(), IsOk());
+  MetisGraphWriter half(head, sink);
+  EXPECT_THAT(half.Vertex({1}), IsOk());
+  EXPECT_THAT(half.Vertex({}), IsOk());
+  EXPECT_THAT(half.Finish(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      HasSubstr("written were 2 and 1 ends")));
   EXPECT_THAT(writer.Vertex({0}, {4}), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                HasSubstr("vertex 2 has 1 edge weights")));
+                                                HasSubstr("vertex 3 has 1 edge weights")));
 }
 
 TEST(MetisGraphFileTest, PartLines) {
@@ -112,6 +129,10 @@ TEST(MetisGraphFileTest, PartLines) {
   ASSERT_THAT(WritePartLines({2, 0, 1}, sink), IsOk());
   EXPECT_EQ(sink.bytes(), "2\n0\n1\n");
   EXPECT_THAT(ReadPartLines(sink.bytes(), 3, 3), IsOkAndHolds(std::vector<uint32_t>{2, 0, 1}));
+  EXPECT_THAT(ReadPartLines("", 0, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the number of parts is 0")));
+  EXPECT_THAT(ReadPartLines("2\n0 1\n", 2, 3),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2: more than one")));
   EXPECT_THAT(ReadPartLines(sink.bytes(), 3, 2),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 1: a part is '2'")));
   EXPECT_THAT(ReadPartLines(sink.bytes(), 2, 3),

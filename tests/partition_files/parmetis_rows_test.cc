@@ -29,6 +29,28 @@ TEST(ParmetisRowsTest, RowsThatCannotBeAreNamed) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the edge type is ''")));
   EXPECT_THAT(ReadParmetisStats("1 2 3\n4"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one line of three numbers")));
+  EXPECT_THAT(ReadParmetisStats("1 2 3 4"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one line of three numbers")));
+  EXPECT_THAT(ReadParmetisStats("1 2 1025"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("from 0 to 1024")));
+  PH_ASSERT_OK_AND_ASSIGN(const ParmetisStats stats, ReadParmetisStats("1 2 1024\n"));
+  EXPECT_EQ(stats.num_nodes, 1U);
+  EXPECT_EQ(stats.num_edges, 2U);
+  EXPECT_EQ(stats.num_weights, 1024U);
+  StringSink sink;
+  TextWriter writer(sink);
+  EXPECT_THAT(WriteParmetisStats(stats, writer), IsOk());
+  EXPECT_THAT(writer.Finish(), IsOk());
+  EXPECT_EQ(sink.bytes(), "1 2 1024\n");
+}
+
+TEST(ParmetisRowsTest, AGraphsNameCanBeginTheNameOfAFile) {
+  EXPECT_THAT(CheckParmetisName("mini"), IsOk());
+  for (const std::string name : {"", ".", "..", "a/b", "/a"}) {
+    EXPECT_EQ(CheckParmetisName(name).code(), absl::StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_EQ(ParmetisPartFile(7, "mini", "nodes"), "p007-mini_nodes.txt");
+  EXPECT_EQ(ParmetisPartFile(1000, "mini", "edges"), "p1000-mini_edges.txt");
 }
 
 // As METIS reads and writes them: what it wrote has new numbers before the rest.
@@ -76,6 +98,16 @@ TEST(ParmetisRowsTest, PartsMayComeInAnyOrder) {
   };
   refused("1 0\n1 2\n", 2, "line 2: more than two numbers, or node 1 is there twice");
   refused("1 0\n", 2, "node 0 has no part");
+  refused("1 0 0\n0 0\n", 2, "line 1: more than two numbers");
+  refused("0 0\n", 0, "line 1: there are no nodes");
+  EXPECT_THAT(ReadParmetisParts("", 0, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 parts")));
+  // The last line may lack its end.
+  EXPECT_THAT(ReadParmetisParts("0 0\n1 1", 2, 3), IsOkAndHolds(std::vector<uint32_t>{0, 1}));
+  EXPECT_THAT(ReadParmetisParts("0 0", 1, 3), IsOkAndHolds(std::vector<uint32_t>{0}));
+  StringSink sink;
+  EXPECT_THAT(WriteParmetisParts({2, 0}, sink), IsOk());
+  EXPECT_EQ(sink.bytes(), "0 2\n1 0\n");
   refused("1 3\n0 0\n", 2, "line 1: a part is '3'");
   refused("2 0\n0 0\n", 2, "line 1: a node is '2'");
   refused("0 0\n", uint64_t{1} << 60, "the file has 4 bytes");
@@ -98,6 +130,10 @@ TEST(ParmetisRowsTest, SchemaMustTile) {
   EXPECT_EQ(again.node_types[2].end, 5U);
   EXPECT_THAT(ReadParmetisSchema(R"({"nid": {"b": [0, 2], "c": [3, 5]}, "eid": {}})"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nid 'c' is [3, 5)")));
+  EXPECT_THAT(ReadParmetisSchema(R"({"nid": {"b": [0, 2]}, "eid": {"e": [0, 2, 3]}})"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("eid 'e' must be a range")));
+  EXPECT_THAT(ReadParmetisSchema(R"({"nid": {"b": [0, 2], "c": [2, 1]}, "eid": {}})"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nid 'c' is [2, 1)")));
   EXPECT_THAT(ReadParmetisSchema(R"({"nid": {}, "eid": {}})"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no type")));
 }

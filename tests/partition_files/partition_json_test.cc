@@ -43,6 +43,10 @@ TEST(PartitionJsonTest, RangesThatDoNotTileAreRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("node_map of 'tag', part 1: [4, 4) must begin at 3")));
   json = TwoParts();
+  json.node_map[0].parts[1] = {3, 2};
+  EXPECT_THAT(CheckPartitionJson(json),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[3, 2) must begin at 3")));
+  json = TwoParts();
   json.num_edges = 6;
   EXPECT_THAT(CheckPartitionJson(json), StatusIs(absl::StatusCode::kInvalidArgument,
                                                  HasSubstr("edge_map ends at 5, must end at 6")));
@@ -63,6 +67,14 @@ TEST(PartitionJsonTest, FieldsAreChecked) {
   };
   EXPECT_THAT(with("part0/graph.dgl", "../graph.dgl"), refused("within the folder"));
   EXPECT_THAT(with("part0/graph.dgl", "/graph.dgl"), refused("within the folder"));
+  for (const std::string path : {"", "..", "part0/../graph.dgl", "part0/.."}) {
+    EXPECT_THAT(with("part0/graph.dgl", path), refused("within the folder")) << path;
+  }
+  EXPECT_THAT(with("part0/graph.dgl", "part0/..graph.dgl"), IsOk());
+  EXPECT_THAT(with("item:has:tag", "item:has:tag:tag"), refused("must be SOURCE:RELATION:TARGET"));
+  EXPECT_THAT(with("item:has:tag", "user:has:tag"), refused("must be SOURCE:RELATION:TARGET"));
+  EXPECT_THAT(with("\"num_parts\": 2", "\"num_parts\": 65537"), refused("must be 1 to 65536"));
+  EXPECT_THAT(with("\"tag\": 0", "\"tag\": 2"), refused("must be its own and below 2"));
   EXPECT_THAT(with("item:has:tag", "has"), refused("must be SOURCE:RELATION:TARGET"));
   EXPECT_THAT(with("item:has:tag", "item:has:user"), refused("must be SOURCE:RELATION:TARGET"));
   EXPECT_THAT(with("\"num_nodes\": 7", "\"num_nodes\": -7"), refused("'num_nodes'"));
