@@ -44,7 +44,7 @@ void StartSavingHistograms(rpc::Server& server, LimitedLog& log) {
 }  // namespace
 
 void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
-                         EventLog& log, LimitedLog& limited_log) {
+                         Membership* membership, EventLog& log, LimitedLog& limited_log) {
   // So that clients that watch it hear of a full disk or a lost lease within a second.
   Repeating::ForEver(absl::Seconds(1), [&server] { server.RefreshHealth(); });
   if (stores.shared() != nullptr) stores.shared()->StartSweeping(log);
@@ -62,7 +62,8 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
   }
   if (!options.histogram_retention.is_for_ever()) {
     StartSweeping({"histogram", options.histogram_retention.Period(),
-                   [&server, &options](std::vector<Expired>& expired) {
+                   [&server, &options, membership](std::vector<Expired>& expired) {
+                     if (membership != nullptr) return membership->SweepHistograms(expired);
                      expired = server.DeleteUnusedHistograms(options.histogram_retention);
                      return absl::OkStatus();
                    }},

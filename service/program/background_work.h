@@ -4,6 +4,7 @@
 
 #include "service/base/event_log.h"
 #include "service/base/limited_log.h"
+#include "service/program/membership.h"
 #include "service/program/options.h"
 #include "service/program/served_stores.h"
 #include "service/server/listen/server.h"
@@ -12,9 +13,9 @@ namespace packhouse {
 
 // Deletes what nobody uses any more, as the options say. Sweeps objects in S3 that no data set has.
 // Saves named histograms that have changed. Tells those who watch the server's health. The
-// references must be valid until the process ends.
+// references must be valid until the process ends. `membership` is null if the server is alone.
 void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
-                         EventLog& log, LimitedLog& limited_log);
+                         Membership* membership, EventLog& log, LimitedLog& limited_log);
 
 // Writes named histograms. If memory or the disk refuse, the result is false, and the log says so:
 // the next time may be better.

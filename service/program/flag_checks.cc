@@ -27,10 +27,20 @@ std::string IsRetention(const std::string& text) {
 }
 
 absl::Status CheckRetention(absl::string_view flag, const Retention& retention,
-                            const MembershipOptions& membership) {
-  if (membership.ledger.empty() || retention.is_for_ever()) return absl::OkStatus();
+                            const Options& options) {
+  if (options.membership.ledger.empty() || options.store.is_shared || retention.is_for_ever()) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
-      flag, ": not with --ledger: no server knows when the others used something last"));
+      flag, ": not with --ledger and --data-dir: each server has a copy, which nothing changes"));
+}
+
+std::string RetentionText(const Retention& retention) {
+  std::string text = absl::FormatDuration(retention.otherwise);
+  for (const auto& [name, duration] : retention.of_namespace) {
+    absl::StrAppend(&text, ",", name, "=", absl::FormatDuration(duration));
+  }
+  return text;
 }
 
 }  // namespace packhouse

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "service/program/membership.h"
+#include "service/program/options.h"
 #include "service/stores/limits/retention.h"
 
 namespace packhouse {
@@ -25,9 +25,12 @@ std::string IsRetention(const std::string& text);
 // Such as a password before the host. It is not shown: a log keeps what it is told.
 std::string HasSecret(const std::string& address);
 
-// What servers that share the jobs do not do is refused by name: nothing of theirs expires.
+// What servers have a copy of does not expire: the flag is refused by name.
 absl::Status CheckRetention(absl::string_view flag, const Retention& retention,
-                            const MembershipOptions& membership);
+                            const Options& options);
+
+// The same for equal retentions alone.
+std::string RetentionText(const Retention& retention);
 
 }  // namespace packhouse
 

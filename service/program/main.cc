@@ -349,7 +349,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
 
   // What goes on beside it. Nothing below fails: these threads need what is above.
   StartMemoryReturn(server.get(), &logs.all);
-  StartBackgroundWork(options, *server, *stores, logs.all, logs.limited);
+  StartBackgroundWork(options, *server, *stores, membership.get(), logs.all, logs.limited);
   files->Watch();
   if (membership != nullptr) StartMembership(*membership, *server, logs);
   rpc::RouteLibraryLogs(&logs.limited);

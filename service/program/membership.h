@@ -2,10 +2,12 @@
 #ifndef PACKHOUSE_SERVICE_PROGRAM_MEMBERSHIP_H_
 #define PACKHOUSE_SERVICE_PROGRAM_MEMBERSHIP_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +20,8 @@
 #include "service/server/metrics/server_collector.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/keys/key_value_store.h"
+#include "service/stores/keys/uses.h"
+#include "service/stores/limits/retention.h"
 #include "service/stores/logs/job_logs.h"
 
 namespace packhouse {
@@ -54,6 +58,10 @@ class SharedStores {
   virtual SourceGraphStore* source_graphs() = 0;
   // The folder of this machine in which copies lie.
   virtual const std::string& disk() const = 0;
+  // When they were last used by any server, for who deletes those that nobody uses. Unset if they
+  // are kept for ever; this server notes no uses then.
+  virtual absl::StatusOr<MakeUses> DatasetUses(const Retention& retention) = 0;
+  virtual absl::StatusOr<MakeUses> SourceGraphUses(const Retention& retention) = 0;
   // To be reloaded now and then, under this name.
   virtual security::Reloadable* credentials() = 0;
   // Empty while they are. What is away only now keeps nobody from what is in the cache.
@@ -71,6 +79,9 @@ class Membership {
   virtual JobLogs* logs() const = 0;
   virtual std::unique_ptr<HistogramStore> ShareHistograms(HistogramStore::Bounds bounds,
                                                           MemoryBudget* memory) = 0;
+  // Deletes those that no server uses. One thread at a time, as long as they are there.
+  virtual absl::Status SweepHistograms(std::vector<Expired>& expired) = 0;
+  virtual uint64_t num_expired_histograms() const = 0;
   // Of all servers; lives as long as this.
   virtual KeyStore* keys() const = 0;
   // This server's name, another one each time that it starts.

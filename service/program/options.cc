@@ -550,10 +550,7 @@ absl::Status ResolveOptions(const Words& words, Options& options) {
   }
   options.histogram_retention = ParseRetention(words.histogram_retention).value_or(Retention());
   options.model_retention = ParseRetention(words.model_retention).value_or(Retention());
-  PH_RETURN_IF_ERROR(
-      CheckRetention("--dataset-retention", options.dataset_retention, options.membership));
-  PH_RETURN_IF_ERROR(
-      CheckRetention("--histogram-retention", options.histogram_retention, options.membership));
+  PH_RETURN_IF_ERROR(CheckRetention("--dataset-retention", options.dataset_retention, options));
   (void)absl::ParseDuration(words.epoch_retention, &server.jobs.epoch_retention);
   if (server.jobs.epoch_retention == absl::ZeroDuration()) {
     server.jobs.epoch_retention = absl::InfiniteDuration();

@@ -44,6 +44,8 @@ struct Options {
   // The same of named histograms and of measured models.
   Retention histogram_retention;
   Retention model_retention;
+  // Of source graphs: a wing's, for several of them.
+  Retention source_graph_retention;
   // Below which snapshots of it are written. Empty: clients can take none.
   std::string snapshot_dir;
   StoreOptions store;

@@ -27,6 +27,12 @@ absl::StatusOr<std::unique_ptr<ServedStores>> ServedStores::Open(const Options& 
       stores->datasets_ = stores->shared_->datasets();
       stores->stored_datasets_ = stores->shared_->datasets();
       stores->disk_ = stores->shared_->disk();
+      PH_ASSIGN_OR_RETURN(const MakeUses uses,
+                          stores->shared_->DatasetUses(options.dataset_retention));
+      if (uses != nullptr) {
+        stores->retained_datasets_ = std::make_unique<RetainedDatasets>(stores->datasets_, uses);
+        stores->datasets_ = stores->retained_datasets_.get();
+      }
     }
     return stores;
   }

@@ -141,7 +141,9 @@ metrics::ServerReading ServerReadings::ReadServer() const {
       .num_out_of_memory = NumOutOfMemory(),
       .num_expired_datasets =
           stores.retained_datasets() == nullptr ? 0 : stores.retained_datasets()->num_expired(),
-      .num_expired_histograms = server.num_expired_histograms(),
+      .num_expired_histograms =
+          server.num_expired_histograms() +
+          (sources_.membership == nullptr ? 0 : sources_.membership->num_expired_histograms()),
       .num_expired_models = server.num_expired_models(),
       .files = ReadFiles(*sources_.files),
       .cluster = ReadCluster(server, sources_.membership),

@@ -1,6 +1,6 @@
 packhouse_room(cluster
   FOLDER stores/keys
-  SOURCES cluster_life.cc key_value_store.cc replica_lease.cc shared_change.cc
+  SOURCES cluster_life.cc key_value_store.cc replica_lease.cc shared_change.cc shared_uses.cc
   DEPENDS packhouse_base absl::hash)
 
 packhouse_room(keys_logged
@@ -13,7 +13,7 @@ packhouse_room(datasets
   SOURCES chunk_record.cc dataset_copy.cc dataset_store.cc mixed_datasets.cc prepared_append.cc quota_dataset_store.cc
           record_dataset_reader.cc record_verification.cc retained_datasets.cc
           store_check.cc store_watch.cc stored_values.cc
-  DEPENDS packhouse_graphs packhouse_histograms packhouse_stored_proto)
+  DEPENDS packhouse_graphs packhouse_histograms packhouse_cluster packhouse_stored_proto)
 
 packhouse_room(datasets_lmdb
   FOLDER stores/lmdb

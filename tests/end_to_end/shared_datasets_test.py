@@ -48,6 +48,10 @@ from packhouse.large.source_graph import EdgeRows, NodeRows
 _SCHEMA: Final = GraphSchema(tensors=(TensorSpec("x", DType.FLOAT32, "nodes", (16,)),))
 _LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}
 STORE: Final = f"s3://{BUCKET}/data/sets"
+# Of one namespace.
+_RETENTION: Final = tuple(
+    f"--{what}-retention=brief=2s" for what in ("dataset", "source-graph", "histogram")
+)
 
 
 def graphs(first_id: int, count: int) -> GraphTable:
@@ -82,6 +86,7 @@ class Sharing(LocalServer):
                 f"--signing-key={folder / 'key'}",
                 f"--cache-dir={self.cache}",
                 "--drain-timeout=5s",
+                *_RETENTION,
                 *arguments,
             ),
             log=subprocess.DEVNULL,
@@ -567,16 +572,16 @@ _CLUSTER: Final = (
             ("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c", "--data-dir=d"),
             "--data-dir: not with --store s3://",
         ),
-        (
-            ("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c", "--dataset-retention=1h"),
-            "--dataset-retention: not with --store s3://",
+        *(
+            (
+                ("--ledger=etcd://e", "--data-dir=d", "--advertise=a:1", "--signing-key=k", flag),
+                f"{flag.partition('=')[0]}: not with --ledger and --data-dir",
+            )
+            for flag in ("--dataset-retention=1h", "--source-graph-retention=team=1h")
         ),
         *(
             ((*_CLUSTER, flag), f"{flag.partition('=')[0]}: {why}")
             for flag, why in (
-                ("--source-graph-retention=1h", "not with --ledger"),
-                ("--histogram-retention=team=1h", "not with --ledger"),
-                ("--histogram-retention=1h", "not with --ledger"),
                 ("--snapshot-dir=s", "needs --data-dir"),
             )
         ),
@@ -620,6 +625,36 @@ def test_histograms_are_of_all_servers(world: World) -> None:
         other.histograms.delete("team/sizes")
         with pytest.raises(PackhouseError, match="none named"):
             one.histograms.get("team/sizes")
+
+
+def test_what_no_server_uses_is_deleted(world: World) -> None:
+    """As long as one uses it, none deletes it."""
+    first, second = world.servers
+    kinds = ("datasets", "source_graphs", "histograms")
+
+    def expired() -> list[float]:
+        names = [f"packhouse_{kind}_expired_total" for kind in kinds]
+        return [sum(server.metric(name) for server in world.servers) for name in names]
+
+    fill(world.addresses, "brief/set")
+    fill(world.addresses, "long/set")
+    sub_graphs = dataclasses.replace(_SAMPLES.sub_graphs, graph="brief/g")
+    with Client(first.advertised) as one, Client(second.advertised) as other:
+        build_source_graph(one, "brief/g")
+        one.histograms.observe("brief/sizes", TABLES[0].sizes)
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            assert digests(second.advertised, "brief/set")
+            assert other.histograms.get("brief/sizes").num_graphs == 100
+            assert list(other.samples.tables(sub_graphs, range(10)))
+        assert expired() == [0, 0, 0]
+        deadline = time.monotonic() + 60
+        while expired() != [1, 1, 1]:
+            assert time.monotonic() < deadline
+        names = [each.name for each in one.datasets.list()]
+        assert "brief/set" not in names and "long/set" in names
+        assert "brief/g" not in [each.name for each in other.source_graphs.list()]
+        assert _count(other, "brief/sizes") == 0
 
 
 def _count(client: Client, histogram: str) -> int:

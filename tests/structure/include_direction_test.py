@@ -32,7 +32,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("algorithms/planning/optimizer", "algorithms/planning/feedback", "algorithms/packing", "algorithms/collation"),
         ("algorithms/planning/baselines", "algorithms/planning/tuning", "algorithms/pieces"),
     ),
-    "stores": (("stores/keys", "stores/objects", "stores/limits"), ("stores/datasets",), ("stores/lmdb",), ("stores/logs",)),
+    "stores": (("stores/objects", "stores/limits"), ("stores/keys",), ("stores/datasets",), ("stores/lmdb",), ("stores/logs",)),
     "engine": (
         ("engine/epochs", "engine/streams", "engine/histograms", "engine/feedback"),
         ("engine/jobs",),

@@ -115,9 +115,6 @@ absl::Status CheckStore(const Options& options, const std::string& sweep_period,
   if (!options.data_dir.empty()) {
     return NotOfS3("--data-dir", "nothing but the cache is on this machine");
   }
-  if (!options.dataset_retention.is_for_ever()) {
-    return NotOfS3("--dataset-retention", "no server knows when the others used a data set");
-  }
   if (!absl::ParseDuration(sweep_period, &shared.sweep_period) ||
       shared.sweep_period < absl::Seconds(1) || shared.sweep_period > absl::Hours(24)) {
     return absl::InvalidArgumentError(
@@ -155,7 +152,13 @@ class ClusterWing final : public Wing {
     MemberSettings all = settings;
     all.should_be_equal.insert({{"--ledger-lease", absl::FormatDuration(options.membership.lease)},
                                 {"--max-store-bytes", absl::StrCat(shared_.max_bytes)}});
-    return EtcdMembership::Join(options.membership, shared_, all, log);
+    for (const auto& [flag, retention] :
+         {std::pair("--dataset-retention", &options.dataset_retention),
+          std::pair("--source-graph-retention", &options.source_graph_retention),
+          std::pair("--histogram-retention", &options.histogram_retention)}) {
+      all.should_be_equal[flag] = RetentionText(*retention);
+    }
+    return EtcdMembership::Join(options, shared_, all, log);
   }
 
  private:

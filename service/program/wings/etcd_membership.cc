@@ -13,10 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
+#include "service/base/steady_waits.h"
+#include "service/program/flag_checks.h"
 #include "service/program/options.h"
 #include "service/server/http/host_port.h"
+#include "service/stores/keys/shared_uses.h"
 #include "service/wings/cluster/datasets/object_engines.h"
-#include "service/wings/cluster/histograms/shared_histogram_store.h"
 #include "service/wings/cluster/shared/store_uri.h"
 
 namespace packhouse {
@@ -104,12 +106,21 @@ void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
 
 class StoresInS3 final : public SharedStores {
  public:
-  StoresInS3(std::unique_ptr<SharedDatasets> shared, std::string disk)
-      : shared_(std::move(shared)), disk_(std::move(disk)) {}
+  // OK if all servers have that value of that flag.
+  using Agree = std::function<absl::Status(const std::string& flag, const std::string& value)>;
+
+  StoresInS3(std::unique_ptr<SharedDatasets> shared, std::string disk, Agree agree)
+      : shared_(std::move(shared)), disk_(std::move(disk)), agree_(std::move(agree)) {}
 
   DatasetStore* datasets() override { return shared_->store(); }
   SourceGraphStore* source_graphs() override { return shared_->source_graphs(); }
   const std::string& disk() const override { return disk_; }
+  absl::StatusOr<MakeUses> DatasetUses(const Retention& retention) override {
+    return shared_->DatasetUses(UsesBy("--dataset-retention", retention));
+  }
+  absl::StatusOr<MakeUses> SourceGraphUses(const Retention& retention) override {
+    return shared_->SourceGraphUses(UsesBy("--source-graph-retention", retention));
+  }
   security::Reloadable* credentials() override { return shared_->credentials(); }
   std::string why_not_ready() const override {
     const absl::Status objects = shared_->objects_status();
@@ -132,15 +143,27 @@ class StoresInS3 final : public SharedStores {
   void StartSweeping(EventLog& log) override { StartSweepingObjects(*shared_, log); }
 
  private:
+  SharedUses::Options UsesBy(const std::string& flag, const Retention& retention) const {
+    SharedUses::Options uses;
+    uses.retention = retention;
+    uses.now = SteadyTime;
+    uses.agree = [agree = agree_, flag, value = RetentionText(retention)] {
+      return agree(flag, value);
+    };
+    return uses;
+  }
+
   const std::unique_ptr<SharedDatasets> shared_;
   const std::string disk_;
+  const Agree agree_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Membership>> EtcdMembership::Join(
-    const MembershipOptions& options, const SharedDatasetsOptions& shared,
-    const MemberSettings& settings, LimitedLog* log) {
+    const Options& all_options, const SharedDatasetsOptions& shared, const MemberSettings& settings,
+    LimitedLog* log) {
+  const MembershipOptions& options = all_options.membership;
   auto store = ConnectLedger({.uri = options.ledger,
                               .roots_file = options.roots_file,
                               .certificate_file = options.certificate_file,
@@ -160,6 +183,10 @@ absl::StatusOr<std::unique_ptr<Membership>> EtcdMembership::Join(
   auto member = std::unique_ptr<EtcdMembership>(new EtcdMembership(shared));
   member->log_ = log;
   member->store_ = *std::move(living);
+  member->histogram_retention_ = all_options.histogram_retention;
+  if (member->histogram_retention_.is_for_ever()) {
+    PH_RETURN_IF_ERROR(SharedUses::RemoveAll(*member->store_, SharedHistogramStore::kUses));
+  }
   ReplicaLease::Options lease;
   lease.replica = member->replica_ = NewReplicaName();
   lease.address = options.advertise;
@@ -211,6 +238,22 @@ absl::Status EtcdMembership::CheckSettings(const MemberSettings& settings) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status EtcdMembership::AllHave(const std::string& setting, const std::string& value) const {
+  PH_ASSIGN_OR_RETURN(const std::vector<ClusterMember> members, lease_->ReadMembers());
+  for (const ClusterMember& member : members) {
+    const auto there = member.settings.find(setting);
+    if (there != member.settings.end() && there->second == value) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(setting, ": is not that of the server ", member.address,
+                     ": nothing is deleted until all servers have the same"));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t EtcdMembership::num_expired_histograms() const {
+  return histograms_ == nullptr ? 0 : histograms_->num_expired();
 }
 
 void EtcdMembership::Probe() {
@@ -278,8 +321,13 @@ metrics::ClusterReading EtcdMembership::Read() const {
 
 std::unique_ptr<HistogramStore> EtcdMembership::ShareHistograms(HistogramStore::Bounds bounds,
                                                                 MemoryBudget* memory) {
-  auto shared = std::make_unique<SharedHistogramStore>(
-      store_.get(), SharedHistogramStore::Options{replica_, std::move(bounds), log_}, memory);
+  SharedHistogramStore::Options options = {replica_, std::move(bounds), log_, histogram_retention_,
+                                           SteadyTime};
+  options.agree = [this, value = RetentionText(histogram_retention_)] {
+    return AllHave("--histogram-retention", value);
+  };
+  auto shared = std::make_unique<SharedHistogramStore>(store_.get(), options, memory);
+  histograms_ = shared.get();
   shared->Start();
   return shared;
 }
@@ -296,7 +344,9 @@ absl::StatusOr<std::unique_ptr<SharedStores>> EtcdMembership::OpenStores(const O
     return absl::Status(opened.status().code(), absl::StrCat("--store ", options.store.uri, ": ",
                                                              opened.status().message()));
   }
-  return std::make_unique<StoresInS3>(*std::move(opened), shared.cache_folder);
+  return std::make_unique<StoresInS3>(
+      *std::move(opened), shared.cache_folder,
+      [this](const std::string& flag, const std::string& value) { return AllHave(flag, value); });
 }
 
 }  // namespace packhouse

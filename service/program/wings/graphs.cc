@@ -11,6 +11,7 @@
 #include "service/program/flag_checks.h"
 #include "service/program/wing.h"
 #include "service/program/wings/graphs_in_folder.h"
+#include "service/stores/keys/uses.h"
 #include "service/stores/limits/data_folder.h"
 #include "service/wings/graphs/services/graph_server.h"
 #include "service/wings/graphs/source_graphs/retained_source_graphs.h"
@@ -36,7 +37,9 @@ class GraphsWing final : public Wing {
         ->check(IsRetention);
   }
   absl::Status CheckFlags(Options& options) override {
-    return CheckRetention("--source-graph-retention", retention(), options.membership);
+    // Checked.
+    options.source_graph_retention = ParseRetention(retention_).value_or(Retention());
+    return CheckRetention("--source-graph-retention", options.source_graph_retention, options);
   }
 
   absl::Status OpenFolder(const Options& options) override {
@@ -54,14 +57,18 @@ class GraphsWing final : public Wing {
 
   absl::StatusOr<rpc::MakeServerWing> Serve(ServedSources& sources) override {
     SourceGraphStore* graphs = stored_.get();
-    if (sources.stores->shared() != nullptr) {
-      graphs = sources.stores->shared()->source_graphs();
+    const Retention& retention = sources.options->source_graph_retention;
+    period_ = retention.Period();
+    if (SharedStores* const shared = sources.stores->shared(); shared != nullptr) {
+      graphs = shared->source_graphs();
+      PH_ASSIGN_OR_RETURN(const MakeUses uses, shared->SourceGraphUses(retention));
+      if (uses != nullptr) retained_ = std::make_unique<RetainedSourceGraphs>(graphs, uses);
     } else if (sources.stores->may_save()) {
       PH_ASSIGN_OR_RETURN(retained_, Retain<RetainedSourceGraphs>(
                                          graphs, SourceGraphUsesFile(sources.options->data_dir),
-                                         retention(), *sources.clock));
-      if (retained_ != nullptr) graphs = retained_.get();
+                                         retention, *sources.clock));
     }
+    if (retained_ != nullptr) graphs = retained_.get();
     sources.source_graphs = graphs;
     sources.unused_source_graphs = stored_.get();
     return rpc::ServeGraphs(graphs);
@@ -80,8 +87,7 @@ class GraphsWing final : public Wing {
 
   std::optional<Sweeping> SweepUnused(rpc::Server& server) override {
     if (retained_ == nullptr) return std::nullopt;
-    return Sweeping{"source_graph", retention().Period(),
-                    [this, &server](std::vector<Expired>& expired) {
+    return Sweeping{"source_graph", period_, [this, &server](std::vector<Expired>& expired) {
                       // What nobody loads keeps no graph from being unused.
                       server.ForgetIdleThings();
                       const absl::Status swept = retained_->Sweep(expired);
@@ -95,10 +101,8 @@ class GraphsWing final : public Wing {
   }
 
  private:
-  // Checked.
-  Retention retention() const { return ParseRetention(retention_).value_or(Retention()); }
-
   std::string retention_ = "0s";
+  absl::Duration period_;
   // Null: there is no data folder, or several servers have it.
   std::shared_ptr<FileSourceGraphStore> stored_;
   std::unique_ptr<RetainedSourceGraphs> retained_;  // Null: nothing expires.

@@ -66,14 +66,15 @@ class RetainedDatasets::Chunks final : public DatasetChunks {
   const std::shared_ptr<const DatasetChunks> chunks_;
 };
 
-RetainedDatasets::RetainedDatasets(DatasetStore* store, std::string path, Retention retention,
-                                   std::function<absl::Time()> now)
+RetainedDatasets::RetainedDatasets(DatasetStore* store, const MakeUses& make_uses)
     : ForwardingDatasetStore(store),
-      uses_(std::move(path), std::move(retention), std::move(now),
-            [this](absl::FunctionRef<void(const std::string&)> used) { CountReads(used); }) {
+      uses_(make_uses(
+          [this](absl::FunctionRef<void(const std::string&)> used) { CountReads(used); })) {
+  LastUses* const alone = uses_.alone();
+  if (alone == nullptr) return;
   // Sweep() asks again.
-  ForAllListed(*store, &DatasetList::datasets, [this](const DatasetInfo& info) {
-    uses_.Know(info.name);
+  ForAllListed(*store, &DatasetList::datasets, [alone](const DatasetInfo& info) {
+    alone->Know(info.name);
   }).IgnoreError();
 }
 
@@ -95,7 +96,7 @@ absl::StatusOr<DatasetInfo> RetainedDatasets::Create(absl::string_view name,
                                                      const GraphSchema& schema,
                                                      const DatasetOptions& options) {
   auto created = store()->Create(name, schema, options);
-  if (created.ok()) uses_.Add(std::string(name));
+  if (created.ok()) uses_.Add(std::string(name), created->id);
   return created;
 }
 
@@ -103,12 +104,12 @@ absl::StatusOr<AppendResult> RetainedDatasets::AppendTo(
     const Target& target, const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
     const std::optional<ProducerSequence>& producer) {
   // Before, so that it is not deleted meanwhile.
-  uses_.Use(target.name);
+  PH_RETURN_IF_ERROR(uses_.Use(target.name));
   return store()->AppendTo(target, chunk, group_ids, producer);
 }
 
 absl::StatusOr<DatasetInfo> RetainedDatasets::Seal(const Target& target) {
-  uses_.Use(target.name);
+  PH_RETURN_IF_ERROR(uses_.Use(target.name));
   return store()->Seal(target);
 }
 
@@ -120,14 +121,14 @@ absl::Status RetainedDatasets::Delete(const Target& target) {
 
 absl::StatusOr<std::shared_ptr<const DatasetReader>> RetainedDatasets::OpenReader(
     absl::string_view name) const {
-  uses_.Use(name);
+  PH_RETURN_IF_ERROR(uses_.Use(name));
   PH_ASSIGN_OR_RETURN(auto reader, store()->OpenReader(name));
   return Retain(std::move(reader));
 }
 
 absl::StatusOr<std::shared_ptr<const DatasetChunks>> RetainedDatasets::OpenChunks(
     absl::string_view name) const {
-  uses_.Use(name);
+  PH_RETURN_IF_ERROR(uses_.Use(name));
   PH_ASSIGN_OR_RETURN(auto chunks, store()->OpenChunks(name));
   return std::make_shared<const Chunks>(this, std::move(chunks));
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -18,6 +19,7 @@
 #include "absl/time/time.h"
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/datasets/forwarding_dataset_store.h"
+#include "service/stores/keys/uses.h"
 #include "service/stores/limits/retention.h"
 
 namespace packhouse {
@@ -29,18 +31,23 @@ namespace packhouse {
 // that is used is not deleted, however long its use goes on. A reader of a deleted data set, such
 // as one of an epoch that nobody loads now, keeps its bytes as always.
 //
-// LastUses says how times are kept, and what a use costs.
+// LastUses says how times are kept, and what a use costs; where servers share the data sets,
+// SharedUses does. A use that SharedUses cannot write is none: its error is returned.
 //
 // Thread-safe. A graph that is read costs one atomic read.
 class RetainedDatasets final : public ForwardingDatasetStore {
  public:
-  // The store must outlive this. `path`: the file.
+  // The store must outlive this.
+  RetainedDatasets(DatasetStore* store, const MakeUses& make_uses);
+  // `path`: the file.
   RetainedDatasets(DatasetStore* store, std::string path, Retention retention,
-                   std::function<absl::Time()> now);
+                   std::function<absl::Time()> now)
+      : RetainedDatasets(store, UsesInFile(std::move(path), std::move(retention), std::move(now))) {
+  }
 
   // As DeleteUnused().
   absl::Status Sweep(std::vector<Expired>& expired);
-  // Writes the file. To be called when the server ends.
+  // Writes what is not written yet. To be called when the server ends.
   absl::Status Save() { return uses_.Save(); }
 
   uint64_t num_expired() const { return uses_.num_expired(); }
@@ -69,7 +76,7 @@ class RetainedDatasets final : public ForwardingDatasetStore {
   void CountReads(absl::FunctionRef<void(const std::string&)> used) const;
 
   // Its lock is taken before `mutex_`.
-  mutable LastUses uses_;
+  mutable Uses uses_;
   mutable absl::Mutex mutex_;
   // Of all readers.
   mutable std::vector<std::shared_ptr<Reads>> reads_ ABSL_GUARDED_BY(mutex_);

@@ -3,7 +3,7 @@ packhouse_room(source_graphs
   SOURCES checked_array.cc memory_source_graph.cc quota_source_graph_store.cc
           retained_source_graphs.cc seal_runs.cc source_graph.cc source_graph_schema.cc
           source_graph_store.cc
-  DEPENDS packhouse_graphs packhouse_histograms)
+  DEPENDS packhouse_graphs packhouse_histograms packhouse_cluster)
 
 packhouse_room(sampling
   FOLDER wings/graphs/sampling

@@ -219,6 +219,46 @@ TEST_F(SharedHistogramStoreTest, ADeletionThatIsTriedAgainIsOfTheSameHistogram) 
   }
 }
 
+// What one server changes or reads, no other one deletes, not even at the last moment.
+TEST_F(SharedHistogramStoreTest, WhatNoServerUsesGoesInItsTime) {
+  SharedHistogramStore::Options options = {"c", {}, nullptr, *ParseRetention("8h")};
+  options.steady_now = [this] { return clock_.Now(); };
+  SharedHistogramStore c(&a_->hooked, options, nullptr);
+  options.replica = "d";
+  SharedHistogramStore d(&b_->hooked, options, nullptr);
+  const auto sweep_for = [&](absl::Duration time) {
+    std::vector<Expired> expired;
+    for (; time > absl::ZeroDuration(); time -= absl::Minutes(10)) {
+      clock_.Advance(absl::Minutes(10));
+      EXPECT_THAT(c.SweepUnused(expired), IsOk());
+    }
+    return expired.size();
+  };
+  const auto observe = [&] {
+    return d.Observe(KeyNamed("team/h"), Sizes({1, 2}), {}, clock_.Now()).status();
+  };
+  ASSERT_THAT(observe(), IsOk());
+  sweep_for(absl::Minutes(10));
+  EXPECT_EQ(sweep_for(absl::Hours(7)), 0U);
+  EXPECT_THAT(observe(), IsOk());
+  EXPECT_EQ(sweep_for(absl::Hours(7)), 0U);
+  EXPECT_THAT(d.Get("team/h", clock_.Now()), IsOk());
+  EXPECT_EQ(sweep_for(absl::Hours(8)), 0U);
+  int num_uses = 0;
+  a_->hooked.SetHooks(nullptr, [&]() -> absl::Status {
+    // The count of time, and then the deletion.
+    if (++num_uses % 2 == 0) PH_RETURN_IF_ERROR(d.Get("team/h", clock_.Now()).status());
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(sweep_for(absl::Hours(1)), 0U);
+  a_->hooked.SetHooks(nullptr, nullptr);
+  EXPECT_EQ(sweep_for(absl::Hours(7)), 0U);
+  EXPECT_THAT(d.GetProducer("team/h", "p"), IsOk());
+  EXPECT_EQ(sweep_for(absl::Hours(2)), 1U);
+  EXPECT_EQ(c.num_expired(), 1U);
+  EXPECT_THAT(d.Get("team/h", clock_.Now()), StatusIs(absl::StatusCode::kNotFound, testing::_));
+}
+
 TEST_F(SharedHistogramStoreTest, WhatStreamsHaveCountedGoesWithTheHistogram) {
   ASSERT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
   ASSERT_THAT(a_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());

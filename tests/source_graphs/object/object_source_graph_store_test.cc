@@ -335,6 +335,33 @@ TEST_F(ObjectSourceGraphStoreTest, ADeletedGraphIsReadToTheEnd) {
   EXPECT_EQ(Read(**held), Given(5));
 }
 
+// For who deletes what nobody uses.
+TEST_F(ObjectSourceGraphStoreTest, AGraphThatWasUsedStays) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 1);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  const uint64_t id = a.store->Get("g")->id;
+  KeyValueStore& keys = a.replica->connection();
+  const Transaction use = {{}, {Operation::Put("used", "now")}, {}};
+  ASSERT_THAT(keys.Commit(use), IsOk());
+  const Revision seen = keys.Get("used").value()->mod_revision;
+  bool is_used = false;
+  const auto unused = [&]() -> absl::StatusOr<std::vector<Compare>> {
+    if (keys.Get("used").value()->mod_revision != seen) return absl::AbortedError("it was used");
+    if (is_used) {
+      EXPECT_THAT(keys.Commit(use), IsOk());
+    }
+    return std::vector<Compare>{Compare::ModRevision("used", seen)};
+  };
+  EXPECT_THAT(a.store->DeleteIf({"g", id + 1}, unused), StatusIs(absl::StatusCode::kNotFound, _));
+  is_used = true;
+  EXPECT_THAT(a.store->DeleteIf({"g", id}, unused), StatusIs(absl::StatusCode::kAborted, _));
+  EXPECT_EQ(ReadOf(*a.store, "g"), Given(1));
+  const auto still = [] { return std::vector<Compare>(); };
+  EXPECT_THAT(a.store->DeleteIf({"g", id}, still), IsOk());
+  EXPECT_THAT(a.store->Get("g"), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
 // Deleted by another server while it is built: nothing of it comes into the store.
 TEST_F(ObjectSourceGraphStoreTest, AGraphThatIsDeletedWhileItIsBuiltIsGone) {
   Server a = Start("a");

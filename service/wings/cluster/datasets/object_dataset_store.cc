@@ -292,7 +292,7 @@ absl::StatusOr<DatasetList> ObjectDatasetStore::List(size_t page_size,
   }
 }
 
-absl::Status ObjectDatasetStore::Delete(const Target& target) {
+absl::Status ObjectDatasetStore::DeleteIf(const Target& target, StillUnused unused) {
   const absl::string_view name = target.name;
   // As Seal().
   uint64_t id = target.id;
@@ -305,6 +305,7 @@ absl::Status ObjectDatasetStore::Delete(const Target& target) {
     PH_RETURN_IF_ERROR(CheckDatasetId(name, head->id(), id));
     id = head->id();
     Transaction transaction;
+    PH_ASSIGN_OR_RETURN(transaction.compares, unused());
     transaction.compares.push_back(Compare::ModRevision(DatasetNameKey(name), head->name_revision));
     transaction.then.push_back(Operation::Delete(KeyRange::Of(DatasetNameKey(name))));
     transaction.then.push_back(Operation::Delete(KeyRange::Prefix(DatasetKeys(head->id()))));

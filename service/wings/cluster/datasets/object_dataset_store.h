@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/stores/datasets/dataset_store.h"
+#include "service/stores/keys/shared_uses.h"
 #include "service/wings/cluster/datasets/chunk_cache.h"
 #include "service/wings/cluster/datasets/chunk_fetcher.h"
 #include "service/wings/cluster/datasets/object_appender.h"
@@ -74,7 +75,9 @@ class ObjectDatasetStore final : public DatasetStore {
       absl::string_view name,
       absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const override;
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override;
-  absl::Status Delete(const Target& target) override;
+  absl::Status Delete(const Target& target) override { return DeleteIf(target, UsedOrNot); }
+  // ABORTED if it was used.
+  absl::Status DeleteIf(const Target& target, StillUnused unused);
   absl::StatusOr<VerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const VerifyProgress&)> progress) const override;

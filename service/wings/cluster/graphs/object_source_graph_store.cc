@@ -250,7 +250,7 @@ absl::StatusOr<SourceGraphList> ObjectSourceGraphStore::List(size_t page_size,
   }
 }
 
-absl::Status ObjectSourceGraphStore::Delete(const Target& target) {
+absl::Status ObjectSourceGraphStore::DeleteIf(const Target& target, StillUnused unused) {
   const absl::string_view name = target.name;
   // The one that had the name when this began: not one that has taken it since.
   uint64_t id = target.id;
@@ -267,6 +267,7 @@ absl::Status ObjectSourceGraphStore::Delete(const Target& target) {
     PH_RETURN_IF_ERROR(CheckIs(graph, id));
     id = graph.definition.id;
     Transaction transaction;
+    PH_ASSIGN_OR_RETURN(transaction.compares, unused());
     transaction.compares.push_back(Compare::ModRevision(SourceGraphNameKey(name), found->revision));
     transaction.then.push_back(Operation::Delete(KeyRange::Of(SourceGraphNameKey(name))));
     if (graph.is_sealed()) {

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "service/stores/keys/shared_uses.h"
 #include "service/wings/cluster/datasets/chunk_cache.h"
 #include "service/wings/cluster/datasets/object_engines.h"
 #include "service/wings/cluster/graphs/graph_upload.h"
@@ -68,7 +69,9 @@ class ObjectSourceGraphStore final : public SealedGraphStore {
   absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override;
   absl::StatusOr<SourceGraphList> List(size_t page_size,
                                        absl::string_view page_token) const override;
-  absl::Status Delete(const Target& target) override;
+  absl::Status Delete(const Target& target) override { return DeleteIf(target, UsedOrNot); }
+  // ABORTED if it was used.
+  absl::Status DeleteIf(const Target& target, StillUnused unused);
   // Of a sealed graph, also how its arrays fit together: so all of it must fit into the cache
   // (RESOURCE_EXHAUSTED before anything is read).
   absl::StatusOr<SourceGraphVerifyReport> Verify(

@@ -46,6 +46,7 @@ absl::StatusOr<CountedGraphs> SharedHistogramStore::Make(Change& change) {
                      " distinct sizes, some ", RunBytes(*change.sizes), " bytes, at most ",
                      kMaxRunBytes, " where servers share their histograms: send fewer at a time"));
   }
+  PH_RETURN_IF_ERROR(Use(name));
   const std::shared_ptr<Copy> copy = CopyOf(name);
   {
     absl::MutexLock lock(&copy->mutex);

@@ -61,7 +61,19 @@ SharedHistogramStore::SharedHistogramStore(KeyValueStore* keys, const Options& o
       replica_(options.replica),
       shared_bounds_(Shared(options.bounds)),
       log_(options.log),
-      waiting_(memory) {}
+      waiting_(memory),
+      uses_(options.retention.is_for_ever()
+                ? nullptr
+                : std::make_unique<SharedUses>(
+                      keys,
+                      SharedUses::Options{
+                          std::string(kUses), options.retention, options.steady_now,
+                          [this](absl::string_view name) { return CreatedOf(name); },
+                          [this](const std::string& name, uint64_t created, StillUnused unused) {
+                            return DeleteIf(name, created, unused);
+                          },
+                          options.agree},
+                      [](absl::FunctionRef<void(const std::string&)> /*used*/) {})) {}
 
 SharedHistogramStore::~SharedHistogramStore() {
   flusher_ = nullptr;
@@ -344,6 +356,7 @@ absl::StatusOr<HistogramSnapshot> SharedHistogramStore::Get(absl::string_view na
                                                             absl::Time now) const {
   absl::StatusOr<HistogramSnapshot> snapshot = NoHistogram(name);
   if (!IsName(name)) return snapshot;
+  PH_RETURN_IF_ERROR(ToCaller(Use(name)));
   Alone(name, [&](Copy& copy) {
     if (const absl::Status fresh = Refresh(name, copy); !fresh.ok()) {
       snapshot = fresh;
@@ -467,20 +480,51 @@ absl::StatusOr<ProducerHistory> SharedHistogramStore::GetProducer(
 }
 
 absl::Status SharedHistogramStore::Delete(absl::string_view name) {
-  absl::Status result = NoHistogram(name);
-  if (!IsName(name)) return result;
+  if (!IsName(name)) return NoHistogram(name);
   // What streams have counted in it so far goes with it.
   waiting_.Take(name);
+  return DeleteIf(name, 0, UsedOrNot);
+}
+
+absl::StatusOr<uint64_t> SharedHistogramStore::CreatedOf(absl::string_view name) const {
+  if (!IsName(name)) return NoHistogram(name);
+  PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> head, keys_->Get(HeadKey(name)));
+  if (!head) return NoHistogram(name);
+  return head->create_revision;
+}
+
+absl::Status SharedHistogramStore::SweepUnused(std::vector<Expired>& expired) {
+  if (uses_ == nullptr) return absl::OkStatus();
+  PH_RETURN_IF_ERROR(uses_->BeginSweep());
+  PH_ASSIGN_OR_RETURN(const RangeResult heads, keys_->Range(KeyRange::Prefix(kHeads)));
+  absl::Status first_error;
+  for (const KeyValue& value : heads.values) {
+    const std::string name = FromKey(absl::StripPrefix(value.key, kHeads));
+    Head head;
+    if (!IsName(name) || !head.ParseFromString(value.value)) continue;
+    const auto unused = uses_->RemoveIfUnused(name, value.create_revision);
+    first_error.Update(unused.status());
+    if (!unused.ok() || !*unused) continue;
+    expired.push_back({name, **unused, head.base_bytes() + head.run_bytes()});
+  }
+  first_error.Update(uses_->EndSweep());
+  return first_error;
+}
+
+absl::Status SharedHistogramStore::DeleteIf(absl::string_view name, Revision created,
+                                            StillUnused unused) {
+  absl::Status result = NoHistogram(name);
   Alone(name, [&](Copy& copy) {
     // The one that had the name when this began: not one that has taken it since.
-    Revision created = 0;
     const auto next = [&](bool may_be_done) -> absl::StatusOr<std::optional<Transaction>> {
       absl::Status fresh = Refresh(name, copy);
       if (fresh.ok() && created != 0 && copy.created != created) fresh = NoHistogram(name);
       if (may_be_done && absl::IsNotFound(fresh)) return std::nullopt;
       PH_RETURN_IF_ERROR(fresh);
       created = copy.created;
-      return Transaction{{IsCurrent(name, copy)},
+      PH_ASSIGN_OR_RETURN(std::vector<Compare> compares, unused());
+      compares.push_back(IsCurrent(name, copy));
+      return Transaction{std::move(compares),
                          {Operation::Delete(KeyRange::Of(HeadKey(name))),
                           Operation::Delete(KeyRange::Prefix(RunsKey(name))),
                           Operation::Delete(KeyRange::Prefix(BasesKey(name)))},

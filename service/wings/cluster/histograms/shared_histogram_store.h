@@ -38,6 +38,7 @@
 #include "service/base/memory_budget.h"
 #include "service/engine/histograms/histogram_store.h"
 #include "service/stores/keys/key_value_store.h"
+#include "service/stores/keys/shared_uses.h"
 #include "service/wings/cluster/histograms/waiting_counts.h"
 
 namespace packhouse {
@@ -66,6 +67,11 @@ class SharedHistogramStore final : public HistogramStore {
     Bounds bounds;
     // Is told of changes that nobody waits for and that were refused. May be null.
     LimitedLog* log = nullptr;
+    // Histograms that no server has changed or read for as long are deleted by SweepUnused().
+    Retention retention = {};
+    // SharedUses::Options.
+    std::function<absl::Time()> steady_now = nullptr;
+    std::function<absl::Status()> agree = nullptr;
   };
 
   // `keys` and `memory` must outlive it. `memory` may be null.
@@ -105,6 +111,12 @@ class SharedHistogramStore final : public HistogramStore {
   // Drops the copies that nobody used since the last call of this. They are read again when they
   // are needed.
   void DropUnused();
+  // As HistogramStore::DeleteUnused(), of all servers. Where none expire: does nothing. One thread
+  // at a time.
+  absl::Status SweepUnused(std::vector<Expired>& expired);
+  uint64_t num_expired() const { return uses_ == nullptr ? 0 : uses_->num_expired(); }
+  // SharedUses::Options::kind.
+  static constexpr absl::string_view kUses = "hist";
   // Changes that wait for another one of this histogram.
   size_t NumWaiting(absl::string_view name) const;
 
@@ -160,6 +172,13 @@ class SharedHistogramStore final : public HistogramStore {
   bool DropFree(uint64_t most, size_t number) const;
   // The same where there is no memory. Each time for the same thing more of them.
   bool MakeRoom(size_t& number) const;
+  absl::Status Use(absl::string_view name) const {
+    return uses_ == nullptr ? absl::OkStatus() : uses_->Use(name);
+  }
+  // Copy::created of the one that is there; NOT_FOUND.
+  absl::StatusOr<uint64_t> CreatedOf(absl::string_view name) const;
+  // `created`: as of Copy; 0: whichever there is.
+  absl::Status DeleteIf(absl::string_view name, Revision created, StillUnused unused);
   // Makes what waits for one histogram; if the store cannot be reached, it waits on.
   absl::Status FlushOne(absl::string_view name);
 
@@ -200,6 +219,8 @@ class SharedHistogramStore final : public HistogramStore {
   LimitedLog* const log_;
   mutable std::atomic<uint64_t> num_attempts_ = 0;
   WaitingCounts waiting_;
+  // Null: nothing expires.
+  const std::unique_ptr<SharedUses> uses_;
 
   mutable absl::Mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<Copy>, std::less<>> copies_ ABSL_GUARDED_BY(mutex_);

@@ -21,6 +21,16 @@ size_t MostMaps() {
   return most == 0 ? ChunkCache::Options().max_maps : most / 2;
 }
 
+absl::StatusOr<MakeUses> UsesOf(KeyStore& keys, SharedUses::Options uses) {
+  if (uses.retention.is_for_ever()) {
+    PH_RETURN_IF_ERROR(SharedUses::RemoveAll(keys, uses.kind));
+    return nullptr;
+  }
+  return [keys = &keys, uses](LastUses::InUse in_use) {
+    return Uses(std::make_unique<SharedUses>(keys, uses, std::move(in_use)));
+  };
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
@@ -87,6 +97,31 @@ absl::Status SharedDatasets::Bind(Binding binding) {
   ObjectEngines impatient = engines_;
   impatient.call_time = kStartWithoutObjects;
   return BindStoresNowOrLater(impatient, *bound_);
+}
+
+absl::StatusOr<MakeUses> SharedDatasets::DatasetUses(SharedUses::Options uses) {
+  uses.kind = "ds";
+  uses.id_of = [store = store_.get()](absl::string_view name) -> absl::StatusOr<uint64_t> {
+    PH_ASSIGN_OR_RETURN(const DatasetInfo info, store->Get(name));
+    return info.id;
+  };
+  uses.erase = [store = store_.get()](const std::string& name, uint64_t id, StillUnused unused) {
+    return store->DeleteIf({name, id}, unused);
+  };
+  return UsesOf(*engines_.keys, uses);
+}
+
+absl::StatusOr<MakeUses> SharedDatasets::SourceGraphUses(SharedUses::Options uses) {
+  uses.kind = "sg";
+  uses.id_of = [graphs = source_graphs_.get()](absl::string_view name) -> absl::StatusOr<uint64_t> {
+    PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, graphs->Get(name));
+    return info.id;
+  };
+  uses.erase = [graphs = source_graphs_.get()](const std::string& name, uint64_t id,
+                                               StillUnused unused) {
+    return graphs->DeleteIf({name, id}, unused);
+  };
+  return UsesOf(*engines_.keys, uses);
 }
 
 absl::Status SharedDatasets::ConfirmObjects() {

@@ -16,6 +16,8 @@
 #include "service/base/clock.h"
 #include "service/base/memory_budget.h"
 #include "service/stores/keys/key_value_store.h"
+#include "service/stores/keys/shared_uses.h"
+#include "service/stores/keys/uses.h"
 #include "service/stores/objects/retrying_object_store.h"
 #include "service/wings/cluster/datasets/object_dataset_store.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
@@ -78,6 +80,11 @@ class SharedDatasets {
   const ObjectEngines& engines() const { return engines_; }
   // To be reloaded now and then.
   security::Reloadable* credentials() { return &credentials_; }
+
+  // Of all servers, to be noted and swept as `uses` says; `kind` and what it does with things are
+  // set here. Unset if its retention is for ever: what was noted before is removed.
+  absl::StatusOr<MakeUses> DatasetUses(SharedUses::Options uses);
+  absl::StatusOr<MakeUses> SourceGraphUses(SharedUses::Options uses);
 
   // Looks whether the object store answers, if it has not since Open(); waits for it. OK once it
   // has; FAILED_PRECONDITION if it is another store's.

@@ -6,14 +6,15 @@
 
 namespace packhouse {
 
-RetainedSourceGraphs::RetainedSourceGraphs(SourceGraphStore* store, std::string path,
-                                           Retention retention, std::function<absl::Time()> now)
+RetainedSourceGraphs::RetainedSourceGraphs(SourceGraphStore* store, const MakeUses& make_uses)
     : SourceGraphsOver(store),
-      uses_(std::move(path), std::move(retention), std::move(now),
-            [this](absl::FunctionRef<void(const std::string&)> used) { CountOpen(used); }) {
+      uses_(make_uses(
+          [this](absl::FunctionRef<void(const std::string&)> used) { CountOpen(used); })) {
+  LastUses* const alone = uses_.alone();
+  if (alone == nullptr) return;
   // Sweep() asks again.
-  ForAllListed(*store_, &SourceGraphList::graphs, [this](const SourceGraphInfo& info) {
-    uses_.Know(info.name);
+  ForAllListed(*store_, &SourceGraphList::graphs, [alone](const SourceGraphInfo& info) {
+    alone->Know(info.name);
   }).IgnoreError();
 }
 
@@ -37,7 +38,7 @@ absl::StatusOr<SourceGraphInfo> RetainedSourceGraphs::Create(absl::string_view n
                                                              const SourceGraphSchema& schema,
                                                              const SourceGraphOptions& options) {
   auto created = store_->Create(name, schema, options);
-  if (created.ok()) uses_.Add(std::string(name));
+  if (created.ok()) uses_.Add(std::string(name), created->id);
   return created;
 }
 
@@ -45,7 +46,7 @@ absl::StatusOr<SourceAppendResult> RetainedSourceGraphs::Append(
     const Target& target, const SourceGraphChunk& chunk,
     const std::optional<ProducerSequence>& producer) {
   // Before, so that it is not deleted meanwhile.
-  uses_.Use(target.name);
+  PH_RETURN_IF_ERROR(uses_.Use(target.name));
   return store_->Append(target, chunk, producer);
 }
 
@@ -57,9 +58,10 @@ absl::StatusOr<SourceGraphInfo> RetainedSourceGraphs::Seal(
     absl::MutexLock lock(&mutex_);
     open_.emplace(std::string(target.name), sealing);
   }
-  uses_.Use(target.name);
+  PH_RETURN_IF_ERROR(uses_.Use(target.name));
   auto sealed = store_->Seal(target, options, progress);
-  uses_.Use(target.name);
+  // A sweep sees what is sealed for longer.
+  uses_.Use(target.name).IgnoreError();
   return sealed;
 }
 
@@ -71,8 +73,19 @@ absl::Status RetainedSourceGraphs::Delete(const Target& target) {
 
 absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> RetainedSourceGraphs::Open(
     absl::string_view name) const {
-  uses_.Use(name);
-  PH_ASSIGN_OR_RETURN(std::shared_ptr<const StoredSourceGraph> graph, store_->Open(name));
+  PH_RETURN_IF_ERROR(uses_.Use(name));
+  return Opened(name, store_->Open(name));
+}
+
+absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> RetainedSourceGraphs::OpenIfHere(
+    absl::string_view name) const {
+  PH_RETURN_IF_ERROR(uses_.Use(name));
+  return Opened(name, store_->OpenIfHere(name));
+}
+
+absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> RetainedSourceGraphs::Opened(
+    absl::string_view name, absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> opened) const {
+  PH_ASSIGN_OR_RETURN(std::shared_ptr<const StoredSourceGraph> graph, std::move(opened));
   absl::MutexLock lock(&mutex_);
   const auto [first, last] = open_.equal_range(std::string(name));
   for (auto each = first; each != last; ++each) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "service/stores/keys/uses.h"
 #include "service/stores/limits/retention.h"
 #include "service/wings/graphs/source_graphs/source_graphs_over.h"
 
@@ -27,12 +29,15 @@ namespace packhouse {
 // Used is a source graph that is created, appended to or opened, and one that is being sealed or
 // that somebody has open: a call that samples or partitions it, or an epoch of its sub-graphs that
 // is loaded, or was since the last sweep (EpochCatalog::ForgetIdleThings()). To list, show or
-// verify it is no use. LastUses says how times are kept, and what a use costs. Thread-safe.
+// verify it is no use. As of RetainedDatasets, an error may be that of writing a use. Thread-safe.
 class RetainedSourceGraphs final : public SourceGraphsOver {
  public:
-  // The store must outlive this. `path`: the file.
+  // As of RetainedDatasets.
+  RetainedSourceGraphs(SourceGraphStore* store, const MakeUses& make_uses);
   RetainedSourceGraphs(SourceGraphStore* store, std::string path, Retention retention,
-                       std::function<absl::Time()> now);
+                       std::function<absl::Time()> now)
+      : RetainedSourceGraphs(store,
+                             UsesInFile(std::move(path), std::move(retention), std::move(now))) {}
 
   // As RetainedDatasets::Sweep() and Save().
   absl::Status Sweep(std::vector<Expired>& expired);
@@ -51,16 +56,17 @@ class RetainedSourceGraphs final : public SourceGraphsOver {
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
       absl::string_view name) const override;
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
-      absl::string_view name) const override {
-    return Open(name);
-  }
+      absl::string_view name) const override;
 
  private:
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Opened(
+      absl::string_view name,
+      absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> opened) const;
   // Of graphs that somebody has open, or seals.
   void CountOpen(absl::FunctionRef<void(const std::string&)> used) const;
 
   // Its lock is taken before `mutex_`.
-  mutable LastUses uses_;
+  mutable Uses uses_;
   mutable absl::Mutex mutex_;
   // By name; readers share one map, and a seal has a mark. Another graph may have the name of one
   // that was deleted and is still open.
