@@ -206,6 +206,99 @@ TEST_F(PartitionJobsTest, GoesOnAfterARestart) {
   EXPECT_TRUE(list[0].files.empty());
 }
 
+// As far as it is known how long the rest of the work takes.
+TEST_F(PartitionJobsTest, TheRestIsWhatTheWorkSoFarTells) {
+  engine_.Hold();
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  clock_.Advance(absl::Seconds(10));
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo running, jobs_->Get("g", "mine"));
+  const double share = running.share_done;
+  ASSERT_GT(share, 0);
+  ASSERT_TRUE(running.rest.has_value());
+  EXPECT_NEAR(absl::ToDoubleSeconds(*running.rest), 10 * (1 - share) / share, 1e-6);
+  ASSERT_THAT(jobs_->Cancel("g", "mine").status(), IsOk());
+  EXPECT_FALSE(jobs_->Get("g", "mine")->rest.has_value());
+}
+
+// Its graph is on the second page of the list.
+class PagedStore final : public OneGraphStore {
+ public:
+  using OneGraphStore::OneGraphStore;
+  absl::StatusOr<SourceGraphList> List(size_t page_size, absl::string_view token) const override {
+    if (token == "more") return OneGraphStore::List(page_size, token);
+    SourceGraphInfo open;
+    open.name = "open";
+    return SourceGraphList{{open}, "more"};
+  }
+};
+
+TEST_F(PartitionJobsTest, EveryPageOfGraphsIsSearchedForUnfinishedWork) {
+  PagedStore graphs(SmallSourceGraph(kNodes), folder_.path() + "/companion");
+  engine_.Hold();
+  for (int calls = 1; calls <= 2; ++calls) {
+    jobs_.reset();
+    jobs_ = std::make_unique<PartitionJobs>(&graphs, &engine_, &clock_, nullptr,
+                                            PartitionJobs::Options());
+    if (calls == 1) {
+      ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+    }
+    engine_.AwaitCalls(calls);
+  }
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+}
+
+TEST_F(PartitionJobsTest, WorkGoesOnWhereItsGraphIsNotDeleted) {
+  engine_.Hold();
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  // Its store cannot.
+  EXPECT_THAT(jobs_->DeleteGraph("g"), StatusIs(absl::StatusCode::kUnimplemented, _));
+  engine_.AwaitCalls(2);
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+}
+
+// Files of the right length whose content is another.
+TEST_F(PartitionJobsTest, DamagedPartsOfNodesAreNotGiven) {
+  Open();
+  PartitionPlan bare = PlanNamed("bare");
+  bare.mapping = false;
+  bare.without_files = true;
+  ASSERT_THAT(jobs_->Partition("g", bare).status(), IsOk());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("full")).status(), IsOk());
+  jobs_->AwaitIdle();
+  const auto says = [&](const std::string& name, const std::string& file, const std::string& after,
+                        size_t skip, const std::string& bytes) {
+    const std::string path = folder_.path() + "/companion/partitions/" + name + "/files/" + file;
+    const std::string before = BytesOf(path);
+    std::string changed = before;
+    const size_t at = before.find(after) + after.size() + skip;
+    changed.replace(at, bytes.size(), bytes);
+    std::ofstream(path, std::ios::binary) << changed;
+    const absl::Status status = jobs_->PartsOf("g", name).status();
+    std::ofstream(path, std::ios::binary) << before;
+    EXPECT_THAT(jobs_->PartsOf("g", name).status(), IsOk());
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  // Rows begin after the header's line.
+  EXPECT_THAT(says("bare", "parts.npy", "\n", 0, "\x03"), HasSubstr("a node is in no part"));
+  EXPECT_THAT(says("bare", "parts.npy", "'<", 0, "i"), HasSubstr("a part for each node"));
+  // Of DGL's arrays: 48 bytes from the end of a name to its first element.
+  EXPECT_THAT(says("full", "part0/graph.dgl", "orig_id", 48, "\x2c\x01"),
+              HasSubstr("node 0 is none of the graph"));
+  EXPECT_THAT(says("full", "part0/graph.dgl", "orig_id", 48 + 7, "\xff"),
+              HasSubstr("node 0 is none of the graph"));
+  EXPECT_THAT(says("full", "part1/graph.dgl", "orig_id", 48, std::string(1, '\0')),
+              HasSubstr("node 0 is in two parts"));
+}
+
 TEST_F(PartitionJobsTest, CancelledStaysSoUntilItIsAskedForAgain) {
   engine_.Hold();
   Open();
@@ -316,6 +409,19 @@ TEST(PartitionQueueTest, TheClientWithTheLeastTimeIsNext) {
   EXPECT_EQ(next(), "a2");
   queue.Done("a", absl::ZeroDuration());
   EXPECT_TRUE(queue.empty());
+}
+
+TEST(PartitionQueueTest, OthersAreDueWhoHadLessTime) {
+  PartitionQueue queue;
+  queue.Push({"g", "a1"}, "a");
+  EXPECT_EQ(queue.Pop().client, "a");
+  EXPECT_FALSE(queue.IsTurnOfOthers("a", absl::Seconds(5)));
+  queue.Push({"g", "a2"}, "a");
+  EXPECT_FALSE(queue.IsTurnOfOthers("a", absl::Seconds(5)));
+  // It begins with the time of the one that runs, and is due once that has had more.
+  queue.Push({"g", "b1"}, "b");
+  EXPECT_FALSE(queue.IsTurnOfOthers("a", absl::ZeroDuration()));
+  EXPECT_TRUE(queue.IsTurnOfOthers("a", absl::Nanoseconds(1)));
 }
 
 // Beyond the bound of the disk work ends, and what is deleted counts no more.
