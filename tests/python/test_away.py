@@ -207,6 +207,45 @@ def test_the_first_try_is_part_of_the_failing(monkeypatch: pytest.MonkeyPatch) -
         assert deadlines == expected
 
 
+def test_a_deletion_that_was_tried_before_may_find_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("packhouse.calls.retrying.time.sleep", lambda delay: None)
+
+    class Failure(grpc.RpcError):  # type: ignore[misc]
+        def __init__(self, code: grpc.StatusCode) -> None:
+            self._code = code
+
+        def code(self) -> grpc.StatusCode:
+            return self._code
+
+        def details(self) -> str:
+            return "why"
+
+    def delete(*codes: grpc.StatusCode) -> int:
+        failures = list(codes)
+        tries = 0
+
+        def method(request: object, *, timeout: float, wait_for_ready: bool) -> None:
+            nonlocal tries
+            tries += 1
+            if failures:
+                raise Failure(failures.pop(0))
+
+        UnaryCalls("host:1", 60).delete(method, None)
+        return tries
+
+    away, gone = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND
+    assert delete() == 1
+    assert delete(away) == 2
+    # The first try may have worked, and its answer is lost.
+    assert delete(away, gone) == 2
+    for codes in ((gone,), (away, grpc.StatusCode.PERMISSION_DENIED)):
+        with pytest.raises(PackhouseError) as raised:
+            delete(*codes)
+        assert raised.value.code is codes[-1]
+
+
 def test_what_a_proxy_did_is_said() -> None:
     assert "a proxy has ended" in meaning_of_end("Received RST_STREAM with error code 2")
     assert "--memory-budget" in meaning_of_end("Received RST_STREAM with error code 11")
