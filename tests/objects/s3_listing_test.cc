@@ -111,8 +111,9 @@ TEST(S3ListingTest, AQueryIsSortedAndEncoded) {
 TEST(S3CredentialsTest, TheFileOfTheTools) {
   PH_ASSERT_OK_AND_ASSIGN(
       const S3Credentials credentials,
-      ParseS3Credentials("# mine\n[other]\naws_access_key_id = no\n[default]\n"
-                         "aws_access_key_id = AK\r\naws_secret_access_key=s/k+=\n"));
+      ParseS3Credentials(
+          "# mine\naws_session_token = no\n[other]\naws_access_key_id = no\n[default]\n"
+          "aws_access_key_id = AK\r\naws_secret_access_key=s/k+=\n"));
   EXPECT_EQ(credentials.access_key, "AK");
   EXPECT_EQ(credentials.secret_key, "s/k+=");
   EXPECT_EQ(credentials.session_token, "");
