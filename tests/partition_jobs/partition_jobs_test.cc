@@ -411,6 +411,14 @@ TEST(PartitionQueueTest, TheClientWithTheLeastTimeIsNext) {
   EXPECT_TRUE(queue.empty());
 }
 
+TEST(PartitionQueueTest, OfTwoThatRunEachIsAnotherClients) {
+  PartitionQueue queue;
+  for (const char* const name : {"a1", "a2"}) queue.Push({"g", name}, "a");
+  queue.Push({"g", "b1"}, "b");
+  EXPECT_EQ(queue.Pop().key.second, "a1");
+  EXPECT_EQ(queue.Pop().key.second, "b1");
+}
+
 TEST(PartitionQueueTest, OthersAreDueWhoHadLessTime) {
   PartitionQueue queue;
   queue.Push({"g", "a1"}, "a");
