@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -218,3 +219,54 @@ def test_delays_grow_until_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> No
     assert backoff.delay_after(AWAY) <= 0.05
     with pytest.raises(PackhouseError, match="over"):
         backoff.delay_after(OVER)
+
+
+class Asleep(Exception):
+    """The thread waits, and nobody has woken it."""
+
+
+class Wakes:
+    """What wakes the thread, which is this one here."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def put(self, _: None) -> None:
+        self.count += 1
+
+    def get(self, timeout: float | None = None) -> None:
+        if self.count == 0:
+            raise Asleep
+        self.count -= 1
+
+
+def test_what_is_added_while_the_thread_looks_for_it_is_found() -> None:
+    """At each line of the thread: `add` takes no lock."""
+    code = Acknowledger._await_leases.__code__
+    num_found = 0
+    for line in sorted({line for _, _, line in code.co_lines() if line}):
+        acknowledger = Ledger().acknowledger(gather=8)
+        wakes: Any = Wakes()
+        acknowledger._wakes = wakes
+        acknowledger._is_sending = True
+        has_added = False
+
+        def trace(frame: Any, event: str, arg: Any) -> Any:
+            nonlocal has_added
+            if frame.f_code is not code:
+                return None
+            if event == "line" and frame.f_lineno == line and not has_added:
+                has_added = True
+                acknowledger.add(Lease(0, 1, 5, 1))
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            assert acknowledger._await_leases()
+            num_found += 1
+        except Asleep:
+            assert not has_added, line
+        finally:
+            sys.settrace(before)
+    assert num_found > 4

@@ -9,6 +9,8 @@ import os
 import pathlib
 import signal
 import socket
+import struct
+import sys
 import threading
 from collections import deque
 from typing import Any, Callable, Iterator
@@ -17,7 +19,7 @@ import grpc
 import numpy as np
 import pytest
 from interrupting import Interruption, Stop, each_line
-from lanes import BY_CALL, TOKEN, SlotServer
+from lanes import BY_CALL, TOKEN, SlotServer, in_a_slot
 
 from packhouse import DType, Evaluation, GraphSchema, LoadedBatch, Loader, PackhouseError
 from packhouse.calls.lane import GraphLane, GraphWay, Lane
@@ -25,6 +27,9 @@ from packhouse.data.reading import HAS_NATIVE, BatchReader, NativeReader
 from packhouse.v1 import batch_pb2, loader_pb2, loader_pb2_grpc
 
 KINDS: list[Any] = [BatchReader, *([NativeReader] if HAS_NATIVE else [])]
+needs_native = pytest.mark.skipif(not HAS_NATIVE, reason="there was no C compiler")
+# Of the Loader, for a batch; 948 where all but the reading of tensors was in Python.
+MOST_INSTRUCTIONS = 560
 SCHEMA = GraphSchema(components=("nodes",))
 ROWS = 100
 
@@ -308,6 +313,54 @@ def test_a_forked_process_shares_nothing(server: SlotServer) -> None:
     os.close(gone)
 
 
+def test_a_fork_moves_views_that_outlive_their_lane(server: SlotServer) -> None:
+    lane = open_lane(server)
+    server.write(1, batch_of(1))
+    column = next_batch(lane)["x"]
+    lane.close()
+    del lane
+    go, gone = os.pipe()
+
+    def work() -> int:
+        os.close(gone)
+        os.read(go, 1)
+        return int(column.tolist() != [1] * ROWS)
+
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    column[:] = 2
+    server.fill(1, b"\xff")
+    assert column.tolist() == [2] * ROWS
+    os.write(gone, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(go)
+    os.close(gone)
+
+
+@needs_native
+def test_while_another_thread_moves_slots_a_batch_is_held_and_none_is_released(
+    server: SlotServer,
+) -> None:
+    lane = open_lane(server)
+    server.write(0, batch_of(0))
+    next_batch(lane)
+    # As before_fork(), on a thread that has its lock: Python waits for it.
+    lane._memory.is_forking[0] = 1
+    server.write(1, batch_of(1))
+    batch = next_batch(lane)
+    assert server.released() == [] and lane._memory.held == b"\1\1\0\0"
+    lane._memory.is_forking[0] = 0
+    server.say(BY_CALL)
+    assert lane.receive() is None and server.released() == [0]
+    expect_all(batch, 1)
+    lane.close()
+
+
 class Registered(list[tuple[int, int]]):
     """What a device's library knows. `is_able`: it takes anything."""
 
@@ -417,21 +470,98 @@ def test_many_lanes_leave_no_descriptor_and_no_mapping(tmp_path: pathlib.Path) -
     assert counts() == before
 
 
+def test_a_lane_that_is_dropped_keeps_nothing_but_what_is_viewed(server: SlotServer) -> None:
+    def mapped() -> int:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            return sum("memfd:slots" in line for line in maps)
+
+    gc.collect()
+    before = mapped()
+    gc.disable()
+    try:
+        lane = open_lane(server)
+        server.write(0, batch_of(3))
+        column = next_batch(lane)["x"]
+        del lane
+        assert server.connection.recv(4) == b"" and mapped() == before + 1
+        assert column.tolist() == [3] * ROWS
+        del column
+        assert mapped() == before
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_that_have_gone_leave_nothing(server: SlotServer, kind: Any) -> None:
+    lane = open_lane(server, kind)
+    server.write(0, batch_of(0))
+    message = struct.pack("<IIQ", 0, 0, len(in_a_slot(batch_of(0), 0)))
+    odd = struct.pack("<IIQ", 0, 0, 1)
+    lane.receive()
+    lane._return_slots()
+
+    def receive(count: int) -> None:
+        for number in range(count):
+            # Some are left to protobuf, and some are refused by what the caller knows.
+            server.connection.send(odd if number % 3 == 0 else message)
+            parts = lane.receive()
+            assert (parts is None) == (number % 3 == 0)
+            if parts is not None:
+                LoadedBatch.of_loaded_parts(parts, SCHEMA, 1, 1)
+                with pytest.raises(ValueError, match="counts of real rows"):
+                    LoadedBatch.of_loaded_parts(parts, GraphSchema(("a", "b")), 1, 1)
+            del parts
+            lane._return_slots()
+            server.released()
+
+    receive(30)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    receive(600)
+    gc.collect()
+    # Two hundred of any kind would show.
+    assert sys.getallocatedblocks() - before < 100
+    lane.close()
+
+
+@pytest.mark.parametrize("size", [1, 15])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_message_of_another_size_ends_the_lane(server: SlotServer, kind: Any, size: int) -> None:
+    lane = open_lane(server, kind)
+    server.connection.send(bytes(size))
+    assert lane.receive() is None and lane.has_ended
+    assert lane.receive() is None
+    messages: deque[Any] = deque()
+    lane.wait(messages)
+    assert not messages
+
+
 @pytest.mark.parametrize(
-    "place", [(4, 0, 10), (BY_CALL - 1, 0, 0), (0, 0, 8193), (0, 8192, 1), (1, 4096, 1 << 63)]
+    "place",
+    [
+        (4, 0, 10),
+        (BY_CALL - 1, 0, 0),
+        (0, 0, 8193),
+        (0, 8192, 1),
+        (1, 4096, 1 << 63),
+        (1, 4096, (1 << 64) - 4096),
+        (1, BY_CALL, 8192),
+    ],
 )
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_place_beyond_the_memory_is_refused(
-    server: SlotServer, place: tuple[int, int, int]
+    server: SlotServer, kind: Any, place: tuple[int, int, int]
 ) -> None:
-    lane = open_lane(server)
+    lane = open_lane(server, kind)
     server.say(*place)
     with pytest.raises(PackhouseError, match=f"^INTERNAL: .* slot {place[0]} of 4 of 8192 bytes"):
         lane.receive()
     lane.close()
 
 
-def test_a_slot_that_is_viewed_is_not_given_twice(server: SlotServer) -> None:
-    lane = open_lane(server)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_slot_that_is_viewed_is_not_given_twice(server: SlotServer, kind: Any) -> None:
+    lane = open_lane(server, kind)
     server.write(0, batch_of(1))
     batch = next_batch(lane)
     server.write(0, batch_of(2))
@@ -557,6 +687,64 @@ def test_all_that_a_killed_server_had_sent_is_read(server: SlotServer, waits: bo
             expect_all(next_batch(lane), number)
         assert lane.receive() is None and not lane.has_ended
     assert lane.receive() is None and lane.has_ended
+
+
+class ShortEpoch(loader_pb2_grpc.LoaderServiceServicer):
+    """An epoch of a job, by a lane."""
+
+    def __init__(self, lane: SlotServer, num_batches: int) -> None:
+        self._lane = lane
+        self._num_batches = num_batches
+
+    def Load(self, request: Any, context: Any) -> Iterator[Any]:
+        opened = loader_pb2.LoadOpened(
+            schema=SCHEMA.to_proto(), num_steps=self._num_batches, generation=1, session=1
+        )
+        opened.epoch.num_batches = self._num_batches
+        opened.lane.CopyFrom(self._lane.offer)
+        yield loader_pb2.LoadResponse(opened=opened)
+        lane = self._lane.taken()
+        free = list(range(lane.num_slots))
+        for number in range(self._num_batches):
+            while not free:
+                free += struct.unpack(f"<{(len(said := lane.connection.recv(4096))) // 4}I", said)
+            lane.write(free.pop(0), batch_of(number))
+        lane.say(BY_CALL)
+        yield loader_pb2.LoadResponse(end_of_epoch=loader_pb2.EndOfEpoch())
+
+    def Acknowledge(self, request: Any, context: Any) -> Any:
+        return loader_pb2.AcknowledgeResponse(cursor="c")
+
+
+@needs_native
+def test_a_batch_by_lane_costs_some_hundred_instructions_of_python(tmp_path: pathlib.Path) -> None:
+    lane = SlotServer(tmp_path, num_slots=16)
+    peer = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
+    loader_pb2_grpc.add_LoaderServiceServicer_to_server(ShortEpoch(lane, 120), peer)
+    port = peer.add_insecure_port("127.0.0.1:0")
+    peer.start()
+    counted = 0
+
+    def count(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal counted
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        counted += event == "opcode"
+        return count
+
+    limits = {"nodes": ROWS}
+    with Loader(f"127.0.0.1:{port}", dataset="d", job="j", limits=limits, lane="required") as loader:
+        for _ in range(20):
+            next(loader)
+        before = sys.gettrace()
+        sys.settrace(count)
+        for _ in range(80):
+            next(loader)
+        sys.settrace(before)
+        rest = [batch.number for batch in loader]
+    assert rest == list(range(100, 120))
+    assert counted / 80 < MOST_INSTRUCTIONS
+    peer.stop(None)
+    lane.close()
 
 
 class EndedLane(loader_pb2_grpc.LoaderServiceServicer):

@@ -1,16 +1,24 @@
-// packhouse._native: reads a batch where it was received, as packhouse/data/reading.py does.
+// packhouse._native: reads a batch where it was received, as packhouse/data/reading.py does, and
+// the messages of a lane, as packhouse/calls/lane.py does.
 //
 // A response is walked once. Tensors become numpy arrays over its bytes, or over one piece of
 // memory of their own that is aligned for devices; or, of a response that lies in a slot of shared
 // memory, over the slot. Whatever is not as the server writes it is left
 // to protobuf: then `read_batch` returns None. So this file decides nothing about what is valid.
 //
+// A server may write to a slot while it is read here. So what has been read twice need not be
+// equal, and nothing that was checked the first time may be taken for checked the second time.
+//
 // Only Python's stable ABI is used, and numpy only as objects that are called: one build serves all
 // versions of both. Arrays hold the bytes object that they view, and nothing is written to it.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/socket.h>
+#endif
 
 #include "crc32c.h"
 
@@ -20,6 +28,8 @@ enum { kAlignment = 64 };
 enum { kMaxDimensions = 32, kMaxVarintBytes = 9, kMaxLengthBytes = 4 };
 // Beyond the largest `packhouse.v1.DataType`.
 enum { kMaxTypes = 32 };
+// Of a LoadedBatch.
+enum { kNumFields = 17 };
 
 // Tags: field number and wire type.
 enum {
@@ -80,17 +90,56 @@ typedef struct {
 // What numpy is called for; set by `prepare`.
 typedef struct {
   PyObject* ndarray;
-  PyObject* record_of;  // Of names, arrays, their offsets and the bytes of all: a type of all.
+  PyObject* dtype;
   PyObject* no_shape;
   PyObject* received;   // The type ReceivedBatch.
   PyObject* tuple_new;  // tuple.__new__, which makes one without running Python code.
   PyObject* graph_ids_type;
   PyObject* sizes_type;
+  PyObject* all_components;
+  PyObject* field_names[kNumFields];
   PyObject* types[kMaxTypes];
   Py_ssize_t item_bytes[kMaxTypes];
 } State;
 
 static State state;
+
+// Where a ReceivedBatch has what a LoadedBatch has; and what that has beside.
+enum {
+  kRealRowsPart = 5,
+  kRowsPart = 6,
+  kSmallerPart = 12,
+  kDeclaredPart = 13,
+  kNumParts = 14,
+  kSchemaPart = -1,
+  kGenerationPart = -2,
+  kSessionPart = -3,
+  kEpochRowsPart = -4,
+};
+
+// In the order of a LoadedBatch.
+static const struct {
+  const char* name;
+  int part;
+} fields_of_batch[kNumFields] = {
+    {"schema", kSchemaPart},
+    {"id", 0},
+    {"epoch", 1},
+    {"step", 2},
+    {"graph_ids", 3},
+    {"sizes", 4},
+    {"real_rows", kRealRowsPart},
+    {"rows", kRowsPart},
+    {"tensors", 7},
+    {"generation", kGenerationPart},
+    {"session", kSessionPart},
+    {"is_padding", 8},
+    {"is_redelivered", 9},
+    {"graphs_of_step", 10},
+    {"shape", 11},
+    {"drawn_smaller", kSmallerPart},
+    {"epoch_rows", kEpochRowsPart},
+};
 
 // Batches of one shape lay their tensors out alike. What such tensors are is remembered from the
 // second batch on: one array over all of them, whose fields they are, takes half of the time of an
@@ -275,7 +324,8 @@ static int ReadResponse(Span span, int is_loaded, Batch* batch) {
   return ReadHead(inner, batch);
 }
 
-// The functions below return NULL with an exception set, or with none for protobuf.
+// The functions below return NULL with an exception set, or with none for protobuf. They run no
+// Python code, so that no signal handler's exception comes in their midst.
 
 // A new tuple of the numbers of a packed field.
 static PyObject* Numbers(Span span) {
@@ -305,9 +355,11 @@ static PyObject* SmallerGraphs(const Batch* batch) {
   if (graphs == NULL) return NULL;
   Span span = batch->smaller;
   for (Py_ssize_t i = 0; i < batch->num_smaller; ++i) {
-    uint64_t id = 0, level = 0;
-    ReadSmaller(&span, &id, &level);  // ReadLoaded has read it.
-    PyObject* graph = Py_BuildValue("(KK)", (unsigned long long)id, (unsigned long long)level);
+    uint64_t id, level;
+    PyObject* graph = NULL;
+    if (span.at < span.end && ReadSmaller(&span, &id, &level)) {
+      graph = Py_BuildValue("(KK)", (unsigned long long)id, (unsigned long long)level);
+    }
     if (graph == NULL || PyTuple_SetItem(graphs, i, graph) < 0) {
       Py_DECREF(graphs);
       return NULL;
@@ -321,6 +373,7 @@ typedef struct {
   PyObject* buffer;
   const unsigned char* start;  // Of `buffer`'s bytes.
   unsigned char* next;         // The next free byte of a copy; NULL for views.
+  const unsigned char* end;    // Of the bytes for copies.
 } Place;
 
 // numpy.ndarray(shape, type, buffer, offset) of those bytes. Takes `shape`.
@@ -329,9 +382,14 @@ static PyObject* Array(Place* place, PyObject* shape, PyObject* type, Span data)
   const unsigned char* at = data.at;
   if (place->next != NULL) {
     const size_t size = (size_t)(data.end - data.at);
+    const size_t aligned = (size + kAlignment - 1) / kAlignment * kAlignment;
+    if (aligned > (size_t)(place->end - place->next)) {
+      Py_DECREF(shape);
+      return NULL;
+    }
     memcpy(place->next, data.at, size);
     at = place->next;
-    place->next += (size + kAlignment - 1) / kAlignment * kAlignment;
+    place->next += aligned;
   }
   PyObject* array = PyObject_CallFunction(state.ndarray, "OOOn", shape, type, place->buffer,
                                           (Py_ssize_t)(at - place->start));
@@ -340,11 +398,13 @@ static PyObject* Array(Place* place, PyObject* shape, PyObject* type, Span data)
   return array;
 }
 
-static PyObject* Column(Place* place, PyObject* type, Py_ssize_t item_bytes, Span data) {
-  const Py_ssize_t size = data.end - data.at;
+// Rows of `width` numbers each, in one dimension if it is -1.
+static PyObject* Column(Place* place, PyObject* type, Py_ssize_t item_bytes, Span data,
+                        Py_ssize_t rows, Py_ssize_t width) {
   // numpy would say so, and in other words.
-  if (size % item_bytes != 0) return NULL;
-  return Array(place, Py_BuildValue("(n)", size / item_bytes), type, data);
+  if (data.end - data.at != rows * item_bytes * (width < 0 ? 1 : width)) return NULL;
+  PyObject* shape = width < 0 ? Py_BuildValue("(n)", rows) : Py_BuildValue("(nn)", rows, width);
+  return Array(place, shape, type, data);
 }
 
 static PyObject* TensorArray(Place* place, const Tensor* tensor) {
@@ -496,6 +556,45 @@ static PyObject* KnownArrays(Place* place, Span tensors, const Key* key, PyObjec
   return arrays;
 }
 
+// A type whose fields are those arrays, where the tensors' data are. One view of all, and then its
+// fields, is a third of the time of a view for each.
+static PyObject* RecordOf(Span tensors, PyObject* names, PyObject* arrays) {
+  PyObject* formats = PyList_New(0);
+  PyObject* offsets = PyList_New(0);
+  const Py_ssize_t count = PyList_Size(names);
+  Span span = tensors;
+  int is_right = formats != NULL && offsets != NULL;
+  for (Py_ssize_t i = 0; is_right && i < count; ++i) {
+    Span content;
+    Tensor tensor;
+    if (span.at == span.end || *span.at++ != kTensors || !ReadBytes(&span, &content) ||
+        !ReadTensor(content, &tensor)) {
+      is_right = 0;
+      break;
+    }
+    PyObject* array = PyDict_GetItem(arrays, PyList_GetItem(names, i));
+    PyObject* type = PyObject_GetAttrString(array, "dtype");
+    PyObject* shape = PyObject_GetAttrString(array, "shape");
+    PyObject* format = type == NULL || shape == NULL ? NULL : PyTuple_Pack(2, type, shape);
+    PyObject* offset = PyLong_FromSsize_t((Py_ssize_t)(tensor.data.at - tensors.at));
+    is_right = format != NULL && offset != NULL && PyList_Append(formats, format) == 0 &&
+               PyList_Append(offsets, offset) == 0;
+    Py_XDECREF(offset);
+    Py_XDECREF(format);
+    Py_XDECREF(shape);
+    Py_XDECREF(type);
+  }
+  PyObject* record = NULL;
+  if (is_right) {
+    record = PyObject_CallFunction(state.dtype, "({sOsOsOsn})", "names", names, "formats", formats,
+                                   "offsets", offsets, "itemsize",
+                                   (Py_ssize_t)(tensors.end - tensors.at));
+  }
+  Py_XDECREF(offsets);
+  Py_XDECREF(formats);
+  return record;
+}
+
 // Remembers the layout if its key comes a second time. Returns -1 with an exception set if there is
 // no memory.
 static int Learn(Span tensors, const Key* key, PyObject* arrays, PyObject* declared) {
@@ -508,32 +607,14 @@ static int Learn(Span tensors, const Key* key, PyObject* arrays, PyObject* decla
     next_seen = (next_seen + 1) % kMaxSeen;
     return 0;
   }
-  PyObject* offsets = PyList_New(0);
-  Span span = tensors;
-  Span content;
-  Tensor tensor;
-  while (offsets != NULL && span.at < span.end) {
-    ++span.at;
-    ReadBytes(&span, &content);  // MakeKey has read it.
-    ReadTensor(content, &tensor);
-    PyObject* offset = PyLong_FromSsize_t((Py_ssize_t)(tensor.data.at - tensors.at));
-    if (offset == NULL || PyList_Append(offsets, offset) < 0) Py_CLEAR(offsets);
-    Py_XDECREF(offset);
-  }
-  PyObject* names = offsets == NULL ? NULL : PyDict_Keys(arrays);
-  PyObject* values = names == NULL ? NULL : PyDict_Values(arrays);
-  PyObject* record = NULL;
-  if (values != NULL) {
-    record = PyObject_CallFunction(state.record_of, "OOOn", names, values, offsets,
-                                   (Py_ssize_t)(tensors.end - tensors.at));
-  }
+  PyObject* names = PyDict_Keys(arrays);
+  PyObject* record = names == NULL ? NULL : RecordOf(tensors, names, arrays);
   unsigned char* bytes = record == NULL ? NULL : PyMem_Malloc(key->size);
   if (record != NULL && bytes == NULL) PyErr_NoMemory();
-  Py_XDECREF(offsets);
-  Py_XDECREF(values);
   if (bytes == NULL) {
     Py_XDECREF(names);
     Py_XDECREF(record);
+    if (!PyErr_Occurred()) return 0;
     if (!PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
     // Of names that fields cannot have: such batches are all read as the first ones.
     PyErr_Clear();
@@ -591,28 +672,43 @@ static int Allocate(const Batch* batch, Span tensors, Place* place) {
   place->start = (const unsigned char*)PyByteArray_AsString(place->buffer);
   const uintptr_t first = (uintptr_t)place->start;
   place->next = (unsigned char*)place->start + (kAlignment - first % kAlignment) % kAlignment;
+  place->end = place->start + total;
   return 1;
 }
 
+// How a response is read.
+typedef struct {
+  int is_loaded;
+  int widen;
+} Wanted;
+
 // A ReceivedBatch in the order of its fields. `small` is the place of ids and sizes.
-static PyObject* Received(const Batch* batch, Place* small, Place* place) {
-  PyObject* ids = Column(small, state.graph_ids_type, 8, batch->graph_ids);
-  PyObject* sizes = ids == NULL ? NULL : Column(small, state.sizes_type, 4, batch->sizes);
-  PyObject* real_rows = sizes == NULL ? NULL : Numbers(batch->real_rows);
+static PyObject* Received(const Batch* batch, Wanted wanted, Place* small, Place* place) {
+  PyObject* real_rows = Numbers(batch->real_rows);
   PyObject* rows = real_rows == NULL ? NULL : Numbers(batch->rows);
+  PyObject* ids = NULL;
+  PyObject* sizes = NULL;
+  // The last component is that of graphs, whose rows are no sizes.
+  if (rows != NULL && PyTuple_Size(real_rows) > 0) {
+    const Py_ssize_t count = (batch->graph_ids.end - batch->graph_ids.at) / 8;
+    ids = Column(small, state.graph_ids_type, 8, batch->graph_ids, count, -1);
+    if (ids != NULL) {
+      sizes = Column(small, state.sizes_type, 4, batch->sizes, count, PyTuple_Size(real_rows) - 1);
+    }
+  }
   Py_INCREF(Py_None);
   PyObject* declared = Py_None;
-  PyObject* tensors = rows == NULL ? NULL : Arrays(place, batch->tensors, &declared);
+  PyObject* tensors = sizes == NULL ? NULL : Arrays(place, batch->tensors, &declared);
   PyObject* smaller = tensors == NULL ? NULL : SmallerGraphs(batch);
   PyObject* fields = NULL;
   PyObject* received = NULL;
   if (smaller != NULL) {
-    fields = Py_BuildValue("(KKKOOOOOOOKKOO)", (unsigned long long)batch->id,
-                           (unsigned long long)batch->epoch, (unsigned long long)batch->step, ids,
-                           sizes, real_rows, rows, tensors, batch->is_padding ? Py_True : Py_False,
-                           batch->is_redelivered ? Py_True : Py_False,
-                           (unsigned long long)batch->graphs_of_step,
-                           (unsigned long long)batch->shape_number, smaller, declared);
+    fields = Py_BuildValue(
+        "(KKKOOOOOOOKKOO)", (unsigned long long)batch->id, (unsigned long long)batch->epoch,
+        (unsigned long long)batch->step, ids, sizes, real_rows, rows, tensors,
+        batch->is_padding ? Py_True : Py_False, batch->is_redelivered ? Py_True : Py_False,
+        (unsigned long long)batch->graphs_of_step, (unsigned long long)batch->shape_number, smaller,
+        wanted.widen ? declared : Py_None);
   }
   if (fields != NULL) {
     received = PyObject_CallFunctionObjArgs(state.tuple_new, state.received, fields, NULL);
@@ -628,28 +724,31 @@ static PyObject* Received(const Batch* batch, Place* small, Place* place) {
   return received;
 }
 
+static int IsPrepared(void) {
+  if (state.ndarray == NULL) PyErr_SetString(PyExc_RuntimeError, "prepare() comes first");
+  return state.ndarray != NULL;
+}
+
 static PyObject* ReadBatch(PyObject* module, PyObject* arguments) {
   (void)module;
   PyObject* response;
-  int is_loaded;
+  Wanted wanted;
   int is_copied;
-  if (!PyArg_ParseTuple(arguments, "Spp:read_batch", &response, &is_loaded, &is_copied)) {
-    return NULL;
-  }
-  if (state.ndarray == NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "prepare() comes first");
+  if (!PyArg_ParseTuple(arguments, "pppS:read_batch", &wanted.is_loaded, &wanted.widen, &is_copied,
+                        &response) ||
+      !IsPrepared()) {
     return NULL;
   }
   const unsigned char* start = (const unsigned char*)PyBytes_AsString(response);
   const Span whole = {start, start + PyBytes_Size(response)};
   Batch batch;
-  Place place = {response, start, NULL};
+  Place place = {response, start, NULL, NULL};
   PyObject* received = NULL;
-  if (ReadResponse(whole, is_loaded, &batch)) {
+  if (ReadResponse(whole, wanted.is_loaded, &batch)) {
     if (!is_copied) {
-      received = Received(&batch, &place, &place);
+      received = Received(&batch, wanted, &place, &place);
     } else if (Allocate(&batch, batch.tensors, &place)) {
-      received = Received(&batch, &place, &place);
+      received = Received(&batch, wanted, &place, &place);
       Py_DECREF(place.buffer);
     }
   }
@@ -657,38 +756,216 @@ static PyObject* ReadBatch(PyObject* module, PyObject* arguments) {
   return received;
 }
 
-// read_slot(is_loaded, buffer, its address, offset, size, is_copied): of `size` bytes from `offset`
-// on, which are in the buffer. Python 3.9's stable ABI cannot ask a buffer for its address.
+// Of the response in `whole`, which lies in the buffer that begins at `start`.
+static PyObject* BatchInSlot(Wanted wanted, PyObject* buffer, const unsigned char* start,
+                             Span whole, int is_copied) {
+  Batch batch;
+  Place place = {buffer, start, NULL, NULL};
+  Place copies;
+  // Views of ids and sizes would keep the slot after the tensors have gone, and lie at any address.
+  const Span none = {NULL, NULL};
+  if (!ReadResponse(whole, wanted.is_loaded, &batch) ||
+      !Allocate(&batch, is_copied ? batch.tensors : none, &copies)) {
+    return NULL;
+  }
+  PyObject* received = Received(&batch, wanted, &copies, is_copied ? &copies : &place);
+  Py_DECREF(copies.buffer);
+  return received;
+}
+
+// read_slot(is_loaded, widen, buffer, its address, offset, size, is_copied): of `size` bytes from
+// `offset` on, which are in the buffer. Python 3.9's stable ABI cannot ask a buffer for its
+// address.
 static PyObject* ReadSlot(PyObject* module, PyObject* arguments) {
   (void)module;
   PyObject* buffer;
   unsigned long long address;
   Py_ssize_t offset, size;
-  int is_loaded;
+  Wanted wanted;
   int is_copied;
-  if (!PyArg_ParseTuple(arguments, "pOKnnp:read_slot", &is_loaded, &buffer, &address, &offset,
-                        &size, &is_copied)) {
-    return NULL;
-  }
-  if (state.ndarray == NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "prepare() comes first");
+  if (!PyArg_ParseTuple(arguments, "ppOKnnp:read_slot", &wanted.is_loaded, &wanted.widen, &buffer,
+                        &address, &offset, &size, &is_copied) ||
+      !IsPrepared()) {
     return NULL;
   }
   const unsigned char* start = (const unsigned char*)(uintptr_t)address;
   const Span whole = {start + offset, start + offset + size};
-  Batch batch;
-  Place place = {buffer, start, NULL};
-  Place copies;
-  PyObject* received = NULL;
-  // Views of ids and sizes would keep the slot after the tensors have gone, and lie at any address.
-  const Span none = {NULL, NULL};
-  if (ReadResponse(whole, is_loaded, &batch) &&
-      Allocate(&batch, is_copied ? batch.tensors : none, &copies)) {
-    received = Received(&batch, &copies, is_copied ? &copies : &place);
-    Py_DECREF(copies.buffer);
-  }
+  PyObject* received = BatchInSlot(wanted, buffer, start, whole, is_copied);
   if (received == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
   return received;
+}
+
+// Lanes are Linux's alone.
+#ifdef __linux__
+
+// The slots of a lane; see SlotMemory and Lane in packhouse/calls.
+typedef struct {
+  PyObject* buffers;     // A list: of each slot what arrays view.
+  PyObject* addresses;   // A list of numbers.
+  PyObject* held;        // A bytearray: 1 for those that are the client's.
+  PyObject* is_forking;  // A bytearray of one.
+  Py_ssize_t slot_bytes;
+  Py_ssize_t most_returned;
+  Py_ssize_t most_held;
+} Slots;
+
+enum { kMessageBytes = 16, kMostReleased = 64 };
+
+// Whether nothing but the list of buffers has that one. Python 3.14 has flags in the upper half.
+static int IsAlone(PyObject* buffer) { return (uint32_t)Py_REFCNT(buffer) == 1; }
+
+// Releases the slots that nobody views any more, once there are `most_returned` of them.
+static void ReturnSlots(int socket, const Slots* slots) {
+  unsigned char message[4 * kMostReleased];
+  Py_ssize_t numbers[kMostReleased];
+  Py_ssize_t count = 0;
+  char* held = PyByteArray_AsString(slots->held);
+  const Py_ssize_t num_slots = PyList_Size(slots->buffers);
+  for (Py_ssize_t i = 0; i < num_slots && count < kMostReleased; ++i) {
+    if (!held[i] || !IsAlone(PyList_GetItem(slots->buffers, i))) continue;
+    for (int k = 0; k < 4; ++k) message[4 * count + k] = (unsigned char)(i >> (8 * k));
+    numbers[count++] = i;
+  }
+  if (count < slots->most_returned) return;
+  // The server has room for messages about all slots. Where it has gone, receiving says so.
+  (void)!send(socket, message, (size_t)(4 * count), MSG_DONTWAIT | MSG_NOSIGNAL);
+  for (Py_ssize_t i = 0; i < count; ++i) held[numbers[i]] = 0;
+}
+
+static uint64_t Number(const unsigned char* bytes, int size) {
+  uint64_t number = 0;
+  for (int k = 0; k < size; ++k) number |= (uint64_t)bytes[k] << (8 * k);
+  return number;
+}
+
+// The batch that a message tells of. NULL without an exception, and nothing is changed: Python is
+// to look at the message.
+static PyObject* BatchOfMessage(Wanted wanted, const unsigned char* message, const Slots* slots) {
+  const uint64_t number = Number(message, 4);
+  const uint64_t offset = Number(message + 4, 4);
+  const uint64_t size = Number(message + 8, 8);
+  const uint64_t slot_bytes = (uint64_t)slots->slot_bytes;
+  const Py_ssize_t num_slots = PyList_Size(slots->buffers);
+  char* held = PyByteArray_AsString(slots->held);
+  if (PyByteArray_AsString(slots->is_forking)[0] || number >= (uint64_t)num_slots || held[number] ||
+      size > slot_bytes || offset > slot_bytes - size) {
+    return NULL;
+  }
+  Py_ssize_t num_held = 0;
+  for (Py_ssize_t i = 0; i < num_slots; ++i) num_held += held[i];
+  if (num_held >= slots->most_held) return NULL;
+  PyObject* buffer = PyList_GetItem(slots->buffers, (Py_ssize_t)number);
+  const size_t address = PyLong_AsSize_t(PyList_GetItem(slots->addresses, (Py_ssize_t)number));
+  if (PyErr_Occurred()) return NULL;
+  const unsigned char* start = (const unsigned char*)address;
+  const Span whole = {start + offset, start + offset + size};
+  // A fork on another thread may put another buffer in its place.
+  Py_INCREF(buffer);
+  held[number] = 1;
+  PyObject* received = BatchInSlot(wanted, buffer, start, whole, 0);
+  if (received == NULL && !PyErr_Occurred()) held[number] = 0;
+  Py_DECREF(buffer);
+  return received;
+}
+
+// receive(is_loaded, widen, socket, slots): the next batch of a lane; waits for it. Bytes: a
+// message at which Python is to look; none at the end. An exception that interrupts it has taken
+// nothing.
+static PyObject* Receive(PyObject* module, PyObject* arguments) {
+  (void)module;
+  Wanted wanted;
+  int socket;
+  Slots slots;
+  if (!PyArg_ParseTuple(arguments, "ppi(O!O!O!O!nnn):receive", &wanted.is_loaded, &wanted.widen,
+                        &socket, &PyList_Type, &slots.buffers, &PyList_Type, &slots.addresses,
+                        &PyByteArray_Type, &slots.held, &PyByteArray_Type, &slots.is_forking,
+                        &slots.slot_bytes, &slots.most_returned, &slots.most_held) ||
+      !IsPrepared()) {
+    return NULL;
+  }
+  if (!PyByteArray_AsString(slots.is_forking)[0]) ReturnSlots(socket, &slots);
+  unsigned char message[kMessageBytes];
+  ssize_t size;
+  int error;
+  do {
+    Py_BEGIN_ALLOW_THREADS size = recv(socket, message, sizeof message, 0);
+    error = errno;
+    Py_END_ALLOW_THREADS if (size < 0 && error == EINTR && PyErr_CheckSignals() < 0) return NULL;
+    // A reset is said once, before messages that are there still.
+  } while (size < 0 && (error == EINTR || error == ECONNRESET));
+  if (size != kMessageBytes) return PyBytes_FromStringAndSize(NULL, 0);
+  PyObject* received = BatchOfMessage(wanted, message, &slots);
+  if (received != NULL || PyErr_Occurred()) return received;
+  return PyBytes_FromStringAndSize((const char*)message, kMessageBytes);
+}
+
+#endif  // __linux__
+
+// Sets a field of a dict. Takes `value`.
+static int SetField(PyObject* fields, int name, PyObject* value) {
+  if (value == NULL) return 0;
+  const int is_set = PyDict_SetItem(fields, state.field_names[name], value) == 0;
+  Py_DECREF(value);
+  return is_set;
+}
+
+// A new dict of the rows of each component. NULL without an exception if there are more or fewer.
+static PyObject* RowsByComponent(PyObject* components, PyObject* rows) {
+  const Py_ssize_t count = PyTuple_Size(components);
+  if (count < 0 || !PyTuple_Check(rows) || PyTuple_Size(rows) != count) return NULL;
+  PyObject* by_name = PyDict_New();
+  for (Py_ssize_t i = 0; by_name != NULL && i < count; ++i) {
+    if (PyDict_SetItem(by_name, PyTuple_GetItem(components, i), PyTuple_GetItem(rows, i)) < 0) {
+      Py_CLEAR(by_name);
+    }
+  }
+  return by_name;
+}
+
+// loaded_batch(LoadedBatch, ReceivedBatch, schema, generation, session, epoch_rows): what
+// LoadedBatch.of_loaded_parts makes. None of what read_batch has not read, of narrow tensors and of
+// what contradicts itself: Python makes that, or says why not.
+static PyObject* LoadedBatch(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyTypeObject* kind;
+  PyObject *received, *schema, *generation, *session, *epoch_rows;
+  if (!PyArg_ParseTuple(arguments, "O!O!OOOO:loaded_batch", &PyType_Type, &kind, &PyTuple_Type,
+                        &received, &schema, &generation, &session, &epoch_rows) ||
+      !IsPrepared()) {
+    return NULL;
+  }
+  PyObject* parts[kNumParts];
+  if (PyTuple_Size(received) != kNumParts) Py_RETURN_NONE;
+  for (int i = 0; i < kNumParts; ++i) parts[i] = PyTuple_GetItem(received, i);
+  if (parts[kDeclaredPart] != Py_None || !PyTuple_Check(parts[kRealRowsPart])) Py_RETURN_NONE;
+  PyObject* components = PyObject_GetAttr(schema, state.all_components);
+  PyObject* fields = components == NULL ? NULL : PyDict_New();
+  int is_made = fields != NULL;
+  for (int i = 0; is_made && i < kNumFields; ++i) {
+    const int part = fields_of_batch[i].part;
+    PyObject* value;
+    if (part == kRealRowsPart || part == kRowsPart) {
+      value = RowsByComponent(components, parts[part]);
+    } else if (part == kSmallerPart) {
+      value = PyDict_New();
+      if (value != NULL && PyDict_MergeFromSeq2(value, parts[part], 1) < 0) Py_CLEAR(value);
+    } else {
+      value = part >= 0                 ? parts[part]
+              : part == kSchemaPart     ? schema
+              : part == kGenerationPart ? generation
+              : part == kSessionPart    ? session
+                                        : epoch_rows;
+      Py_INCREF(value);
+    }
+    is_made = SetField(fields, i, value);
+  }
+  Py_XDECREF(components);
+  // As Batch._make.
+  PyObject* batch = is_made ? PyType_GenericAlloc(kind, 0) : NULL;
+  if (batch != NULL && PyObject_GenericSetDict(batch, fields, NULL) < 0) Py_CLEAR(batch);
+  Py_XDECREF(fields);
+  if (batch == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
+  return batch;
 }
 
 // repeated_numbers(counts as int64): a new bytearray of int64.
@@ -733,12 +1010,12 @@ static PyObject* Crc32cOfBytes(PyObject* module, PyObject* argument) {
   return PyLong_FromUnsignedLong(Crc32c(bytes, (size_t)PyBytes_Size(argument)));
 }
 
-// prepare(ReceivedBatch, numpy.ndarray, types by number, type of ids, type of sizes, record_of)
+// prepare(ReceivedBatch, numpy.ndarray, types by number, type of ids, type of sizes, numpy.dtype)
 static PyObject* Prepare(PyObject* module, PyObject* arguments) {
   (void)module;
-  PyObject *received, *ndarray, *types, *graph_ids_type, *sizes_type, *record_of;
+  PyObject *received, *ndarray, *types, *graph_ids_type, *sizes_type, *dtype;
   if (!PyArg_ParseTuple(arguments, "OOOOOO:prepare", &received, &ndarray, &types, &graph_ids_type,
-                        &sizes_type, &record_of)) {
+                        &sizes_type, &dtype)) {
     return NULL;
   }
   State next;
@@ -767,8 +1044,13 @@ static PyObject* Prepare(PyObject* module, PyObject* arguments) {
   next.tuple_new = PyObject_GetAttrString((PyObject*)&PyTuple_Type, "__new__");
   if (next.tuple_new == NULL) return NULL;
   next.no_shape = PyTuple_New(0);
-  if (next.no_shape == NULL) return NULL;
-  next.record_of = record_of;
+  next.all_components = PyUnicode_InternFromString("all_components");
+  if (next.no_shape == NULL || next.all_components == NULL) return NULL;
+  for (int i = 0; i < kNumFields; ++i) {
+    next.field_names[i] = PyUnicode_InternFromString(fields_of_batch[i].name);
+    if (next.field_names[i] == NULL) return NULL;
+  }
+  next.dtype = dtype;
   next.received = received;
   next.ndarray = ndarray;
   next.graph_ids_type = graph_ids_type;
@@ -777,7 +1059,7 @@ static PyObject* Prepare(PyObject* module, PyObject* arguments) {
   Py_INCREF(ndarray);
   Py_INCREF(graph_ids_type);
   Py_INCREF(sizes_type);
-  Py_INCREF(record_of);
+  Py_INCREF(dtype);
   for (int i = 0; i < kMaxTypes; ++i) Py_XINCREF(next.types[i]);
   // What was prepared before stays alive: it is a handful of objects, and happens in tests alone.
   state = next;
@@ -790,6 +1072,10 @@ static PyMethodDef methods[] = {
     {"crc32c", Crc32cOfBytes, METH_O, "The checksum of TFRecord files, without their mask."},
     {"read_batch", ReadBatch, METH_VARARGS, "The batch of a response, or None for protobuf."},
     {"read_slot", ReadSlot, METH_VARARGS, "The same of a response that lies in a slot."},
+    {"loaded_batch", LoadedBatch, METH_VARARGS, "A LoadedBatch, or None for Python."},
+#ifdef __linux__
+    {"receive", Receive, METH_VARARGS, "The next batch of a lane, or a message for Python."},
+#endif
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,9 +1,8 @@
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
 from packhouse.data.batch import ReceivedBatch
-from packhouse.data.graphs import Array
 
 def prepare(
     received_batch: type[ReceivedBatch],
@@ -11,11 +10,24 @@ def prepare(
     types: dict[int, np.dtype[Any]],
     graph_ids_type: np.dtype[Any],
     sizes_type: np.dtype[Any],
-    record_of: Callable[[list[str], list[Array], list[int], int], np.dtype[Any]],
+    dtype: type[np.dtype[Any]],
 ) -> None: ...
-def read_batch(response: bytes, is_loaded: bool, writable: bool) -> ReceivedBatch | None: ...
-def read_slot(
-    is_loaded: bool, buffer: Any, address: int, offset: int, size: int, is_copied: bool
+def read_batch(
+    is_loaded: bool, widen: bool, writable: bool, response: bytes
 ) -> ReceivedBatch | None: ...
+def read_slot(
+    is_loaded: bool, widen: bool, buffer: Any, address: int, offset: int, size: int, is_copied: bool
+) -> ReceivedBatch | None: ...
+def receive(
+    is_loaded: bool, widen: bool, socket: int, slots: tuple[Any, ...]
+) -> ReceivedBatch | bytes: ...
+def loaded_batch(
+    kind: type[Any],
+    received: ReceivedBatch,
+    schema: Any,
+    generation: int,
+    session: int,
+    epoch_rows: Any,
+) -> Any: ...
 def repeated_numbers(counts: bytes) -> bytearray: ...
 def crc32c(data: bytes) -> int: ...

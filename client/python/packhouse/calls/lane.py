@@ -164,71 +164,87 @@ class Lane(_End[SlotMemory]):
         # Slots to release; and the size of the message that has released them, once it is sent.
         self._leaving: dict[int, None] = {}
         self._sent: list[int] = []
-        self._receive = self._socket.recv
         self._messages: Iterator[bytes] = iter(
-            functools.partial(self._receive, _PLACE_BYTES), b""
+            functools.partial(self._socket.recv, _PLACE_BYTES), b""
         )
         self._read_slot = reader.read_slot
         self._send = self._socket.send
+        self._fileno = self._socket.fileno
+        self._receive_next = reader.receive
+        memory = self._memory
+        # As the C extension wants them.
+        self._slots = (
+            memory.buffers,
+            memory.addresses,
+            memory.held,
+            memory.is_forking,
+            memory.slot_bytes,
+            self._most_waiting,
+            self._most_held,
+        )
+        # The memory knows its buffers, and they know it.
+        weakref.finalize(self, memory.leave).atexit = False
 
     def receive(self) -> ReceivedBatch | None:
         """The next batch; waits for it. None: the next response comes by the call, and if the lane
-        `has_ended`, so do all. As `wait` and `read`, in a third of the time; but after an exception
-        that a signal handler raises what was received may be lost: close the lane.
+        `has_ended`, so do all. As `wait` and `read`, in less time; but after an exception that a
+        signal handler raises what was received may be lost: close the lane.
         """
-        memory = self._memory
-        if len(memory.returned) >= self._most_waiting:
-            self._return_slots()
-        try:
-            message = self._receive(_PLACE_BYTES)
-        except ConnectionResetError:
-            # See `wait`.
-            return self.receive()
-        except OSError:
-            message = b""
-        if len(message) != _PLACE_BYTES:
-            self.close()
+        receive_next = self._receive_next
+        if receive_next is not None and not self._leaving:
+            received = receive_next(self._fileno(), self._slots)
+            if type(received) is ReceivedBatch:
+                return received
+            messages = deque((received,))
+            self._check(messages)
+        else:
+            messages = deque()
+            self.wait(messages)
+        if not messages:
             return None
-        number, offset, size = _PLACE.unpack(message)
-        if number == _BY_CALL:
-            return None
-        buffer, is_copied = self._begin(number, offset, size)
-        memory.hold(buffer)
-        batch = self._read_slot(buffer, ctypes.addressof(buffer), offset, size, is_copied)
-        if batch is None:
-            batch = self._read_bytes(bytes(memoryview(buffer)[offset : offset + size]))
-        if is_copied:
-            # A copy needs no slot.
-            del buffer
-            self._return_slots()
+        batch = self.read(messages[0])
+        self.has_kept()
         return batch
 
-    def wait(self, messages: deque[bytes]) -> None:
-        """Adds the server's next message; none if the lane has ended. An exception that interrupts
-        the wait has taken nothing.
+    def wait(self, messages: deque[Any]) -> None:
+        """Adds the server's next message, or the batch that it tells of; none if the lane has ended.
+        An exception that interrupts the wait has taken nothing.
         """
-        if len(self._memory.returned) >= self._most_waiting:
-            self._return_slots()
-        try:
-            # In C: no exception comes between receiving and keeping.
-            messages.extend(itertools.islice(self._messages, 1))
-        except ConnectionResetError:
-            # A server that was killed, and had not read all releases. It is said once, before
-            # messages that are there still.
-            self.wait(messages)
-            return
-        except OSError:
-            pass
-        if not messages or len(messages[-1]) != _PLACE_BYTES:
+        # In C, both ways: no exception comes between receiving and keeping.
+        if self._receive_next is not None:
+            if self._leaving:
+                self._return_slots()
+            received = map(self._receive_next, (self._fileno(),), (self._slots,))
+            # No bytes: the end.
+            messages.extend(filter(None, received))
+        else:
+            if self._memory.num_returned >= self._most_waiting:
+                self._return_slots()
+            try:
+                messages.extend(itertools.islice(self._messages, 1))
+            except ConnectionResetError:
+                # A server that was killed, and had not read all releases. It is said once, before
+                # messages that are there still.
+                self.wait(messages)
+                return
+            except OSError:
+                pass
+        self._check(messages)
+
+    def _check(self, messages: deque[Any]) -> None:
+        """Takes the end, or what is no message, for the end."""
+        if not messages or (type(messages[-1]) is bytes and len(messages[-1]) != _PLACE_BYTES):
             messages.clear()
             self.close()
 
-    def read(self, message: bytes) -> ReceivedBatch | None:
+    def read(self, message: bytes | ReceivedBatch) -> ReceivedBatch | None:
         """The batch that a message tells of. None: the next response comes by the call.
 
         After an exception that a signal handler raises, the same message gives it again, until
         `has_kept` is called.
         """
+        if isinstance(message, ReceivedBatch):
+            return message
         number, offset, size = _PLACE.unpack(message)
         if number == _BY_CALL:
             return None
@@ -246,17 +262,17 @@ class Lane(_End[SlotMemory]):
         """The buffer of a slot that has a batch, and whether that is to be copied."""
         memory = self._memory
         held = memory.held
-        if number >= memory.num_slots or offset + size > memory.slot_bytes or number in held:
+        if number >= memory.num_slots or offset + size > memory.slot_bytes or held[number]:
             raise PackhouseError(
                 grpc.StatusCode.INTERNAL,
                 f"the server has put {size} bytes at {offset} of slot {number} of {memory.num_slots} "
                 f"of {memory.slot_bytes} bytes, or it was held",
             )
         is_copied = False
-        if len(held) >= self._most_held:
+        if sum(held) >= self._most_held:
             self._return_slots()
-            is_copied = len(held) >= self._most_held
-        return memory.view(number), is_copied
+            is_copied = sum(held) >= self._most_held
+        return memory.buffers[number], is_copied
 
     def has_kept(self) -> None:
         """The caller has what `read` gave, and will not read the same message again."""

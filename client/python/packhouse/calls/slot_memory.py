@@ -1,7 +1,8 @@
 """Memory that a server of the same host writes batches into, one slot each, and who views a slot.
 
 The mapping is the client's own: it stays while an array views it, whatever becomes of the server. A
-slot is returned when the last array over it has gone. See `Lane`.
+slot is returned when the last array over it has gone: each slot has one buffer, which arrays view,
+and its count of references says whether any does. See `Lane`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import ctypes
 import functools
 import mmap
 import os
+import sys
 import threading
 import weakref
-from collections import deque
 from typing import Any, Callable, Final, Protocol
 
 from packhouse.base.forks import tell_forks
@@ -22,15 +23,9 @@ _MREMAP_FIXED: Final = 2
 _MADV_REMOVE: Final = 9
 _FAILED: Final = ctypes.c_void_p(-1).value
 
-
-class _View(weakref.ref[Any]):
-    """Tells when a slot's buffer goes, in C: no exception of a signal handler keeps it from that."""
-
-    __slots__ = ("number", "told")
-
-    number: int
-    # Whom it tells.
-    told: deque[_View]
+# What sys.getrefcount says of what is in a list alone.
+_IN_A_LIST: Final = [object()]
+_ALONE: Final = sys.getrefcount(_IN_A_LIST[0])
 
 
 class Pinning(Protocol):
@@ -47,8 +42,11 @@ class SlotMemory:
     """A memory file in slots of equal size, mapped for reading and writing. Linux's alone.
 
     What is viewed when this process forks becomes a copy in its place before, and its slot is
-    returned: neither process sees what the other one or the server writes. `view`, `hold`, `pin`
-    and `take_returned` are for one thread; arrays may go, and processes fork, on any.
+    returned: neither process sees what the other one or the server writes. `hold`, `pin`,
+    `take_returned` and `leave` are for one thread; arrays may go, and processes fork, on any.
+
+    The C extension reads `buffers`, `addresses`, `held` and `is_forking`, and writes to `held`, without
+    the lock: it does so where no other thread runs, and not while another one `is_forking`.
     """
 
     def __init__(self, descriptor: int, num_slots: int, slot_bytes: int) -> None:
@@ -56,10 +54,10 @@ class SlotMemory:
         self.num_slots = num_slots
         self.slot_bytes = slot_bytes
         self._kind = _buffer_type(slot_bytes)
-        # Views that have gone. They append themselves, without a lock: destructors run anywhere.
-        self.returned: deque[_View] = deque()
-        # Slots that `take_returned` has not told since they were held, and their views.
-        self.held: dict[int, _View] = {}
+        # For each slot 1 if it is the client's: `take_returned` has not told it since it was held.
+        self.held = bytearray(num_slots)
+        # One byte: 1 while slots are moved.
+        self.is_forking = bytearray(1)
         # Of `hold`, `take_returned` and forks. Of a signal handler that forks: reentrant.
         self._lock = threading.RLock()
         size = num_slots * slot_bytes
@@ -72,10 +70,12 @@ class SlotMemory:
         self._is_pinned: bool | None = None
         # Not at the interpreter's end, when arrays may still be there.
         weakref.finalize(self, _unmap, self._regions, self._pins).atexit = False
+        # Of each slot; none after `leave`. And those that were viewed then.
+        self.buffers = [self._new_buffer(number) for number in range(num_slots)]
+        self._left: list[weakref.ref[Any]] = []
         tell_forks(self)
 
-    def view(self, number: int) -> Any:
-        """The slot as a buffer, which nothing depends on before it is held."""
+    def _new_buffer(self, number: int) -> Any:
         buffer = self._kind.from_address(self.addresses[number])
         # The memory must not go before.
         buffer.memory = self
@@ -83,17 +83,13 @@ class SlotMemory:
         return buffer
 
     def hold(self, buffer: Any) -> None:
-        """From now on arrays may view the buffer: when all of them have gone, and the buffer, its
-        slot is returned. Doing so again changes nothing.
+        """Arrays may view this one of `buffers`: when all of them have gone, and no one else has it,
+        its slot is returned. Doing so again changes nothing.
         """
-        if not buffer.is_held:
-            with self._lock:
-                returned = self.returned
-                view = _View(buffer, returned.append)  # type: ignore[arg-type]
-                view.told = returned
-                number = view.number = buffer.number
-                self.held[number] = view
-                buffer.is_held = True
+        with self._lock:
+            # Else a fork has moved the slot, and it was returned.
+            if self.buffers[buffer.number] is buffer:
+                self.held[buffer.number] = 1
 
     def pin(self, library: Pinning) -> bool:
         """Registers all slots, once, until they are unmapped; whether they are registered. A fork
@@ -112,41 +108,64 @@ class SlotMemory:
         """Whether the slots are registered: a device may read them after a call that began it."""
         return bool(self._is_pinned)
 
+    @property
+    def num_returned(self) -> int:
+        """How many slots `take_returned` would tell."""
+        return sum(is_held and self._is_alone(n) for n, is_held in enumerate(self.held))
+
     def take_returned(self, numbers: dict[int, None]) -> None:
         """Adds the slots that nobody views any more. An exception that interrupts it has lost none.
         """
         with self._lock:
-            while self.returned:
-                number = self.returned[0].number
-                self.held.pop(number, None)
-                numbers[number] = None
-                self.returned.popleft()
+            for number, is_held in enumerate(self.held):
+                if is_held and self._is_alone(number):
+                    numbers[number] = None
+                    self.held[number] = 0
 
     def leave(self) -> None:
-        """No slot will be taken any more: those that nobody views cost no memory from now on."""
-        self.take_returned({})
-        if self.held:
-            for number, address in enumerate(self.addresses):
-                if number not in self.held:
-                    _libc().madvise(address, self.slot_bytes, _MADV_REMOVE)
+        """No slot will be taken any more: those that nobody views cost no memory from now on. After
+        this, nothing but views keeps the memory.
+        """
+        with self._lock:
+            self.take_returned({})
+            if any(self.held):
+                for number, address in enumerate(self.addresses):
+                    if not self.held[number]:
+                        _libc().madvise(address, self.slot_bytes, _MADV_REMOVE)
+                self._left = [
+                    weakref.ref(self.buffers[number])
+                    for number, is_held in enumerate(self.held)
+                    if is_held
+                ]
+            self.held[:] = bytes(self.num_slots)
+            self.buffers.clear()
+
+    def _is_alone(self, number: int) -> bool:
+        return sys.getrefcount(self.buffers[number]) == _ALONE
 
     def before_fork(self) -> None:
         """See Forked."""
         with self._lock:
-            # What is viewed now tells a deque that nobody looks at.
-            before, self.returned = self.returned, deque()
-            while before:
-                self.returned.append(before.popleft())
-            for view in list(self.held.values()):
-                if view.told is before and view() is not None:
-                    self._move(view.number)
-                    self.returned.append(view)
+            self.is_forking[0] = 1
+            try:
+                for number, is_held in enumerate(self.held):
+                    if is_held and not self._is_alone(number):
+                        self._move(number)
+                        # What is viewed now, nobody asks about any more.
+                        self.buffers[number] = self._new_buffer(number)
+                for each in self._left:
+                    buffer = each()
+                    if buffer is not None:
+                        self._move(buffer.number)
+                self._left = []
+            finally:
+                self.is_forking[0] = 0
 
     def after_fork_in_child(self) -> None:
         """See Forked."""
         # Another thread may have held it. The slots are the parent's.
         self._lock = threading.RLock()
-        self.held = {}
+        self.held[:] = bytes(self.num_slots)
         # The device is the parent's, too.
         self._pins.clear()
         self._is_pinned = False
@@ -170,7 +189,7 @@ class SlotMemory:
 @functools.lru_cache(maxsize=None)
 def _buffer_type(num_bytes: int) -> Any:
     """A buffer of so many bytes at an address."""
-    return type("SlotBuffer", (ctypes.c_char * num_bytes,), {"is_held": False})
+    return type("SlotBuffer", (ctypes.c_char * num_bytes,), {})
 
 
 # The module `mmap` keeps a descriptor open as long as arrays view what it has mapped.

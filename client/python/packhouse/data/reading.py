@@ -12,7 +12,7 @@ import functools
 import math
 import os
 import struct
-from typing import Any, Final, NamedTuple, Protocol, Sequence, Union
+from typing import Any, Callable, Final, NamedTuple, Protocol, Sequence, Union
 
 import grpc
 import numpy as np
@@ -25,18 +25,6 @@ from packhouse.data.graphs import Array
 from packhouse.data.schema import DType
 from packhouse.v1 import batch_pb2, loader_pb2
 
-def _record_of(
-    names: list[str], tensors: Sequence[Array | _Part], offsets: list[int], size: int
-) -> np.dtype[Any]:
-    """A type whose fields are such tensors, at these places of `size` bytes. Raises ValueError if
-    numpy has no such type.
-
-    One view of all, and then its fields, is a third of the time of a view for each.
-    """
-    formats = [(each.dtype, each.shape) for each in tensors]
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
-
-
 try:
     from packhouse import _native
 except ImportError:
@@ -48,7 +36,7 @@ else:
         {dtype.value: dtype.numpy for dtype in DType},
         GRAPH_IDS,
         SIZES,
-        _record_of,
+        np.dtype,
     )
 
 # Whether the C extension was built.
@@ -63,6 +51,11 @@ Bytes = Union[bytes, memoryview]
 
 class Reader(Protocol):
     """Reads the responses of one `Pack` or `Load`. Not thread-safe."""
+
+    # Of a socket's descriptor and slots (see `Lane`): waits for the next message, and reads the batch
+    # that it tells of. Bytes: the message, if that is to be done in Python; none at the end. None: all
+    # is to be done in Python.
+    receive: Callable[[int, tuple[Any, ...]], ReceivedBatch | bytes] | None
 
     def read(self, response: bytes) -> ReceivedBatch | None:
         """The batch of a response; None if it has none, or if protobuf is to read it."""
@@ -84,30 +77,12 @@ class NativeReader:
         """`is_loaded`: of `Load`. `writable`: see `Batch.writable`. `widen`: see
         `ReceivedBatch.as_wanted`.
         """
-        self._is_loaded = is_loaded
-        self._widen = widen
-        self._is_writable = writable
-        if widen:
-            # A method of its own would take as long as a tensor.
-            self.read_slot = functools.partial(  # type: ignore[assignment]
-                _native.read_slot, is_loaded
-            )
-
-    def read(self, response: bytes) -> ReceivedBatch | None:
-        """The batch of a response; None if it has none, or if protobuf is to read it."""
-        batch: ReceivedBatch | None = _native.read_batch(
-            response, self._is_loaded, self._is_writable
-        )
-        return batch if batch is None or self._widen else batch.as_wanted(widen=False)
-
-    def read_slot(
-        self, buffer: Any, address: int, offset: int, size: int, is_copied: bool
-    ) -> ReceivedBatch | None:
-        """See Reader."""
-        batch: ReceivedBatch | None = _native.read_slot(
-            self._is_loaded, buffer, address, offset, size, is_copied
-        )
-        return None if batch is None else batch.as_wanted(widen=self._widen)
+        # Methods of its own would take as long as a tensor.
+        self.read: Any = functools.partial(_native.read_batch, is_loaded, widen, writable)
+        self.read_slot: Any = functools.partial(_native.read_slot, is_loaded, widen)
+        receive = getattr(_native, "receive", None)
+        # Where there are lanes.
+        self.receive: Any = receive and functools.partial(receive, is_loaded, widen)
 
 
 def new_reader(*, is_loaded: bool, writable: bool = False, widen: bool = True) -> Reader:
@@ -115,6 +90,11 @@ def new_reader(*, is_loaded: bool, writable: bool = False, widen: bool = True) -
     kind: Any = NativeReader if _IS_NATIVE else BatchReader
     reader: Reader = kind(is_loaded=is_loaded, writable=writable, widen=widen)
     return reader
+
+
+# What `LoadedBatch.of_loaded_parts` makes, by its arguments, of most batches; None: it does that itself.
+# None where there is no native reader.
+loaded_batch: Final = _native.loaded_batch if _IS_NATIVE else None
 
 
 def repeated_numbers(counts: Array) -> npt.NDArray[np.int64]:
@@ -196,6 +176,8 @@ class BatchReader:
     bytes are remembered, and compared at once. Cost: O(fields), some microseconds; some tens for
     the first batches of a shape and for batches without padding.
     """
+
+    receive = None
 
     def __init__(self, *, is_loaded: bool, writable: bool = False, widen: bool = True) -> None:
         """`is_loaded`: of `Load`. `writable`: see `Batch.writable`. `widen`: see `as_wanted`."""
@@ -339,6 +321,18 @@ class _Layout:
         """The tensors. Requires that it fits."""
         record: Array = np.ndarray((), self._record, response, first)
         return {name: record[name] for name in self._names}
+
+
+def _record_of(
+    names: list[str], tensors: Sequence[_Part], offsets: list[int], size: int
+) -> np.dtype[Any]:
+    """A type whose fields are such tensors, at these places of `size` bytes. Raises ValueError if
+    numpy has no such type.
+
+    One view of all, and then its fields, is a third of the time of a view for each.
+    """
+    formats = [(each.dtype, each.shape) for each in tensors]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
 
 def _declared_of(parts: list[_Part]) -> dict[str, np.dtype[Any]]:

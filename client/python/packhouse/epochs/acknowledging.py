@@ -70,7 +70,7 @@ class Acknowledger:
         self._lock = threading.RLock()
         # Each item lets the thread look again.
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
-        # Below: guarded by _lock.
+        # Below: guarded by _lock, but for what `add` reads, and adds to `_waiting`.
         # Of those who wait until all is sent, or sending has failed.
         self._flushing: list[queue.SimpleQueue[None]] = []
         self._waiting: deque[Lease] = deque()
@@ -81,7 +81,7 @@ class Acknowledger:
         self._closed = False
         self._failure: BaseException | None = None
         # Whether the thread was started and has told no failure since: then it is at work, or tells
-        # one, and to look at it for each batch would cost more than all else here.
+        # one, and to look at it for each batch would cost more than all else here. Not once it is closed.
         self._is_sending = False
         # reset() starts a new round; what is of an earlier round no longer matters.
         self._round = 0
@@ -109,17 +109,18 @@ class Acknowledger:
             self._own_sessions.add(session)
 
     def add(self, lease: Lease) -> None:
-        """Sends it soon. Raises what sending has failed with."""
-        with self._lock:
-            if self._failure is not None:
+        """Sends it soon. Raises what sending has failed with; then it waits, too."""
+        # Without the lock, as it is called for each batch. The thread says that it is idle, or ends,
+        # before it looks at what waits; so one of the two sees what the other one has done.
+        self._waiting.append(lease)
+        if not self._is_sending:
+            with self._lock:
                 self._check()
-            if self._closed:
-                raise ValueError("the loader is closed")
-            self._waiting.append(lease)
-            if not self._is_sending:
+                if self._closed:
+                    raise ValueError("the loader is closed")
                 self._start()
-            if self._is_idle or len(self._waiting) == self._gather:
-                self._wakes.put(None)
+        if self._is_idle or len(self._waiting) == self._gather:
+            self._wakes.put(None)
 
     def hurry(self) -> None:
         """Sends now what was added, although more may come."""
@@ -177,6 +178,7 @@ class Acknowledger:
                 with contextlib.suppress(RuntimeError):
                     self._start()
             self._closed = True
+            self._is_sending = False
             self._tell()
         return self._sender.join(timeout)
 
@@ -232,6 +234,7 @@ class Acknowledger:
         """Waits until there is something to send; False: nothing will come."""
         while True:
             with self._lock:
+                self._is_idle = True
                 can_send = bool(self._waiting) and self._failure is None
                 if self._closed and not can_send:
                     return False

@@ -24,6 +24,7 @@ from packhouse.data.batch import (
     fields_of,
     received_by_protobuf,
 )
+from packhouse.data.reading import loaded_batch
 from packhouse.data.schema import GraphSchema
 from packhouse.epochs.acknowledging import Lease
 from packhouse.epochs.info import EpochRows, LossWeights
@@ -71,6 +72,12 @@ class LoadedBatch(Batch):
         epoch_rows: EpochRows | None = None,
     ) -> LoadedBatch:
         """What a reader of `Load` has read. Raises ValueError likewise."""
+        if loaded_batch is not None:
+            batch: LoadedBatch | None = loaded_batch(
+                LoadedBatch, parts, schema, generation, session, epoch_rows
+            )
+            if batch is not None:
+                return batch
         fields = fields_of(parts, schema)
         fields["generation"] = generation
         fields["session"] = session
@@ -138,56 +145,42 @@ class GivenBatches:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Below: guarded by _lock.
-        self._given: set[int] = set()
-        # Steps of batches that were given out and are not acknowledged, by batch number.
-        self._held: dict[int, int] = {}
+        # Below: written under _lock, but by `give`, which is for one thread. Read without it, as each
+        # batch is looked up: one look at one set. Numbers of batches that were given out.
+        self.given: set[int] = set()
+        # Steps of those that are not acknowledged, by number.
+        self.held: dict[int, int] = {}
+        self.num_expected = sys.maxsize
         self._last_given_step = -1
         self._last_acknowledged_step = -1
-        self._num_expected = sys.maxsize
 
     def expect(self, num_batches: int) -> None:
         """Says how many will come."""
         with self._lock:
-            self._num_expected = num_batches
-
-    # Without the lock, as they are asked for each batch: one look at one set.
-
-    def has(self, number: int) -> bool:
-        """Whether it was given out."""
-        return number in self._given
-
-    def holds(self, number: int) -> bool:
-        """Whether it was given out and is not acknowledged."""
-        return number in self._held
-
-    def may_have_all_with(self, num_ahead: int) -> bool:
-        """Whether `has_all_with` may be true of so many."""
-        return len(self._given) + num_ahead >= self._num_expected
+            self.num_expected = num_batches
 
     def give(self, number: int, step: int) -> None:
         """Marks it as given out, and not done. Idempotent."""
-        with self._lock:
-            self._held[number] = step
-            if step > self._last_given_step:
-                self._last_given_step = step
-            self._given.add(number)
+        self.held[number] = step
+        if step > self._last_given_step:
+            self._last_given_step = step
+        self.given.add(number)
 
     def acknowledge(self, number: int) -> bool:
         """Marks it as done. True if it was the last one that was awaited."""
         with self._lock:
-            step = self._held.get(number)
+            step = self.held.get(number)
             if step is not None:
                 if step > self._last_acknowledged_step:
                     self._last_acknowledged_step = step
-                del self._held[number]
-            return not self._held and len(self._given) >= self._num_expected
+                del self.held[number]
+            return not self.held and len(self.given) >= self.num_expected
 
     def has_all_with(self, ahead: list[int]) -> bool:
         """Whether as many as are expected have been given out, or are ahead."""
         with self._lock:
-            num_ahead = sum(number not in self._given for number in ahead)
-            return len(self._given) + num_ahead >= self._num_expected
+            num_ahead = sum(number not in self.given for number in ahead)
+            return len(self.given) + num_ahead >= self.num_expected
 
     def steps_done(self) -> int | None:
         """The step up to which all is done, and nothing after it; None if nothing was given out.
@@ -195,15 +188,17 @@ class GivenBatches:
         Raises ValueError if steps were acknowledged out of order.
         """
         with self._lock:
-            if self._held:
-                steps = min(self._held.values())
+            # At once: another one may be given meanwhile.
+            held = list(self.held.values())
+            if held:
+                steps = min(held)
                 if self._last_acknowledged_step > steps:
                     raise ValueError(
                         f"step {self._last_acknowledged_step} is acknowledged, "
                         f"step {steps} before it is not"
                     )
                 return steps
-            return self._last_given_step + 1 if self._given else None
+            return self._last_given_step + 1 if self.given else None
 
 
 # For a server to take the connection.

@@ -165,12 +165,12 @@ class LoadConnection:
                 batch = lane.receive()
             finally:
                 self._silence.waiting = 0
-                if lane.has_ended:
-                    self._lane = None
-                    self._has_lost_lane = True
             # None: the next response comes by the call.
             if batch is not None:
                 return batch
+            if lane.has_ended:
+                self._lane = None
+                self._has_lost_lane = True
         received = self._receive_here(make_request)
         while isinstance(received, loader_pb2.LoadRedirect):
             self.leave()

@@ -82,10 +82,8 @@ class _Place:
         if ahead and ahead[0] is self.handed:
             ahead.popleft()
 
-    def knows(self, number: int) -> bool:
-        """Whether this batch has come before."""
-        if self.given.has(number):
-            return True
+    def has_ahead(self, number: int) -> bool:
+        """Whether this batch has come, and is ahead."""
         # Most often there are none: a generator would cost more than this loop.
         for batch in self.ahead:
             if batch.id == number:
@@ -95,14 +93,12 @@ class _Place:
     def has_all(self) -> bool:
         """Whether all batches have come."""
         ahead, given = self.ahead, self.given
-        return given.may_have_all_with(len(ahead)) and given.has_all_with(
-            [batch.number for batch in ahead]
-        )
+        return given.has_all_with([batch.number for batch in ahead])
 
     def in_hand(self) -> LoadedBatch | None:
         """Given out last, and not acknowledged yet."""
         batch = self.handed
-        return batch if batch is not None and self.given.holds(batch.id) else None
+        return batch if batch is not None and batch.id in self.given.held else None
 
 
 @names_init_arguments
@@ -225,6 +221,7 @@ class Loader(Iterator[LoadedBatch]):
 
     def _begin(self, start: LoaderStart) -> None:
         self._start = start
+        self._is_manual = self._settings.manual
         # Drawn where a first try, whose answer was lost, and the next are to be known for the same.
         self._drawn_attempt = ""
         self._attempt_is_used = False
@@ -381,7 +378,7 @@ class Loader(Iterator[LoadedBatch]):
         return AsyncItems(waiting, waiting.leave)
 
     def __next__(self) -> LoadedBatch:
-        batch = self.peek()
+        batch = self._peek(0, _is_never_left)
         if batch is None:
             place = self._place
             place.has_ended = self._has_ended_one = True
@@ -399,14 +396,23 @@ class Loader(Iterator[LoadedBatch]):
 
     def _peek(self, index: int, is_left: Callable[[], bool]) -> LoadedBatch | None:
         """The same, until the wait `is_left`."""
-        if not self._settings.manual:
-            self.acknowledge_in_hand()
+        # Here and below: for each batch, calls of functions would cost more than what they do.
         place = self._place
-        place.settle()
-        ahead = place.ahead
-        if len(ahead) <= index and not place.is_over:
-            self._read_until(place, index + 1, is_left)
-        return ahead[index] if index < len(ahead) else None
+        handed, ahead = place.handed, place.ahead
+        connection: LoadConnection | None = None
+        if handed is not None and not self._is_manual and handed.id in place.given.held:
+            connection = self._connect()
+            self._acknowledge(handed, connection)
+        # What was given out is no longer ahead.
+        if ahead and ahead[0] is handed:
+            ahead.popleft()
+        if len(ahead) <= index:
+            if place.is_over:
+                return None
+            self._read_until(place, index + 1, is_left, connection)
+            if len(ahead) <= index:
+                return None
+        return ahead[index]
 
     def hand_over(self, batch: LoadedBatch, item: _Item) -> _Item:
         """`item`, which was made of what `peek` gave: from now on it is given out."""
@@ -455,7 +461,7 @@ class Loader(Iterator[LoadedBatch]):
         """Acknowledges the batch given out last, unless that has been done."""
         place = self._place
         batch = place.handed
-        if batch is not None and place.given.holds(batch.id):
+        if batch is not None and batch.id in place.given.held:
             self._acknowledge(batch, self._connect())
 
     def _acknowledge_last(self) -> None:
@@ -463,23 +469,31 @@ class Loader(Iterator[LoadedBatch]):
         if not self._settings.manual and self.has_given_all:
             self.acknowledge_in_hand()
 
-    def _read_until(self, place: _Place, count: int, is_left: Callable[[], bool]) -> None:
-        """Waits until so many batches are ahead, or the epoch has no more, or the wait is left."""
+    def _read_until(
+        self,
+        place: _Place,
+        count: int,
+        is_left: Callable[[], bool],
+        connection: LoadConnection | None,
+    ) -> None:
+        """Waits until so many batches are ahead, or the epoch has no more, or the wait is left. By
+        that connection, or a new one.
+        """
         interrupts = self._num_interrupts
-        # For each batch, calls of functions cost more than what they do: a cheap look comes first.
-        may_have_all = place.given.may_have_all_with
-        ahead = place.ahead
+        given, ahead = place.given, place.ahead
         with self._reading:
-            connection = self._connect()
+            if connection is None:
+                connection = self._connect()
             try:
                 while len(ahead) < count and not place.is_over:
-                    if may_have_all(len(ahead)) and self._needs_no_end(place):
+                    may_have_all = len(given.given) + len(ahead) >= given.num_expected
+                    if may_have_all and self._needs_no_end(place):
                         break
                     # Else a worker that was rolled back might wait for ever.
                     connection.check()
                     received = self._receive(connection, interrupts, is_left)
                     if type(received) is ReceivedBatch:
-                        if not place.knows(received.id):
+                        if received.id not in given.given and not place.has_ahead(received.id):
                             ahead.append(
                                 LoadedBatch.of_loaded_parts(
                                     received,
@@ -489,6 +503,8 @@ class Loader(Iterator[LoadedBatch]):
                                     place.epoch_rows,
                                 )
                             )
+                            if len(ahead) >= count:
+                                return
                     elif received.WhichOneof("message") == "end_of_epoch":
                         connection.finish()
                         self._finish(place)
@@ -705,10 +721,13 @@ class Loader(Iterator[LoadedBatch]):
             if self._num_interrupts != interrupts or is_left():
                 raise PackhouseError(grpc.StatusCode.CANCELLED, "the wait for a batch was left")
             try:
-                has_begun = self._place.first_opened is not None
-                epoch = None if has_begun else self._ask_first(connection)
+                epoch = None
+                if self._place.first_opened is None:
+                    epoch = self._ask_first(connection)
                 if epoch is None:
                     received = connection.receive(self._load_request)
+                    if type(received) is ReceivedBatch:
+                        return received
                     break
             except PackhouseError as error:
                 connection.leave()
@@ -726,7 +745,7 @@ class Loader(Iterator[LoadedBatch]):
                 continue
             if self._num_interrupts == interrupts and not is_left():
                 time.sleep(delay)
-        if type(received) is not ReceivedBatch and received.HasField("opened"):
+        if received.HasField("opened"):
             opened = received.opened
             place = self._place
             if place.first_opened is None and not self._accept(opened.epoch, is_loading=True):
@@ -779,7 +798,7 @@ class Loader(Iterator[LoadedBatch]):
             return True
         try:
             if is_loading:
-                check_not_empty(epoch, 7)
+                check_not_empty(epoch, 6)
             is_restart = self._restarts(epoch, is_loading)
         except Exception:
             self._connect().leave()
@@ -831,7 +850,7 @@ class Loader(Iterator[LoadedBatch]):
             return self._connect().call("GetJob", request)
 
         if nobody_else_loads(epoch, get_job, num_own=1):
-            warn_of_begun(epoch, "loader", 9)
+            warn_of_begun(epoch, "loader", 8)
 
     def _needs_no_end(self, place: _Place) -> bool:
         """Whether all has come, and waiting for the server's word would be waiting for the caller,

@@ -307,7 +307,7 @@ class PackStream(Iterator[Batch]):
         assert self._lane is not None
         if not self._received and not self._lane.has_ended:
             self._lane.wait(self._received)
-        if not self._received or not isinstance(self._received[-1], bytes):
+        if not self._received or not isinstance(self._received[-1], (bytes, ReceivedBatch)):
             return False
         parts = self._lane.read(self._received[0])
         if parts is None:
