@@ -640,6 +640,16 @@ def test_a_lane_that_is_not_given_is_an_error_of_the_system(
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lane_that_was_closed_reads_no_slot(server: SlotServer, kind: Any) -> None:
+    lane = open_lane(server, kind)
+    content = in_a_slot(batch_of(1), 0)
+    message = struct.pack("<IIQ", 0, 0, len(content))
+    lane.close()
+    assert lane.read(message) is None
+    lane.has_kept()
+
+
 def test_another_thread_ends_a_wait(server: SlotServer) -> None:
     lane = open_lane(server)
     threading.Timer(0.01, lane.interrupt).start()

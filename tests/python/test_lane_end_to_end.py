@@ -226,9 +226,12 @@ def test_an_evaluation_has_a_lane(server: LocalServer) -> None:
     words: dict[str, Any] = {"dataset": DATASET, "limits": {"nodes": 64}}
     evaluation = Evaluation(server.address, lane="required", **words)
     transports = set()
-    for _ in range(20):
+    # Its call may have ended for the server before the lane is open: on a busy machine, often.
+    for _ in range(400):
         assert ids_of(list(evaluation)) == ALL_IDS
         transports.add(evaluation.transport)
+        if "lane" in transports:
+            break
     assert "lane" in transports
 
 

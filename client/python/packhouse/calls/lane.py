@@ -238,7 +238,8 @@ class Lane(_End[SlotMemory]):
             self.close()
 
     def read(self, message: bytes | ReceivedBatch) -> ReceivedBatch | None:
-        """The batch that a message tells of. None: the next response comes by the call.
+        """The batch that a message tells of. None: the next response comes by the call, also if the lane
+        has ended here.
 
         After an exception that a signal handler raises, the same message gives it again, until
         `has_kept` is called.
@@ -246,7 +247,7 @@ class Lane(_End[SlotMemory]):
         if isinstance(message, ReceivedBatch):
             return message
         number, offset, size = _PLACE.unpack(message)
-        if number == _BY_CALL:
+        if number == _BY_CALL or self.has_ended:
             return None
         reading = self._reading
         if reading is None or reading[0] is not message:
