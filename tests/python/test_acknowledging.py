@@ -248,7 +248,7 @@ def test_what_is_added_while_the_thread_looks_for_it_is_found() -> None:
         acknowledger = Ledger().acknowledger(gather=8)
         wakes: Any = Wakes()
         acknowledger._wakes = wakes
-        acknowledger._is_sending = True
+        acknowledger.is_sending = True
         has_added = False
 
         def trace(frame: Any, event: str, arg: Any) -> Any:

@@ -29,7 +29,7 @@ from packhouse.v1 import batch_pb2, loader_pb2, loader_pb2_grpc
 KINDS: list[Any] = [BatchReader, *([NativeReader] if HAS_NATIVE else [])]
 needs_native = pytest.mark.skipif(not HAS_NATIVE, reason="there was no C compiler")
 # Of the Loader, for a batch; 948 where all but the reading of tensors was in Python.
-MOST_INSTRUCTIONS = 560
+MOST_INSTRUCTIONS = 520
 SCHEMA = GraphSchema(components=("nodes",))
 ROWS = 100
 

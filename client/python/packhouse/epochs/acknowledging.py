@@ -82,7 +82,7 @@ class Acknowledger:
         self._failure: BaseException | None = None
         # Whether the thread was started and has told no failure since: then it is at work, or tells
         # one, and to look at it for each batch would cost more than all else here. Not once it is closed.
-        self._is_sending = False
+        self.is_sending = False
         # reset() starts a new round; what is of an earlier round no longer matters.
         self._round = 0
         # Of the streams that were opened here, by epoch and generation: the present one, and all.
@@ -113,7 +113,7 @@ class Acknowledger:
         # Without the lock, as it is called for each batch. The thread says that it is idle, or ends,
         # before it looks at what waits; so one of the two sees what the other one has done.
         self._waiting.append(lease)
-        if not self._is_sending:
+        if not self.is_sending:
             with self._lock:
                 self._check()
                 if self._closed:
@@ -130,7 +130,7 @@ class Acknowledger:
     def check(self) -> None:
         """Raises what sending has failed with."""
         # Without the lock, as it is asked for each batch: who sets it wakes the reader afterwards.
-        if self._failure is None and (self._is_sending or not (self._waiting or self._sending)):
+        if self._failure is None and not (self._waiting or self._sending):
             return
         with self._lock:
             self._check()
@@ -178,13 +178,13 @@ class Acknowledger:
                 with contextlib.suppress(RuntimeError):
                     self._start()
             self._closed = True
-            self._is_sending = False
+            self.is_sending = False
             self._tell()
         return self._sender.join(timeout)
 
     def _start(self) -> None:
         self._sender.start()
-        self._is_sending = True
+        self.is_sending = True
 
     def _check(self) -> None:
         failure, self._failure = self._failure, None
@@ -257,7 +257,7 @@ class Acknowledger:
         with self._lock:
             if started_in not in (None, self._round):
                 return
-            self._is_sending = False
+            self.is_sending = False
             self._failure = failure
             self._is_idle = True
             for told in self._flushing:

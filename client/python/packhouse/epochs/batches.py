@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 import sys
 import threading
 from typing import Any, Final, Mapping
@@ -31,6 +32,9 @@ from packhouse.epochs.info import EpochRows, LossWeights
 from packhouse.epochs.request import Connecting
 from packhouse.planning.pack_options import PackOptions
 from packhouse.planning.packing import pack_method, pack_tables
+
+
+_fields_of_lease: Final = operator.attrgetter("epoch", "generation", "session", "id", "step")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,7 +108,7 @@ class LoadedBatch(Batch):
     def lease(self) -> Lease:
         """All that acknowledging it needs; a collate function keeps it with its result."""
         # Its constructor is Python's, and takes three times as long.
-        return tuple.__new__(Lease, (self.epoch, self.generation, self.session, self.id, self.step))
+        return tuple.__new__(Lease, _fields_of_lease(self))
 
     @property
     def loss_weight(self) -> float:

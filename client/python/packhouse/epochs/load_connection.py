@@ -307,7 +307,9 @@ class LoadConnection:
         from now on ends that wait, though it may not have begun.
         """
         self._woken = False
-        self.acknowledger.check()
+        # Without a call, as this is asked for each batch.
+        if not self.acknowledger.is_sending:
+            self.acknowledger.check()
 
     def interrupt(self) -> None:
         """Ends what another thread waits for in `receive`, or will before its next `check`; that

@@ -84,11 +84,7 @@ class _Place:
 
     def has_ahead(self, number: int) -> bool:
         """Whether this batch has come, and is ahead."""
-        # Most often there are none: a generator would cost more than this loop.
-        for batch in self.ahead:
-            if batch.id == number:
-                return True
-        return False
+        return any(batch.id == number for batch in self.ahead)
 
     def has_all(self) -> bool:
         """Whether all batches have come."""
@@ -378,7 +374,7 @@ class Loader(Iterator[LoadedBatch]):
         return AsyncItems(waiting, waiting.leave)
 
     def __next__(self) -> LoadedBatch:
-        batch = self._peek(0, _is_never_left)
+        batch = self._peek(0, None)
         if batch is None:
             place = self._place
             place.has_ended = self._has_ended_one = True
@@ -392,9 +388,9 @@ class Loader(Iterator[LoadedBatch]):
         whatever happens, it is still ahead. With an index above 0 it does not wait for the end of
         the epoch, but counts its batches. Errors: as iterating.
         """
-        return self._peek(index, _is_never_left)
+        return self._peek(index, None)
 
-    def _peek(self, index: int, is_left: Callable[[], bool]) -> LoadedBatch | None:
+    def _peek(self, index: int, is_left: Callable[[], bool] | None) -> LoadedBatch | None:
         """The same, until the wait `is_left`."""
         # Here and below: for each batch, calls of functions would cost more than what they do.
         place = self._place
@@ -473,7 +469,7 @@ class Loader(Iterator[LoadedBatch]):
         self,
         place: _Place,
         count: int,
-        is_left: Callable[[], bool],
+        is_left: Callable[[], bool] | None,
         connection: LoadConnection | None,
     ) -> None:
         """Waits until so many batches are ahead, or the epoch has no more, or the wait is left. By
@@ -493,7 +489,8 @@ class Loader(Iterator[LoadedBatch]):
                     connection.check()
                     received = self._receive(connection, interrupts, is_left)
                     if type(received) is ReceivedBatch:
-                        if received.id not in given.given and not place.has_ahead(received.id):
+                        number = received.id
+                        if number not in given.given and not (ahead and place.has_ahead(number)):
                             ahead.append(
                                 LoadedBatch.of_loaded_parts(
                                     received,
@@ -703,14 +700,14 @@ class Loader(Iterator[LoadedBatch]):
                 connection = self._connect()
                 try:
                     while place.first_opened is None:
-                        self._receive(connection, interrupts, _is_never_left)
+                        self._receive(connection, interrupts, None)
                 except BaseException as failure:
                     connection.abandon(is_interrupted=is_foreign(failure))
                     raise
         return place.first_opened
 
     def _receive(
-        self, connection: LoadConnection, interrupts: int, is_left: Callable[[], bool]
+        self, connection: LoadConnection, interrupts: int, is_left: Callable[[], bool] | None
     ) -> Any:
         """A batch, or another `packhouse.v1.LoadResponse`, of the present stream or a new one.
 
@@ -718,7 +715,7 @@ class Loader(Iterator[LoadedBatch]):
         """
         backoff: Backoff | None = None
         while True:
-            if self._num_interrupts != interrupts or is_left():
+            if self._num_interrupts != interrupts or (is_left is not None and is_left()):
                 raise PackhouseError(grpc.StatusCode.CANCELLED, "the wait for a batch was left")
             try:
                 epoch = None
@@ -743,7 +740,7 @@ class Loader(Iterator[LoadedBatch]):
                 self._accept(epoch, is_loading=False)
                 self._place.is_asked = True
                 continue
-            if self._num_interrupts == interrupts and not is_left():
+            if self._num_interrupts == interrupts and (is_left is None or not is_left()):
                 time.sleep(delay)
         if received.HasField("opened"):
             opened = received.opened
@@ -872,10 +869,6 @@ class Loader(Iterator[LoadedBatch]):
             connection.leave()
         finally:
             self._reading.release()
-
-
-def _is_never_left() -> bool:
-    return False
 
 
 class _AsyncWaits:
