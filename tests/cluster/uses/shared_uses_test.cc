@@ -200,7 +200,9 @@ TEST_F(SharedUsesTest, AsLongAsServersDifferNothingGoes) {
   a_->agree = [] { return absl::OkStatus(); };
   EXPECT_THAT(SweepFor(kRetention - kPeriod, {a_.get()}), IsEmpty());
   // Nor does what others have counted the time of.
-  SharedUses::Options counting = {"ds", *ParseRetention("8h")};
+  SharedUses::Options counting;
+  counting.kind = "ds";
+  counting.retention = *ParseRetention("8h");
   counting.now = [this] { return cluster_.clock.Now(); };
   SharedUses other(&b_->replica->connection(), counting,
                    [](absl::FunctionRef<void(const std::string&)>) {});
