@@ -61,6 +61,36 @@ TEST(PolicyTest, NothingIsAllowedThatIsNotGiven) {
   EXPECT_TRUE(policy.Allows("root", Right::kAdminister, kAll));
   EXPECT_TRUE(policy.AllowsSomewhere("chief", Right::kOwn));
   EXPECT_FALSE(policy.AllowsSomewhere("c", Right::kProduce));
+  EXPECT_TRUE(policy.AllowsSomewhere("c", Right::kTrain));
+  EXPECT_TRUE(policy.AllowsSomewhere("", Right::kView));
+}
+
+TEST(PolicyTest, QuotasAreANamespacesOrThoseOfAllOthers) {
+  Quotas of_team;
+  of_team.disk_bytes = 7;
+  Quotas of_others;
+  of_others.disk_bytes = 8;
+  PH_ASSERT_OK_AND_ASSIGN(const Policy policy,
+                          Policy::Create({}, {{"team", of_team}, {"*", of_others}}));
+  EXPECT_EQ(policy.QuotasOf("team").disk_bytes, 7U);
+  EXPECT_EQ(policy.QuotasOf("another").disk_bytes, 8U);
+  EXPECT_EQ(policy.QuotasOf("*").disk_bytes, 8U);
+  PH_ASSERT_OK_AND_ASSIGN(const Policy team, Policy::Create({}, {{"team", of_team}}));
+  EXPECT_EQ(team.QuotasOf("another").disk_bytes, Quotas().disk_bytes);
+  EXPECT_THAT(Policy::Create({}, {{"x/y", of_team}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("namespace 'x/y'")));
+}
+
+TEST(CheckNamespaceTest, HasOneToSixtyThreeCharacters) {
+  for (const std::string& name : {std::string("a"), std::string("A.z_0-9"), std::string(63, 'x')}) {
+    EXPECT_THAT(CheckNamespace(name), IsOk());
+  }
+  for (const std::string& name :
+       {std::string(), std::string(64, 'x'), std::string("a b"), std::string("a/"),
+        std::string("\xc3\xa4"), std::string("a\0b", 3)}) {
+    EXPECT_THAT(CheckNamespace(name),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 to 63 characters")));
+  }
 }
 
 TEST(PolicyTest, GrantsWithoutSenseAreRefused) {

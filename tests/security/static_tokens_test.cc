@@ -1,12 +1,15 @@
 #include "service/access/security/static_tokens.h"
 
+#include <fstream>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/access/security/small_file.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse::security {
 namespace {
@@ -32,6 +35,39 @@ TEST(StaticTokensTest, FindsWhoHasAToken) {
                                   std::string("abc\0", 4), std::string(100'000, 'x')}) {
     EXPECT_EQ(tokens.Find(none), nullptr);
   }
+}
+
+TEST(CheckPrincipalTest, HasNoBlankOfUnicodeAndNoControl) {
+  for (const std::string& name : {std::string("a"), std::string(256, 'x'), std::string("J\u00f6rg"),
+                                  std::string("\u1fff"), std::string("\u3001")}) {
+    EXPECT_THAT(CheckPrincipal(name), IsOk()) << name;
+  }
+  for (const std::string name : {"", " ", "a b", "\u00a0", "\u1680", "\u2000", "\u2005", "\u200a",
+                                 "\u202f", "\u205f", "\u3000", "a\x7f", "a\tb", "\xff"}) {
+    EXPECT_EQ(CheckPrincipal(name).code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(CheckPrincipal("a" + name + "b").ok(), name.empty()) << name;
+  }
+  EXPECT_EQ(CheckPrincipal(std::string(257, 'x')).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ReadSmallFileTest, HasABoundAndNoByteOrderMark) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  const auto read = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    return ReadSmallFile(path);
+  };
+  EXPECT_THAT(read(""), IsOkAndHolds(std::string()));
+  EXPECT_THAT(read("\xEF\xBB\xBF"
+                   "a\n"),
+              IsOkAndHolds(std::string("a\n")));
+  EXPECT_THAT(read("a\xEF\xBB\xBF"), IsOkAndHolds(std::string("a\xEF\xBB\xBF")));
+  const std::string most(kMostFileBytes, 'x');
+  EXPECT_TRUE(read(most).value() == most);
+  EXPECT_THAT(read(most + "x"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(path)));
+  EXPECT_THAT(ReadSmallFile(folder.path() + "/none"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("cannot open")));
+  EXPECT_FALSE(ReadSmallFile(folder.path()).ok());
 }
 
 TEST(StaticTokensTest, WrongLinesAreNamedAndNotRepeated) {
