@@ -1,7 +1,7 @@
 packhouse_room(cluster
   FOLDER stores/keys
   SOURCES cluster_life.cc key_value_store.cc replica_lease.cc shared_change.cc shared_uses.cc
-  DEPENDS packhouse_base absl::hash)
+  DEPENDS packhouse_admission absl::hash)
 
 packhouse_room(keys_logged
   FOLDER stores/logs
