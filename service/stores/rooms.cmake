@@ -8,6 +8,11 @@ packhouse_room(keys_logged
   SOURCES logged_keys.cc
   DEPENDS packhouse_cluster packhouse_stored_proto)
 
+packhouse_room(logs_shared
+  FOLDER stores/logs
+  SOURCES shared_log.cc
+  DEPENDS packhouse_cluster)
+
 packhouse_room(datasets
   FOLDER stores/datasets
   SOURCES chunk_record.cc dataset_copy.cc dataset_store.cc mixed_datasets.cc prepared_append.cc quota_dataset_store.cc

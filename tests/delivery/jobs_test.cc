@@ -383,9 +383,9 @@ TEST_F(JobCensusTest, ADamagedLedgerHidesNoReceipt) {
   EXPECT_EQ(find()->opened.identity.key.job, damaged);
   FakeConnection connection(&servers_);
   // Of a head that is damaged, one of another release, and one without its entries.
-  for (const char* const head : {"1 2 x", "2 anything else", "1 0 0 9 10 1 1"}) {
+  for (const char* const head : {"2 2 x", "3 anything else", "2 1-1 9 9 10 1 0 "}) {
     Transaction change;
-    change.then = {Operation::Put(JobKeys(damaged).head(), head)};
+    change.then = {Operation::Put(JobKeys(damaged).log().head, head)};
     ASSERT_THAT(connection.Commit(change), IsOk());
     EXPECT_THAT(other_->logs.Read(damaged), testing::Not(IsOk())) << head;
     PH_ASSERT_OK_AND_ASSIGN(const Jobs::Planned found, find());

@@ -533,7 +533,6 @@ struct JobWorld {
     log = std::move(logs.Open(jobs[0])->log);
     EXPECT_TRUE(log->Append({std::string(1 << 20, 'a'), "b"}).ok());
     EXPECT_TRUE(log->Append({"c"}).ok());
-    EXPECT_TRUE(connection.Commit({{}, {Operation::Put(JobKeys(jobs[0]).Entry(9), "x")}, {}}).ok());
     // That of a server which was killed, and ran at this one's address.
     const StoreLease killed = *connection.GrantLease(absl::Hours(1));
     EXPECT_TRUE(

@@ -54,12 +54,8 @@ class SharedLogWorld final : public StepsWorld {
 
  private:
   absl::Status Open() {
-    EtcdRecordLog::Options options;
-    options.job = "job";
-    options.address = "here:1";
-    options.attempt = absl::StrCat(++num_attempts_);
-    options.lease = lease_;
-    auto acquired = EtcdRecordLog::Acquire(&connection_, options);
+    auto acquired = EtcdRecordLog::Acquire(
+        &connection_, {"job", "here:1", absl::StrCat(++num_attempts_), lease_});
     if (!acquired.ok()) return acquired.status();
     EXPECT_NE(acquired->log, nullptr);
     log_ = std::move(acquired->log);

@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/ledger/test_disk.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
@@ -20,43 +20,6 @@ namespace packhouse {
 namespace {
 
 using ::testing::HasSubstr;
-
-// What a log of a process has on the disk, and what happens to its next change.
-struct TestDisk {
-  enum class Fault { kNone, kRefused, kUnknown, kUnknownButDone };
-  std::vector<std::string> records;
-  Fault fault = Fault::kNone;
-  // Appends are refused, replacements are not.
-  bool is_full = false;
-};
-
-class TestLog final : public RecordLog {
- public:
-  explicit TestLog(TestDisk* disk) : disk_(disk) {}
-
-  absl::Status Append(absl::Span<const std::string> records) override {
-    if (disk_->is_full) return absl::ResourceExhaustedError("log: full");
-    std::vector<std::string> all = disk_->records;
-    all.insert(all.end(), records.begin(), records.end());
-    return Replace(all);
-  }
-  absl::StatusOr<std::vector<std::string>> ReadAll() override {
-    if (is_dead_) return absl::UnavailableError("log: dead");
-    return disk_->records;
-  }
-  absl::Status Replace(absl::Span<const std::string> records) override {
-    if (is_dead_) return absl::UnavailableError("log: dead");
-    const TestDisk::Fault fault = std::exchange(disk_->fault, TestDisk::Fault::kNone);
-    if (fault == TestDisk::Fault::kRefused) return absl::UnavailableError("log: refused");
-    is_dead_ = fault != TestDisk::Fault::kNone;
-    if (fault != TestDisk::Fault::kUnknown) disk_->records.assign(records.begin(), records.end());
-    return is_dead_ ? absl::UnavailableError("log: lost the disk") : absl::OkStatus();
-  }
-
- private:
-  TestDisk* const disk_;
-  bool is_dead_ = false;
-};
 
 std::unique_ptr<LoggedKeys> OpenOn(TestDisk& disk) {
   return LoggedKeys::Open(std::make_unique<TestLog>(&disk)).value();

@@ -250,8 +250,8 @@ std::vector<std::string> Jobs::Sweep() {
   lost.clear();
   for (const auto& job : idle) {
     // If it fails, its log says when it is opened again that nothing is left.
-    if (job->IsForgotten() && job->HasRecords()) {
-      job->log().Erase(job->last_generation()).IgnoreError();
+    if (job->IsForgotten() && job->HasRecords() && job->log().Erase(job->last_generation()).ok()) {
+      continue;
     }
     // The lease's end does it too.
     job->log().Release().IgnoreError();

@@ -313,16 +313,6 @@ absl::Status LmdbJobLogs::Erase(const std::string& job, uint64_t mark) {
   return commits_.Run(erase, kBytesPerRecord);
 }
 
-absl::Status LmdbJobLogs::RaiseMark(uint64_t mark) {
-  return commits_.Run(
-      [&](LmdbTransaction& transaction, StoreTotals&) -> absl::Status {
-        PH_ASSIGN_OR_RETURN(LmdbLogsTail tail, ReadTail(transaction));
-        tail.mark = std::max(tail.mark, mark);
-        return transaction.Put(LogTailKey(), tail.Encode());
-      },
-      kBytesPerRecord);
-}
-
 absl::Status LmdbJobLogs::TryCommit(uint64_t bytes) {
   PH_RETURN_IF_ERROR(environment_->CheckRoom(bytes));
   return commits_.Run(

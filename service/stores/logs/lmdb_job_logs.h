@@ -112,7 +112,7 @@ class LmdbJobLogs final : public JobLogs {
   // RecordLog::mark() at that moment.
   absl::StatusOr<uint64_t> MarkAt(const LmdbTransaction& moment) const;
   // Makes it at least that, as RecordLog::Erase() does.
-  absl::Status RaiseMark(uint64_t mark);
+  absl::Status RaiseMark(uint64_t mark) { return Erase(/*job=*/"", mark); }
 
   // The status with which all calls are permanently refused: DATA_LOSS once the file was removed,
   // replaced or cut off, or part of it could not be read; or the error of a failed commit.
@@ -150,6 +150,7 @@ class LmdbJobLogs final : public JobLogs {
   absl::Status Load();
   absl::Status Append(const std::string& job, absl::Span<const std::string> records);
   absl::Status Replace(const std::string& job, absl::Span<const std::string> records);
+  // No job has an empty name, nor a log then.
   absl::Status Erase(const std::string& job, uint64_t mark);
   absl::StatusOr<uint64_t> BytesOf(absl::Span<const std::string> records) const;
   absl::Status CheckRoom(uint64_t used, uint64_t added) const;

@@ -2,7 +2,7 @@ packhouse_room(histograms_shared QUICK
   FOLDER wings/cluster/histograms
   SOURCES shared_histogram_changes.cc shared_histogram_format.cc shared_histogram_store.cc
           waiting_counts.cc
-  DEPENDS packhouse_histograms packhouse_cluster packhouse_stored_proto absl::cleanup)
+  DEPENDS packhouse_histograms packhouse_logs_shared packhouse_stored_proto absl::cleanup)
 
 packhouse_room(objects_s3
   FOLDER wings/cluster/s3
@@ -26,8 +26,8 @@ packhouse_room(source_graphs_object
 # Of the ledger it sees the log's interface, and nothing that would have to be linked.
 packhouse_room(ledger_etcd QUICK
   FOLDER wings/cluster/jobs
-  SOURCES etcd_job_directory.cc etcd_job_logs.cc etcd_record_log.cc job_keys.cc log_entries.cc
-  DEPENDS packhouse_cluster absl::cleanup)
+  SOURCES etcd_job_directory.cc etcd_job_logs.cc etcd_record_log.cc job_keys.cc
+  DEPENDS packhouse_logs_shared)
 
 packhouse_room(cluster_check QUICK
   FOLDER wings/cluster/check

@@ -262,10 +262,6 @@ TEST_F(EtcdStoreTest, ALogInItKeepsTheLaws) {
   int place = 0;
   int attempt = 0;
   const auto open = [&]() -> absl::StatusOr<std::unique_ptr<RecordLog>> {
-    EtcdRecordLog::Options options;
-    options.job = absl::StrCat("job", place);
-    options.address = "here:1";
-    options.attempt = absl::StrCat(++attempt);
     // One lease a place: the next opening takes away the key of the one before.
     static std::map<int, LeaseId> leases;
     if (!leases.contains(place)) {
@@ -273,8 +269,8 @@ TEST_F(EtcdStoreTest, ALogInItKeepsTheLaws) {
       if (!lease.ok()) return lease.status();
       leases[place] = lease->id;
     }
-    options.lease = leases[place];
-    auto acquired = EtcdRecordLog::Acquire(store_.get(), options);
+    auto acquired = EtcdRecordLog::Acquire(store_.get(), {absl::StrCat("job", place), "here:1",
+                                                          absl::StrCat(++attempt), leases[place]});
     if (!acquired.ok()) return acquired.status();
     if (acquired->log == nullptr) return absl::InternalError("somebody else owns it");
     return std::move(acquired->log);

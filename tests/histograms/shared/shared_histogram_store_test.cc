@@ -17,12 +17,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "packhouse/internal/shared_histogram.pb.h"
 #include "service/base/memory_budget.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
+#include "service/stores/logs/shared_log.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
@@ -352,7 +354,7 @@ TEST_F(SharedHistogramStoreTest, WhatIsDamagedIsToldByEveryCall) {
   ASSERT_THAT(first->store.Merge(KeyNamed("h"), many, std::nullopt, kStart), IsOk());
   ASSERT_THAT(first->store.Observe(KeyNamed("h"), Sizes({1, 2}), std::nullopt, kStart), IsOk());
   PH_ASSERT_OK_AND_ASSIGN(const RangeResult all, direct.Range(KeyRange::Prefix("hist/"), 0, 0));
-  ASSERT_EQ(all.values.size(), 3U);  // A base of one part, a head, a run.
+  ASSERT_EQ(all.values.size(), 3U);  // A head, a base of one entry, a run.
   const auto put = [&](const std::string& key, const std::string& value) {
     ASSERT_THAT(direct.Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
   };
@@ -376,21 +378,30 @@ TEST_F(SharedHistogramStoreTest, WhatIsDamagedIsToldByEveryCall) {
     const bool is_head = absl::StartsWith(each.key, "hist/h/");
     std::vector<std::string> others = {"x", each.value.substr(0, each.value.size() - 1)};
     if (is_head) {
-      ASSERT_TRUE(head.ParseFromString(each.value));
+      PH_ASSERT_OK_AND_ASSIGN(const SharedLogHead of_log, SharedLogHead::Decode(each));
+      ASSERT_TRUE(head.ParseFromString(of_log.value));
       head.clear_components();
-      others.push_back(head.SerializeAsString());
-    } else if (absl::StartsWith(each.key, "hist/l/")) {
-      ASSERT_TRUE(run.ParseFromString(each.value));
-      run.add_counts(1);
-      others.push_back(run.SerializeAsString());
-      run.mutable_counts()->RemoveLast();
-      // More than can be, by itself and with what was there before; more than there is.
-      run.set_numbers(0, ~uint64_t{0});
-      others.push_back(run.SerializeAsString());
-      run.set_counts(1, 1);
-      others.push_back(run.SerializeAsString());
-      run.set_subtracts(true);
-      others.push_back(run.SerializeAsString());
+      others.push_back(absl::StrCat(each.value.substr(0, each.value.size() - of_log.value.size()),
+                                    head.SerializeAsString()));
+    } else {
+      const auto of_entry = [](const std::string& contents) {
+        return EncodeSharedLogEntry("s1-9", contents);
+      };
+      const std::vector<std::string> parts = absl::StrSplit(each.value, absl::MaxSplits(' ', 2));
+      others.push_back(of_entry(parts[2].substr(0, parts[2].size() - 1)));
+      if (each.key == all.values.back().key) {
+        ASSERT_TRUE(run.ParseFromString(parts[2]));
+        run.add_counts(1);
+        others.push_back(of_entry(run.SerializeAsString()));
+        run.mutable_counts()->RemoveLast();
+        // More than can be, by itself and with what was there before; more than there is.
+        run.set_numbers(0, ~uint64_t{0});
+        others.push_back(of_entry(run.SerializeAsString()));
+        run.set_counts(1, 1);
+        others.push_back(of_entry(run.SerializeAsString()));
+        run.set_subtracts(true);
+        others.push_back(of_entry(run.SerializeAsString()));
+      }
     }
     for (const std::string& other : others) {
       put(each.key, other);

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/wings/cluster/jobs/log_entries.h"
 #include "tests/ledger/record_log_laws.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/simulated_clock.h"
@@ -49,12 +45,8 @@ class Cluster {
 
   absl::StatusOr<EtcdRecordLog::Acquired> Acquire(KeyValueStore& process, LeaseId lease,
                                                   const std::string& address) {
-    EtcdRecordLog::Options options;
-    options.job = "a/job";
-    options.address = address;
-    options.attempt = absl::StrCat(++num_attempts_);
-    options.lease = lease;
-    return EtcdRecordLog::Acquire(&process, options);
+    return EtcdRecordLog::Acquire(&process,
+                                  {"a/job", address, absl::StrCat(++num_attempts_), lease});
   }
 
   // For one process at a time: the one before has ended, and so has its lease; or the same process
@@ -233,7 +225,7 @@ TEST(EtcdRecordLogTest, NoHeadIsWrittenTwice) {
   std::set<std::string> heads;
   for (int i = 0; i < 3; ++i) {
     ASSERT_THAT(owned.log->Replace({}), IsOk());
-    PH_ASSERT_OK_AND_ASSIGN(const auto head, process.Get(JobKeys("a/job").head()));
+    PH_ASSERT_OK_AND_ASSIGN(const auto head, process.Get(JobKeys("a/job").log().head));
     EXPECT_TRUE(heads.insert(head->value).second) << head->value;
   }
 }
@@ -247,7 +239,7 @@ TEST(EtcdRecordLogTest, ALogIsReadWhateverTheStoreForgetsMeanwhile) {
   // Several pages of entries.
   LogRecords records;
   for (int i = 0; i < 200; ++i) {
-    records.push_back(absl::StrCat(i));
+    records.push_back(absl::StrCat(i, std::string(20'000, 'x')));
     ASSERT_THAT(owned.log->Append({records.back()}), IsOk());
   }
   Revision revision = 1 << 20;
@@ -265,27 +257,6 @@ TEST(EtcdRecordLogTest, ALogIsReadWhateverTheStoreForgetsMeanwhile) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("10 times")));
   calls_left = 5;
   EXPECT_THAT(EtcdRecordLog::Read(process, "a/job"), IsOkAndHolds(records));
-}
-
-// What a crashed change has left is deleted. If that request may come late, it might delete what is
-// written next.
-TEST(EtcdRecordLogTest, AnUncertainCleaningEndsTheLog) {
-  Cluster cluster;
-  FakeConnection& process = cluster.StartProcess();
-  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
-  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
-  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
-  Transaction leave;
-  leave.then = {Operation::Put(JobKeys("a/job").Entry(1), "left over")};
-  ASSERT_THAT(process.Commit(leave), IsOk());
-  // It reads the entries, and deletes.
-  process.SetFaults(
-      [calls = 0]() mutable { return ++calls == 2 ? StoreFault::kDoneLater : StoreFault::kNone; });
-  EXPECT_THAT(owned.log->ReadAll(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("known")));
-  EXPECT_THAT(owned.log->Append({"b"}),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("known")));
-  PH_ASSERT_OK_AND_ASSIGN(const auto again, cluster.Acquire(process, lease.id, "here:1"));
-  EXPECT_THAT(again.log->ReadAll(), IsOkAndHolds(LogRecords{"a"}));
 }
 
 TEST(EtcdRecordLogTest, WhatIsGivenBackCanBeTakenAtOnce) {
@@ -312,12 +283,10 @@ TEST(EtcdRecordLogTest, NamesOfJobsDoNotMeet) {
   PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
   for (int turn = 0; turn < 2; ++turn) {
     for (const std::string job : {"a", "a/log", "a/log/0000000000000000", "a/head", "a%2Fhead"}) {
-      EtcdRecordLog::Options options;
-      options.job = job;
-      options.address = "here:1";
-      options.attempt = absl::StrCat(job.size(), turn);
-      options.lease = lease.id;
-      PH_ASSERT_OK_AND_ASSIGN(const auto acquired, EtcdRecordLog::Acquire(&process, options));
+      PH_ASSERT_OK_AND_ASSIGN(
+          const auto acquired,
+          EtcdRecordLog::Acquire(&process,
+                                 {job, "here:1", absl::StrCat(job.size(), turn), lease.id}));
       ASSERT_NE(acquired.log, nullptr);
       if (turn == 0) {
         ASSERT_THAT(acquired.log->Append({job}), IsOk());
@@ -333,11 +302,12 @@ TEST(EtcdRecordLogTest, LargeRecordsAreCut) {
   FakeConnection& process = cluster.StartProcess();
   PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
   PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
-  const std::string large(3 * kMaxEntryBytes + 5, 'l');
+  const std::string large(3 * SharedLog::kMaxEntryBytes + 5, 'l');
+  const uint64_t before = cluster.servers().num_commits();
   ASSERT_THAT(owned.log->Append({"before", large, "after"}), IsOk());
-  EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords{"before", large, "after"}));
   // Each part is a transaction of its own.
-  EXPECT_EQ(owned.log->num_sent(), 4U);
+  EXPECT_EQ(cluster.servers().num_commits(), before + 4);
+  EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords{"before", large, "after"}));
   ASSERT_THAT(owned.log->Replace({large, "b"}), IsOk());
   EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords{large, "b"}));
   ASSERT_THAT(owned.log->Replace({}), IsOk());
@@ -347,35 +317,19 @@ TEST(EtcdRecordLogTest, LargeRecordsAreCut) {
   EXPECT_EQ(left.values.size(), 2U);
 }
 
-TEST(EtcdRecordLogTest, AFullStoreRefusesAndGoesOn) {
-  Cluster cluster;
-  FakeConnection& process = cluster.StartProcess();
-  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
-  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
-  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
-  cluster.servers().SetFull(true);
-  EXPECT_THAT(owned.log->Append({"b"}),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
-  cluster.servers().SetFull(false);
-  EXPECT_THAT(owned.log->Append({"c"}), IsOk());
-  EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords{"a", "c"}));
-}
-
 // One job cannot fill the store that all servers share.
 TEST(EtcdRecordLogTest, HasAsManyBytesAsItMay) {
   Cluster cluster;
   FakeConnection& process = cluster.StartProcess();
   PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
-  EtcdRecordLog::Options options;
-  options.address = "here:1";
-  options.attempt = "1";
-  options.lease = lease.id;
   TestHasAsManyBytesAsItMay([&](uint64_t max_bytes) {
-    options.job = absl::StrCat("job", max_bytes);
-    options.max_bytes = max_bytes;
-    auto log = EtcdRecordLog::Acquire(&process, options).value().log;
-    const EtcdRecordLog& opened = *log;
-    return BoundedLog{std::move(log), [&opened] { return opened.num_bytes(); }};
+    const std::string job = absl::StrCat("job", max_bytes);
+    auto log =
+        EtcdRecordLog::Acquire(&process, {job, "here:1", job, lease.id, max_bytes}).value().log;
+    return BoundedLog{
+        std::move(log), [&process, job] {
+          return SharedLogHead::Decode(**process.Get(JobKeys(job).log().head))->num_bytes;
+        }};
   });
 }
 
@@ -385,15 +339,10 @@ TEST(EtcdRecordLogTest, DamageIsNamed) {
   FakeKeyValueServers servers(&clock);
   FakeConnection process(&servers);
   PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
-  EtcdRecordLog::Options options;
-  options.job = "job";
-  options.address = "here:1";
-  options.lease = lease.id;
   const JobKeys keys("job");
   int attempt = 0;
   const auto acquire = [&] {
-    options.attempt = absl::StrCat(++attempt);
-    return EtcdRecordLog::Acquire(&process, options);
+    return EtcdRecordLog::Acquire(&process, {"job", "here:1", absl::StrCat(++attempt), lease.id});
   };
   {
     PH_ASSERT_OK_AND_ASSIGN(const auto owned, acquire());
@@ -405,82 +354,28 @@ TEST(EtcdRecordLogTest, DamageIsNamed) {
     change.then = {Operation::Put(key, value)};
     ASSERT_THAT(process.Commit(change), IsOk());
   };
-  PH_ASSERT_OK_AND_ASSIGN(const auto entry, process.Get(keys.Entry(1)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto entry, process.Get(keys.log().Entry(1)));
   for (size_t i = 0; i < entry->value.size(); ++i) {
     std::string damaged = entry->value;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
-    put(keys.Entry(1), damaged);
+    put(keys.log().Entry(1), damaged);
     PH_ASSERT_OK_AND_ASSIGN(const auto owned, acquire());
     EXPECT_THAT(owned.log->ReadAll(),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'job', entry 1")));
   }
-  put(keys.Entry(1), entry->value);
+  put(keys.log().Entry(1), entry->value);
   Transaction remove;
-  remove.then = {Operation::Delete(KeyRange::Of(keys.Entry(0)))};
+  remove.then = {Operation::Delete(KeyRange::Of(keys.log().Entry(0)))};
   ASSERT_THAT(process.Commit(remove), IsOk());
   {
     PH_ASSERT_OK_AND_ASSIGN(const auto owned, acquire());
     EXPECT_THAT(owned.log->ReadAll(), StatusIs(absl::StatusCode::kDataLoss,
                                                HasSubstr("entry 0 of its log: it is missing")));
   }
-  put(keys.head(), "1 2 x");
+  put(keys.log().head, "2 2 x");
   EXPECT_THAT(acquire(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("head is damaged")));
-  put(keys.head(), "2 anything else");
-  EXPECT_THAT(acquire(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("format '2'")));
-}
-
-// A store that answers when it is told to.
-class HeldStore final : public KeyValueStore {
- public:
-  explicit HeldStore(KeyValueStore* store) : store_(store) {}
-
-  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
-                                    Revision revision) override {
-    return store_->Range(range, limit, revision);
-  }
-  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
-    if (holds && !has_come.HasBeenNotified()) {
-      has_come.Notify();
-      may_go.WaitForNotification();
-    }
-    return store_->Commit(transaction);
-  }
-  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
-    return store_->GrantLease(length);
-  }
-  absl::StatusOr<absl::Duration> KeepAlive(LeaseId lease) override {
-    return store_->KeepAlive(lease);
-  }
-  absl::Status RevokeLease(LeaseId lease) override { return store_->RevokeLease(lease); }
-
-  bool holds = false;
-  absl::Notification has_come;
-  absl::Notification may_go;
-
- private:
-  KeyValueStore* const store_;
-};
-
-TEST(EtcdRecordLogTest, ThoseThatWaitShareATransaction) {
-  constexpr size_t kWaiting = 9;
-  Cluster cluster;
-  HeldStore store(&cluster.StartProcess());
-  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, store.GrantLease(kLease));
-  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(store, lease.id, "here:1"));
-  store.holds = true;
-  std::vector<std::thread> threads;
-  threads.emplace_back([&] { EXPECT_THAT(owned.log->Append({"first"}), IsOk()); });
-  store.has_come.WaitForNotification();
-  for (size_t i = 0; i < kWaiting; ++i) {
-    threads.emplace_back([&] { EXPECT_THAT(owned.log->Append({"later"}), IsOk()); });
-  }
-  while (owned.log->num_waiting() != kWaiting) std::this_thread::yield();
-  store.may_go.Notify();
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(owned.log->num_sent(), 2U);
-  PH_ASSERT_OK_AND_ASSIGN(const LogRecords records, owned.log->ReadAll());
-  EXPECT_EQ(records.size(), kWaiting + 1);
-  EXPECT_EQ(records.front(), "first");
+  put(keys.log().head, "3 anything else");
+  EXPECT_THAT(acquire(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("format '3'")));
 }
 
 }  // namespace

@@ -79,23 +79,6 @@ absl::StatusOr<std::unique_ptr<OneLog>> OpenLog(const std::string& folder,
   return OneLog::Open(options);
 }
 
-std::string RandomRecord(Random& random, size_t max_bytes) {
-  std::string record;
-  for (size_t left = random.Below(max_bytes); left != 0; --left) {
-    record.push_back(static_cast<char>(random.Next()));
-  }
-  return record;
-}
-
-// Records of all kinds: empty, small, as large as a page, of many pages.
-Records RandomRecords(Random& random, size_t max_records) {
-  Records records(random.Below(max_records + 1));
-  for (std::string& record : records) {
-    record = RandomRecord(random, random.Below(10) == 0 ? 20000 : 100);
-  }
-  return records;
-}
-
 void AppendTo(Records& records, const Records& more) {
   records.insert(records.end(), more.begin(), more.end());
 }
@@ -108,11 +91,11 @@ class LmdbJobLogsTest : public ::testing::Test {
   Records BuildLog() {
     const auto log = OpenLog(folder_.path()).value();
     Random random(1);
-    EXPECT_THAT(log->Append(RandomRecords(random, 100)), IsOk());
-    Records records = RandomRecords(random, 30);
+    EXPECT_THAT(log->Append(RandomLogRecords(random, 100)), IsOk());
+    Records records = RandomLogRecords(random, 30);
     EXPECT_THAT(log->Replace(records), IsOk());
     for (int i = 0; i < 40; ++i) {
-      const Records more = RandomRecords(random, 20);
+      const Records more = RandomLogRecords(random, 20);
       EXPECT_THAT(log->Append(more), IsOk());
       AppendTo(records, more);
     }
@@ -122,37 +105,18 @@ class LmdbJobLogsTest : public ::testing::Test {
   TemporaryFolder folder_{TemporaryFolder::InMemory()};
 };
 
-// Against a vector, through all that may happen to a log.
 TEST_F(LmdbJobLogsTest, IsAListThatLasts) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
-    TemporaryFolder folder(TemporaryFolder::InMemory());
-    Random random(seed);
-    PH_ASSERT_OK_AND_ASSIGN(auto log, OpenLog(folder.path()));
-    Records model;
-    for (int step = 0; step < 60; ++step) {
-      const uint64_t choice = random.Below(10);
-      if (choice < 7) {
-        const Records more = RandomRecords(random, 12);
-        ASSERT_THAT(log->Append(more), IsOk());
-        AppendTo(model, more);
-      } else if (choice < 8) {
-        model = RandomRecords(random, model.size() + 1);
-        ASSERT_THAT(log->Replace(model), IsOk());
-      } else {
-        const uint64_t bytes = log->num_bytes();
-        log = nullptr;
-        PH_ASSERT_OK_AND_ASSIGN(log, OpenLog(folder.path()));
-        EXPECT_EQ(log->num_bytes(), bytes);
-      }
-      PH_ASSERT_OK_AND_ASSIGN(const Records records, log->ReadAll());
-      ASSERT_TRUE(records == model) << step;
-      EXPECT_EQ(log->num_records(), model.size());
-      uint64_t bytes = 0;
-      for (const std::string& record : model) bytes += record.size();
-      EXPECT_GE(log->num_bytes(), bytes);
-      EXPECT_LE(log->num_bytes(), 3 * bytes + 64 * model.size());
-    }
+    const std::string folder = absl::StrCat(folder_.path(), "/", seed);
+    ASSERT_NO_FATAL_FAILURE(TestIsAListThatLasts([&] { return OpenLog(folder); }, seed));
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder));
+    PH_ASSERT_OK_AND_ASSIGN(const Records records, log->ReadAll());
+    EXPECT_EQ(log->num_records(), records.size());
+    uint64_t bytes = 0;
+    for (const std::string& record : records) bytes += record.size();
+    EXPECT_GE(log->num_bytes(), bytes);
+    EXPECT_LE(log->num_bytes(), 3 * bytes + 64 * records.size());
   }
 }
 
@@ -255,11 +219,11 @@ TEST_F(LmdbJobLogsTest, LogsAreApart) {
       const auto log = logs->Open(job).value().log;
       const uint64_t choice = random.Below(12);
       if (choice < 7) {
-        const Records more = RandomRecords(random, 5);
+        const Records more = RandomLogRecords(random, 5);
         ASSERT_THAT(log->Append(more), IsOk());
         if (!more.empty()) AppendTo(model[job], more);
       } else if (choice < 9) {
-        model[job] = RandomRecords(random, 5);
+        model[job] = RandomLogRecords(random, 5);
         ASSERT_THAT(log->Replace(model[job]), IsOk());
       } else if (choice < 11) {
         const uint64_t of_job = random.Below(1000);
@@ -483,7 +447,7 @@ TEST_F(LmdbJobLogsTest, ATornReplacementIsWholeOrNotThere) {
   const Records old_records = BuildLog();
   const std::string before = ReadFile(DataFile(folder_.path()));
   Random random(2);
-  const Records new_records = RandomRecords(random, 200);
+  const Records new_records = RandomLogRecords(random, 200);
   {
     PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
     ASSERT_THAT(log->Replace(new_records), IsOk());

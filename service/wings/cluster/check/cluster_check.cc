@@ -206,17 +206,17 @@ class ClusterCheck {
     for (const std::string& part : parts) {
       const std::string job = JobKeys::JobIn(part);
       const JobKeys keys(job);
-      PH_ASSIGN_OR_RETURN(const auto head, First(KeyRange::Of(keys.head())));
+      PH_ASSIGN_OR_RETURN(const auto head, First(KeyRange::Of(keys.log().head)));
       if (!head.empty()) {
         jobs_.push_back(job);
         continue;
       }
-      PH_ASSIGN_OR_RETURN(const RangeResult entry, ReadOne(keys.EntriesFrom(0)));
+      PH_ASSIGN_OR_RETURN(const RangeResult entry, ReadOne(keys.log().EntriesFrom(0)));
       if (entry.values.empty()) continue;
       // The first change of a log writes its entries before its head. A server that ended
       // meanwhile has left them, and no list of jobs has the job.
-      if (entry.values[0].key == keys.Entry(0) && !listed.contains(job)) continue;
-      Stray(keys.head(), "is missing", NamedJob(job));
+      if (entry.values[0].key == keys.log().Entry(0) && !listed.contains(job)) continue;
+      Stray(keys.log().head, "is missing", NamedJob(job));
     }
     return absl::OkStatus();
   }
@@ -234,18 +234,14 @@ class ClusterCheck {
   }
 
   absl::Status FindStraysOfHistograms() {
-    for (const absl::string_view prefix : {shared_histogram::kRuns, shared_histogram::kBases}) {
-      PH_ASSIGN_OR_RETURN(const std::vector<std::string> parts, FoldersIn(prefix));
-      for (const std::string& part : parts) {
-        const std::string name = shared_histogram::FromKey(part);
-        PH_ASSIGN_OR_RETURN(const auto head, First(KeyRange::Of(shared_histogram::HeadKey(name))));
-        if (!head.empty()) continue;
-        Stray(absl::StrCat(prefix, part), "belongs to a histogram without a head",
-              absl::StrCat(NamedHistogram(name),
-                           prefix == shared_histogram::kRuns
-                               ? ""
-                               : ", or nothing if it was deleted and the server ended that wrote"));
-      }
+    const absl::string_view prefix = shared_histogram::kEntries;
+    PH_ASSIGN_OR_RETURN(const std::vector<std::string> parts, FoldersIn(prefix));
+    for (const std::string& part : parts) {
+      const std::string head = absl::StrCat(shared_histogram::kHeads, part);
+      PH_ASSIGN_OR_RETURN(const auto found, First(KeyRange::Of(head)));
+      if (!found.empty()) continue;
+      Stray(absl::StrCat(prefix, part), "belongs to a histogram without a head",
+            NamedHistogram(shared_histogram::FromKey(part)));
     }
     return absl::OkStatus();
   }

@@ -19,18 +19,13 @@
 namespace packhouse {
 namespace {
 
-using shared_histogram::BasesKey;
 using shared_histogram::DescribeTo;
 using shared_histogram::FromKey;
-using shared_histogram::HeadKey;
 using shared_histogram::kHeads;
+using shared_histogram::LogOf;
 using shared_histogram::NoHistogram;
-using shared_histogram::PartKey;
 using shared_histogram::RunBytes;
-using shared_histogram::RunKey;
-using shared_histogram::RunsKey;
 
-constexpr size_t kPartBytes = size_t{512} << 10;
 // Of one run: some hundred bytes each.
 constexpr size_t kMaxProducers = 1000;
 
@@ -203,10 +198,8 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
 }
 
 SharedHistogramStore::Run SharedHistogramStore::RunOf(const Gathered& gathered,
-                                                      const std::string& attempt,
                                                       const std::string& previous_run) {
   Run run;
-  run.set_attempt(attempt);
   run.set_previous_run(previous_run);
   run.set_subtracts(gathered.in_run[0]->subtracts);
   run.set_time_nanos(absl::ToUnixNanos(gathered.in_run.back()->now));
@@ -224,88 +217,52 @@ bool SharedHistogramStore::MakeRun(absl::string_view name, Copy& copy, const His
   const std::vector<Change*>& in_run = gathered.in_run;
   const bool is_new = !copy.is_there();
   const std::string attempt = NextAttempt();
-  const Run run = RunOf(gathered, attempt, copy.head.last_run());
+  const Run run = RunOf(gathered, copy.head.last_run());
   const std::string bytes = run.SerializeAsString();
   Head next = copy.head;
   if (is_new) DescribeTo(first, next);
-  next.set_attempt(attempt);
   next.set_last_run(attempt);
-  const uint64_t number = next.end();
-  next.set_end(number + 1);
-  next.set_run_bytes(next.run_bytes() + bytes.size());
-  std::string next_bytes = next.SerializeAsString();
-  const Transaction transaction = {
-      {IsCurrent(name, copy)},
-      {Operation::Put(RunKey(name, number), bytes), Operation::Put(HeadKey(name), next_bytes)},
-      {}};
-  const auto answer = [&] {
-    for (Change* const each : in_run) {
-      each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
-    }
-    return true;
-  };
+  const SharedLogWrite write = {
+      .name = attempt, .contents = bytes, .value = next.SerializeAsString()};
+  SharedLogHead log = copy.log;
   const auto refuse = [&](const absl::Status& why) {
     for (Change* const each : in_run) each->result = why;
     return true;
   };
-  const auto nobody_knows = [&](absl::string_view why) {
-    return absl::UnknownError(
-        absl::StrCat("histogram '", name, "': nobody knows whether it was counted: ", why));
-  };
   const uint64_t before = is_new ? 0 : NumGraphsOf(name, in_run.back()->now);
   // If an allocation fails from here on.
-  refuse(nobody_knows("out of memory"));
-  bool is_uncertain = false;
-  std::optional<Revision> made;
-  absl::Status failed;
-  for (int tries = 0; tries < kTries; ++tries) {
-    const auto done = keys_->Commit(transaction);
-    failed = done.status();
-    if (done.ok()) {
-      if (done->succeeded) made = done->revision;
-      break;
-    }
-    is_uncertain |= OutcomeIsUnknown(failed);
-    if (!is_uncertain) break;
+  refuse(absl::UnknownError(
+      absl::StrCat("histogram '", name, "': nobody knows whether it was counted: out of memory")));
+  const absl::Status made = LogOf(keys_, name).Write(write, log);
+  if (absl::IsAborted(made)) {
+    const absl::Status read = Refresh(name, copy);
+    return !read.ok() && !absl::IsNotFound(read) && refuse(read);
   }
-  if (made) {
-    // It is made, whatever becomes of the copy.
-    uint64_t after = before;
-    for (Change* const each : in_run) {
-      const uint64_t num_graphs = each->sizes->num_graphs();
-      after = each->subtracts ? after - std::min(after, num_graphs) : after + num_graphs;
-      each->result = CountedGraphs{num_graphs, after};
-    }
-    if (!ApplyRun(name, next, run).ok()) {
-      // Is read again when it is needed.
-      DropCopy(name, copy);
-      return true;
-    }
-    copy.head_bytes = std::move(next_bytes);
-    copy.revision = *made;
-    copy.head = std::move(next);
-    return answer();
+  if (OutcomeIsUnknown(made)) DropCopy(name, copy);
+  if (!made.ok()) return refuse(made);
+  // It is made, whatever becomes of the copy.
+  uint64_t after = before;
+  for (Change* const each : in_run) {
+    const uint64_t num_graphs = each->sizes->num_graphs();
+    after = each->subtracts ? after - std::min(after, num_graphs) : after + num_graphs;
+    each->result = CountedGraphs{num_graphs, after};
   }
-  if (!failed.ok()) {
-    if (!is_uncertain) return refuse(failed);
+  if (!ApplyRun(name, next, run).ok()) {
+    // Is read again when it is needed.
     DropCopy(name, copy);
-    return refuse(nobody_knows(failed.message()));
+    return true;
   }
-  // Somebody else changed it; or this very transaction did, when it was sent first.
-  bool is_made = false;
-  const absl::Status read = Refresh(name, copy, attempt, &is_made);
-  if (is_made) return answer();
-  const bool is_hidden = !read.ok() || copy.head.begin() > number;
-  if (is_uncertain && is_hidden) return refuse(nobody_knows("others changed it"));
-  if (!read.ok() && !absl::IsNotFound(read)) return refuse(read);
-  return false;
+  copy.log = std::move(log);
+  copy.head = std::move(next);
+  for (Change* const each : in_run) {
+    each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
+  }
+  return true;
 }
 
 void SharedHistogramStore::WriteBase(absl::string_view name, Copy& copy) {
-  if (!copy.is_there() ||
-      copy.head.run_bytes() < std::max<uint64_t>(kMinRunBytes, copy.head.base_bytes())) {
-    return;
-  }
+  const uint64_t run_bytes = copy.log.num_bytes - copy.log.base_bytes;
+  if (!copy.is_there() || run_bytes < std::max<uint64_t>(kMinRunBytes, copy.log.base_bytes)) return;
   std::string bytes;
   const auto append = [&](absl::string_view some) {
     bytes.append(some.data(), some.size());
@@ -316,36 +273,10 @@ void SharedHistogramStore::WriteBase(absl::string_view name, Copy& copy) {
        }).ok()) {
     return;
   }
-  Head next = copy.head;
-  next.set_attempt(NextAttempt());
-  next.set_base(next.attempt());
-  next.set_base_bytes(bytes.size());
-  next.set_begin(next.end());
-  next.set_run_bytes(0);
-  uint32_t part = 0;
-  for (size_t at = 0; at < bytes.size(); at += kPartBytes) {
-    const std::string value = bytes.substr(at, kPartBytes);
-    if (!keys_->Commit({{}, {Operation::Put(PartKey(name, next.base(), part++), value)}, {}})
-             .ok()) {
-      return;
-    }
-  }
-  next.set_num_parts(part);
-  // What others have left goes, too: of two that write a base, one loses.
-  const std::string begin = PartKey(name, next.base(), 0);
-  const std::string end = PartKey(name, next.base(), part);
-  std::string next_bytes = next.SerializeAsString();
-  const auto done = keys_->Commit({{IsCurrent(name, copy)},
-                                   {Operation::Put(HeadKey(name), next_bytes),
-                                    Operation::Delete(KeyRange::Prefix(RunsKey(name))),
-                                    Operation::Delete({BasesKey(name), begin}),
-                                    Operation::Delete({end, KeyRange::Prefix(BasesKey(name)).end})},
-                                   {Operation::Delete({begin, end})}});
-  if (done.ok() && done->succeeded) {
-    copy.head_bytes = std::move(next_bytes);
-    copy.revision = done->revision;
-    copy.head = std::move(next);
-  }
+  LogOf(keys_, name)
+      .Write({.name = NextAttempt(), .contents = bytes, .replaces = true, .value = copy.log.value},
+             copy.log)
+      .IgnoreError();
 }
 
 }  // namespace packhouse

@@ -11,8 +11,6 @@
 namespace packhouse::shared_histogram {
 namespace {
 
-std::string InKey(absl::string_view name) { return absl::StrReplaceAll(name, {{"/", "%2F"}}); }
-
 uint64_t BytesOfNumber(uint64_t number) {
   return 1 + (static_cast<uint64_t>(std::bit_width(number)) + 6) / 7;
 }
@@ -25,14 +23,13 @@ bool IsName(absl::string_view name) {
 
 std::string FromKey(absl::string_view key) { return absl::StrReplaceAll(key, {{"%2F", "/"}}); }
 
-std::string HeadKey(absl::string_view name) { return absl::StrCat(kHeads, InKey(name)); }
-std::string RunsKey(absl::string_view name) { return absl::StrCat(kRuns, InKey(name), "/"); }
-std::string RunKey(absl::string_view name, uint64_t number) {
-  return absl::StrCat(RunsKey(name), absl::Hex(number, absl::kZeroPad16));
-}
-std::string BasesKey(absl::string_view name) { return absl::StrCat(kBases, InKey(name), "/"); }
-std::string PartKey(absl::string_view name, absl::string_view base, uint32_t part) {
-  return absl::StrCat(BasesKey(name), base, "/", absl::Hex(part, absl::kZeroPad8));
+SharedLog LogOf(KeyStore* keys, absl::string_view name) {
+  const std::string in_key = absl::StrReplaceAll(name, {{"/", "%2F"}});
+  return SharedLog(keys,
+                   {.name = absl::StrCat("histogram '", name, "' in etcd"),
+                    .keys = {absl::StrCat(kHeads, in_key), absl::StrCat(kEntries, in_key, "/")},
+                    // Of a run, with its producers; the head is in the same transaction.
+                    .max_entry_bytes = Transaction::kMaxBytes - (size_t{64} << 10)});
 }
 
 absl::Status NoHistogram(absl::string_view name) {

@@ -12,23 +12,20 @@
 #include "packhouse/internal/shared_histogram.pb.h"
 #include "service/algorithms/histograms/size_histogram.h"
 #include "service/engine/histograms/histogram_store.h"
+#include "service/stores/logs/shared_log.h"
 
 namespace packhouse::shared_histogram {
 
-// All heads begin with it; runs, and bases, of one histogram with this, its name in a key, and '/'.
+// All heads begin with it; entries of one histogram with this, its name in a key, and '/'.
 inline constexpr absl::string_view kHeads = "hist/h/";
-inline constexpr absl::string_view kRuns = "hist/l/";
-inline constexpr absl::string_view kBases = "hist/b/";
+inline constexpr absl::string_view kEntries = "hist/l/";
 
 // Whether it may have keys: others would have the keys of some.
 bool IsName(absl::string_view name);
 // The name in a key, without what is around it.
 std::string FromKey(absl::string_view key);
-std::string HeadKey(absl::string_view name);
-std::string RunsKey(absl::string_view name);
-std::string RunKey(absl::string_view name, uint64_t number);
-std::string BasesKey(absl::string_view name);
-std::string PartKey(absl::string_view name, absl::string_view base, uint32_t part);
+// A run is one entry. `keys` must outlive the log.
+SharedLog LogOf(KeyStore* keys, absl::string_view name);
 
 absl::Status NoHistogram(absl::string_view name);
 absl::Status Damaged(absl::string_view name, absl::string_view what);

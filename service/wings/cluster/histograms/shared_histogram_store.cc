@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "service/base/out_of_memory.h"
@@ -18,21 +17,13 @@
 namespace packhouse {
 namespace {
 
-using shared_histogram::BasesKey;
 using shared_histogram::Damaged;
 using shared_histogram::FromKey;
-using shared_histogram::HeadKey;
 using shared_histogram::IsName;
 using shared_histogram::KeyOf;
 using shared_histogram::kHeads;
+using shared_histogram::LogOf;
 using shared_histogram::NoHistogram;
-using shared_histogram::PartKey;
-using shared_histogram::RunKey;
-using shared_histogram::RunsKey;
-
-// Of one answer with runs, about: it must be below 4 MiB.
-constexpr uint64_t kPageBytes = uint64_t{2} << 20;
-constexpr uint64_t kMaxPage = 1000;
 
 HistogramStore::Bounds Unbounded() {
   HistogramStore::Bounds bounds;
@@ -132,8 +123,7 @@ void SharedHistogramStore::Free(absl::string_view name, const std::shared_ptr<Co
 }
 
 void SharedHistogramStore::DropCopy(absl::string_view name, Copy& copy) const {
-  copy.head_bytes.clear();
-  copy.revision = 0;
+  copy.log = SharedLogHead();
   copy.head.Clear();
   // Only to say that there is none takes memory.
   HasMemoryFor(
@@ -193,80 +183,29 @@ size_t SharedHistogramStore::NumWaiting(absl::string_view name) const {
 
 // --- Reading.
 
-Compare SharedHistogramStore::IsCurrent(absl::string_view name, const Copy& copy) {
-  return copy.is_there() ? Compare::Value(HeadKey(name), copy.head_bytes)
-                         : Compare::Absent(HeadKey(name));
-}
-
-absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
-                                           absl::string_view attempt, bool* is_made) const {
+absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy) const {
   absl::Status last;
   size_t to_drop = 1;
   for (int tries = 0; tries < kTries; ++tries) {
-    PH_ASSIGN_OR_RETURN(const RangeResult read, keys_->Range(KeyRange::Of(HeadKey(name))));
-    if (read.values.empty()) {
+    PH_ASSIGN_OR_RETURN(SharedLogHead now, LogOf(keys_, name).Head());
+    if (!now.is_there()) {
       DropCopy(name, copy);
       return NoHistogram(name);
     }
-    const KeyValue& found = read.values[0];
-    copy.created = found.create_revision;
-    if (found.value == copy.head_bytes) {
-      copy.revision = found.mod_revision;
+    if (now.text == copy.log.text) {
+      copy.log = std::move(now);
       return absl::OkStatus();
     }
     Head head;
-    if (!head.ParseFromString(found.value)) return Damaged(name, "its head cannot be read");
+    if (!head.ParseFromString(now.value)) return Damaged(name, "its head cannot be read");
     // An allocation may fail midway: what was applied in part is no copy.
     bool is_whole = false;
     const absl::Cleanup drop = [&] {
       if (!is_whole) DropCopy(name, copy);
     };
-    const auto read_all = [&]() -> absl::Status {
-      const auto begin_anew = [&]() -> absl::Status {
-        DropCopy(name, copy);
-        if (!head.base().empty()) PH_RETURN_IF_ERROR(ReadBase(name, head, read.revision));
-        copy.head.set_end(head.begin());
-        return absl::OkStatus();
-      };
-      bool is_followed =
-          copy.is_there() && copy.head.end() >= head.begin() && copy.head.end() <= head.end();
-      // Without another run, it must be the copy's last one.
-      if (copy.head.end() == head.end()) is_followed &= copy.head.last_run() == head.last_run();
-      if (!is_followed) PH_RETURN_IF_ERROR(begin_anew());
-      // Few that are large, or many that are small: an answer has its bound.
-      const uint64_t fitting =
-          kPageBytes * (head.end() - head.begin()) / std::max<uint64_t>(head.run_bytes(), 1);
-      const size_t page = std::clamp<uint64_t>(fitting, 2, kMaxPage);
-      while (copy.head.end() < head.end()) {
-        const uint64_t next = copy.head.end();
-        PH_ASSIGN_OR_RETURN(
-            const RangeResult runs,
-            keys_->Range({RunKey(name, next), RunKey(name, head.end())}, page, read.revision));
-        if (runs.values.empty()) return Damaged(name, absl::StrCat("run ", next, " is missing"));
-        for (const KeyValue& value : runs.values) {
-          Run run;
-          if (value.key != RunKey(name, copy.head.end()) || !run.ParseFromString(value.value)) {
-            return Damaged(name, absl::StrCat("run ", copy.head.end(), " cannot be read"));
-          }
-          if (is_followed && run.previous_run() != copy.head.last_run()) {
-            // The copy has runs that are no part of this histogram: it was deleted and made anew,
-            // or etcd was restored.
-            is_followed = false;
-            PH_RETURN_IF_ERROR(begin_anew());
-            break;
-          }
-          is_followed = false;
-          if (is_made != nullptr && run.attempt() == attempt) *is_made = true;
-          PH_RETURN_IF_ERROR(ApplyRun(name, head, run));
-          copy.head.set_end(copy.head.end() + 1);
-        }
-      }
-      return absl::OkStatus();
-    };
-    last = read_all();
+    last = ReadRuns(name, now, head, copy);
     if (last.ok()) {
-      copy.head_bytes = found.value;
-      copy.revision = found.mod_revision;
+      copy.log = std::move(now);
       copy.head = std::move(head);
       is_whole = true;
       return absl::OkStatus();
@@ -284,17 +223,43 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
   return absl::UnavailableError(last.message());
 }
 
-absl::Status SharedHistogramStore::ReadBase(absl::string_view name, const Head& head,
-                                            Revision revision) const {
-  std::string bytes;
-  for (uint32_t part = 0; part < head.num_parts(); ++part) {
-    PH_ASSIGN_OR_RETURN(const RangeResult read,
-                        keys_->Range(KeyRange::Of(PartKey(name, head.base(), part)), 0, revision));
-    if (read.values.empty()) return Damaged(name, absl::StrCat("part ", part, " is missing"));
-    bytes += read.values[0].value;
+absl::Status SharedHistogramStore::ReadRuns(absl::string_view name, const SharedLogHead& now,
+                                            const Head& head, Copy& copy) const {
+  uint64_t from = copy.log.end;
+  bool is_followed = copy.is_there() && from >= now.begin && from <= now.end;
+  if (is_followed && from < now.base_end) {
+    // The base is of what the copy has.
+    is_followed = from == now.begin;
+    from = now.base_end;
   }
+  // Without another run, it must be the copy's last one.
+  if (from == now.end) is_followed &= copy.head.last_run() == head.last_run();
+  const auto visit = [&](const SharedLog::Written& written) -> absl::Status {
+    if (written.end <= now.base_end) return ReadBase(name, written.contents);
+    Run run;
+    if (!run.ParseFromString(written.contents)) {
+      return Damaged(name, absl::StrCat("run ", written.name, " cannot be read"));
+    }
+    // The copy has runs that are no part of this histogram: it was deleted and made anew, or etcd
+    // was restored.
+    if (is_followed && run.previous_run() != copy.head.last_run()) return absl::AbortedError("");
+    is_followed = false;
+    return ApplyRun(name, head, run);
+  };
+  const SharedLog log = LogOf(keys_, name);
+  if (is_followed) {
+    const absl::Status read = log.Read(now, from, now.as_of, visit);
+    if (!absl::IsAborted(read)) return read;
+    is_followed = false;
+  }
+  DropCopy(name, copy);
+  return log.Read(now, now.begin, now.as_of, visit);
+}
+
+absl::Status SharedHistogramStore::ReadBase(absl::string_view name,
+                                            const std::string& bytes) const {
   auto* const mine = const_cast<SharedHistogramStore*>(this);
-  return ReadHistogramBytes(absl::StrCat("etcd: ", BasesKey(name)), bytes, memory(),
+  return ReadHistogramBytes(absl::StrCat("etcd: histogram '", name, "'"), bytes, memory(),
                             [&](KeptHistogram kept) {
                               kept.unused = absl::ZeroDuration();
                               return mine->PutBack(std::move(kept), absl::UnixEpoch());
@@ -366,7 +331,7 @@ absl::StatusOr<HistogramSnapshot> SharedHistogramStore::Get(absl::string_view na
     do {
       snapshot = HistogramStore::Get(name, now);
     } while (absl::IsResourceExhausted(snapshot.status()) && MakeRoom(to_drop));
-    if (snapshot.ok()) snapshot->revision = copy.revision;
+    if (snapshot.ok()) snapshot->revision = copy.log.revision;
   });
   return snapshot;
 }
@@ -488,9 +453,9 @@ absl::Status SharedHistogramStore::Delete(absl::string_view name) {
 
 absl::StatusOr<uint64_t> SharedHistogramStore::CreatedOf(absl::string_view name) const {
   if (!IsName(name)) return NoHistogram(name);
-  PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> head, keys_->Get(HeadKey(name)));
-  if (!head) return NoHistogram(name);
-  return head->create_revision;
+  PH_ASSIGN_OR_RETURN(const SharedLogHead head, LogOf(keys_, name).Head());
+  if (!head.is_there()) return NoHistogram(name);
+  return head.created;
 }
 
 absl::Status SharedHistogramStore::SweepUnused(std::vector<Expired>& expired) {
@@ -500,12 +465,12 @@ absl::Status SharedHistogramStore::SweepUnused(std::vector<Expired>& expired) {
   absl::Status first_error;
   for (const KeyValue& value : heads.values) {
     const std::string name = FromKey(absl::StripPrefix(value.key, kHeads));
-    Head head;
-    if (!IsName(name) || !head.ParseFromString(value.value)) continue;
+    const auto log = SharedLogHead::Decode(value);
+    if (!IsName(name) || !log.ok()) continue;
     const auto unused = uses_->RemoveIfUnused(name, value.create_revision);
     first_error.Update(unused.status());
     if (!unused.ok() || !*unused) continue;
-    expired.push_back({name, **unused, head.base_bytes() + head.run_bytes()});
+    expired.push_back({name, **unused, log->num_bytes});
   }
   first_error.Update(uses_->EndSweep());
   return first_error;
@@ -518,17 +483,14 @@ absl::Status SharedHistogramStore::DeleteIf(absl::string_view name, Revision cre
     // The one that had the name when this began: not one that has taken it since.
     const auto next = [&](bool may_be_done) -> absl::StatusOr<std::optional<Transaction>> {
       absl::Status fresh = Refresh(name, copy);
-      if (fresh.ok() && created != 0 && copy.created != created) fresh = NoHistogram(name);
+      if (fresh.ok() && created != 0 && copy.log.created != created) fresh = NoHistogram(name);
       if (may_be_done && absl::IsNotFound(fresh)) return std::nullopt;
       PH_RETURN_IF_ERROR(fresh);
-      created = copy.created;
+      created = copy.log.created;
       PH_ASSIGN_OR_RETURN(std::vector<Compare> compares, unused());
-      compares.push_back(IsCurrent(name, copy));
-      return Transaction{std::move(compares),
-                         {Operation::Delete(KeyRange::Of(HeadKey(name))),
-                          Operation::Delete(KeyRange::Prefix(RunsKey(name))),
-                          Operation::Delete(KeyRange::Prefix(BasesKey(name)))},
-                         {}};
+      const SharedLog log = LogOf(keys_, name);
+      compares.push_back(log.Is(copy.log));
+      return Transaction{std::move(compares), log.Erasure(), {}};
     };
     result = SharedChanges{replica_}.Make(
         *keys_, absl::StrCat("histogram '", name, "'"), next,

@@ -1,11 +1,10 @@
 // Named histograms that several servers count together, in the store of a cluster.
 //
 // Each server has a copy of those that it was asked for. A change is a run (proto/packhouse/
-// internal/shared_histogram.proto), which goes to the end of the histogram's runs in a transaction
-// that compares the head it follows. No head is ever written twice, and a run names the one before
-// it; revisions are not asked, since they name other values after etcd was restored. So all copies
-// make the same changes in the same order, and are equal, those with a half-life too. When the runs
-// have become larger than the base, a server writes its copy as the new base.
+// internal/shared_histogram.proto), which is written to the histogram's log (stores/logs/
+// shared_log.h), and names the run before it. So all copies make the same changes in the same
+// order, and are equal, those with a half-life too, also after etcd was restored. When the runs
+// have become larger than the base, a server writes its copy as the new base, in their place.
 //
 // A change is answered when its run is in the store: it is durable then, and every server counts
 // it. Changes that wait on one server share a run. Every read asks for the head first, so it has
@@ -39,6 +38,7 @@
 #include "service/engine/histograms/histogram_store.h"
 #include "service/stores/keys/key_value_store.h"
 #include "service/stores/keys/shared_uses.h"
+#include "service/stores/logs/shared_log.h"
 #include "service/wings/cluster/histograms/waiting_counts.h"
 
 namespace packhouse {
@@ -124,7 +124,7 @@ class SharedHistogramStore final : public HistogramStore {
   using Head = internal::SharedHistogramHead;
   using Run = internal::SharedHistogramRun;
 
-  // Of a transaction whose outcome is unknown, and of one that others were faster than.
+  // Of reading what others change, and of writing where they are faster.
   static constexpr int kTries = 4;
   static constexpr int kRaces = 100;
 
@@ -145,16 +145,12 @@ class SharedHistogramStore final : public HistogramStore {
     std::deque<Change*> queue ABSL_GUARDED_BY(mutex);
     // Grows with each use of any copy.
     uint64_t used ABSL_GUARDED_BY(mutex) = 0;
-    // Of the busy thread. The copy has all runs before head.end(), the last of them
-    // head.last_run(). An empty head: there is no copy.
-    std::string head_bytes;
+    // Of the busy thread. The copy has all runs of this log, the last of them head.last_run(). No
+    // log: there is no copy.
+    SharedLogHead log;
     Head head;
-    // For who asks only: of the head.
-    Revision revision = 0;
-    // For a call that reads the head twice: another histogram with the name has another.
-    Revision created = 0;
 
-    bool is_there() const { return !head_bytes.empty(); }
+    bool is_there() const { return log.is_there(); }
 
     bool IsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !is_busy; }
     bool IsUnused(uint64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
@@ -185,10 +181,11 @@ class SharedHistogramStore final : public HistogramStore {
   // Below: of the busy thread.
 
   // Brings the copy up to date. NOT_FOUND if there is no such histogram now; then there is no copy.
-  // `attempt`, if not empty: sets `*is_made` if a run of that attempt has been read.
-  absl::Status Refresh(absl::string_view name, Copy& copy, absl::string_view attempt = "",
-                       bool* is_made = nullptr) const;
-  absl::Status ReadBase(absl::string_view name, const Head& head, Revision revision) const;
+  absl::Status Refresh(absl::string_view name, Copy& copy) const;
+  // Reads what the copy has not.
+  absl::Status ReadRuns(absl::string_view name, const SharedLogHead& now, const Head& head,
+                        Copy& copy) const;
+  absl::Status ReadBase(absl::string_view name, const std::string& bytes) const;
   absl::Status ApplyRun(absl::string_view name, const Head& head, const Run& run) const;
   // Allocates nothing that could fail.
   void DropCopy(absl::string_view name, Copy& copy) const;
@@ -201,14 +198,11 @@ class SharedHistogramStore final : public HistogramStore {
   // behind it. `first` and `is_new`: the run's first change, and whether that makes the histogram.
   bool Gather(absl::string_view name, const HistogramKey& first, bool is_new, Change& change,
               Gathered& run) const;
-  static Run RunOf(const Gathered& gathered, const std::string& attempt,
-                   const std::string& previous_run);
+  static Run RunOf(const Gathered& gathered, const std::string& previous_run);
   // Commits the run, and answers its changes. False: others were faster, and the copy is fresh.
   bool MakeRun(absl::string_view name, Copy& copy, const HistogramKey& first,
                const Gathered& gathered);
   absl::Status CheckCreation(const HistogramKey& key) const;
-  // That the head is still the copy's.
-  static Compare IsCurrent(absl::string_view name, const Copy& copy);
   // Writes the copy as the base, if that is due. Of no consequence if it fails.
   void WriteBase(absl::string_view name, Copy& copy);
   std::string NextAttempt() const;

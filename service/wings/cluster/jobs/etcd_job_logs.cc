@@ -39,7 +39,7 @@ class EtcdJobLogs::LeasedLog final : public RecordLog {
   bool is_lost() const override {
     return !log_->failure().ok() || !logs_->lease_->IsCurrent(lease_);
   }
-  absl::Status Release() override { return is_erased_ ? absl::OkStatus() : log_->Release(); }
+  absl::Status Release() override { return log_->Release(); }
   absl::Status MoveTo(const std::string& address) override {
     if (address == logs_->address()) return absl::OkStatus();
     PH_ASSIGN_OR_RETURN(const std::vector<ClusterMember> members, logs_->lease_->ReadMembers());
@@ -58,11 +58,7 @@ class EtcdJobLogs::LeasedLog final : public RecordLog {
                                             absl::StrJoin(addresses, ", ")));
   }
   uint64_t owner_revision() const override { return log_->owner_revision(); }
-  absl::Status Erase(uint64_t mark) override {
-    absl::Status erased = log_->Erase(mark);
-    is_erased_ = erased.ok();
-    return erased;
-  }
+  absl::Status Erase(uint64_t mark) override { return log_->Erase(mark); }
   absl::StatusOr<uint64_t> mark() const override { return log_->mark(); }
 
  private:
@@ -70,7 +66,6 @@ class EtcdJobLogs::LeasedLog final : public RecordLog {
   const std::unique_ptr<EtcdRecordLog> log_;
   const std::string job_;
   const LeaseId lease_;
-  bool is_erased_ = false;
 };
 
 absl::StatusOr<JobPlace> EtcdJobLogs::Open(const std::string& job) {
@@ -105,13 +100,9 @@ absl::StatusOr<JobPlace> EtcdJobLogs::Open(const std::string& job) {
       return place;
     }
   }
-  EtcdRecordLog::Options options;
-  options.job = job;
-  options.address = lease_->address();
-  options.attempt = absl::StrCat(replica_, "-", ++num_attempts_);
-  options.lease = *lease;
-  options.max_bytes = max_bytes_;
-  auto acquired = EtcdRecordLog::Acquire(store_, options);
+  auto acquired = EtcdRecordLog::Acquire(
+      store_,
+      {job, lease_->address(), absl::StrCat(replica_, "-", ++num_attempts_), *lease, max_bytes_});
   if (absl::IsNotFound(acquired.status())) {
     return absl::UnavailableError("this server's lease has ended: ask another, or later");
   }

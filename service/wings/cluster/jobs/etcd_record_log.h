@@ -1,49 +1,42 @@
 // One job's record log in the store of a cluster, written by the replica that owns the job.
 //
 // Why no replaced owner writes. The owner's key is created where there is none, under the replica's
-// lease. Its create_revision names this ownership for ever. Every change compares it and the
-// mod_revision of the log's head, and writes a head that was never written before. When the lease
-// has ended, the key is gone; when another replica owns the job, the key has another
-// create_revision. Either way the compare fails, however late a transaction arrives, and no clock
-// has a part in it.
-//
-// What an unknown outcome was is found by sending the same transaction again: it can happen once,
-// since it compares the head that it replaces. If it is refused, and the head is the one that it
-// wrote, it has happened.
+// lease. Its create_revision names this ownership for ever. Every write to the log (SharedLog)
+// compares it. When the lease has ended, the key is gone; when another replica owns the job, the
+// key has another create_revision. Either way the compare fails, however late a transaction
+// arrives, and no clock has a part in it.
 #ifndef PACKHOUSE_SERVICE_WINGS_CLUSTER_JOBS_ETCD_RECORD_LOG_H_
 #define PACKHOUSE_SERVICE_WINGS_CLUSTER_JOBS_ETCD_RECORD_LOG_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "service/stores/keys/key_value_store.h"
 #include "service/stores/logs/record_log.h"
+#include "service/stores/logs/shared_log.h"
 #include "service/wings/cluster/jobs/job_keys.h"
 
 namespace packhouse {
 
-// Thread-safe. Blocks for the store's answers. One transaction is under way at a time; appends that
-// come meanwhile share the next. Appends of one thread keep its order.
+// Thread-safe. Blocks for the store's answers. One call is under way at a time, and others wait:
+// what waits together is put together by the job.
 //
 // Errors of all calls: UNAVAILABLE if another replica owns the job, naming it, or if the ownership
-// has ended; or if an outcome is still unknown after kTries: these three for good, and then
-// failure() says so. Otherwise UNAVAILABLE if the store cannot be reached and RESOURCE_EXHAUSTED if
-// the store or the log is full, naming the value and the bound: nothing of the call is stored, and
-// a later one may succeed. DATA_LOSS naming the entry that is missing or damaged.
+// has ended; or if an outcome is still unknown after SharedLog::kTries: these three for good, and
+// then failure() says so. Otherwise UNAVAILABLE if the store cannot be reached and
+// RESOURCE_EXHAUSTED if the store or the log is full, naming the value and the bound: nothing of
+// the call is stored, and a later one may succeed. DATA_LOSS naming the entry that is missing or
+// damaged.
 class EtcdRecordLog final : public RecordLog {
  public:
-  static constexpr int kTries = 4;
   static constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 
   struct Options {
@@ -54,7 +47,7 @@ class EtcdRecordLog final : public RecordLog {
     std::string attempt;
     // With its end the ownership ends.
     LeaseId lease = 0;
-    // Bound of the log's entries. A store takes a few GiB in all.
+    // Bound of the log's records. A store takes a few GiB in all.
     uint64_t max_bytes = uint64_t{256} << 20;
   };
 
@@ -86,7 +79,6 @@ class EtcdRecordLog final : public RecordLog {
   // INVALID_ARGUMENT for a record above kMaxRecordBytes. A round trip for each MiB, and one for
   // those that fit in a MiB together.
   absl::Status Append(absl::Span<const std::string> records) override;
-  // As of one revision. Takes away what crashed changes have left.
   absl::StatusOr<std::vector<std::string>> ReadAll() override;
   // The old entries go in one step with the new head, however many they are.
   absl::Status Replace(absl::Span<const std::string> records) override;
@@ -104,54 +96,31 @@ class EtcdRecordLog final : public RecordLog {
   // Why all calls are refused for good; OK if they are not.
   absl::Status failure() const;
   Revision owner_revision() const { return owner_revision_; }
-  uint64_t num_records() const;
-  uint64_t num_bytes() const;
-  // Appends that wait for the next transaction.
-  size_t num_waiting() const;
-  // Transactions that were sent, for tests and figures.
-  uint64_t num_sent() const;
 
  private:
-  struct Waiter {
-    absl::Span<const std::string> records;
-    size_t num_bytes = 0;
-    absl::Status status;
-    bool is_done = false;
-  };
-
   EtcdRecordLog(KeyValueStore* store, const Options& options, Revision owner_revision,
-                Revision head_revision, const LogHead& head, uint64_t mark);
+                SharedLogHead head, uint64_t mark);
 
-  // Runs `work` while nothing else runs; refuses if the log has failed.
-  absl::Status Alone(absl::FunctionRef<absl::Status()> work);
-  bool IsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !is_busy_; }
-  void AwaitTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status AppendTogether(absl::Span<Waiter* const> group);
-  // Writes `contents` behind the end, or in the place of everything.
-  absl::Status Write(absl::string_view contents, size_t num_records, bool replaces);
-  // Sends a transaction of the owner on the present head until its outcome is known. `next`: the
-  // head that it writes; null: it writes none.
-  absl::Status Send(std::vector<Operation> steps, const LogHead* next, bool& was_uncertain);
+  // Writes behind what there is, or in the place of it.
+  absl::Status Write(absl::Span<const std::string> records, bool replaces);
+  // Somebody else has written.
+  absl::Status FailForOthers();
   // The log is of no use any more.
   absl::Status Fail(absl::Status why);
 
   KeyValueStore* const store_;
-  const Options options_;
+  const std::string job_;
   const JobKeys keys_;
   const Revision owner_revision_;
+  const SharedLog log_;
   const uint64_t mark_;
 
+  // Held while the store is waited for; taken before mutex_.
+  absl::Mutex working_;
+  SharedLogHead head_ ABSL_GUARDED_BY(working_);
+  uint64_t serial_ ABSL_GUARDED_BY(working_) = 0;
   mutable absl::Mutex mutex_;
-  std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mutex_);
-  // Of the queue's first, those whose transaction is under way.
-  size_t num_under_way_ ABSL_GUARDED_BY(mutex_) = 0;
-  // A thread works; what is below is then written by it only, with the mutex.
-  bool is_busy_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  Revision head_revision_ ABSL_GUARDED_BY(mutex_);
-  LogHead head_ ABSL_GUARDED_BY(mutex_);
-  uint64_t serial_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_sent_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace packhouse
