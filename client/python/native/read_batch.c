@@ -71,6 +71,7 @@ typedef struct {
   Span name;
   Span shape;
   Span data;
+  Span gap;
   uint64_t type;
   // Its own type, if it travels in a narrow one; otherwise 0.
   uint64_t declared;
@@ -144,16 +145,26 @@ static const struct {
 // Batches of one shape lay their tensors out alike. What such tensors are is remembered from the
 // second batch on: one array over all of them, whose fields they are, takes half of the time of an
 // array for each.
-enum { kMaxLayouts = 8, kMaxSeen = 64, kMaxKeyBytes = 4096 };
+enum { kMaxLayouts = 8, kMaxSeen = 64, kMaxKeyBytes = 4096, kMaxPieces = 256 };
 
+// Some bytes of tensors.
 typedef struct {
-  unsigned char bytes[kMaxKeyBytes];
-  size_t size;  // 0: too long to be remembered.
+  size_t at;  // From the first tensor's tag on.
+  size_t size;
+} Piece;
+
+// The bytes between the tensors' data, but for gaps. Who has the same ones at the same places, has
+// arrays of the same kinds there.
+typedef struct {
+  size_t total;  // Of all tensors.
+  int num_pieces;
+  Piece pieces[kMaxPieces];
+  size_t size;
+  unsigned char bytes[kMaxKeyBytes];  // Of all pieces, one after the other.
 } Key;
 
 typedef struct {
-  unsigned char* key;  // NULL: free.
-  size_t key_size;
+  Key* key;            // NULL: free.
   PyObject* record;    // The type.
   PyObject* names;     // A list.
   PyObject* declared;  // None, or a dict.
@@ -194,7 +205,6 @@ static int ReadBytes(Span* span, Span* content) {
 }
 
 static int ReadTensor(Span span, Tensor* tensor) {
-  Span gap;
   memset(tensor, 0, sizeof *tensor);
   tensor->data.at = tensor->data.end = span.end;
   while (span.at < span.end) {
@@ -214,7 +224,7 @@ static int ReadTensor(Span span, Tensor* tensor) {
         if (tensor->shape.at != NULL || !ReadBytes(&span, &tensor->shape)) return 0;
         break;
       case kGap:
-        if (!ReadBytes(&span, &gap)) return 0;
+        if (tensor->gap.at != NULL || !ReadBytes(&span, &tensor->gap)) return 0;
         break;
       case kData:
         return ReadBytes(&span, &tensor->data) && span.at == span.end;
@@ -486,49 +496,52 @@ static PyObject* TensorArrays(Place* place, Span span, PyObject** declared) {
   return arrays;
 }
 
-static void AddToKey(Key* key, const void* bytes, size_t size) {
-  if (key->size == 0 || size > kMaxKeyBytes - key->size) {
-    key->size = 0;
-    return;
-  }
-  memcpy(key->bytes + key->size, bytes, size);
+static int AddPiece(Key* key, Span tensors, const unsigned char* begin, const unsigned char* end) {
+  const size_t size = (size_t)(end - begin);
+  if (key->num_pieces == kMaxPieces || size > kMaxKeyBytes - key->size) return 0;
+  key->pieces[key->num_pieces++] = (Piece){(size_t)(begin - tensors.at), size};
+  memcpy(key->bytes + key->size, begin, size);
   key->size += size;
+  return 1;
 }
 
-static void AddSpanToKey(Key* key, Span span) {
-  const uint64_t size = (uint64_t)(span.end - span.at);
-  AddToKey(key, &size, sizeof size);
-  if (size != 0) AddToKey(key, span.at, size);
-}
-
-// All that tells the arrays apart from those of another batch, but for where the first one begins.
-static void MakeKey(Span tensors, Key* key) {
+// 0: they are too much to be remembered.
+static int MakeKey(Span tensors, Key* key) {
   Span span = tensors;
   Span content;
   Tensor tensor;
-  key->bytes[0] = 0;
-  key->size = 1;
+  key->total = (size_t)(tensors.end - tensors.at);
+  key->num_pieces = 0;
+  key->size = 0;
   while (span.at < span.end) {
+    const unsigned char* begin = span.at;
     if (*span.at++ != kTensors || !ReadBytes(&span, &content) || !ReadTensor(content, &tensor)) {
-      key->size = 0;
-      return;
+      return 0;
     }
-    const uint64_t numbers[4] = {tensor.type, tensor.declared,
-                                 (uint64_t)(tensor.data.at - tensors.at),
-                                 (uint64_t)(tensor.data.end - tensor.data.at)};
-    AddSpanToKey(key, tensor.name);
-    AddSpanToKey(key, tensor.shape);
-    AddToKey(key, numbers, sizeof numbers);
+    if (tensor.gap.at != NULL) {
+      if (!AddPiece(key, tensors, begin, tensor.gap.at)) return 0;
+      begin = tensor.gap.end;
+    }
+    if (!AddPiece(key, tensors, begin, tensor.data.at)) return 0;
   }
+  return 1;
+}
+
+static int HasKey(Span tensors, const Key* key) {
+  if (key == NULL || key->total != (size_t)(tensors.end - tensors.at)) return 0;
+  const unsigned char* bytes = key->bytes;
+  for (int i = 0; i < key->num_pieces; ++i) {
+    const Piece piece = key->pieces[i];
+    if (memcmp(tensors.at + piece.at, bytes, piece.size) != 0) return 0;
+    bytes += piece.size;
+  }
+  return 1;
 }
 
 // As TensorArrays, of a layout that is known; NULL without an exception if it is not.
-static PyObject* KnownArrays(Place* place, Span tensors, const Key* key, PyObject** declared) {
+static PyObject* KnownArrays(Place* place, Span tensors, PyObject** declared) {
   const Layout* layout = layouts;
-  while (layout < layouts + kMaxLayouts &&
-         (layout->key_size != key->size || memcmp(layout->key, key->bytes, key->size) != 0)) {
-    ++layout;
-  }
+  while (layout < layouts + kMaxLayouts && !HasKey(tensors, layout->key)) ++layout;
   if (layout == layouts + kMaxLayouts) return NULL;
   // Another thread may put something else in the layout's place.
   PyObject* names = layout->names;
@@ -609,9 +622,9 @@ static int Learn(Span tensors, const Key* key, PyObject* arrays, PyObject* decla
   }
   PyObject* names = PyDict_Keys(arrays);
   PyObject* record = names == NULL ? NULL : RecordOf(tensors, names, arrays);
-  unsigned char* bytes = record == NULL ? NULL : PyMem_Malloc(key->size);
-  if (record != NULL && bytes == NULL) PyErr_NoMemory();
-  if (bytes == NULL) {
+  Key* copy = record == NULL ? NULL : PyMem_Malloc(sizeof *copy);
+  if (record != NULL && copy == NULL) PyErr_NoMemory();
+  if (copy == NULL) {
     Py_XDECREF(names);
     Py_XDECREF(record);
     if (!PyErr_Occurred()) return 0;
@@ -620,12 +633,12 @@ static int Learn(Span tensors, const Key* key, PyObject* arrays, PyObject* decla
     PyErr_Clear();
     return 0;
   }
-  memcpy(bytes, key->bytes, key->size);
+  *copy = *key;
   Layout* layout = &layouts[next_layout];
   next_layout = (next_layout + 1) % kMaxLayouts;
   const Layout before = *layout;
   Py_INCREF(declared);
-  *layout = (Layout){bytes, key->size, record, names, declared};
+  *layout = (Layout){copy, record, names, declared};
   PyMem_Free(before.key);
   Py_XDECREF(before.record);
   Py_XDECREF(before.names);
@@ -636,15 +649,16 @@ static int Learn(Span tensors, const Key* key, PyObject* arrays, PyObject* decla
 // As TensorArrays, by a layout that is known if there is one.
 static PyObject* Arrays(Place* place, Span tensors, PyObject** declared) {
   // Copies have other places.
-  const int has_places = place->next == NULL && tensors.at < tensors.end;
-  Key key;
-  key.size = 0;
-  if (has_places) MakeKey(tensors, &key);
-  if (key.size == 0) return TensorArrays(place, tensors, declared);
-  PyObject* arrays = KnownArrays(place, tensors, &key, declared);
+  if (place->next != NULL || tensors.at == tensors.end) {
+    return TensorArrays(place, tensors, declared);
+  }
+  PyObject* arrays = KnownArrays(place, tensors, declared);
   if (arrays != NULL || PyErr_Occurred()) return arrays;
   arrays = TensorArrays(place, tensors, declared);
-  if (arrays != NULL && Learn(tensors, &key, arrays, *declared) < 0) Py_CLEAR(arrays);
+  Key key;
+  if (arrays != NULL && MakeKey(tensors, &key) && Learn(tensors, &key, arrays, *declared) < 0) {
+    Py_CLEAR(arrays);
+  }
   return arrays;
 }
 
@@ -875,14 +889,21 @@ static PyObject* Receive(PyObject* module, PyObject* arguments) {
   (void)module;
   Wanted wanted;
   int socket;
-  Slots slots;
-  if (!PyArg_ParseTuple(arguments, "ppi(O!O!O!O!nnn):receive", &wanted.is_loaded, &wanted.widen,
-                        &socket, &PyList_Type, &slots.buffers, &PyList_Type, &slots.addresses,
-                        &PyByteArray_Type, &slots.held, &PyByteArray_Type, &slots.is_forking,
-                        &slots.slot_bytes, &slots.most_returned, &slots.most_held) ||
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(arguments, "ppiO!:receive", &wanted.is_loaded, &wanted.widen, &socket,
+                        &PyTuple_Type, &tuple) ||
       !IsPrepared()) {
     return NULL;
   }
+  // Asking for more by format would take as long as three arrays.
+  const Slots slots = {PyTuple_GetItem(tuple, 0),
+                       PyTuple_GetItem(tuple, 1),
+                       PyTuple_GetItem(tuple, 2),
+                       PyTuple_GetItem(tuple, 3),
+                       PyLong_AsSsize_t(PyTuple_GetItem(tuple, 4)),
+                       PyLong_AsSsize_t(PyTuple_GetItem(tuple, 5)),
+                       PyLong_AsSsize_t(PyTuple_GetItem(tuple, 6))};
+  if (PyErr_Occurred()) return NULL;
   if (!PyByteArray_AsString(slots.is_forking)[0]) ReturnSlots(socket, &slots);
   unsigned char message[kMessageBytes];
   ssize_t size;
