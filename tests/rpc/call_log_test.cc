@@ -3,6 +3,7 @@
 #include <string>
 
 #include "packhouse/v1/dataset.grpc.pb.h"
+#include "packhouse/v1/feedback.grpc.pb.h"
 #include "packhouse/v1/histogram.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "service/server/listen/library_logs.h"
@@ -75,6 +76,45 @@ class LoggedCallsTest : public ServerTest {
 
 INSTANTIATE_TEST_SUITE_P(Transports, LoggedCallsTest,
                          ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+TEST_P(LoggedCallsTest, ReportsAreCountedAndWhatDidNotFitIsLogged) {
+  v1::ReportRequest request;
+  request.set_model("m");
+  request.set_device("d");
+  request.set_job("job");
+  request.set_rank_group(2);
+  for (const bool out_of_memory : {false, true}) {
+    v1::BatchFeedback& batch = *request.add_batches();
+    for (const auto& [component, rows] :
+         {std::pair("nodes", 11), std::pair("edges", 12), std::pair("graphs", 13)}) {
+      v1::Capacity& capacity = *batch.mutable_capacities()->add_capacities();
+      capacity.set_component(component);
+      capacity.set_rows(static_cast<uint64_t>(rows));
+    }
+    batch.set_num_batches(out_of_memory ? 3 : 14);
+    if (!out_of_memory) batch.set_seconds(1.5);
+    batch.set_out_of_memory(out_of_memory);
+  }
+  // Each has two.
+  for (const uint64_t num_reports : {2, 4}) {
+    grpc::ClientContext context;
+    v1::ReportResponse response;
+    ASSERT_THAT(
+        ToAbsl(v1::FeedbackService::NewStub(channel_)->Report(&context, request, &response)),
+        IsOk());
+    EXPECT_EQ(response.num_reports(), num_reports);
+  }
+  grpc::ClientContext listing;
+  v1::ListModelsResponse listed;
+  ASSERT_THAT(ToAbsl(v1::FeedbackService::NewStub(channel_)->ListModels(&listing, {}, &listed)),
+              IsOk());
+  ASSERT_EQ(listed.models_size(), 1);
+  EXPECT_EQ(listed.models(0).num_reports(), 4U);
+  EXPECT_THAT(lines_.lines(),
+              Contains(AllOf(HasSubstr(R"(warning "event":"device out of memory")"),
+                             HasSubstr(R"("model":"m","device":"d","job":"job","rank_group":2,)"),
+                             HasSubstr(R"("shape":"edges 12, nodes 11, graphs 13","batches":3)"))));
+}
 
 TEST_P(LoggedCallsTest, CallsAndStreamsThatFailAndWhoDeletes) {
   const auto histograms = v1::HistogramService::NewStub(channel_);

@@ -281,6 +281,32 @@ TEST_P(DatasetServiceTest, AHistogramIsReservedBeforeItIsRead) {
   }
 }
 
+// It stays known when the data set is sealed; another one of its name has none.
+TEST_P(DatasetServiceTest, AChangeOfSizesIsToldWithTheDataSet) {
+  StartWithDatasets();
+  for (const bool drifts : {true, false}) {
+    ASSERT_THAT(Create(R"pb(name: "d"
+                            schema { components: "nodes" components: "edges" })pb")
+                    .status(),
+                IsOk());
+    const auto call = StartAppend();
+    for (int chunk = 0; chunk < 80; ++chunk) {
+      v1::AppendRequest request;
+      request.set_dataset("d");
+      *request.mutable_graphs() =
+          NodesOf(std::vector<uint32_t>(200, drifts && chunk >= 40 ? 11 : 10));
+      ASSERT_THAT(call->Append(request).status(), IsOk());
+    }
+    EXPECT_EQ(Get("d")->has_drift(), drifts);
+    EXPECT_THAT(call->End(), IsOk());
+    ASSERT_THAT(Seal("d").status(), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const v1::GetDatasetResponse sealed, Get("d"));
+    EXPECT_EQ(sealed.has_drift(), drifts);
+    EXPECT_EQ(sealed.drift().components_size(), drifts ? 2 : 0);
+    EXPECT_THAT(Delete("d"), IsOk());
+  }
+}
+
 TEST_P(DatasetServiceTest, WhatIsAppendedIsWhatIsStored) {
   StartWithDatasets();
   for (uint64_t seed = 0; seed < 20; ++seed) {

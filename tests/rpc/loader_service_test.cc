@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "packhouse/v1/receipts.grpc.pb.h"
 #include "service/server/calls/wire_graphs.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random_graphs.h"
@@ -254,7 +255,9 @@ TEST_P(LoaderServiceTest, TellsTheShareOfWhoWouldLoad) {
   for (int i = 0; i < 3; ++i) {
     const uint64_t batch = call.Read()->batch().batch().id();
     PH_ASSERT_OK_AND_ASSIGN(const v1::AcknowledgeResponse done, Acknowledge(call, {batch}));
+    EXPECT_EQ(done.num_new(), 1U);
     cursor = done.cursor();
+    EXPECT_EQ(Acknowledge(call, {batch})->num_new(), 0U);
   }
   EXPECT_THAT(steps_of(Rank(1, 2)), ElementsAre(half, 3, 0));
   EXPECT_THAT(steps_of(Rank(0, 2)), ElementsAre(half, 0, 0));
@@ -295,6 +298,45 @@ TEST_P(LoaderServiceTest, TellsTheShareOfWhoWouldLoad) {
   request = Rank(0, 1);
   request.set_cursor("invented");
   EXPECT_THAT(GetEpoch(request), refused("cursor"));
+}
+
+TEST_P(LoaderServiceTest, ThePlanOfALoadedEpochIsFoundByItsReceipt) {
+  Start();
+  LoadCall call(*stub_, Rank(0, 1));
+  ASSERT_THAT(call.Open(), IsOk());
+  const v1::Epoch& epoch = call.opened().epoch();
+  v1::ReplanRequest request;
+  request.set_receipt(epoch.receipt());
+  const auto replan = [&] {
+    grpc::ClientContext context;
+    v1::ReplanResponse response;
+    EXPECT_THAT(ToAbsl(v1::ReceiptService::NewStub(channel_)->Replan(&context, request, &response)),
+                IsOk());
+    return response;
+  };
+  const v1::ReplanResponse found = replan();
+  EXPECT_EQ(found.job(), "job");
+  EXPECT_EQ(found.epoch(), 2U);
+  EXPECT_EQ(found.dataset(), "graphs");
+  ASSERT_EQ(found.plan().summaries_size(), 1);
+  const v1::PlanSummary& best = found.plan().best();
+  EXPECT_EQ(found.plan().summaries(0).SerializeAsString(), best.SerializeAsString());
+  EXPECT_EQ(best.packs(), epoch.num_batches());
+  EXPECT_EQ(best.lower_bound(), epoch.lower_bound());
+  EXPECT_EQ(best.optimal(), epoch.num_batches() == epoch.lower_bound());
+  EXPECT_TRUE(best.keeps_limits());
+  EXPECT_EQ(best.receipt(), epoch.receipt());
+  EXPECT_EQ(best.num_patterns(), static_cast<uint64_t>(found.plan().plan().patterns_size()));
+  std::vector<std::string> components;
+  for (const v1::ComponentEfficiency& each : best.components()) {
+    components.push_back(each.component());
+  }
+  EXPECT_THAT(components, ElementsAre("nodes", "edges", "graphs"));
+  request.set_summaries_only(true);
+  v1::ReplanResponse summaries = replan();
+  EXPECT_FALSE(summaries.plan().has_plan());
+  *summaries.mutable_plan()->mutable_plan() = found.plan().plan();
+  EXPECT_EQ(summaries.SerializeAsString(), found.SerializeAsString());
 }
 
 TEST_P(LoaderServiceTest, RanksLoadAnEpochSideBySide) {

@@ -128,6 +128,70 @@ TEST_P(PartitioningServiceTest, IsBegunFoundReadAndDeleted) {
   }
 }
 
+TEST_P(PartitioningServiceTest, IsListedAndCancelled) {
+  Start();
+  for (const char* const name : {"a", "b"}) {
+    ASSERT_THAT(Begin(RequestFor(name, 3)).status(), IsOk());
+    ASSERT_THAT(AwaitEnd(name).status(), IsOk());
+  }
+  v1::ListPartitionsRequest list;
+  list.set_graph("g");
+  grpc::ClientContext listing;
+  v1::ListPartitionsResponse listed;
+  ASSERT_THAT(ToAbsl(stub_->ListPartitions(&listing, list, &listed)), IsOk());
+  ASSERT_EQ(listed.partitions_size(), 2);
+  EXPECT_EQ(listed.partitions(1).request().name(), "b");
+  EXPECT_EQ(listed.partitions(1).state(), v1::PARTITION_STATE_DONE);
+  v1::CancelPartitionRequest cancel;
+  cancel.set_graph("g");
+  cancel.set_name("b");
+  grpc::ClientContext cancelling;
+  v1::PartitionJob job;
+  // What is done stays so.
+  ASSERT_THAT(ToAbsl(stub_->CancelPartition(&cancelling, cancel, &job)), IsOk());
+  EXPECT_EQ(job.state(), v1::PARTITION_STATE_DONE);
+  EXPECT_EQ(job.request().name(), "b");
+}
+
+TEST_P(PartitioningServiceTest, ADataSetOfPartsHasWhatItsRequestSays) {
+  Start();
+  ASSERT_THAT(Begin(RequestFor("fine", 20)).status(), IsOk());
+  ASSERT_THAT(AwaitEnd("fine").status(), IsOk());
+  // The last response, and the names of the tensors.
+  const auto make = [&](const std::string& dataset, v1::PartitionDatasetRequest request)
+      -> absl::StatusOr<std::pair<v1::PartitionDatasetResponse, std::set<std::string>>> {
+    request.set_graph("g");
+    request.set_partition("fine");
+    request.set_dataset(dataset);
+    grpc::ClientContext context;
+    const auto responses = stub_->PartitionDataset(&context, request);
+    v1::PartitionDatasetResponse last;
+    while (responses->Read(&last)) EXPECT_EQ(last.num_graphs_total(), 20U);
+    PH_RETURN_IF_ERROR(ToAbsl(responses->Finish()));
+    std::set<std::string> names;
+    for (const auto& tensor : last.dataset().schema().tensors()) names.insert(tensor.name());
+    return std::pair(last, names);
+  };
+  v1::PartitionDatasetRequest request;
+  PH_ASSERT_OK_AND_ASSIGN(const auto plain, make("plain", request));
+  EXPECT_EQ(plain.first.num_graphs(), 20U);
+  EXPECT_TRUE(plain.second.contains("n.x"));
+  EXPECT_FALSE(plain.second.contains("n.#id"));
+  EXPECT_FALSE(plain.second.contains("n.#inner"));
+  request.set_ids(true);
+  EXPECT_TRUE(make("ids", request)->second.contains("n.#id"));
+  request.Clear();
+  request.set_without_features(true);
+  EXPECT_FALSE(make("bare", request)->second.contains("n.x"));
+  request.Clear();
+  request.set_halo(true);
+  EXPECT_TRUE(make("halo", request)->second.contains("n.#inner"));
+  request.Clear();
+  request.set_max_bytes(1000);
+  EXPECT_THAT(make("small", request).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1000")));
+}
+
 TEST_P(PartitioningServiceTest, PartsBecomeADataSetThatIsJoinedInBatches) {
   Start();
   v1::PartitionDatasetRequest request;

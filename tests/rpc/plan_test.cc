@@ -132,6 +132,27 @@ TEST_P(PlanTest, EqualReceiptsEqualPlans) {
   }
 }
 
+TEST_P(PlanTest, APlanIsLeftOutWhereSummariesAreEnough) {
+  StartServer();
+  const v1::PlanResponse made = PlanOf(request_);
+  request_.set_summaries_only(true);
+  const v1::PlanResponse summaries = PlanOf(request_);
+  EXPECT_FALSE(summaries.has_plan());
+  EXPECT_EQ(summaries.best().receipt(), made.best().receipt());
+  v1::ReplanRequest request;
+  request.set_receipt(made.best().receipt());
+  *request.mutable_histogram() = request_.histogram();
+  for (const bool summaries_only : {false, true}) {
+    request.set_summaries_only(summaries_only);
+    grpc::ClientContext context;
+    v1::ReplanResponse response;
+    ASSERT_THAT(ToAbsl(v1::ReceiptService::NewStub(channel_)->Replan(&context, request, &response)),
+                IsOk());
+    EXPECT_EQ(response.plan().has_plan(), !summaries_only);
+    EXPECT_EQ(response.plan().best().packs(), made.best().packs());
+  }
+}
+
 // A receipt's plan takes the memory of a plan, and gives it back.
 TEST_P(PlanTest, AReceiptsPlanWithoutRoomIsRefused) {
   ServerOptions options;

@@ -114,6 +114,7 @@ TEST_P(SamplingServiceTest, AnEstimateThatIsRefusedLeavesTheHistogram) {
   const auto histograms = v1::HistogramService::NewStub(channel_);
   v1::MergeHistogramRequest merge;
   merge.set_histogram("sizes");
+  merge.mutable_half_life()->set_seconds(7);
   v1::Histogram& addend = *merge.mutable_addend();
   for (const char* const component : {"n", "e"}) addend.add_components(component);
   addend.set_tuples(Uint32sToWire(std::vector<uint32_t>{5, 7}));
@@ -135,6 +136,40 @@ TEST_P(SamplingServiceTest, AnEstimateThatIsRefusedLeavesTheHistogram) {
   v1::GetHistogramResponse got;
   ASSERT_THAT(ToAbsl(histograms->GetHistogram(&getting, get, &got)), IsOk());
   EXPECT_EQ(got.histogram().num_graphs(), 9U);
+  EXPECT_EQ(got.half_life().seconds(), 7);
+}
+
+TEST_P(SamplingServiceTest, AnEstimateIsOf2000WithoutANumber) {
+  StartWithGraph();
+  v1::EstimateSizesRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  request.mutable_seeds()->set_numbers(Uint32sToWire(std::vector<uint32_t>(2100, 5)));
+  grpc::ClientContext context;
+  v1::EstimateSizesResponse response;
+  ASSERT_THAT(ToAbsl(Stub()->EstimateSizes(&context, request, &response)), IsOk());
+  EXPECT_EQ(response.num_seeds(), 2100U);
+  EXPECT_EQ(response.num_graphs(), 2100U);
+  EXPECT_EQ(response.histogram().num_graphs(), 2000U);
+}
+
+TEST_P(SamplingServiceTest, AHistogramOfOtherComponentsIsLeftAlone) {
+  StartWithGraph();
+  const auto histograms = v1::HistogramService::NewStub(channel_);
+  v1::MergeHistogramRequest merge;
+  merge.set_histogram("sizes");
+  merge.mutable_addend()->add_components("n");
+  merge.mutable_addend()->set_tuples(Uint32sToWire(std::vector<uint32_t>{5}));
+  merge.mutable_addend()->set_counts(Uint64sToWire(std::vector<uint64_t>{9}));
+  grpc::ClientContext merging;
+  v1::MergeHistogramResponse merged;
+  ASSERT_THAT(ToAbsl(histograms->MergeHistogram(&merging, merge, &merged)), IsOk());
+  v1::EstimateSizesRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  request.set_histogram("sizes");
+  grpc::ClientContext estimating;
+  v1::EstimateSizesResponse response;
+  EXPECT_THAT(ToAbsl(Stub()->EstimateSizes(&estimating, request, &response)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("'sizes'")));
 }
 
 TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
@@ -153,6 +188,76 @@ TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
   request.set_seed(1);
   EXPECT_THAT(MakeDataset(request), StatusIs(absl::StatusCode::kFailedPrecondition,
                                              HasSubstr("this request has not made")));
+}
+
+// What goes beyond the rows is drawn smaller, which is counted, or refused; 0 rows are no bound.
+TEST_P(SamplingServiceTest, ADatasetKeepsToTheRowsOfItsRequest) {
+  StartWithGraph();
+  v1::SampleDatasetRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  const auto bound = [&](const std::string& component, uint64_t rows) {
+    v1::Capacity& capacity = *request.add_max_rows();
+    capacity.set_component(component);
+    capacity.set_rows(rows);
+  };
+  bound("n", 6);
+  request.set_dataset("smaller");
+  std::vector<v1::SampleDatasetResponse> told;
+  PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse made, MakeDataset(request, &told));
+  EXPECT_EQ(made.num_graphs(), kNodes);
+  EXPECT_EQ(made.num_graphs_total(), kNodes);
+  PH_ASSERT_OK_AND_ASSIGN(const auto small, datasets_->OpenReader("smaller"));
+  request.clear_max_rows();
+  request.set_dataset("all");
+  EXPECT_THAT(MakeDataset(request), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto whole, datasets_->OpenReader("all"));
+  uint64_t num_smaller = 0;
+  // The rows of nodes come first.
+  ASSERT_EQ(small->info().schema->sizes().name(0), "n");
+  for (size_t i = 0; i < 2 * size_t{kNodes}; i += 2) {
+    EXPECT_LE(small->counts()[i], 6U);
+    if (whole->counts()[i] > 6) ++num_smaller;
+  }
+  EXPECT_GT(num_smaller, 0U);
+  EXPECT_EQ(made.num_drawn_smaller(), num_smaller);
+  EXPECT_EQ(told.back().num_drawn_smaller(), num_smaller);
+
+  request.set_beyond_limits(v1::BEYOND_LIMITS_REFUSE);
+  bound("n", 0);
+  request.set_dataset("unbounded");
+  EXPECT_THAT(MakeDataset(request), IsOk());
+  request.mutable_max_rows(0)->set_rows(6);
+  request.set_dataset("refused");
+  EXPECT_THAT(MakeDataset(request),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("n, at most 6")));
+  request.clear_max_rows();
+  request.set_max_bytes(1000);
+  request.set_dataset("bytes");
+  EXPECT_THAT(MakeDataset(request),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1000")));
+}
+
+TEST_P(SamplingServiceTest, OtherEpochsDrawOthers) {
+  StartWithGraph();
+  v1::SampleDatasetRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  request.set_dataset("samples");
+  v1::EstimateSizesRequest sizes;
+  *sizes.mutable_sub_graphs() = TwoHops();
+  sizes.set_num_graphs(200);
+  const auto estimate = [&] {
+    grpc::ClientContext context;
+    v1::EstimateSizesResponse response;
+    EXPECT_THAT(ToAbsl(Stub()->EstimateSizes(&context, sizes, &response)), IsOk());
+    return response.SerializeAsString();
+  };
+  EXPECT_THAT(MakeDataset(request), IsOk());
+  const std::string first = estimate();
+  request.set_epoch(1);
+  sizes.set_epoch(1);
+  EXPECT_THAT(MakeDataset(request), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                             HasSubstr("this request has not made")));
+  EXPECT_NE(estimate(), first);
 }
 
 TEST_P(SamplingServiceTest, ADatasetGoesOnWhereACallEnded) {

@@ -1,4 +1,5 @@
 // SourceGraphService over the real server and a real store.
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -124,10 +125,12 @@ class SourceGraphServiceTest : public ServerTest {
     EXPECT_FALSE(stream->Read(&answer));
     return ToAbsl(stream->Finish());
   }
-  absl::StatusOr<v1::SourceGraph> Seal(const std::string& name) {
+  absl::StatusOr<v1::SourceGraph> Seal(
+      const std::string& name, v1::DuplicateNodes duplicates = v1::DUPLICATE_NODES_UNSPECIFIED) {
     grpc::ClientContext context;
     v1::SealSourceGraphRequest request;
     request.set_name(name);
+    request.set_duplicates(duplicates);
     const auto stream = stub_->SealSourceGraph(&context, request);
     v1::SealSourceGraphResponse response;
     v1::SourceGraph graph;
@@ -378,6 +381,74 @@ TEST_P(SourceGraphServiceTest, WithoutAFolderEveryCallSaysSo) {
   EXPECT_EQ(Lookup({}).status().code(), code);
   EXPECT_EQ(Edges({}).status().code(), code);
   EXPECT_EQ(Delete("g").code(), code);
+}
+
+TEST_P(SourceGraphServiceTest, AListComesInPages) {
+  Start();
+  // More than are read at once.
+  constexpr int kGraphs = 20;
+  for (int i = 0; i < kGraphs; ++i) {
+    ASSERT_TRUE(Create(NewGraph(absl::StrCat("g", 10 + i))).ok());
+  }
+  for (const uint32_t page_size : {1U, 3U, 17U, 0U}) {
+    SCOPED_TRACE(page_size);
+    std::vector<std::string> names;
+    v1::ListSourceGraphsRequest request;
+    request.set_page_size(page_size);
+    do {
+      grpc::ClientContext context;
+      v1::ListSourceGraphsResponse page;
+      ASSERT_THAT(ToAbsl(stub_->ListSourceGraphs(&context, request, &page)), IsOk());
+      const int expected = page_size == 0 ? kGraphs : static_cast<int>(page_size);
+      EXPECT_EQ(page.graphs_size(), std::min(expected, kGraphs - static_cast<int>(names.size())));
+      for (const v1::SourceGraph& graph : page.graphs()) names.push_back(graph.name());
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty() && names.size() <= kGraphs);
+    ASSERT_EQ(names.size(), kGraphs);
+    for (int i = 0; i < kGraphs; ++i) EXPECT_EQ(names[i], absl::StrCat("g", 10 + i));
+  }
+}
+
+// Whoever appends again learns first where to go on.
+TEST_P(SourceGraphServiceTest, TellsWhatItRemembersOfAProducer) {
+  Start();
+  ASSERT_TRUE(Create(NewGraph("g")).ok());
+  v1::AppendSourceGraphRequest ask;
+  ask.set_graph("g");
+  ask.mutable_producer_sequence()->set_producer("p");
+  std::vector<v1::AppendSourceGraphResponse> answers;
+  ASSERT_THAT(Append({ask, Rows("g", 7), ask, Rows("g", 8)}, &answers), IsOk());
+  EXPECT_EQ(answers[0].producer_state().next_sequence(), 1U);
+  EXPECT_FALSE(answers[1].has_producer_state());
+  EXPECT_EQ(answers[2].producer_state().next_sequence(), 8U);
+  EXPECT_EQ(answers[2].producer_state().first_remembered_sequence(), 7U);
+  EXPECT_EQ(answers[2].total_nodes(), 2U);
+  EXPECT_FALSE(answers[3].is_repetition());
+}
+
+TEST_P(SourceGraphServiceTest, OfANodeThatIsThereTwiceTheRequestTellsWhichRowCounts) {
+  Start();
+  for (const v1::DuplicateNodes rule :
+       {v1::DUPLICATE_NODES_FIRST, v1::DUPLICATE_NODES_LAST, v1::DUPLICATE_NODES_UNSPECIFIED}) {
+    const std::string name = v1::DuplicateNodes_Name(rule);
+    ASSERT_TRUE(Create(NewGraph(name)).ok());
+    v1::AppendSourceGraphRequest rows = Rows(name, 1);
+    rows.mutable_nodes(0)->mutable_ids()->set_integers(Dense<int64_t>({70, 70}));
+    ASSERT_THAT(Append({rows}), IsOk());
+    const absl::Status sealed = Seal(name, rule).status();
+    v1::LookupNodesRequest lookup;
+    lookup.set_graph(name);
+    lookup.set_node_set("paper");
+    lookup.mutable_ids()->set_integers(Dense<int64_t>({70}));
+    lookup.add_columns("x");
+    if (rule == v1::DUPLICATE_NODES_UNSPECIFIED) {
+      EXPECT_THAT(sealed, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("70")));
+    } else {
+      ASSERT_THAT(sealed, IsOk());
+      EXPECT_EQ(Lookup(lookup)->columns(0).data(),
+                rule == v1::DUPLICATE_NODES_FIRST ? Dense<float>({1, 2}) : Dense<float>({3, 4}));
+    }
+  }
 }
 
 // Rows that do not fit into a message are refused before they are made.

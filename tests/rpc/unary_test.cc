@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "tests/rpc/server_fixture.h"
 
@@ -23,6 +24,16 @@ class UnaryTest : public ServerTest {
     v1::PlanResponse ignored;
     return ToAbsl(v1::PlanningService::NewStub(channel_)->Plan(
         &context, request, response != nullptr ? response : &ignored));
+  }
+  v1::GetHistogramResponse Get(const std::string& name) {
+    grpc::ClientContext context;
+    v1::GetHistogramRequest request;
+    request.set_histogram(name);
+    v1::GetHistogramResponse response;
+    EXPECT_THAT(
+        ToAbsl(v1::HistogramService::NewStub(channel_)->GetHistogram(&context, request, &response)),
+        IsOk());
+    return response;
   }
   absl::Status Delete(const std::string& name) {
     grpc::ClientContext context;
@@ -54,6 +65,55 @@ TEST_P(UnaryTest, MergeSubtractDelete) {
   EXPECT_THAT(Merge(subtract), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
   EXPECT_THAT(Merge("histogram: 'a b'"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name 'a b'")));
+}
+
+TEST_P(UnaryTest, OfAMergeThatComesAgainNothingIsCounted) {
+  StartServer();
+  for (const std::string subtract : {"", "subtract: true "}) {
+    const std::string merge =
+        absl::StrCat("histogram: 'h' producer_sequence { producer: 'p", subtract.size(),
+                     "' sequence: 1 } ", subtract, "addend", kTenGraphs);
+    for (const bool is_first : {true, false}) {
+      v1::MergeHistogramResponse response;
+      ASSERT_THAT(Merge(merge, &response), IsOk());
+      EXPECT_EQ(response.num_counted(), is_first ? 10U : 0U);
+      EXPECT_EQ(response.num_graphs(), subtract.empty() ? 10U : 0U);
+    }
+  }
+}
+
+TEST_P(UnaryTest, AMergeMakesAHistogramWithItsHalfLife) {
+  StartServer();
+  ASSERT_THAT(
+      Merge(absl::StrCat("histogram: 'h' half_life { seconds: 60 nanos: 5 } addend", kTenGraphs)),
+      IsOk());
+  EXPECT_THAT(Merge(absl::StrCat("histogram: 'h' half_life { seconds: 61 } addend", kTenGraphs)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life 1m1s")));
+  const v1::GetHistogramResponse made = Get("h");
+  EXPECT_EQ(made.half_life().seconds(), 60);
+  EXPECT_EQ(made.half_life().nanos(), 5);
+  EXPECT_EQ(made.histogram().num_graphs(), 10U);
+  EXPECT_EQ(made.revision(), 0U);
+}
+
+TEST_P(UnaryTest, TheRevisionOfASharedHistogramIsTold) {
+  class SharedHistograms final : public HistogramStore {
+   public:
+    using HistogramStore::HistogramStore;
+    absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const override {
+      auto snapshot = HistogramStore::Get(name, now);
+      if (snapshot.ok()) snapshot->revision = 7;
+      return snapshot;
+    }
+  };
+  ServerOptions options;
+  options.share_histograms = [](HistogramStore::Bounds bounds, MemoryBudget* memory) {
+    return std::make_unique<SharedHistograms>(std::move(bounds), memory);
+  };
+  StartServer(options);
+  ASSERT_THAT(Merge(absl::StrCat("histogram: 'h' addend", kTenGraphs)), IsOk());
+  EXPECT_EQ(Get("h").revision(), 7U);
+  EXPECT_FALSE(Get("h").has_half_life());
 }
 
 TEST_P(UnaryTest, PlanOfANamedAndOfAnInlineHistogramAreTheSame) {

@@ -10,11 +10,25 @@
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unwatched_streams.h"
+#include "tests/wire/told_fields.h"
 
 namespace packhouse {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(RedirectSourceTest, NamesTheOwnerOnce) {
+  RedirectSource source({"other:1", 7});
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, source.Next());
+  ASSERT_TRUE(first.has_value());
+  const v1::LoadRedirect& redirect = first->message.redirect();
+  EXPECT_THAT(UntoldFields(redirect), IsEmpty());
+  EXPECT_EQ(redirect.address(), "other:1");
+  EXPECT_EQ(redirect.owner_revision(), 7U);
+  PH_ASSERT_OK_AND_ASSIGN(const auto second, source.Next());
+  EXPECT_FALSE(second.has_value());
+}
 
 // A segment may take long: its chunks may be in a store that does not answer.
 TEST(EvaluationSourceTest, EndsEarlyWhileItWaitsForASegment) {

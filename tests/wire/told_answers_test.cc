@@ -28,6 +28,7 @@
 #include "service/wings/graphs/services/samples_kind.h"
 #include "service/wings/graphs/services/wire_sampling.h"
 #include "service/wings/graphs/services/wire_source_graphs.h"
+#include "service/wings/graphs/source_graphs/memory_source_graph.h"
 #include "service/wings/partition/services/joined_kind.h"
 #include "service/wings/tfgnn/tfgnn_format.h"
 #include "tests/datasets/memory_dataset_store.h"
@@ -249,6 +250,34 @@ TEST(ToldAnswersTest, OfRowsThatAreLookedUp) {
   PH_ASSERT_OK_AND_ASSIGN(const v1::ReadEdgesResponse read,
                           ReadEdges(edges, *graph, 1 << 20, nullptr, hold));
   EXPECT_THAT(UntoldFields(read), UnorderedElementsAre("columns"));
+}
+
+TEST(ToldAnswersTest, OfRowsOfAnyLength) {
+  SourceColumnSpec ragged;
+  ragged.name = "r";
+  ragged.dtype = DType::kInt8;
+  ragged.ragged = true;
+  MemoryNodeSet node_set;
+  node_set.num_nodes = 3;
+  node_set.text_ids = {"p", "", "rst"};
+  node_set.columns.push_back({"abcd", {0, 1, 1, 4}});
+  std::vector<MemoryNodeSet> node_sets;
+  node_sets.push_back(std::move(node_set));
+  const auto graph = MakeMemorySourceGraph(SourceGraphSchema::Create({{"n", {ragged}}}, {}).value(),
+                                           /*version=*/42, std::move(node_sets), {})
+                         .value();
+  MemoryHold hold;
+  v1::LookupNodesRequest nodes;
+  nodes.set_node_set("n");
+  nodes.set_numbers(Uint32sToWire({2, 1, 0}));
+  nodes.set_all_columns(true);
+  PH_ASSERT_OK_AND_ASSIGN(const v1::LookupNodesResponse found,
+                          LookUpNodes(nodes, *graph, 1 << 20, nullptr, hold));
+  EXPECT_THAT(UntoldFields(found), UnorderedElementsAre("rows"));
+  EXPECT_EQ(found.ids().text().data(), "rstp");
+  EXPECT_EQ(found.ids().text().lengths(), Uint32sToWire({3, 0, 1}));
+  EXPECT_EQ(found.columns(0).data(), "bcda");
+  EXPECT_EQ(found.columns(0).lengths(), Uint32sToWire({3, 0, 1}));
 }
 
 TunedShape ShapeOf(uint64_t number) {

@@ -2,15 +2,21 @@
 // answers: told; of all requests: read), or it is in a list here with the test that has it or the
 // reason why there is nothing to try. So a new field, message or method fails until it has its
 // place. The fields are those that told_fields.h has noted, so the law is tried when all tests of
-// the program have run.
+// the program have run. A test that is named has the field's word.
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 #include "tests/wire/told_fields.h"
@@ -32,35 +38,34 @@ struct Elsewhere {
 constexpr Elsewhere kToldElsewhere[] = {
     {"AcknowledgeResponse", "cursor num_new", "tests/rpc/loader_service_test.cc"},
     {"AppendSourceGraphResponse", "producer_state", "tests/rpc/source_graph_service_test.cc"},
-    {"ClusterMember", "address is_this", "tests/end_to_end/shared_jobs_test.py"},
+    {"ClusterMember", "address is_this", "tests/rpc/admin_service_test.cc"},
     {"DatasetDrift", "components first_graph found_graph num_changes",
      "tests/wire/append_handler_test.cc"},
     {"DatasetDrift.Component", "component mean reference_mean",
      "tests/wire/append_handler_test.cc"},
-    {"DrainResponse", "was_draining", "tests/end_to_end/admin_test.py"},
+    {"DrainResponse", "was_draining", "tests/rpc/admin_service_test.cc"},
     {"EndOfEpoch", "num_pending num_steps", "tests/rpc/loader_service_test.cc"},
     {"EstimateSizesResponse", "bytes_per_graph histogram num_graphs num_seeds schema",
-     "tests/python/test_sampling_end_to_end.py"},
+     "tests/rpc/sampling_service_test.cc"},
     {"ExportDatasetResponse", "examples first_graph graph_ids num_graphs tfgnn_schema",
      "tests/wire/wire_examples_test.cc"},
     {"GetDatasetResponse", "dataset drift histogram", "tests/rpc/dataset_service_test.cc"},
-    {"GetHistogramResponse", "half_life histogram revision",
-     "tests/python/test_histograms_end_to_end.py"},
+    {"GetHistogramResponse", "half_life histogram revision", "tests/rpc/unary_test.cc"},
     {"GetServerResponse",
-     "files is_draining log_level members memory num_connections owned_jobs quotas started version",
-     "tests/end_to_end/admin_test.py"},
+     "files is_draining log_level members memory num_connections owned_jobs started version",
+     "tests/rpc/admin_service_test.cc"},
+    {"GetServerResponse", "quotas", "tests/end_to_end/admin_test.py"},
     {"Job", "owner", "tests/end_to_end/shared_jobs_test.py"},
     {"ListJobsResponse", "jobs next_page_token", "tests/rpc/loader_service_test.cc"},
-    {"ListModelsResponse", "models", "tests/python/test_feedback_end_to_end.py"},
+    {"ListModelsResponse", "models", "tests/rpc/call_log_test.cc"},
     {"ListPartitionsResponse", "partitions", "tests/rpc/partitioning_service_test.cc"},
     {"Lane", "refusal socket_path token", "tests/wire/lane_source_test.cc"},
     {"LoadOpened", "lane", "tests/wire/lane_source_test.cc"},
     {"LoadOpened", "num_steps_is_estimate", "tests/rpc/sampled_epoch_test.cc"},
-    {"LoadRedirect", "address owner_revision", "tests/end_to_end/shared_jobs_test.py"},
-    {"LoadResponse", "batch end_of_epoch opened redirect", "tests/rpc/loader_service_test.cc"},
-    {"MemoryShare", "bound_bytes held_bytes name", "tests/end_to_end/admin_test.py"},
+    {"LoadResponse", "batch end_of_epoch opened", "tests/rpc/loader_service_test.cc"},
+    {"LoadResponse", "redirect", "tests/wire/load_source_test.cc"},
+    {"MemoryShare", "bound_bytes held_bytes name", "tests/rpc/admin_service_test.cc"},
     {"MergeHistogramResponse", "num_counted num_graphs", "tests/rpc/unary_test.cc"},
-    {"NodeIds", "text", "tests/rpc/source_graph_service_test.cc"},
     {"PartitionDatasetResponse", "dataset num_graphs num_graphs_total",
      "tests/rpc/partitioning_service_test.cc"},
     {"PlanResponse", "best plan summaries", "tests/rpc/unary_test.cc"},
@@ -68,23 +73,21 @@ constexpr Elsewhere kToldElsewhere[] = {
     {"ReadEdgesResponse", "columns", "tests/wire/read_requests_test.cc"},
     {"RebuildBatchesResponse", "batch opened words_of_epoch", "tests/rpc/sampled_epoch_test.cc"},
     {"Rejection", "message", "tests/wire/wire_examples_test.cc"},
-    {"ReloadResponse", "files", "tests/end_to_end/admin_test.py"},
-    {"ReplanResponse", "dataset epoch job plan", "tests/rpc/plan_test.cc"},
-    {"ReportResponse", "num_reports", "tests/python/test_feedback_end_to_end.py"},
+    {"ReloadResponse", "files", "tests/rpc/admin_service_test.cc"},
+    {"ReplanResponse", "dataset epoch job plan", "tests/rpc/loader_service_test.cc"},
+    {"ReportResponse", "num_reports", "tests/rpc/call_log_test.cc"},
     {"ReportStepResponse", "cursor", "tests/rpc/loader_service_test.cc"},
     {"SampleDatasetResponse", "dataset num_drawn_smaller num_graphs num_graphs_total",
      "tests/rpc/sampling_service_test.cc"},
     {"SampleResponse", "drifted tuned", "as of PackResponse, from the same stream"},
     {"SealSourceGraphResponse", "graph work_done work_total",
      "tests/rpc/source_graph_service_test.cc"},
-    {"SetLogLevelResponse", "before", "tests/end_to_end/admin_test.py"},
+    {"SetLogLevelResponse", "before", "tests/rpc/admin_service_test.cc"},
     {"SizeTable", "first_id", "answers have all ids"},
-    {"SourceColumnRows", "lengths", "tests/python/test_source_graphs_end_to_end.py"},
     {"Tensor", "gap", "tests/wire/batch_reply_test.cc"},
     {"TakeSnapshotResponse",
      "folder is_done num_bytes num_files num_kept_bytes num_kept_files total_bytes",
-     "tests/end_to_end/admin_test.py"},
-    {"TextIds", "data lengths", "tests/python/test_source_graphs_end_to_end.py"},
+     "tests/rpc/admin_service_test.cc"},
     {"TfgnnSchema", "binary text", "tests/wire/wire_examples_test.cc"},
     {"TuneResponse", "progress", "tests/rpc/tune_test.cc"},
 };
@@ -133,13 +136,16 @@ constexpr Elsewhere kReadElsewhere[] = {
     {"PartitionDatasetRequest", "dataset graph halo ids max_bytes partition without_features",
      "tests/rpc/partitioning_service_test.cc"},
     {"PartitionRequest", "graph", kWhich},
-    {"PlanRequest", "histogram histogram_name summaries_only", "tests/rpc/unary_test.cc"},
+    {"PlanRequest", "histogram histogram_name", "tests/rpc/unary_test.cc"},
+    {"PlanRequest", "summaries_only", "tests/rpc/plan_test.cc"},
     {"RankGroup", "device_profile", "as of TuneRequest, by the same conversion"},
     {"ReadEdgesRequest", "graph", kWhich},
     {"ReadPartitionFileRequest", "graph max_bytes name offset path",
      "tests/rpc/partitioning_service_test.cc"},
-    {"RebuildBatchesRequest", "epoch job numbers words", "tests/rpc/sampled_epoch_test.cc"},
-    {"ReplanRequest", "dataset histogram histogram_name receipt summaries_only warm_start",
+    {"RebuildBatchesRequest", "epoch job numbers", "tests/rpc/sampled_epoch_test.cc"},
+    {"RebuildBatchesRequest", "words", "tests/python/test_loader_end_to_end.py"},
+    {"ReplanRequest", "dataset", "tests/python/test_loader_end_to_end.py"},
+    {"ReplanRequest", "histogram histogram_name receipt summaries_only warm_start",
      "tests/rpc/plan_test.cc"},
     {"ReportRequest", "job rank_group", "only the log has them"},
     {"ReportStepRequest", "epoch generation job steps", "tests/rpc/loader_service_test.cc"},
@@ -182,6 +188,41 @@ std::set<std::string> FieldsOf(bool answers) {
   return fields;
 }
 
+// Whether a test has a field's name, by itself or as an accessor.
+bool HasName(absl::string_view text, absl::string_view field) {
+  const auto is_in_word = [](char c) { return absl::ascii_isalnum(c) || c == '_'; };
+  for (size_t at = text.find(field); at != absl::string_view::npos; at = text.find(field, at + 1)) {
+    absl::string_view before = text.substr(0, at);
+    for (const char* const verb : {"set_", "mutable_", "has_", "add_"}) {
+      if (absl::ConsumeSuffix(&before, verb)) break;
+    }
+    absl::string_view after = text.substr(at + field.size());
+    absl::ConsumePrefix(&after, "_size");
+    if ((before.empty() || !is_in_word(before.back())) &&
+        (after.empty() || !is_in_word(after.front()))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Fields whose test, if the list names one, does not have their names.
+template <size_t kSize>
+std::vector<std::string> Unnamed(const Elsewhere (&list)[kSize]) {
+  std::vector<std::string> wrong;
+  for (const Elsewhere& row : list) {
+    if (!absl::StartsWith(row.where, "tests/")) continue;
+    std::ifstream file(absl::StrCat(PACKHOUSE_SOURCE, "/", row.where));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    for (const absl::string_view field : absl::StrSplit(row.fields, ' ')) {
+      if (!HasName(text, field)) {
+        wrong.push_back(absl::StrCat(row.message, ".", field, ": not in ", row.where));
+      }
+    }
+  }
+  return wrong;
+}
+
 // What is wrong, a line each.
 template <size_t kSize>
 std::vector<std::string> Wrong(absl::string_view what, const std::set<std::string>& fields,
@@ -215,6 +256,15 @@ TEST(ToldMessagesTest, WhatIsForgottenIsNamed) {
                                       "packhouse.v1.A.gone is in the list only"}));
   EXPECT_EQ(Wrong("read", {"packhouse.v1.A.x", "packhouse.v1.A.gone"}, {"packhouse.v1.A.x"}, kList),
             std::vector<std::string>{"packhouse.v1.A.x is read here: it need not be in the list"});
+}
+
+TEST(ToldMessagesTest, WhatIsInTheListHasATest) {
+  EXPECT_THAT(Unnamed(kToldElsewhere), testing::IsEmpty());
+  EXPECT_THAT(Unnamed(kReadElsewhere), testing::IsEmpty());
+  constexpr Elsewhere kList[] = {{"A", "UnsetFields gone", "tests/wire/told_fields.h"},
+                                 {"B", "x", "tests/none.cc"}};
+  EXPECT_THAT(Unnamed(kList), testing::ElementsAre("A.gone: not in tests/wire/told_fields.h",
+                                                   "B.x: not in tests/none.cc"));
 }
 
 class EveryField final : public testing::Environment {
