@@ -185,6 +185,8 @@ TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
   EXPECT_EQ(made.dataset().state(), v1::DATASET_STATE_SEALED);
   PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse again, MakeDataset(request));
   EXPECT_EQ(again.dataset().version(), made.dataset().version());
+  EXPECT_EQ(again.num_graphs(), kNodes);
+  EXPECT_EQ(again.num_graphs_total(), kNodes);
   request.set_seed(1);
   EXPECT_THAT(MakeDataset(request), StatusIs(absl::StatusCode::kFailedPrecondition,
                                              HasSubstr("this request has not made")));
