@@ -2,12 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/command_line/command_line.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 
@@ -96,6 +98,24 @@ CommandParts PartsOfCommands() {
       return absl::UnimplementedError(absl::StrCat(store, ": ", absent->WhyNot()));
     };
   };
+  const auto snapshots = [](SharedSnapshot (*BuiltWing::*add)(CLI::App & command)) {
+    return [add](CLI::App& command) -> SharedSnapshot {
+      for (const BuiltWing& wing : WingsOfProgram().built) {
+        if (wing.*add != nullptr) return (wing.*add)(command);
+      }
+      return [](const std::string& store, const std::string& /*snapshot*/,
+                SnapshotProgress /*progress*/) -> absl::StatusOr<std::optional<SnapshotReport>> {
+        const AbsentWing* const absent = AbsentWingOfStore(store);
+        if (absent != nullptr) {
+          return absl::UnimplementedError(absl::StrCat(store, ": ", absent->WhyNot()));
+        }
+        PH_RETURN_IF_ERROR(CheckIsFolder(store));
+        return std::nullopt;
+      };
+    };
+  };
+  parts.add_to_snapshot = snapshots(&BuiltWing::add_to_snapshot);
+  parts.add_to_restore = snapshots(&BuiltWing::add_to_restore);
   parts.add_to_store = [](CLI::App& store, ExitCode& code) {
     for (const BuiltWing& wing : WingsOfProgram().built) {
       if (wing.add_to_store != nullptr) wing.add_to_store(store, code);

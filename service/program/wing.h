@@ -120,6 +120,9 @@ struct BuiltWing {
   void (*add_to_store)(CLI::App& store, ExitCode& code) = nullptr;
   // To `packhoused store check`; null: none.
   SharedCheck (*add_to_check)(CLI::App& check) = nullptr;
+  // To `packhoused store snapshot` and `restore`; null: none.
+  SharedSnapshot (*add_to_snapshot)(CLI::App& snapshot) = nullptr;
+  SharedSnapshot (*add_to_restore)(CLI::App& restore) = nullptr;
   // Of the folder of source graphs, if it keeps them; and of what it keeps beside each of them.
   GraphFolder (*graphs)(const CompanionChecks& companions) = nullptr;
   CompanionChecks companions = {};

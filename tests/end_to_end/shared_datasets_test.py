@@ -696,6 +696,53 @@ def test_what_is_not_shared_is_refused(world: World) -> None:
             client.partitions.begin("team/g", "halves", num_parts=2)
 
 
+def test_a_snapshot_of_running_servers_is_restored(world: World, tmp_path: pathlib.Path) -> None:
+    """A cluster that is made of it gives the same, and there is no snapshot without an object."""
+
+    def store(command: str, *arguments: str, prefix: str = "test", status: int = 0) -> str:
+        done = subprocess.run(
+            [
+                *(os.environ["PACKHOUSED"], "store", command, *arguments),
+                *shared_arguments(world.etcd, world.s3, prefix),
+            ],
+            capture_output=True, text=True, timeout=240, check=False,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    fill(world.addresses, "snapped/set")
+    given = digests(world.addresses, "snapped/set")
+    folder = world.key.parent
+    with Client(world.addresses) as client:
+        build_source_graph(client, "snapped/g")
+        client.histograms.observe("snapped/sizes", TABLES[0].sizes)
+    snapshot = str(tmp_path / "snapshot")
+    assert "bytes" in store("snapshot", STORE, snapshot)
+    with Client(world.addresses) as client:
+        client.datasets.delete("snapped/set")
+    into = f"s3://{BUCKET}/restored"
+    store("restore", snapshot, into, prefix="restored")
+    assert "is restored into an empty" in store(
+        "restore", snapshot, into, prefix="restored", status=1
+    )
+    arguments = (f"--store={into}", f"--ledger=etcd://{world.etcd.address}/restored")
+    with Sharing(world.etcd, world.s3, folder, "restored", *arguments) as restored:
+        assert digests(restored.advertised, "snapped/set") == given
+        with Client(restored.advertised) as client:
+            assert client.histograms.get("snapped/sizes").num_graphs == 100
+            sub_graphs = dataclasses.replace(_SAMPLES.sub_graphs, graph="snapped/g")
+            assert list(client.samples.tables(sub_graphs, range(10)))
+            client.datasets.create("new", _SCHEMA)
+        assert "sound" in store("check", into, prefix="restored")
+    for path in world.s3.objects():
+        if "/restored/d/" in str(path):
+            path.unlink()
+            break
+    another = str(tmp_path / "another")
+    assert "DATA_LOSS" in store("snapshot", into, another, prefix="restored", status=1)
+    store("restore", another, f"s3://{BUCKET}/nothing", prefix="nothing", status=1)
+
+
 def checked(world: World, *arguments: str, status: int = 0) -> dict[str, Any]:
     """What `packhoused store check` tells, while the servers run."""
     done = subprocess.run(

@@ -8,10 +8,12 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "service/base/command_line/exit_code.h"
 #include "service/base/stored_damage.h"
 #include "service/program/data_folder/graph_folder.h"
 #include "service/stores/datasets/store_check.h"
+#include "service/stores/limits/snapshot_report.h"
 
 namespace CLI {
 class App;
@@ -24,6 +26,11 @@ namespace packhouse {
 using SharedCheck = std::function<absl::Status(const std::string& store, DamageVisitor found,
                                                StoredCounts& counts)>;
 
+// Takes a snapshot of what servers share, or restores one, if `store` names it; nullopt if that is
+// a folder. Errors as SharedCheck, and of the work.
+using SharedSnapshot = std::function<absl::StatusOr<std::optional<SnapshotReport>>(
+    const std::string& store, const std::string& snapshot, SnapshotProgress progress)>;
+
 // What the commands have of wings.
 struct CommandParts {
   // Adds commands to `packhoused store`. `code` gets the result of one when it has been run; both
@@ -32,6 +39,9 @@ struct CommandParts {
   GraphFolder graphs;
   // Adds flags to `packhoused store check`, which must outlive the result. May be null.
   std::function<SharedCheck(CLI::App& check)> add_to_check = nullptr;
+  // The same of `packhoused store snapshot` and `restore`.
+  std::function<SharedSnapshot(CLI::App& snapshot)> add_to_snapshot = nullptr;
+  std::function<SharedSnapshot(CLI::App& restore)> add_to_restore = nullptr;
 };
 
 // Runs the command that the first word of `argv` names, and returns the exit code of the process;

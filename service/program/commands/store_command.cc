@@ -34,6 +34,8 @@ struct StoreArguments {
   GraphFolder graphs;
   std::vector<std::string> dropped_graphs;
   SharedCheck check_shared;
+  SharedSnapshot snapshot_shared;
+  SharedSnapshot restore_shared;
 };
 
 // Otherwise of a store that a wing knows.
@@ -156,16 +158,25 @@ ExitCode RunSnapshot(const StoreArguments& arguments) {
   // A line that is written over, where somebody looks at it.
   const bool is_watched = ::isatty(STDERR_FILENO) != 0;
   uint64_t shown = UINT64_MAX;
-  const auto report =
-      TakeSnapshotOffline(arguments.folder, arguments.graphs, arguments.snapshot, absl::Now(),
-                          [&](const SnapshotReport& now) {
-                            if (is_watched && now.num_bytes >> 26 != shown) {
-                              shown = now.num_bytes >> 26;
-                              std::cerr << '\r' << Grouped(now.num_bytes >> 20) << " of about "
-                                        << Grouped(now.total_bytes >> 20) << " MiB " << std::flush;
-                            }
-                            return true;
-                          });
+  const auto progress = [&](const SnapshotReport& now) {
+    if (is_watched && now.num_bytes >> 26 != shown) {
+      shown = now.num_bytes >> 26;
+      std::cerr << '\r' << Grouped(now.num_bytes >> 20) << " of about "
+                << Grouped(now.total_bytes >> 20) << " MiB " << std::flush;
+    }
+    return true;
+  };
+  const auto taken = [&]() -> absl::StatusOr<SnapshotReport> {
+    if (arguments.snapshot_shared) {
+      PH_ASSIGN_OR_RETURN(
+          const auto of_shared,
+          arguments.snapshot_shared(arguments.folder, arguments.snapshot, progress));
+      if (of_shared) return *of_shared;
+    }
+    return TakeSnapshotOffline(arguments.folder, arguments.graphs, arguments.snapshot, absl::Now(),
+                               progress);
+  };
+  const auto report = taken();
   if (is_watched) std::cerr << "\r\033[K";
   if (!report.ok()) return Fail(report.status());
   std::cout << report->folder << ": " << Grouped(report->num_files) << " files, "
@@ -175,9 +186,16 @@ ExitCode RunSnapshot(const StoreArguments& arguments) {
 }
 
 ExitCode RunRestore(const StoreArguments& arguments) {
-  if (absl::Status status = RestoreSnapshot(arguments.snapshot, arguments.folder); !status.ok()) {
-    return Fail(status);
-  }
+  const auto restored = [&]() -> absl::Status {
+    if (arguments.restore_shared) {
+      PH_ASSIGN_OR_RETURN(const auto of_shared,
+                          arguments.restore_shared(arguments.folder, arguments.snapshot,
+                                                   [](const SnapshotReport&) { return true; }));
+      if (of_shared) return absl::OkStatus();
+    }
+    return RestoreSnapshot(arguments.snapshot, arguments.folder);
+  };
+  if (const absl::Status status = restored(); !status.ok()) return Fail(status);
   std::cout << arguments.folder << ": restored\n";
   return kExitOk;
 }
@@ -213,6 +231,9 @@ void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code) {
   snapshot->add_option("snapshot", arguments->snapshot, "The folder to write; new or empty")
       ->required()
       ->type_name("SNAPSHOT");
+  if (parts.add_to_snapshot != nullptr) {
+    arguments->snapshot_shared = parts.add_to_snapshot(*snapshot);
+  }
 
   CLI::App* const restore = AddStoreAction(
       *command, arguments, code, "restore",
@@ -221,6 +242,7 @@ void AddStoreCommand(CLI::App& app, const CommandParts& parts, ExitCode& code) {
       ->required()
       ->type_name("SNAPSHOT");
   AddFolder(arguments, *restore, "The data folder to make");
+  if (parts.add_to_restore != nullptr) arguments->restore_shared = parts.add_to_restore(*restore);
 
   if (parts.add_to_store != nullptr) parts.add_to_store(*command, code);
 

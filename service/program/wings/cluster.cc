@@ -15,6 +15,7 @@
 #include "service/program/wings/check_shared.h"
 #include "service/program/wings/copy_command.h"
 #include "service/program/wings/etcd_membership.h"
+#include "service/program/wings/snapshot_shared.h"
 #include "service/server/http/host_port.h"
 #include "service/wings/cluster/shared/s3_address.h"
 #include "service/wings/cluster/shared/shared_datasets.h"
@@ -173,7 +174,9 @@ BuiltWing ClusterInProgram() {
   return {.name = "cluster",
           .make = [] { return std::unique_ptr<Wing>(new ClusterWing); },
           .add_to_store = AddCopyCommand,
-          .add_to_check = AddSharedCheck};
+          .add_to_check = AddSharedCheck,
+          .add_to_snapshot = AddSharedSnapshot,
+          .add_to_restore = AddSharedRestore};
 }
 
 }  // namespace packhouse

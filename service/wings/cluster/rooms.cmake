@@ -35,6 +35,11 @@ packhouse_room(cluster_check QUICK
   DEPENDS packhouse_source_graphs_object packhouse_histograms_shared packhouse_ledger_etcd
           packhouse_ledger packhouse_feedback)
 
+packhouse_room(cluster_snapshot QUICK
+  FOLDER program/wings
+  SOURCES cluster_snapshot.cc
+  DEPENDS packhouse_source_graphs_object packhouse_data_folder)
+
 if(PACKHOUSE_WITH_GRPC)
   packhouse_room(cluster_etcd QUICK
     FOLDER wings/cluster/etcd
@@ -54,5 +59,7 @@ if(PACKHOUSE_WITH_GRPC)
     FOLDER program/wings
     HEADERS packhouse_grpc_headers
     SOURCES address_flags.cc check_shared.cc cluster.cc copy_command.cc etcd_membership.cc
-    DEPENDS packhouse_shared_datasets packhouse_cluster_check packhouse_program)
+            snapshot_shared.cc
+    DEPENDS packhouse_shared_datasets packhouse_cluster_check packhouse_cluster_snapshot
+            packhouse_program)
 endif()

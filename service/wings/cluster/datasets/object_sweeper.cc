@@ -27,11 +27,18 @@ struct LivingState {
   Revision revision = 0;
 };
 
-// nullopt: there is no such data set.
+// Nobody may delete anything now.
+absl::Status ASnapshotIsTaken() { return absl::AbortedError("a snapshot is being taken"); }
+
+// nullopt: there is no such data set, and no snapshot has one. ABORTED: one may have.
 absl::StatusOr<std::optional<LivingState>> ReadLivingState(const ObjectEngines& engines,
                                                            uint64_t id) {
-  PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines, {KeyRange::Of(DatasetStateKey(id))}));
-  if (read[0].values.empty()) return std::nullopt;
+  PH_ASSIGN_OR_RETURN(const auto read, ReadRanges(engines, {KeyRange::Of(DatasetStateKey(id)),
+                                                            KeyRange::Of(kSnapshotKey)}));
+  if (read[0].values.empty()) {
+    if (!read[1].values.empty()) return ASnapshotIsTaken();
+    return std::nullopt;
+  }
   LivingState living;
   PH_ASSIGN_OR_RETURN(living.state, DecodeObjectState(read[0].values[0].value));
   living.revision = read[0].values[0].mod_revision;
@@ -76,6 +83,7 @@ absl::StatusOr<bool> ObjectSweeper::SweepDataset(uint64_t id, const std::vector<
   if (step.num_deleted >= options_.max_deleted) return false;
   auto read = ReadLivingState(engines_, id);
   if (options_.only_counts && absl::IsDataLoss(read.status())) return true;
+  if (absl::IsAborted(read.status())) return true;
   PH_ASSIGN_OR_RETURN(std::optional<LivingState> living, std::move(read));
   // Ids are never used again, and a data set is there before its first object.
   if (!living) return Delete(objects, step);
@@ -113,12 +121,18 @@ absl::StatusOr<bool> ObjectSweeper::SweepOrphans(uint64_t id, const std::vector<
 }
 
 absl::Status ObjectSweeper::SweepGone(Step& step) {
-  PH_ASSIGN_OR_RETURN(const auto gone, ReadRanges(engines_, {KeyRange::Prefix(kGoneDatasets)}));
+  PH_ASSIGN_OR_RETURN(const auto gone, ReadRanges(engines_, {KeyRange::Prefix(kGoneDatasets),
+                                                             KeyRange::Of(kSnapshotKey)}));
+  if (!gone[1].values.empty()) return absl::OkStatus();
   for (const KeyValue& value : gone[0].values) {
     uint64_t id = 0;
     if (!absl::SimpleHexAtoi(value.key.substr(kGoneDatasets.size()), &id)) continue;
-    PH_ASSIGN_OR_RETURN(const auto living, ReadLivingState(engines_, id));
-    if (living) continue;  // The key is not ours.
+    const auto living = ReadLivingState(engines_, id);
+    // It was nobody's before a snapshot that is taken by now.
+    if (!absl::IsAborted(living.status())) {
+      PH_RETURN_IF_ERROR(living.status());
+      if (*living) continue;  // The key is not ours.
+    }
     while (true) {
       PH_ASSIGN_OR_RETURN(const ObjectList list,
                           engines_.objects->List(DatasetObjects(id), "", 0, engines_.Deadline()));

@@ -34,6 +34,10 @@ inline constexpr absl::string_view kGoneDatasets = "ds/gone/";
 std::string GoneDatasetKey(uint64_t id);
 inline constexpr absl::string_view kStoreTotalsKey = "ds/totals";
 inline constexpr absl::string_view kStoreIdentityKey = "ds/store";
+// Under a lease of who takes a snapshot. What is found to be gone while it is there, no sweep
+// deletes the objects of: the snapshot may have them. What is not gone keeps all objects that it
+// has had.
+inline constexpr absl::string_view kSnapshotKey = "snapshot";
 
 // Names of objects.
 inline constexpr absl::string_view kStoreIdentityObject = "store";

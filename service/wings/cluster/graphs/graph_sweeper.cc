@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "service/base/status_macros.h"
+#include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 
@@ -30,7 +31,9 @@ absl::StatusOr<bool> SourceGraphSweeper::Delete(const std::vector<ObjectInfo>& i
 }
 
 absl::Status SourceGraphSweeper::SweepGone(Step& step) {
-  PH_ASSIGN_OR_RETURN(const auto gone, ReadRanges(engines_, {KeyRange::Prefix(kGoneSourceGraphs)}));
+  PH_ASSIGN_OR_RETURN(const auto gone, ReadRanges(engines_, {KeyRange::Prefix(kGoneSourceGraphs),
+                                                             KeyRange::Of(kSnapshotKey)}));
+  if (!gone[1].values.empty()) return absl::OkStatus();
   for (const KeyValue& value : gone[0].values) {
     uint64_t objects = 0;
     if (!ParseSourceGraphKey(value.key, kGoneSourceGraphs, objects)) continue;
@@ -65,6 +68,7 @@ absl::StatusOr<bool> SourceGraphSweeper::SweepObjects(uint64_t objects,
   // From now on nobody makes a graph of them.
   Transaction transaction;
   transaction.compares.push_back(Compare::Absent(SourceGraphObjectsKey(objects)));
+  transaction.compares.push_back(Compare::Absent(kSnapshotKey));
   transaction.then.push_back(Operation::Delete(KeyRange::Of(SourceGraphUploadKey(objects))));
   PH_ASSIGN_OR_RETURN(const TransactionResult result, engines_.keys->Commit(transaction));
   if (!result.succeeded) return true;

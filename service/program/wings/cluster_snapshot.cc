@@ -1,0 +1,292 @@
+#include "service/program/wings/cluster_snapshot.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "service/base/disk_file.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/program/data_folder/snapshot.h"
+#include "service/program/data_folder/snapshot_writer.h"
+#include "service/program/data_folder/value_file.h"
+#include "service/stores/keys/cluster_life.h"
+#include "service/stores/keys/key_value_store.h"
+#include "service/wings/cluster/datasets/object_values.h"
+#include "service/wings/cluster/datasets/store_identity.h"
+#include "service/wings/cluster/graphs/shared_graph_values.h"
+
+namespace packhouse {
+namespace {
+
+constexpr absl::string_view kKeysFile = "cluster/keys";
+constexpr absl::string_view kObjectsFolder = "cluster/objects/";
+// As long as sweeps wait for a snapshot that was killed.
+constexpr absl::Duration kHold = absl::Minutes(2);
+constexpr size_t kKeysOfPage = 500;
+// Of one transaction.
+constexpr size_t kPutsAtOnce = 100;
+constexpr size_t kBytesAtOnce = size_t{1} << 20;
+// Before the digest of the snapshot, in the key of the life.
+constexpr absl::string_view kRestoring = "restoring ";
+
+// All keys: none begins with another byte.
+KeyRange AllKeys() { return {"!", "~"}; }
+
+// Keeps sweeps away.
+class Hold {
+ public:
+  static absl::StatusOr<Hold> Take(KeyValueStore& keys) {
+    PH_ASSIGN_OR_RETURN(const StoreLease lease, keys.GrantLease(kHold));
+    PH_ASSIGN_OR_RETURN(
+        const TransactionResult taken,
+        keys.Commit(
+            {{Compare::Absent(kSnapshotKey)}, {Operation::Put(kSnapshotKey, "", lease.id)}, {}}));
+    if (taken.succeeded) return Hold(&keys, lease.id);
+    keys.RevokeLease(lease.id).IgnoreError();
+    return absl::UnavailableError(
+        absl::StrCat("another snapshot is being taken, or was stopped less than ",
+                     absl::FormatDuration(kHold), " ago"));
+  }
+  ~Hold() {
+    if (lease_ != 0) keys_->RevokeLease(lease_).IgnoreError();
+  }
+  Hold(Hold&& other) noexcept : keys_(other.keys_), lease_(std::exchange(other.lease_, 0)) {}
+  Hold& operator=(Hold&&) = delete;
+
+  // An error if sweeps may have begun again.
+  absl::Status Keep() const {
+    const absl::Status kept = keys_->KeepAlive(lease_).status();
+    if (!absl::IsNotFound(kept)) return AsUnavailable(kept);
+    return absl::UnavailableError("the snapshot was held up for too long: take it again");
+  }
+
+ private:
+  Hold(KeyValueStore* keys, LeaseId lease) : keys_(keys), lease_(lease) {}
+
+  KeyValueStore* keys_;
+  LeaseId lease_;
+};
+
+// An object, as a key says that it is.
+struct NamedObject {
+  uint64_t num_bytes = 0;
+  uint32_t crc = 0;
+};
+using NamedObjects = std::map<std::string, NamedObject>;
+
+// Whether it is of what is stored: not of servers that run, of deleted things or of this store.
+absl::StatusOr<bool> IsStored(const KeyValue& value) {
+  if (value.lease != 0 || value.key == kClusterLifeKey || value.key == kStoreIdentityKey) {
+    return false;
+  }
+  for (const absl::string_view of_servers :
+       {absl::string_view("member"), kGoneDatasets, kGoneSourceGraphs, kSourceGraphUploads}) {
+    if (absl::StartsWith(value.key, of_servers)) return false;
+  }
+  absl::string_view name = value.key;
+  if (!absl::ConsumePrefix(&name, kSourceGraphNames)) return true;
+  PH_ASSIGN_OR_RETURN(const SharedGraph graph, DecodeSharedGraph(name, value.value));
+  return graph.is_sealed();
+}
+
+absl::Status AddGraph(const ObjectEngines& engines, absl::string_view name, const KeyValue& value,
+                      NamedObjects& objects) {
+  PH_ASSIGN_OR_RETURN(const SharedGraph graph, DecodeSharedGraph(name, value.value));
+  const std::string object = SourceGraphManifestObject(graph.objects, graph.manifest_crc);
+  objects[object] = {graph.manifest_bytes, graph.manifest_crc};
+  PH_ASSIGN_OR_RETURN(const std::string bytes,
+                      ReadWholeObject(engines, object, graph.manifest_bytes, graph.manifest_crc));
+  PH_ASSIGN_OR_RETURN(const SharedGraphManifest manifest, DecodeSharedManifest(name, bytes));
+  for (size_t i = 0; i < manifest.piece_crcs.size(); ++i) {
+    const uint32_t crc = manifest.piece_crcs[i];
+    objects[SourceGraphPieceObject(graph.objects, i, crc)] = {
+        std::min(manifest.piece_bytes, graph.num_bytes - i * manifest.piece_bytes), crc};
+  }
+  return absl::OkStatus();
+}
+
+// The objects that a key names. Those of pages are read from their manifests.
+absl::Status AddObjects(const ObjectEngines& engines, const KeyValue& value,
+                        NamedObjects& objects) {
+  absl::string_view rest = value.key;
+  if (absl::ConsumePrefix(&rest, kSourceGraphNames)) return AddGraph(engines, rest, value, objects);
+  uint64_t id = 0;
+  if (!absl::ConsumePrefix(&rest, kDatasetIds) ||
+      !ParseDatasetNumber(rest.substr(0, rest.find('/')), id)) {
+    return absl::OkStatus();
+  }
+  const auto add_chunk = [&](const ObjectChunk& chunk) {
+    objects[ChunkObject(id, chunk.object)] = {chunk.num_bytes, chunk.crc};
+  };
+  if (absl::StartsWith(value.key, DatasetTailKeys(id))) {
+    PH_ASSIGN_OR_RETURN(const ObjectChunk chunk, DecodeObjectChunk(value.value));
+    add_chunk(chunk);
+  }
+  if (!absl::StartsWith(value.key, DatasetPageKeys(id))) return absl::OkStatus();
+  PH_ASSIGN_OR_RETURN(const ObjectPage page, DecodeObjectPage(value.value));
+  objects[RunObject(id, page.object)] = {page.run_bytes, page.run_crc};
+  const std::string manifest = ManifestObject(id, page.object);
+  objects[manifest] = {page.manifest_bytes, page.manifest_crc};
+  PH_ASSIGN_OR_RETURN(const std::string bytes,
+                      ReadWholeObject(engines, manifest, page.manifest_bytes, page.manifest_crc));
+  PH_ASSIGN_OR_RETURN(const std::vector<ObjectChunk> chunks, DecodeManifestPage(bytes));
+  for (const ObjectChunk& chunk : chunks) add_chunk(chunk);
+  return absl::OkStatus();
+}
+
+absl::Status Named(absl::string_view what, const absl::Status& status) {
+  return status.ok() ? status
+                     : absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
+}
+
+// In parts of some keys each.
+class Puts {
+ public:
+  explicit Puts(const ObjectEngines& engines) : engines_(engines) {}
+
+  absl::Status Add(absl::string_view key, absl::string_view value) {
+    bytes_ += key.size() + value.size();
+    next_.then.push_back(Operation::Put(key, value));
+    return next_.then.size() >= kPutsAtOnce || bytes_ >= kBytesAtOnce ? Flush() : absl::OkStatus();
+  }
+  // Where it is not known whether it is done, the same is done again.
+  absl::Status Flush() {
+    if (next_.then.empty()) return absl::OkStatus();
+    absl::Status done;
+    for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
+      if (failures != 0) engines_.BackOff(failures - 1);
+      done = engines_.keys->Commit(next_).status();
+      if (!OutcomeIsUnknown(done) && !absl::IsUnavailable(done)) break;
+    }
+    PH_RETURN_IF_ERROR(AsUnavailable(done));
+    next_.then.clear();
+    bytes_ = 0;
+    return absl::OkStatus();
+  }
+
+ private:
+  const ObjectEngines& engines_;
+  Transaction next_;
+  size_t bytes_ = 0;
+};
+
+// That both stores are empty, or that this restore was stopped.
+absl::Status BeginRestore(const ObjectEngines& engines, const std::string& mark) {
+  PH_ASSIGN_OR_RETURN(const auto life, ReadRanges(engines, {KeyRange::Of(kClusterLifeKey)}));
+  if (!life[0].values.empty() && life[0].values[0].value == mark) return absl::OkStatus();
+  PH_ASSIGN_OR_RETURN(const RangeResult keys, engines.keys->Range(AllKeys(), 1));
+  if (!keys.values.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("etcd has the key ", Quoted(keys.values[0].key),
+                     ": a snapshot is restored into an empty prefix only"));
+  }
+  PH_ASSIGN_OR_RETURN(const ObjectList objects,
+                      engines.objects->List("", "", 1, engines.Deadline()));
+  if (!objects.objects.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the bucket has the object ", Quoted(objects.objects[0].key),
+                     ": a snapshot is restored into an empty prefix only"));
+  }
+  return engines.Change(
+      "the restore", [&](bool /*may_be_done*/) -> absl::StatusOr<std::optional<Transaction>> {
+        PH_ASSIGN_OR_RETURN(const auto now, ReadRanges(engines, {KeyRange::Of(kClusterLifeKey)}));
+        if (now[0].values.empty()) {
+          return Transaction{
+              {Compare::Absent(kClusterLifeKey)}, {Operation::Put(kClusterLifeKey, mark)}, {}};
+        }
+        if (now[0].values[0].value == mark) return std::nullopt;
+        return absl::FailedPreconditionError("etcd has got another life meanwhile");
+      });
+}
+
+}  // namespace
+
+absl::StatusOr<SnapshotReport> TakeClusterSnapshot(const ObjectEngines& engines,
+                                                   const std::string& folder, absl::Time now,
+                                                   SnapshotProgress progress) {
+  PH_RETURN_IF_ERROR(CheckStoresAreBound(engines));
+  PH_ASSIGN_OR_RETURN(const auto writer, SnapshotWriter::Begin(folder, &progress));
+  PH_ASSIGN_OR_RETURN(const Hold hold, Hold::Take(*engines.keys));
+  SnapshotManifest manifest;
+  manifest.taken = absl::FormatTime(absl::RFC3339_sec, now, absl::UTCTimeZone());
+  PH_ASSIGN_OR_RETURN(RangeResult all, engines.keys->ReadAll(AllKeys(), kKeysOfPage));
+  std::vector<KeyValue> stored;
+  NamedObjects objects;
+  for (KeyValue& value : all.values) {
+    const auto is_stored = IsStored(value);
+    PH_RETURN_IF_ERROR(Named(value.key, is_stored.status()));
+    if (!*is_stored) continue;
+    PH_RETURN_IF_ERROR(Named(value.key, AddObjects(engines, value, objects)));
+    stored.push_back(std::move(value));
+  }
+  for (const auto& [name, object] : objects) writer->report().total_bytes += object.num_bytes;
+  const auto write_keys = [&](SnapshotFile& file) -> absl::Status {
+    ValueWriter values(&file);
+    for (const KeyValue& value : stored) PH_RETURN_IF_ERROR(values.Add(value.key, value.value));
+    return values.Flush();
+  };
+  PH_RETURN_IF_ERROR(writer->Write(std::string(kKeysFile), write_keys));
+  for (const auto& [name, object] : objects) {
+    PH_RETURN_IF_ERROR(hold.Keep());
+    PH_ASSIGN_OR_RETURN(const std::string bytes,
+                        ReadWholeObject(engines, name, object.num_bytes, object.crc));
+    PH_RETURN_IF_ERROR(writer->Write(absl::StrCat(kObjectsFolder, name),
+                                     [&](SnapshotFile& file) { return file.Append(bytes); }));
+  }
+  PH_RETURN_IF_ERROR(hold.Keep());
+  return writer->Finish(std::move(manifest));
+}
+
+absl::StatusOr<SnapshotReport> RestoreClusterSnapshot(const std::string& folder,
+                                                      const ObjectEngines& engines,
+                                                      absl::string_view life) {
+  std::optional<StoredDamage> first;
+  PH_ASSIGN_OR_RETURN(const SnapshotManifest manifest,
+                      CheckSnapshot(folder, [&](StoredDamage damage) {
+                        if (!first) first = std::move(damage);
+                      }));
+  if (first) {
+    return absl::DataLossError(
+        absl::StrCat("'", first->file, "': ", first->what, "; nothing was restored"));
+  }
+  const auto keys = manifest.files.find(std::string(kKeysFile));
+  if (keys == manifest.files.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", folder, "' is a snapshot of a data folder, not of a cluster"));
+  }
+  const std::string mark = absl::StrCat(kRestoring, keys->second);
+  PH_RETURN_IF_ERROR(BeginRestore(engines, mark));
+  SnapshotReport report;
+  report.folder = folder;
+  for (const auto& [path, digest] : manifest.files) {
+    absl::string_view name = path;
+    if (!absl::ConsumePrefix(&name, kObjectsFolder)) continue;
+    PH_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(absl::StrCat(folder, "/", path)));
+    PH_RETURN_IF_ERROR(engines.objects->Put(name, bytes, engines.Deadline()));
+    ++report.num_files;
+    report.num_bytes += bytes.size();
+  }
+  PH_ASSIGN_OR_RETURN(ValueReader values,
+                      ValueReader::Open(absl::StrCat(folder, "/", kKeysFile), keys->second));
+  Puts puts(engines);
+  while (true) {
+    absl::string_view key;
+    absl::string_view value;
+    PH_ASSIGN_OR_RETURN(const bool has_one, values.Next(key, value));
+    if (!has_one) break;
+    PH_RETURN_IF_ERROR(puts.Add(key, value));
+  }
+  PH_RETURN_IF_ERROR(puts.Flush());
+  PH_RETURN_IF_ERROR(puts.Add(kClusterLifeKey, life));
+  PH_RETURN_IF_ERROR(puts.Flush());
+  return report;
+}
+
+}  // namespace packhouse

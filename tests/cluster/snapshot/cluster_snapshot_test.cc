@@ -1,0 +1,404 @@
+// The laws of a snapshot of what servers share: what is restored is what there was at one moment,
+// whatever servers and sweeps did meanwhile; and there is a whole one, or none.
+#include "service/program/wings/cluster_snapshot.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/disk_file.h"
+#include "service/base/status_macros.h"
+#include "service/stores/keys/cluster_life.h"
+#include "service/wings/cluster/datasets/object_sweeper.h"
+#include "service/wings/cluster/datasets/object_values.h"
+#include "service/wings/cluster/datasets/store_identity.h"
+#include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_source_graph_store.h"
+#include "tests/datasets/object/object_replica.h"
+#include "tests/objects/fake_object_store.h"
+#include "tests/source_graphs/stored/random_source_graphs.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+constexpr char kLife[] = "1800000000-1";
+constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
+
+// Calls something of a test's before each call, which may fail it.
+class WatchedObjects final : public ObjectStore {
+ public:
+  explicit WatchedObjects(ObjectStore* store) : store_(store) {}
+  std::function<absl::Status()> before = [] { return absl::OkStatus(); };
+
+  absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
+    PH_RETURN_IF_ERROR(Before());
+    return store_->Put(key, bytes, deadline);
+  }
+  absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
+                   absl::Time deadline) override {
+    PH_RETURN_IF_ERROR(Before());
+    return store_->Get(key, range, sink, deadline);
+  }
+  absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
+                                  absl::Time deadline) override {
+    PH_RETURN_IF_ERROR(Before());
+    return store_->List(prefix, after, limit, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override {
+    PH_RETURN_IF_ERROR(Before());
+    return store_->Delete(key, deadline);
+  }
+
+ private:
+  // It may set another one.
+  absl::Status Before() {
+    const auto now = before;
+    return now();
+  }
+
+  ObjectStore* const store_;
+};
+
+class ClusterSnapshotTest : public ::testing::Test {
+ protected:
+  // Two stores, and one process that has them.
+  struct Cluster {
+    explicit Cluster(std::string cache_folder) : folder(std::move(cache_folder)) {
+      // No two clusters draw the same number.
+      static uint64_t clusters = 0;
+      stores.drawn = ++clusters * 1'000'000;
+      Start();
+    }
+
+    // Another process.
+    void Start(StoreFaults faults = nullptr) {
+      graphs = nullptr;
+      replica = nullptr;
+      ObjectDatasetStore::Options options;
+      options.chunks_of_page = 4;
+      replica = std::make_unique<ObjectReplica>(&stores, &watched,
+                                                absl::StrCat(folder, "-", ++num_processes), options,
+                                                uint64_t{1} << 30, std::move(faults));
+      ObjectSourceGraphStore::Options of_graphs;
+      of_graphs.upload.piece_bytes = 4096;
+      of_graphs.fetches_at_once = 1;
+      graphs = std::make_unique<ObjectSourceGraphStore>(replica->engines(), &replica->cache(),
+                                                        of_graphs);
+    }
+    DatasetStore& datasets() { return replica->store(); }
+    std::map<std::string, std::string> Keys() {
+      std::map<std::string, std::string> keys;
+      FakeConnection connection(&stores.keys);
+      const RangeResult all = connection.Range({"!", "~"}, 0, 0).value();
+      for (const KeyValue& value : all.values) {
+        keys[value.key] = value.value;
+      }
+      return keys;
+    }
+    absl::Status Sweep() {
+      stores.clock.Advance(absl::Milliseconds(1));
+      ObjectSweeper::Options options;
+      options.min_age = absl::ZeroDuration();
+      PH_RETURN_IF_ERROR(ObjectSweeper(replica->engines(), options).Run().status());
+      return SourceGraphSweeper(replica->engines(), options).Run().status();
+    }
+
+    const std::string folder;
+    int num_processes = 0;
+    ObjectCluster stores;
+    FakeObjectStore fake{&stores.clock};
+    WatchedObjects watched{&fake};
+    std::unique_ptr<ObjectReplica> replica;
+    std::unique_ptr<ObjectSourceGraphStore> graphs;
+  };
+
+  ClusterSnapshotTest() {
+    from_.stores.keys.SetForgetful(false);
+    EXPECT_THAT(BindStores(from_.replica->engines()), IsOk());
+    for (const char* const name : {"sealed", "team/open"}) {
+      EXPECT_THAT(from_.datasets().Create(name, schema_, {}), IsOk());
+      for (uint64_t i = 1; i <= 10; ++i) EXPECT_THAT(Append(from_, name, i), IsOk());
+    }
+    EXPECT_THAT(from_.datasets().Seal("sealed"), IsOk());
+    FileSourceGraphStore::Options options;
+    options.folder = folder_.path() + "/files";
+    options.min_free_bytes = 0;
+    const auto files = FileSourceGraphStore::Open(options).value();
+    SeededRandom random(1);
+    EXPECT_THAT(files->Create("graph", LawSchema(), LawOptions()), IsOk());
+    const SourceGraphSchema schema = LawSchema();
+    const SourceGraphOptions of_graph = LawOptions();
+    const ChunkOfRows chunk(schema, of_graph, RandomRows(random, 40, 200));
+    EXPECT_THAT(files->Append({"graph", 0}, chunk.chunk(), ProducerSequence{"p", 1}), IsOk());
+    EXPECT_THAT(files->Seal("graph", SealOptions(), kGoOn), IsOk());
+    EXPECT_THAT(from_.graphs->CopyIn(*files->OpenSealed("graph"), kGoOn), IsOk());
+    // Of servers, and of others that share more.
+    const auto lease = from_.replica->connection().GrantLease(absl::Hours(1000));
+    EXPECT_THAT(from_.replica->connection().Commit(
+                    {{},
+                     {Operation::Put("member/x", "here", lease->id),
+                      Operation::Put("job/j/owner", "x", lease->id),
+                      Operation::Put("job/j/head", "h"), Operation::Put("hist/h/h", "counts")},
+                     {}}),
+                IsOk());
+  }
+
+  absl::Status Append(Cluster& cluster, const std::string& name, uint64_t seed) {
+    Random random(seed);
+    const GraphChunk chunk = RandomChunk(random, &schema_, 3, 9, seed << 20);
+    return cluster.datasets().Append(name, chunk, {}, ProducerSequence{"p", seed}).status();
+  }
+  absl::StatusOr<SnapshotReport> Take(const std::string& name) {
+    return TakeClusterSnapshot(from_.replica->engines(), folder_.path() + "/" + name,
+                               absl::UnixEpoch(), [](const SnapshotReport&) { return true; });
+  }
+  absl::Status Restore(const std::string& name, Cluster& to) {
+    return RestoreClusterSnapshot(folder_.path() + "/" + name, to.replica->engines(), kLife)
+        .status();
+  }
+  static void ExpectWhole(Cluster& cluster, const std::string& name, uint64_t num_graphs) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const VerifyReport report,
+        cluster.datasets().Verify(name, [](const VerifyProgress&) { return true; }));
+    EXPECT_TRUE(report.ok());
+    EXPECT_EQ(report.num_graphs, num_graphs) << name;
+  }
+  // Servers may use it.
+  void ExpectRestored(Cluster& to, const std::map<std::string, std::string>& keys) {
+    std::map<std::string, std::string> wanted = keys;
+    for (const char* const left_out : {"member/x", "job/j/owner", "ds/store"}) {
+      wanted.erase(left_out);
+    }
+    wanted["life"] = kLife;
+    EXPECT_EQ(to.Keys(), wanted);
+    to.Start();
+    EXPECT_THAT(LivingStore::Join(std::make_unique<FakeConnection>(&to.stores.keys)), IsOk());
+    ASSERT_THAT(BindStores(to.replica->engines()), IsOk());
+    ASSERT_THAT(to.Sweep(), IsOk());
+    ExpectWhole(to, "sealed", 30);
+    ExpectWhole(to, "team/open", 30);
+    PH_ASSERT_OK_AND_ASSIGN(const auto report, to.graphs->Verify("graph", kGoOn));
+    EXPECT_TRUE(report.ok());
+    ASSERT_THAT(Append(to, "team/open", 11), IsOk());
+    ExpectWhole(to, "team/open", 33);
+  }
+
+  const GraphSchema schema_ =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  Cluster from_{folder_.path() + "/from"};
+  Cluster to_{folder_.path() + "/to"};
+};
+
+TEST_F(ClusterSnapshotTest, WhatIsRestoredIsWhatThereWas) {
+  const auto keys = from_.Keys();
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport report, Take("s"));
+  EXPECT_GT(report.num_files, 20U);
+  EXPECT_EQ(from_.Keys(), keys);
+  ASSERT_THAT(Restore("s", to_), IsOk());
+  ExpectRestored(to_, keys);
+}
+
+// Servers append, delete and sweep before each object that is read.
+TEST_F(ClusterSnapshotTest, ItIsOfOneMomentWhateverServersDo) {
+  const auto keys = from_.Keys();
+  uint64_t num_calls = 0;
+  from_.watched.before = [&] {
+    const auto before = std::exchange(from_.watched.before, [] { return absl::OkStatus(); });
+    const auto held = from_.Keys();
+    if (held.contains("snapshot")) {
+      if (++num_calls == 1) {
+        EXPECT_THAT(from_.datasets().Delete("sealed"), IsOk());
+        EXPECT_THAT(from_.graphs->Delete("graph"), IsOk());
+      }
+      EXPECT_THAT(Append(from_, "team/open", 100 + num_calls), IsOk());
+      EXPECT_THAT(from_.Sweep(), IsOk());
+    }
+    from_.watched.before = before;
+    return absl::OkStatus();
+  };
+  const auto taken = Take("s");
+  EXPECT_THAT(taken, IsOk());
+  from_.watched.before = [] { return absl::OkStatus(); };
+  EXPECT_GT(num_calls, 20U);
+  ASSERT_THAT(Restore("s", to_), IsOk());
+  ExpectRestored(to_, keys);
+  // Then sweeps go on.
+  const size_t held = from_.fake.num_objects();
+  ASSERT_THAT(from_.Sweep(), IsOk());
+  EXPECT_LT(from_.fake.num_objects(), held);
+}
+
+// It begins while a sweep is under way, and what was deleted before goes; nothing else.
+TEST_F(ClusterSnapshotTest, ASweepThatHasBegunTakesNothingOfIt) {
+  ASSERT_THAT(from_.datasets().Create("gone", schema_, {}), IsOk());
+  ASSERT_THAT(Append(from_, "gone", 1), IsOk());
+  ASSERT_THAT(from_.datasets().Delete("gone"), IsOk());
+  for (int at = 0; at < 12; ++at) {
+    SCOPED_TRACE(at);
+    const std::string name = absl::StrCat("s", at);
+    const std::string set = absl::StrCat("of/", at);
+    ASSERT_THAT(from_.datasets().Create(set, schema_, {}), IsOk());
+    for (uint64_t i = 1; i <= 5; ++i) ASSERT_THAT(Append(from_, set, i), IsOk());
+    int num_calls = 0;
+    absl::Status taken;
+    from_.watched.before = [&] {
+      if (num_calls++ != at) return absl::OkStatus();
+      // After its keys are read, the data set is deleted: its objects are still to be read.
+      bool is_deleted = false;
+      from_.watched.before = [&] {
+        if (!from_.Keys().contains("snapshot") || is_deleted) return absl::OkStatus();
+        is_deleted = true;
+        EXPECT_THAT(from_.datasets().Delete(set), IsOk());
+        return absl::OkStatus();
+      };
+      taken = Take(name).status();
+      from_.watched.before = [] { return absl::OkStatus(); };
+      return absl::OkStatus();
+    };
+    EXPECT_THAT(from_.Sweep(), IsOk());
+    from_.watched.before = [] { return absl::OkStatus(); };
+    ASSERT_THAT(taken, IsOk());
+  }
+}
+
+TEST_F(ClusterSnapshotTest, WithoutAnObjectThereIsNone) {
+  const ObjectList all = from_.fake.List("", "", 0, absl::InfiniteFuture()).value();
+  int number = 0;
+  for (const ObjectInfo& info : all.objects) {
+    // Of an upload, and of the two stores.
+    if (info.num_bytes == 0 || info.key == kStoreIdentityObject) continue;
+    SCOPED_TRACE(info.key);
+    const std::string bytes =
+        ReadObject(from_.fake, info.key, {}, uint64_t{1} << 30, absl::InfiniteFuture()).value();
+    const std::string name = absl::StrCat("s", ++number);
+    from_.fake.Damage(info.key, info.num_bytes / 2);
+    EXPECT_THAT(Take(name), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(info.key)));
+    ASSERT_THAT(from_.fake.Delete(info.key, absl::InfiniteFuture()), IsOk());
+    EXPECT_THAT(Take(name), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(info.key)));
+    EXPECT_THAT(Restore(name, to_), StatusIs(absl::StatusCode::kNotFound, _));
+    ASSERT_THAT(from_.fake.Put(info.key, bytes, absl::InfiniteFuture()), IsOk());
+  }
+  EXPECT_GT(number, 20);
+  EXPECT_TRUE(to_.Keys().empty());
+  EXPECT_EQ(to_.fake.num_objects(), 0U);
+}
+
+TEST_F(ClusterSnapshotTest, StoresThatHaveSomethingAreRefused) {
+  ASSERT_THAT(Take("s"), IsOk());
+  ASSERT_THAT(to_.fake.Put("d/x", "1", absl::InfiniteFuture()), IsOk());
+  EXPECT_THAT(Restore("s", to_), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("d/x")));
+  ASSERT_THAT(to_.fake.Delete("d/x", absl::InfiniteFuture()), IsOk());
+  ASSERT_THAT(to_.replica->connection().Commit({{}, {Operation::Put("job/k", "1")}, {}}), IsOk());
+  EXPECT_THAT(Restore("s", to_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("job/k")));
+  EXPECT_EQ(to_.Keys().size(), 1U);
+  // Nor does it come twice.
+  Cluster other(folder_.path() + "/other");
+  ASSERT_THAT(Restore("s", other), IsOk());
+  EXPECT_THAT(Restore("s", other), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  const std::string keys = folder_.path() + "/s/cluster/keys";
+  const std::string bytes = ReadWhole(keys).value();
+  ASSERT_THAT(WriteWhole(folder_.path() + "/s/cluster", "keys", bytes + "x"), IsOk());
+  EXPECT_THAT(Restore("s", to_), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("cluster/keys")));
+}
+
+// Killed before any of its calls, and run again.
+TEST_F(ClusterSnapshotTest, ItGoesOnWhereItWasKilled) {
+  const auto keys = from_.Keys();
+  const auto killed_at = [](Cluster& cluster, int step, int& num_steps) {
+    const auto is_dead = [&num_steps, step] { return num_steps++ >= step; };
+    cluster.Start([is_dead] { return is_dead() ? StoreFault::kCrashBefore : StoreFault::kNone; });
+    cluster.watched.before = [is_dead]() -> absl::Status {
+      return is_dead() ? absl::PermissionDeniedError("killed") : absl::OkStatus();
+    };
+  };
+  const auto started_again = [](Cluster& cluster) {
+    cluster.watched.before = [] { return absl::OkStatus(); };
+    cluster.Start();
+    cluster.stores.clock.Advance(absl::Minutes(3));
+  };
+  int num_kills = 0;
+  for (int step = 0;; step += 3) {
+    SCOPED_TRACE(step);
+    int num_steps = 0;
+    killed_at(from_, step, num_steps);
+    const std::string name = absl::StrCat("s", step);
+    const absl::Status taken = Take(name).status();
+    started_again(from_);
+    if (taken.ok()) break;
+    ++num_kills;
+    ASSERT_THAT(Take(name), IsOk());
+    Cluster to(absl::StrCat(folder_.path(), "/to", step));
+    ASSERT_THAT(Restore(name, to), IsOk());
+    ExpectRestored(to, keys);
+  }
+  EXPECT_GT(num_kills, 10);
+  num_kills = 0;
+  for (int step = 0;; ++step) {
+    SCOPED_TRACE(step);
+    int num_steps = 0;
+    Cluster to(absl::StrCat(folder_.path(), "/again", step));
+    killed_at(to, step, num_steps);
+    const absl::Status restored = Restore("s0", to);
+    started_again(to);
+    if (restored.ok()) break;
+    ++num_kills;
+    if (to.fake.num_objects() != 0) {
+      EXPECT_THAT(LivingStore::Join(std::make_unique<FakeConnection>(&to.stores.keys)),
+                  StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("life")));
+    }
+    ASSERT_THAT(Restore("s0", to), IsOk());
+    ExpectRestored(to, keys);
+  }
+  EXPECT_GT(num_kills, 20);
+}
+
+TEST_F(ClusterSnapshotTest, OneIsTakenAtATime) {
+  bool is_second = false;
+  from_.watched.before = [&] {
+    if (!from_.Keys().contains("snapshot") || std::exchange(is_second, true)) {
+      return absl::OkStatus();
+    }
+    EXPECT_THAT(Take("other"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another")));
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Take("s"), IsOk());
+  EXPECT_TRUE(is_second);
+  from_.watched.before = [] { return absl::OkStatus(); };
+  // One that takes so long that sweeps have gone on is none.
+  int num_calls = 0;
+  int late = -1;
+  from_.watched.before = [&] {
+    if (from_.Keys().contains("snapshot") && num_calls++ == late) {
+      from_.stores.clock.Advance(absl::Minutes(3));
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Take("in time"), IsOk());
+  const int last = num_calls - 1;
+  for (const int step : {0, last}) {
+    SCOPED_TRACE(step);
+    num_calls = 0;
+    late = step;
+    EXPECT_THAT(Take("late"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("too long")));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse
