@@ -11,7 +11,7 @@ packhouse_room(base
 # Its files lie on four floors by what they see; as a library they are one still.
 packhouse_room(admission
   FOLDER base
-  SOURCES access/authorizer.cc server/calls/call_log.cc access/client_identity.cc
+  SOURCES access/authorizer.cc access/client_identity.cc
           server/calls/connection_calls.cc stores/limits/disk_quota.cc server/calls/gate.cc
           server/calls/idle_timer.cc limited_log.cc log_line.cc memory_budget.cc memory_return.cc
           memory_shares.cc access/planning_pool.cc access/policy.cc producer.cc

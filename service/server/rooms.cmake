@@ -11,7 +11,7 @@ set_target_properties(packhouse_http PROPERTIES UNITY_BUILD OFF)
 # without the rest.
 packhouse_room(wire_calls
   FOLDER server/calls
-  SOURCES batch_reply.cc request_rights.cc streaming_call.cc streaming_call_turn.cc
+  SOURCES batch_reply.cc call_log.cc request_call.cc request_rights.cc source_call.cc streaming_call.cc streaming_call_turn.cc
           wire_footprint.cc wire_graphs.cc wire_sizes.cc
   DEPENDS packhouse_proto packhouse_admission packhouse_collation)
 

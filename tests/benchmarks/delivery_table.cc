@@ -31,7 +31,6 @@
 #include "service/algorithms/collation/collate.h"
 #include "service/server/calls/batch_reply.h"
 #include "service/server/calls_grpc/early_service.h"
-#include "service/server/calls_grpc/server_streaming_call.h"
 
 namespace packhouse {
 namespace {
@@ -70,25 +69,16 @@ class PrebuiltSource final : public ResponseSource<LoadReply> {
 class PrebuiltService final : public rpc::EarlyService {
  public:
   PrebuiltService(const CallContext& context, const GraphSchema* schema)
-      : EarlyService(v1::LoaderService::service_full_name()), context_(context), schema_(schema) {
-    Serve("Load", [this](grpc::CallbackServerContext* call) { return Load(call); });
+      : EarlyService(v1::LoaderService::service_full_name(), context) {
+    // `seed` is the number of bytes.
+    Serve({Row(Method::kLoad, Waits::kPlans,
+               [schema](const v1::LoadRequest& request, ProgressSink<LoadReply>& /*sink*/)
+                   -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
+                 absl::StatusOr<Batch> batch = BatchOf(*schema, request.epoch().seed());
+                 if (!batch.ok()) return batch.status();
+                 return std::make_unique<PrebuiltSource>(*std::move(batch));
+               })});
   }
-
- private:
-  // `seed` is the number of bytes.
-  rpc::CallReactor* Load(grpc::CallbackServerContext* call) {
-    return rpc::ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
-        context_, *call, Method::kLoad,
-        [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& /*sink*/)
-            -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
-          absl::StatusOr<Batch> batch = BatchOf(*schema_, parsed.epoch().seed());
-          if (!batch.ok()) return batch.status();
-          return std::make_unique<PrebuiltSource>(*std::move(batch));
-        });
-  }
-
-  const CallContext context_;
-  const GraphSchema* const schema_;
 };
 
 class NoObserver final : public RpcObserver {

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "service/server/calls_grpc/early_service.h"
-#include "service/server/calls_grpc/stream_reactor.h"
-#include "service/server/calls_grpc/unary_call.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {
@@ -119,29 +117,25 @@ class ScriptedHandler final : public StreamHandler<v1::ObserveRequest, v1::Obser
 class ScriptedService final : public EarlyService {
  public:
   explicit ScriptedService(const CallContext& context)
-      : EarlyService(v1::HistogramService::service_full_name()), context_(context) {
-    Serve("Observe", [this](grpc::CallbackServerContext* call) {
-      return StreamReactor<v1::ObserveRequest, v1::ObserveResponse>::Start(
-          context_, *call, Method::kObserve, std::make_unique<ScriptedHandler>(accept, next));
-    });
-    Serve("GetHistogram", [this](grpc::CallbackServerContext* call) {
-      return RunUnary<v1::GetHistogramRequest>(
-          context_, Method::kGetHistogram, call,
-          [this](const v1::GetHistogramRequest&) -> absl::StatusOr<v1::GetHistogramResponse> {
-            PH_RETURN_IF_ERROR(accept({}));
-            v1::GetHistogramResponse response;
-            response.mutable_histogram()->set_tuples(std::string(answer_bytes, 'a'));
-            return response;
-          });
-    });
+      : EarlyService(v1::HistogramService::service_full_name(), context) {
+    Serve({StreamRow<v1::ObserveRequest, v1::ObserveResponse>(
+               Method::kObserve, Waits::kTurns, absl::OkStatus(),
+               [this](const StreamOpening&) {
+                 return std::make_unique<ScriptedHandler>(accept, next);
+               }),
+           Row(Method::kGetHistogram, Waits::kTurns,
+               [this](const v1::GetHistogramRequest&,
+                      RequestCall&) -> absl::StatusOr<v1::GetHistogramResponse> {
+                 PH_RETURN_IF_ERROR(accept({}));
+                 v1::GetHistogramResponse response;
+                 response.mutable_histogram()->set_tuples(std::string(answer_bytes, 'a'));
+                 return response;
+               })});
   }
 
   Script accept;
   Script next;
   size_t answer_bytes = 0;  // Of the unary call.
-
- private:
-  const CallContext context_;
 };
 
 class ScriptedCallTest : public ::testing::Test {

@@ -1,6 +1,4 @@
 // Server-streaming calls, whose work and responses the test holds: order, back-pressure, the end.
-#include "service/server/calls_grpc/server_streaming_call.h"
-
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -20,7 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using Call = ServerStreamingCall<v1::TuneRequest, v1::TuneResponse>;
 using Sink = ProgressSink<v1::TuneResponse>;
 using Source = ResponseSource<v1::TuneResponse>;
 
@@ -82,16 +79,15 @@ CountingSource::Give CellsUpTo(uint64_t n) {
 class ScriptedLoadService final : public EarlyService {
  public:
   explicit ScriptedLoadService(const CallContext& context)
-      : EarlyService(v1::PlanningService::service_full_name()), context_(context) {
-    Serve("Tune", [this](grpc::CallbackServerContext* call) {
-      return Call::Start(context_, *call, Method::kTune, work);
-    });
+      : EarlyService(v1::PlanningService::service_full_name(), context) {
+    Serve({Row(Method::kTune, Waits::kPlans, [this](const v1::TuneRequest& request, Sink& sink) {
+      // The test may set another one meanwhile.
+      const auto of_call = work;
+      return of_call(request, sink);
+    })});
   }
 
-  Call::Work work;
-
- private:
-  const CallContext context_;
+  std::function<absl::StatusOr<std::unique_ptr<Source>>(const v1::TuneRequest&, Sink&)> work;
 };
 
 class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {

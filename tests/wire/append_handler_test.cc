@@ -362,11 +362,5 @@ TEST_F(AppendHandlerTest, AMalformedChunkIsRefusedWhole) {
   EXPECT_EQ(store_.Get("d")->num_graphs, 0U);
 }
 
-TEST_F(AppendHandlerTest, WithoutAFolderForDataTheStreamEndsBeforeItsFirstRequest) {
-  AppendHandler handler(nullptr);
-  EXPECT_THAT(handler.Next(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                       HasSubstr("without a folder for data (--data-dir)")));
-}
-
 }  // namespace
 }  // namespace packhouse

@@ -107,6 +107,23 @@ TEST(CallWorkTest, AStreamIsOnTheOpeningPoolUntilItIsOpen) {
   stage.Done();
 }
 
+TEST(CallWorkTest, WhatTheServerLacksIsSaidOfTheFirstRequest) {
+  Stage stage;
+  CallContext context = stage.call->context();
+  context.max_response_bytes = 1 << 20;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.call->Begin(std::make_unique<StreamWork<Request, Response>>(
+      context, std::make_unique<CountingHandler>(), absl::FailedPreconditionError("no folder")));
+  stage.RunAll();
+  EXPECT_FALSE(stage.link.state().status);
+  stage.Read(Request().SerializeAsString());
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status,
+              StatusIs(absl::StatusCode::kFailedPrecondition, "no folder"));
+  EXPECT_THAT(stage.link.sent(), ::testing::IsEmpty());
+  stage.Done();
+}
+
 TEST(CallWorkTest, AStreamThatCannotBeOpenedEnds) {
   Stage stage;
   ASSERT_TRUE(stage.call->Enter());
@@ -230,12 +247,16 @@ TEST(CallWorkTest, ASourceIsMadeByAJobAndEmptied) {
         });
         return std::make_unique<ProducedSource>(production);
       };
-      const auto never_at_once = [](const Request&, ProgressSink<Response>&)
-          -> absl::StatusOr<std::unique_ptr<ResponseSource<Response>>> { return nullptr; };
+      const auto planned = [&](const Request& request, ProgressSink<Response>& sink)
+          -> absl::StatusOr<std::unique_ptr<ResponseSource<Response>>> {
+        if (sink.call().is_trial()) return absl::CancelledError("not at once");
+        return work(request, sink);
+      };
       ScriptedLink link;
-      auto call = SourceCall<Request, Response>::Start(
-          calls.Context(), Method::kTune, &link, work,
-          i % 2 == 0 ? SourceCall<Request, Response>::Work(never_at_once) : nullptr);
+      const MethodRow row =
+          Row(Method::kTune, i % 2 == 0 ? Waits::kPlansUnlessReady : Waits::kPlans, planned);
+      NoHeaders headers;
+      auto call = SourceCall::Start(calls.Context(), row, &link, headers);
       calls.Serve(*call, link, cancels, [&] {
         return std::make_unique<TextRequest>(Request().SerializeAsString(), &num_requests);
       });

@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "service/access/job_pool.h"
 #include "service/base/clock.h"
+#include "service/server/calls/call_headers.h"
 #include "service/server/calls/call_link.h"
 #include "service/server/calls/call_work.h"
 #include "service/server/calls/request_bytes.h"
@@ -96,6 +97,13 @@ class TextRequest final : public RequestBytes {
  private:
   const std::string text_;
   std::atomic<int>* const num_alive_;
+};
+
+class NoHeaders final : public CallHeaders {
+ public:
+  bool Has(const std::string& /*key*/) const override { return false; }
+  void Add(const std::string& /*key*/, const std::string& /*value*/) override {}
+  void AddTrailing(const std::string& /*key*/, const std::string& /*value*/) override {}
 };
 
 // Begins what it is asked, and has the test end it. Fails the test if it is asked what it must not

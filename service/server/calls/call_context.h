@@ -118,15 +118,32 @@ struct CallContext {
     return NamespaceOf(record == nullptr ? absl::string_view() : record->resource);
   }
 
-  // The call is one of the open calls from now on, until its record is gone. To be called once,
-  // after From().
-  void ListAs(Method method, bool is_stream) const {
+  // To be called once, after From(): observers hear of the call, and it is one of the open calls
+  // from now on, until its record is gone.
+  void OnStarted(Method method) const {
+    observer->OnStarted(method);
     if (record == nullptr || call_table == nullptr) return;
     HasMemoryFor([&] {
       record->entry =
-          call_table->Enter({method, is_stream, client, !record->principal.empty(), record->peer,
-                             record->request_id, record->trace, clock->Now(), ""});
+          call_table->Enter({method, IsStream(method), client, !record->principal.empty(),
+                             record->peer, record->request_id, record->trace, clock->Now(), ""});
     });
+  }
+
+  // Paired with it: observers, the log and the journal hear how the call has ended.
+  void OnFinished(Method method, const absl::Status& status, absl::Time started) const {
+    const absl::Duration elapsed = clock->Now() - started;
+    observer->OnFinished(method, status.code(), elapsed);
+    LogCall(log, client, record.get(), method, status, elapsed);
+  }
+
+  // The call's place among the open calls. RESOURCE_EXHAUSTED if there is none; then the call is to
+  // be cut off: nothing of it may stay, even until its client has read the reason.
+  absl::Status TakePlace(FairBound::Place& place) const {
+    if (open_calls == nullptr) return absl::OkStatus();
+    absl::StatusOr<FairBound::Place> taken = open_calls->Enter(client);
+    if (taken.ok()) place = *std::move(taken);
+    return taken.status();
   }
 
   // Lists the call as one whose batches go by a lane while that is true.
@@ -137,14 +154,6 @@ struct CallContext {
   // A request of the call has come.
   void OnRequest() const {
     if (of_connection != nullptr) of_connection->OnRequest();
-  }
-
-  // The context of calls and streams that wait for the disk: all their work is on the append pool.
-  CallContext OnAppendPool() const {
-    CallContext context = *this;
-    context.stream_pool = append_pool;
-    context.call_pool = append_pool;
-    return context;
   }
 };
 

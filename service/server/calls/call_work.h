@@ -70,9 +70,11 @@ class StreamWork final : public CallWork {
  public:
   using Handler = StreamHandler<Request, Response>;
 
-  // The context's pointees must outlive it.
-  StreamWork(const CallContext& context, std::unique_ptr<Handler> handler)
-      : context_(context), handler_(std::move(handler)) {}
+  // The context's pointees must outlive it. `lacks`: why no request can be taken
+  // (MethodRow::lacks).
+  StreamWork(const CallContext& context, std::unique_ptr<Handler> handler,
+             absl::Status lacks = absl::OkStatus())
+      : context_(context), handler_(std::move(handler)), lacks_(std::move(lacks)) {}
 
   bool takes_requests() const override { return true; }
   bool MayBlock() const override { return handler_->MayBlock() || IsOpening(); }
@@ -102,6 +104,7 @@ class StreamWork final : public CallWork {
     PH_RETURN_IF_ERROR(Authorize(
         context_, *request,
         std::exchange(is_first_, false) ? RequestKind::kBeginsStream : RequestKind::kGoesOn));
+    PH_RETURN_IF_ERROR(lacks_);
     if (context_.opening_pool != nullptr && handler_->OpensOnStore(*request)) {
       opening_ = {*std::move(hold), std::move(request)};
       return absl::OkStatus();
@@ -120,6 +123,7 @@ class StreamWork final : public CallWork {
 
   const CallContext context_;
   const std::unique_ptr<Handler> handler_;
+  const absl::Status lacks_;
   bool is_first_ = true;
   Parsed opening_;  // To be accepted on the opening pool.
 };

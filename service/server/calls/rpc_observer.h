@@ -9,38 +9,40 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "packhouse/methods.h"
 
 namespace packhouse {
 
-// All methods, by their names in the contract: for metrics, logs and lists of open calls. Channelz
-// is each of grpc.channelz.v1; the last three are of gRPC, too.
+// All methods, for metrics, logs and lists of open calls: those of the contract, as CMake reads
+// them there (proto/CMakeLists.txt), and gRPC's. Channelz is each of grpc.channelz.v1.
 // clang-format off
 #define PACKHOUSE_METHODS(ROW) \
-  ROW(Pack) ROW(Observe) ROW(GetHistogram) ROW(MergeHistogram) ROW(DeleteHistogram) ROW(Plan) \
-  ROW(Tune) ROW(CreateDataset) ROW(Append) ROW(SealDataset) ROW(GetDataset) ROW(ListDatasets) \
-  ROW(DeleteDataset) ROW(VerifyDataset) ROW(ExportDataset) ROW(Load) ROW(Acknowledge) \
-  ROW(GetEpoch) ROW(ReportStep) ROW(DeleteJob) ROW(ListJobs) ROW(GetJob) ROW(ExportEpoch) \
-  ROW(CreateSourceGraph) ROW(AppendSourceGraph) ROW(SealSourceGraph) ROW(GetSourceGraph) \
-  ROW(ListSourceGraphs) ROW(DeleteSourceGraph) ROW(VerifySourceGraph) ROW(LookupNodes) \
-  ROW(ReadEdges) ROW(Sample) ROW(EstimateSizes) ROW(SampleDataset) ROW(Partition) \
-  ROW(GetPartition) ROW(ListPartitions) ROW(CancelPartition) ROW(DeletePartition) \
-  ROW(ReadPartitionFile) ROW(PartitionDataset) ROW(Report) ROW(GetModel) ROW(ListModels) \
-  ROW(DeleteModel) ROW(GetServer) ROW(ListClients) ROW(SetLogLevel) ROW(Reload) ROW(Drain) \
-  ROW(MoveJob) ROW(TakeSnapshot) ROW(Channelz) ROW(ServerReflectionInfo) ROW(Check) ROW(Watch)
+  PACKHOUSE_CONTRACT_METHODS(ROW) \
+  ROW(Channelz, false) ROW(ServerReflectionInfo, true) ROW(Check, false) ROW(Watch, true)
 // clang-format on
 
 enum class Method {
-#define PACKHOUSE_METHOD(name) k##name,
+#define PACKHOUSE_METHOD(name, is_stream) k##name,
   PACKHOUSE_METHODS(PACKHOUSE_METHOD)
 #undef PACKHOUSE_METHOD
 };
 
 // In the order of Method.
 inline constexpr std::array kMethodNames = {
-#define PACKHOUSE_METHOD(name) absl::string_view(#name),
+#define PACKHOUSE_METHOD(name, is_stream) absl::string_view(#name),
     PACKHOUSE_METHODS(PACKHOUSE_METHOD)
 #undef PACKHOUSE_METHOD
 };
+
+// Whether its calls have more than one request, or more than one response.
+constexpr bool IsStream(Method method) {
+  constexpr std::array kStreams = {
+#define PACKHOUSE_METHOD(name, is_stream) is_stream,
+      PACKHOUSE_METHODS(PACKHOUSE_METHOD)
+#undef PACKHOUSE_METHOD
+  };
+  return kStreams[static_cast<size_t>(method)];
+}
 #undef PACKHOUSE_METHODS
 
 // Thread-safe; must be quick.

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "service/base/status_macros.h"
-#include "service/server/calls/call_log.h"
 
 namespace packhouse {
 
@@ -17,8 +16,7 @@ StreamingCall::StreamingCall(const CallContext& context, Method method, CallLink
       pace_(context_.clock),
       outbox_(context_, method),
       last_moved_(started_) {
-  context_.observer->OnStarted(method_);
-  context_.ListAs(method_, /*is_stream=*/true);
+  context_.OnStarted(method_);
 }
 
 bool StreamingCall::Enter() {
@@ -31,15 +29,14 @@ bool StreamingCall::Enter() {
 }
 
 absl::Status StreamingCall::Admit() {
-  if (context_.open_calls != nullptr) {
-    absl::StatusOr<FairBound::Place> place = context_.open_calls->Enter(context_.client);
-    if (!place.ok()) {
-      // Nothing of the call may stay, even until its client has read the reason.
-      link_->Cancel();
-      return place.status();
-    }
+  FairBound::Place place;
+  if (absl::Status taken = context_.TakePlace(place); !taken.ok()) {
+    link_->Cancel();
+    return taken;
+  }
+  {
     absl::MutexLock lock(&mutex_);
-    place_ = *std::move(place);
+    place_ = std::move(place);
   }
   PH_RETURN_IF_ERROR(context_.refusal);
   return context_.gate->EnterStream(context_.client, shared_from_this());
@@ -149,9 +146,7 @@ void StreamingCall::OnDone() {
   // Done here, while its pointees still exist; without the lock, since it may wake other calls.
   request_.reset();
   work_.reset();
-  const absl::Duration elapsed = context_.clock->Now() - started_;
-  context_.observer->OnFinished(method_, status.code(), elapsed);
-  LogCall(context_.log, context_.client, context_.record.get(), method_, status, elapsed);
+  context_.OnFinished(method_, status, started_);
   context_.gate->LeaveStream(this);
 }
 

@@ -63,7 +63,8 @@ bool StreamingCall::Step(Place place) {
   }
   const absl::StatusOr<bool> made = EndOnAllocationFailure([this] { return MakeResponse(); });
   if (!made.ok()) {
-    EndWith(made.status());
+    // What the call was closed with comes first.
+    EndWith(end_.ok() ? made.status() : end_);
     return true;
   }
   if (*made) return true;

@@ -6,40 +6,24 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server_context.h"
-#include "grpcpp/support/byte_buffer.h"
-#include "grpcpp/support/server_callback.h"
-#include "service/access/fair_bound.h"
 #include "service/base/short_slices.h"
 #include "service/server/calls/call_context.h"
+#include "service/server/calls/method_table.h"
+#include "service/server/calls_grpc/call_reactor.h"
+#include "service/server/calls_grpc/one_answer_call.h"
+#include "service/server/calls_grpc/stream_reactor.h"
 
 namespace packhouse::rpc {
 
-// A call of any kind, with messages as raw bytes.
-using CallReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-
-// Gives the call its place among the open calls (call_context.h). RESOURCE_EXHAUSTED if there is
-// none. Then the call is cut off: nothing of it may stay, even until its client has read the
-// reason.
-inline absl::Status TakePlace(const CallContext& context, grpc::CallbackServerContext& call,
-                              FairBound::Place* place) {
-  if (context.open_calls == nullptr) return absl::OkStatus();
-  absl::StatusOr<FairBound::Place> entered = context.open_calls->Enter(context.client);
-  if (!entered.ok()) {
-    call.TryCancel();
-    return entered.status();
-  }
-  *place = *std::move(entered);
-  return absl::OkStatus();
-}
-
+// A service by its table of methods.
+//
 // Generated services learn of a call with one request only when the request has come. A client that
 // sends headers without requests would not be counted, though each such call takes some 10 KB. So
 // for gRPC's server all methods here are streams both ways, and the reactor reads the request. On
@@ -48,11 +32,21 @@ class EarlyService : public grpc::Service {
  protected:
   using Begin = std::function<CallReactor*(grpc::CallbackServerContext*)>;
 
-  // `name`: the service's full name.
-  explicit EarlyService(std::string name) : name_(std::move(name)) {}
+  // `name`: the service's full name. The context's pointees must outlive the service.
+  EarlyService(std::string name, const CallContext& context)
+      : context_(context), name_(std::move(name)) {}
 
-  // Begins calls of `method`, such as "Pack", with `begin`, on a thread of gRPC, once their headers
-  // have come. gRPC owns what `begin` returns.
+  // Answers calls as the rows say.
+  void Serve(std::vector<MethodRow> rows) {
+    for (MethodRow& each : rows) {
+      const MethodRow& row = rows_.emplace_back(std::move(each));
+      Serve(row.name.empty() ? kMethodNames[static_cast<size_t>(row.method)] : row.name,
+            [this, &row](grpc::CallbackServerContext* peer) { return BeginCall(row, *peer); });
+    }
+  }
+
+  // Begins calls of `method`, such as "Watch", with `begin`, on a thread of gRPC, once their
+  // headers have come. gRPC owns what `begin` returns.
   void Serve(absl::string_view method, Begin begin) {
     // gRPC keeps the pointer.
     const std::string& path = paths_.emplace_back(absl::StrCat("/", name_, "/", method));
@@ -68,17 +62,18 @@ class EarlyService : public grpc::Service {
             }));
   }
 
-  // The same for a member of the service.
-  template <typename Service>
-  void Serve(absl::string_view method,
-             CallReactor* (Service::*begin)(grpc::CallbackServerContext*)) {
-    Serve(method, [service = static_cast<Service*>(this),
-                   begin](grpc::CallbackServerContext* call) { return (service->*begin)(call); });
-  }
+  const CallContext context_;
 
  private:
+  CallReactor* BeginCall(const MethodRow& row, grpc::CallbackServerContext& peer) const {
+    if (row.open != nullptr) return StartStream(context_, peer, row);
+    return row.IsSource() ? StartSource(context_, peer, row)
+                          : OneAnswerCall::Start(context_, peer, row);
+  }
+
   const std::string name_;
   std::deque<std::string> paths_;
+  std::deque<MethodRow> rows_;
 };
 
 }  // namespace packhouse::rpc

@@ -26,31 +26,6 @@ const Histogram::BucketBoundaries kCommitSeconds = {0.0001, 0.00025, 0.0005, 0.0
                                                     1,      2.5,     5,      10};
 const Histogram::BucketBoundaries kChangesBuckets = {1, 2, 4, 8, 16, 32, 64, 128, 256};
 
-bool IsStream(size_t method) {
-  switch (static_cast<Method>(method)) {
-    case Method::kPack:
-    case Method::kObserve:
-    case Method::kTune:
-    case Method::kAppend:
-    case Method::kVerifyDataset:
-    case Method::kExportDataset:
-    case Method::kLoad:
-    case Method::kExportEpoch:
-    case Method::kAppendSourceGraph:
-    case Method::kSealSourceGraph:
-    case Method::kVerifySourceGraph:
-    case Method::kSample:
-    case Method::kSampleDataset:
-    case Method::kPartitionDataset:
-    case Method::kTakeSnapshot:
-    case Method::kServerReflectionInfo:
-    case Method::kWatch:
-      return true;
-    default:
-      return false;
-  }
-}
-
 prometheus::Counter& Counter(prometheus::Registry& registry, const std::string& name,
                              const std::string& help, const prometheus::Labels& labels = {}) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
@@ -67,7 +42,7 @@ Histogram& Distribution(prometheus::Registry& registry, const std::string& name,
 
 // The buckets of packhouse_rpc_duration_seconds, by method.
 absl::Span<const double> SecondsOf(size_t method) {
-  return IsStream(method) ? kStreamSeconds : kUnarySeconds;
+  return IsStream(static_cast<Method>(method)) ? kStreamSeconds : kUnarySeconds;
 }
 std::vector<absl::Span<const double>> SecondsOfMethods() {
   std::vector<absl::Span<const double>> all;
@@ -165,7 +140,7 @@ Metrics::Metrics(const std::string& version, const std::string& commit)
   for (size_t method = 0; method < kNumMethods; ++method) {
     const std::string name(kMethodNames[method]);
     const prometheus::Labels labels = {{"method", name}};
-    if (IsStream(method)) {
+    if (IsStream(static_cast<Method>(method))) {
       streams_[method] = {
           events_.AddGauge("packhouse_open_streams", "Streams that are open now, by method.",
                            labels),

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "packhouse/v1/admin.pb.h"
 #include "service/access/policy.h"
 #include "service/engine/jobs/job_session.h"
 #include "service/engine/jobs/jobs.h"
@@ -42,15 +43,8 @@ class AdminService final : public EarlyService {
   AdminService(const CallContext& context, AdminActions actions, AdminView view);
 
  private:
-  CallReactor* GetServer(grpc::CallbackServerContext* call);
-  CallReactor* ListClients(grpc::CallbackServerContext* call);
-  CallReactor* SetLogLevel(grpc::CallbackServerContext* call);
-  CallReactor* Reload(grpc::CallbackServerContext* call);
-  CallReactor* Drain(grpc::CallbackServerContext* call);
-  CallReactor* MoveJob(grpc::CallbackServerContext* call);
-  CallReactor* TakeSnapshot(grpc::CallbackServerContext* call);
+  v1::GetServerResponse ServerNow() const;
 
-  const CallContext context_;
   const AdminActions actions_;
   const AdminView view_;
 };

@@ -159,7 +159,8 @@ absl::Status AppendHandler::Accept(std::unique_ptr<v1::AppendRequest> request) {
 }
 
 absl::StatusOr<std::optional<v1::AppendResponse>> AppendHandler::Next() {
-  if (datasets_ == nullptr) return NoDataFolder();
+  // A stream without requests is none that has stored something.
+  if (datasets_ == nullptr && is_closed_) return NoDataFolder();
   return std::exchange(response_, std::nullopt);
 }
 

@@ -32,11 +32,11 @@ namespace packhouse {
 // most as many are being appended as the pool has threads.
 class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendResponse> {
  public:
-  // The pointees must outlive the handler. `datasets` null: the stream ends with NoDataFolder().
-  // `working` counts the rows of examples; null: nothing is counted. `observer`, which may be null,
-  // is told of malformed ones.
-  // `drifts`, which may be null too, watches the sizes. `clock` says when producers may be
-  // forgotten; null: it is always 1970. `format` reads examples.
+  // The pointees must outlive the handler. Without `datasets` there may be no request, and the
+  // stream ends with NoDataFolder(). `working`
+  // counts the rows of examples; null: nothing is counted. `observer`, which may be null, is told
+  // of malformed ones. `drifts`, which may be null too, watches the sizes. `clock` says when
+  // producers may be forgotten; null: it is always 1970. `format` reads examples.
   explicit AppendHandler(DatasetStore* datasets, MemoryBudget* working = nullptr,
                          RpcObserver* observer = nullptr, DatasetDrifts* drifts = nullptr,
                          const Clock* clock = nullptr,
@@ -49,7 +49,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
         format_(format) {}
 
   absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
-  void HalfClose() override {}
+  void HalfClose() override { is_closed_ = true; }
   absl::StatusOr<std::optional<v1::AppendResponse>> Next() override;
   bool MayBlock() const override { return true; }
 
@@ -88,6 +88,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   std::vector<LeftOut> left_out_;
   std::optional<ProducerHistory> asked_for_;
   std::optional<v1::AppendResponse> response_;
+  bool is_closed_ = false;
 };
 
 }  // namespace packhouse

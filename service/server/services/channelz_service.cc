@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
@@ -14,8 +15,6 @@
 #include "grpc/support/alloc.h"
 #include "grpcpp/ext/channelz_service_plugin.h"
 #include "service/base/status_macros.h"
-#include "service/server/calls/allocation_failure.h"
-#include "service/server/calls_grpc/one_answer_call.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -65,72 +64,51 @@ std::unique_ptr<Message> New(const Descriptor* type) {
   return std::unique_ptr<Message>(MessageFactory::generated_factory()->GetPrototype(type)->New());
 }
 
-class ChannelzCall final : public OneAnswerCall {
- public:
-  static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& call,
-                            const MethodDescriptor* method) {
-    return Begin(std::shared_ptr<ChannelzCall>(new ChannelzCall(server, call, method)));
+// A few numbers take no memory that would have to be counted.
+absl::Status ParseInto(const RequestBytes& bytes, Message& message) {
+  if (bytes.size() > kLongestRequest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a request of ", bytes.size(), " bytes, at most ", kLongestRequest));
   }
+  bool is_parsed = false;
+  bytes.Read([&](auto& stream) { is_parsed = message.ParseFromZeroCopyStream(&stream); });
+  if (is_parsed) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the request is no ", message.GetTypeName()));
+}
 
- private:
-  ChannelzCall(const CallContext& server, grpc::CallbackServerContext& call,
-               const MethodDescriptor* method)
-      : OneAnswerCall(server, call, Method::kChannelz, Gate::CallKind::kQuick), method_(method) {}
-
-  void Work() override {
-    context_.call_pool->Submit(context_.client, [this, self = shared_from_this()] {
-      Answer(EndOnAllocationFailure([this] { return Respond(); }));
-    });
+absl::StatusOr<RequestCall::Given> Respond(const MethodDescriptor& method,
+                                           const RequestBytes& bytes, RequestCall& call) {
+  const std::unique_ptr<Message> request = New(method.input_type());
+  PH_RETURN_IF_ERROR(ParseInto(bytes, *request));
+  PH_RETURN_IF_ERROR(call.Admit(*request));
+  const std::unique_ptr<char, decltype(&gpr_free)> json(AskCore(method.name(), *request),
+                                                        &gpr_free);
+  if (json == nullptr) return absl::NotFoundError("there is nothing of that number");
+  const std::unique_ptr<Message> response = New(method.output_type());
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  const auto parsed =
+      google::protobuf::util::JsonStringToMessage(json.get(), response.get(), options);
+  if (!parsed.ok()) {
+    return absl::InternalError(absl::StrCat("gRPC's answer is no ", response->GetTypeName(), ": ",
+                                            std::string(parsed.message())));
   }
-
-  absl::Status Respond() {
-    const std::unique_ptr<Message> request = New(method_->input_type());
-    PH_RETURN_IF_ERROR(ParseInto(*request));
-    PH_RETURN_IF_ERROR(Authorize(context_, *request));
-    const std::unique_ptr<char, decltype(&gpr_free)> json(AskCore(method_->name(), *request),
-                                                          &gpr_free);
-    if (json == nullptr) return absl::NotFoundError("there is nothing of that number");
-    const std::unique_ptr<Message> response = New(method_->output_type());
-    google::protobuf::util::JsonParseOptions options;
-    options.ignore_unknown_fields = true;
-    const auto parsed =
-        google::protobuf::util::JsonStringToMessage(json.get(), response.get(), options);
-    if (!parsed.ok()) {
-      return absl::InternalError(absl::StrCat("gRPC's answer is no ", response->GetTypeName(), ": ",
-                                              std::string(parsed.message())));
-    }
-    return Write(*response);
-  }
-
-  // A few numbers take no memory that would have to be counted.
-  absl::Status ParseInto(Message& message) const {
-    if (request().Length() > kLongestRequest) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a request of ", request().Length(), " bytes, at most ", kLongestRequest));
-    }
-    grpc::Slice bytes;
-    if (request().Length() == 0) return absl::OkStatus();
-    if (!request().DumpToSingleSlice(&bytes).ok() ||
-        !message.ParseFromArray(bytes.begin(), static_cast<int>(bytes.size()))) {
-      return absl::InvalidArgumentError(absl::StrCat("the request is no ", message.GetTypeName()));
-    }
-    return absl::OkStatus();
-  }
-
-  const MethodDescriptor* const method_;
-};
+  return call.Write(*response);
+}
 
 }  // namespace
 
-ChannelzService::ChannelzService(const CallContext& context)
-    : EarlyService(kService), context_(context) {
+ChannelzService::ChannelzService(const CallContext& context) : EarlyService(kService, context) {
   const auto* const service = DescriptorPool::generated_pool()->FindServiceByName(kService);
+  std::vector<MethodRow> rows;
   for (int i = 0; service != nullptr && i < service->method_count(); ++i) {
-    Serve(service->method(i)->name(),
-          [this, method = service->method(i)](grpc::CallbackServerContext* call) {
-            return ChannelzCall::Start(context_, *call, method);
-          });
+    rows.push_back({.method = Method::kChannelz,
+                    .answer = [method = service->method(i)](
+                                  const RequestBytes& bytes,
+                                  RequestCall& call) { return Respond(*method, bytes, call); },
+                    .name = service->method(i)->name()});
   }
+  Serve(std::move(rows));
 }
 
 }  // namespace packhouse::rpc

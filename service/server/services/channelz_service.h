@@ -13,9 +13,6 @@ namespace packhouse::rpc {
 class ChannelzService final : public EarlyService {
  public:
   explicit ChannelzService(const CallContext& context);
-
- private:
-  const CallContext context_;
 };
 
 }  // namespace packhouse::rpc

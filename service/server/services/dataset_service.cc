@@ -11,10 +11,6 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
 #include "service/server/calls/wire_sizes.h"
-#include "service/server/calls_grpc/planning_call.h"
-#include "service/server/calls_grpc/server_streaming_call.h"
-#include "service/server/calls_grpc/stream_reactor.h"
-#include "service/server/calls_grpc/unary_call.h"
 #include "service/server/services/append_handler.h"
 #include "service/server/wire/wire_cursor.h"
 #include "service/server/wire/wire_datasets.h"
@@ -68,16 +64,18 @@ absl::Status AddHistogram(const DatasetInfo& info, const DatasetStore& datasets,
   return absl::OkStatus();
 }
 
+// The histogram may have to come from another machine: a trial goes without it.
 absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
                                            const DatasetStore& datasets,
-                                           const DatasetDrifts& drifts, const Making& making,
-                                           MemoryHold& answer) {
+                                           const DatasetDrifts& drifts, RequestCall& call) {
+  if (call.is_trial() && request.include_histogram()) return absl::CancelledError("not at once");
+  const Making making(call.context().working, nullptr);
   PH_ASSIGN_OR_RETURN(DatasetInfo info, datasets.Get(request.name()));
   v1::GetDatasetResponse response;
   // Tries again if the data set was sealed, or deleted and created anew, meanwhile.
   for (uint64_t version = 0; request.include_histogram() && info.version != version;) {
     version = info.version;
-    PH_RETURN_IF_ERROR(AddHistogram(info, datasets, making, answer, response));
+    PH_RETURN_IF_ERROR(AddHistogram(info, datasets, making, call.answer_memory(), response));
     PH_ASSIGN_OR_RETURN(info, datasets.Get(request.name()));
   }
   DatasetToWire(info, *response.mutable_dataset());
@@ -128,21 +126,9 @@ absl::StatusOr<v1::ListDatasetsResponse> List(const v1::ListDatasetsRequest& req
   return response;
 }
 
-class VerifyAnswer final : public ResponseSource<v1::VerifyDatasetResponse> {
- public:
-  explicit VerifyAnswer(v1::VerifyDatasetResponse response) : response_(std::move(response)) {}
-
-  absl::StatusOr<std::optional<v1::VerifyDatasetResponse>> Next() override {
-    return std::exchange(response_, std::nullopt);
-  }
-
- private:
-  std::optional<v1::VerifyDatasetResponse> response_;
-};
-
-absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verify(
-    const v1::VerifyDatasetRequest& request, const DatasetStore& datasets, const CallLog& log,
-    ProgressSink<v1::VerifyDatasetResponse>& sink) {
+absl::StatusOr<v1::VerifyDatasetResponse> Verify(const v1::VerifyDatasetRequest& request,
+                                                 const DatasetStore& datasets, const CallLog& log,
+                                                 ProgressSink<v1::VerifyDatasetResponse>& sink) {
   VerifyProgress last;
   VerifyProgress reported;
   const auto progress = [&](const VerifyProgress& now) {
@@ -164,126 +150,72 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verif
   }
   v1::VerifyDatasetResponse response;
   VerifyReportToWire(report, last, response);
-  return std::make_unique<VerifyAnswer>(std::move(response));
+  return response;
+}
+
+absl::StatusOr<v1::DeleteDatasetResponse> Delete(const v1::DeleteDatasetRequest& request,
+                                                 DatasetStore& datasets, DatasetDrifts& drifts,
+                                                 EpochCatalog* catalog,
+                                                 const CallContext& context) {
+  const absl::StatusOr<DatasetInfo> info = datasets.Get(request.name());
+  PH_RETURN_IF_ERROR(datasets.Delete(request.name()));
+  if (info.ok()) drifts.Forget(info->id);
+  LogDeletion(context.log, context.client, "data set", request.name());
+  if (catalog != nullptr) catalog->Forget(request.name());
+  return v1::DeleteDatasetResponse();
 }
 
 }  // namespace
 
 DatasetService::DatasetService(const CallContext& context, DatasetStore* datasets,
                                EpochCatalog* catalog, bool is_remote, const ExampleFormat& format)
-    : EarlyService(v1::DatasetService::service_full_name()),
-      context_(context),
-      append_context_(context.OnAppendPool()),
-      change_context_(is_remote ? context : append_context_),
-      is_remote_(is_remote),
-      datasets_(datasets),
-      catalog_(catalog),
-      format_(format),
-      drifts_(append_context_.working) {
-  Serve("CreateDataset", &DatasetService::CreateDataset);
-  Serve("Append", &DatasetService::Append);
-  Serve("SealDataset", &DatasetService::SealDataset);
-  Serve("GetDataset", &DatasetService::GetDataset);
-  Serve("ListDatasets", &DatasetService::ListDatasets);
-  Serve("DeleteDataset", &DatasetService::DeleteDataset);
-  Serve("VerifyDataset", &DatasetService::VerifyDataset);
-  Serve("ExportDataset", &DatasetService::ExportDataset);
-}
-
-CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::CreateDatasetRequest>(
-      change_context_, Method::kCreateDataset, call,
-      [this](const v1::CreateDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
-        if (datasets_ == nullptr) return NoDataFolder();
-        return Create(parsed, *datasets_, format_);
-      });
-}
-
-CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
-  return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
-      append_context_, *call, Method::kAppend,
-      std::make_unique<AppendHandler>(datasets_, append_context_.working, append_context_.observer,
-                                      &drifts_, append_context_.clock, format_));
-}
-
-CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::SealDatasetRequest>(
-      change_context_, Method::kSealDataset, call,
-      [this](const v1::SealDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
-        if (datasets_ == nullptr) return NoDataFolder();
-        return Seal(parsed, *datasets_, drifts_);
-      });
-}
-
-CallReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call) {
-  // Until the answer is written.
-  auto answer = std::make_shared<MemoryHold>();
-  const auto get =
-      [this,
-       answer](const v1::GetDatasetRequest& parsed) -> absl::StatusOr<v1::GetDatasetResponse> {
-    if (datasets_ == nullptr) return NoDataFolder();
-    return Get(parsed, *datasets_, drifts_, Making(context_.working, nullptr), *answer);
-  };
-  if (!is_remote_) {
-    return RunUnary<v1::GetDatasetRequest>(context_, Method::kGetDataset, call, get);
-  }
-  return PlanningCall<v1::GetDatasetRequest, v1::GetDatasetResponse>::Start(
-      context_, *call, Method::kGetDataset,
-      [get](const v1::GetDatasetRequest& parsed, PlanningTurn& /*turn*/) { return get(parsed); },
-      [get](const v1::GetDatasetRequest& parsed)
-          -> absl::StatusOr<std::optional<v1::GetDatasetResponse>> {
-        if (parsed.include_histogram()) return std::nullopt;
-        return get(parsed);
-      },
-      Gate::CallKind::kQuick);
-}
-
-CallReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::ListDatasetsRequest>(
-      context_, Method::kListDatasets, call,
-      [this](const v1::ListDatasetsRequest& parsed,
-             const CallContext& context) -> absl::StatusOr<v1::ListDatasetsResponse> {
-        if (datasets_ == nullptr) return NoDataFolder();
-        return List(parsed, context, *datasets_);
-      });
-}
-
-CallReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::DeleteDatasetRequest>(
-      change_context_, Method::kDeleteDataset, call,
-      [this](const v1::DeleteDatasetRequest& parsed,
-             const CallContext& context) -> absl::StatusOr<v1::DeleteDatasetResponse> {
-        if (datasets_ == nullptr) return NoDataFolder();
-        const absl::StatusOr<DatasetInfo> info = datasets_->Get(parsed.name());
-        PH_RETURN_IF_ERROR(datasets_->Delete(parsed.name()));
-        if (info.ok()) drifts_.Forget(info->id);
-        LogDeletion(context.log, context.client, "data set", parsed.name());
-        if (catalog_ != nullptr) catalog_->Forget(parsed.name());
-        return v1::DeleteDatasetResponse();
-      });
-}
-
-CallReactor* DatasetService::VerifyDataset(grpc::CallbackServerContext* call) {
-  using Call = ServerStreamingCall<v1::VerifyDatasetRequest, v1::VerifyDatasetResponse>;
-  return Call::Start(
-      context_, *call, Method::kVerifyDataset,
-      [this](const v1::VerifyDatasetRequest& parsed, ProgressSink<v1::VerifyDatasetResponse>& sink)
-          -> absl::StatusOr<std::unique_ptr<Call::Source>> {
-        if (datasets_ == nullptr) return NoDataFolder();
-        return Verify(parsed, *datasets_, context_.log, sink);
-      });
-}
-
-CallReactor* DatasetService::ExportDataset(grpc::CallbackServerContext* call) {
-  using Call = ServerStreamingCall<v1::ExportDatasetRequest, v1::ExportDatasetResponse>;
-  return Call::Start(context_, *call, Method::kExportDataset,
-                     [this](const v1::ExportDatasetRequest& parsed,
-                            ProgressSink<v1::ExportDatasetResponse>& /*sink*/)
-                         -> absl::StatusOr<std::unique_ptr<Call::Source>> {
-                       if (datasets_ == nullptr) return NoDataFolder();
-                       return format_.ExportDataset(parsed, *datasets_, context_.max_response_bytes,
-                                                    context_.working);
-                     });
+    : EarlyService(v1::DatasetService::service_full_name(), context), drifts_(context.working) {
+  const absl::Status lacks = datasets == nullptr ? NoDataFolder() : absl::OkStatus();
+  const Waits changes = is_remote ? Waits::kTurns : Waits::kStore;
+  MethodRow get =
+      Row(Method::kGetDataset, is_remote ? Waits::kPlansUnlessReady : Waits::kTurns, lacks,
+          [this, datasets](const v1::GetDatasetRequest& request, RequestCall& call) {
+            return Get(request, *datasets, drifts_, call);
+          });
+  // Few of them plan.
+  get.counts_as = Gate::CallKind::kQuick;
+  Serve({
+      std::move(get),
+      Row(Method::kCreateDataset, changes, lacks,
+          [datasets, &format](const v1::CreateDatasetRequest& request, RequestCall& /*call*/) {
+            return Create(request, *datasets, format);
+          }),
+      StreamRow<v1::AppendRequest, v1::AppendResponse>(
+          Method::kAppend, Waits::kStore, lacks,
+          [this, datasets, &format](const StreamOpening& stream) {
+            return std::make_unique<AppendHandler>(datasets, stream.context.working,
+                                                   stream.context.observer, &drifts_,
+                                                   stream.context.clock, format);
+          }),
+      Row(Method::kSealDataset, changes, lacks,
+          [this, datasets](const v1::SealDatasetRequest& request, RequestCall& /*call*/) {
+            return Seal(request, *datasets, drifts_);
+          }),
+      Row(Method::kListDatasets, Waits::kTurns, lacks,
+          [datasets](const v1::ListDatasetsRequest& request, RequestCall& call) {
+            return List(request, call.context(), *datasets);
+          }),
+      Row(Method::kDeleteDataset, changes, lacks,
+          [this, datasets, catalog](const v1::DeleteDatasetRequest& request, RequestCall& call) {
+            return Delete(request, *datasets, drifts_, catalog, call.context());
+          }),
+      Row(Method::kVerifyDataset, Waits::kPlans, lacks,
+          [this, datasets](const v1::VerifyDatasetRequest& request,
+                           ProgressSink<v1::VerifyDatasetResponse>& sink) {
+            return Verify(request, *datasets, context_.log, sink);
+          }),
+      Row(Method::kExportDataset, Waits::kPlans, lacks,
+          [this, datasets, &format](const v1::ExportDatasetRequest& request,
+                                    ProgressSink<v1::ExportDatasetResponse>& /*sink*/) {
+            return format.ExportDataset(request, *datasets, context_.max_response_bytes,
+                                        context_.working);
+          }),
+  });
 }
 
 }  // namespace packhouse::rpc

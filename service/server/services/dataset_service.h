@@ -26,22 +26,6 @@ class DatasetService final : public EarlyService {
                  bool is_remote, const ExampleFormat& format);
 
  private:
-  CallReactor* CreateDataset(grpc::CallbackServerContext* call);
-  CallReactor* Append(grpc::CallbackServerContext* call);
-  CallReactor* SealDataset(grpc::CallbackServerContext* call);
-  CallReactor* GetDataset(grpc::CallbackServerContext* call);
-  CallReactor* ListDatasets(grpc::CallbackServerContext* call);
-  CallReactor* DeleteDataset(grpc::CallbackServerContext* call);
-  CallReactor* VerifyDataset(grpc::CallbackServerContext* call);
-  CallReactor* ExportDataset(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  const CallContext append_context_;
-  const CallContext change_context_;
-  const bool is_remote_;
-  DatasetStore* const datasets_;
-  EpochCatalog* const catalog_;
-  const ExampleFormat& format_;
   DatasetDrifts drifts_;
 };
 

@@ -1,11 +1,8 @@
 #include "service/server/services/feedback_service.h"
 
-#include <memory>
-
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/feedback.grpc.pb.h"
 #include "service/base/status_macros.h"
-#include "service/server/calls_grpc/unary_call.h"
 #include "service/server/wire/wire_feedback.h"
 
 namespace packhouse::rpc {
@@ -52,63 +49,52 @@ absl::StatusOr<v1::DeviceModel> DescribedModel(const FeedbackKey& key,
   return Described(key, kept, feedback, /*with_shapes=*/true);
 }
 
+absl::StatusOr<v1::ListModelsResponse> List(const FeedbackStore& feedback,
+                                            const CallContext& context) {
+  v1::ListModelsResponse response;
+  PH_ASSIGN_OR_RETURN(const auto all, feedback.All());
+  for (const auto& [key, kept] : all) {
+    if (context.authorizer == nullptr ||
+        context.authorizer->MaySee(context.principal(), key.model)) {
+      *response.add_models() = Described(key, kept, feedback, /*with_shapes=*/false);
+    }
+  }
+  return response;
+}
+
+absl::StatusOr<v1::DeleteModelResponse> Delete(const v1::DeleteModelRequest& request,
+                                               FeedbackStore& feedback,
+                                               const CallContext& context) {
+  const FeedbackKey key = {request.model(), request.device()};
+  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
+  PH_RETURN_IF_ERROR(feedback.Delete(key));
+  LogDeletion(context.log, context.client, "measured model",
+              absl::StrCat(key.model, "/", key.device));
+  return v1::DeleteModelResponse();
+}
+
 }  // namespace
 
 FeedbackService::FeedbackService(const CallContext& context, FeedbackStore* feedback)
-    : EarlyService(v1::FeedbackService::service_full_name()),
-      context_(context),
-      append_context_(context.OnAppendPool()),
-      feedback_(feedback) {
-  Serve("Report", &FeedbackService::Report);
-  Serve("GetModel", &FeedbackService::GetModel);
-  Serve("ListModels", &FeedbackService::ListModels);
-  Serve("DeleteModel", &FeedbackService::DeleteModel);
-}
-
-CallReactor* FeedbackService::Report(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::ReportRequest>(
-      append_context_, Method::kReport, call,
-      [this](const v1::ReportRequest& parsed, const CallContext& context) {
-        return TakeReport(parsed, *feedback_, context);
-      });
-}
-
-CallReactor* FeedbackService::GetModel(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::GetModelRequest>(
-      context_, Method::kGetModel, call, [this](const v1::GetModelRequest& parsed) {
-        return DescribedModel({parsed.model(), parsed.device()}, *feedback_);
-      });
-}
-
-CallReactor* FeedbackService::ListModels(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::ListModelsRequest>(
-      context_, Method::kListModels, call,
-      [this](const v1::ListModelsRequest& /*parsed*/,
-             const CallContext& context) -> absl::StatusOr<v1::ListModelsResponse> {
-        v1::ListModelsResponse response;
-        PH_ASSIGN_OR_RETURN(const auto all, feedback_->All());
-        for (const auto& [key, kept] : all) {
-          if (context.authorizer == nullptr ||
-              context.authorizer->MaySee(context.principal(), key.model)) {
-            *response.add_models() = Described(key, kept, *feedback_, /*with_shapes=*/false);
-          }
-        }
-        return response;
-      });
-}
-
-CallReactor* FeedbackService::DeleteModel(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::DeleteModelRequest>(
-      append_context_, Method::kDeleteModel, call,
-      [this](const v1::DeleteModelRequest& parsed,
-             const CallContext& context) -> absl::StatusOr<v1::DeleteModelResponse> {
-        const FeedbackKey key = {parsed.model(), parsed.device()};
-        PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
-        PH_RETURN_IF_ERROR(feedback_->Delete(key));
-        LogDeletion(context.log, context.client, "measured model",
-                    absl::StrCat(key.model, "/", key.device));
-        return v1::DeleteModelResponse();
-      });
+    : EarlyService(v1::FeedbackService::service_full_name(), context) {
+  Serve({
+      Row(Method::kReport, Waits::kStore,
+          [feedback](const v1::ReportRequest& request, RequestCall& call) {
+            return TakeReport(request, *feedback, call.context());
+          }),
+      Row(Method::kGetModel, Waits::kTurns,
+          [feedback](const v1::GetModelRequest& request, RequestCall& /*call*/) {
+            return DescribedModel({request.model(), request.device()}, *feedback);
+          }),
+      Row(Method::kListModels, Waits::kTurns,
+          [feedback](const v1::ListModelsRequest& /*request*/, RequestCall& call) {
+            return List(*feedback, call.context());
+          }),
+      Row(Method::kDeleteModel, Waits::kStore,
+          [feedback](const v1::DeleteModelRequest& request, RequestCall& call) {
+            return Delete(request, *feedback, call.context());
+          }),
+  });
 }
 
 }  // namespace packhouse::rpc

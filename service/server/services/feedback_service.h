@@ -12,17 +12,6 @@ namespace packhouse::rpc {
 class FeedbackService final : public EarlyService {
  public:
   FeedbackService(const CallContext& context, FeedbackStore* feedback);
-
- private:
-  CallReactor* Report(grpc::CallbackServerContext* call);
-  CallReactor* GetModel(grpc::CallbackServerContext* call);
-  CallReactor* ListModels(grpc::CallbackServerContext* call);
-  CallReactor* DeleteModel(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  // For calls that wait for the disk.
-  const CallContext append_context_;
-  FeedbackStore* const feedback_;
 };
 
 }  // namespace packhouse::rpc

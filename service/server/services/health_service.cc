@@ -7,7 +7,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/server/calls/allocation_failure.h"
-#include "service/server/calls_grpc/one_answer_call.h"
+#include "service/server/calls_grpc/call_reactor.h"
 #include "service/server/calls_grpc/wire_bytes.h"
 
 namespace packhouse::rpc {
@@ -23,40 +23,14 @@ absl::Status CheckLength(size_t size, size_t most) {
 }
 
 // The budget does not count it: health must be answered even if there is no room.
-absl::StatusOr<std::string> NameIn(const grpc::ByteBuffer& bytes) {
+absl::StatusOr<std::string> NameIn(const RequestBytes& bytes) {
   // With its tag and its length.
-  PH_RETURN_IF_ERROR(CheckLength(bytes.Length(), HealthService::kMaxNameLength + 8));
+  PH_RETURN_IF_ERROR(CheckLength(bytes.size(), HealthService::kMaxNameLength + 8));
   HealthCheckRequest request;
-  PH_RETURN_IF_ERROR(ParseRequest(ReceivedBytes(bytes), /*working=*/nullptr, &request).status());
+  PH_RETURN_IF_ERROR(ParseRequest(bytes, /*working=*/nullptr, &request).status());
   PH_RETURN_IF_ERROR(CheckLength(request.service().size(), HealthService::kMaxNameLength));
   return std::move(*request.mutable_service());
 }
-
-class HealthCheck final : public OneAnswerCall {
- public:
-  static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& call,
-                            const HealthService* health) {
-    return Begin(std::shared_ptr<HealthCheck>(new HealthCheck(server, call, health)));
-  }
-
- private:
-  HealthCheck(const CallContext& server, grpc::CallbackServerContext& call,
-              const HealthService* health)
-      : OneAnswerCall(server, call, Method::kCheck, /*kind=*/std::nullopt), health_(health) {}
-
-  void Work() override {
-    Answer(EndOnAllocationFailure([this]() -> absl::Status {
-      PH_ASSIGN_OR_RETURN(const std::string name, NameIn(request()));
-      const std::optional<HealthService::Status> status = health_->StatusOf(name);
-      if (!status) return absl::NotFoundError("there is no service of that name");
-      HealthCheckResponse response;
-      response.set_status(*status);
-      return Write(response);
-    }));
-  }
-
-  const HealthService* const health_;
-};
 
 }  // namespace
 
@@ -98,7 +72,7 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
     if (ok) {
       context_.OnRequest();
       status = EndOnAllocationFailure([this]() -> absl::Status {
-        PH_ASSIGN_OR_RETURN(name_, NameIn(request_));
+        PH_ASSIGN_OR_RETURN(name_, NameIn(ReceivedBytes(&request_)));
         return absl::OkStatus();
       });
     } else if (call_.IsCancelled()) {
@@ -124,14 +98,11 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
     health_->RemoveWatch(self_);
     place_.Reset();
     open_.Reset();
-    const absl::Duration elapsed = context_.clock->Now() - started_;
     const absl::Status final_status = [this] {
       absl::MutexLock lock(&mutex_);
       return final_;
     }();
-    context_.observer->OnFinished(Method::kWatch, final_status.code(), elapsed);
-    LogCall(context_.log, context_.client, context_.record.get(), Method::kWatch, final_status,
-            elapsed);
+    context_.OnFinished(Method::kWatch, final_status, started_);
     self_.reset();
   }
 
@@ -145,7 +116,10 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
   }
 
   absl::Status Enter() {
-    PH_RETURN_IF_ERROR(TakePlace(context_, call_, &open_));
+    if (absl::Status taken = context_.TakePlace(open_); !taken.ok()) {
+      call_.TryCancel();
+      return taken;
+    }
     PH_ASSIGN_OR_RETURN(place_, health_->watches_.Enter(context_.client));
     return health_->AddWatch(shared_from_this());
   }
@@ -193,13 +167,24 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
 HealthService::HealthService(const CallContext& context,
                              absl::flat_hash_map<std::string, bool> services,
                              const FairBound::Bounds& watches, const Readiness* readiness)
-    : EarlyService(grpc::health::v1::Health::service_full_name()),
-      context_(context),
+    : EarlyService(grpc::health::v1::Health::service_full_name(), context),
       services_(std::move(services)),
       readiness_(readiness),
       watches_("watches of health", "--max-health-watches, of one client half", watches) {
-  Serve("Check", &HealthService::Check);
-  Serve("Watch", &HealthService::Watch);
+  Serve({{.method = Method::kCheck,
+          .waits = Waits::kNothing,
+          .answer = [this](const RequestBytes& request,
+                           RequestCall& call) -> absl::StatusOr<RequestCall::Given> {
+            PH_ASSIGN_OR_RETURN(const std::string name, NameIn(request));
+            const std::optional<Status> status = StatusOf(name);
+            if (!status) return absl::NotFoundError("there is no service of that name");
+            HealthCheckResponse response;
+            response.set_status(*status);
+            return call.Write(response);
+          }}});
+  Serve("Watch", [this](grpc::CallbackServerContext* call) {
+    return HealthWatch::Start(context_, *call, this);
+  });
 }
 
 std::optional<HealthService::Status> HealthService::StatusOf(absl::string_view service) const {
@@ -230,14 +215,6 @@ void HealthService::EndWatches(const absl::Status& status) {
     end_ = status;
   }
   for (const auto& watch : watching()) watch->End(status);
-}
-
-CallReactor* HealthService::Check(grpc::CallbackServerContext* call) {
-  return HealthCheck::Start(context_, *call, this);
-}
-
-CallReactor* HealthService::Watch(grpc::CallbackServerContext* call) {
-  return HealthWatch::Start(context_, *call, this);
 }
 
 absl::Status HealthService::AddWatch(const std::shared_ptr<HealthWatch>& watch) {

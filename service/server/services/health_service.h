@@ -58,15 +58,11 @@ class HealthService final : public EarlyService {
  private:
   friend class HealthWatch;
 
-  CallReactor* Check(grpc::CallbackServerContext* call);
-  CallReactor* Watch(grpc::CallbackServerContext* call);
-
   // The status with which a new Watch must end; OK if it may go on: then it is told of changes.
   absl::Status AddWatch(const std::shared_ptr<HealthWatch>& watch);
   void RemoveWatch(const std::shared_ptr<HealthWatch>& watch);
   absl::flat_hash_set<std::shared_ptr<HealthWatch>> watching() const;
 
-  const CallContext context_;
   const absl::flat_hash_map<std::string, bool> services_;
   const Readiness* const readiness_;  // May be null.
   FairBound watches_;

@@ -6,8 +6,6 @@
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
 #include "service/server/calls/wire_sizes.h"
-#include "service/server/calls_grpc/stream_reactor.h"
-#include "service/server/calls_grpc/unary_call.h"
 #include "service/server/services/observe_handler.h"
 #include "service/server/wire/wire_memory.h"
 
@@ -55,49 +53,37 @@ absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest
   return response;
 }
 
+absl::StatusOr<v1::DeleteHistogramResponse> Delete(const v1::DeleteHistogramRequest& request,
+                                                   HistogramStore& histograms,
+                                                   const CallContext& context) {
+  PH_RETURN_IF_ERROR(histograms.Delete(request.histogram()));
+  LogDeletion(context.log, context.client, "histogram", request.histogram());
+  return v1::DeleteHistogramResponse();
+}
+
 }  // namespace
 
 HistogramService::HistogramService(const CallContext& context, HistogramStore* histograms)
-    : EarlyService(v1::HistogramService::service_full_name()),
-      context_(context),
-      histograms_(histograms) {
-  Serve("Observe", &HistogramService::Observe);
-  Serve("GetHistogram", &HistogramService::GetHistogram);
-  Serve("MergeHistogram", &HistogramService::MergeHistogram);
-  Serve("DeleteHistogram", &HistogramService::DeleteHistogram);
-}
-
-CallReactor* HistogramService::Observe(grpc::CallbackServerContext* call) {
-  return StreamReactor<v1::ObserveRequest, v1::ObserveResponse>::Start(
-      context_, *call, Method::kObserve,
-      std::make_unique<ObserveHandler>(context_.clock, histograms_));
-}
-
-CallReactor* HistogramService::GetHistogram(grpc::CallbackServerContext* call) {
-  // Until the answer is written.
-  auto answer = std::make_shared<MemoryHold>();
-  return RunUnary<v1::GetHistogramRequest>(context_, Method::kGetHistogram, call,
-                                           [this, answer](const v1::GetHistogramRequest& parsed) {
-                                             return Get(parsed, *histograms_, context_, *answer);
-                                           });
-}
-
-CallReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::MergeHistogramRequest>(context_, Method::kMergeHistogram, call,
-                                             [this](const v1::MergeHistogramRequest& parsed) {
-                                               return Merge(parsed, *histograms_, context_);
-                                             });
-}
-
-CallReactor* HistogramService::DeleteHistogram(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::DeleteHistogramRequest>(
-      context_, Method::kDeleteHistogram, call,
-      [this](const v1::DeleteHistogramRequest& parsed,
-             const CallContext& context) -> absl::StatusOr<v1::DeleteHistogramResponse> {
-        PH_RETURN_IF_ERROR(histograms_->Delete(parsed.histogram()));
-        LogDeletion(context.log, context.client, "histogram", parsed.histogram());
-        return v1::DeleteHistogramResponse();
-      });
+    : EarlyService(v1::HistogramService::service_full_name(), context) {
+  Serve({
+      StreamRow<v1::ObserveRequest, v1::ObserveResponse>(
+          Method::kObserve, Waits::kTurns, absl::OkStatus(),
+          [histograms](const StreamOpening& stream) {
+            return std::make_unique<ObserveHandler>(stream.context.clock, histograms);
+          }),
+      Row(Method::kGetHistogram, Waits::kTurns,
+          [histograms](const v1::GetHistogramRequest& request, RequestCall& call) {
+            return Get(request, *histograms, call.context(), call.answer_memory());
+          }),
+      Row(Method::kMergeHistogram, Waits::kTurns,
+          [histograms](const v1::MergeHistogramRequest& request, RequestCall& call) {
+            return Merge(request, *histograms, call.context());
+          }),
+      Row(Method::kDeleteHistogram, Waits::kTurns,
+          [histograms](const v1::DeleteHistogramRequest& request, RequestCall& call) {
+            return Delete(request, *histograms, call.context());
+          }),
+  });
 }
 
 }  // namespace packhouse::rpc

@@ -12,15 +12,6 @@ namespace packhouse::rpc {
 class HistogramService final : public EarlyService {
  public:
   HistogramService(const CallContext& context, HistogramStore* histograms);
-
- private:
-  CallReactor* Observe(grpc::CallbackServerContext* call);
-  CallReactor* GetHistogram(grpc::CallbackServerContext* call);
-  CallReactor* MergeHistogram(grpc::CallbackServerContext* call);
-  CallReactor* DeleteHistogram(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  HistogramStore* const histograms_;
 };
 
 }  // namespace packhouse::rpc

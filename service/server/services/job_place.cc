@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/server/wire/wire_datasets.h"
 #include "service/server/wire/wire_loader.h"
 
 namespace packhouse::rpc {
@@ -18,14 +17,13 @@ constexpr char kNoRetryHere[] = "grpc-retry-pushback-ms";
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Job>> OpenJob(Jobs* jobs, const std::string& job,
-                                             grpc::CallbackServerContext* call) {
-  if (jobs == nullptr) return NoDataFolder();
+absl::StatusOr<std::shared_ptr<Job>> OpenJob(Jobs& jobs, const std::string& job,
+                                             CallHeaders& headers) {
   PH_RETURN_IF_ERROR(CheckJobName(job));
-  PH_ASSIGN_OR_RETURN(Jobs::Place place, jobs->Open(job));
+  PH_ASSIGN_OR_RETURN(Jobs::Place place, jobs.Open(job));
   if (place.job != nullptr) return std::move(place.job);
-  call->AddTrailingMetadata(kOwnerMetadata, place.owner.address);
-  call->AddTrailingMetadata(kNoRetryHere, "-1");
+  headers.AddTrailing(kOwnerMetadata, place.owner.address);
+  headers.AddTrailing(kNoRetryHere, "-1");
   return absl::UnavailableError(
       absl::StrCat("job ", Quoted(job), " is with the server at ", place.owner.address));
 }

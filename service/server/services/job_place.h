@@ -6,18 +6,17 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "grpcpp/server_context.h"
 #include "service/engine/jobs/jobs.h"
+#include "service/server/calls/call_headers.h"
 
 namespace packhouse::rpc {
 
 // For calls that only the owner of a job can answer; this server becomes the owner if nobody is:
 // also by an acknowledgement, since all workers may be about to save their state, and load nothing.
-// `jobs` is null without a folder for data (NoDataFolder()). INVALID_ARGUMENT as CheckJobName();
-// errors as Jobs::Open(). UNAVAILABLE if another server has the job: the call's trailing metadata
-// "packhouse-owner" then has its address.
-absl::StatusOr<std::shared_ptr<Job>> OpenJob(Jobs* jobs, const std::string& job,
-                                             grpc::CallbackServerContext* call);
+// INVALID_ARGUMENT as CheckJobName(); errors as Jobs::Open(). UNAVAILABLE if another server has the
+// job: the call's trailing metadata "packhouse-owner" then has its address.
+absl::StatusOr<std::shared_ptr<Job>> OpenJob(Jobs& jobs, const std::string& job,
+                                             CallHeaders& headers);
 
 }  // namespace packhouse::rpc
 

@@ -14,8 +14,11 @@
 #include "service/engine/jobs/retention_timer.h"
 #include "service/engine/streams/pack_observer.h"
 #include "service/server/calls/call_context.h"
+#include "service/server/calls/request_call.h"
 #include "service/server/calls_grpc/early_service.h"
 #include "service/server/lanes/lane_door.h"
+#include "service/server/services/job_place.h"
+#include "service/server/services/load_source.h"
 #include "service/server/wire/epoch_kinds.h"
 #include "service/server/wire/example_format.h"
 #include "service/stores/datasets/dataset_store.h"
@@ -42,20 +45,17 @@ class LoaderService final : public EarlyService {
   }
 
  private:
-  CallReactor* Load(grpc::CallbackServerContext* call);
-  CallReactor* Acknowledge(grpc::CallbackServerContext* call);
-  CallReactor* GetEpoch(grpc::CallbackServerContext* call);
-  CallReactor* ExportEpoch(grpc::CallbackServerContext* call);
-  CallReactor* ReportStep(grpc::CallbackServerContext* call);
-  CallReactor* DeleteJob(grpc::CallbackServerContext* call);
-  CallReactor* ListJobs(grpc::CallbackServerContext* call);
-  CallReactor* GetJob(grpc::CallbackServerContext* call);
-  // OpenJob(), or null for a call that names none.
-  absl::StatusOr<std::shared_ptr<Job>> OpenNamedJob(const std::string& job,
-                                                    grpc::CallbackServerContext* call) const;
+  absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> Load(const v1::LoadRequest& request,
+                                                                  ProgressSink<LoadReply>& sink);
+  absl::StatusOr<v1::Epoch> Describe(const v1::GetEpochRequest& request, RequestCall& call) const;
+  absl::StatusOr<std::unique_ptr<ResponseSource<v1::ExportDatasetResponse>>> Export(
+      const v1::ExportEpochRequest& request, ProgressSink<v1::ExportDatasetResponse>& sink) const;
+  // The job that the request names (OpenJob()).
+  template <typename Request>
+  absl::StatusOr<std::shared_ptr<Job>> JobOf(const Request& request, RequestCall& call) const {
+    return OpenJob(*jobs_, request.job(), call.headers());
+  }
 
-  const CallContext context_;
-  const CallContext append_context_;
   const DatasetStore* const datasets_;
   const EpochKinds* const kinds_;
   Loader* const loader_;

@@ -20,17 +20,6 @@ class PackingService final : public EarlyService {
   PackingService(const CallContext& context, const StreamBounds& bounds, HistogramStore* histograms,
                  PackObserverFactory* observers, LiveStreams* live, LaneDoor* lanes,
                  const ExampleFormat& format);
-
- private:
-  CallReactor* Pack(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  const StreamBounds bounds_;
-  HistogramStore* const histograms_;
-  PackObserverFactory* const observers_;
-  LiveStreams* const live_;
-  LaneDoor* const lanes_;
-  const ExampleFormat& format_;
 };
 
 }  // namespace packhouse::rpc

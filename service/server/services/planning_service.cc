@@ -12,8 +12,6 @@
 #include "service/engine/epochs/making.h"
 #include "service/engine/epochs/planning_room.h"
 #include "service/server/calls/wire_sizes.h"
-#include "service/server/calls_grpc/planning_call.h"
-#include "service/server/calls_grpc/server_streaming_call.h"
 #include "service/server/wire/wire_memory.h"
 #include "service/server/wire/wire_planning.h"
 #include "service/server/wire/wire_tuning.h"
@@ -47,10 +45,10 @@ absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramS
 
 absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
                                           const HistogramStore& histograms,
-                                          uint64_t max_graphs_per_batch, const CallContext& context,
-                                          PlanningTurn& turn, MemoryHold& answer) {
+                                          uint64_t max_graphs_per_batch, RequestCall& call) {
+  const CallContext& context = call.context();
   const absl::Time started = context.clock->Now();
-  const Making making(context.working, [&turn] { return turn.GivenUp(); });
+  const Making making(context.working, call.AsksWhetherGivenUp());
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(const NamedHistogram source,
                       SourceOf(request, histograms, started, making, memory));
@@ -87,7 +85,7 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
   }
   *response.mutable_best() = response.summaries(static_cast<int>(comparison.best));
   if (!request.summaries_only()) {
-    PH_ASSIGN_OR_RETURN(answer,
+    PH_ASSIGN_OR_RETURN(call.answer_memory(),
                         making.Hold("the plan as it is sent", BytesToWire(comparison.best_plan)));
     PlanToWire(comparison.best_plan, *response.mutable_plan());
   }
@@ -98,11 +96,12 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
     const v1::TuneRequest& request, const HistogramStore& histograms, uint64_t max_graphs_per_batch,
-    const MeasuredModels* measured, absl::Time now, MemoryBudget* working, ByteQuota* quota,
-    ProgressSink<v1::TuneResponse>& sink) {
-  const Making making(working, [&sink] { return sink.given_up(); });
+    const MeasuredModels* measured, ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
+  const CallContext& context = sink.call().context();
+  const Making making(context.working, sink.call().AsksWhetherGivenUp());
   MemoryHold memory;
-  PH_ASSIGN_OR_RETURN(NamedHistogram source, SourceOf(request, histograms, now, making, memory));
+  PH_ASSIGN_OR_RETURN(NamedHistogram source,
+                      SourceOf(request, histograms, context.clock->Now(), making, memory));
   PlanningRoom room(making, source.histogram.num_distinct(), source.schema.num_components());
   PH_RETURN_IF_ERROR(room.HoldTuning());
   PH_ASSIGN_OR_RETURN(
@@ -126,33 +125,17 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
 PlanningService::PlanningService(const CallContext& context, const HistogramStore* histograms,
                                  ByteQuota* quota, uint64_t max_graphs_per_batch,
                                  const MeasuredModels* measured)
-    : EarlyService(v1::PlanningService::service_full_name()),
-      context_(context),
-      histograms_(histograms),
-      quota_(quota),
-      max_graphs_per_batch_(max_graphs_per_batch),
-      measured_(measured) {
-  Serve("Plan", &PlanningService::Plan);
-  Serve("Tune", &PlanningService::Tune);
-}
-
-CallReactor* PlanningService::Plan(grpc::CallbackServerContext* call) {
-  // Until the answer is sent.
-  auto answer = std::make_shared<MemoryHold>();
-  return PlanningCall<v1::PlanRequest, v1::PlanResponse>::Start(
-      context_, *call, Method::kPlan,
-      [this, answer](const v1::PlanRequest& parsed, PlanningTurn& turn) {
-        return MakePlan(parsed, *histograms_, max_graphs_per_batch_, context_, turn, *answer);
-      });
-}
-
-CallReactor* PlanningService::Tune(grpc::CallbackServerContext* call) {
-  return ServerStreamingCall<v1::TuneRequest, v1::TuneResponse>::Start(
-      context_, *call, Method::kTune,
-      [this](const v1::TuneRequest& parsed, ProgressSink<v1::TuneResponse>& sink) {
-        return FindLimits(parsed, *histograms_, max_graphs_per_batch_, measured_,
-                          context_.clock->Now(), context_.working, quota_, sink);
-      });
+    : EarlyService(v1::PlanningService::service_full_name(), context) {
+  Serve({
+      Row(Method::kPlan, Waits::kPlans,
+          [histograms, max_graphs_per_batch](const v1::PlanRequest& request, RequestCall& call) {
+            return MakePlan(request, *histograms, max_graphs_per_batch, call);
+          }),
+      Row(Method::kTune, Waits::kPlans,
+          [=](const v1::TuneRequest& request, ProgressSink<v1::TuneResponse>& sink) {
+            return FindLimits(request, *histograms, max_graphs_per_batch, measured, quota, sink);
+          }),
+  });
 }
 
 }  // namespace packhouse::rpc

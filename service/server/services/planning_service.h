@@ -18,16 +18,6 @@ class PlanningService final : public EarlyService {
   // `measured` has what was measured of devices.
   PlanningService(const CallContext& context, const HistogramStore* histograms, ByteQuota* quota,
                   uint64_t max_graphs_per_batch, const MeasuredModels* measured);
-
- private:
-  CallReactor* Plan(grpc::CallbackServerContext* call);
-  CallReactor* Tune(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  const HistogramStore* const histograms_;
-  ByteQuota* const quota_;
-  const uint64_t max_graphs_per_batch_;
-  const MeasuredModels* const measured_;
 };
 
 }  // namespace packhouse::rpc

@@ -70,13 +70,12 @@ absl::StatusOr<SizeHistogram> WithoutOversize(const SizeHistogram& histogram,
   return fitting;
 }
 
-// Whether `principal` may see the job and the data sets, or source graph, of an epoch.
-bool MaySeeEpoch(const CallContext& context, const Principal& principal,
-                 const EpochIdentity& identity) {
+// Whether the caller may see the job and the data sets, or source graph, of an epoch.
+bool MaySeeEpoch(const CallContext& context, const EpochIdentity& identity) {
   return context.authorizer == nullptr ||
-         (context.authorizer->MaySee(principal, identity.key.job) &&
+         (context.authorizer->MaySee(context.principal(), identity.key.job) &&
           absl::c_all_of(NamesInMixture(identity.dataset), [&](absl::string_view dataset) {
-            return context.authorizer->MaySee(principal, dataset);
+            return context.authorizer->MaySee(context.principal(), dataset);
           }));
 }
 
@@ -98,13 +97,12 @@ std::vector<std::string> NamesFor(const EpochIdentity& identity, size_t num_comp
 
 absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
                                              const HistogramStore& histograms,
-                                             const DatasetStore* datasets,
-                                             const CallContext& context, PlanningTurn& turn,
-                                             MemoryHold& answer) {
+                                             const DatasetStore* datasets, RequestCall& call) {
+  const CallContext& context = call.context();
   PH_ASSIGN_OR_RETURN(const ReceiptTerms terms, ReadReceipt(request.receipt()));
   PH_RETURN_IF_ERROR(BudgetFromWire(terms.steps, 0).status());
   const absl::Time started = context.clock->Now();
-  const Making making(context.working, [&turn] { return turn.GivenUp(); });
+  const Making making(context.working, call.AsksWhetherGivenUp());
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(NamedHistogram source,
                       SizesOfReceipt(request, histograms, datasets, started, making, memory));
@@ -145,7 +143,7 @@ absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
                 *plan.add_summaries());
   *plan.mutable_best() = plan.summaries(0);
   if (!request.summaries_only()) {
-    PH_ASSIGN_OR_RETURN(answer,
+    PH_ASSIGN_OR_RETURN(call.answer_memory(),
                         making.Hold("the plan as it is sent", BytesToWire(made->best_plan)));
     PlanToWire(made->best_plan, *plan.mutable_plan());
   }
@@ -153,21 +151,19 @@ absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
 }
 
 absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, const Jobs* jobs,
-                                                const DatasetStore* datasets,
-                                                const CallContext& context,
-                                                const Principal& principal, PlanningTurn& turn,
-                                                MemoryHold& answer) {
+                                                const DatasetStore* datasets, RequestCall& call) {
+  const CallContext& context = call.context();
   if (request.receipt().empty()) return absl::InvalidArgumentError("receipt: is empty");
   if (jobs == nullptr || datasets == nullptr) return NoDataFolder();
   const auto may_show = [&](const EpochIdentity& identity) {
-    return MaySeeEpoch(context, principal, identity);
+    return MaySeeEpoch(context, identity);
   };
   const auto may_see = [&](const std::string& job) {
-    return context.authorizer == nullptr || context.authorizer->MaySee(principal, job);
+    return context.authorizer == nullptr || context.authorizer->MaySee(context.principal(), job);
   };
   PH_ASSIGN_OR_RETURN(
       const Jobs::Planned found,
-      jobs->FindPlan(request.receipt(), may_see, may_show, [&turn] { return turn.GivenUp(); }));
+      jobs->FindPlan(request.receipt(), may_see, may_show, [&call] { return call.given_up(); }));
   const EpochIdentity& identity = found.opened.identity;
   v1::ReplanResponse response;
   response.set_job(identity.key.job);
@@ -194,7 +190,8 @@ absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request
   }
   *response.mutable_plan()->add_summaries() = best;
   if (!request.summaries_only()) {
-    PH_ASSIGN_OR_RETURN(answer, making.Hold("the plan as it is sent", BytesToWire(plan)));
+    PH_ASSIGN_OR_RETURN(call.answer_memory(),
+                        making.Hold("the plan as it is sent", BytesToWire(plan)));
     PlanToWire(plan, *response.mutable_plan()->mutable_plan());
   }
   return response;

@@ -4,28 +4,22 @@
 
 #include "absl/status/statusor.h"
 #include "packhouse/v1/receipts.pb.h"
-#include "service/access/planning_pool.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/histograms/histogram_store.h"
 #include "service/engine/jobs/jobs.h"
-#include "service/server/calls/call_context.h"
+#include "service/server/calls/request_call.h"
 #include "service/stores/datasets/dataset_store.h"
 
 namespace packhouse {
 
-// Made of the sizes that the request names. `answer` is for as long as the response lives.
+// Made of the sizes that the request names.
 absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
                                              const HistogramStore& histograms,
-                                             const DatasetStore* datasets,
-                                             const CallContext& context, PlanningTurn& turn,
-                                             MemoryHold& answer);
-// As the ledger of a job keeps it, if `principal` may see what it is of (Jobs::FindPlan()). `jobs`
+                                             const DatasetStore* datasets, RequestCall& call);
+// As the ledger of a job keeps it, if the caller may see what it is of (Jobs::FindPlan()). `jobs`
 // and `datasets` may be null.
 absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, const Jobs* jobs,
-                                                const DatasetStore* datasets,
-                                                const CallContext& context,
-                                                const Principal& principal, PlanningTurn& turn,
-                                                MemoryHold& answer);
+                                                const DatasetStore* datasets, RequestCall& call);
 
 }  // namespace packhouse
 

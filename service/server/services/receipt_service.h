@@ -12,25 +12,13 @@
 
 namespace packhouse::rpc {
 
-// Plans are made on the planning pool, and batches are built on the stream pool. Replan counts as
-// Plan, and RebuildBatches as Load, to observers. Thread-safe.
+// Plans are made on the planning pool, and batches are built on the stream pool. Thread-safe.
 class ReceiptService final : public EarlyService {
  public:
   // The pointees must outlive the service. `datasets`, `loader` and `jobs` may be null together:
   // then what needs them is answered with NoDataFolder(). `kinds` are those of wings.
   ReceiptService(const CallContext& context, const HistogramStore* histograms,
                  const DatasetStore* datasets, const EpochKinds* kinds, Loader* loader, Jobs* jobs);
-
- private:
-  CallReactor* Replan(grpc::CallbackServerContext* call);
-  CallReactor* RebuildBatches(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  const HistogramStore* const histograms_;
-  const DatasetStore* const datasets_;
-  const EpochKinds* const kinds_;
-  Loader* const loader_;
-  Jobs* const jobs_;
 };
 
 }  // namespace packhouse::rpc

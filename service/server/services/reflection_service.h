@@ -11,9 +11,7 @@
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "grpcpp/support/server_callback.h"
 #include "service/server/calls/call_context.h"
-#include "service/server/calls/rpc_observer.h"
 #include "service/server/calls_grpc/early_service.h"
-#include "service/server/calls_grpc/stream_reactor.h"
 #include "service/server/services/reflection_handler.h"
 
 namespace packhouse::rpc {
@@ -25,18 +23,16 @@ class ReflectionServiceOf final : public EarlyService {
  public:
   // `services` by their full names.
   ReflectionServiceOf(const CallContext& context, std::vector<std::string> services)
-      : EarlyService(ServerReflection::service_full_name()),
-        context_(context),
+      : EarlyService(ServerReflection::service_full_name(), context),
         services_(std::move(services)) {
-    Serve("ServerReflectionInfo", [this](grpc::CallbackServerContext* call) {
-      return StreamReactor<ReflectionHandler::Request, ReflectionHandler::Response>::Start(
-          context_, *call, Method::kServerReflectionInfo,
-          std::make_unique<ReflectionHandler>(&services_));
-    });
+    Serve({StreamRow<ReflectionHandler::Request, ReflectionHandler::Response>(
+        Method::kServerReflectionInfo, Waits::kTurns, absl::OkStatus(),
+        [this](const StreamOpening& /*stream*/) {
+          return std::make_unique<ReflectionHandler>(&services_);
+        })});
   }
 
  private:
-  const CallContext context_;
   const std::vector<std::string> services_;
 };
 

@@ -10,9 +10,6 @@
 #include "service/engine/epochs/making.h"
 #include "service/server/calls/wire_graphs.h"
 #include "service/server/calls/wire_sizes.h"
-#include "service/server/calls_grpc/planning_call.h"
-#include "service/server/calls_grpc/server_streaming_call.h"
-#include "service/server/calls_grpc/stream_reactor.h"
 #include "service/server/services/pack_handler.h"
 #include "service/server/wire/wire_datasets.h"
 #include "service/server/wire/wire_memory.h"
@@ -46,10 +43,9 @@ absl::Status Replace(HistogramStore& histograms, const HistogramKey& key,
 absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesRequest& request,
                                                    const SourceGraphStore* graphs,
                                                    HistogramStore& histograms,
-                                                   const CallContext& context,
-                                                   SamplingObserver* sampled, PlanningTurn& turn,
-                                                   MemoryHold& answer) {
-  const Making making(context.working, [&turn] { return turn.GivenUp(); });
+                                                   SamplingObserver* sampled, RequestCall& call) {
+  const CallContext& context = call.context();
+  const Making making(context.working, call.AsksWhetherGivenUp());
   PH_ASSIGN_OR_RETURN(const auto source, OpenSubGraphs(request.sub_graphs(), graphs));
   PH_ASSIGN_OR_RETURN(const MemoryHold memory, making.Hold("seeds", BytesOfSeeds(request.seeds())));
   PH_ASSIGN_OR_RETURN(const SeedList seeds,
@@ -69,8 +65,9 @@ absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesReques
                     request.num_graphs() == 0 ? kDefaultEstimate : request.num_graphs(), making,
                     sampled));
   PH_ASSIGN_OR_RETURN(
-      answer, making.Hold("the histogram as it is sent",
-                          BytesToWire(estimate.histogram.num_distinct(), schema.num_components())));
+      call.answer_memory(),
+      making.Hold("the histogram as it is sent",
+                  BytesToWire(estimate.histogram.num_distinct(), schema.num_components())));
   // The last thing that may be refused.
   if (!request.histogram().empty()) {
     PH_RETURN_IF_ERROR(Replace(histograms, {request.histogram(), schema, std::nullopt},
@@ -85,31 +82,17 @@ absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesReques
   return response;
 }
 
-// The last response.
-class SampledAnswer final : public ResponseSource<v1::SampleDatasetResponse> {
- public:
-  explicit SampledAnswer(v1::SampleDatasetResponse response) : response_(std::move(response)) {}
-
-  absl::StatusOr<std::optional<v1::SampleDatasetResponse>> Next() override {
-    return std::exchange(response_, std::nullopt);
-  }
-
- private:
-  std::optional<v1::SampleDatasetResponse> response_;
-};
-
 void ProgressToWire(const SampledDatasetProgress& progress, v1::SampleDatasetResponse& wire) {
   wire.set_num_graphs(progress.num_graphs);
   wire.set_num_graphs_total(progress.num_graphs_total);
   wire.set_num_drawn_smaller(progress.num_drawn_smaller);
 }
 
-absl::StatusOr<std::unique_ptr<ResponseSource<v1::SampleDatasetResponse>>> Make(
-    const v1::SampleDatasetRequest& wire, const SourceGraphStore* graphs, DatasetStore* datasets,
-    MemoryBudget* working, SamplingObserver* sampled,
-    ProgressSink<v1::SampleDatasetResponse>& sink) {
-  if (datasets == nullptr) return NoDataFolder();
-  const Making making(working, [&sink] { return sink.given_up(); });
+absl::StatusOr<v1::SampleDatasetResponse> Make(const v1::SampleDatasetRequest& wire,
+                                               const SourceGraphStore* graphs,
+                                               DatasetStore& datasets, SamplingObserver* sampled,
+                                               ProgressSink<v1::SampleDatasetResponse>& sink) {
+  const Making making(sink.call().context().working, sink.call().AsksWhetherGivenUp());
   PH_ASSIGN_OR_RETURN(const auto source, OpenSubGraphs(wire.sub_graphs(), graphs));
   PH_ASSIGN_OR_RETURN(const MemoryHold memory, making.Hold("seeds", BytesOfSeeds(wire.seeds())));
   SampledDatasetRequest request;
@@ -124,7 +107,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::SampleDatasetResponse>>> Make(
   PH_ASSIGN_OR_RETURN(request.draws_smaller, DrawsSmaller(wire.beyond_limits()));
   SampledDatasetProgress last;
   PH_ASSIGN_OR_RETURN(const DatasetInfo info,
-                      MakeSampledDataset(source, request, *datasets, making, sampled,
+                      MakeSampledDataset(source, request, datasets, making, sampled,
                                          [&](const SampledDatasetProgress& progress) {
                                            last = progress;
                                            v1::SampleDatasetResponse response;
@@ -136,7 +119,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::SampleDatasetResponse>>> Make(
   last.num_graphs_total = info.num_graphs;
   ProgressToWire(last, response);
   DatasetToWire(info, *response.mutable_dataset());
-  return std::make_unique<SampledAnswer>(std::move(response));
+  return response;
 }
 
 }  // namespace
@@ -145,51 +128,29 @@ SamplingService::SamplingService(const CallContext& context, const StreamBounds&
                                  HistogramStore* histograms, PackObserverFactory* observers,
                                  LiveStreams* live, const SourceGraphStore* graphs,
                                  DatasetStore* datasets, SamplingObserver* sampled)
-    : EarlyService(v1::SamplingService::service_full_name()),
-      context_(context),
-      bounds_(bounds),
-      histograms_(histograms),
-      observers_(observers),
-      live_(live),
-      graphs_(graphs),
-      datasets_(datasets),
-      sampled_(sampled) {
-  Serve("Sample", &SamplingService::Sample);
-  Serve("EstimateSizes", &SamplingService::EstimateSizes);
-  Serve("SampleDataset", &SamplingService::SampleDataset);
-}
-
-CallReactor* SamplingService::Sample(grpc::CallbackServerContext* call) {
-  return StreamReactor<v1::SampleRequest, SampleReply>::StartPlanning(
-      context_, *call, Method::kSample,
-      [this](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning,
-             const std::function<void()>& /*wake*/) {
-        auto packer =
-            std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
-                                          context_.working, std::move(planning));
-        packer->ListAmong(live_, {call_context.client, call_context.principal()});
-        return std::make_unique<SampleHandler>(graphs_, std::move(packer), context_.working,
-                                               sampled_);
-      });
-}
-
-CallReactor* SamplingService::EstimateSizes(grpc::CallbackServerContext* call) {
-  // Until the answer is sent.
-  auto answer = std::make_shared<MemoryHold>();
-  return PlanningCall<v1::EstimateSizesRequest, v1::EstimateSizesResponse>::Start(
-      context_, *call, Method::kEstimateSizes,
-      [this, answer](const v1::EstimateSizesRequest& parsed, PlanningTurn& turn) {
-        return Estimate(parsed, graphs_, *histograms_, context_, sampled_, turn, *answer);
-      });
-}
-
-CallReactor* SamplingService::SampleDataset(grpc::CallbackServerContext* call) {
-  return ServerStreamingCall<v1::SampleDatasetRequest, v1::SampleDatasetResponse>::Start(
-      context_, *call, Method::kSampleDataset,
-      [this](const v1::SampleDatasetRequest& parsed,
-             ProgressSink<v1::SampleDatasetResponse>& sink) {
-        return Make(parsed, graphs_, datasets_, context_.working, sampled_, sink);
-      });
+    : EarlyService(v1::SamplingService::service_full_name(), context) {
+  Serve({
+      StreamRow<v1::SampleRequest, SampleReply>(
+          Method::kSample, Waits::kTurns, absl::OkStatus(),
+          [=](const StreamOpening& stream) {
+            const CallContext& of_call = stream.context;
+            auto packer = std::make_unique<PackHandler>(
+                of_call.clock, bounds, histograms, observers, of_call.working, stream.planning);
+            packer->ListAmong(live, {of_call.client, of_call.principal()});
+            return std::make_unique<SampleHandler>(graphs, std::move(packer), of_call.working,
+                                                   sampled);
+          }),
+      Row(Method::kEstimateSizes, Waits::kPlans,
+          [=](const v1::EstimateSizesRequest& request, RequestCall& call) {
+            return Estimate(request, graphs, *histograms, sampled, call);
+          }),
+      Row(Method::kSampleDataset, Waits::kPlans,
+          datasets == nullptr ? NoDataFolder() : absl::OkStatus(),
+          [=](const v1::SampleDatasetRequest& request,
+              ProgressSink<v1::SampleDatasetResponse>& sink) {
+            return Make(request, graphs, *datasets, sampled, sink);
+          }),
+  });
 }
 
 }  // namespace packhouse::rpc

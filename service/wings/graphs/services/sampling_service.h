@@ -23,20 +23,6 @@ class SamplingService final : public EarlyService {
                   HistogramStore* histograms, PackObserverFactory* observers, LiveStreams* live,
                   const SourceGraphStore* graphs, DatasetStore* datasets,
                   SamplingObserver* sampled);
-
- private:
-  CallReactor* Sample(grpc::CallbackServerContext* call);
-  CallReactor* EstimateSizes(grpc::CallbackServerContext* call);
-  CallReactor* SampleDataset(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  const StreamBounds bounds_;
-  HistogramStore* const histograms_;
-  PackObserverFactory* const observers_;
-  LiveStreams* const live_;
-  const SourceGraphStore* const graphs_;
-  DatasetStore* const datasets_;
-  SamplingObserver* const sampled_;
 };
 
 }  // namespace packhouse::rpc

@@ -44,7 +44,6 @@ absl::Status SourceGraphAppendHandler::Describe(const v1::AppendSourceGraphReque
 
 absl::Status SourceGraphAppendHandler::Accept(
     std::unique_ptr<v1::AppendSourceGraphRequest> request) {
-  if (graphs_ == nullptr) return NoDataFolder();
   PH_RETURN_IF_ERROR(Describe(*request));
   auto producer = ProducerFromWire(request->has_producer_sequence(), request->producer_sequence(),
                                    clock_ == nullptr ? absl::UnixEpoch() : clock_->Now());

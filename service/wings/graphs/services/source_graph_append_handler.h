@@ -24,9 +24,9 @@ namespace packhouse {
 class SourceGraphAppendHandler final
     : public StreamHandler<v1::AppendSourceGraphRequest, v1::AppendSourceGraphResponse> {
  public:
-  // The pointees must outlive the handler. `graphs` null: the stream ends with NoDataFolder().
-  // `working` counts records; null: nothing is counted.
-  // `clock` says when producers may be forgotten; null: it is always 1970.
+  // The pointees must outlive the handler. Without `graphs` there may be no request. `working`
+  // counts records; null: nothing is counted. `clock` says when producers may be forgotten; null:
+  // it is always 1970.
   explicit SourceGraphAppendHandler(SourceGraphStore* graphs, MemoryBudget* working = nullptr,
                                     const Clock* clock = nullptr)
       : graphs_(graphs), working_(working), clock_(clock) {}

@@ -10,10 +10,6 @@
 
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "service/base/status_macros.h"
-#include "service/server/calls_grpc/call_credentials.h"
-#include "service/server/calls_grpc/server_streaming_call.h"
-#include "service/server/calls_grpc/stream_reactor.h"
-#include "service/server/calls_grpc/unary_call.h"
 #include "service/server/wire/wire_cursor.h"
 #include "service/server/wire/wire_datasets.h"
 #include "service/wings/graphs/services/source_graph_append_handler.h"
@@ -24,19 +20,6 @@ namespace {
 
 // Reports of progress: several a second from a slow disk.
 constexpr uint64_t kVerifiedBytes = uint64_t{16} << 20;
-
-// The one response of a call after its progress.
-template <typename Response>
-class LastResponse final : public ResponseSource<Response> {
- public:
-  explicit LastResponse(Response response) : response_(std::move(response)) {}
-  absl::StatusOr<std::optional<Response>> Next() override {
-    return std::exchange(response_, std::nullopt);
-  }
-
- private:
-  std::optional<Response> response_;
-};
 
 // The progress of a seal, then its result. The seal goes on when the call ends before.
 class SealSource final : public ResponseSource<v1::SealSourceGraphResponse> {
@@ -70,16 +53,18 @@ class SealSource final : public ResponseSource<v1::SealSourceGraphResponse> {
 };
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::SealSourceGraphResponse>>> SealGraph(
-    const v1::SealSourceGraphRequest& request, const ClientId& client, SealRuns& seals,
-    MemoryBudget* working, ProgressSink<v1::SealSourceGraphResponse>& sink) {
+    const v1::SealSourceGraphRequest& request, SealRuns& seals,
+    ProgressSink<v1::SealSourceGraphResponse>& sink) {
+  const CallContext& context = sink.call().context();
   SealOptions options;
   PH_ASSIGN_OR_RETURN(options.duplicates, DuplicateNodesFromWire(request.duplicates()));
-  options.memory = working;
+  options.memory = context.working;
   // Others need room, too.
-  if (working != nullptr) {
-    options.memory_bytes = std::min(options.memory_bytes, working->bound() / 4);
+  if (context.working != nullptr) {
+    options.memory_bytes = std::min(options.memory_bytes, context.working->bound() / 4);
   }
-  PH_ASSIGN_OR_RETURN(auto watch, seals.Start(client, request.name(), options, sink.Waker()));
+  PH_ASSIGN_OR_RETURN(auto watch,
+                      seals.Start(context.client, request.name(), options, sink.Waker()));
   return std::make_unique<SealSource>(std::move(watch));
 }
 
@@ -94,7 +79,7 @@ SealRuns::Executor OnPlanningPool(PlanningPool* pool) {
   };
 }
 
-absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifySourceGraphResponse>>> VerifyGraph(
+absl::StatusOr<v1::VerifySourceGraphResponse> VerifyGraph(
     const v1::VerifySourceGraphRequest& request, const SourceGraphStore& graphs, const CallLog& log,
     ProgressSink<v1::VerifySourceGraphResponse>& sink) {
   uint64_t reported = 0;
@@ -113,7 +98,7 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifySourceGraphResponse>>> V
   if (!report.ok()) LogDamage(log, request.name(), report.num_damaged, report.damaged.front());
   v1::VerifySourceGraphResponse response;
   SourceGraphReportToWire(report, response);
-  return std::make_unique<LastResponse<v1::VerifySourceGraphResponse>>(std::move(response));
+  return response;
 }
 
 // A page ends at this many bytes of schemas, so that there are not a thousand of them in memory
@@ -156,129 +141,92 @@ absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGrap
   return response;
 }
 
+absl::StatusOr<v1::SourceGraph> CreateGraph(const v1::CreateSourceGraphRequest& request,
+                                            SourceGraphStore& graphs) {
+  PH_ASSIGN_OR_RETURN(const NewSourceGraph created, NewSourceGraphFromWire(request));
+  PH_ASSIGN_OR_RETURN(const SourceGraphInfo info,
+                      graphs.Create(created.name, created.schema, created.options));
+  v1::SourceGraph response;
+  SourceGraphToWire(info, response);
+  return response;
+}
+
+absl::StatusOr<v1::SourceGraph> GetGraph(const v1::GetSourceGraphRequest& request,
+                                         const SourceGraphStore& graphs) {
+  PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, graphs.Get(request.name()));
+  v1::SourceGraph response;
+  SourceGraphToWire(info, response);
+  return response;
+}
+
+absl::StatusOr<v1::DeleteSourceGraphResponse> DeleteGraphBy(
+    const v1::DeleteSourceGraphRequest& request,
+    const SourceGraphService::DeleteGraph& delete_graph, EpochCatalog* catalog,
+    const CallContext& context) {
+  PH_RETURN_IF_ERROR(delete_graph(request.name()));
+  if (catalog != nullptr) catalog->ForgetThing(request.name());
+  LogDeletion(context.log, context.client, "source graph", request.name());
+  return v1::DeleteSourceGraphResponse();
+}
+
 }  // namespace
 
 SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
                                        DeleteGraph delete_graph, EpochCatalog* catalog,
                                        bool are_distant)
-    : EarlyService(v1::SourceGraphService::service_full_name()),
-      context_(context),
-      append_context_(context.OnAppendPool()),
-      open_context_(are_distant ? append_context_ : context_),
-      graphs_(graphs),
+    : EarlyService(v1::SourceGraphService::service_full_name(), context),
       delete_graph_(std::move(delete_graph)),
-      catalog_(catalog),
       seals_(graphs, OnPlanningPool(context.planning_pool)) {
-  Serve("CreateSourceGraph", &SourceGraphService::Create);
-  Serve("AppendSourceGraph", &SourceGraphService::Append);
-  Serve("SealSourceGraph", &SourceGraphService::Seal);
-  Serve("GetSourceGraph", &SourceGraphService::Get);
-  Serve("ListSourceGraphs", &SourceGraphService::List);
-  Serve("DeleteSourceGraph", &SourceGraphService::Delete);
-  Serve("VerifySourceGraph", &SourceGraphService::Verify);
-  Serve("LookupNodes", &SourceGraphService::Lookup);
-  Serve("ReadEdges", &SourceGraphService::Edges);
-}
-
-CallReactor* SourceGraphService::Create(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::CreateSourceGraphRequest>(
-      append_context_, Method::kCreateSourceGraph, call,
-      [this](const v1::CreateSourceGraphRequest& parsed) -> absl::StatusOr<v1::SourceGraph> {
-        if (graphs_ == nullptr) return NoDataFolder();
-        PH_ASSIGN_OR_RETURN(const NewSourceGraph created, NewSourceGraphFromWire(parsed));
-        PH_ASSIGN_OR_RETURN(const SourceGraphInfo info,
-                            graphs_->Create(created.name, created.schema, created.options));
-        v1::SourceGraph response;
-        SourceGraphToWire(info, response);
-        return response;
-      });
-}
-
-CallReactor* SourceGraphService::Append(grpc::CallbackServerContext* call) {
-  return StreamReactor<v1::AppendSourceGraphRequest, v1::AppendSourceGraphResponse>::Start(
-      append_context_, *call, Method::kAppendSourceGraph,
-      std::make_unique<SourceGraphAppendHandler>(graphs_, append_context_.working,
-                                                 append_context_.clock));
-}
-
-CallReactor* SourceGraphService::Seal(grpc::CallbackServerContext* call) {
-  using Call = ServerStreamingCall<v1::SealSourceGraphRequest, v1::SealSourceGraphResponse>;
-  const auto begin = [this, client = context_.ClientOf(CredentialsOf(*call))](
-                         const v1::SealSourceGraphRequest& parsed,
-                         ProgressSink<v1::SealSourceGraphResponse>& sink)
-      -> absl::StatusOr<std::unique_ptr<Call::Source>> {
-    if (graphs_ == nullptr) return NoDataFolder();
-    return SealGraph(parsed, client, seals_, context_.working, sink);
-  };
-  return Call::Start(context_, *call, Method::kSealSourceGraph, begin, /*at_once=*/begin);
-}
-
-CallReactor* SourceGraphService::Get(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::GetSourceGraphRequest>(
-      context_, Method::kGetSourceGraph, call,
-      [this](const v1::GetSourceGraphRequest& parsed) -> absl::StatusOr<v1::SourceGraph> {
-        if (graphs_ == nullptr) return NoDataFolder();
-        PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, graphs_->Get(parsed.name()));
-        v1::SourceGraph response;
-        SourceGraphToWire(info, response);
-        return response;
-      });
-}
-
-CallReactor* SourceGraphService::List(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::ListSourceGraphsRequest>(
-      context_, Method::kListSourceGraphs, call,
-      [this](const v1::ListSourceGraphsRequest& parsed,
-             const CallContext& context) -> absl::StatusOr<v1::ListSourceGraphsResponse> {
-        if (graphs_ == nullptr) return NoDataFolder();
-        return ListGraphs(parsed, context, *graphs_);
-      });
-}
-
-CallReactor* SourceGraphService::Delete(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::DeleteSourceGraphRequest>(
-      append_context_, Method::kDeleteSourceGraph, call,
-      [this](const v1::DeleteSourceGraphRequest& parsed,
-             const CallContext& context) -> absl::StatusOr<v1::DeleteSourceGraphResponse> {
-        if (graphs_ == nullptr) return NoDataFolder();
-        PH_RETURN_IF_ERROR(delete_graph_(parsed.name()));
-        if (catalog_ != nullptr) catalog_->ForgetThing(parsed.name());
-        LogDeletion(context.log, context.client, "source graph", parsed.name());
-        return v1::DeleteSourceGraphResponse();
-      });
-}
-
-CallReactor* SourceGraphService::Verify(grpc::CallbackServerContext* call) {
-  using Call = ServerStreamingCall<v1::VerifySourceGraphRequest, v1::VerifySourceGraphResponse>;
-  return Call::Start(context_, *call, Method::kVerifySourceGraph,
-                     [this](const v1::VerifySourceGraphRequest& parsed,
-                            ProgressSink<v1::VerifySourceGraphResponse>& sink)
-                         -> absl::StatusOr<std::unique_ptr<Call::Source>> {
-                       if (graphs_ == nullptr) return NoDataFolder();
-                       return VerifyGraph(parsed, *graphs_, context_.log, sink);
-                     });
-}
-
-CallReactor* SourceGraphService::Lookup(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::LookupNodesRequest>(
-      open_context_, Method::kLookupNodes, call,
-      [this](const v1::LookupNodesRequest& parsed) -> absl::StatusOr<v1::LookupNodesResponse> {
-        if (graphs_ == nullptr) return NoDataFolder();
-        PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(parsed.graph()));
-        MemoryHold hold;
-        return LookUpNodes(parsed, *graph, context_.max_response_bytes, context_.working, hold);
-      });
-}
-
-CallReactor* SourceGraphService::Edges(grpc::CallbackServerContext* call) {
-  return RunUnary<v1::ReadEdgesRequest>(
-      open_context_, Method::kReadEdges, call,
-      [this](const v1::ReadEdgesRequest& parsed) -> absl::StatusOr<v1::ReadEdgesResponse> {
-        if (graphs_ == nullptr) return NoDataFolder();
-        PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(parsed.graph()));
-        MemoryHold hold;
-        return ReadEdges(parsed, *graph, context_.max_response_bytes, context_.working, hold);
-      });
+  const absl::Status lacks = graphs == nullptr ? NoDataFolder() : absl::OkStatus();
+  const Waits opens = are_distant ? Waits::kStore : Waits::kTurns;
+  Serve({
+      Row(Method::kCreateSourceGraph, Waits::kStore, lacks,
+          [graphs](const v1::CreateSourceGraphRequest& request, RequestCall& /*call*/) {
+            return CreateGraph(request, *graphs);
+          }),
+      StreamRow<v1::AppendSourceGraphRequest, v1::AppendSourceGraphResponse>(
+          Method::kAppendSourceGraph, Waits::kStore, lacks,
+          [graphs](const StreamOpening& stream) {
+            return std::make_unique<SourceGraphAppendHandler>(graphs, stream.context.working,
+                                                              stream.context.clock);
+          }),
+      Row(Method::kSealSourceGraph, Waits::kTurns, lacks,
+          [this](const v1::SealSourceGraphRequest& request,
+                 ProgressSink<v1::SealSourceGraphResponse>& sink) {
+            return SealGraph(request, seals_, sink);
+          }),
+      Row(Method::kGetSourceGraph, Waits::kTurns, lacks,
+          [graphs](const v1::GetSourceGraphRequest& request, RequestCall& /*call*/) {
+            return GetGraph(request, *graphs);
+          }),
+      Row(Method::kListSourceGraphs, Waits::kTurns, lacks,
+          [graphs](const v1::ListSourceGraphsRequest& request, RequestCall& call) {
+            return ListGraphs(request, call.context(), *graphs);
+          }),
+      Row(Method::kDeleteSourceGraph, Waits::kStore, lacks,
+          [this, catalog](const v1::DeleteSourceGraphRequest& request, RequestCall& call) {
+            return DeleteGraphBy(request, delete_graph_, catalog, call.context());
+          }),
+      Row(Method::kVerifySourceGraph, Waits::kPlans, lacks,
+          [graphs](const v1::VerifySourceGraphRequest& request,
+                   ProgressSink<v1::VerifySourceGraphResponse>& sink) {
+            return VerifyGraph(request, *graphs, sink.call().context().log, sink);
+          }),
+      Row(Method::kLookupNodes, opens, lacks,
+          [graphs](const v1::LookupNodesRequest& request,
+                   RequestCall& call) -> absl::StatusOr<v1::LookupNodesResponse> {
+            PH_ASSIGN_OR_RETURN(const auto graph, graphs->Open(request.graph()));
+            return LookUpNodes(request, *graph, call.context().max_response_bytes,
+                               call.context().working, call.answer_memory());
+          }),
+      Row(Method::kReadEdges, opens, lacks,
+          [graphs](const v1::ReadEdgesRequest& request,
+                   RequestCall& call) -> absl::StatusOr<v1::ReadEdgesResponse> {
+            PH_ASSIGN_OR_RETURN(const auto graph, graphs->Open(request.graph()));
+            return ReadEdges(request, *graph, call.context().max_response_bytes,
+                             call.context().working, call.answer_memory());
+          }),
+  });
 }
 
 }  // namespace packhouse::rpc

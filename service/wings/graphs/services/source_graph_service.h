@@ -21,29 +21,13 @@ class SourceGraphService final : public EarlyService {
   using DeleteGraph = std::function<absl::Status(absl::string_view name)>;
 
   // The pointees must outlive the service. Without graphs every call is answered with
-  // NoDataFolder(). `delete_graph` deletes one with what others keep of
-  // it. `are_distant`: to open a
-  // graph is to wait for other machines, as writing is.
+  // NoDataFolder(). `delete_graph` deletes one with what others keep of it; `catalog` may be null.
+  // `are_distant`: to open a graph is to wait for other machines, as writing is.
   SourceGraphService(const CallContext& context, SourceGraphStore* graphs, DeleteGraph delete_graph,
                      EpochCatalog* catalog, bool are_distant);
 
  private:
-  CallReactor* Create(grpc::CallbackServerContext* call);
-  CallReactor* Append(grpc::CallbackServerContext* call);
-  CallReactor* Seal(grpc::CallbackServerContext* call);
-  CallReactor* Get(grpc::CallbackServerContext* call);
-  CallReactor* List(grpc::CallbackServerContext* call);
-  CallReactor* Delete(grpc::CallbackServerContext* call);
-  CallReactor* Verify(grpc::CallbackServerContext* call);
-  CallReactor* Lookup(grpc::CallbackServerContext* call);
-  CallReactor* Edges(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  const CallContext append_context_;
-  const CallContext open_context_;
-  SourceGraphStore* const graphs_;
   const DeleteGraph delete_graph_;
-  EpochCatalog* const catalog_;  // May be null.
   SealRuns seals_;
 };
 

@@ -13,22 +13,9 @@ namespace packhouse::rpc {
 class PartitioningService final : public EarlyService {
  public:
   // The pointees must outlive the service. Without partitions or data sets every call that needs
-  // them is answered with NoDataFolder().
+  // them is FAILED_PRECONDITION.
   PartitioningService(const CallContext& context, PartitionJobs* partitions,
                       DatasetStore* datasets);
-
- private:
-  CallReactor* Partition(grpc::CallbackServerContext* call);
-  CallReactor* Get(grpc::CallbackServerContext* call);
-  CallReactor* List(grpc::CallbackServerContext* call);
-  CallReactor* Cancel(grpc::CallbackServerContext* call);
-  CallReactor* Delete(grpc::CallbackServerContext* call);
-  CallReactor* ReadFile(grpc::CallbackServerContext* call);
-  CallReactor* MakeDataset(grpc::CallbackServerContext* call);
-
-  const CallContext context_;
-  PartitionJobs* const partitions_;
-  DatasetStore* const datasets_;
 };
 
 }  // namespace packhouse::rpc
