@@ -766,6 +766,7 @@ TEST(JobShareTest, IsWhatAWorkerFindsWhenItJoins) {
     EpochIdentity epoch = IdentityOf({random.Between(1, 30), random.Below(20)});
     if (random.Below(3) == 0) {
       epoch = IdentityOf({random.Between(4, 40)});
+      if (random.Below(2) == 0) epoch = IdentityOf({random.Between(4, 40), random.Between(4, 20)});
       epoch.num_windows = 4;
     }
     std::vector<uint32_t> windows;
@@ -788,8 +789,10 @@ TEST(JobShareTest, IsWhatAWorkerFindsWhenItJoins) {
         request.attempt = "0";
       }
       if (random.Below(3) == 0) request.attempt = absl::StrCat(random.Below(3));
-      if (windows.size() < epoch.num_windows && random.Below(2) == 0) {
-        windows.push_back(static_cast<uint32_t>(random.Below(epoch.num_batches() / 4 + 1)));
+      if (windows.size() < epoch.num_counts() && random.Below(2) == 0) {
+        for (const IdentityRankGroup& group : epoch.rank_groups) {
+          windows.push_back(static_cast<uint32_t>(random.Below(group.num_batches / 4 + 1)));
+        }
       }
       request.windows = windows;
       if (!cursors.empty() && random.Below(4) == 0) {

@@ -262,18 +262,18 @@ TEST(LeaseTableTest, TellsWhoWaitsForWhom) {
 
 // Windows of the epoch are being planned: the worker waits for the server, once it has done all.
 TEST(LeaseTableTest, TellsWhoWaitsForWindows) {
-  LeaseTable table(Dealing::CreateGrowing(4, {}, Sharing::Dynamic()).value(), kLease);
+  LeaseTable table(Dealing::CreateGrowing({0, 4}, {}, Sharing::Dynamic()).value(), kLease);
   ASSERT_THAT(table.Join(1, 0), IsOk());
   constexpr int64_t kNotKnown = -static_cast<int64_t>(LeaseOutcome::kNotKnown);
   EXPECT_EQ(Next(table, 1), kNotKnown);
   EXPECT_EQ(table.WaitOf(1, false), SessionWait::kWorker);
-  table.Grow(1, /*is_all=*/false);
+  table.Grow({1}, /*is_all=*/false);
   EXPECT_EQ(Next(table, 1), 0);
   EXPECT_EQ(Next(table, 1), kNotKnown);
   EXPECT_EQ(table.WaitOf(1, false), SessionWait::kNobody);
   table.Acknowledge(1, {0}, kLeaseStart);
   EXPECT_EQ(table.WaitOf(1, false), SessionWait::kWorker);
-  table.Grow(1, /*is_all=*/true);
+  table.Grow({1}, /*is_all=*/true);
   EXPECT_EQ(table.WaitOf(1, false), SessionWait::kNobody);
 }
 

@@ -284,31 +284,31 @@ TEST(EpochAccountingTest, Segments) {
 
 TEST(EpochAccountingTest, Windows) {
   const std::vector<uint32_t> sizes = FewSizes(300, 1);
-  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
-  EpochShapes shapes;
-  ASSERT_THAT(shapes.AddRankGroup(schema, {{20, 25, 9}}, BatchShapeOptions()), IsOk());
+  const auto schema = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
   EpochRequest as_drawn;
   as_drawn.rank_groups.push_back({{{20, 25, 9}}, std::nullopt, 4});
   as_drawn.mixing.is_off = true;
-  std::vector<EpochRequest> requests(5, as_drawn);
+  std::vector<EpochRequest> requests(6, as_drawn);
   requests[1].mixing.is_off = false;
   requests[2].in_order = true;
   requests[3].cost_balanced.emplace().cost =
       BatchCost::Create({{CostForm::kSumOfSquares, 0, 1}}, 2).value();
   requests[4].by_score.emplace();
+  requests[5].rank_groups.push_back({{{40, 40, 9}}, std::nullopt, 2});
   for (const EpochRequest& request : requests) {
     const bool has_smaller = !request.mixing.is_off;
     ExpectAccounted(
         [&](MemoryBudget* memory) {
           return PlanWindow(
-              300, schema.sizes(), request, shapes, uint64_t{1} << 20, In(memory),
+              300, schema, request, EpochBounds(), In(memory),
               [&](size_t item) -> absl::StatusOr<DrawnSize> {
                 const uint32_t level = has_smaller && item % 7 == 0 ? 2 : 0;
                 return DrawnSize{absl::MakeConstSpan(sizes).subspan(2 * item, 2), level};
               });
         },
         [](const SampleWindow& window) {
-          return window.batches.bytes() +
+          return window.batches().bytes() +
                  sizeof(std::pair<uint32_t, uint32_t>) * window.levels.capacity();
         });
   }
@@ -343,7 +343,7 @@ class SampledAccountingTest : public ::testing::Test {
 
 TEST_F(SampledAccountingTest, Drawers) {
   ExpectAccounted(
-      [&](MemoryBudget* memory) { return SubGraphDrawer::Create(source_, {}, memory, nullptr); },
+      [&](MemoryBudget* memory) { return SubGraphDrawer::Create(source_, memory, nullptr); },
       [&](const SubGraphDrawer&) {
         const Sampler& sampler = source_->sampler();
         return sampler.DrawBytes(sampler.UpperBound(source_->nodes_per_graph()));

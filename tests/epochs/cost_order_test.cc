@@ -107,7 +107,8 @@ std::vector<double> CostsBySquares(const PreparedEpoch& epoch) {
   std::vector<double> costs;
   for (uint64_t b = 0; b < epoch.identity().num_batches(); ++b) {
     double sum = 0;
-    for (const uint32_t graph : epoch.GraphsOf(b)) {
+    const std::vector<uint32_t> graphs = epoch.GraphsOf(b)->places;
+    for (const uint32_t graph : graphs) {
       sum += std::pow(static_cast<double>(sizes.tuple(graph)[0]), 2);
     }
     costs.push_back(sum);
@@ -265,7 +266,8 @@ TEST(CostOrderTest, AGraphIsEquallyLikelyAtEachRank) {
     request.mixing.is_off = true;
     PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.Prepare(request));
     for (uint64_t b = 0; b < epoch->identity().num_batches(); ++b) {
-      for (const uint32_t graph : epoch->GraphsOf(b)) ++counts[graph * kRanks + b % kRanks];
+      const std::vector<uint32_t> graphs = epoch->GraphsOf(b)->places;
+      for (const uint32_t graph : graphs) ++counts[graph * kRanks + b % kRanks];
     }
   }
   // Pearson's statistic over all graphs. The last batches, fewer than there are ranks, are at the

@@ -1,7 +1,9 @@
 #include "service/engine/epochs/dealing.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -144,6 +146,67 @@ TEST(DealingTest, Refuses) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("queue 3: there are 3")));
   EXPECT_THAT(Dealing::QueueLength({0, 1}, {}, Sharing::Ranked(65537), 0),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
+}
+
+// Batches of each rank group become known one after the other: what was dealt stays where it is,
+// ranks have equal numbers of steps at any time, and in the end each batch that was left is dealt.
+TEST(DealingTest, WhatBecomesKnownFollowsWhatIsDealt) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    std::vector<uint64_t> first = {0};
+    Sharing sharing;
+    sharing.last_steps = static_cast<LastSteps>(random.Below(2));
+    const bool is_ranked = random.Below(3) != 0;
+    const uint32_t num_groups = static_cast<uint32_t>(random.Between(1, 3));
+    for (uint32_t j = 0; j < num_groups; ++j) {
+      first.push_back(first.back() + random.Between(1, 20));
+      const uint64_t ranks = is_ranked ? random.Between(1, 3) : 0;
+      for (uint64_t r = 0; r < ranks; ++r) sharing.rank_group_of_rank.push_back(j);
+    }
+    BatchSet done;
+    for (uint64_t b = 0; b < first.back(); ++b) {
+      if (random.Below(4) == 0) done.Insert(b);
+    }
+    PH_ASSERT_OK_AND_ASSIGN(Dealing dealing, Dealing::CreateGrowing(first, done, sharing));
+    std::vector<uint64_t> known(num_groups);
+    std::map<std::pair<uint32_t, uint64_t>, uint64_t> dealt;
+    std::set<uint64_t> given;
+    for (int step = 0; step < 5; ++step) {
+      for (uint32_t j = 0; j < num_groups; ++j) {
+        known[j] += random.Below(first[j + 1] - first[j] - known[j] + 1);
+      }
+      dealing.Grow(known, step == 4);
+      EXPECT_EQ(dealing.is_complete(), step == 4);
+      for (uint32_t queue = 0; queue < dealing.num_queues(); ++queue) {
+        if (is_ranked) {
+          EXPECT_EQ(dealing.queue_length(queue), dealing.queue_length(0));
+        }
+        for (uint64_t at = 0; at < dealing.queue_length(queue); ++at) {
+          const uint64_t batch = dealing.BatchAt({queue, at});
+          EXPECT_EQ(dealt.emplace(std::pair(queue, at), batch).first->second, batch);
+          EXPECT_EQ(dealing.PlaceOf(batch), (Place{queue, at}));
+          if (dealing.IsPadding(batch)) {
+            EXPECT_EQ(step, 4);
+            continue;
+          }
+          given.insert(batch);
+          EXPECT_TRUE(dealing.Knows(batch));
+          EXPECT_EQ(dealing.RankGroupOf(batch),
+                    is_ranked ? sharing.rank_group_of_rank[queue] : queue);
+        }
+      }
+    }
+    for (const uint64_t batch : dealing.dropped()) EXPECT_TRUE(given.insert(batch).second);
+    for (uint32_t j = 0; j < num_groups; ++j) {
+      for (uint64_t b = first[j]; b < first[j + 1]; ++b) {
+        EXPECT_EQ(given.contains(b), b < first[j] + known[j] && !done.Contains(b)) << b;
+        EXPECT_EQ(dealing.Knows(b), b < first[j] + known[j]) << b;
+      }
+    }
+  }
+  EXPECT_THAT(Dealing::CreateGrowing({0, 4, 8}, {}, Sharing::Ranked(2)).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rank group 1")));
 }
 
 }  // namespace

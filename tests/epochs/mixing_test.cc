@@ -70,7 +70,7 @@ using Batches = std::vector<std::vector<uint32_t>>;
 Batches BatchesOf(const PreparedEpoch& epoch) {
   Batches batches;
   for (uint64_t b = 0; b < epoch.identity().num_batches(); ++b) {
-    std::vector<uint32_t> graphs = epoch.GraphsOf(b);
+    std::vector<uint32_t> graphs = epoch.GraphsOf(b)->places;
     std::sort(graphs.begin(), graphs.end());
     batches.push_back(std::move(graphs));
   }

@@ -395,6 +395,18 @@ ChangesByName ChangesOfOneShape() {
          r.draw = WeightedDraw{std::vector<double>(1501, 0.75), 2000, true};
          for (size_t i = 0; i < 1501; i += 3) r.draw->weights[i] = 0.1 * static_cast<double>(i);
        }},
+      {"a draw by weights without replacement",
+       [](EpochRequest& r) {
+         r.subset = SubsetRequest{{1007}, {{1100, 1500}}};
+         r.draw = WeightedDraw{std::vector<double>(1501, 0.75), 700, false};
+         for (size_t i = 0; i < 1501; i += 3) r.draw->weights[i] = 0.1 * static_cast<double>(i);
+       }},
+      {"a draw of all that have a weight",
+       [](EpochRequest& r) {
+         r.subset = SubsetRequest{{}, {{1100, 1500}}};
+         r.draw = WeightedDraw{std::vector<double>(1500), 0, false};
+         for (size_t i = 0; i < 1500; i += 4) r.draw->weights[i] = 2;
+       }},
       {"cut into pieces",
        [](EpochRequest& r) {
          r.rank_groups[0].shapes = {{6, 30, 6}};
@@ -686,6 +698,10 @@ TEST(SegmentedEpochTest, WhatIsAskedForComesOnceInSegments) {
       EXPECT_EQ(ids.size(), expected.size());
       const bool comes_twice = std::adjacent_find(ids.begin(), ids.end()) != ids.end();
       EXPECT_EQ(comes_twice, request.draw->with_replacement);
+      // By weights without replacement it is the same draw.
+      if (!comes_twice && !request.draw->weights.empty()) {
+        EXPECT_EQ(ids, expected);
+      }
     } else {
       EXPECT_EQ(ids, expected);
       EXPECT_LE(segmented->plan().lower_bound(), whole->identity().num_batches());
@@ -1064,9 +1080,6 @@ TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
   refused("order.cost_balanced", [](EpochRequest& r) {
     r.cost_balanced.emplace();
     r.segments->tracks = 2;
-  });
-  refused("draw.weights", [](EpochRequest& r) {
-    r.draw = WeightedDraw{std::vector<double>(kSegmentedGraphs, 1), 9, false};
   });
   // Also what differs from a plan that is there in its use alone.
   EpochRequest cut = InSegments(300);

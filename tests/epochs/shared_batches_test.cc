@@ -37,6 +37,7 @@ class CountedEpoch final : public LoadableEpoch {
   const EpochIdentity& identity() const override { return identity_; }
   const GraphSchema& schema() const override { return schema_; }
   absl::Span<const BatchShape> shapes(size_t /*rank_group*/) const override { return {}; }
+  uint64_t num_graphs() const override { return 1; }
   uint64_t NumGraphs(uint64_t /*number*/) const override { return 1; }
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override {
     ++num_made;

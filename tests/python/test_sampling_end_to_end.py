@@ -379,6 +379,38 @@ def test_windows_are_evaluated_and_ordered(server: LocalServer, client: Client) 
     assert sorted(ids) == list(range(NODES))
 
 
+def test_seeds_are_chosen_and_their_sub_graphs_exported(
+    server: LocalServer, client: Client
+) -> None:
+    make_graph(client, "sampling/chosen")
+    samples = Samples(SubGraphs("sampling/chosen", SPEC), window=200)
+    larger = {name: 2 * rows for name, rows in LIMITS.items()}
+    epoch: dict[str, Any] = {
+        "samples": samples, "shapes": [larger, LIMITS], "subset": range(100, 400), "epoch": 1
+    }  # fmt: skip
+    batches = list(Evaluation(server.address, **epoch))
+    ids = [number for batch in batches for number in batch.graph_ids.tolist()]
+    assert sorted(ids) == list(range(100, 400))
+    stream = client.datasets.export_examples("sampling/chosen", **epoch)
+    exported = list(stream)
+    assert stream.num_graphs == len(exported) == len(ids)
+    client.datasets.create("sampling/exported", stream.schema)
+    client.datasets.append_examples("sampling/exported", exported)
+    client.datasets.seal("sampling/exported")
+    one_by_one = {"limits": {"graphs": 1}, "in_order": True, "look_ahead": 1}
+    stored = list(Evaluation(server.address, dataset="sampling/exported", **one_by_one))
+    assert np.array_equal(
+        np.concatenate([batch["n.x"] for batch in stored]),
+        np.concatenate([batch["n.x"] for batch in batches]),
+    )
+    assert np.array_equal(
+        np.concatenate([batch.sizes for batch in stored]),
+        np.concatenate([batch.sizes for batch in batches]),
+    )
+    with pytest.raises(ValueError, match="sampling/chosen"):
+        client.datasets.export_examples("sampling/other", **epoch)
+
+
 def test_features_of_the_readout_come_with_the_seeds(server: LocalServer, client: Client) -> None:
     make_graph(client, "sampling/readout")
     columns = (SourceColumn("label", "int64"), SourceColumn("at", "float32", (2,)))

@@ -53,6 +53,7 @@ constexpr uint64_t kNumOthers = 50;
 // Of the graphs, how many a subset lists.
 constexpr uint64_t kNumListed = 82;
 constexpr uint32_t kNumSeeds = 60;
+constexpr uint64_t kNumListedSeeds = 32;
 constexpr uint32_t kNumRanks = 2;
 constexpr uint32_t kLeastNodes = 3;
 
@@ -128,10 +129,14 @@ class PairsWorld {
 
   static uint64_t GroupOf(uint64_t id) { return 100 + (id - kFirstId) / kGroupSize; }
 
-  // In their order.
-  std::vector<Stored> GraphsOf(const std::string& dataset) const {
+  // In their order; of samples, the seeds.
+  std::vector<Stored> GraphsOf(const v1::EpochSpec& spec) const {
     std::vector<Stored> all = graphs_of_set_;
-    if (IsMixture(dataset)) all.insert(all.end(), others_.begin(), others_.end());
+    if (spec.has_samples()) {
+      all.clear();
+      for (uint64_t i = 0; i < kNumSeeds; ++i) all.push_back({i, 0});
+    }
+    if (IsMixture(spec.dataset())) all.insert(all.end(), others_.begin(), others_.end());
     return all;
   }
 
@@ -154,12 +159,23 @@ PairsWorld& World() {
   return *world;
 }
 
+// The first id, another one and the end of the range of a subset, all of them after that first id.
+struct Listed {
+  uint64_t first_id = 0;
+  uint64_t other = 0;
+  uint64_t end = 0;
+};
+Listed ListedOf(const v1::EpochSpec& spec) {
+  return spec.has_samples() ? Listed{0, 3, 8 + kNumListedSeeds} : Listed{kFirstId, 200, 90};
+}
+
 // Those that the epoch's subset lists, or all; in their order.
 std::vector<Stored> SelectedOf(const v1::EpochSpec& spec) {
+  const Listed listed = ListedOf(spec);
   std::vector<Stored> selected;
-  for (const Stored& graph : World().GraphsOf(spec.dataset())) {
-    const uint64_t i = graph.id - kFirstId;
-    const bool is_listed = i == 7 || i == 200 || (i >= 10 && i < 90);
+  for (const Stored& graph : World().GraphsOf(spec)) {
+    const uint64_t i = graph.id - listed.first_id;
+    const bool is_listed = i == 7 || i == listed.other || (i >= 10 && i < listed.end);
     if (!spec.has_subset() || is_listed) selected.push_back(graph);
   }
   return selected;
@@ -267,18 +283,22 @@ void AddItems(const Add& add) {
   add("look_ahead", {options::kLookAhead.name}, {"look_ahead"}, [](S s) { s.set_look_ahead(9); });
   add("grouped", {options::kGrouped.name}, {"grouped"}, [](S s) { s.set_grouped(true); });
   add("subset", {options::kSubset.name}, {"subset"}, [](S s) {
-    s.mutable_subset()->set_graph_ids(Uint64sToWire({kFirstId + 200, kFirstId + 7}));
-    s.mutable_subset()->add_ranges()->set_first(kFirstId + 10);
-    s.mutable_subset()->mutable_ranges(0)->set_count(80);
+    const Listed listed = ListedOf(s);
+    s.mutable_subset()->set_graph_ids(
+        Uint64sToWire({listed.first_id + listed.other, listed.first_id + 7}));
+    s.mutable_subset()->add_ranges()->set_first(listed.first_id + 10);
+    s.mutable_subset()->mutable_ranges(0)->set_count(listed.end - 10);
   });
-  add("draw", {options::kDraw.name}, {"draw"}, [](S s) { s.mutable_draw()->set_num_graphs(50); });
+  // Of seeds there are fewer.
+  add("draw", {options::kDraw.name}, {"draw"},
+      [](S s) { s.mutable_draw()->set_num_graphs(s.has_samples() ? 20 : 50); });
   add("draw with replacement", {options::kDraw.name}, {"draw"}, [](S s) {
     s.mutable_draw()->set_num_graphs(70);
     s.mutable_draw()->set_with_replacement(true);
     SetWeights(s, [](size_t i) { return static_cast<double>(i % 3); });
   });
-  add("draw by weights", {options::kDraw.name, options::kWeightedOnce.name}, {"draw"}, [](S s) {
-    s.mutable_draw()->set_num_graphs(40);
+  add("draw by weights", {options::kDraw.name}, {"draw"}, [](S s) {
+    s.mutable_draw()->set_num_graphs(s.has_samples() ? 13 : 40);
     SetWeights(s, [](size_t i) { return static_cast<double>(i % 3); });
   });
   // Graphs of the other data set ten times as often.
@@ -298,7 +318,8 @@ void AddLimits(const Add& add) {
     s.set_padding(v1::PADDING_TFGNN);
     v1::Capacity& least = *s.add_min_rows();
     least.set_component(UsualLimits(s).capacities(0).component());
-    least.set_rows(kLeastNodes);
+    // Each sub-graph has its seed, and none is left out.
+    least.set_rows(s.has_samples() ? 1 : kLeastNodes);
   });
   add("several shapes", {options::kSeveralShapes.name, kOther}, {"rank_groups"}, [](S s) {
     *s.mutable_rank_groups(0)->add_shapes() = UsualLimits(s);
@@ -643,10 +664,6 @@ class OptionPairsTest : public ::testing::TestWithParam<size_t> {
   static std::optional<Ids> Expected(const Asked& asked) {
     const v1::EpochSpec& spec = asked.spec;
     Ids ids;
-    if (spec.has_samples()) {
-      for (uint64_t i = 0; i < kNumSeeds; ++i) ids.insert(i);
-      return ids;
-    }
     if (spec.join_parts()) {
       for (uint64_t i = 0; i < World().num_parts(); ++i) ids.insert(i);
       return ids;
@@ -658,6 +675,7 @@ class OptionPairsTest : public ::testing::TestWithParam<size_t> {
     return ids;
   }
   static bool Fits(const v1::EpochSpec& spec, const Stored& graph) {
+    if (spec.has_samples()) return true;
     const v1::RankGroup& group = spec.rank_groups(0);
     // Padding graphs have least rows, too, which leaves no room for the large graph.
     if (spec.min_rows_size() != 0) return graph.nodes >= kLeastNodes && graph.id != kLargeId;

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -221,6 +224,242 @@ TEST(WindowBatchesTest, ByScoreAscendOrDescend) {
     EXPECT_TRUE(std::adjacent_find(ids.begin(), ids.end()) == ids.end());
     EXPECT_EQ(ids.size(), kNodes);
   }
+}
+
+// --- Shapes, ranks and seeds.
+
+// All batches, by their numbers.
+std::map<uint64_t, BuiltBatch> BuildAll(const SampledEpoch& epoch) {
+  std::map<uint64_t, BuiltBatch> all;
+  std::vector<uint64_t> next = epoch.identity().first_batches();
+  const std::vector<uint32_t> counts = epoch.Counts();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    uint64_t& number = next[i % epoch.identity().rank_groups.size()];
+    for (uint32_t b = 0; b < counts[i]; ++b, ++number) {
+      all.emplace(number, epoch.Build(number).value());
+    }
+  }
+  return all;
+}
+
+std::multiset<uint64_t> IdsOf(const std::map<uint64_t, BuiltBatch>& batches) {
+  std::multiset<uint64_t> ids;
+  for (const auto& [number, built] : batches) {
+    ids.insert(built.batch.graph_ids.begin(), built.batch.graph_ids.end());
+  }
+  return ids;
+}
+
+std::multiset<uint64_t> AllIds() {
+  std::multiset<uint64_t> ids;
+  for (uint64_t i = 0; i < kNodes; ++i) ids.insert(i);
+  return ids;
+}
+
+// The rows of some sub-graphs, `graphs` last.
+std::vector<uint64_t> RowsOf(const Batch& batch) {
+  std::vector<uint64_t> rows(kNumComponents + 1);
+  for (size_t i = 0; i < batch.sizes.size(); ++i) rows[i % kNumComponents] += batch.sizes[i];
+  rows.back() = batch.graph_ids.size();
+  return rows;
+}
+
+EpochRequest OfShapes(std::vector<std::vector<std::vector<uint64_t>>> rank_groups) {
+  EpochRequest request = Request();
+  request.rank_groups.clear();
+  for (size_t i = 0; i < rank_groups.size(); ++i) {
+    request.rank_groups.push_back(
+        {std::move(rank_groups[i]), std::nullopt, static_cast<uint32_t>(i + 1)});
+  }
+  return request;
+}
+
+// Each batch keeps the limits of its shape, and no later shape takes it; each seed comes once, and
+// another server that knows the numbers of batches alone makes the same.
+TEST(WindowBatchesTest, KeepTheLimitsOfTheirShapes) {
+  // About half of all batches of 24 sub-graphs have no more.
+  std::vector<uint64_t> mean(kNumComponents + 1);
+  const auto of_24 = BuildAll(*Prepare(OfShapes({{{10000, 10000, 24}}})).value());
+  for (const auto& [number, built] : of_24) {
+    const std::vector<uint64_t> rows = RowsOf(built.batch);
+    for (size_t k = 0; k < mean.size(); ++k) mean[k] += rows[k];
+  }
+  for (uint64_t& rows : mean) rows = rows / of_24.size() + 1;
+  mean.back() = 24;
+  const std::vector<std::pair<EpochRequest, size_t>> requests = {
+      {OfShapes({{{10000, 10000, 24}, mean}}), 2},
+      {OfShapes({{{660, 240, 24}, {220, 720, 24}, {200, 200, 20}}}), 1},
+      {OfShapes({{{220, 240, 24}}, {{440, 480, 40}}}), 2},
+      {OfShapes({{{440, 240, 24}}, {{220, 480, 40}}, {{200, 200, 8}}}), 3}};
+  for (auto [request, num_used] : requests) {
+    for (const bool is_balanced : {false, true}) {
+      if (is_balanced) {
+        request.cost_balanced.emplace().cost =
+            BatchCost::Create({{CostForm::kRows, 0, 1}}, kNumComponents).value();
+      }
+      const auto epoch = Prepare(request).value();
+      const auto all = BuildAll(*epoch);
+      EXPECT_EQ(IdsOf(all), AllIds());
+      const std::vector<uint64_t> first = epoch->identity().first_batches();
+      std::set<std::pair<size_t, size_t>> used;
+      for (const auto& [number, built] : all) {
+        size_t group = 0;
+        while (number >= first[group + 1]) ++group;
+        used.emplace(group, built.shape);
+        const std::vector<uint64_t> rows = RowsOf(built.batch);
+        const auto shapes = epoch->shapes(group);
+        for (size_t s = built.shape; s < shapes.size(); ++s) {
+          EXPECT_EQ(shapes[s].Takes(rows), s == built.shape) << number;
+        }
+      }
+      EXPECT_GE(used.size(), num_used);
+      const PlanFirstWindow none = [](const auto&) { return absl::OkStatus(); };
+      EpochRequest as_they_come = request;
+      auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+      samples->exact_steps = false;
+      as_they_come.kinds = {samples};
+      const auto other = Prepare(as_they_come, none).value();
+      ASSERT_THAT(other->Learn(epoch->Counts()), IsOk());
+      for (auto at = all.rbegin(); at != all.rend(); ++at) {
+        EXPECT_EQ(other->Build(at->first).value().batch.graph_ids, at->second.batch.graph_ids);
+      }
+    }
+  }
+}
+
+// Of shapes of which none takes all that another takes, a sub-graph has to fit one.
+TEST(WindowBatchesTest, AreDrawnSmallerOnlyWhereNoShapeTakesThem) {
+  std::map<uint64_t, std::vector<uint64_t>> natural;
+  for (const auto& [number, built] :
+       BuildAll(*Prepare(OfShapes({{{100000, 100000, 1}}})).value())) {
+    natural[built.batch.graph_ids[0]] = RowsOf(built.batch);
+  }
+  for (const EpochRequest& request :
+       {OfShapes({{{40, 18, 9}}, {{18, 40, 9}}}), OfShapes({{{40, 18, 9}, {18, 40, 9}}}),
+        OfShapes({{{18, 40, 9}}, {{40, 18, 9}}})}) {
+    std::set<uint64_t> expected;
+    for (const auto& [id, rows] : natural) {
+      const bool fits = (rows[0] <= 40 && rows[1] <= 18) || (rows[0] <= 18 && rows[1] <= 40);
+      if (!fits) expected.insert(id);
+    }
+    ASSERT_FALSE(expected.empty());
+    std::set<uint64_t> smaller;
+    const auto all = BuildAll(*Prepare(request).value());
+    for (const auto& [number, built] : all) {
+      for (const auto& [id, level] : built.drawn_smaller) smaller.insert(id);
+    }
+    EXPECT_EQ(IdsOf(all), AllIds());
+    EXPECT_EQ(smaller, expected);
+  }
+}
+
+TEST(WindowBatchesTest, HaveTheSeedsOfASubset) {
+  EpochRequest request = Request();
+  request.subset = SubsetRequest{{9, 3}, {{100, 150}, {590, 50}}};
+  std::multiset<uint64_t> expected = {3, 9};
+  for (uint64_t i = 100; i < 250; ++i) expected.insert(i);
+  for (uint64_t i = 590; i < kNodes; ++i) expected.insert(i);
+  EXPECT_EQ(IdsOf(BuildAll(*Prepare(request).value())), expected);
+  request.in_order = true;
+  request.look_ahead = 1;
+  const Delivered delivered = Load(*Prepare(request).value());
+  EXPECT_EQ(delivered.ids(), Ids(expected.begin(), expected.end()));
+  for (const auto& [subset, why] :
+       std::vector<std::pair<SubsetRequest, std::string>>{{{{kNodes}, {}}, "none with id 600"},
+                                                          {{{4, 4}, {}}, "twice"},
+                                                          {{{}, {{kNodes, 3}}}, "no seeds"},
+                                                          {{{}, {{5, 0}}}, "empty"}}) {
+    request.subset = subset;
+    EXPECT_THAT(Prepare(request).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  }
+}
+
+TEST(WindowBatchesTest, HaveTheSeedsThatAreDrawn) {
+  EpochRequest request = Request();
+  request.subset = SubsetRequest{{}, {{100, 200}}};
+  request.draw.emplace().num_graphs = 90;
+  for (uint64_t i = 0; i < 200; ++i) request.draw->weights.push_back(i % 2 == 0 ? 0 : 1.5);
+  std::map<bool, std::multiset<uint64_t>> first;
+  for (const bool with_replacement : {false, true}) {
+    request.draw->with_replacement = with_replacement;
+    for (const uint64_t epoch : {0, 1}) {
+      request.key.epoch = epoch;
+      const std::multiset<uint64_t> ids = IdsOf(BuildAll(*Prepare(request).value()));
+      EXPECT_EQ(ids, IdsOf(BuildAll(*Prepare(request).value())));
+      EXPECT_EQ(ids.size(), 90U);
+      bool comes_again = false;
+      for (const uint64_t id : ids) {
+        EXPECT_TRUE(id > 100 && id < 300 && id % 2 == 1) << id;
+        comes_again |= ids.count(id) > 1;
+      }
+      EXPECT_EQ(comes_again, with_replacement);
+      if (epoch == 0) first[with_replacement] = ids;
+      if (epoch == 1) {
+        EXPECT_NE(ids, first[with_replacement]);
+      }
+    }
+  }
+  request.draw->weights.pop_back();
+  EXPECT_THAT(Prepare(request).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("weights: 199")));
+  request.draw = WeightedDraw{{}, 201, false};
+  EXPECT_THAT(Prepare(request).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("201")));
+}
+
+// One seed again and again, with 12 neighbours: each time others are taken.
+TEST(WindowBatchesTest, ASeedThatIsDrawnAgainIsDrawnAroundAnew) {
+  EpochRequest request = Request();
+  request.rank_groups[0].shapes = {{100000, 100000, 1}};
+  request.subset = SubsetRequest{{12}, {}};
+  request.draw = WeightedDraw{{}, 40, true};
+  std::set<std::vector<uint32_t>> sizes;
+  const auto all = BuildAll(*Prepare(request).value());
+  EXPECT_EQ(all.size(), 40U);
+  for (const auto& [number, built] : all) {
+    sizes.emplace(built.batch.sizes.begin(), built.batch.sizes.end());
+  }
+  EXPECT_GT(sizes.size(), 1U);
+}
+
+// A trainer compiles anew for other shapes.
+TEST(WindowBatchesTest, ADeviceHasTheSameShapesInAllEpochsOfASeed) {
+  EpochRequest request = Request();
+  DeviceProfile device;
+  device.components.resize(kNumComponents + 1);
+  for (ComponentProfile& component : device.components) component.max_rows = 900;
+  device.components.back().max_rows = 50;
+  device.max_distinct_shapes = 2;
+  request.rank_groups = {{{}, device, kNumRanks}};
+  std::set<std::vector<std::vector<uint64_t>>> shapes;
+  const auto shapes_of = [](const SampledEpoch& epoch) {
+    std::vector<std::vector<uint64_t>> all;
+    for (const BatchShape& shape : epoch.shapes(0)) all.push_back(shape.capacities);
+    return all;
+  };
+  for (const uint64_t epoch : {0, 1, 2}) {
+    request.key.epoch = epoch;
+    const auto made = Prepare(request).value();
+    shapes.insert(shapes_of(*made));
+    EXPECT_EQ(IdsOf(BuildAll(*made)), AllIds());
+    EXPECT_EQ(made->planned(), nullptr);
+  }
+  EXPECT_EQ(shapes.size(), 1U);
+  // Of a measured one the ledger keeps them, and whoever has them makes the same.
+  request.rank_groups[0].device->measured_as = "gin/h200";
+  request.rank_groups[0].measured = request.rank_groups[0].device;
+  request.rank_groups[0].measured->max_distinct_shapes = 1;
+  request.rank_groups[0].measured->components[0].max_rows = 500;
+  const auto measured = Prepare(request).value();
+  EXPECT_FALSE(shapes.contains(shapes_of(*measured)));
+  ASSERT_NE(measured->planned(), nullptr);
+  EXPECT_EQ(measured->planned()->shapes[0], shapes_of(*measured));
+  request.rank_groups[0].measured.reset();
+  request.rank_groups[0].present = measured->planned()->shapes[0];
+  const auto again = Prepare(request).value();
+  EXPECT_THAT(CheckSameEpoch(measured->identity(), again->identity(), "again"), IsOk());
+  EXPECT_EQ(IdsOf(BuildAll(*again)), AllIds());
 }
 
 TEST(WindowBatchesTest, StepsNeedRanksAndACost) {

@@ -61,11 +61,11 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
   Dealing dealing;
   dealing.sharing_ = std::move(sharing);
   dealing.num_batches_ = first_batches.back();
-  dealing.num_known_ = first_batches.back();
   dealing.first_batches_.assign(first_batches.begin(), first_batches.end());
   dealing.rank_groups_.resize(first_batches.size() - 1);
   for (size_t j = 0; j < dealing.rank_groups_.size(); ++j) {
     RankGroup& rank_group = dealing.rank_groups_[j];
+    rank_group.num_known = first_batches[j + 1] - first_batches[j];
     rank_group.left = done.Missing(first_batches[j], first_batches[j + 1]);
     rank_group.num_dealt = rank_group.left.size();
   }
@@ -92,42 +92,65 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
   return dealing;
 }
 
-absl::StatusOr<Dealing> Dealing::CreateGrowing(uint64_t most_batches, const BatchSet& done,
-                                               Sharing sharing) {
+absl::StatusOr<Dealing> Dealing::CreateGrowing(absl::Span<const uint64_t> first_batches,
+                                               const BatchSet& done, Sharing sharing) {
   // With everything done nothing is dealt yet, and all arguments are checked.
   BatchSet all;
-  all.InsertRun({0, most_batches});
-  PH_ASSIGN_OR_RETURN(Dealing dealing, Create({0, most_batches}, all, std::move(sharing)));
+  if (!first_batches.empty()) all.InsertRun({0, first_batches.back()});
+  PH_ASSIGN_OR_RETURN(Dealing dealing, Create(first_batches, all, std::move(sharing)));
+  for (size_t j = 0; j < dealing.rank_groups_.size(); ++j) {
+    RankGroup& rank_group = dealing.rank_groups_[j];
+    rank_group.num_known = 0;
+    if (dealing.sharing_.ranked() && rank_group.ranks.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank group ", j, ": no rank takes its batches"));
+    }
+  }
   dealing.is_growing_ = true;
-  dealing.num_known_ = 0;
   dealing.done_ = done;
   return dealing;
 }
 
-void Dealing::Grow(uint64_t num_batches, bool is_all) {
+void Dealing::Grow(absl::Span<const uint64_t> num_batches, bool is_all) {
   if (!is_growing_) return;
-  RankGroup& rank_group = rank_groups_[0];
-  if (num_batches > num_known_) {
-    const std::vector<uint32_t> more = done_.Missing(num_known_, num_batches);
-    rank_group.left.insert(rank_group.left.end(), more.begin(), more.end());
-    num_known_ = num_batches;
+  uint64_t steps = std::numeric_limits<uint64_t>::max();
+  for (size_t j = 0; j < rank_groups_.size(); ++j) {
+    RankGroup& rank_group = rank_groups_[j];
+    if (num_batches[j] > rank_group.num_known) {
+      const std::vector<uint32_t> more = done_.Missing(first_batches_[j] + rank_group.num_known,
+                                                       first_batches_[j] + num_batches[j]);
+      rank_group.left.insert(rank_group.left.end(), more.begin(), more.end());
+      rank_group.num_known = num_batches[j];
+    }
+    if (sharing_.ranked()) {
+      steps = std::min<uint64_t>(steps, rank_group.left.size() / rank_group.ranks.size());
+    } else {
+      rank_group.num_dealt = rank_group.left.size();
+      queue_lengths_[j] = rank_group.left.size();
+    }
   }
   is_growing_ = !is_all;
-  if (!sharing_.ranked()) {
-    rank_group.num_dealt = rank_group.left.size();
-    queue_lengths_[0] = rank_group.left.size();
-  } else if (is_all) {
-    DealToRanks();
-  } else {
-    const uint64_t steps = rank_group.left.size() / rank_group.ranks.size();
-    rank_group.num_dealt = steps * rank_group.ranks.size();
-    queue_lengths_.assign(queue_lengths_.size(), steps);
-  }
+  if (!sharing_.ranked()) return;
+  if (is_all) return DealToRanks();
+  for (RankGroup& rank_group : rank_groups_) rank_group.num_dealt = steps * rank_group.ranks.size();
+  queue_lengths_.assign(queue_lengths_.size(), steps);
+}
+
+size_t Dealing::RankGroupOf(uint64_t batch) const {
+  const auto next = std::upper_bound(first_batches_.begin(), first_batches_.end(), batch);
+  return static_cast<size_t>(next - first_batches_.begin()) - 1;
+}
+
+bool Dealing::Knows(uint64_t batch) const {
+  if (IsPadding(batch)) return false;
+  const size_t j = RankGroupOf(batch);
+  return batch - first_batches_[j] < rank_groups_[j].num_known;
 }
 
 absl::StatusOr<uint64_t> Dealing::QueueLength(absl::Span<const uint64_t> first_batches,
                                               const BatchSet& done, const Sharing& sharing,
-                                              size_t queue) {
+                                              size_t queue,
+                                              absl::Span<const uint64_t> num_batches) {
   PH_RETURN_IF_ERROR(CheckArguments(first_batches, sharing));
   std::vector<GroupCounts> rank_groups(first_batches.size() - 1);
   const size_t num_queues =
@@ -137,7 +160,7 @@ absl::StatusOr<uint64_t> Dealing::QueueLength(absl::Span<const uint64_t> first_b
   }
   for (size_t j = 0; j < rank_groups.size(); ++j) {
     const uint64_t begin = first_batches[j];
-    const uint64_t end = first_batches[j + 1];
+    const uint64_t end = num_batches.empty() ? first_batches[j + 1] : begin + num_batches[j];
     rank_groups[j].left = end - begin - (done.SizeBelow(end) - done.SizeBelow(begin));
   }
   if (!sharing.ranked()) return rank_groups[queue].left;

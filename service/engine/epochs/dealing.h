@@ -71,23 +71,31 @@ class Dealing {
   static absl::StatusOr<Dealing> Create(absl::Span<const uint64_t> first_batches,
                                         const BatchSet& done, Sharing sharing);
 
-  // The same for one rank group whose batches become known one after the other. At most
-  // `most_batches` will be; none is known. Ranks get whole steps as far as batches are known.
-  static absl::StatusOr<Dealing> CreateGrowing(uint64_t most_batches, const BatchSet& done,
-                                               Sharing sharing);
-  // Only if it is growing: the first `num_batches` are known, at least as many as before; `is_all`:
-  // there are no others. The places of batches that were dealt stay as they are. O(new batches).
-  void Grow(uint64_t num_batches, bool is_all);
+  // The same for batches that become known one after the other: of each rank group at most as many
+  // as `first_batches` leaves room for; none is known. Ranks get whole steps as far as batches are
+  // known. FAILED_PRECONDITION also if no rank has a rank group.
+  static absl::StatusOr<Dealing> CreateGrowing(absl::Span<const uint64_t> first_batches,
+                                               const BatchSet& done, Sharing sharing);
+  // Only if it is growing: the first `num_batches`, by rank group, are known, at least as many as
+  // before; `is_all`: there are no others. The places of batches that were dealt stay as they are.
+  // O(new batches).
+  void Grow(absl::Span<const uint64_t> num_batches, bool is_all);
   // Whether all batches are known.
   bool is_complete() const { return !is_growing_; }
-  // Batches that are known.
-  uint64_t num_known() const { return num_known_; }
+  // Whether there is the batch, as far as is known.
+  bool Knows(uint64_t batch) const;
+  // Of a batch that is not padding. O(log rank groups).
+  size_t RankGroupOf(uint64_t batch) const;
+  // As EpochBatches::first_batches().
+  absl::Span<const uint64_t> first_batches() const { return first_batches_; }
 
   // The length of a queue in what Create() would deal, if no batches of rank groups without ranks
-  // are left. INVALID_ARGUMENT as Create(), or for a queue that is not there. O(runs and ranks).
+  // are left. `num_batches`: of each rank group there are the first so many; empty: all.
+  // INVALID_ARGUMENT as Create(), or for a queue that is not there. O(runs and ranks).
   static absl::StatusOr<uint64_t> QueueLength(absl::Span<const uint64_t> first_batches,
                                               const BatchSet& done, const Sharing& sharing,
-                                              size_t queue);
+                                              size_t queue,
+                                              absl::Span<const uint64_t> num_batches = {});
 
   // At most the bytes of what Create() makes.
   static uint64_t MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing);
@@ -123,7 +131,8 @@ class Dealing {
   struct RankGroup {
     std::vector<uint32_t> left;   // Batches.
     std::vector<uint32_t> ranks;  // Ranks that have this rank group.
-    uint64_t num_dealt = 0;       // Of `left`.
+    uint64_t num_known = 0;
+    uint64_t num_dealt = 0;  // Of `left`.
     uint64_t num_padding = 0;
     uint64_t first_padding = 0;
   };
@@ -135,7 +144,6 @@ class Dealing {
   Sharing sharing_;
   uint64_t num_batches_ = 0;
   bool is_growing_ = false;
-  uint64_t num_known_ = 0;
   BatchSet done_;  // Of a growing one.
   std::vector<RankGroup> rank_groups_;
   std::vector<uint64_t> first_batches_;

@@ -358,8 +358,8 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> EpochCatalog::PrepareKind(
   PH_RETURN_IF_ERROR(CheckTogether(kind.rules(), request));
   PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
   const std::string words =
-      absl::StrCat(PlanWords(request, /*measured=*/""), " epoch ", request.key.epoch, " seed ",
-                   request.seed, std::string(1, kSeparator), request.key.job);
+      absl::StrCat(PlanWords(request, MeasuredWords(request)), " epoch ", request.key.epoch,
+                   " seed ", request.seed, std::string(1, kSeparator), request.key.job);
   const Making making(memory_, given_up);
   const auto gone = [&] { return given_up.WhileWaiting(); };
   const std::optional<ItemKind::Thing> thing = kind.thing();

@@ -44,9 +44,12 @@ struct EpochIdentity {
   // a hash of the subset or of the weights, the plan's receipt.
   std::string options;
   // Of an epoch whose batches become known window by window (loadable_epoch.h); 0 if all are known.
-  // Then num_batches() is a bound: batches of padding are numbered from there.
+  // Then the numbers of batches are bounds: those of a rank group, and of padding, are numbered as
+  // if there were so many before.
   uint64_t num_windows = 0;
 
+  // The numbers of batches of all windows, of each one for each rank group.
+  uint64_t num_counts() const { return num_windows * rank_groups.size(); }
   uint64_t num_batches() const;
   // As EpochBatches::first_batches().
   std::vector<uint64_t> first_batches() const;

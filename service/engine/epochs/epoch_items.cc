@@ -42,21 +42,6 @@ absl::StatusOr<std::vector<uint32_t>> WeightsOf(absl::Span<const uint32_t> items
   return own;
 }
 
-// Places in `weights`.
-absl::StatusOr<std::vector<uint32_t>> DrawPlaces(const WeightedDraw& draw, uint64_t count,
-                                                 const EpochSeed& seed,
-                                                 const std::vector<uint32_t>& weights,
-                                                 const Making& making) {
-  if (draw.with_replacement) {
-    PH_ASSIGN_OR_RETURN(const WeightedSampler sampler, WeightedSampler::Create(weights, making));
-    return sampler.Draw(count, seed, making);
-  }
-  const bool is_all = draw.num_graphs == 0 && !draw.of_segment;
-  const auto positive = static_cast<uint64_t>(
-      weights.size() - std::count(weights.begin(), weights.end(), uint32_t{0}));
-  return SampleWithoutReplacement(weights, is_all ? positive : count, seed, making);
-}
-
 }  // namespace
 
 absl::StatusOr<EpochItems> GraphsThatFit(const DatasetReader& reader, const ItemSizes& sizes,
@@ -132,7 +117,10 @@ absl::Status DrawItems(const WeightedDraw& draw, const EpochSeed& seed,
   PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> weights,
                       WeightsOf(items.numbers, draw.weights, selection, making));
   if (weights.empty()) return absl::OkStatus();
-  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> drawn, DrawPlaces(draw, count, seed, weights, making));
+  const bool is_all = draw.num_graphs == 0 && !draw.of_segment;
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> drawn,
+                      DrawPlaces(weights, is_all ? std::nullopt : std::optional(count),
+                                 draw.with_replacement, seed, making));
   for (size_t i = 0; i < drawn.size(); ++i) {
     PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     drawn[i] = items.numbers[drawn[i]];

@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,9 +27,11 @@
 
 namespace packhouse {
 
+class DatasetReader;
 class EpochTeller;
 class PreparedEpoch;
 class SegmentedEpoch;
+struct PlannerResult;
 
 // A batch as it is sent.
 struct BuiltBatch {
@@ -38,15 +42,23 @@ struct BuiltBatch {
   std::vector<std::pair<uint64_t, uint32_t>> drawn_smaller;
 };
 
-// The windows of an epoch whose batches are not all known beforehand. Batches are numbered from 0,
-// window by window; a window is planned by itself, and its number of batches depends on the epoch's
-// identity and the window's number alone. Thread-safe.
+// The graphs of a batch as they were before they became one: places in a reader.
+struct GraphsOfBatch {
+  std::shared_ptr<const DatasetReader> reader;
+  std::vector<uint32_t> places;
+};
+
+// The windows of an epoch whose batches are not all known beforehand. Batches of a rank group are
+// numbered window by window, from EpochIdentity::first_batches() on; a window is planned by itself,
+// and its numbers of batches depend on the epoch's identity and the window's number alone.
+// Thread-safe.
 class EpochWindows {
  public:
   virtual ~EpochWindows() = default;
 
   virtual uint64_t num_windows() const = 0;
-  // Numbers of batches of the first windows, as far as they are known here.
+  // Numbers of batches of the first windows, by window, then rank group, as far as they are known
+  // here.
   virtual std::vector<uint32_t> Counts() const = 0;
   // Takes numbers of the first windows that are known from elsewhere. FAILED_PRECONDITION naming
   // the window if they differ from those that are known here.
@@ -78,6 +90,12 @@ class LoadableEpoch {
   // Tells clients what there is to tell of an epoch of its kind; the engine has it for those above.
   // Null: it is of the engine's own.
   virtual const EpochTeller* teller() const { return nullptr; }
+  // What its shapes were found by, for the ledger: another server finds the same with it. Null if
+  // the request alone decides them.
+  virtual std::shared_ptr<const PlannerResult> planned() const { return nullptr; }
+  // As EpochShapes::why().
+  virtual std::string why_shapes() const { return {}; }
+
   // What a cache counts for it, and for what is kept for it alone. Of kinds of wings.
   virtual uint64_t kept_bytes() const { return 0; }
 
@@ -94,8 +112,14 @@ class LoadableEpoch {
   // that is not known.
   virtual std::optional<StepFigures> steps() const { return std::nullopt; }
 
+  // Of all batches, without padding.
+  virtual uint64_t num_graphs() const = 0;
   // For a batch that is known.
   virtual uint64_t NumGraphs(uint64_t number) const = 0;
+  // For one that is exported. Cost and errors as Build(). UNIMPLEMENTED for what is not exported.
+  virtual absl::StatusOr<GraphsOfBatch> GraphsOf(uint64_t /*number*/) const {
+    return absl::UnimplementedError("graphs of a batch: of an epoch that is not exported");
+  }
   // Builds a batch that is known, with the same bytes each time. O(bytes of the batch), and the
   // planning of its window, if FirstMissing() gives it.
   virtual absl::StatusOr<BuiltBatch> Build(uint64_t number) const = 0;

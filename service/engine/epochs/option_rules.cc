@@ -17,9 +17,6 @@ constexpr EpochRule kEngineRules[] = {
      "segments.tracks: not together with in_order, which has one segment after the other"},
     {&kSegments, &kGrouped,
      "segments: not together with grouped, since the graphs of a group may lie in several"},
-    {&kSegments, &kWeightedOnce,
-     "segments: not together with draw.weights without replacement, where what one segment draws "
-     "depends on the graphs of all"},
     {&kSeveralTracks, &kCostBalanced,
      "segments.tracks: not together with order.cost_balanced, whose steps are of one segment"},
     {&kGrouped, &kMixture, "grouped: not together with a mixture of data sets"},

@@ -49,10 +49,6 @@ inline constexpr EpochOption kSubset = {"subset",
                                         [](const EpochRequest& r) { return r.subset.has_value(); }};
 inline constexpr EpochOption kDraw = {"draw",
                                       [](const EpochRequest& r) { return r.draw.has_value(); }};
-inline constexpr EpochOption kWeightedOnce = {
-    "draw with weights without replacement", [](const EpochRequest& r) {
-      return r.draw && !r.draw->with_replacement && !r.draw->weights.empty();
-    }};
 inline constexpr EpochOption kMinRows = {"min_rows",
                                          [](const EpochRequest& r) { return !r.min_rows.empty(); }};
 inline constexpr EpochOption kCut = {"OVERSIZE_POLICY_PARTITION",

@@ -47,10 +47,13 @@ uint64_t PreparedEpoch::NumGraphs(uint64_t number) const {
   return sum;
 }
 
-std::vector<uint32_t> PreparedEpoch::GraphsOf(uint64_t number) const {
+absl::StatusOr<GraphsOfBatch> PreparedEpoch::GraphsOf(uint64_t number) const {
   const auto items = drawn_->batches->batch(number);
-  if (plan_->groups()) return plan_->groups()->GraphsOf(items);
-  return {items.begin(), items.end()};
+  GraphsOfBatch graphs;
+  graphs.reader = std::shared_ptr<const DatasetReader>(plan_, &plan_->reader());
+  graphs.places = plan_->groups() ? plan_->groups()->GraphsOf(items)
+                                  : std::vector<uint32_t>(items.begin(), items.end());
+  return graphs;
 }
 
 size_t PreparedEpoch::RankGroupOf(uint64_t number) const {

@@ -69,6 +69,9 @@ class PreparedEpoch final : public LoadableEpoch {
   const EpochPlan& plan() const { return *plan_; }
   const EpochIdentity& identity() const override { return identity_; }
   const PreparedEpoch* prepared() const override { return this; }
+  uint64_t num_graphs() const override { return plan_->num_graphs(); }
+  std::shared_ptr<const PlannerResult> planned() const override { return plan_->planned(); }
+  std::string why_shapes() const override { return plan_->why_shapes(); }
   const GraphSchema& schema() const override { return plan_->schema(); }
   absl::Span<const BatchShape> shapes(size_t rank_group) const override {
     return plan_->shapes(rank_group);
@@ -93,7 +96,7 @@ class PreparedEpoch final : public LoadableEpoch {
   uint64_t NumGraphs(uint64_t number) const override;
   // The same graphs, in their order, by their places in the data set; not if graphs are cut.
   // O(graphs of the batch).
-  std::vector<uint32_t> GraphsOf(uint64_t number) const;
+  absl::StatusOr<GraphsOfBatch> GraphsOf(uint64_t number) const override;
 
   // Builds a batch, with the same bytes each time. DATA_LOSS naming the record that fails its
   // checksum. O(bytes of the batch).

@@ -33,9 +33,7 @@ absl::Status CheckDataset(const EpochRequest& request, const DatasetInfo& info) 
 
 }  // namespace
 
-absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& dataset) {
-  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
-  PH_RETURN_IF_ERROR(CheckDataset(request, dataset));
+absl::Status CheckRankGroups(const EpochRequest& request) {
   const size_t rank_groups = request.rank_groups.size();
   if (rank_groups == 0 || rank_groups > RoundPlan::kMaxRankGroups) {
     return absl::InvalidArgumentError(
@@ -58,6 +56,12 @@ absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& datase
     }
   }
   return CheckCostOrder(request);
+}
+
+absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& dataset) {
+  PH_RETURN_IF_ERROR(CheckTogether(EngineRules(), request));
+  PH_RETURN_IF_ERROR(CheckDataset(request, dataset));
+  return CheckRankGroups(request);
 }
 
 }  // namespace packhouse

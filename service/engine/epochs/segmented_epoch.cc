@@ -203,6 +203,12 @@ absl::StatusOr<std::pair<std::shared_ptr<const PreparedEpoch>, uint32_t>> Segmen
   return std::pair(std::move(segment), place.batch);
 }
 
+absl::StatusOr<GraphsOfBatch> SegmentedEpoch::GraphsOf(uint64_t number) const {
+  const SegmentBatch place = order_.At(number);
+  PH_ASSIGN_OR_RETURN(const Segment segment, SegmentAt(place.segment));
+  return segment->GraphsOf(place.batch);
+}
+
 absl::StatusOr<BuiltBatch> SegmentedEpoch::Build(uint64_t number) const {
   const SegmentBatch place = order_.At(number);
   PH_ASSIGN_OR_RETURN(const Segment segment, SegmentAt(place.segment));

@@ -55,14 +55,18 @@ class SegmentedEpoch final : public LoadableEpoch {
     return plan_->shapes(rank_group);
   }
   const SegmentedEpoch* segmented() const override { return this; }
+  uint64_t num_graphs() const override { return plan_->counts().num_graphs; }
+  std::shared_ptr<const PlannerResult> planned() const override { return plan_->planned(); }
+  std::string why_shapes() const override { return plan_->why_shapes(); }
   // Of the segment that the epoch begins with, which is made if it is not there; beside a shuffle
   // of the whole epoch, whose segments keep their graphs.
   absl::StatusOr<std::optional<Company>> MeasureCompany(const Making& making) const override;
   std::optional<Company> known_company() const override;
   // Of that segment; until it is made, of the one that was made first.
   std::optional<StepFigures> steps() const override;
-  // Both make the batch's segment first if it is not there; NumGraphs() is 0 if that fails.
+  // All make the batch's segment first if it is not there; NumGraphs() is 0 if that fails.
   uint64_t NumGraphs(uint64_t number) const override;
+  absl::StatusOr<GraphsOfBatch> GraphsOf(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;
   absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override;
 

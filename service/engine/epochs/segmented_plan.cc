@@ -129,9 +129,10 @@ absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
   const uint64_t num_chunks = chunks->num_graphs().size();
   MemoryHold of_draw;
   if (request.draw) {
-    // Of each chunk a number, and sums of segments; of each weight as many, and as an integer.
+    // Of each chunk a number, and sums of segments; of each weight as many, and as an integer, with
+    // a bit.
     PH_ASSIGN_OR_RETURN(of_draw, making.Hold("a draw of segments",
-                                             (sizeof(uint32_t) + 2 * sizeof(uint64_t)) *
+                                             (1 + sizeof(uint32_t) + 2 * sizeof(uint64_t)) *
                                                  (request.draw->weights.size() + num_chunks + 64)));
   }
   EpochRequest own = request;
@@ -274,10 +275,15 @@ absl::StatusOr<std::vector<uint32_t>> SegmentedPlan::PlaceWeights(const Making& 
 absl::Status SegmentedPlan::SetShares(const Making& making) {
   if (!request_.draw) return absl::OkStatus();
   PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> weights, PlaceWeights(making));
+  const bool with_replacement = request_.draw->with_replacement;
+  // What a segment draws depends on what the others draw.
+  const bool is_one_draw = !with_replacement && !weights.empty() && layout_.num_segments() > 1;
+  std::vector<bool> fits(is_one_draw ? weights.size() : 0);
   const std::vector<const BatchShape*> leading = shapes_.Leading();
   std::vector<uint32_t> packed(schema().num_components());
   std::vector<uint64_t> sums(layout_.num_segments());
   uint64_t num_graphs = 0;
+  uint64_t num_positive = 0;
   for (uint32_t segment = 0; segment < layout_.num_segments(); ++segment) {
     std::optional<uint32_t> last_chunk;
     uint64_t next_weight = 0;
@@ -290,29 +296,69 @@ absl::Status SegmentedPlan::SetShares(const Making& making) {
             packed[k] = request_.min_rows.PackedSize(k, sizes[k]);
           }
           if (!Fits(leading, packed)) return absl::OkStatus();
+          if (is_one_draw) fits[of_graph] = true;
           ++num_graphs;
-          sums[segment] += weights.empty() ? 1 : weights[of_graph];
+          const uint32_t weight = weights.empty() ? 1 : weights[of_graph];
+          sums[segment] += weight;
+          num_positive += weight != 0 ? 1 : 0;
           return absl::OkStatus();
         }));
   }
-  const bool with_replacement = request_.draw->with_replacement;
   const uint64_t asked_for = request_.draw->num_graphs;
-  const uint64_t count = asked_for != 0 && num_graphs != 0 ? asked_for : num_graphs;
+  const uint64_t usual = with_replacement ? num_graphs : num_positive;
+  const uint64_t count = asked_for != 0 && num_graphs != 0 ? asked_for : usual;
   if (count > ItemSizes::kMaxItems) {
     return absl::InvalidArgumentError(
         absl::StrCat("draw: num_graphs ", count, ", at most ", ItemSizes::kMaxItems));
   }
-  if (!with_replacement && count > num_graphs) {
+  if (!with_replacement && count > num_positive) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "sample: ", count, " items without replacement, ", num_graphs, " have a weight above 0"));
+        "sample: ", count, " items without replacement, ", num_positive, " have a weight above 0"));
   }
   if (count != 0 && std::all_of(sums.begin(), sums.end(), [](uint64_t sum) { return sum == 0; })) {
     return absl::InvalidArgumentError("weights: none is above 0");
   }
+  if (is_one_draw) return DrawOnce(weights, fits, making);
   PH_ASSIGN_OR_RETURN(shares_, DrawShares(sums, count, with_replacement,
                                           {request_.seed, request_.key.epoch}, making));
   weights_.assign(weights.begin(), weights.end());
   request_.draw->weights = {};
+  return absl::OkStatus();
+}
+
+absl::Status SegmentedPlan::DrawOnce(absl::Span<const uint32_t> weights,
+                                     const std::vector<bool>& fits, const Making& making) {
+  PH_ASSIGN_OR_RETURN(
+      const MemoryHold drawing,
+      making.Hold(absl::StrCat("a draw from ", weights.size(), " graphs of all segments"),
+                  (kSamplingBytes + 3 * sizeof(uint32_t)) * weights.size()));
+  std::vector<uint32_t> places;
+  std::vector<uint32_t> weights_of_places;
+  places.reserve(weights.size());
+  weights_of_places.reserve(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    if (!fits[i]) continue;
+    places.push_back(static_cast<uint32_t>(i));
+    weights_of_places.push_back(weights[i]);
+  }
+  const uint64_t asked_for = request_.draw->num_graphs;
+  PH_ASSIGN_OR_RETURN(
+      const std::vector<uint32_t> drawn,
+      DrawPlaces(weights_of_places, asked_for == 0 ? std::nullopt : std::optional(asked_for),
+                 /*with_replacement=*/false, {request_.seed, request_.key.epoch}, making));
+  request_.draw->weights = {};
+  weights_.assign(weights.size(), 0);
+  for (const uint32_t place : drawn) weights_[places[place]] = 1;
+  // A segment draws all of its graphs that have a weight now.
+  for (uint32_t segment = 0; segment < layout_.num_segments(); ++segment) {
+    uint64_t& share = shares_.emplace_back(0);
+    for (const uint32_t chunk : layout_.chunks(segment)) {
+      for (uint64_t i = first_weights_[chunk]; i < first_weights_[chunk + 1]; ++i) {
+        share += weights_[i] != 0 ? 1 : 0;
+      }
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -7,7 +7,8 @@
 // the same shapes; those for a device are chosen by the sizes of all graphs together. Everything
 // depends on the data set's version, the seed and the words of the request: all epochs of a job
 // share it, and all replicas find the same. A draw is of one epoch: first how many each segment
-// draws, then those in it, as a draw of the whole would (DrawShares()).
+// draws, then those in it, as a draw of the whole would (DrawShares()); by weights without
+// replacement all of them together.
 #ifndef PACKHOUSE_SERVICE_ENGINE_EPOCHS_SEGMENTED_PLAN_H_
 #define PACKHOUSE_SERVICE_ENGINE_EPOCHS_SEGMENTED_PLAN_H_
 
@@ -127,6 +128,10 @@ class SegmentedPlan {
   absl::StatusOr<std::vector<uint32_t>> PlaceWeights(const Making& making);
   // Finds what each segment draws, if the request draws.
   absl::Status SetShares(const Making& making);
+  // Draws, of all graphs that fit, by these weights without replacement. What is drawn has weight 1
+  // then, and the rest 0; each segment draws all of what it has of weight 1.
+  absl::Status DrawOnce(absl::Span<const uint32_t> weights, const std::vector<bool>& fits,
+                        const Making& making);
   // A segment's reader, with its memory.
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(uint32_t segment, const Making& making,
                                                             const MakeRoom& make_room) const;

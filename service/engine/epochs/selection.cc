@@ -194,4 +194,17 @@ absl::StatusOr<std::vector<uint32_t>> SampleWithoutReplacement(absl::Span<const 
   return sample;
 }
 
+absl::StatusOr<std::vector<uint32_t>> DrawPlaces(absl::Span<const uint32_t> weights,
+                                                 std::optional<uint64_t> count,
+                                                 bool with_replacement, const EpochSeed& seed,
+                                                 const Making& making) {
+  if (with_replacement) {
+    PH_ASSIGN_OR_RETURN(const WeightedSampler sampler, WeightedSampler::Create(weights, making));
+    return sampler.Draw(count.value_or(weights.size()), seed, making);
+  }
+  const auto positive = static_cast<uint64_t>(
+      weights.size() - std::count(weights.begin(), weights.end(), uint32_t{0}));
+  return SampleWithoutReplacement(weights, count.value_or(positive), seed, making);
+}
+
 }  // namespace packhouse

@@ -111,6 +111,13 @@ absl::StatusOr<std::vector<uint32_t>> SampleWithoutReplacement(absl::Span<const 
                                                                const EpochSeed& seed,
                                                                const Making& making = {});
 
+// `count` of the items that have these weights, in one of both ways; nullopt: as many as there are
+// with replacement, and without all that have a weight above 0. Errors and cost as they have.
+absl::StatusOr<std::vector<uint32_t>> DrawPlaces(absl::Span<const uint32_t> weights,
+                                                 std::optional<uint64_t> count,
+                                                 bool with_replacement, const EpochSeed& seed,
+                                                 const Making& making);
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_ENGINE_EPOCHS_SELECTION_H_

@@ -1,8 +1,8 @@
 #include "service/engine/jobs/cursor.h"
 
-#include <numeric>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
@@ -10,6 +10,7 @@
 #include "packhouse/internal/stored.pb.h"
 #include "service/base/checksum.h"
 #include "service/base/status_macros.h"
+#include "service/engine/jobs/job_ledger.h"
 #include "service/engine/jobs/stored_epoch.h"
 
 namespace packhouse {
@@ -87,13 +88,16 @@ absl::StatusOr<Cursor> DecodeCursor(absl::string_view text) {
     return Malformed(absl::StrCat("batch ", cursor.done.end() - 1, " is done, the epoch has ",
                                   cursor.identity.num_batches(), " batches"));
   }
-  const uint64_t known = std::accumulate(cursor.windows.begin(), cursor.windows.end(), uint64_t{0});
-  if (cursor.windows.size() > cursor.identity.num_windows ||
-      (cursor.identity.num_windows != 0 &&
-       (known > cursor.identity.num_batches() || cursor.done.end() > known))) {
-    return Malformed(absl::StrCat("has ", cursor.windows.size(), " of ",
-                                  cursor.identity.num_windows, " windows with ", known,
-                                  " batches, of which number ", cursor.done.end(), " is beyond"));
+  if (!FitsWindows(cursor.identity, cursor.windows)) {
+    return Malformed(absl::StrCat("has ", cursor.windows.size(), " numbers of batches of ",
+                                  cursor.identity.num_windows, " windows"));
+  }
+  const std::vector<uint64_t> first = cursor.identity.first_batches();
+  const std::vector<uint64_t> known = KnownBatches(cursor.identity, cursor.windows);
+  for (size_t j = 0; j < known.size(); ++j) {
+    if (cursor.done.SizeBelow(first[j + 1]) == cursor.done.SizeBelow(first[j] + known[j])) continue;
+    return Malformed(absl::StrCat("a batch of rank group ", j, " is done beyond the first ",
+                                  known[j], ", which are known"));
   }
   return cursor;
 }

@@ -96,7 +96,7 @@ std::optional<uint64_t> Evaluation::FirstMissing(absl::Span<const uint64_t> batc
 std::optional<uint64_t> Evaluation::NextMissing(uint64_t batch) const {
   if (epoch_->segmented() != nullptr) return epoch_->segmented()->NextMissing(batch);
   const uint64_t next = batch + kBatchesAhead;
-  if (next >= dealing_.num_known()) return std::nullopt;
+  if (!dealing_.Knows(next)) return std::nullopt;
   return epoch_->windows()->FirstMissing({next});
 }
 

@@ -352,14 +352,21 @@ absl::Status Job::CompleteOffer(Session& session, const EpochState& state, OpenE
     }
   }
   if (state.is_complete()) return absl::OkStatus();
-  const uint64_t next = state.windows.size();
-  const uint64_t last = state.windows.empty() ? 0 : state.windows.back();
+  const std::vector<uint64_t> known = state.NumKnown();
+  const uint64_t next = state.windows.size() / known.size();
+  // Of each rank group, those of the last window that is known.
+  const absl::Span<const uint32_t> last =
+      absl::MakeConstSpan(state.windows).last(next == 0 ? 0 : known.size());
   bool is_ours = false;
   if (offer.outcome == LeaseOutcome::kNotKnown) {
     PH_ASSIGN_OR_RETURN(is_ours, epoch.windows.Need(next, session.awaited));
-  } else if (table.leased_end() > state.NumKnown() - last) {
+  } else {
     // The next window is planned while the last one that is known is delivered.
-    is_ours = epoch.windows.BeginAhead(next);
+    bool has_begun = false;
+    for (size_t j = 0; j < last.size(); ++j) {
+      has_begun |= table.leased_ends()[j] > known[j] - last[j];
+    }
+    is_ours = has_begun && epoch.windows.BeginAhead(next);
   }
   if (is_ours) offer.plan_window = next;
   return absl::OkStatus();

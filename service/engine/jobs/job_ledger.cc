@@ -35,21 +35,43 @@ uint64_t EpochState::Bytes() const {
   return bytes + sharing.rank_group_of_rank.size() * sizeof(uint32_t);
 }
 
-uint64_t EpochState::NumKnown() const {
-  if (identity.num_windows == 0) return identity.num_batches();
-  return std::accumulate(windows.begin(), windows.end(), uint64_t{0});
-}
-
 uint64_t EpochState::ExpectedBatches() const {
-  return GuessBatches(NumKnown(), windows.size(), identity);
+  const std::vector<uint64_t> guess = GuessBatches(identity, windows);
+  return std::accumulate(guess.begin(), guess.end(), uint64_t{0});
 }
 
-uint64_t GuessBatches(uint64_t num_known, uint64_t known_windows, const EpochIdentity& identity) {
-  if (known_windows == identity.num_windows) return num_known;
-  if (known_windows == 0) return identity.num_batches();
-  // At most 2^32 batches and 2^16 windows.
-  const uint64_t guess = (num_known * identity.num_windows + known_windows - 1) / known_windows;
-  return std::min(guess, identity.num_batches());
+std::vector<uint64_t> KnownBatches(const EpochIdentity& identity,
+                                   absl::Span<const uint32_t> windows) {
+  std::vector<uint64_t> known(identity.rank_groups.size());
+  for (size_t i = 0; i < windows.size(); ++i) known[i % known.size()] += windows[i];
+  for (size_t j = 0; identity.num_windows == 0 && j < known.size(); ++j) {
+    known[j] = identity.rank_groups[j].num_batches;
+  }
+  return known;
+}
+
+std::vector<uint64_t> GuessBatches(const EpochIdentity& identity,
+                                   absl::Span<const uint32_t> windows) {
+  std::vector<uint64_t> guess = KnownBatches(identity, windows);
+  if (windows.size() == identity.num_counts()) return guess;
+  const uint64_t known = windows.size() / guess.size();
+  for (size_t j = 0; j < guess.size(); ++j) {
+    const uint64_t most = identity.rank_groups[j].num_batches;
+    // At most 2^32 batches and 2^16 windows.
+    guess[j] =
+        known == 0 ? most : std::min(most, (guess[j] * identity.num_windows + known - 1) / known);
+  }
+  return guess;
+}
+
+bool FitsWindows(const EpochIdentity& identity, absl::Span<const uint32_t> windows) {
+  if (windows.size() > identity.num_counts()) return false;
+  if (!windows.empty() && windows.size() % identity.rank_groups.size() != 0) return false;
+  const std::vector<uint64_t> known = KnownBatches(identity, windows);
+  for (size_t j = 0; j < known.size(); ++j) {
+    if (known[j] > identity.rank_groups[j].num_batches) return false;
+  }
+  return true;
 }
 
 JobLedger::JobLedger(const JobLedger& other)
@@ -275,19 +297,19 @@ absl::Status JobLedger::ApplyOne(const WindowsCounted& event) {
   if (epoch == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(NameOf(event.epoch), ": is not open"));
   }
-  uint64_t sum = epoch->identity.num_windows == 0 ? 0 : epoch->NumKnown();
-  for (const uint32_t count : event.num_batches) sum += count;
-  if (event.first_window != epoch->windows.size() ||
-      event.num_batches.size() > epoch->identity.num_windows - epoch->windows.size() ||
-      sum > epoch->identity.num_batches()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(NameOf(event.epoch), ": ", event.num_batches.size(), " windows from ",
-                     event.first_window, " on, with ", sum, " batches so far; ",
-                     epoch->windows.size(), " of ", epoch->identity.num_windows,
-                     " are known, with at most ", epoch->identity.num_batches(), " batches"));
+  const EpochIdentity& identity = epoch->identity;
+  std::vector<uint32_t> windows = epoch->windows;
+  windows.insert(windows.end(), event.num_batches.begin(), event.num_batches.end());
+  const size_t num_groups = identity.rank_groups.size();
+  if (event.first_window * num_groups != epoch->windows.size() || !FitsWindows(identity, windows)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        NameOf(event.epoch), ": ", event.num_batches.size(), " numbers of batches of windows from ",
+        event.first_window, " on, with ",
+        std::accumulate(windows.begin(), windows.end(), uint64_t{0}), " batches so far; ",
+        epoch->windows.size() / num_groups, " of ", identity.num_windows, " are known, of ",
+        num_groups, " rank groups with at most ", identity.num_batches(), " batches"));
   }
-  EpochState& state = *FindMutable(event.epoch);
-  state.windows.insert(state.windows.end(), event.num_batches.begin(), event.num_batches.end());
+  FindMutable(event.epoch)->windows = std::move(windows);
   return absl::OkStatus();
 }
 

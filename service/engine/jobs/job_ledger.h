@@ -31,6 +31,18 @@
 
 namespace packhouse {
 
+// By rank group, the batches that are known if `windows` are EpochState::windows; all without
+// windows.
+std::vector<uint64_t> KnownBatches(const EpochIdentity& identity,
+                                   absl::Span<const uint32_t> windows);
+// By rank group, how many there will be as far as these tell: exact if all are known, at most as
+// many as the identity has room for.
+std::vector<uint64_t> GuessBatches(const EpochIdentity& identity,
+                                   absl::Span<const uint32_t> windows);
+
+// Whether such numbers are of whole windows, and of no more batches than the identity has room for.
+bool FitsWindows(const EpochIdentity& identity, absl::Span<const uint32_t> windows);
+
 // One epoch. `generation` is 0 until one has started.
 struct EpochState {
   EpochIdentity identity;
@@ -47,7 +59,8 @@ struct EpochState {
   ClientId client;
   // The digest of its plan (JobLedger::PlanOf()); empty if none is kept.
   std::string plan;
-  // Of an epoch with windows: batches of the first ones, as far as they are known.
+  // Of an epoch with windows: batches of the first ones, by window, then rank group, as far as they
+  // are known.
   std::vector<uint32_t> windows;
   // EpochWorded::words; empty if they are not known.
   std::string words;
@@ -56,21 +69,19 @@ struct EpochState {
 
   // Without padding. O(runs).
   BatchSet DoneWithoutPadding() const { return done.Below(identity.num_batches()); }
-  // Whether all batches are known; and how many are.
-  bool is_complete() const { return windows.size() == identity.num_windows; }
-  uint64_t NumKnown() const;
+  // Whether all batches are known; and how many of each rank group are.
+  bool is_complete() const { return windows.size() == identity.num_counts(); }
+  std::vector<uint64_t> NumKnown() const { return KnownBatches(identity, windows); }
   // Without padding. If not all batches are known, a guess from those that are. O(windows).
   uint64_t ExpectedBatches() const;
-  bool finished() const { return is_complete() && DoneWithoutPadding().size() == NumKnown(); }
+  bool finished() const {
+    return is_complete() && DoneWithoutPadding().size() == ExpectedBatches();
+  }
   // An upper estimate of its memory. O(rank groups).
   uint64_t Bytes() const;
 
   friend bool operator==(const EpochState&, const EpochState&) = default;
 };
-
-// The number of an epoch's batches if `num_known` are those of the first `known_windows`: exact if
-// these are all, or there are no windows.
-uint64_t GuessBatches(uint64_t num_known, uint64_t known_windows, const EpochIdentity& identity);
 
 // At most the memory of a run of batches.
 inline constexpr uint64_t kBytesPerRun = 40;

@@ -63,7 +63,7 @@ class JoinOperation final : public JobOperation {
   size_t num_given_back_ = 0;
   uint64_t table_bytes_ = 0;
   // Of the epoch when this was planned: batches that are known, and whether these are all.
-  uint64_t num_known_ = 0;
+  std::vector<uint64_t> num_known_;
   bool is_complete_ = false;
   uint64_t opening_ = 0;  // As the ledger is after this operation.
   LoadStart start_;

@@ -1,7 +1,6 @@
 #include "service/engine/jobs/joining.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -183,26 +182,23 @@ absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<cons
                                   const BatchSet& base, const Sharing& sharing) {
   if (identity.num_windows == 0) return Dealing::Create(identity.first_batches(), base, sharing);
   PH_ASSIGN_OR_RETURN(Dealing dealing,
-                      Dealing::CreateGrowing(identity.num_batches(), base, sharing));
-  dealing.Grow(std::accumulate(windows.begin(), windows.end(), uint64_t{0}),
-               windows.size() == identity.num_windows);
+                      Dealing::CreateGrowing(identity.first_batches(), base, sharing));
+  dealing.Grow(KnownBatches(identity, windows), windows.size() == identity.num_counts());
   return dealing;
 }
 
 absl::StatusOr<EpochShare> ShareOf(const EpochIdentity& identity,
                                    absl::Span<const uint32_t> windows, const BatchSet& base,
                                    const Sharing& sharing, uint32_t queue) {
-  std::vector<uint64_t> first_batches = identity.first_batches();
-  if (identity.num_windows != 0) {
-    const uint64_t known = std::accumulate(windows.begin(), windows.end(), uint64_t{0});
-    first_batches = {0, GuessBatches(known, windows.size(), identity)};
-  }
+  const std::vector<uint64_t> first_batches = identity.first_batches();
+  const std::vector<uint64_t> num_batches = GuessBatches(identity, windows);
   EpochShare share;
-  share.is_estimate = windows.size() != identity.num_windows;
+  share.is_estimate = windows.size() != identity.num_counts();
   share.num_batches_before = base.size();
-  PH_ASSIGN_OR_RETURN(share.num_steps, Dealing::QueueLength(first_batches, base, sharing, queue));
+  PH_ASSIGN_OR_RETURN(share.num_steps,
+                      Dealing::QueueLength(first_batches, base, sharing, queue, num_batches));
   PH_ASSIGN_OR_RETURN(share.num_steps_of_epoch,
-                      Dealing::QueueLength(first_batches, BatchSet(), sharing, queue));
+                      Dealing::QueueLength(first_batches, BatchSet(), sharing, queue, num_batches));
   return share;
 }
 
@@ -236,8 +232,10 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
   const size_t known = state == nullptr ? 0 : state->windows.size();
   const auto keep_windows = [&] {
     if (windows.size() == known) return;
-    plan.events.emplace_back(WindowsCounted{
-        identity.key, known, {windows.begin() + static_cast<ptrdiff_t>(known), windows.end()}});
+    plan.events.emplace_back(
+        WindowsCounted{identity.key,
+                       known / identity.rank_groups.size(),
+                       {windows.begin() + static_cast<ptrdiff_t>(known), windows.end()}});
   };
   if (!base) {
     keep_windows();

@@ -10,6 +10,7 @@ LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const Bat
                        const BatchSet& sent)
     : shared_dealing_(std::make_shared<Dealing>(std::move(dealing))),
       lease_duration_(dealing_.sharing().ranked() ? absl::InfiniteDuration() : lease_duration),
+      leased_ends_(dealing_.first_batches().size() - 1),
       queues_(dealing_.num_queues()) {
   for (uint32_t queue = 0; queue < queues_.size(); ++queue) ShareQueue(queue, 1);
   for (const BatchRun& run : done.Runs()) {
@@ -139,7 +140,7 @@ std::vector<SessionId> LeaseTable::Waiting() const {
   return waiting;
 }
 
-void LeaseTable::Grow(uint64_t num_batches, bool is_all) {
+void LeaseTable::Grow(absl::Span<const uint64_t> num_batches, bool is_all) {
   if (dealing_.is_complete()) return;
   std::vector<uint64_t> lengths;
   for (uint32_t queue = 0; queue < queues_.size(); ++queue) {
@@ -190,7 +191,11 @@ Lease LeaseTable::LeaseTo(SessionId session, const Place& place, bool redelivere
   Session& own = sessions_.at(session);
   own.in_flight.insert(batch);
   if (own.last_heard == absl::InfinitePast()) own.last_heard = now;
-  if (!dealing_.IsPadding(batch)) leased_end_ = std::max(leased_end_, batch + 1);
+  if (!dealing_.IsPadding(batch)) {
+    const size_t rank_group = dealing_.RankGroupOf(batch);
+    leased_ends_[rank_group] =
+        std::max(leased_ends_[rank_group], batch + 1 - dealing_.first_batches()[rank_group]);
+  }
   ++num_leased_;
   ++counters_.leased;
   if (redelivered) ++counters_.redelivered;

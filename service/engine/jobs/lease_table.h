@@ -98,8 +98,8 @@ class LeaseTable {
   const Dealing& dealing() const { return *shared_dealing_; }
   // May outlive the table. If it grows, only the table's owner may use it.
   std::shared_ptr<const Dealing> shared_dealing() const { return shared_dealing_; }
-  // The largest batch that was leased, plus 1; 0: none was.
-  uint64_t leased_end() const { return leased_end_; }
+  // By rank group, how many of its first batches were leased, or come before one that was.
+  absl::Span<const uint64_t> leased_ends() const { return leased_ends_; }
 
   // Adds a session of a rank or, if dynamic, one that takes batches of a rank group. If the number
   // of readers changes, all sessions of the rank end. INVALID_ARGUMENT for a queue or reader that
@@ -124,7 +124,7 @@ class LeaseTable {
   std::vector<SessionId> Waiting() const;
 
   // For a dealing that grows (Dealing::Grow()); otherwise it does nothing. O(new batches).
-  void Grow(uint64_t num_batches, bool is_all);
+  void Grow(absl::Span<const uint64_t> num_batches, bool is_all);
 
   // INVALID_ARGUMENT naming the first batch that this table does not deal.
   absl::Status CheckDealt(absl::Span<const uint64_t> batches) const;
@@ -264,7 +264,7 @@ class LeaseTable {
   BatchSet done_;
   uint64_t num_done_ = 0;  // How many of the dealt batches are done.
   uint64_t num_leased_ = 0;
-  uint64_t leased_end_ = 0;
+  std::vector<uint64_t> leased_ends_;
   std::vector<Queue> queues_;
   absl::btree_map<SessionId, Session> sessions_;
   Deliveries deliveries_;

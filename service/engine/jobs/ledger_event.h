@@ -74,6 +74,7 @@ struct WindowsCounted {
   EpochKey epoch;
   // Windows that were known before.
   uint64_t first_window = 0;
+  // By window, then rank group.
   std::vector<uint32_t> num_batches;
 
   friend bool operator==(const WindowsCounted&, const WindowsCounted&) = default;

@@ -461,15 +461,11 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
   if (measured != nullptr && join.cursor) KeepLimits(join.cursor->identity, nullptr, request);
   const auto kept = Adopt(job.get(), join.cursor, request);
   PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, join.client, given_up, kept));
-  if (prepared->windows() != nullptr) {
-    join.windows = prepared->windows()->Counts();
-  } else if (prepared->segmented() != nullptr) {
-    join.plan = KeepPlan(*prepared->segmented()->plan().planned());
+  if (prepared->windows() != nullptr) join.windows = prepared->windows()->Counts();
+  if (const auto planned = prepared->planned();
+      planned != nullptr && (!kept || prepared->segmented() != nullptr)) {
+    join.plan = KeepPlan(*planned);
     if (!kept || kept->is_of_other_epoch) LogLimits(log_, request, *prepared);
-  } else if (const PreparedEpoch* const of_dataset = prepared->prepared();
-             of_dataset != nullptr && !kept) {
-    join.plan = KeepPlan(*of_dataset->plan().planned());
-    LogLimits(log_, request, *prepared);
   }
   if (next) {
     next->subset = std::move(request.subset);

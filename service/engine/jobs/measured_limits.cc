@@ -9,8 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "service/algorithms/planning/limits.h"
-#include "service/engine/epochs/prepared_epoch.h"
-#include "service/engine/epochs/segmented_epoch.h"
+#include "service/engine/epochs/planner_result.h"
 #include "service/engine/jobs/held_plan.h"
 
 namespace packhouse {
@@ -54,15 +53,9 @@ void KeepLimits(const EpochIdentity& identity, const PlannerResult* plan, EpochR
 }
 
 void LogLimits(LimitedLog* log, const EpochRequest& request, const LoadableEpoch& epoch) {
-  std::string why;
-  std::string receipt;
-  const auto tell = [&](const auto& plan) {
-    why = plan.why_shapes();
-    receipt = plan.receipt();
-  };
-  if (epoch.prepared() != nullptr) tell(epoch.prepared()->plan());
-  if (epoch.segmented() != nullptr) tell(epoch.segmented()->plan());
-  if (log == nullptr || why.empty()) return;
+  const std::string why = epoch.why_shapes();
+  const auto planned = epoch.planned();
+  if (log == nullptr || why.empty() || planned == nullptr) return;
   const auto text = [](const std::vector<uint64_t>& capacities) {
     return absl::StrJoin(capacities, " ", [](std::string* out, uint64_t capacity) {
       absl::StrAppend(out, capacity == kUnlimited ? "-" : absl::StrCat(capacity));
@@ -83,7 +76,7 @@ void LogLimits(LimitedLog* log, const EpochRequest& request, const LoadableEpoch
             {"epoch", request.key.epoch},
             {"from", before},
             {"to", now},
-            {"receipt", receipt},
+            {"receipt", planned->receipt},
             LogField::Message(why)});
 }
 

@@ -19,8 +19,10 @@ absl::Status WindowsOperation::Plan(JobState& job, PendingChanges& pending) {
   const size_t known = state->windows.size();
   if (counts_.size() <= known) return absl::OkStatus();
   PH_RETURN_IF_ERROR(job.Reserve(state->Bytes() + 4 * sizeof(uint32_t) * counts_.size()));
-  return pending.Add(WindowsCounted{
-      key_, known, {counts_.begin() + static_cast<ptrdiff_t>(known), counts_.end()}});
+  return pending.Add(
+      WindowsCounted{key_,
+                     known / state->identity.rank_groups.size(),
+                     {counts_.begin() + static_cast<ptrdiff_t>(known), counts_.end()}});
 }
 
 void WindowsOperation::Apply(JobState& job, Wakes& wakes) {

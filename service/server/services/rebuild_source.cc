@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/engine/jobs/job_ledger.h"
 #include "service/engine/jobs/load_event.h"
 #include "service/server/calls/wire_graphs.h"
 #include "service/server/wire/wire_loader.h"
@@ -14,17 +15,26 @@
 namespace packhouse {
 namespace {
 
-// The number of batches, of the whole epoch or at least of those up to `number`.
-absl::StatusOr<uint64_t> BatchesUpTo(uint64_t number, const LoadableEpoch& epoch,
-                                     const Making& making) {
+// The first number that no batch has; nullopt if all have one. Plans windows until that is known.
+absl::StatusOr<std::optional<uint64_t>> FirstBeyond(absl::Span<const uint64_t> numbers,
+                                                    const LoadableEpoch& epoch,
+                                                    const Making& making) {
+  const EpochIdentity& identity = epoch.identity();
+  const std::vector<uint64_t> first = identity.first_batches();
   const EpochWindows* const windows = epoch.windows();
-  if (windows == nullptr) return epoch.identity().num_batches();
   for (;;) {
-    const std::vector<uint32_t> counts = windows->Counts();
-    const uint64_t known = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-    if (number < known || counts.size() == windows->num_windows()) return known;
+    const std::vector<uint32_t> counts =
+        windows == nullptr ? std::vector<uint32_t>() : windows->Counts();
+    const std::vector<uint64_t> known = KnownBatches(identity, counts);
+    const auto beyond = std::find_if(numbers.begin(), numbers.end(), [&](uint64_t number) {
+      size_t j = 0;
+      while (j < known.size() && number >= first[j + 1]) ++j;
+      return j == known.size() || number - first[j] >= known[j];
+    });
+    if (beyond == numbers.end()) return std::nullopt;
+    if (counts.size() == identity.num_counts()) return *beyond;
     PH_RETURN_IF_ERROR(making.StillWanted());
-    PH_RETURN_IF_ERROR(windows->Plan(counts.size(), making));
+    PH_RETURN_IF_ERROR(windows->Plan(counts.size() / known.size(), making));
   }
 }
 
@@ -37,14 +47,16 @@ absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> RebuildSource::Ope
     return absl::InvalidArgumentError(
         absl::StrCat("numbers: ", numbers.size(), " batches, must be 1 to ", kMaxRebuilt));
   }
-  const uint64_t last = *std::max_element(numbers.begin(), numbers.end());
-  PH_ASSIGN_OR_RETURN(const uint64_t num_batches, BatchesUpTo(last, *epoch, making));
-  for (const uint64_t number : numbers) {
-    if (number < num_batches) continue;
-    return absl::OutOfRangeError(absl::StrCat("numbers: batch ", number, ": epoch ",
-                                              epoch->identity().key.epoch, " has ", num_batches,
-                                              " batches, numbered from 0; batches of padding alone "
-                                              "come after them, and are not made again"));
+  PH_ASSIGN_OR_RETURN(const std::optional<uint64_t> beyond, FirstBeyond(numbers, *epoch, making));
+  if (beyond) {
+    const std::vector<uint64_t> num_batches =
+        KnownBatches(epoch->identity(), epoch->windows() == nullptr ? std::vector<uint32_t>()
+                                                                    : epoch->windows()->Counts());
+    return absl::OutOfRangeError(absl::StrCat(
+        "numbers: batch ", *beyond, ": epoch ", epoch->identity().key.epoch, " has ",
+        std::accumulate(num_batches.begin(), num_batches.end(), uint64_t{0}),
+        " batches, numbered from 0; batches of padding alone come after them, and are not made "
+        "again"));
   }
   return std::unique_ptr<ResponseSource<RebuildReply>>(
       new RebuildSource(std::move(epoch), std::move(numbers), words_of_epoch));

@@ -387,17 +387,21 @@ void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& item
   }
 }
 
-void OneShapeToWire(const LoadableEpoch& epoch, uint64_t num_batches, v1::Epoch& wire) {
+void ShapesToWire(const LoadableEpoch& epoch, absl::Span<const uint64_t> num_batches,
+                  v1::Epoch& wire) {
   const SizeSchema& schema = epoch.schema().sizes();
-  wire.set_num_batches(num_batches);
-  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
-  rank_group.set_num_batches(num_batches);
-  const BatchShape& shape = epoch.shapes(0)[0];
-  v1::EpochShape& out = *rank_group.add_shapes();
-  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
-  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
-  out.set_num_batches(num_batches);
-  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  wire.set_num_batches(std::accumulate(num_batches.begin(), num_batches.end(), uint64_t{0}));
+  for (size_t i = 0; i < num_batches.size(); ++i) {
+    v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+    rank_group.set_num_batches(num_batches[i]);
+    for (const BatchShape& shape : epoch.shapes(i)) {
+      v1::EpochShape& out = *rank_group.add_shapes();
+      CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+      CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+      if (epoch.shapes(i).size() == 1) out.set_num_batches(num_batches[i]);
+      out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+    }
+  }
 }
 
 namespace {

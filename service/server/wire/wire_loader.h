@@ -52,8 +52,9 @@ absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 
 // Without its company.
 void EpochToWire(const LoadableEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
-// The batches of an epoch that has one rank group with one shape.
-void OneShapeToWire(const LoadableEpoch& epoch, uint64_t num_batches, v1::Epoch& wire);
+// The batches of an epoch without summaries: so many of each rank group.
+void ShapesToWire(const LoadableEpoch& epoch, absl::Span<const uint64_t> num_batches,
+                  v1::Epoch& wire);
 // Items that no batch takes; `schema` is that of the batches.
 void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& items,
                       const SizeSchema& schema, v1::Epoch& wire);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,18 +47,16 @@ absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenEpoch(
                   max_response_bytes);
 }
 
-const DatasetInfo& ExportSource::Graphs::info() const {
-  if (pass == nullptr) return reader->info();
-  const SegmentedEpoch* const segmented = pass->epoch().segmented();
-  return segmented != nullptr ? segmented->plan().dataset()
-                              : pass->epoch().prepared()->plan().dataset();
+absl::string_view ExportSource::Graphs::name() const {
+  return pass == nullptr ? reader->info().name : pass->epoch().identity().dataset;
+}
+
+const GraphSchema& ExportSource::Graphs::schema() const {
+  return pass == nullptr ? *reader->info().schema : pass->epoch().schema();
 }
 
 uint64_t ExportSource::Graphs::size() const {
-  if (pass == nullptr) return reader->num_graphs();
-  const SegmentedEpoch* const segmented = pass->epoch().segmented();
-  return segmented != nullptr ? segmented->plan().counts().num_graphs
-                              : pass->epoch().prepared()->plan().num_graphs();
+  return pass == nullptr ? reader->num_graphs() : pass->epoch().num_graphs();
 }
 
 uint64_t ExportSource::Graphs::place(uint64_t next) const {
@@ -74,20 +72,16 @@ absl::StatusOr<bool> ExportSource::Graphs::TakeUp() {
       return absl::InternalError("export: the epoch has fewer graphs than were counted");
     }
     next_of_batch -= std::exchange(batch, {}).size();
-    std::shared_ptr<const PreparedEpoch> epoch(pass->shared_epoch(), pass->epoch().prepared());
-    uint64_t number = event.number;
-    if (const SegmentedEpoch* const segmented = pass->epoch().segmented()) {
-      PH_ASSIGN_OR_RETURN(std::tie(epoch, number), segmented->SegmentOf(event.number));
+    const uint64_t num_graphs = pass->epoch().NumGraphs(event.number);
+    if (next_of_batch >= num_graphs) {
+      next_of_batch -= num_graphs;
+      continue;
     }
-    if (next_of_batch < epoch->NumGraphs(number))
-      batch = epoch->GraphsOf(number);
-    else
-      next_of_batch -= epoch->NumGraphs(number);
-    const DatasetReader* const of_epoch = &epoch->plan().reader();
-    if (of_epoch == reader.get()) continue;
+    PH_ASSIGN_OR_RETURN(GraphsOfBatch graphs, pass->epoch().GraphsOf(event.number));
+    batch = std::move(graphs.places);
     // The rows of the segment before were read from the store's file, as Next() says.
-    if (reader != nullptr) PH_RETURN_IF_ERROR(reader->CheckIntact());
-    reader = std::shared_ptr<const DatasetReader>(std::move(epoch), of_epoch);
+    if (reader != nullptr && reader != graphs.reader) PH_RETURN_IF_ERROR(reader->CheckIntact());
+    reader = std::move(graphs.reader);
   }
   return true;
 }
@@ -95,17 +89,16 @@ absl::StatusOr<bool> ExportSource::Graphs::TakeUp() {
 absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenPart(Graphs graphs, uint64_t first,
                                                                      uint64_t num_graphs,
                                                                      size_t max_response_bytes) {
-  const DatasetInfo& info = graphs.info();
-  absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromSchema(*info.schema);
+  absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromSchema(graphs.schema());
   if (!sets.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("data set '", info.name, "': ", sets.status().message()));
+        absl::StrCat("data set '", graphs.name(), "': ", sets.status().message()));
   }
   const uint64_t n = graphs.size();
   if (first > n) {
     return absl::OutOfRangeError(absl::StrCat("first_graph: ", first, ", ",
                                               graphs.pass != nullptr ? "the epoch of " : "",
-                                              "data set '", info.name, "' has ", n, " graphs"));
+                                              "data set '", graphs.name(), "' has ", n, " graphs"));
   }
   graphs.Advance(first);
   const uint64_t end = first + std::min(num_graphs == 0 ? UINT64_MAX : num_graphs, n - first);

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/loader.pb.h"
 #include "service/base/memory_budget.h"
-#include "service/engine/epochs/prepared_epoch.h"
-#include "service/engine/epochs/segmented_epoch.h"
+#include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/jobs/evaluation.h"
 #include "service/server/calls/response_source.h"
 #include "service/stores/datasets/dataset_store.h"
@@ -64,7 +64,8 @@ class ExportSource final : public ResponseSource<v1::ExportDatasetResponse> {
     std::vector<uint32_t> batch;
     uint64_t next_of_batch = 0;
 
-    const DatasetInfo& info() const;
+    absl::string_view name() const;
+    const GraphSchema& schema() const;
     uint64_t size() const;
     // The next graph's place in the reader. Requires TakeUp().
     uint64_t place(uint64_t next) const;

@@ -194,14 +194,18 @@ class Datasets:
 
         From place `first_graph` on, `num_graphs` of them (0: all). With an `epoch`, they come in
         the order of that epoch's batches, as `Evaluation(address, dataset=name, epoch=epoch,
-        **arguments)` gives them: `arguments` are those that it takes, with `seed` and `limits`.
+        **arguments)` gives them: `arguments` are those that it takes, with `seed` and `limits`. With
+        `samples`, `name` is their source graph.
 
         Errors: NOT_FOUND; OUT_OF_RANGE; FAILED_PRECONDITION if the data set's schema has no form in
         TF-GNN; for an epoch those of Evaluation.
         """
         part = {"first_graph": first_graph, "num_graphs": num_graphs}
         if epoch is not None:
-            request = EpochRequest({"dataset": name, **arguments}, job="")
+            of_dataset: EpochArguments = {} if "samples" in arguments else {"dataset": name}
+            request = EpochRequest({**of_dataset, **arguments}, job="")
+            if request.name != name:
+                raise ValueError(f"samples: of source graph {request.name!r}, not of {name!r}")
             spec = request.of_epoch(epoch)
             call = self._loader.ExportEpoch(loader_pb2.ExportEpochRequest(epoch=spec, **part))
         elif arguments:

@@ -95,7 +95,7 @@ class Segments:
 
 class EpochArguments(TypedDict, total=False):
     """Which graphs, in which batches. `dataset` or `samples` is needed, and one of the four ways to
-    say limits (with `samples` only `limits`):
+    say limits:
 
     - `limits` (one shape), `shapes` (several, a larger one before a smaller one), `device_profile` (the server
       chooses), or `rank_groups` (ranks of unequal hardware).
@@ -118,8 +118,9 @@ class EpochArguments(TypedDict, total=False):
       (0: 64); every epoch is the same. With `samples`: in the order of the seeds, window by window;
       what is drawn for them is still new in each epoch.
     - `grouped`: groups are never split over batches; the data set must be grouped.
-    - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
-    - `draw`: see `Draw` (None: each graph once).
+    - `subset`: graph ids, or a range of them, or several ranges (None: all graphs). With `samples`:
+      places in the list of seeds.
+    - `draw`: see `Draw` (None: each graph once). With `samples`: of the seeds.
     - `join_parts`: the data set is one of parts (`Client.partitions.make_dataset`), and those that
       share a batch are one graph, with the edges between them that the partition has cut.
     - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
@@ -224,11 +225,14 @@ class EpochRequest:
         )
 
     @property
+    def name(self) -> str:
+        """The data set, or the source graph of samples."""
+        return self._spec.dataset or self._spec.samples.sub_graphs.graph
+
+    @property
     def source(self) -> str:
         """What epochs are made of, as the argument that names it: `dataset='molecules'`."""
-        if self._spec.dataset:
-            return f"dataset={self._spec.dataset!r}"
-        return f"graph={self._spec.samples.sub_graphs.graph!r}"
+        return f"{'dataset' if self._spec.dataset else 'graph'}={self.name!r}"
 
     @property
     def num_ranks(self) -> int:

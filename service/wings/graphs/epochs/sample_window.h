@@ -1,9 +1,11 @@
-// A window of an epoch of sub-graphs: drawn for its sizes, and packed by a plan of its own, or in
-// order.
+// A window of an epoch of sub-graphs: drawn for its sizes, and planned as the epoch of a data set
+// that has these sub-graphs (epoch_plan.h).
 #ifndef PACKHOUSE_SERVICE_WINGS_GRAPHS_EPOCHS_SAMPLE_WINDOW_H_
 #define PACKHOUSE_SERVICE_WINGS_GRAPHS_EPOCHS_SAMPLE_WINDOW_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,13 +14,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "service/algorithms/sizes/size_schema.h"
+#include "service/algorithms/graphs/graph_chunk.h"
+#include "service/algorithms/graphs/graph_schema.h"
+#include "service/algorithms/histograms/size_histogram.h"
 #include "service/base/memory_budget.h"
-#include "service/engine/epochs/cost_order.h"
-#include "service/engine/epochs/epoch_batches.h"
+#include "service/engine/epochs/epoch_plan.h"
 #include "service/engine/epochs/epoch_request.h"
-#include "service/engine/epochs/epoch_shapes.h"
 #include "service/engine/epochs/making.h"
+#include "service/stores/datasets/dataset_store.h"
 
 namespace packhouse {
 
@@ -33,27 +36,57 @@ struct DrawnSize {
 struct SampleWindow {
   MemoryHold memory;
   // Items are numbered from 0 within the window.
-  EpochBatches batches;
+  std::shared_ptr<const DrawnEpoch> drawn;
   // Items that were drawn smaller, ascending, and their levels.
   std::vector<std::pair<uint32_t, uint32_t>> levels;
-  // As if the first batch began a step; nullopt unless batches come in steps of like cost.
-  std::optional<StepFigures> steps;
 
+  const EpochBatches& batches() const { return *drawn->batches; }
   // 0 for an item that is not in `levels`. O(log).
   uint32_t LevelOf(uint32_t item) const;
 };
 
-// Packs `num_items` sub-graphs, at least one, of `components` into batches of the one shape, and
-// orders them as the request says, whose seed is the window's own. `draw` gives the size of each,
-// in order; it is valid until the next one. Depends on the sizes, the shape and the request alone.
-// `max_batch_bytes` as MixingFor().
+// Sub-graphs as a data set: of a window their sizes, of a batch with its rows.
+class SubGraphReader final : public DatasetReader {
+ public:
+  // Without memory of its own: 8 bytes besides the counts of each.
+  static uint64_t BytesFor(size_t num_graphs, size_t num_components) {
+    return num_graphs * (sizeof(uint32_t) * num_components + sizeof(uint64_t));
+  }
+
+  // Numbered from 0. Graph() is UNIMPLEMENTED.
+  SubGraphReader(size_t num_graphs, std::shared_ptr<const GraphSchema> schema,
+                 std::vector<uint32_t> counts);
+  // With their ids; holds `memory`.
+  SubGraphReader(std::shared_ptr<const GraphSchema> schema, GraphChunk graphs, MemoryHold memory);
+
+  const DatasetInfo& info() const override { return info_; }
+  // Empty.
+  const SizeHistogram& histogram() const override { return histogram_; }
+  absl::Span<const uint32_t> counts() const override { return counts_; }
+  absl::Span<const uint64_t> graph_ids() const override { return ids_; }
+  absl::Span<const uint64_t> group_ids() const override { return {}; }
+  absl::Span<const DamagedRecord> unreadable() const override { return {}; }
+  absl::StatusOr<StoredGraph> Graph(size_t i) const override;
+
+ private:
+  const SizeHistogram histogram_;
+  DatasetInfo info_;
+  std::vector<uint32_t> counts_;
+  std::vector<uint64_t> ids_;
+  MemoryHold memory_;
+  std::optional<GraphChunk> graphs_;
+};
+
+// Plans `num_items` sub-graphs, at least one, as EpochPlan::Make() and EpochPlan::Drawn() do a data
+// set's graphs. `draw` gives the size of each, in order; it is valid until the next one. The key
+// and the seed of `request` are the window's own; it has neither kinds nor a subset or a draw, and
+// names no tensor. Depends on the sizes and the request alone.
 //
-// OUT_OF_RANGE naming the component and the limit that an item exceeds; errors of `draw`;
-// RESOURCE_EXHAUSTED and CANCELLED as `making`. Cost: the draws, and the planner's budget
-// (plan_optimizer.h).
+// Errors of `draw` and as EpochPlan; RESOURCE_EXHAUSTED and CANCELLED as `making`. Cost: the draws,
+// and the planner's budget (plan_optimizer.h).
 absl::StatusOr<SampleWindow> PlanWindow(
-    size_t num_items, const SizeSchema& components, const EpochRequest& request,
-    const EpochShapes& shapes, uint64_t max_batch_bytes, const Making& making,
+    size_t num_items, std::shared_ptr<const GraphSchema> schema, const EpochRequest& request,
+    const EpochBounds& bounds, const Making& making,
     absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw);
 
 }  // namespace packhouse

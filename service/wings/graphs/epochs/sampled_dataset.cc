@@ -24,10 +24,7 @@ class Maker final : public GraphMaker {
         total_(source_->NumGraphs(request.seeds)) {}
 
   absl::Status Begin(SamplingObserver* observer) {
-    PH_ASSIGN_OR_RETURN(
-        drawer_, SubGraphDrawer::Create(
-                     source_, request_.draws_smaller ? request_.limits : std::vector<uint32_t>(),
-                     making_.memory(), observer));
+    PH_ASSIGN_OR_RETURN(drawer_, SubGraphDrawer::Create(source_, making_.memory(), observer));
     PH_ASSIGN_OR_RETURN(memory_, making_.Hold("sub-graphs that were drawn", 0));
     uint64_t bytes = 0;
     const uint64_t judged = std::min(total_, kGraphsToJudgeBy);
@@ -90,6 +87,7 @@ class Maker final : public GraphMaker {
       draw.occurrences = absl::MakeConstSpan(request_.seeds.occurrences).subspan(i * seeds, seeds);
     }
     if (!request_.seeds.times.empty()) draw.time = request_.seeds.times[i];
+    if (request_.draws_smaller) draw.limits = request_.limits;
     const absl::Status drawn = drawer_->Next(draw);
     if (!drawn.ok()) {
       return absl::Status(drawn.code(), absl::StrCat("sub-graph ", i, ": ", drawn.message()));

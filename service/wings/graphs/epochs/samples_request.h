@@ -37,7 +37,7 @@ class SamplesRequest final : public ItemKind {
   // `from.open_reader` is not called.
   absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Prepare(
       const EpochRequest& request, const KindSources& from) const override;
-  // With exact_steps, and for an evaluation, plans all windows.
+  // With exact_steps, and for an evaluation or an export, plans all windows.
   absl::Status Complete(const EpochRequest& request, const LoadableEpoch& epoch,
                         const Making& making) const override;
 };

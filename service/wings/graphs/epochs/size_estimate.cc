@@ -60,7 +60,7 @@ absl::StatusOr<SizeEstimate> EstimateSizes(std::shared_ptr<const SubGraphSource>
   PH_ASSIGN_OR_RETURN(const std::vector<uint64_t> chosen,
                       ChooseRows(estimate.num_seeds, rows, random, making));
   PH_ASSIGN_OR_RETURN(SubGraphDrawer drawer,
-                      SubGraphDrawer::Create(source, {}, making.memory(), observer));
+                      SubGraphDrawer::Create(source, making.memory(), observer));
   const size_t ends = source->nodes_per_graph() / per_graph;
   double bytes = 0;
   std::vector<uint32_t> nodes;

@@ -139,11 +139,9 @@ uint64_t SubGraphSource::NumSeeds(const SeedList& seeds) const {
 }
 
 absl::StatusOr<SubGraphDrawer> SubGraphDrawer::Create(std::shared_ptr<const SubGraphSource> source,
-                                                      std::vector<uint32_t> limits,
                                                       MemoryBudget* memory,
                                                       SamplingObserver* observer) {
   SubGraphDrawer drawer(std::move(source));
-  drawer.limits_ = std::move(limits);
   drawer.observer_ = observer;
   if (memory != nullptr) {
     const Sampler& sampler = drawer.source_->sampler();
@@ -171,7 +169,7 @@ absl::Status SubGraphDrawer::Next(const Draw& draw) {
   request.level = draw.level;
   request.max_rows = SubGraphSource::kMaxRows;
   request.edge_numbers = draw.edge_numbers;
-  PH_RETURN_IF_ERROR(source_->sampled_schema().DrawWithin(source_->sampler(), request, limits_,
+  PH_RETURN_IF_ERROR(source_->sampled_schema().DrawWithin(source_->sampler(), request, draw.limits,
                                                           scratch_, sampled_, tuple_));
   if (observer_ != nullptr) {
     observer_->OnDrawn(draw.seeds.size(), sampled_.num_nodes(), sampled_.num_edges(),
@@ -210,7 +208,8 @@ ReadoutRows SeedReadout::Gather(const SubGraphSource& source, const SeedList& se
   return views_;
 }
 
-absl::StatusOr<GraphChunk> WithGraphIds(GraphChunk chunk, std::vector<uint64_t> ids) {
+absl::StatusOr<GraphChunk> WithGraphIds(GraphChunk chunk, std::vector<uint64_t> ids,
+                                        bool may_repeat) {
   const auto rows = std::make_shared<const GraphChunk>(std::move(chunk));
   const GraphSchema& schema = rows->schema();
   std::vector<uint32_t> counts;
@@ -218,9 +217,9 @@ absl::StatusOr<GraphChunk> WithGraphIds(GraphChunk chunk, std::vector<uint64_t> 
     const auto tuple = rows->sizes().tuple(i);
     counts.insert(counts.end(), tuple.begin(), tuple.end());
   }
-  PH_ASSIGN_OR_RETURN(SizeTable sizes,
-                      SizeTable::WithIds(rows->num_graphs(), schema.num_components(),
-                                         std::move(counts), std::move(ids)));
+  const auto with_ids = may_repeat ? SizeTable::WithAnyIds : SizeTable::WithIds;
+  PH_ASSIGN_OR_RETURN(SizeTable sizes, with_ids(rows->num_graphs(), schema.num_components(),
+                                                std::move(counts), std::move(ids)));
   std::vector<absl::string_view> columns;
   for (size_t t = 0; t < rows->num_columns(); ++t) columns.push_back(rows->column(t));
   return GraphChunk::CreateTrusted(&schema, std::move(sizes), std::move(columns), rows);

@@ -113,12 +113,10 @@ class SubGraphSource {
 // Draws one sub-graph after another. Thread-compatible.
 class SubGraphDrawer {
  public:
-  // `limits`: the most rows of each component; empty: none. Sub-graphs beyond them are drawn
-  // smaller. The memory of the largest draw is reserved; the pointees must outlive the drawer, and
-  // may be null. RESOURCE_EXHAUSTED as MemoryBudget.
+  // The memory of the largest draw is reserved; the pointees must outlive the drawer, and may be
+  // null. RESOURCE_EXHAUSTED as MemoryBudget.
   static absl::StatusOr<SubGraphDrawer> Create(std::shared_ptr<const SubGraphSource> source,
-                                               std::vector<uint32_t> limits, MemoryBudget* memory,
-                                               SamplingObserver* observer);
+                                               MemoryBudget* memory, SamplingObserver* observer);
 
   const SubGraphSource& source() const { return *source_; }
 
@@ -128,6 +126,8 @@ class SubGraphDrawer {
     absl::Span<const uint32_t> seeds;
     absl::Span<const uint32_t> occurrences;
     std::optional<int64_t> time;
+    // The most rows of each component; empty: none. A sub-graph beyond them is drawn smaller.
+    absl::Span<const uint32_t> limits;
     // At which level to begin, for a sub-graph that was drawn before.
     uint32_t level = 0;
     // Without it the sub-graph cannot be appended to a chunk with columns of edges.
@@ -151,7 +151,6 @@ class SubGraphDrawer {
       : source_(std::move(source)) {}
 
   std::shared_ptr<const SubGraphSource> source_;
-  std::vector<uint32_t> limits_;
   MemoryHold memory_;
   SamplingObserver* observer_ = nullptr;
   SamplerScratch scratch_;
@@ -174,8 +173,10 @@ class SeedReadout {
   std::vector<absl::string_view> views_;
 };
 
-// The same graphs with these ids. O(graphs).
-absl::StatusOr<GraphChunk> WithGraphIds(GraphChunk chunk, std::vector<uint64_t> ids);
+// The same graphs with these ids. INVALID_ARGUMENT for an id that occurs twice, unless it may.
+// O(graphs).
+absl::StatusOr<GraphChunk> WithGraphIds(GraphChunk chunk, std::vector<uint64_t> ids,
+                                        bool may_repeat = false);
 
 }  // namespace packhouse
 

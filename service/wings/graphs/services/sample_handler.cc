@@ -37,7 +37,7 @@ absl::Status SampleHandler::Open(const v1::SampleOpen& open) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const SubGraphSource> source,
                       OpenSubGraphs(open.sub_graphs(), graphs_));
   PH_ASSIGN_OR_RETURN(const bool draws_smaller, DrawsSmaller(open.beyond_limits()));
-  std::vector<uint32_t> limits;
+  limits_.clear();
   if (open.has_pack()) {
     if (open.pack().has_schema() || open.pack().has_tfgnn_schema()) {
       return absl::InvalidArgumentError("pack.schema: the server makes it of the source graph's");
@@ -45,15 +45,14 @@ absl::Status SampleHandler::Open(const v1::SampleOpen& open) {
     PH_RETURN_IF_ERROR(packer_->OpenWith(open.pack(), source->schema(), open.sub_graphs().graph()));
     whole_graphs_ = packer_->whole_graphs();
     if (draws_smaller && !packer_->packer().shapes().empty()) {
-      limits = LargestGraphOf(packer_->packer());
+      limits_ = LargestGraphOf(packer_->packer());
     }
   } else {
     packer_ = nullptr;
     opened_.emplace();
     GraphSchemaToWire(source->schema(), *opened_->message.mutable_opened()->mutable_schema());
   }
-  PH_ASSIGN_OR_RETURN(drawer_,
-                      SubGraphDrawer::Create(source, std::move(limits), working_, observer_));
+  PH_ASSIGN_OR_RETURN(drawer_, SubGraphDrawer::Create(source, working_, observer_));
   counter_.emplace(source->graph().num_nodes(source->seed_node_set()),
                    source->sampler().plan().seeds_per_row());
   PH_RETURN_IF_ERROR(HoldCounter());
@@ -171,6 +170,7 @@ absl::Status SampleHandler::DrawSome() {
                              .subspan(pending.next * per_graph, per_graph);
     }
     if (!pending.seeds.times.empty()) draw.time = pending.seeds.times[pending.next];
+    draw.limits = limits_;
     const absl::Status drawn = drawer_->Next(draw);
     if (!drawn.ok()) {
       return absl::Status(drawn.code(), absl::StrCat("sub-graph ", id, ": ", drawn.message()));

@@ -77,6 +77,8 @@ class SampleHandler final : public StreamHandler<v1::SampleRequest, SampleReply>
 
   std::shared_ptr<const SubGraphSource> source_;  // Null until `open`.
   std::optional<SubGraphDrawer> drawer_;
+  // Of one sub-graph; empty: none.
+  std::vector<uint32_t> limits_;
   SeedReadout readout_;
   std::optional<SeedCounter> counter_;  // Of all seeds of the stream.
   MemoryHold counter_memory_;

@@ -52,12 +52,12 @@ void SamplesKind::Tell(const LoadableEpoch& any, const EpochProgress& progress,
   const EpochIdentity& identity = epoch.identity();
   const std::vector<uint32_t> counts = epoch.Counts();
   const uint64_t known = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-  OneShapeToWire(epoch, GuessBatches(known, counts.size(), identity), wire);
-  wire.set_num_graphs(epoch.num_items());
+  ShapesToWire(epoch, GuessBatches(identity, counts), wire);
+  wire.set_num_graphs(epoch.num_graphs());
   v1::SampledEpoch& samples = *wire.mutable_samples();
   samples.set_num_seeds(epoch.num_seeds());
   samples.set_num_windows(epoch.num_windows());
-  samples.set_num_planned_windows(counts.size());
+  samples.set_num_planned_windows(counts.size() / identity.rank_groups.size());
   samples.set_num_planned_batches(known);
   wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, counts}));
 }

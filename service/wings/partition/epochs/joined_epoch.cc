@@ -21,8 +21,8 @@ namespace {
 
 constexpr EpochRule kJoinedRules[] = {
     {&kJoinParts, &kMixture, JoinedEpoch::kNotOfMixtures},
-    {&kJoinParts, &kAdaptive, "epoch.adaptive: not with samples or join_parts"},
-    {&kJoinParts, &kSegments, "epoch.segments: not together with samples or join_parts"},
+    {&kJoinParts, &kAdaptive, "epoch.adaptive: not together with join_parts"},
+    {&kJoinParts, &kSegments, "epoch.segments: not together with join_parts"},
     {&kJoinParts, &kSamples, "epoch.join_parts: not together with samples"},
     {&kJoinParts, &kExport, "epoch.join_parts: joined parts are not exported"},
     {&kJoinParts, &kInOrder, "join_parts: not together with in_order"},

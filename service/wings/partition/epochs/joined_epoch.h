@@ -82,6 +82,7 @@ class JoinedEpoch final : public LoadableEpoch {
   }
   const EpochTeller* teller() const override { return teller_; }
   uint64_t kept_bytes() const override;
+  uint64_t num_graphs() const override { return num_parts(); }
   uint64_t NumGraphs(uint64_t number) const override { return packs_.batch(number).size(); }
   // DATA_LOSS naming the record that fails its checksum.
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;

@@ -40,7 +40,7 @@ void JoinedKind::AddTo(EpochRequest& request) const {
 void JoinedKind::Tell(const LoadableEpoch& any, const EpochProgress& progress,
                       v1::Epoch& wire) const {
   const auto& epoch = static_cast<const JoinedEpoch&>(any);
-  OneShapeToWire(epoch, epoch.identity().num_batches(), wire);
+  ShapesToWire(epoch, {epoch.identity().num_batches()}, wire);
   wire.set_num_graphs(epoch.num_parts());
   RejectionsToWire(epoch.oversize().num_graphs, epoch.oversize().items, epoch.schema().sizes(),
                    wire);
