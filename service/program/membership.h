@@ -27,6 +27,7 @@
 namespace packhouse {
 
 struct Options;
+class SharedCompanions;
 class SourceGraphStore;
 
 struct MembershipOptions {
@@ -56,6 +57,8 @@ class SharedStores {
   virtual ~SharedStores() = default;
   virtual DatasetStore* datasets() = 0;
   virtual SourceGraphStore* source_graphs() = 0;
+  // Of the source graphs.
+  virtual SharedCompanions* companions() = 0;
   // The folder of this machine in which copies lie.
   virtual const std::string& disk() const = 0;
   // When they were last used by any server, for who deletes those that nobody uses. Unset if they

@@ -484,8 +484,6 @@ def test_a_source_graph_is_built_by_one_server(world: World) -> None:
         other.source_graphs.delete("built")
         with pytest.raises(PackhouseError, match="there is none"):
             builder.source_graphs.get("built")
-        with pytest.raises(PackhouseError, match="--ledger"):
-            builder.partitions.list("team/g")
 
 
 def test_a_sampled_epoch_goes_on_at_another_server(
@@ -689,11 +687,66 @@ def test_a_cache_keeps_its_bound(world: World) -> None:
         assert small.metric("packhouse_disk_free_bytes") > 0
 
 
-def test_what_is_not_shared_is_refused(world: World) -> None:
-    """By name: partitions of source graphs."""
-    with Client(world.servers[0].advertised) as client:
-        with pytest.raises(PackhouseError, match="--ledger"):
-            client.partitions.begin("team/g", "halves", num_parts=2)
+def test_partitions_are_made_at_one_server_and_read_at_all(
+    world: World, tmp_path: pathlib.Path
+) -> None:
+    """Through kills of the server that makes them; deleted, they leave nothing."""
+    first, second = world.servers
+    cut: dict[str, Any] = {"num_parts": 40, "method": "streaming", "mapping": True}
+    with ServerProcess(f"--store=lmdb:{tmp_path / 'embedded'}") as alone:
+        with Client(alone.address) as client:
+            build_source_graph(client, "cut/g")
+            client.partitions.begin("cut/g", "fine", **cut)
+            client.partitions.wait("cut/g", "fine")
+            client.partitions.download("cut/g", "fine", tmp_path / "given")
+        alone.stop()
+    with Client(first.advertised) as maker, Client(second.advertised) as other:
+        build_source_graph(maker, "cut/g")
+        maker.partitions.begin("cut/g", "fine", **cut)
+        # Wherever it is killed, it goes on there; and the other one names it meanwhile.
+        for _ in range(3):
+            first.kill()
+            gone = other.partitions.get("cut/g", "fine")
+            if gone.state.name == "FAILED":
+                assert first.advertised in str(gone.error)
+            first.start()
+        maker.partitions.wait("cut/g", "fine")
+        other.partitions.download("cut/g", "fine", tmp_path / "shared")
+        assert files_below(tmp_path / "shared") == files_below(tmp_path / "given")
+        # The one that made it need not be there.
+        first.kill()
+        assert [each.name for each in other.partitions.list("cut/g")] == ["fine"]
+        other.partitions.make_dataset("cut/g", "fine", "clusters")
+        options: dict[str, Any] = {"join_parts": True, "padding": "graph", "seed": 7}
+        options["limits"] = {"n": 800, "e": 9000, "graphs": 64}
+        with Loader(second.advertised, job="clusters", dataset="clusters", **options) as loader:
+            joined = [batch for batch in loader if not batch.is_padding]
+        assert sorted(int(part) for batch in joined for part in batch.graph_ids) == list(range(40))
+        other.partitions.make_dataset("cut/g", "fine", "halos", halo=True)
+        assert other.datasets.get("halos").num_graphs == 40
+        first.start()
+        assert checked(world, STORE)["damages"] == []
+        for name in ("clusters", "halos"):
+            other.datasets.delete(name)
+        other.source_graphs.delete("cut/g")
+    # With the graph its partitions go; a new one of its name has none.
+    with Client(first.advertised) as maker, Client(second.advertised) as other:
+        build_source_graph(maker, "cut/g")
+        assert not other.partitions.list("cut/g")
+        # One that is at work is ended from elsewhere.
+        maker.partitions.begin("cut/g", "fine", **cut)
+        other.partitions.cancel("cut/g", "fine")
+        assert maker.partitions.get("cut/g", "fine").state.name in ("CANCELLED", "DONE")
+        other.partitions.delete("cut/g", "fine")
+        assert not maker.partitions.list("cut/g")
+        maker.source_graphs.delete("cut/g")
+        assert checked(world, STORE)["damages"] == []
+
+
+def files_below(folder: pathlib.Path) -> dict[str, bytes]:
+    """By their paths."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def test_a_snapshot_of_running_servers_is_restored(world: World, tmp_path: pathlib.Path) -> None:

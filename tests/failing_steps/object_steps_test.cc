@@ -2,6 +2,8 @@
 // fails: lost, late, repeated, or of unknown outcome. Once all is over and swept, no object is left
 // that nobody has.
 #include <cstdint>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,10 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
+#include "service/base/status_macros.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/cluster/graphs/object_source_graph_store.h"
+#include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/failing_steps/failing_requests.h"
 #include "tests/objects/fake_object_store.h"
@@ -348,6 +354,168 @@ TEST(SharedSealStepsTest, MemoryRefused) {
       ExpectDoneOrNot([&] { return std::make_unique<SharedGraphWorld>(failing); }, memory);
   EXPECT_EQ(told.num_done, 0U);
 }
+
+// What belongs to a graph: claimed, put into the store as a whole, read, deleted.
+enum class OfCompanion { kClaim, kUpload, kRead, kDelete, kRemoveGone };
+
+class SharedCompanionWorld final : public SharedStoresWorld {
+ public:
+  SharedCompanionWorld(OfCompanion change, const Failing& failing)
+      : SharedStoresWorld(failing, 1000), change_(change) {
+    claimed_.graph = {"g", 7};
+    claimed_.name = "p";
+    claimed_.state = "begun";
+    claimed_.server = "a:1";
+    ClusterWith(failing.memory);
+    store_ = Store(one_);
+    ClusterWith(nullptr);
+    other_store_ = Store(other_);
+    PutGraph();
+    for (const auto& [path, bytes] : Files()) {
+      contents_.files.push_back({path, bytes.size(), Crc32c(bytes)});
+      std::ofstream(folder_.path() + "/" + path) << bytes;
+    }
+    if (change_ != OfCompanion::kClaim) claimed_.revision = *other_store_->Put(claimed_);
+    if (change_ != OfCompanion::kClaim && change_ != OfCompanion::kUpload) {
+      EXPECT_TRUE(Upload(*other_store_).ok());
+    }
+    if (change_ == OfCompanion::kRemoveGone) {
+      EXPECT_TRUE(other_.connection()
+                      .Commit({{}, {Operation::Delete(KeyRange::Of(SourceGraphNameKey("g")))}, {}})
+                      .ok());
+    }
+    BeginFailing();
+  }
+  absl::Status Attempt() override {
+    switch (change_) {
+      case OfCompanion::kClaim:
+        return store_->Put(claimed_).status();
+      case OfCompanion::kUpload:
+        return Upload(*store_);
+      case OfCompanion::kRead: {
+        PH_ASSIGN_OR_RETURN(const SharedCompanion found, store_->Find(claimed_.graph, "p"));
+        PH_ASSIGN_OR_RETURN(const OwnedBytes bytes, store_->Map(found, "b", 3, 5000));
+        EXPECT_EQ(bytes.bytes, Files().at("b").substr(3, 5000));
+        return absl::OkStatus();
+      }
+      case OfCompanion::kDelete:
+        return store_->Delete(claimed_.graph, "p");
+      case OfCompanion::kRemoveGone:
+        return store_->RemoveGone();
+    }
+    return absl::InternalError("not reached");
+  }
+  std::string State() override {
+    const uint64_t num_objects = NumObjectsAfterSweep<SourceGraphSweeper>();
+    const auto all = other_store_->ListAll();
+    EXPECT_TRUE(all.ok()) << all.status();
+    if (!all.ok()) return "unreadable";
+    std::string state = absl::StrCat(num_objects, " objects");
+    for (const SharedCompanion& each : *all) {
+      absl::StrAppend(&state, ", ", each.name, " ", each.state, " at ", each.server);
+      if (!each.is_whole || change_ == OfCompanion::kRemoveGone) continue;
+      for (const auto& [path, bytes] : Files()) {
+        const auto read = other_store_->Map(each, path, 0, 1 << 20);
+        EXPECT_TRUE(read.ok()) << read.status();
+        EXPECT_TRUE(read.ok() && read->bytes == bytes);
+      }
+      absl::StrAppend(&state, ", whole of ", each.num_bytes);
+    }
+    return state;
+  }
+
+ private:
+  // In several pieces, one of them of several files.
+  static std::map<std::string, std::string> Files() {
+    return {{"a", "some"}, {"b", std::string(9001, 'b')}, {"c", ""}, {"d", std::string(4096, 'd')}};
+  }
+  void PutGraph() {
+    SharedGraph graph;
+    graph.definition = {"g", 7, std::make_shared<const SourceGraphSchema>(LawSchema()),
+                        LawOptions()};
+    graph.num_nodes.resize(graph.definition.schema->node_sets().size());
+    graph.num_edges.resize(graph.definition.schema->edge_sets().size());
+    EXPECT_TRUE(
+        other_.connection()
+            .Commit({{}, {Operation::Put(SourceGraphNameKey("g"), EncodeSharedGraph(graph))}, {}})
+            .ok());
+  }
+  absl::Status Upload(ObjectCompanions& store) {
+    SharedCompanion whole = claimed_;
+    whole.state = "done";
+    return store.Upload(whole, folder_.path(), contents_, [] { return true; });
+  }
+  static std::unique_ptr<ObjectCompanions> Store(ObjectReplica& replica) {
+    ObjectCompanions::Options options;
+    options.upload.piece_bytes = 4096;
+    options.fetches_at_once = 1;
+    options.server = "a:1";
+    return std::make_unique<ObjectCompanions>(replica.engines(), &replica.cache(), options);
+  }
+
+  const OfCompanion change_;
+  SharedCompanion claimed_;
+  CompanionContents contents_;
+  std::unique_ptr<ObjectCompanions> store_;
+  std::unique_ptr<ObjectCompanions> other_store_;
+};
+
+class SharedCompanionStepsTest : public testing::TestWithParam<OfCompanion> {
+ protected:
+  // A claim, or an upload, that is repeated is that of another revision by then.
+  static StepsOptions Options() {
+    StepsOptions options;
+    options.may_all_be_survived = true;
+    if (GetParam() == OfCompanion::kDelete) {
+      options.again = absl::StatusCode::kNotFound;
+    } else if (GetParam() == OfCompanion::kClaim || GetParam() == OfCompanion::kUpload) {
+      options.again = absl::StatusCode::kAborted;
+    }
+    return options;
+  }
+};
+
+TEST_P(SharedCompanionStepsTest, ARequestForKeysFails) {
+  for (const StoreFault fault : kKeyFaults) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    FailingRequests requests;
+    ExpectDoneOrNot(
+        [&] {
+          return std::make_unique<SharedCompanionWorld>(GetParam(), Failing{&requests, fault});
+        },
+        requests, Options());
+  }
+}
+
+TEST_P(SharedCompanionStepsTest, KeysAreAwayFromSomeStepOn) {
+  FailingRequests requests(/*lasts=*/true);
+  ExpectDoneOrNot(
+      [&] {
+        return std::make_unique<SharedCompanionWorld>(GetParam(),
+                                                      Failing{&requests, StoreFault::kUnreachable});
+      },
+      requests, Options());
+}
+
+TEST_P(SharedCompanionStepsTest, ARequestForAnObjectFails) {
+  // The others ask for keys alone.
+  if (GetParam() != OfCompanion::kUpload && GetParam() != OfCompanion::kRead) return;
+  for (const ObjectFault fault : kObjectFaults) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    FailingRequests requests;
+    ExpectDoneOrNot(
+        [&] {
+          return std::make_unique<SharedCompanionWorld>(
+              GetParam(), Failing{nullptr, StoreFault::kNone, &requests, fault});
+        },
+        requests, Options());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SharedCompanionStepsTest,
+                         testing::Values(OfCompanion::kClaim, OfCompanion::kUpload,
+                                         OfCompanion::kRead, OfCompanion::kDelete,
+                                         OfCompanion::kRemoveGone));
 
 }  // namespace
 }  // namespace packhouse

@@ -13,13 +13,12 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/wings/partition/cutting/homogeneous_graph.h"
 #include "service/wings/partition/jobs/partition_check.h"
 #include "service/wings/partition/jobs/partition_list.h"
 #include "service/wings/partition/jobs/partition_needs.h"
 #include "service/wings/partition/jobs/partition_run.h"
+#include "tests/partition_jobs/jobs_world.h"
 #include "tests/support/accounting.h"
-#include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -33,85 +32,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr uint32_t kNodes = 300;
-
-class PlainArray final : public EngineArray {
- public:
-  absl::Status Reserve(uint64_t capacity) override {
-    numbers_.resize(capacity);
-    return absl::OkStatus();
-  }
-  uint32_t* data() override { return numbers_.data(); }
-
- private:
-  std::vector<uint32_t> numbers_;
-};
-
-// Deals nodes to parts in turn, once it is let go. Thread-safe.
-class HeldEngine final : public AssignmentEngine {
- public:
-  absl::StatusOr<std::unique_ptr<EngineArray>> NewArray() override {
-    return std::make_unique<PlainArray>();
-  }
-
-  std::vector<absl::StatusOr<std::vector<uint32_t>>> Run(
-      const EngineProblem& problem, absl::Span<const EngineAttempt> attempts, const EngineLimits&,
-      const std::function<bool()>& cancelled) override {
-    absl::MutexLock lock(&mutex_);
-    ++num_calls_;
-    // Nobody tells of a cancellation: as the real one, it looks now and then.
-    const auto is_cancelled = [&cancelled] { return cancelled && cancelled(); };
-    while (held_ && !is_cancelled()) {
-      const auto let_go = [this] { return !held_; };
-      mutex_.AwaitWithTimeout(absl::Condition(&let_go), absl::Milliseconds(1));
-    }
-    absl::StatusOr<std::vector<uint32_t>> result = absl::CancelledError("cancelled");
-    if (!failure_.ok()) {
-      result = failure_;
-    } else if (!is_cancelled()) {
-      std::vector<uint32_t> parts(problem.num_nodes);
-      for (uint32_t node = 0; node < problem.num_nodes; ++node) {
-        parts[node] = node % problem.num_parts;
-      }
-      result = std::move(parts);
-    }
-    return std::vector(attempts.size(), result);
-  }
-
-  void Hold() {
-    absl::MutexLock lock(&mutex_);
-    held_ = true;
-  }
-  void LetGo() {
-    absl::MutexLock lock(&mutex_);
-    held_ = false;
-  }
-  void FailWith(const absl::Status& failure) {
-    absl::MutexLock lock(&mutex_);
-    failure_ = failure;
-  }
-  void AwaitCalls(int calls) {
-    const auto called = [this, calls] { return num_calls_ >= calls; };
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(&called));
-  }
-
- private:
-  absl::Mutex mutex_;
-  bool held_ ABSL_GUARDED_BY(mutex_) = false;
-  int num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_) = absl::OkStatus();
-};
-
-PartitionPlan PlanNamed(const std::string& name, PartMethod method = PartMethod::kMetis) {
-  PartitionPlan plan;
-  plan.name = name;
-  plan.options.num_parts = 3;
-  plan.options.method = method;
-  plan.mapping = true;
-  return plan;
-}
-
 std::string BytesOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
@@ -119,9 +39,14 @@ std::string BytesOf(const std::string& path) {
 
 class PartitionJobsTest : public ::testing::Test {
  protected:
+  // Where servers share partitions, each of these has all of them to itself.
+  explicit PartitionJobsTest(bool is_shared = false) {
+    if (is_shared) server_ = world_.Start("a:1", folder_.path());
+  }
   // As a server that is started: what an earlier one left goes on.
   void Open(PartitionJobs::Options options = {}, MemoryBudget* memory = nullptr) {
     jobs_.reset();
+    options.shared = server_.companions.get();
     jobs_ = std::make_unique<PartitionJobs>(&graphs_, &engine_, &clock_, memory, options);
   }
 
@@ -131,23 +56,8 @@ class PartitionJobsTest : public ::testing::Test {
     return info.ok() ? info->state : PartitionJobState::kFailed;
   }
 
-  // Every file as ReadFile() gives it, in pieces.
   std::map<std::string, std::string> FilesOf(const std::string& name) {
-    std::map<std::string, std::string> files;
-    const auto info = jobs_->Get("g", name);
-    EXPECT_TRUE(info.ok()) << info.status();
-    for (const PartitionJobFile& file : info->files) {
-      std::string& bytes = files[file.path];
-      do {
-        const auto piece = jobs_->ReadFile("g", name, file.path, bytes.size(), 1000);
-        if (!piece.ok() || piece->num_bytes != file.num_bytes) {
-          ADD_FAILURE() << file.path << ": " << piece.status();
-          break;
-        }
-        bytes += piece->data;
-      } while (bytes.size() < file.num_bytes);
-    }
-    return files;
+    return ReadFilesOf(*jobs_, name);
   }
 
   // Of a run without jobs.
@@ -166,15 +76,31 @@ class PartitionJobsTest : public ::testing::Test {
     return files;
   }
 
+  // Where work lies, until it is whole.
+  std::string WorkFolder() const {
+    return folder_.path() +
+           (server_.companions == nullptr ? "/companion" : "/companions/0000000000000001");
+  }
+
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  SharedPartitionsWorld world_;
+  SharedPartitionsWorld::Server server_;
   const std::unique_ptr<const SourceGraph> graph_ = SmallSourceGraph(kNodes);
   OneGraphStore graphs_{SmallSourceGraph(kNodes), folder_.path() + "/companion"};
-  SimulatedClock clock_;
+  SimulatedClock& clock_ = world_.cluster.clock;
   HeldEngine engine_;
   std::unique_ptr<PartitionJobs> jobs_;
 };
 
-TEST_F(PartitionJobsTest, GoesOnAfterARestart) {
+// The same, of a folder and of what servers share.
+class PartitionJobsLawTest : public PartitionJobsTest, public testing::WithParamInterface<bool> {
+ protected:
+  PartitionJobsLawTest() : PartitionJobsTest(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Kept, PartitionJobsLawTest, testing::Bool(),
+                         [](const auto& each) { return each.param ? "Shared" : "InAFolder"; });
+
+TEST_P(PartitionJobsLawTest, GoesOnAfterARestart) {
   engine_.Hold();
   Open();
   const PartitionPlan plan = PlanNamed("mine");
@@ -207,7 +133,7 @@ TEST_F(PartitionJobsTest, GoesOnAfterARestart) {
 }
 
 // As far as it is known how long the rest of the work takes.
-TEST_F(PartitionJobsTest, TheRestIsWhatTheWorkSoFarTells) {
+TEST_P(PartitionJobsLawTest, TheRestIsWhatTheWorkSoFarTells) {
   engine_.Hold();
   Open();
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
@@ -251,7 +177,7 @@ TEST_F(PartitionJobsTest, EveryPageOfGraphsIsSearchedForUnfinishedWork) {
   EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
 }
 
-TEST_F(PartitionJobsTest, WorkGoesOnWhereItsGraphIsNotDeleted) {
+TEST_P(PartitionJobsLawTest, WorkGoesOnWhereItsGraphIsNotDeleted) {
   engine_.Hold();
   Open();
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
@@ -299,7 +225,7 @@ TEST_F(PartitionJobsTest, DamagedPartsOfNodesAreNotGiven) {
               HasSubstr("node 0 is in two parts"));
 }
 
-TEST_F(PartitionJobsTest, CancelledStaysSoUntilItIsAskedForAgain) {
+TEST_P(PartitionJobsLawTest, CancelledStaysSoUntilItIsAskedForAgain) {
   engine_.Hold();
   Open();
   const PartitionPlan plan = PlanNamed("mine");
@@ -327,7 +253,7 @@ TEST_F(PartitionJobsTest, CancelledStaysSoUntilItIsAskedForAgain) {
   EXPECT_EQ(done.state, PartitionJobState::kDone);
 }
 
-TEST_F(PartitionJobsTest, AFailureIsToldAlsoAfterARestart) {
+TEST_P(PartitionJobsLawTest, AFailureIsToldAlsoAfterARestart) {
   Open();
   engine_.FailWith(absl::InternalError("the engine broke"));
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
@@ -344,7 +270,7 @@ TEST_F(PartitionJobsTest, AFailureIsToldAlsoAfterARestart) {
   EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
 }
 
-TEST_F(PartitionJobsTest, OneRunsSomeWait) {
+TEST_P(PartitionJobsLawTest, OneRunsSomeWait) {
   engine_.Hold();
   Open({.max_running = 1, .max_waiting = 1});
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("a")).status(), IsOk());
@@ -366,7 +292,7 @@ TEST_F(PartitionJobsTest, OneRunsSomeWait) {
 }
 
 // One that asks for many waits behind one that asks for few.
-TEST_F(PartitionJobsTest, ClientsTakeTurnsAndHaveHalfOfThePlacesEach) {
+TEST_P(PartitionJobsLawTest, ClientsTakeTurnsAndHaveHalfOfThePlacesEach) {
   engine_.Hold();
   Open({.max_running = 1, .max_waiting = 8});
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("first"), "a").status(), IsOk());
@@ -484,7 +410,7 @@ TEST_F(PartitionJobsTest, TheMappingCounts) {
 }
 
 // The parts of nodes are those that the engine gave, with files of parts and without.
-TEST_F(PartitionJobsTest, PartsOfNodesAreKept) {
+TEST_P(PartitionJobsLawTest, PartsOfNodesAreKept) {
   Open();
   PartitionPlan plan = PlanNamed("bare");
   plan.mapping = false;
@@ -513,7 +439,7 @@ TEST_F(PartitionJobsTest, PartsOfNodesAreKept) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mapping")));
 }
 
-TEST_F(PartitionJobsTest, DeletingEndsTheWorkAndFreesTheName) {
+TEST_P(PartitionJobsLawTest, DeletingEndsTheWorkAndFreesTheName) {
   engine_.Hold();
   Open();
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
@@ -521,7 +447,7 @@ TEST_F(PartitionJobsTest, DeletingEndsTheWorkAndFreesTheName) {
   ASSERT_THAT(jobs_->Delete("g", "mine"), IsOk());
   EXPECT_THAT(jobs_->Get("g", "mine"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'mine'")));
   EXPECT_THAT(jobs_->Delete("g", "mine"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("mine")));
-  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/companion/partitions"));
+  EXPECT_TRUE(std::filesystem::is_empty(WorkFolder() + "/partitions"));
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine", PartMethod::kRandom)).status(), IsOk());
   jobs_->AwaitIdle();
   EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
@@ -584,7 +510,7 @@ TEST_F(PartitionJobsTest, AGraphThatIsForgottenGivesItsBytesBack) {
   EXPECT_THAT(jobs_->Partition("g", other).status(), IsOk());
 }
 
-TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
+TEST_P(PartitionJobsLawTest, MemoryIsHeldBefore) {
   MemoryBudget small(1000);
   Open({}, &small);
   EXPECT_THAT(jobs_->Partition("g", PlanNamed("mine")),
@@ -621,7 +547,7 @@ TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
 }
 
 // Whoever asks for the parts of nodes holds them as long as it has them.
-TEST_F(PartitionJobsTest, PartsOfNodesAreAccountedFor) {
+TEST_P(PartitionJobsLawTest, PartsOfNodesAreAccountedFor) {
   Open();
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
   jobs_->AwaitIdle();
@@ -636,7 +562,7 @@ TEST_F(PartitionJobsTest, PartsOfNodesAreAccountedFor) {
 }
 
 // Asked for again at any moment while it fails: it runs again.
-TEST_F(PartitionJobsTest, OneThatFailsIsAskedForAgainAtOnce) {
+TEST_P(PartitionJobsLawTest, OneThatFailsIsAskedForAgainAtOnce) {
   Open();
   engine_.FailWith(absl::InternalError("the engine broke"));
   for (int i = 0; i < 200; ++i) {
@@ -650,12 +576,12 @@ TEST_F(PartitionJobsTest, OneThatFailsIsAskedForAgainAtOnce) {
 }
 
 // A process that ends at a partition leaves it as this one does, with its count.
-TEST_F(PartitionJobsTest, AfterTwoCrashesItHasFailed) {
+TEST_P(PartitionJobsLawTest, AfterTwoCrashesItHasFailed) {
   Open();
   engine_.Hold();
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
   engine_.AwaitCalls(1);
-  const std::string starts = folder_.path() + "/companion/partitions/mine/starts";
+  const std::string starts = WorkFolder() + "/partitions/mine/starts";
   const auto count = [&starts] {
     std::ifstream file(starts);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -713,7 +639,7 @@ TEST_F(PartitionJobsTest, OneThatRunsGivesWay) {
   EXPECT_LT(done_at("few"), done_at("many"));
 }
 
-TEST_F(PartitionJobsTest, BytesCountInTheQuotaOfTheNamespace) {
+TEST_P(PartitionJobsLawTest, BytesCountInTheQuotaOfTheNamespace) {
   uint64_t most = uint64_t{1} << 30;
   DiskQuota quota([&most](absl::string_view) {
     Quotas quotas;
@@ -723,9 +649,14 @@ TEST_F(PartitionJobsTest, BytesCountInTheQuotaOfTheNamespace) {
   Open({.quota = &quota});
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
   jobs_->AwaitIdle();
-  const uint64_t bytes = jobs_->BytesOf(NamespaceOf("g"));
+  const auto bytes_now = [this] {
+    const auto all = jobs_->BytesByNamespace();
+    EXPECT_THAT(all, IsOk());
+    EXPECT_EQ(all->size(), 1U);
+    return all->at(std::string(NamespaceOf("g")));
+  };
+  const uint64_t bytes = bytes_now();
   EXPECT_GT(bytes, 1000U);
-  EXPECT_EQ(jobs_->BytesOf("another"), 0U);
   // Another one like it has no room.
   most = bytes + bytes / 2;
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("second")).status(), IsOk());
@@ -738,7 +669,7 @@ TEST_F(PartitionJobsTest, BytesCountInTheQuotaOfTheNamespace) {
   jobs_->AwaitIdle();
   EXPECT_EQ(StateOf("second"), PartitionJobState::kDone);
   ASSERT_THAT(jobs_->Delete("g", "second"), IsOk());
-  EXPECT_EQ(jobs_->BytesOf(NamespaceOf("g")), bytes);
+  EXPECT_EQ(bytes_now(), bytes);
   // What is there stays; nothing new begins.
   most = bytes - 1;
   EXPECT_THAT(jobs_->Partition("g", PlanNamed("third")),
@@ -746,7 +677,7 @@ TEST_F(PartitionJobsTest, BytesCountInTheQuotaOfTheNamespace) {
   jobs_.reset();
 }
 
-TEST_F(PartitionJobsTest, RefusesWhatIsNotThere) {
+TEST_P(PartitionJobsLawTest, RefusesWhatIsNotThere) {
   Open();
   for (const char* const name : {"", ".", "..", "a/b", "none"}) {
     EXPECT_THAT(jobs_->Get("g", name), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'g'")));

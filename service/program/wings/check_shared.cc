@@ -28,6 +28,7 @@ absl::Status Check(const StoreAddress& address, DamageVisitor found, StoredCount
     cluster.engines = store->engines();
     cluster.datasets = store->store();
     PH_ASSIGN_OR_RETURN(cluster.source_graphs, store->source_graphs());
+    cluster.companions = store->companions();
     cluster.objects_name = address.uri;
     return CheckCluster(cluster, found, counts);
   }

@@ -87,8 +87,14 @@ absl::StatusOr<bool> IsStored(const KeyValue& value) {
     return false;
   }
   for (const absl::string_view of_servers :
-       {absl::string_view("member"), kGoneDatasets, kGoneSourceGraphs, kSourceGraphUploads}) {
+       {absl::string_view("member"), kGoneDatasets, kGoneSourceGraphs, kSourceGraphUploads,
+        kCompanionProgress}) {
     if (absl::StartsWith(value.key, of_servers)) return false;
+  }
+  // What is not whole is on the disk of the server that makes it.
+  if (absl::StartsWith(value.key, kCompanions)) {
+    PH_ASSIGN_OR_RETURN(const StoredCompanion companion, DecodeCompanion(value));
+    return companion.companion.is_whole;
   }
   absl::string_view name = value.key;
   if (!absl::ConsumePrefix(&name, kSourceGraphNames)) return true;
@@ -96,19 +102,38 @@ absl::StatusOr<bool> IsStored(const KeyValue& value) {
   return graph.is_sealed();
 }
 
+void AddPieces(const SharedManifestObject& manifest, const SharedPieces& pieces,
+               NamedObjects& objects) {
+  objects[SourceGraphManifestObject(manifest.objects, manifest.crc)] = {manifest.num_bytes,
+                                                                        manifest.crc};
+  for (size_t i = 0; i < pieces.crcs.size(); ++i) {
+    objects[SourceGraphPieceObject(manifest.objects, i, pieces.crcs[i])] = {
+        std::min(pieces.piece_bytes, pieces.num_bytes - i * pieces.piece_bytes), pieces.crcs[i]};
+  }
+}
+
+absl::StatusOr<std::string> ReadManifest(const ObjectEngines& engines,
+                                         const SharedManifestObject& manifest) {
+  return ReadWholeObject(engines, SourceGraphManifestObject(manifest.objects, manifest.crc),
+                         manifest.num_bytes, manifest.crc);
+}
+
 absl::Status AddGraph(const ObjectEngines& engines, absl::string_view name, const KeyValue& value,
                       NamedObjects& objects) {
   PH_ASSIGN_OR_RETURN(const SharedGraph graph, DecodeSharedGraph(name, value.value));
-  const std::string object = SourceGraphManifestObject(graph.objects, graph.manifest_crc);
-  objects[object] = {graph.manifest_bytes, graph.manifest_crc};
-  PH_ASSIGN_OR_RETURN(const std::string bytes,
-                      ReadWholeObject(engines, object, graph.manifest_bytes, graph.manifest_crc));
+  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadManifest(engines, graph.object));
   PH_ASSIGN_OR_RETURN(const SharedGraphManifest manifest, DecodeSharedManifest(name, bytes));
-  for (size_t i = 0; i < manifest.piece_crcs.size(); ++i) {
-    const uint32_t crc = manifest.piece_crcs[i];
-    objects[SourceGraphPieceObject(graph.objects, i, crc)] = {
-        std::min(manifest.piece_bytes, graph.num_bytes - i * manifest.piece_bytes), crc};
-  }
+  AddPieces(graph.object, manifest.pieces, objects);
+  return absl::OkStatus();
+}
+
+absl::Status AddCompanion(const ObjectEngines& engines, const KeyValue& value,
+                          NamedObjects& objects) {
+  PH_ASSIGN_OR_RETURN(const StoredCompanion companion, DecodeCompanion(value));
+  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadManifest(engines, companion.object));
+  PH_ASSIGN_OR_RETURN(const SharedCompanionManifest manifest,
+                      DecodeCompanionManifest(companion.companion.name, bytes));
+  AddPieces(companion.object, manifest.pieces, objects);
   return absl::OkStatus();
 }
 
@@ -117,6 +142,7 @@ absl::Status AddObjects(const ObjectEngines& engines, const KeyValue& value,
                         NamedObjects& objects) {
   absl::string_view rest = value.key;
   if (absl::ConsumePrefix(&rest, kSourceGraphNames)) return AddGraph(engines, rest, value, objects);
+  if (absl::StartsWith(rest, kCompanions)) return AddCompanion(engines, value, objects);
   uint64_t id = 0;
   if (!absl::ConsumePrefix(&rest, kDatasetIds) ||
       !ParseDatasetNumber(rest.substr(0, rest.find('/')), id)) {

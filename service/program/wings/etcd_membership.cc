@@ -114,6 +114,7 @@ class StoresInS3 final : public SharedStores {
 
   DatasetStore* datasets() override { return shared_->store(); }
   SourceGraphStore* source_graphs() override { return shared_->source_graphs(); }
+  SharedCompanions* companions() override { return shared_->companions(); }
   const std::string& disk() const override { return disk_; }
   absl::StatusOr<MakeUses> DatasetUses(const Retention& retention) override {
     return shared_->DatasetUses(UsesBy("--dataset-retention", retention));
@@ -338,6 +339,11 @@ absl::StatusOr<std::unique_ptr<SharedStores>> EtcdMembership::OpenStores(const O
   shared.server = options.membership.advertise;
   shared.max_building_bytes = options.max_source_graph_bytes;
   shared.max_building = options.max_source_graphs;
+  shared.lives = [lease = lease_.get()](absl::string_view server) {
+    const std::vector<ClusterMember> members = lease->members();
+    return std::any_of(members.begin(), members.end(),
+                       [server](const ClusterMember& each) { return each.address == server; });
+  };
   auto opened =
       SharedDatasets::Open(shared, store_.get(), &clock, SharedDatasets::Binding::kNowOrLater);
   if (!opened.ok()) {

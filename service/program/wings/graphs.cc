@@ -68,9 +68,10 @@ class GraphsWing final : public Wing {
                                          graphs, SourceGraphUsesFile(sources.options->data_dir),
                                          retention, *sources.clock));
     }
+    SourceGraphStore* const unused = graphs;
     if (retained_ != nullptr) graphs = retained_.get();
     sources.source_graphs = graphs;
-    sources.unused_source_graphs = stored_.get();
+    sources.unused_source_graphs = unused;
     return rpc::ServeGraphs(graphs);
   }
 

@@ -32,6 +32,9 @@ class PartitionWing final : public Wing {
   absl::StatusOr<rpc::MakeServerWing> Serve(ServedSources& sources) override {
     FindMetis(*sources.options, *sources.log);
     jobs_.unused_graphs = sources.unused_source_graphs;
+    if (sources.stores->shared() != nullptr) {
+      jobs_.shared = sources.stores->shared()->companions();
+    }
     return rpc::ServePartitions(sources.source_graphs, metis_.get(), jobs_);
   }
 
@@ -41,7 +44,7 @@ class PartitionWing final : public Wing {
     auto metis = MakeMetisEngine(MetisProgramHere());
     if (metis.ok()) {
       metis_ = *std::move(metis);
-    } else if (!options.data_dir.empty()) {
+    } else if (!options.data_dir.empty() || options.store.is_shared) {
       log.Log(LogLevel::kWarning, "METIS cannot be called",
               {LogField::Message(metis.status().message())});
     }

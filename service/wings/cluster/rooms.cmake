@@ -19,8 +19,8 @@ packhouse_room(datasets_object
 
 packhouse_room(source_graphs_object
   FOLDER wings/cluster/graphs
-  SOURCES graph_sweeper.cc graph_upload.cc joined_objects.cc object_source_graph_store.cc
-          shared_graph_values.cc
+  SOURCES graph_sweeper.cc graph_upload.cc joined_objects.cc object_companions.cc
+          object_source_graph_store.cc piece_reader.cc piece_upload.cc shared_graph_values.cc
   DEPENDS packhouse_datasets_object packhouse_source_graphs_stored packhouse_shared_graph_proto)
 
 # Of the ledger it sees the log's interface, and nothing that would have to be linked.

@@ -34,7 +34,7 @@ packhouse_room(partition_jobs
           partition_calls.cc partition_check.cc partition_contents.cc partition_folder.cc
           partition_jobs.cc partition_list.cc partition_needs.cc partition_plan.cc
           partition_queue.cc partition_state.cc partition_states.cc partition_report.cc
-          partition_run.cc restore.cc
+          partition_run.cc restore.cc shared_partition_folder.cc
   DEPENDS packhouse_partition_files packhouse_partitioning packhouse_admission)
 
 packhouse_room(partition_parts

@@ -3,6 +3,7 @@
 #include "service/wings/cluster/check/cluster_check.h"
 
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/base/status_macros.h"
 #include "service/engine/feedback/feedback_store.h"
 #include "service/engine/jobs/event_codec.h"
@@ -23,6 +25,7 @@
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/cluster/graphs/object_source_graph_store.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/cluster/histograms/shared_histogram_store.h"
@@ -93,6 +96,7 @@ class ClusterCheckTest : public testing::Test {
   // A process: a server, or the check.
   struct Process {
     std::unique_ptr<ObjectReplica> replica;
+    std::unique_ptr<ObjectCompanions> companions;
     std::unique_ptr<ObjectSourceGraphStore> graphs;
     std::unique_ptr<SharedHistogramStore> histograms;
     std::unique_ptr<FeedbackStore> models;
@@ -136,6 +140,12 @@ class ClusterCheckTest : public testing::Test {
     of_graphs.fetches_at_once = 1;
     process.graphs = std::make_unique<ObjectSourceGraphStore>(process.replica->engines(),
                                                               &process.replica->cache(), of_graphs);
+    ObjectCompanions::Options of_companions;
+    of_companions.upload = of_graphs.upload;
+    of_companions.fetches_at_once = 1;
+    of_companions.server = name;
+    process.companions = std::make_unique<ObjectCompanions>(
+        process.replica->engines(), &process.replica->cache(), of_companions);
     process.histograms = std::make_unique<SharedHistogramStore>(
         &process.keys(), SharedHistogramStore::Options{name, {}, nullptr}, nullptr);
     FeedbackStore::Options of_models;
@@ -177,6 +187,20 @@ class ClusterCheckTest : public testing::Test {
     PH_ASSIGN_OR_RETURN(const SealedSourceGraph sealed, files_->OpenSealed(name));
     return process.graphs->CopyIn(sealed, kGoOn).status();
   }
+  // A companion of a graph: one file, in several pieces.
+  absl::Status MakeCompanion(Process& process, const std::string& graph, const std::string& name) {
+    PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, process.graphs->Get(graph));
+    SharedCompanion made;
+    made.graph = {graph, info.id};
+    made.name = name;
+    made.state = "begun";
+    PH_ASSIGN_OR_RETURN(made.revision, process.companions->Put(made));
+    const std::string bytes(10'000, name[0]);
+    std::ofstream(folder_.path() + "/file") << bytes;
+    return process.companions->Upload(made, folder_.path(),
+                                      {{{"file", bytes.size(), Crc32c(bytes)}}, "summary"},
+                                      [] { return true; });
+  }
 
   // Something of everything.
   void Fill() {
@@ -187,6 +211,9 @@ class ClusterCheckTest : public testing::Test {
     ASSERT_THAT(server_.datasets().Seal("sealed"), IsOk());
     for (const char* const name : {"graph", "other"}) {
       ASSERT_THAT(CopyGraph(server_, name), IsOk());
+      for (const char* const part : {"halves", "thirds"}) {
+        ASSERT_THAT(MakeCompanion(server_, name, part), IsOk());
+      }
     }
     EtcdJobDirectory directory(&server_.keys());
     for (const char* const job : {"replaced", "team/100%"}) {
@@ -227,6 +254,7 @@ class ClusterCheckTest : public testing::Test {
     cluster.engines = process.replica->engines();
     cluster.datasets = &process.datasets();
     cluster.source_graphs = process.graphs.get();
+    cluster.companions = process.companions.get();
     cluster.keys_name = "KEYS";
     cluster.objects_name = "OBJECTS";
     checked.status = CheckCluster(
@@ -464,7 +492,7 @@ class BusyClusterTest : public ClusterCheckTest {
       Revive();
     }
     const std::string name = absl::StrCat("n", random_.Below(3));
-    switch (random_.Below(14)) {
+    switch (random_.Below(18)) {
       case 0:
         busy_.datasets().Create(name, schema_, {}).IgnoreError();
         break;
@@ -491,6 +519,18 @@ class BusyClusterTest : public ClusterCheckTest {
         break;
       case 8:
         busy_.models->Delete({name, "gpu"}).IgnoreError();
+        break;
+      case 14:
+        busy_.companions->RemoveGone().IgnoreError();
+        break;
+      case 15:
+        if (const auto graph = busy_.graphs->Get("graph"); graph.ok()) {
+          busy_.companions->Delete({"graph", graph->id}, name).IgnoreError();
+        }
+        break;
+      case 16:
+      case 17:
+        MakeCompanion(busy_, "graph", name).IgnoreError();
         break;
       case 9:
       case 10:

@@ -3,6 +3,7 @@
 #include "service/program/wings/cluster_snapshot.h"
 
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
 #include "service/stores/keys/cluster_life.h"
@@ -21,6 +23,7 @@
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/cluster/graphs/object_source_graph_store.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
@@ -86,6 +89,7 @@ class ClusterSnapshotTest : public ::testing::Test {
 
     // Another process.
     void Start(StoreFaults faults = nullptr) {
+      companions = nullptr;
       graphs = nullptr;
       replica = nullptr;
       ObjectDatasetStore::Options options;
@@ -98,6 +102,11 @@ class ClusterSnapshotTest : public ::testing::Test {
       of_graphs.fetches_at_once = 1;
       graphs = std::make_unique<ObjectSourceGraphStore>(replica->engines(), &replica->cache(),
                                                         of_graphs);
+      ObjectCompanions::Options of_companions;
+      of_companions.upload = of_graphs.upload;
+      of_companions.fetches_at_once = 1;
+      companions =
+          std::make_unique<ObjectCompanions>(replica->engines(), &replica->cache(), of_companions);
     }
     DatasetStore& datasets() { return replica->store(); }
     std::map<std::string, std::string> Keys() {
@@ -124,6 +133,7 @@ class ClusterSnapshotTest : public ::testing::Test {
     WatchedObjects watched{&fake};
     std::unique_ptr<ObjectReplica> replica;
     std::unique_ptr<ObjectSourceGraphStore> graphs;
+    std::unique_ptr<ObjectCompanions> companions;
   };
 
   ClusterSnapshotTest() {
@@ -146,6 +156,16 @@ class ClusterSnapshotTest : public ::testing::Test {
     EXPECT_THAT(files->Append({"graph", 0}, chunk.chunk(), ProducerSequence{"p", 1}), IsOk());
     EXPECT_THAT(files->Seal("graph", SealOptions(), kGoOn), IsOk());
     EXPECT_THAT(from_.graphs->CopyIn(*files->OpenSealed("graph"), kGoOn), IsOk());
+    const std::string bytes(9000, 'b');
+    std::ofstream(folder_.path() + "/file") << bytes;
+    SharedCompanion made = Companion(from_, "halves");
+    EXPECT_THAT(from_.companions->Upload(made, folder_.path(),
+                                         {{{"file", bytes.size(), Crc32c(bytes)}}, "summary"},
+                                         [] { return true; }),
+                IsOk());
+    // One that is being made.
+    made = Companion(from_, "begun");
+    EXPECT_THAT(from_.companions->Tell(made, "half of it"), IsOk());
     // Of servers, and of others that share more.
     const auto lease = from_.replica->connection().GrantLease(absl::Hours(1000));
     EXPECT_THAT(from_.replica->connection().Commit(
@@ -161,6 +181,15 @@ class ClusterSnapshotTest : public ::testing::Test {
     Random random(seed);
     const GraphChunk chunk = RandomChunk(random, &schema_, 3, 9, seed << 20);
     return cluster.datasets().Append(name, chunk, {}, ProducerSequence{"p", seed}).status();
+  }
+  // One that is claimed.
+  static SharedCompanion Companion(Cluster& cluster, const std::string& name) {
+    SharedCompanion made;
+    made.graph = {"graph", cluster.graphs->Get("graph")->id};
+    made.name = name;
+    made.state = "state";
+    made.revision = cluster.companions->Put(made).value();
+    return made;
   }
   absl::StatusOr<SnapshotReport> Take(const std::string& name) {
     return TakeClusterSnapshot(from_.replica->engines(), folder_.path() + "/" + name,
@@ -183,6 +212,7 @@ class ClusterSnapshotTest : public ::testing::Test {
     for (const char* const left_out : {"member/x", "job/j/owner", "ds/store"}) {
       wanted.erase(left_out);
     }
+    std::erase_if(wanted, [](const auto& key) { return absl::EndsWith(key.first, "/begun"); });
     wanted["life"] = kLife;
     EXPECT_EQ(to.Keys(), wanted);
     to.Start();
@@ -193,6 +223,11 @@ class ClusterSnapshotTest : public ::testing::Test {
     ExpectWhole(to, "team/open", 30);
     PH_ASSERT_OK_AND_ASSIGN(const auto report, to.graphs->Verify("graph", kGoOn));
     EXPECT_TRUE(report.ok());
+    PH_ASSERT_OK_AND_ASSIGN(const auto companions, to.companions->ListAll());
+    ASSERT_EQ(companions.size(), 1U);
+    PH_ASSERT_OK_AND_ASSIGN(const OwnedBytes read,
+                            to.companions->Map(companions[0], "file", 0, 1 << 20));
+    EXPECT_EQ(read.bytes, std::string(9000, 'b'));
     ASSERT_THAT(Append(to, "team/open", 11), IsOk());
     ExpectWhole(to, "team/open", 33);
   }
@@ -225,6 +260,7 @@ TEST_F(ClusterSnapshotTest, ItIsOfOneMomentWhateverServersDo) {
       if (++num_calls == 1) {
         EXPECT_THAT(from_.datasets().Delete("sealed"), IsOk());
         EXPECT_THAT(from_.graphs->Delete("graph"), IsOk());
+        EXPECT_THAT(from_.companions->RemoveGone(), IsOk());
       }
       EXPECT_THAT(Append(from_, "team/open", 100 + num_calls), IsOk());
       EXPECT_THAT(from_.Sweep(), IsOk());

@@ -36,6 +36,13 @@ namespace {
 std::string NamedGraph(absl::string_view name) {
   return absl::StrCat("source graph ", Quoted(name));
 }
+std::string NamedPartition(absl::string_view key) {
+  return absl::StrCat("partition ", Quoted(NameInCompanionKey(key)), " of a source graph");
+}
+// Who has objects (kSourceGraphIds).
+std::string NamedOwner(absl::string_view owner) {
+  return absl::StartsWith(owner, kCompanions) ? NamedPartition(owner) : NamedGraph(owner);
+}
 std::string NamedJob(absl::string_view job) { return absl::StrCat("job ", Quoted(job)); }
 std::string NamedHistogram(absl::string_view name) {
   return absl::StrCat("histogram ", Quoted(name));
@@ -67,6 +74,7 @@ class ClusterCheck {
       PH_ASSIGN_OR_RETURN(const bool is_bound, CheckIdentity());
       PH_RETURN_IF_ERROR(CheckDatasets());
       PH_RETURN_IF_ERROR(CheckGraphs());
+      PH_RETURN_IF_ERROR(CheckCompanions());
       if (is_bound) PH_RETURN_IF_ERROR(CountUnnamed());
     }
     if (first.empty()) return absl::OkStatus();
@@ -146,23 +154,31 @@ class ClusterCheck {
   absl::Status FindStraysOfGraphs() {
     PH_ASSIGN_OR_RETURN(const std::vector<KeyValue> numbers, All(kSourceGraphIds));
     PH_ASSIGN_OR_RETURN(const std::vector<KeyValue> names, All(kSourceGraphNames));
+    PH_ASSIGN_OR_RETURN(const std::vector<KeyValue> companions, All(kCompanions));
+    // By key, whose the objects are.
     std::map<std::string, std::string> expected;
     for (const KeyValue& value : names) {
       const std::string name = value.key.substr(kSourceGraphNames.size());
       const auto graph = DecodeSharedGraph(name, value.value);
-      if (graph.ok() && graph->is_sealed()) expected[SourceGraphObjectsKey(graph->objects)] = name;
+      if (graph.ok() && graph->is_sealed())
+        expected[SourceGraphObjectsKey(graph->object.objects)] = name;
+    }
+    for (const KeyValue& value : companions) {
+      const auto stored = DecodeCompanion(value);
+      if (!stored.ok() || !stored->companion.is_whole) continue;
+      expected[SourceGraphObjectsKey(stored->object.objects)] = value.key;
     }
     for (const KeyValue& value : numbers) {
       if (const auto at = expected.find(value.key); at != expected.end()) {
         if (at->second == value.value) expected.erase(at);
         continue;
       }
-      Stray(value.key, absl::StrCat("the name of ", NamedGraph(value.value), " is lost"),
-            NamedGraph(value.value));
+      Stray(value.key, absl::StrCat("the name of ", NamedOwner(value.value), " is lost"),
+            NamedOwner(value.value));
     }
-    for (const auto& [key, name] : expected) {
-      Stray(key, absl::StrCat("does not say that it is of ", NamedGraph(name)),
-            absl::StrCat(NamedGraph(name), ", whose objects a sweep will delete"));
+    for (const auto& [key, owner] : expected) {
+      Stray(key, absl::StrCat("does not say that it is of ", NamedOwner(owner)),
+            absl::StrCat(NamedOwner(owner), ", whose objects a sweep will delete"));
     }
     return absl::OkStatus();
   }
@@ -188,6 +204,12 @@ class ClusterCheck {
       const auto graph = DecodeSharedGraph(value.key.substr(kSourceGraphNames.size()), value.value);
       if (!graph.ok()) return absl::OkStatus();
       there.num_bytes += graph->num_bytes;
+    }
+    PH_ASSIGN_OR_RETURN(const std::vector<KeyValue> companions, All(kCompanions));
+    for (const KeyValue& value : companions) {
+      const auto stored = DecodeCompanion(value);
+      if (!stored.ok()) return absl::OkStatus();
+      there.num_bytes += stored->companion.num_bytes;
     }
     PH_ASSIGN_OR_RETURN(const auto after, First(KeyRange::Of(kStoreTotalsKey)));
     // Every change of one of them changes it.
@@ -309,6 +331,27 @@ class ClusterCheck {
       }
       PH_RETURN_IF_ERROR(report.status());
       TellDamage(cluster_.objects_name, NamedGraph(name), *report, found_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckCompanions() {
+    PH_ASSIGN_OR_RETURN(const std::vector<KeyValue> keys, All(kCompanions));
+    for (const KeyValue& value : keys) {
+      const auto stored = DecodeCompanion(value);
+      if (absl::IsDataLoss(stored.status())) {
+        Found(value.key, stored.status(), NamedPartition(value.key));
+        continue;
+      }
+      PH_RETURN_IF_ERROR(stored.status());
+      if (!stored->companion.is_whole) continue;
+      const absl::Status read = cluster_.companions->Verify(*stored);
+      if (absl::IsDataLoss(read)) {
+        found_({cluster_.objects_name, NamedPartition(value.key), std::string(read.message()),
+                NamedPartition(value.key)});
+      } else if (!absl::IsNotFound(read)) {
+        PH_RETURN_IF_ERROR(read);
+      }
     }
     return absl::OkStatus();
   }

@@ -10,6 +10,7 @@
 #include "service/stores/datasets/dataset_store.h"
 #include "service/stores/datasets/store_check.h"
 #include "service/wings/cluster/datasets/object_engines.h"
+#include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/graphs/stored/sealed_graph_store.h"
 
 namespace packhouse {
@@ -20,6 +21,7 @@ struct CheckedCluster {
   ObjectEngines engines;
   const DatasetStore* datasets = nullptr;
   const SourceGraphStore* source_graphs = nullptr;
+  const ObjectCompanions* companions = nullptr;
   // The two, in words: StoredDamage::file.
   std::string keys_name;
   std::string objects_name;

@@ -4,14 +4,12 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/stores/keys/key_value_store.h"
 #include "service/wings/cluster/datasets/object_engines.h"
-#include "service/wings/cluster/datasets/object_values.h"
+#include "service/wings/cluster/graphs/piece_upload.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/graphs/stored/sealed_graph_store.h"
 
@@ -22,11 +20,7 @@ namespace packhouse {
 // for so long that it was swept. Thread-compatible.
 class GraphUpload {
  public:
-  struct Options {
-    uint64_t piece_bytes = uint64_t{64} << 20;
-    // Of all that is in the store together; 0: no bound.
-    uint64_t max_bytes = 0;
-  };
+  using Options = PieceUpload::Options;
   using Progress = absl::FunctionRef<bool(const SourceGraphProgress&)>;
 
   // What is passed must outlive it. `server`: the one that has built the graph, whose name is taken
@@ -38,28 +32,16 @@ class GraphUpload {
   absl::StatusOr<SourceGraphCopy> Run(Progress progress);
 
  private:
-  // Who puts pieces: a key that a sweep deletes before it deletes the pieces.
-  struct Begun {
-    uint64_t objects = 0;
-    Revision create_revision = 0;
-  };
-
-  absl::Status CheckRoom(const ObjectStoreTotals& totals) const;
-  // The upload that somebody has begun, or a new one.
-  absl::StatusOr<Begun> Begin();
-  // The bytes of a piece. DATA_LOSS naming the array that fails a checksum.
-  absl::StatusOr<std::string> PieceAt(uint64_t begin) const;
-  absl::Status PutPieces(uint64_t objects, Progress progress);
+  // The bytes [begin, end) of the arrays. DATA_LOSS naming the array that fails a checksum.
+  absl::StatusOr<std::string> PieceAt(uint64_t begin, uint64_t end) const;
   // The transaction by which the graph is there. Puts its manifest.
-  absl::StatusOr<Transaction> End(const Begun& begun, Revision name_revision) const;
+  absl::StatusOr<Transaction> End(const PieceUpload::Begun& begun, Revision name_revision) const;
 
   const ObjectEngines engines_;
-  const Options options_;
   const SealedSourceGraph& from_;
   const std::string server_;
   const ArrayPlaces places_;
-  SharedGraphManifest manifest_;
-  SourceGraphCopy copy_;
+  PieceUpload pieces_;
 };
 
 }  // namespace packhouse

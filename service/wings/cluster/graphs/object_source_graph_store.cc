@@ -1,18 +1,13 @@
 #include "service/wings/cluster/graphs/object_source_graph_store.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/wings/cluster/datasets/chunk_fetcher.h"
-#include "service/wings/cluster/datasets/helping_threads.h"
 #include "service/wings/cluster/datasets/object_manifest.h"
 #include "service/wings/cluster/datasets/object_values.h"
-#include "service/wings/cluster/graphs/joined_objects.h"
 #include "service/wings/graphs/stored/source_graph_names.h"
 
 namespace packhouse {
@@ -26,10 +21,6 @@ absl::Status NoSuchGraph(absl::string_view name) {
 
 absl::Status AlreadyThere(absl::string_view name) {
   return absl::AlreadyExistsError(absl::StrCat(WhatIs(name), ": there is one already"));
-}
-
-uint64_t PieceSize(const SharedGraph& graph, const SharedGraphManifest& manifest, size_t piece) {
-  return std::min(manifest.piece_bytes, graph.num_bytes - piece * manifest.piece_bytes);
 }
 
 // As the rows of a log have them; repetitions have none.
@@ -89,7 +80,8 @@ absl::Status ObjectSourceGraphStore::Explained(const SharedGraph& graph,
   const auto now = Find(graph.definition.name);
   // Not known as long as nobody can say whether the graph is there.
   if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
-  if (!now.ok() || now->graph.objects != graph.objects) return NoSuchGraph(graph.definition.name);
+  if (!now.ok() || now->graph.object.objects != graph.object.objects)
+    return NoSuchGraph(graph.definition.name);
   return absl::DataLossError(absl::StrCat(WhatIs(graph.definition.name), ": ", status.message()));
 }
 
@@ -271,15 +263,8 @@ absl::Status ObjectSourceGraphStore::DeleteIf(const Target& target, StillUnused 
     transaction.compares.push_back(Compare::ModRevision(SourceGraphNameKey(name), found->revision));
     transaction.then.push_back(Operation::Delete(KeyRange::Of(SourceGraphNameKey(name))));
     if (graph.is_sealed()) {
-      transaction.then.push_back(
-          Operation::Delete(KeyRange::Of(SourceGraphObjectsKey(graph.objects))));
-      transaction.then.push_back(Operation::Put(GoneSourceGraphKey(graph.objects), name));
-      if (options_.upload.max_bytes != 0) {
-        PH_RETURN_IF_ERROR(ChangeTotals(engines_, transaction, [&](ObjectStoreTotals& totals) {
-          totals.num_bytes -= std::min(graph.num_bytes, totals.num_bytes);
-          return absl::OkStatus();
-        }));
-      }
+      PH_RETURN_IF_ERROR(ReleasePieces(engines_, options_.upload, graph.object.objects, name,
+                                       graph.num_bytes, transaction));
     }
     return transaction;
   };
@@ -292,17 +277,15 @@ absl::Status ObjectSourceGraphStore::DeleteIf(const Target& target, StillUnused 
 absl::StatusOr<SharedGraphManifest> ObjectSourceGraphStore::ReadManifestOf(
     const SharedGraph& graph) const {
   const auto read = [&]() -> absl::StatusOr<SharedGraphManifest> {
-    PH_ASSIGN_OR_RETURN(
-        const std::string bytes,
-        ReadWholeObject(engines_, SourceGraphManifestObject(graph.objects, graph.manifest_crc),
-                        graph.manifest_bytes, graph.manifest_crc));
+    PH_ASSIGN_OR_RETURN(const std::string bytes, pieces_.ReadManifest(graph.object));
     PH_ASSIGN_OR_RETURN(SharedGraphManifest manifest,
                         DecodeSharedManifest(graph.definition.name, bytes));
     const GraphManifest& of = manifest.manifest;
     if (of.version != graph.version || of.num_nodes != graph.num_nodes ||
-        of.num_edges != graph.num_edges || PlacesOf(of.arrays).num_bytes != graph.num_bytes) {
+        of.num_edges != graph.num_edges || manifest.pieces.num_bytes != graph.num_bytes) {
       return absl::DataLossError("its manifest is that of another graph");
     }
+    manifest.pieces.objects = graph.object.objects;
     return manifest;
   };
   auto manifest = read();
@@ -310,52 +293,19 @@ absl::StatusOr<SharedGraphManifest> ObjectSourceGraphStore::ReadManifestOf(
   return manifest;
 }
 
-absl::StatusOr<std::shared_ptr<const MappedObject>> ObjectSourceGraphStore::Fetch(
-    const SharedGraph& graph, const SharedGraphManifest& manifest, size_t piece,
-    bool cached) const {
-  const uint32_t crc = manifest.piece_crcs[piece];
-  const ChunkCache::Object object = {
-      absl::StrCat("g", absl::Hex(graph.objects, absl::kZeroPad16), "-", piece),
-      PieceSize(graph, manifest, piece), crc};
-  return FetchObject(engines_, *cache_, SourceGraphPieceObject(graph.objects, piece, crc), object,
-                     cached);
-}
-
-absl::Status ObjectSourceGraphStore::CheckFits(const SharedGraph& graph) const {
-  if (graph.num_bytes <= options_.max_cache_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(WhatIs(graph.definition.name), " has ", graph.num_bytes,
-                   " bytes, which must be in the cache of this server to be read: its bound "
-                   "(--cache-bytes) is ",
-                   options_.max_cache_bytes));
-}
-
 absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> ObjectSourceGraphStore::Map(
     const SharedGraph& graph, const SharedGraphManifest& manifest) const {
   const std::string& name = graph.definition.name;
-  PH_RETURN_IF_ERROR(CheckFits(graph));
-  JoinedObjects::Objects pieces(manifest.piece_crcs.size());
-  std::vector<absl::Status> failures(pieces.size());
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> has_failed = false;
-  WorkTogether(std::min(options_.fetches_at_once, pieces.size()), [&] {
-    for (size_t i = next++; i < pieces.size() && !has_failed; i = next++) {
-      const auto fetch = [&] {
-        auto piece = Fetch(graph, manifest, i, /*cached=*/true);
-        failures[i] = piece.status();
-        if (piece.ok()) pieces[i] = *std::move(piece);
-      };
-      if (!HasMemoryFor(fetch)) failures[i] = OutOfMemory();
-      if (!failures[i].ok()) has_failed = true;
-    }
-  });
-  for (const absl::Status& failure : failures) {
-    if (failure.ok()) continue;
-    if (absl::IsNotFound(failure) || absl::IsDataLoss(failure)) return Explained(graph, failure);
-    return absl::Status(failure.code(), absl::StrCat(WhatIs(name), " of ", graph.num_bytes,
-                                                     " bytes: ", failure.message()));
+  PH_RETURN_IF_ERROR(pieces_.CheckFits(WhatIs(name), graph.num_bytes));
+  const auto read = pieces_.Join(manifest.pieces, 0, graph.num_bytes);
+  if (absl::IsNotFound(read.status()) || absl::IsDataLoss(read.status())) {
+    return Explained(graph, read.status());
   }
-  PH_ASSIGN_OR_RETURN(const auto joined, JoinedObjects::Join(std::move(pieces), *cache_));
+  if (!read.ok()) {
+    return absl::Status(read.status().code(), absl::StrCat(WhatIs(name), " of ", graph.num_bytes,
+                                                           " bytes: ", read.status().message()));
+  }
+  const auto& joined = *read;
   const ArrayPlaces places = PlacesOf(manifest.manifest.arrays);
   MappedSourceGraph::Arrays arrays;
   for (size_t a = 0; a < places.offsets.size(); ++a) {
@@ -369,7 +319,7 @@ absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> ObjectSourceGraphStore:
 std::optional<SealedSourceGraph> ObjectSourceGraphStore::FindOpened(
     const SharedGraph& graph) const {
   absl::MutexLock lock(&mutex_);
-  const auto found = opened_.find(graph.objects);
+  const auto found = opened_.find(graph.object.objects);
   if (found == opened_.end()) return std::nullopt;
   auto mapped = found->second.graph.lock();
   if (mapped == nullptr) return std::nullopt;
@@ -389,7 +339,7 @@ absl::StatusOr<SealedSourceGraph> ObjectSourceGraphStore::OpenFound(
   absl::MutexLock lock(&mutex_);
   std::erase_if(opened_, [](const auto& each) { return each.second.graph.expired(); });
   // Of several that came at once, all get the first one.
-  Opened& opened = opened_[graph.objects];
+  Opened& opened = opened_[graph.object.objects];
   if (auto first = opened.graph.lock()) return SealedSourceGraph{graph.definition, shown, first};
   opened = {mapped, shown};
   return SealedSourceGraph{graph.definition, std::move(shown), std::move(mapped)};
@@ -430,7 +380,7 @@ absl::StatusOr<SourceGraphVerifyReport> ObjectSourceGraphStore::Verify(
     PH_RETURN_IF_ERROR(CheckIsBuiltHere(graph));
     return options_.building->Verify(name, progress);
   }
-  PH_RETURN_IF_ERROR(CheckFits(graph));
+  PH_RETURN_IF_ERROR(pieces_.CheckFits(WhatIs(name), graph.num_bytes));
   SourceGraphVerifyReport report;
   const auto add = [&report](const absl::Status& damage) {
     ++report.num_damaged;
@@ -445,15 +395,15 @@ absl::StatusOr<SourceGraphVerifyReport> ObjectSourceGraphStore::Verify(
   }
   if (!manifest.ok()) return manifest.status();
   SourceGraphProgress now = {0, graph.num_bytes};
-  for (size_t i = 0; i < manifest->piece_crcs.size(); ++i) {
-    const auto piece = Fetch(graph, *manifest, i, /*cached=*/false);
+  for (size_t i = 0; i < manifest->pieces.crcs.size(); ++i) {
+    const auto piece = pieces_.Fetch(manifest->pieces, i, /*cached=*/false);
     if (!piece.ok()) {
       const absl::Status why = Explained(graph, piece.status());
       if (!absl::IsDataLoss(why)) return why;
       add(why);
     }
-    report.num_bytes += PieceSize(graph, *manifest, i);
-    now.done += PieceSize(graph, *manifest, i);
+    report.num_bytes += pieces_.BytesOf(manifest->pieces, i);
+    now.done += pieces_.BytesOf(manifest->pieces, i);
     if (!progress(now)) return absl::CancelledError("given up");
   }
   if (report.num_damaged != 0) return report;

@@ -21,6 +21,7 @@
 #include "service/wings/cluster/datasets/chunk_cache.h"
 #include "service/wings/cluster/datasets/object_engines.h"
 #include "service/wings/cluster/graphs/graph_upload.h"
+#include "service/wings/cluster/graphs/piece_reader.h"
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/graphs/stored/file_source_graph_store.h"
 #include "service/wings/graphs/stored/sealed_graph_store.h"
@@ -54,7 +55,9 @@ class ObjectSourceGraphStore final : public SealedGraphStore {
 
   // What is passed must outlive the store.
   ObjectSourceGraphStore(const ObjectEngines& engines, ChunkCache* cache, const Options& options)
-      : engines_(engines), cache_(cache), options_(options) {}
+      : engines_(engines),
+        options_(options),
+        pieces_(engines, cache, options.fetches_at_once, options.max_cache_bytes) {}
 
   absl::StatusOr<SourceGraphInfo> Create(absl::string_view name, const SourceGraphSchema& schema,
                                          const SourceGraphOptions& options) override;
@@ -112,11 +115,6 @@ class ObjectSourceGraphStore final : public SealedGraphStore {
   // What this server has built of it.
   void RemoveBuilt(const SharedGraph& graph);
   absl::StatusOr<SharedGraphManifest> ReadManifestOf(const SharedGraph& graph) const;
-  absl::StatusOr<std::shared_ptr<const MappedObject>> Fetch(const SharedGraph& graph,
-                                                            const SharedGraphManifest& manifest,
-                                                            size_t piece, bool cached) const;
-  // RESOURCE_EXHAUSTED if the graph is larger than the cache may be.
-  absl::Status CheckFits(const SharedGraph& graph) const;
   absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Map(
       const SharedGraph& graph, const SharedGraphManifest& manifest) const;
   // What somebody has open here already.
@@ -124,8 +122,8 @@ class ObjectSourceGraphStore final : public SealedGraphStore {
   absl::StatusOr<SealedSourceGraph> OpenFound(const SharedGraph& graph) const;
 
   const ObjectEngines engines_;
-  ChunkCache* const cache_;
   const Options options_;
+  const PieceReader pieces_;
   // Held while graphs begin to be built here, and while what is left of them is removed.
   absl::Mutex creating_;
   mutable absl::Mutex mutex_;

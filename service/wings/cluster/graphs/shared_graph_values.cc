@@ -1,5 +1,6 @@
 #include "service/wings/cluster/graphs/shared_graph_values.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -20,6 +21,45 @@ std::string HexOf(uint64_t number) { return absl::StrCat(absl::Hex(number, absl:
 
 std::string WhatOf(absl::string_view name) { return absl::StrCat("source graph ", Quoted(name)); }
 
+template <typename Stored>
+void SetObject(const SharedManifestObject& object, Stored& stored) {
+  stored.set_objects(object.objects);
+  stored.set_manifest_bytes(object.num_bytes);
+  stored.set_manifest_crc(object.crc);
+}
+template <typename Stored>
+SharedManifestObject ObjectOf(const Stored& stored) {
+  return {stored.objects(), stored.manifest_bytes(), stored.manifest_crc()};
+}
+
+template <typename Stored>
+void SetPieces(const SharedPieces& pieces, Stored& stored) {
+  stored.set_piece_bytes(pieces.piece_bytes);
+  stored.mutable_piece_crcs()->Add(pieces.crcs.begin(), pieces.crcs.end());
+}
+// Whether they can be those of so many bytes.
+template <typename Stored>
+bool TakePieces(const Stored& stored, uint64_t num_bytes, SharedPieces& pieces) {
+  pieces.num_bytes = num_bytes;
+  pieces.piece_bytes = stored.piece_bytes();
+  pieces.crcs.assign(stored.piece_crcs().begin(), stored.piece_crcs().end());
+  return pieces.piece_bytes != 0 && pieces.piece_bytes % kArrayAlignment == 0 &&
+         pieces.crcs.size() ==
+             num_bytes / pieces.piece_bytes + (num_bytes % pieces.piece_bytes == 0 ? 0 : 1);
+}
+
+// Each of `parts` at a multiple of the alignment.
+template <typename Part>
+ArrayPlaces PlacesOfParts(const std::vector<Part>& parts, uint64_t Part::*bytes) {
+  ArrayPlaces places;
+  for (const Part& part : parts) {
+    const uint64_t at = (places.num_bytes + kArrayAlignment - 1) / kArrayAlignment;
+    places.offsets.push_back(at * kArrayAlignment);
+    places.num_bytes = places.offsets.back() + part.*bytes;
+  }
+  return places;
+}
+
 }  // namespace
 
 std::string SourceGraphNameKey(absl::string_view name) {
@@ -33,6 +73,17 @@ std::string SourceGraphUploadKey(uint64_t objects) {
 }
 std::string GoneSourceGraphKey(uint64_t objects) {
   return absl::StrCat(kGoneSourceGraphs, HexOf(objects));
+}
+
+std::string CompanionKey(uint64_t graph_id, absl::string_view name) {
+  return absl::StrCat(kCompanions, HexOf(graph_id), "/", name);
+}
+std::string CompanionProgressKey(uint64_t graph_id, absl::string_view name) {
+  return absl::StrCat(kCompanionProgress, HexOf(graph_id), "/", name);
+}
+
+std::string NameInCompanionKey(absl::string_view key) {
+  return std::string(key.substr(std::min(key.size(), kCompanions.size() + kDigits + 1)));
 }
 
 std::string SourceGraphObjects(uint64_t objects) {
@@ -76,13 +127,10 @@ SourceGraphInfo InfoOfGraph(const SharedGraph& graph) {
 }
 
 ArrayPlaces PlacesOf(const std::vector<ArrayInfo>& arrays) {
-  ArrayPlaces places;
-  for (const ArrayInfo& array : arrays) {
-    const uint64_t at = (places.num_bytes + kArrayAlignment - 1) / kArrayAlignment;
-    places.offsets.push_back(at * kArrayAlignment);
-    places.num_bytes = places.offsets.back() + array.bytes;
-  }
-  return places;
+  return PlacesOfParts(arrays, &ArrayInfo::bytes);
+}
+ArrayPlaces PlacesOf(const std::vector<CompanionFile>& files) {
+  return PlacesOfParts(files, &CompanionFile::num_bytes);
 }
 
 std::string EncodeSharedGraph(const SharedGraph& graph) {
@@ -93,9 +141,7 @@ std::string EncodeSharedGraph(const SharedGraph& graph) {
   stored.mutable_num_nodes()->Add(graph.num_nodes.begin(), graph.num_nodes.end());
   stored.mutable_num_edges()->Add(graph.num_edges.begin(), graph.num_edges.end());
   stored.set_num_bytes(graph.num_bytes);
-  stored.set_objects(graph.objects);
-  stored.set_manifest_bytes(graph.manifest_bytes);
-  stored.set_manifest_crc(graph.manifest_crc);
+  SetObject(graph.object, stored);
   return stored.SerializeAsString();
 }
 
@@ -109,9 +155,7 @@ absl::StatusOr<SharedGraph> DecodeSharedGraph(absl::string_view name, absl::stri
   graph.num_nodes.assign(stored.num_nodes().begin(), stored.num_nodes().end());
   graph.num_edges.assign(stored.num_edges().begin(), stored.num_edges().end());
   graph.num_bytes = stored.num_bytes();
-  graph.objects = stored.objects();
-  graph.manifest_bytes = stored.manifest_bytes();
-  graph.manifest_crc = stored.manifest_crc();
+  graph.object = ObjectOf(stored);
   const bool has_counts = graph.num_nodes.size() == graph.definition.schema->node_sets().size() &&
                           graph.num_edges.size() == graph.definition.schema->edge_sets().size();
   if (graph.definition.name != name || (graph.is_sealed() && !has_counts)) {
@@ -121,26 +165,17 @@ absl::StatusOr<SharedGraph> DecodeSharedGraph(absl::string_view name, absl::stri
   return IfExact(std::move(graph), encoded, bytes, WhatOf(name));
 }
 
-std::string EncodeGraphUpload(const SharedGraphUpload& upload) {
+std::string EncodeUpload(const SharedUpload& upload) {
   internal::SharedSourceGraphUpload stored;
   stored.set_name(upload.name);
   stored.set_version(upload.version);
   return stored.SerializeAsString();
 }
 
-absl::StatusOr<SharedGraphUpload> DecodeGraphUpload(absl::string_view bytes) {
-  internal::SharedSourceGraphUpload stored;
-  if (!ParseStored(bytes, stored)) return MalformedValue("upload of a source graph");
-  SharedGraphUpload upload = {stored.name(), stored.version()};
-  const std::string encoded = EncodeGraphUpload(upload);
-  return IfExact(std::move(upload), encoded, bytes, "upload of a source graph");
-}
-
 std::string EncodeSharedManifest(const SharedGraphManifest& manifest) {
   internal::SharedSourceGraphManifest stored;
   stored.set_manifest(EncodeManifest(manifest.manifest));
-  stored.set_piece_bytes(manifest.piece_bytes);
-  stored.mutable_piece_crcs()->Add(manifest.piece_crcs.begin(), manifest.piece_crcs.end());
+  SetPieces(manifest.pieces, stored);
   return stored.SerializeAsString();
 }
 
@@ -151,15 +186,73 @@ absl::StatusOr<SharedGraphManifest> DecodeSharedManifest(absl::string_view name,
   if (!ParseStored(bytes, stored)) return MalformedValue(what);
   SharedGraphManifest manifest;
   PH_ASSIGN_OR_RETURN(manifest.manifest, DecodeGraphManifest(what, stored.manifest()));
-  manifest.piece_bytes = stored.piece_bytes();
-  manifest.piece_crcs.assign(stored.piece_crcs().begin(), stored.piece_crcs().end());
-  const uint64_t num_bytes = PlacesOf(manifest.manifest.arrays).num_bytes;
-  const bool has_pieces =
-      manifest.piece_bytes != 0 && manifest.piece_bytes % kArrayAlignment == 0 &&
-      manifest.piece_crcs.size() ==
-          num_bytes / manifest.piece_bytes + (num_bytes % manifest.piece_bytes == 0 ? 0 : 1);
-  if (!has_pieces) return MalformedValue(what);
+  if (!TakePieces(stored, PlacesOf(manifest.manifest.arrays).num_bytes, manifest.pieces)) {
+    return MalformedValue(what);
+  }
   const std::string encoded = EncodeSharedManifest(manifest);
+  return IfExact(std::move(manifest), encoded, bytes, what);
+}
+
+std::string EncodeCompanion(const StoredCompanion& companion) {
+  internal::SharedCompanion stored;
+  stored.set_graph(companion.companion.graph.name);
+  stored.set_state(companion.companion.state);
+  stored.set_server(companion.companion.server);
+  stored.set_num_bytes(companion.companion.num_bytes);
+  SetObject(companion.object, stored);
+  return stored.SerializeAsString();
+}
+
+absl::StatusOr<StoredCompanion> DecodeCompanion(const KeyValue& key) {
+  absl::string_view rest = key.key;
+  StoredCompanion companion;
+  SharedCompanion& of = companion.companion;
+  const std::string what = absl::StrCat("key ", Quoted(key.key));
+  internal::SharedCompanion stored;
+  if (!absl::ConsumePrefix(&rest, kCompanions) || rest.size() <= kDigits + 1 ||
+      rest[kDigits] != '/' || !absl::SimpleHexAtoi(rest.substr(0, kDigits), &of.graph.id) ||
+      !ParseStored(key.value, stored)) {
+    return MalformedValue(what);
+  }
+  of.graph.name = stored.graph();
+  of.name = std::string(rest.substr(kDigits + 1));
+  of.state = stored.state();
+  of.server = stored.server();
+  of.num_bytes = stored.num_bytes();
+  of.revision = key.mod_revision;
+  companion.object = ObjectOf(stored);
+  of.is_whole = companion.object.objects != 0;
+  const std::string encoded = EncodeCompanion(companion);
+  return IfExact(std::move(companion), encoded, key.value, what);
+}
+
+std::string EncodeCompanionManifest(const SharedCompanionManifest& manifest) {
+  internal::SharedCompanionManifest stored;
+  for (const CompanionFile& file : manifest.contents.files) {
+    auto& of = *stored.add_files();
+    of.set_path(file.path);
+    of.set_num_bytes(file.num_bytes);
+    of.set_crc(file.crc32c);
+  }
+  stored.set_summary(manifest.contents.summary);
+  SetPieces(manifest.pieces, stored);
+  return stored.SerializeAsString();
+}
+
+absl::StatusOr<SharedCompanionManifest> DecodeCompanionManifest(absl::string_view name,
+                                                                absl::string_view bytes) {
+  const std::string what = absl::StrCat("manifest of ", Quoted(name));
+  internal::SharedCompanionManifest stored;
+  if (!ParseStored(bytes, stored)) return MalformedValue(what);
+  SharedCompanionManifest manifest;
+  for (const auto& file : stored.files()) {
+    manifest.contents.files.push_back({file.path(), file.num_bytes(), file.crc()});
+  }
+  manifest.contents.summary = stored.summary();
+  if (!TakePieces(stored, PlacesOf(manifest.contents.files).num_bytes, manifest.pieces)) {
+    return MalformedValue(what);
+  }
+  const std::string encoded = EncodeCompanionManifest(manifest);
   return IfExact(std::move(manifest), encoded, bytes, what);
 }
 

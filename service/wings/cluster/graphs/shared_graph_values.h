@@ -1,4 +1,4 @@
-// Small values of source graphs in an object store: to their stored messages
+// Small values of source graphs and their companions in an object store: to their stored messages
 // (packhouse/internal/shared_source_graph.proto) and back; names of keys and objects.
 #ifndef PACKHOUSE_SERVICE_WINGS_CLUSTER_GRAPHS_SHARED_GRAPH_VALUES_H_
 #define PACKHOUSE_SERVICE_WINGS_CLUSTER_GRAPHS_SHARED_GRAPH_VALUES_H_
@@ -9,6 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "service/stores/keys/key_value_store.h"
+#include "service/wings/graphs/source_graphs/shared_companions.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
 #include "service/wings/graphs/stored/graph_files.h"
 
@@ -17,16 +19,22 @@ namespace packhouse {
 // Keys of the key-value store. Numbers are of 16 hexadecimal digits.
 inline constexpr absl::string_view kSourceGraphNames = "sg/name/";
 std::string SourceGraphNameKey(absl::string_view name);
-// The graph that has the objects: its name.
+// Who has the objects: the graph's name, or the companion's key.
 inline constexpr absl::string_view kSourceGraphIds = "sg/id/";
 std::string SourceGraphObjectsKey(uint64_t objects);
-// Somebody is about to make a graph of the objects. While nobody else has them, they may be deleted
-// after this key only; without it, no graph gets them.
+// Somebody is about to make something of the objects. While nobody else has them, they may be
+// deleted after this key only; without it, nobody gets them.
 inline constexpr absl::string_view kSourceGraphUploads = "sg/up/";
 std::string SourceGraphUploadKey(uint64_t objects);
-// Graphs that were deleted, and whose objects are still there.
+// What was deleted, and whose objects are still there.
 inline constexpr absl::string_view kGoneSourceGraphs = "sg/gone/";
 std::string GoneSourceGraphKey(uint64_t objects);
+// Companions of graphs (shared_companions.h), by the graph's id; and how far they are.
+inline constexpr absl::string_view kCompanions = "sg/with/";
+std::string CompanionKey(uint64_t graph_id, absl::string_view name);
+inline constexpr absl::string_view kCompanionProgress = "sg/at/";
+std::string CompanionProgressKey(uint64_t graph_id, absl::string_view name);
+std::string NameInCompanionKey(absl::string_view key);
 
 // Names of objects.
 inline constexpr absl::string_view kAllSourceGraphObjects = "g/";
@@ -41,6 +49,21 @@ bool ParseSourceGraphObject(absl::string_view name, uint64_t& objects);
 // Of a key: its number behind the prefix.
 bool ParseSourceGraphKey(absl::string_view key, absl::string_view prefix, uint64_t& objects);
 
+// The object that says what the others are.
+struct SharedManifestObject {
+  uint64_t objects = 0;  // The number of all of them.
+  uint64_t num_bytes = 0;
+  uint32_t crc = 0;
+};
+
+// Bytes that are cut into pieces, each an object.
+struct SharedPieces {
+  uint64_t objects = 0;
+  uint64_t num_bytes = 0;
+  uint64_t piece_bytes = 0;
+  std::vector<uint32_t> crcs;
+};
+
 struct SharedGraph {
   GraphDefinition definition;
   // The server that builds it; empty: it is sealed, and all below is set.
@@ -49,42 +72,56 @@ struct SharedGraph {
   std::vector<uint64_t> num_nodes;
   std::vector<uint64_t> num_edges;
   uint64_t num_bytes = 0;
-  uint64_t objects = 0;
-  uint64_t manifest_bytes = 0;
-  uint32_t manifest_crc = 0;
+  SharedManifestObject object;
 
   bool is_sealed() const { return server.empty(); }
 };
 SourceGraphInfo InfoOfGraph(const SharedGraph& graph);
 
-struct SharedGraphUpload {
+// Which upload it is (PieceUpload).
+struct SharedUpload {
   std::string name;
   uint64_t version = 0;
 };
 
 struct SharedGraphManifest {
   GraphManifest manifest;
-  uint64_t piece_bytes = 0;
-  std::vector<uint32_t> piece_crcs;
+  SharedPieces pieces;  // Without the number of the objects.
 };
 
-// Where the arrays are in the bytes of which the pieces are made.
+struct StoredCompanion {
+  SharedCompanion companion;
+  SharedManifestObject object;  // If it is whole.
+};
+
+struct SharedCompanionManifest {
+  CompanionContents contents;
+  SharedPieces pieces;  // Without the number of the objects.
+};
+
+// Where the arrays, or the files, are in the bytes of which the pieces are made.
 inline constexpr uint64_t kArrayAlignment = 4096;
 struct ArrayPlaces {
   std::vector<uint64_t> offsets;  // By array.
   uint64_t num_bytes = 0;
 };
 ArrayPlaces PlacesOf(const std::vector<ArrayInfo>& arrays);
+ArrayPlaces PlacesOf(const std::vector<CompanionFile>& files);
 
 // All decoding functions read any bytes. DATA_LOSS naming `name` unless they are what the encoding
 // function writes; FAILED_PRECONDITION if another release wrote them.
 std::string EncodeSharedGraph(const SharedGraph& graph);
 absl::StatusOr<SharedGraph> DecodeSharedGraph(absl::string_view name, absl::string_view bytes);
-std::string EncodeGraphUpload(const SharedGraphUpload& upload);
-absl::StatusOr<SharedGraphUpload> DecodeGraphUpload(absl::string_view bytes);
+std::string EncodeUpload(const SharedUpload& upload);
 std::string EncodeSharedManifest(const SharedGraphManifest& manifest);
 absl::StatusOr<SharedGraphManifest> DecodeSharedManifest(absl::string_view name,
                                                          absl::string_view bytes);
+// Of a key and its value.
+std::string EncodeCompanion(const StoredCompanion& companion);
+absl::StatusOr<StoredCompanion> DecodeCompanion(const KeyValue& stored);
+std::string EncodeCompanionManifest(const SharedCompanionManifest& manifest);
+absl::StatusOr<SharedCompanionManifest> DecodeCompanionManifest(absl::string_view name,
+                                                                absl::string_view bytes);
 
 }  // namespace packhouse
 

@@ -88,6 +88,14 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   }
   shared->source_graphs_ =
       std::make_unique<ObjectSourceGraphStore>(engines, shared->cache_.get(), graphs);
+  ObjectCompanions::Options companions;
+  companions.upload = graphs.upload;
+  companions.max_cache_bytes = options.cache_bytes;
+  companions.server = options.server;
+  companions.folder = options.cache_folder + "/companions";
+  companions.lives = options.lives;
+  shared->companions_ =
+      std::make_unique<ObjectCompanions>(engines, shared->cache_.get(), companions);
   return shared;
 }
 
@@ -146,6 +154,7 @@ absl::StatusOr<ObjectSweeper::Step> SharedDatasets::Sweep() {
   add(sweeper_->Run());
   add(graph_sweeper_->Run());
   first_failure.Update(source_graphs_->RemoveAllBuilt());
+  first_failure.Update(companions_->RemoveGone());
   if (first_failure.ok()) return all;
   ++failed_sweeps_;
   return first_failure;

@@ -1,16 +1,18 @@
-// The data sets and source graphs of several servers: graphs in S3, all else in the cluster's
-// store, a cache here.
+// The data sets and source graphs of several servers, with what belongs to these: graphs in S3, all
+// else in the cluster's store, a cache here.
 #ifndef PACKHOUSE_SERVICE_WINGS_CLUSTER_SHARED_SHARED_DATASETS_H_
 #define PACKHOUSE_SERVICE_WINGS_CLUSTER_SHARED_SHARED_DATASETS_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "service/access/worker_pool.h"
 #include "service/base/clock.h"
@@ -23,6 +25,7 @@
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/cluster/graphs/object_source_graph_store.h"
 #include "service/wings/cluster/s3/s3_object_store.h"
 #include "service/wings/cluster/shared/s3_address.h"
@@ -53,6 +56,8 @@ struct SharedDatasetsOptions {
   // Of those that are being built here.
   uint64_t max_building_bytes = uint64_t{64} << 30;
   size_t max_building = 1024;
+  // Whether another server, by its address, is there now. Null: all are.
+  std::function<bool(absl::string_view server)> lives;
   // For objects that are being made of appended graphs.
   uint64_t memory_bytes = uint64_t{512} << 20;
 };
@@ -76,7 +81,8 @@ class SharedDatasets {
 
   DatasetStore* store() { return store_.get(); }
   SealedGraphStore* source_graphs() { return source_graphs_.get(); }
-  // What both are made of.
+  ObjectCompanions* companions() { return companions_.get(); }
+  // What all are made of.
   const ObjectEngines& engines() const { return engines_; }
   // To be reloaded now and then.
   security::Reloadable* credentials() { return &credentials_; }
@@ -134,6 +140,7 @@ class SharedDatasets {
   std::unique_ptr<ObjectDatasetStore> store_;
   std::unique_ptr<FileSourceGraphStore> building_;
   std::unique_ptr<ObjectSourceGraphStore> source_graphs_;
+  std::unique_ptr<ObjectCompanions> companions_;
   std::unique_ptr<SourceGraphSweeper> graph_sweeper_;
   std::atomic<uint64_t> swept_objects_ = 0;
   std::atomic<uint64_t> swept_bytes_ = 0;

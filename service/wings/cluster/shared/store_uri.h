@@ -62,6 +62,7 @@ class SharedStore final : public OpenedStore {
   ~SharedStore() override;
   DatasetStore* store() override { return shared_->store(); }
   absl::StatusOr<SealedGraphStore*> source_graphs() override { return shared_->source_graphs(); }
+  const ObjectCompanions* companions() const { return shared_->companions(); }
   const ObjectEngines& engines() const { return shared_->engines(); }
 
  private:

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -14,11 +15,11 @@
 #include "service/wings/partition/cutting/homogeneous_graph.h"
 #include "service/wings/partition/files/dgl_reader.h"
 #include "service/wings/partition/files/npy_file.h"
-#include "service/wings/partition/jobs/durable_files.h"
 #include "service/wings/partition/jobs/part_writer.h"
 #include "service/wings/partition/jobs/partition_jobs.h"
 #include "service/wings/partition/jobs/partition_needs.h"
 #include "service/wings/partition/jobs/partition_run.h"
+#include "service/wings/partition/jobs/shared_partition_folder.h"
 
 namespace packhouse {
 namespace {
@@ -36,10 +37,10 @@ T ValueAt(const ArrayView& array, uint64_t at) {
   return value;
 }
 
-absl::Status TakePart(const std::string& path, uint32_t part, const HomogeneousGraph& graph,
-                      std::vector<uint32_t>& parts) {
-  PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  const absl::StatusOr<DglGraphView> view = ReadDglGraphFile(file.bytes());
+absl::Status TakePart(const PartitionFolder& folder, const std::string& path, uint32_t part,
+                      const HomogeneousGraph& graph, std::vector<uint32_t>& parts) {
+  PH_ASSIGN_OR_RETURN(const OwnedBytes file, folder.Map(path));
+  const absl::StatusOr<DglGraphView> view = ReadDglGraphFile(file.bytes);
   if (!view.ok()) return BrokenParts(path, view.status().message());
   const ArrayView* const inner = FindArray(view->node_data, "inner_node");
   const ArrayView* const originals = FindArray(view->node_data, "orig_id");
@@ -66,16 +67,18 @@ absl::Status TakePart(const std::string& path, uint32_t part, const HomogeneousG
   return absl::OkStatus();
 }
 
-// The part of each homogeneous node, from the files that RunPartition() has written into `folder`:
-// parts.npy, or the parts themselves. DATA_LOSS naming the file, if they do not have each node
-// once; errors of the disk. O(nodes); 4 bytes a node.
-absl::StatusOr<std::vector<uint32_t>> ReadKeptParts(const std::string& folder, uint32_t num_parts,
+// The part of each homogeneous node, from the files of a partition that is done: parts.npy, or the
+// parts themselves. DATA_LOSS naming the file, if they do not have each node once; errors of the
+// folder. O(nodes); 4 bytes a node.
+absl::StatusOr<std::vector<uint32_t>> ReadKeptParts(const PartitionFolder& folder,
+                                                    uint32_t num_parts,
                                                     const HomogeneousGraph& graph) {
+  PH_ASSIGN_OR_RETURN(const std::vector<PartitionJobFile> files, folder.Files());
   std::vector<uint32_t> parts(graph.num_nodes(), kNone);
-  const std::string all = folder + kPartsOfNodesFile;
-  if (PathExists(all)) {
-    PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(all));
-    const absl::StatusOr<ArrayView> array = ReadNpyFile(file.bytes());
+  const std::string all = kPartsOfNodesFile + 1;
+  if (std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.path == all; })) {
+    PH_ASSIGN_OR_RETURN(const OwnedBytes file, folder.Map(all));
+    const absl::StatusOr<ArrayView> array = ReadNpyFile(file.bytes);
     if (!array.ok() || array->header.dtype != DType::kUint32 ||
         array->bytes.size() != parts.size() * sizeof(uint32_t)) {
       return BrokenParts(all, "it does not have a part for each node");
@@ -83,14 +86,26 @@ absl::StatusOr<std::vector<uint32_t>> ReadKeptParts(const std::string& folder, u
     std::memcpy(parts.data(), array->bytes.data(), array->bytes.size());
   } else {
     for (uint32_t part = 0; part < num_parts; ++part) {
-      PH_RETURN_IF_ERROR(TakePart(PartFolder(folder, part) + "/graph.dgl", part, graph, parts));
+      const std::string path = PartFolder("", part).substr(1) + "/graph.dgl";
+      PH_RETURN_IF_ERROR(TakePart(folder, path, part, graph, parts));
     }
   }
   if (std::any_of(parts.begin(), parts.end(),
                   [num_parts](uint32_t part) { return part >= num_parts; })) {
-    return BrokenParts(folder, "a node is in no part");
+    return BrokenParts(all, "a node is in no part");
   }
   return parts;
+}
+
+// Several servers may change a partition at the same time: each tries again, by what it is then.
+absl::StatusOr<PartitionJobInfo> UnlessOthersAreFaster(
+    absl::FunctionRef<absl::StatusOr<PartitionJobInfo>()> change) {
+  constexpr int kTries = 10;
+  for (int tries = 1;; ++tries) {
+    absl::StatusOr<PartitionJobInfo> changed = change();
+    if (!absl::IsAborted(changed.status())) return changed;
+    if (tries == kTries) return absl::UnavailableError(changed.status().message());
+  }
 }
 
 absl::Status NoPartition(absl::string_view graph, absl::string_view name) {
@@ -100,23 +115,51 @@ absl::Status NoPartition(absl::string_view graph, absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> PartitionJobs::OpenFor(
-    const SourceGraphStore& graphs, absl::string_view graph, absl::string_view name) {
-  auto opened = graphs.Open(graph);
+absl::StatusOr<PartitionJobs::Opened> PartitionJobs::Open(const SourceGraphStore& graphs,
+                                                          absl::string_view graph,
+                                                          absl::string_view name) const {
+  Opened opened;
+  if (options_.shared == nullptr) {
+    PH_ASSIGN_OR_RETURN(opened.graph, graphs.Open(graph));
+    opened.folder = std::make_shared<const PartitionFolder>(*opened.graph, name);
+    return opened;
+  }
+  PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, graphs.Get(graph));
+  // To open one that is not sealed is an error, and nothing is fetched.
+  if (info.state != SourceGraphState::kSealed) PH_RETURN_IF_ERROR(graphs.Open(graph).status());
+  // A use, as to open it is.
+  if (&graphs != unused_graphs_) graphs.OpenIfHere(graph).IgnoreError();
+  opened.folder = std::make_shared<const SharedPartitionFolder>(
+      options_.shared, CompanionGraph{info.name, info.id}, info.version, name);
+  return opened;
+}
+
+absl::StatusOr<PartitionJobs::Opened> PartitionJobs::OpenFor(const SourceGraphStore& graphs,
+                                                             absl::string_view graph,
+                                                             absl::string_view name) const {
+  auto opened = Open(graphs, graph, name);
   // Without a seal there are no partitions.
   if (absl::IsFailedPrecondition(opened.status())) return NoPartition(graph, name);
   if (opened.ok() && !IsPartitionName(name)) return NoPartition(graph, name);
   return opened;
 }
 
-absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> PartitionJobs::OpenDone(
-    absl::string_view graph, absl::string_view name) const {
+absl::StatusOr<PartitionJobs::Opened> PartitionJobs::OpenDone(absl::string_view graph,
+                                                              absl::string_view name) const {
   PH_ASSIGN_OR_RETURN(auto opened, OpenFor(*graphs_, graph, name));
-  const PartitionFolder folder(*opened, name);
-  PH_RETURN_IF_ERROR(folder.State().status());
-  if (folder.is_done()) return opened;
+  PH_RETURN_IF_ERROR(opened.folder->State().status());
+  if (opened.folder->is_done()) return opened;
   return absl::FailedPreconditionError(
       absl::StrCat("partition ", Quoted(name), " of ", Quoted(graph), " is not done"));
+}
+
+PartitionProgress PartitionJobs::ProgressOf(const PartitionWork& work) const {
+  PartitionProgress progress = {work.phase, work.share, std::nullopt};
+  const double done = work.share - work.began_share;
+  if (work.began_share >= 0 && done > 0) {
+    progress.rest = (clock_->Now() - work.began) * ((1 - work.share) / done);
+  }
+  return progress;
 }
 
 void PartitionJobs::ReadProgress(PartitionJobInfo& info, const Key& key) const {
@@ -130,24 +173,17 @@ void PartitionJobs::ReadProgress(PartitionJobInfo& info, const Key& key) const {
   }
   const bool runs = state != PartitionStates::State::kWaiting && work->has_memory;
   info.state = runs ? PartitionJobState::kRunning : PartitionJobState::kWaiting;
-  if (!runs) return;
-  info.phase = work->phase;
-  info.share_done = work->share;
-  const double done = work->share - work->began_share;
-  if (work->began_share >= 0 && done > 0) {
-    info.rest = (clock_->Now() - work->began) * ((1 - work->share) / done);
-  }
+  if (runs) static_cast<PartitionProgress&>(info) = ProgressOf(*work);
 }
 
-absl::StatusOr<PartitionJobInfo> PartitionJobs::Read(const StoredSourceGraph& graph,
+absl::StatusOr<PartitionJobInfo> PartitionJobs::Read(const PartitionFolder& folder,
                                                      const std::string& name,
                                                      bool with_files) const {
   PartitionJobInfo info;
-  info.graph = graph.info().name;
-  info.graph_version = graph.version();
+  info.graph = folder.graph();
+  info.graph_version = folder.graph_version();
   ReadProgress(info, {info.graph, name});
   // The disk is asked afterwards, and knows better: work may just have ended.
-  const PartitionFolder folder(graph, name);
   PH_ASSIGN_OR_RETURN(PartitionState state, folder.State());
   info.plan = std::move(state.plan);
   if (folder.is_done()) {
@@ -160,14 +196,27 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Read(const StoredSourceGraph& gr
     }
     return info;
   }
-  // Without the list nobody works at it.
-  if (!state.end) PH_RETURN_IF_ERROR(PartitionFolder::NamesOf(graph).status());
   if (state.end) {
     const bool was_cancelled = absl::IsCancelled(*state.end);
     info.state = was_cancelled ? PartitionJobState::kCancelled : PartitionJobState::kFailed;
     info.error = was_cancelled ? absl::OkStatus() : *state.end;
     info.rest.reset();
+    return info;
   }
+  // Without the list nobody works at it.
+  PH_RETURN_IF_ERROR(folder.CheckIsListed());
+  const auto elsewhere = folder.work_elsewhere();
+  if (!elsewhere) return info;
+  info.state = !elsewhere->lives     ? PartitionJobState::kFailed
+               : elsewhere->progress ? PartitionJobState::kRunning
+                                     : PartitionJobState::kWaiting;
+  static_cast<PartitionProgress&>(info) = elsewhere->progress.value_or(PartitionProgress());
+  info.error = elsewhere->lives
+                   ? absl::OkStatus()
+                   : absl::UnavailableError(absl::StrCat(
+                         "the server ", elsewhere->server,
+                         ", which works at it, is gone: it goes on if that server starts again "
+                         "with its cache; asked for again, it begins anew at another one"));
   return info;
 }
 
@@ -176,10 +225,18 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
                                                           const ClientId& client) {
   PH_RETURN_IF_ERROR(CheckPartitionPlan(plan));
   absl::MutexLock changes(&changes_);
-  PH_ASSIGN_OR_RETURN(const auto opened, graphs_->Open(graph));
-  const Key key(opened->info().name, plan.name);
-  const PartitionFolder folder(*opened, plan.name);
-  const absl::StatusOr<PartitionJobInfo> before = Read(*opened, plan.name, /*with_files=*/true);
+  return UnlessOthersAreFaster(
+      [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return TryPartition(graph, plan, client); });
+}
+
+absl::StatusOr<PartitionJobInfo> PartitionJobs::TryPartition(absl::string_view graph,
+                                                             const PartitionPlan& plan,
+                                                             const ClientId& client) {
+  PH_ASSIGN_OR_RETURN(Opened opened, Open(*graphs_, graph, plan.name));
+  const PartitionFolder& folder = *opened.folder;
+  const Key key(folder.graph(), plan.name);
+  const auto is_it = [&key](const Key& other) { return other == key; };
+  const absl::StatusOr<PartitionJobInfo> before = Read(folder, plan.name, /*with_files=*/true);
   if (before.ok()) {
     if (PlanText(before->plan) != PlanText(plan)) {
       return absl::AlreadyExistsError(
@@ -191,54 +248,63 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
     const bool has_ended = before->state == PartitionJobState::kFailed ||
                            before->state == PartitionJobState::kCancelled;
     if (before->state == PartitionJobState::kDone) return before;
-    const auto is_it = [&key](const Key& other) { return other == key; };
+    if (!has_ended && folder.work_elsewhere()) return before;
     absl::MutexLock lock(&mutex_);
     // If nobody works on it, it was not known whether it is on the disk.
     if (!has_ended && states_.HasAny(is_it)) return before;
   } else if (!absl::IsNotFound(before.status())) {
     return before.status();
   }
-  PH_RETURN_IF_ERROR(CheckPlanOf(*opened, plan));
-  PH_RETURN_IF_ERROR(NeedsOf(*opened, plan, memory_ == nullptr ? 0 : memory_->bound()).status());
+  if (opened.graph == nullptr) {
+    PH_ASSIGN_OR_RETURN(opened.graph, graphs_->Open(graph));
+    // Work that another server has ended.
+    EndWork(is_it);
+  }
+  PH_RETURN_IF_ERROR(CheckPlanOf(*opened.graph, plan));
+  PH_RETURN_IF_ERROR(
+      NeedsOf(*opened.graph, plan, memory_ == nullptr ? 0 : memory_->bound()).status());
   PH_RETURN_IF_ERROR(CountBytes(key, folder.NumBytes()));
   PH_ASSIGN_OR_RETURN(FairBound::Place place, waiting_bound_.Enter(client));
   PH_RETURN_IF_ERROR(before.ok() ? folder.RemoveEnd() : folder.Create(plan, client));
   {
     absl::MutexLock lock(&mutex_);
-    Ask(key, client, std::move(place), opened);
+    Ask(key, client, std::move(place), opened.graph, opened.folder);
   }
-  // It was asked for, whether or not the disk can be read now.
-  absl::StatusOr<PartitionJobInfo> now = Read(*opened, plan.name, /*with_files=*/true);
-  if (now.ok()) return now;
+  // It was asked for, whether or not the disk can be read now. The folder is the work's.
+  if (const auto again = Open(*unused_graphs_, graph, plan.name); again.ok()) {
+    absl::StatusOr<PartitionJobInfo> now = Read(*again->folder, plan.name, /*with_files=*/true);
+    if (now.ok()) return now;
+  }
   PartitionJobInfo info;
   info.graph = key.first;
   info.plan = plan;
-  info.graph_version = opened->version();
+  info.graph_version = opened.graph->version();
   ReadProgress(info, key);
   return info;
 }
 
 absl::StatusOr<PartitionJobInfo> PartitionJobs::Get(absl::string_view graph,
                                                     absl::string_view name) const {
-  PH_ASSIGN_OR_RETURN(const auto opened, OpenFor(*unused_graphs_, graph, name));
-  return Read(*opened, std::string(name), /*with_files=*/true);
+  PH_ASSIGN_OR_RETURN(const Opened opened, OpenFor(*unused_graphs_, graph, name));
+  return Read(*opened.folder, std::string(name), /*with_files=*/true);
 }
 
 absl::StatusOr<std::vector<PartitionJobInfo>> PartitionJobs::List(absl::string_view graph) const {
   std::vector<PartitionJobInfo> list;
-  const auto opened = unused_graphs_->Open(graph);
-  if (absl::IsFailedPrecondition(opened.status())) return list;
-  PH_RETURN_IF_ERROR(opened.status());
-  PH_ASSIGN_OR_RETURN(const PartitionList names, PartitionFolder::NamesOf(**opened));
+  const auto of_graph = Open(*unused_graphs_, graph, "");
+  if (absl::IsFailedPrecondition(of_graph.status())) return list;
+  PH_RETURN_IF_ERROR(of_graph.status());
+  PH_ASSIGN_OR_RETURN(const PartitionList names, of_graph->folder->Names());
   for (const std::string& name : names) {
-    absl::StatusOr<PartitionJobInfo> info = Read(**opened, name, /*with_files=*/false);
+    PH_ASSIGN_OR_RETURN(const Opened opened, Open(*unused_graphs_, graph, name));
+    absl::StatusOr<PartitionJobInfo> info = Read(*opened.folder, name, /*with_files=*/false);
     // It may just have been deleted.
     if (absl::IsNotFound(info.status())) continue;
     if (absl::IsDataLoss(info.status())) {
       // It keeps nobody from the others.
       PartitionJobInfo damaged;
-      damaged.graph = (*opened)->info().name;
-      damaged.graph_version = (*opened)->version();
+      damaged.graph = opened.folder->graph();
+      damaged.graph_version = opened.folder->graph_version();
       damaged.plan.name = name;
       damaged.state = PartitionJobState::kFailed;
       damaged.error = info.status();
@@ -253,14 +319,20 @@ absl::StatusOr<std::vector<PartitionJobInfo>> PartitionJobs::List(absl::string_v
 absl::StatusOr<PartitionJobInfo> PartitionJobs::Cancel(absl::string_view graph,
                                                        absl::string_view name) {
   absl::MutexLock changes(&changes_);
-  PH_ASSIGN_OR_RETURN(const auto opened, OpenFor(*graphs_, graph, name));
+  return UnlessOthersAreFaster(
+      [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return TryCancel(graph, name); });
+}
+
+absl::StatusOr<PartitionJobInfo> PartitionJobs::TryCancel(absl::string_view graph,
+                                                          absl::string_view name) {
+  PH_ASSIGN_OR_RETURN(const Opened opened, OpenFor(*graphs_, graph, name));
+  const PartitionFolder& folder = *opened.folder;
   const Key key{graph, name};
-  PH_ASSIGN_OR_RETURN(PartitionJobInfo before, Read(*opened, key.second, /*with_files=*/true));
+  PH_ASSIGN_OR_RETURN(PartitionJobInfo before, Read(folder, key.second, /*with_files=*/true));
   if (before.state != PartitionJobState::kWaiting && before.state != PartitionJobState::kRunning) {
     return before;
   }
   // First, so that it does not go on after a crash.
-  const PartitionFolder folder(*opened, name);
   PH_RETURN_IF_ERROR(folder.Settle());
   PH_RETURN_IF_ERROR(folder.WriteEnd(absl::CancelledError("the partition was cancelled")));
   const auto is_it = [&key](const Key& other) { return other == key; };
@@ -269,7 +341,7 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Cancel(absl::string_view graph,
     absl::MutexLock lock(&mutex_);
     states_.ForgetFailures(is_it);
   }
-  absl::StatusOr<PartitionJobInfo> now = Read(*opened, key.second, /*with_files=*/true);
+  absl::StatusOr<PartitionJobInfo> now = Read(folder, key.second, /*with_files=*/true);
   if (now.ok()) return now;
   // It was cancelled, whether or not the disk can be read now.
   before.state = PartitionJobState::kCancelled;
@@ -281,8 +353,8 @@ absl::Status PartitionJobs::Delete(absl::string_view graph, absl::string_view na
   std::string deleted;
   {
     absl::MutexLock changes(&changes_);
-    PH_ASSIGN_OR_RETURN(const auto opened, OpenFor(*graphs_, graph, name));
-    const PartitionFolder folder(*opened, name);
+    PH_ASSIGN_OR_RETURN(const Opened opened, OpenFor(*graphs_, graph, name));
+    const PartitionFolder& folder = *opened.folder;
     // One that is damaged can be deleted.
     if (const auto state = folder.State(); absl::IsNotFound(state.status())) return state.status();
     const Key key{graph, name};
@@ -305,25 +377,29 @@ absl::StatusOr<PartitionJobs::FileBytes> PartitionJobs::ReadFile(absl::string_vi
                                                                  absl::string_view path,
                                                                  uint64_t offset,
                                                                  uint64_t max_bytes) const {
-  PH_ASSIGN_OR_RETURN(const auto opened, OpenDone(graph, name));
-  return PartitionFolder(*opened, name).Read(path, offset, max_bytes);
+  PH_ASSIGN_OR_RETURN(const Opened opened, OpenDone(graph, name));
+  return opened.folder->Read(path, offset, max_bytes);
 }
 
 absl::StatusOr<PartitionJobs::Parts> PartitionJobs::PartsOf(absl::string_view graph,
                                                             absl::string_view name) const {
   Parts parts;
-  PH_ASSIGN_OR_RETURN(parts.graph, OpenDone(graph, name));
-  const PartitionFolder folder(*parts.graph, name);
+  PH_ASSIGN_OR_RETURN(Opened opened, OpenDone(graph, name));
+  const PartitionFolder& folder = *opened.folder;
   PH_ASSIGN_OR_RETURN(const PartitionState state, folder.State());
   parts.num_parts = state.plan.options.num_parts;
-  PH_RETURN_IF_ERROR(folder.Files().status());
+  if (opened.graph == nullptr) {
+    PH_ASSIGN_OR_RETURN(opened.graph, graphs_->Open(graph));
+    if (!folder.IsOf(*opened.graph)) return NoPartition(graph, name);
+  }
+  parts.graph = std::move(opened.graph);
   PH_ASSIGN_OR_RETURN(const HomogeneousGraph homogeneous,
                       HomogeneousGraph::Create(parts.graph.get()));
   if (memory_ != nullptr) {
     PH_ASSIGN_OR_RETURN(parts.memory, memory_->Hold("the parts of nodes",
                                                     sizeof(uint32_t) * homogeneous.num_nodes()));
   }
-  PH_ASSIGN_OR_RETURN(parts.part, ReadKeptParts(folder.files(), parts.num_parts, homogeneous));
+  PH_ASSIGN_OR_RETURN(parts.part, ReadKeptParts(folder, parts.num_parts, homogeneous));
   return parts;
 }
 
@@ -334,6 +410,12 @@ absl::Status PartitionJobs::DeleteGraph(absl::string_view graph) {
     EndWork([graph](const Key& key) { return key.first == graph; });
     deleted = graphs_->Delete(graph);
     if (deleted.ok()) ForgetGraph(graph);
+  }
+  if (options_.shared != nullptr) {
+    // What is left of them goes with a sweep.
+    if (deleted.ok()) options_.shared->RemoveGone().IgnoreError();
+    FindClaimed();
+    return deleted;
   }
   // The graph is still there: its partitions go on.
   if (!deleted.ok()) FindUnfinishedOf(std::string(graph));

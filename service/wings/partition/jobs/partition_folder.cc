@@ -68,24 +68,25 @@ std::string LengthDiffers(uint64_t num_bytes, const PartitionFileContent& noted)
 
 }  // namespace
 
-PartitionFolder::PartitionFolder(const StoredSourceGraph& graph, absl::string_view name)
-    : companion_(graph.companion_folder()),
+PartitionFolder::PartitionFolder(std::string companion, std::string graph, uint64_t graph_version,
+                                 absl::string_view name)
+    : companion_(std::move(companion)),
       partitions_(absl::StrCat(companion_, "/", kPartitionsFolder)),
-      graph_(graph.info().name),
+      graph_(std::move(graph)),
+      graph_version_(graph_version),
       name_(name),
       path_(absl::StrCat(partitions_, "/", name)) {}
 
-absl::StatusOr<PartitionList> PartitionFolder::NamesOf(const StoredSourceGraph& graph) {
+absl::StatusOr<PartitionList> PartitionFolder::Names() const {
   // First: what is deleted meanwhile is not in the list that is read then.
-  PartitionList names = PartitionsThere(graph.companion_folder());
-  auto list = ReadPartitionList(graph.companion_folder());
-  if (!list.ok()) return ListIsDamaged(graph.info().name, list.status());
-  names.merge(*list);
+  PartitionList names = PartitionsThere(companion_);
+  PH_ASSIGN_OR_RETURN(PartitionList list, List());
+  names.merge(list);
   return names;
 }
 
-void PartitionFolder::RemoveRemains(const StoredSourceGraph& graph) {
-  const std::string partitions = absl::StrCat(graph.companion_folder(), "/", kPartitionsFolder);
+void PartitionFolder::RemoveRemains(const std::string& companion) {
+  const std::string partitions = absl::StrCat(companion, "/", kPartitionsFolder);
   for (const std::string& name : NamesIn(partitions)) {
     if (name[0] == '.') RemoveFolder(absl::StrCat(partitions, "/", name)).IgnoreError();
   }
@@ -95,7 +96,7 @@ std::string PartitionFolder::files() const { return path_ + kFilesFolder; }
 bool PartitionFolder::exists() const {
   return PathExists(absl::StrCat(path_, "/", kPartitionStateFile));
 }
-bool PartitionFolder::is_done() const { return PathExists(path_ + kFilesFolder); }
+bool PartitionFolder::has_files() const { return PathExists(path_ + kFilesFolder); }
 
 absl::Status PartitionFolder::Damaged(absl::string_view file, absl::string_view what) const {
   return absl::DataLossError(
@@ -165,7 +166,7 @@ absl::StatusOr<PartitionState> PartitionFolder::State() const {
       return Damaged(kPartitionStateFile,
                      absl::StrCat("is that of partition ", Quoted(state->plan.name)));
     }
-    if (!state->end || !state->end->ok() || is_done()) return state;
+    if (!state->end || !state->end->ok() || has_files()) return state;
     // Once more: it may just be deleted.
     if (*text == before) return Damaged(kFilesFolder + 1, "is missing");
     before = *std::move(text);
@@ -292,10 +293,7 @@ absl::StatusOr<PartitionBytes> PartitionFolder::Read(absl::string_view path, uin
   bytes.num_bytes = static_cast<uint64_t>(state.st_size);
   const std::string differs = LengthDiffers(bytes.num_bytes, noted->second);
   if (!differs.empty()) return is_damaged(differs);
-  if (offset > bytes.num_bytes) {
-    return absl::OutOfRangeError(absl::StrCat("offset ", offset, " of file ", Quoted(path),
-                                              " is beyond its end, ", bytes.num_bytes));
-  }
+  if (offset > bytes.num_bytes) return BeyondEnd(path, offset, bytes.num_bytes);
   bytes.data.resize(std::min(max_bytes, bytes.num_bytes - offset));
   for (size_t done = 0; done < bytes.data.size();) {
     const ssize_t got = ::pread(descriptor, bytes.data.data() + done, bytes.data.size() - done,
@@ -307,6 +305,21 @@ absl::StatusOr<PartitionBytes> PartitionFolder::Read(absl::string_view path, uin
     done += static_cast<size_t>(got);
   }
   return bytes;
+}
+
+absl::Status PartitionFolder::BeyondEnd(absl::string_view file, uint64_t offset,
+                                        uint64_t num_bytes) {
+  return absl::OutOfRangeError(absl::StrCat("offset ", offset, " of file ", Quoted(file),
+                                            " is beyond its end, ", num_bytes));
+}
+
+absl::StatusOr<OwnedBytes> PartitionFolder::Map(absl::string_view file) const {
+  const std::string path = absl::StrCat(kFilesFolder + 1, "/", file);
+  auto opened = MappedFile::Open(absl::StrCat(path_, "/", path));
+  if (absl::IsNotFound(opened.status())) return Damaged(path, "is missing");
+  PH_RETURN_IF_ERROR(opened.status());
+  auto mapped = std::make_shared<const MappedFile>(*std::move(opened));
+  return OwnedBytes{mapped->bytes(), mapped->bytes().size(), mapped};
 }
 
 uint64_t PartitionFolder::NumBytes() const {

@@ -11,6 +11,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/wings/partition/jobs/partition_needs.h"
+#include "service/wings/partition/jobs/shared_partition_folder.h"
 
 namespace packhouse {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 // Memory that is given back wakes who waits for it. Memory that a cache could let go of, since
 // nobody uses it any more, does not: it is asked for again after this time.
 constexpr absl::Duration kCacheRetry = absl::Seconds(1);
+
+absl::Status WasCancelled() { return absl::CancelledError("the partition was cancelled"); }
 
 }  // namespace
 
@@ -33,7 +36,11 @@ PartitionJobs::PartitionJobs(SourceGraphStore* graphs, AssignmentEngine* engine,
                      {options.max_waiting, std::max(options.max_waiting / 2, size_t{1})}) {
   // Before any thread asks for room.
   if (options_.quota != nullptr) {
-    options_.quota->Add([this](absl::string_view where) { return BytesOf(where); });
+    options_.quota->Add([this](absl::string_view where) -> absl::StatusOr<uint64_t> {
+      PH_ASSIGN_OR_RETURN(const auto bytes, BytesByNamespace());
+      const auto found = bytes.find(std::string(where));
+      return found == bytes.end() ? 0 : found->second;
+    });
   }
   threads_ = BeginThreads(std::max(options_.max_running, size_t{1}), [this] { Work(); });
 }
@@ -57,15 +64,21 @@ void PartitionJobs::Work() {
     Turn turn;
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(this, &PartitionJobs::HasWorkOrStops));
+      mutex_.AwaitWithTimeout(absl::Condition(this, &PartitionJobs::HasWorkOrStops),
+                              options_.shared == nullptr ? absl::InfiniteDuration() : kLookPeriod);
       if (stops_) return;
-      turn = states_.Begin();
+      if (states_.has_waiting()) turn = states_.Begin();
     }
-    RunNext(turn);
+    if (turn.work != nullptr) {
+      RunNext(turn);
+    } else {
+      HasMemoryFor([this] { FindClaimed(); });
+    }
   }
 }
 
 void PartitionJobs::FindUnfinished() {
+  if (options_.shared != nullptr) return FindClaimed();
   std::string token;
   do {
     const absl::StatusOr<SourceGraphList> page = graphs_->List(0, token);
@@ -82,9 +95,10 @@ void PartitionJobs::FindUnfinishedOf(const std::string& graph) {
   absl::MutexLock changes(&changes_);
   const auto opened = unused_graphs_->Open(graph);
   if (!opened.ok()) return;
-  PartitionFolder::RemoveRemains(**opened);
+  PartitionFolder::RemoveRemains((*opened)->companion_folder());
   for (const std::string& name : PartitionsThere((*opened)->companion_folder())) {
-    const PartitionFolder folder(**opened, name);
+    const auto of_name = std::make_shared<const PartitionFolder>(**opened, name);
+    const PartitionFolder& folder = *of_name;
     // What is there stays, whatever the bound.
     CountBytes({graph, name}, folder.NumBytes()).IgnoreError();
     const auto state = folder.State();
@@ -103,16 +117,58 @@ void PartitionJobs::FindUnfinishedOf(const std::string& graph) {
     absl::MutexLock lock(&mutex_);
     // It was promised: it waits beyond the bound, too.
     Ask({graph, name}, state->owner, place.ok() ? *std::move(place) : FairBound::Place(),
-        *std::move(used));
+        *std::move(used), of_name);
   }
 }
 
+void PartitionJobs::FindClaimed() {
+  absl::MutexLock changes(&changes_);
+  SharedCompanions& shared = *options_.shared;
+  const auto all = shared.ListAll();
+  if (!all.ok()) return;
+  SharedPartitionFolder::Needed needed;
+  absl::btree_map<Key, uint64_t> counted;
+  for (const SharedCompanion& found : *all) {
+    const Key key(found.graph.name, found.name);
+    const auto is_it = [&key](const Key& other) { return other == key; };
+    bool is_at_work = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      is_at_work = states_.HasAny(is_it);
+    }
+    const auto state = StateOfText(found.state);
+    const bool is_ours = found.server == shared.server() && !found.is_whole && state.ok();
+    if (!is_at_work && !is_ours) continue;
+    needed.emplace(found.graph.id, found.name);
+    const auto folder =
+        std::make_shared<const SharedPartitionFolder>(&shared, found.graph, 0, found.name);
+    counted[key] = folder->NumBytes();
+    if (is_at_work || state->end || !folder->GoOn(found).ok()) continue;
+    auto place = waiting_bound_.Enter(state->owner);
+    absl::MutexLock lock(&mutex_);
+    Ask(key, state->owner, place.ok() ? *std::move(place) : FairBound::Place(), nullptr, folder);
+  }
+  SharedPartitionFolder::RemoveUnneeded(&shared, needed);
+  std::vector<Key> gone;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [key, bytes] : bytes_) {
+      if (!counted.contains(key)) gone.push_back(key);
+    }
+  }
+  // What is there stays, whatever the bound.
+  for (const auto& [key, bytes] : counted) CountBytes(key, bytes).IgnoreError();
+  for (const Key& key : gone) CountBytes(key, 0).IgnoreError();
+}
+
 void PartitionJobs::Ask(const Key& key, const ClientId& client, FairBound::Place place,
-                        std::shared_ptr<const StoredSourceGraph> graph) {
+                        std::shared_ptr<const StoredSourceGraph> graph,
+                        std::shared_ptr<const PartitionFolder> folder) {
   auto work = std::make_shared<PartitionWork>();
   work->client = client;
   work->place = std::move(place);
   work->graph = std::move(graph);
+  work->folder = std::move(folder);
   states_.Ask(key, std::move(work));
 }
 
@@ -160,12 +216,10 @@ void PartitionJobs::RunNext(const Turn& turn) {
   }
   // Of unknown outcome is the last step alone: the partition can be seen, or goes on after a crash.
   const bool failed = !ended.ok() && !was_told && !gave_way && !DiskOutcomeIsUnknown(ended);
-  if (const auto graph = graphs_->Open(turn.key.first); graph.ok()) {
-    const PartitionFolder folder(**graph, turn.key.second);
-    // One that is whole is noted as such: if its files are gone later, it is not made anew.
-    if (failed || ended.ok()) folder.WriteEnd(ended).IgnoreError();
-    CountBytes(turn.key, folder.NumBytes()).IgnoreError();
-  }
+  const PartitionFolder& folder = *turn.work->folder;
+  // One that is whole is noted as such: if its files are gone later, it is not made anew.
+  if (failed || ended.ok()) folder.WriteEnd(ended).IgnoreError();
+  CountBytes(turn.key, folder.NumBytes()).IgnoreError();
   turn.work->graph.reset();
   absl::MutexLock lock(&mutex_);
   states_.End(turn, took(), failed ? ended : absl::OkStatus());
@@ -174,8 +228,17 @@ void PartitionJobs::RunNext(const Turn& turn) {
 absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
   const Key& key = turn.key;
   PartitionWork& work = *turn.work;
+  const PartitionFolder& folder = *work.folder;
+  absl::Time next_tell = clock_->Now();
+  const auto is_over = [&] { return IsOver(work, next_tell); };
+  if (is_over()) return WasCancelled();
+  // A use; work that an earlier process has left gets its graph here.
   PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(key.first));
-  const PartitionFolder folder(*graph, key.second);
+  if (!folder.IsOf(*graph)) {
+    work.cancelled = true;
+    return WasCancelled();
+  }
+  work.graph = graph;
   PH_ASSIGN_OR_RETURN(PartitionState state, folder.State());
   PartitionPlan& plan = state.plan;
   PH_ASSIGN_OR_RETURN(const uint64_t crashes, folder.CountStart());
@@ -202,7 +265,7 @@ absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
   plan.options.parallel = 1;
   const absl::Time began = clock_->Now();
   RunWatch watch;
-  watch.cancelled = [this, &work] { return work.cancelled || stopping_; };
+  watch.cancelled = is_over;
   watch.progress = [this, &work](RunPhase phase, double share) {
     absl::MutexLock lock(&mutex_);
     if (work.began_share < 0) {
@@ -214,7 +277,7 @@ absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
   };
   watch.wrote = [this, &key](uint64_t bytes) { return CountBytes(key, bytes); };
   watch.whole = [&](const std::string& whole) {
-    return folder.NoteFiles(whole, [&] { return !watch.cancelled(); });
+    return folder.NoteFiles(whole, [&] { return !is_over(); });
   };
   watch.kept = [&folder, is_counted = crashes == 0]() mutable {
     if (std::exchange(is_counted, true)) return;
@@ -226,8 +289,31 @@ absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
     gave_way = took >= options_.slice && states_.IsTurnOfOthers(turn, took);
     return gave_way;
   };
-  const absl::Status made = RunPartition(*graph, plan, folder.files(), engine_, watch).status();
+  // Files that are whole may have been left to be published.
+  absl::Status made;
+  if (!folder.has_files()) {
+    made = RunPartition(*graph, plan, folder.files(), engine_, watch).status();
+  }
+  if (made.ok()) {
+    made = folder.Publish([&] { return !is_over(); });
+    // It is another server's.
+    if (absl::IsCancelled(made)) work.cancelled = true;
+  }
   return absl::IsAborted(made) && !gave_way ? absl::InternalError(made.message()) : made;
+}
+
+bool PartitionJobs::IsOver(PartitionWork& work, absl::Time& next_tell) const {
+  if (work.cancelled || stopping_) return true;
+  if (options_.shared == nullptr || clock_->Now() < next_tell) return false;
+  PartitionProgress progress;
+  {
+    absl::MutexLock lock(&mutex_);
+    progress = ProgressOf(work);
+  }
+  if (!work.folder->IsStillOurs(progress)) work.cancelled = true;
+  // After the call: one that waits for a store that is away does not hold up the work.
+  next_tell = clock_->Now() + kTellPeriod;
+  return work.cancelled;
 }
 
 absl::Status PartitionJobs::CountBytes(const Key& key, uint64_t bytes) {
@@ -257,11 +343,17 @@ absl::Status PartitionJobs::CountBytes(const Key& key, uint64_t bytes) {
       Quoted(key.second), ", at most ", options_.max_bytes, " (--max-partition-bytes)"));
 }
 
-uint64_t PartitionJobs::BytesOf(absl::string_view where) const {
+absl::StatusOr<std::map<std::string, uint64_t>> PartitionJobs::BytesByNamespace() const {
+  std::map<std::string, uint64_t> bytes;
+  if (options_.shared != nullptr) {
+    PH_ASSIGN_OR_RETURN(const auto all, options_.shared->ListAll());
+    for (const SharedCompanion& found : all) {
+      bytes[std::string(NamespaceOf(found.graph.name))] += found.num_bytes;
+    }
+  }
   absl::MutexLock lock(&mutex_);
-  uint64_t bytes = 0;
   for (const auto& [key, of_partition] : bytes_) {
-    if (NamespaceOf(key.first) == where) bytes += of_partition;
+    bytes[std::string(NamespaceOf(key.first))] += of_partition;
   }
   return bytes;
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@
 #include "service/base/execution.h"
 #include "service/base/memory_budget.h"
 #include "service/stores/limits/disk_quota.h"
+#include "service/wings/graphs/source_graphs/shared_companions.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
 #include "service/wings/partition/cutting/assignment_engine.h"
 #include "service/wings/partition/jobs/partition_folder.h"
@@ -36,15 +38,12 @@ namespace packhouse {
 
 enum class PartitionJobState { kWaiting, kRunning, kDone, kFailed, kCancelled };
 
-struct PartitionJobInfo {
+// The progress is that of work while it runs.
+struct PartitionJobInfo : PartitionProgress {
   std::string graph;
   PartitionPlan plan;
   uint64_t graph_version = 0;
   PartitionJobState state = PartitionJobState::kWaiting;
-  // While it runs.
-  RunPhase phase = RunPhase::kReading;
-  double share_done = 0;
-  std::optional<absl::Duration> rest;  // If nothing changes; empty if it is not known.
   // Why it failed; otherwise OK.
   absl::Status error = absl::OkStatus();
   // Once it is done. List() leaves the files out.
@@ -62,6 +61,12 @@ struct PartitionJobInfo {
 // are METIS's processes. The others wait, and clients take turns (partition_queue.h); one that runs
 // gives way between two parts, once it has had Options::slice, and goes on later. A partition whose
 // memory is not free now waits, too, and is woken when some is given back.
+//
+// Where servers share source graphs, each has jobs over the same partitions
+// (shared_partition_folder.h): a server works at those that were asked for there. Whoever looks
+// sees what that server has told last; if it is gone, that the partition has failed until it is
+// back, or until the partition is asked for at another one, which begins anew. What other servers
+// have changed is known after kTellPeriod.
 //
 // Thread-safe. Functions that change something wait for the disk; those that end work wait for its
 // end: for METIS some hundredths of a second, for files that are being written as long as one part
@@ -86,7 +91,12 @@ class PartitionJobs {
     DiskQuota* quota = nullptr;
     // The same graphs, where to open one is no use of it; must outlive the jobs. Null: the others.
     SourceGraphStore* unused_graphs = nullptr;
+    // Of the graphs, if servers share them; must outlive the jobs. Null: each graph has a folder.
+    SharedCompanions* shared = nullptr;
   };
+  // Between two looks of a server at what the servers share: while it works, and while it does not.
+  static constexpr absl::Duration kTellPeriod = absl::Seconds(2);
+  static constexpr absl::Duration kLookPeriod = absl::Minutes(1);
 
   // The pointees must outlive the jobs. `engine` may be null: then METIS cannot be called. From
   // `memory` (null: it is not counted) the memory of each partition is held while it runs.
@@ -137,8 +147,9 @@ class PartitionJobs {
   // Gives back what is known of a graph that was deleted elsewhere, without work at it.
   void ForgetGraph(absl::string_view graph);
 
-  // On the disk, of all graphs of a namespace, as far as the jobs have been found. O(partitions).
-  uint64_t BytesOf(absl::string_view where) const;
+  // On the disk, and in what servers share, of all graphs, by namespace, as far as the jobs have
+  // been found. O(partitions).
+  absl::StatusOr<std::map<std::string, uint64_t>> BytesByNamespace() const;
 
   // Blocks until nothing runs or waits.
   void AwaitIdle() const;
@@ -151,24 +162,47 @@ class PartitionJobs {
   // Enqueues what an earlier process has left.
   void FindUnfinished();
   void FindUnfinishedOf(const std::string& graph);
+  // The same of what servers share: what this one has claimed, and nobody works at. Removes what it
+  // has on the disk of others.
+  void FindClaimed();
   void RunNext(const Turn& turn);
   // ABORTED if there is no memory now, and if it `gave_way`.
   absl::Status RunJob(const Turn& turn, bool& gave_way);
   // Runs it as soon as there is memory.
   absl::Status RunWithMemory(const Turn& turn, bool& gave_way);
   void Ask(const Key& key, const ClientId& client, FairBound::Place place,
-           std::shared_ptr<const StoredSourceGraph> graph) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+           std::shared_ptr<const StoredSourceGraph> graph,
+           std::shared_ptr<const PartitionFolder> folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How far work is that runs.
+  PartitionProgress ProgressOf(const PartitionWork& work) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether work is to end; tells, now and then, how far it is.
+  bool IsOver(PartitionWork& work, absl::Time& next_tell) const;
   // Ends the work at the partitions for which it holds, and waits for it.
   void EndWork(absl::FunctionRef<bool(const Key&)> holds);
   bool HasWorkOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  static absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenFor(
-      const SourceGraphStore& graphs, absl::string_view graph, absl::string_view name);
-  // The same of a partition that is done.
-  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenDone(absl::string_view graph,
-                                                                    absl::string_view name) const;
-  absl::StatusOr<PartitionJobInfo> Read(const StoredSourceGraph& graph, const std::string& name,
+  // A partition, and its graph, open: unset if servers share graphs, which would have to be
+  // fetched.
+  struct Opened {
+    std::shared_ptr<const StoredSourceGraph> graph;
+    std::shared_ptr<const PartitionFolder> folder;
+  };
+  // FAILED_PRECONDITION for a graph that is not sealed.
+  absl::StatusOr<Opened> Open(const SourceGraphStore& graphs, absl::string_view graph,
+                              absl::string_view name) const;
+  // The same of one that may be there: NOT_FOUND. `is_done`: FAILED_PRECONDITION unless it is.
+  absl::StatusOr<Opened> OpenFor(const SourceGraphStore& graphs, absl::string_view graph,
+                                 absl::string_view name) const;
+  absl::StatusOr<Opened> OpenDone(absl::string_view graph, absl::string_view name) const;
+  absl::StatusOr<PartitionJobInfo> Read(const PartitionFolder& folder, const std::string& name,
                                         bool with_files) const;
+  // Of Partition(), Cancel(): ABORTED if another server was faster.
+  absl::StatusOr<PartitionJobInfo> TryPartition(absl::string_view graph, const PartitionPlan& plan,
+                                                const ClientId& client)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+  absl::StatusOr<PartitionJobInfo> TryCancel(absl::string_view graph, absl::string_view name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
   void ReadProgress(PartitionJobInfo& info, const Key& key) const;
   // The bytes that a partition has on the disk now. RESOURCE_EXHAUSTED beyond max_bytes, or beyond
   // the namespace's quota; they are counted all the same.

@@ -15,6 +15,7 @@
 #include "service/access/client_identity.h"
 #include "service/access/fair_bound.h"
 #include "service/wings/graphs/source_graphs/source_graph_store.h"
+#include "service/wings/partition/jobs/partition_folder.h"
 #include "service/wings/partition/jobs/partition_queue.h"
 #include "service/wings/partition/jobs/partition_run.h"
 
@@ -25,6 +26,7 @@ struct PartitionWork {
   ClientId client;
   // Until the work is over: a graph that somebody has open does not expire.
   std::shared_ptr<const StoredSourceGraph> graph;
+  std::shared_ptr<const PartitionFolder> folder;
   FairBound::Place place;  // While it waits.
   // The thread that has it looks at this one without a lock.
   std::atomic<bool> cancelled = false;

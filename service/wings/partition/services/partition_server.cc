@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "packhouse/v1/partitioning.grpc.pb.h"
+#include "service/server/services/server_pools.h"
 #include "service/wings/partition/services/joined_kind.h"
 #include "service/wings/partition/services/partitioning_service.h"
 
@@ -13,7 +14,10 @@ namespace {
 class PartitionServer final : public ServerWing {
  public:
   PartitionServer(const WingSources& sources, std::unique_ptr<PartitionJobs> jobs)
-      : jobs_(std::move(jobs)), service_(sources.context, jobs_.get(), sources.datasets) {}
+      : jobs_(std::move(jobs)),
+        service_(
+            WaitingOn(sources.pools->distant.get(), sources.pools->distant.get(), sources.context),
+            jobs_.get(), sources.datasets) {}
 
   std::vector<Service> services() override {
     return {{&service_, v1::PartitioningService::service_full_name(), jobs_ != nullptr}};
@@ -21,7 +25,13 @@ class PartitionServer final : public ServerWing {
   const EpochKindReader* epoch_kind() const override { return &joined_; }
   void CountUses(std::map<std::string, Use>& uses) const override {
     if (jobs_ == nullptr) return;
-    for (auto& [where, use] : uses) use.disk_bytes += jobs_->BytesOf(where);
+    // A store that cannot be read has other alarms; here it counts for nothing.
+    const auto bytes = jobs_->BytesByNamespace();
+    if (!bytes.ok()) return;
+    for (const auto& [where, of_namespace] : *bytes) {
+      const auto found = uses.find(where);
+      if (found != uses.end()) found->second.disk_bytes += of_namespace;
+    }
   }
   std::optional<absl::Status> DeleteSourceGraph(absl::string_view name) override {
     if (jobs_ == nullptr) return std::nullopt;
@@ -43,7 +53,7 @@ MakeServerWing ServePartitions(SourceGraphStore* graphs, AssignmentEngine* engin
                                PartitionJobs::Options options) {
   return [=](const WingSources& sources) -> std::unique_ptr<ServerWing> {
     std::unique_ptr<PartitionJobs> jobs;
-    if (graphs != nullptr && !sources.shares_jobs) {
+    if (graphs != nullptr && (options.shared != nullptr || !sources.shares_jobs)) {
       PartitionJobs::Options of_server = options;
       of_server.quota = sources.disk_quota;
       jobs = std::make_unique<PartitionJobs>(graphs, engine, sources.context.clock,

@@ -9,10 +9,9 @@
 
 namespace packhouse::rpc {
 
-// For ServerOptions::wings. The pointees must outlive the server. `graphs` may be null, and servers
-// may share their jobs: then there are no partitions, since each is a folder of one server, and all
-// calls say so. `engine` calls METIS; null: it cannot be called. Of `options`, the quota is the
-// server's.
+// For ServerOptions::wings. The pointees must outlive the server. `graphs` may be null, or servers
+// may share their jobs and not what belongs to graphs: then there are no partitions, and all calls
+// say so. `engine` calls METIS; null: it cannot be called. Of `options`, the quota is the server's.
 MakeServerWing ServePartitions(SourceGraphStore* graphs, AssignmentEngine* engine,
                                PartitionJobs::Options options = {});
 

@@ -19,8 +19,8 @@ namespace {
 
 absl::Status NoPartitions() {
   return absl::FailedPreconditionError(
-      "partitions are kept in the folder of one server, with its source graphs (--data-dir): a "
-      "server without one, or that shares its jobs with others (--ledger), makes none");
+      "partitions are kept with source graphs (--data-dir, or --store s3://): a server without "
+      "these, or that has a copy of a folder (--ledger without --store), makes none");
 }
 
 absl::StatusOr<v1::PartitionJob> JobOf(const absl::StatusOr<PartitionJobInfo>& info) {

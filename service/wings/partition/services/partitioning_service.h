@@ -9,7 +9,8 @@
 
 namespace packhouse::rpc {
 
-// All calls are on the append pool, since they wait for the disk. Thread-safe.
+// All calls are on the append pool, since they wait for the disk, or for what servers share.
+// Thread-safe.
 class PartitioningService final : public EarlyService {
  public:
   // The pointees must outlive the service. Without partitions or data sets every call that needs

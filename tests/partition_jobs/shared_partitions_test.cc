@@ -1,0 +1,305 @@
+// The laws of partitions that several servers share.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/wings/cluster/datasets/object_values.h"
+#include "service/wings/cluster/datasets/store_identity.h"
+#include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/partition/jobs/partition_list.h"
+#include "service/wings/partition/jobs/partition_run.h"
+#include "tests/partition_jobs/jobs_world.h"
+#include "tests/support/files_below.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::map<std::string, std::string> FilesIn(const std::string& folder) {
+  auto files = FilesBelow(folder);
+  std::erase_if(files, [&folder](const auto& file) {
+    return std::filesystem::is_directory(folder + "/" + file.first);
+  });
+  return files;
+}
+
+class SharedPartitionsTest : public testing::Test {
+ protected:
+  // A server, from its start to its end.
+  struct Server {
+    SharedPartitionsWorld::Server shared;
+    std::unique_ptr<OneGraphStore> graphs;
+    std::unique_ptr<HeldEngine> engine = std::make_unique<HeldEngine>();
+    std::unique_ptr<PartitionJobs> jobs;
+  };
+  // With the disk that the last one of that name has left. `held`: its engine waits.
+  Server Start(const std::string& name, bool held = false, StoreFaults faults = nullptr) {
+    Server server;
+    server.shared = world_.Start(name, folder_.path() + "/" + name, std::move(faults));
+    server.graphs = std::make_unique<OneGraphStore>(SmallSourceGraph(kNodes));
+    if (held) server.engine->Hold();
+    PartitionJobs::Options options;
+    options.shared = server.shared.companions.get();
+    server.jobs = std::make_unique<PartitionJobs>(server.graphs.get(), server.engine.get(),
+                                                  &world_.cluster.clock, nullptr, options);
+    return server;
+  }
+  static PartitionJobInfo Get(const Server& server, const std::string& name = "p") {
+    const auto info = server.jobs->Get("g", name);
+    EXPECT_THAT(info, IsOk());
+    return info.ok() ? *info : PartitionJobInfo();
+  }
+  // What work at it was told so far, is known to all.
+  void LetTimePass() { world_.cluster.clock.Advance(2 * PartitionJobs::kTellPeriod); }
+  // On its disk, of partitions.
+  size_t NumFilesOf(const std::string& server) {
+    const std::string folder = folder_.path() + "/" + server + "/companions";
+    if (!std::filesystem::exists(folder)) return 0;
+    auto files = FilesIn(folder);
+    std::erase_if(files, [](const auto& file) { return file.first.ends_with(kPartitionListFile); });
+    return files.size();
+  }
+  size_t NumObjectsAfterSweep(Server& server) {
+    world_.cluster.clock.Advance(absl::Hours(2));
+    EXPECT_THAT(BindStores(server.shared.replica->engines()), IsOk());
+    EXPECT_THAT(server.shared.companions->RemoveGone(), IsOk());
+    EXPECT_THAT(SourceGraphSweeper(server.shared.replica->engines(), {}).Run(), IsOk());
+    const auto list = world_.fake.List("g/", "", 0, absl::InfiniteFuture());
+    EXPECT_THAT(list, IsOk());
+    return list->objects.size();
+  }
+
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  SharedPartitionsWorld world_;
+};
+
+TEST_F(SharedPartitionsTest, WhatOneServerMakesAllHave) {
+  Server a = Start("a:1", /*held=*/true);
+  Server b = Start("b:1", /*held=*/true);
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.engine->AwaitCalls(1);
+  // Whoever asks sees how far it is; to ask for it again at another server begins nothing.
+  LetTimePass();
+  while (Get(b).share_done == 0) LetTimePass();
+  EXPECT_EQ(Get(b).state, PartitionJobState::kRunning);
+  EXPECT_EQ(Get(b).phase, RunPhase::kAssigning);
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo again, b.jobs->Partition("g", PlanNamed("p")));
+  EXPECT_EQ(again.state, PartitionJobState::kRunning);
+  EXPECT_THAT(b.jobs->Partition("g", PlanNamed("p", PartMethod::kRandom)),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("other words")));
+  EXPECT_THAT(b.jobs->ReadFile("g", "p", "p.json", 0, 1),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not done")));
+  a.engine->LetGo();
+  a.jobs->AwaitIdle();
+  EXPECT_EQ(Get(b).state, PartitionJobState::kDone);
+  ASSERT_TRUE(Get(b).report.has_value());
+  EXPECT_EQ(Get(b).report->parts.size(), 3U);
+  // As a folder has it, on the disk of no server.
+  const std::string output = folder_.path() + "/output";
+  ASSERT_THAT(RunPartition(*SmallSourceGraph(kNodes), PlanNamed("p"), output, a.engine.get(), {}),
+              IsOk());
+  EXPECT_EQ(ReadFilesOf(*b.jobs, "p"), FilesIn(output));
+  EXPECT_EQ(NumFilesOf("a:1"), 0U);
+  // It outlives the server.
+  a = Server();
+  Server c = Start("c:1");
+  EXPECT_EQ(ReadFilesOf(*c.jobs, "p"), FilesIn(output));
+  PH_ASSERT_OK_AND_ASSIGN(const auto parts, c.jobs->PartsOf("g", "p"));
+  for (uint32_t node = 0; node < parts.part.size(); ++node) EXPECT_EQ(parts.part[node], node % 3);
+  PH_ASSERT_OK_AND_ASSIGN(const auto list, c.jobs->List("g"));
+  EXPECT_EQ(list.size(), 1U);
+  ASSERT_THAT(c.jobs->Delete("g", "p"), IsOk());
+  EXPECT_THAT(b.jobs->Get("g", "p"), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_EQ(NumObjectsAfterSweep(c), 0U);
+  EXPECT_EQ(world_.NumKeys(), 0U);
+}
+
+// Another server ends the work: by a cancellation, a deletion, or since the graph is gone.
+TEST_F(SharedPartitionsTest, WorkEndsWhereverItIsEnded) {
+  for (const std::string how : {"cancel", "delete", "delete and ask for another", "graph"}) {
+    SCOPED_TRACE(how);
+    Server a = Start("a:1", /*held=*/true);
+    Server b = Start("b:1");
+    ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+    a.engine->AwaitCalls(1);
+    if (how == "cancel") {
+      ASSERT_THAT(b.jobs->Cancel("g", "p"), IsOk());
+      EXPECT_EQ(Get(a).state, PartitionJobState::kCancelled);
+    } else if (how == "graph") {
+      world_.MakeGraph(0);
+      ASSERT_THAT(b.shared.companions->RemoveGone(), IsOk());
+    } else {
+      ASSERT_THAT(b.jobs->Delete("g", "p"), IsOk());
+      EXPECT_THAT(a.jobs->Get("g", "p"), StatusIs(absl::StatusCode::kNotFound, _));
+    }
+    PartitionPlan other = PlanNamed("p", PartMethod::kRandom);
+    if (how == "delete and ask for another") {
+      ASSERT_THAT(b.jobs->Partition("g", other), IsOk());
+      b.jobs->AwaitIdle();
+    }
+    LetTimePass();
+    // The engine is held: it ends since it is told so.
+    a.jobs->AwaitIdle();
+    if (how == "cancel") {
+      EXPECT_EQ(Get(b).state, PartitionJobState::kCancelled);
+      ASSERT_THAT(b.jobs->Partition("g", PlanNamed("p")), IsOk());
+      b.jobs->AwaitIdle();
+      EXPECT_EQ(Get(a).state, PartitionJobState::kDone);
+    } else if (how == "delete and ask for another") {
+      EXPECT_EQ(Get(a).state, PartitionJobState::kDone);
+      EXPECT_EQ(PlanText(Get(a).plan), PlanText(other));
+    }
+    // What its disk has goes, at the latest when the server starts again.
+    a = Server();
+    a = Start("a:1");
+    a.jobs->AwaitIdle();
+    EXPECT_EQ(NumFilesOf("a:1"), 0U);
+    world_.MakeGraph(1);
+    b.jobs->Delete("g", "p").IgnoreError();
+  }
+}
+
+// A server that is gone is named; it goes on when it is back, unless somebody else has it by then.
+TEST_F(SharedPartitionsTest, AServerThatIsGoneIsNamed) {
+  for (const bool is_taken : {false, true}) {
+    SCOPED_TRACE(is_taken);
+    Server a = Start("a:1", /*held=*/true);
+    Server b = Start("b:1");
+    ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+    a.engine->AwaitCalls(1);
+    a = Server();
+    world_.SetGone("a:1");
+    const PartitionJobInfo lost = Get(b);
+    EXPECT_EQ(lost.state, PartitionJobState::kFailed);
+    EXPECT_THAT(lost.error, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("a:1")));
+    PH_ASSERT_OK_AND_ASSIGN(const auto list, b.jobs->List("g"));
+    ASSERT_EQ(list.size(), 1U);
+    EXPECT_THAT(list[0].error, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("a:1")));
+    if (is_taken) {
+      ASSERT_THAT(b.jobs->Partition("g", PlanNamed("p")), IsOk());
+      b.jobs->AwaitIdle();
+      EXPECT_EQ(Get(b).state, PartitionJobState::kDone);
+    }
+    world_.SetGone("");
+    a = Start("a:1", /*held=*/is_taken);
+    a.jobs->AwaitIdle();
+    EXPECT_EQ(Get(b).state, PartitionJobState::kDone);
+    EXPECT_EQ(NumFilesOf("a:1"), 0U);
+    ASSERT_THAT(a.jobs->Delete("g", "p"), IsOk());
+  }
+}
+
+// A server that was taken for gone works on: what it has made is not taken.
+TEST_F(SharedPartitionsTest, WhoeverHasTheClaimPublishes) {
+  Server a = Start("a:1", /*held=*/true);
+  Server b = Start("b:1", /*held=*/true);
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.engine->AwaitCalls(1);
+  world_.SetGone("a:1");
+  ASSERT_THAT(b.jobs->Partition("g", PlanNamed("p")), IsOk());
+  b.engine->AwaitCalls(1);
+  // It does not look before it is done.
+  a.engine->LetGo();
+  a.jobs->AwaitIdle();
+  EXPECT_EQ(Get(b).state, PartitionJobState::kRunning);
+  b.engine->LetGo();
+  b.jobs->AwaitIdle();
+  EXPECT_EQ(Get(a).state, PartitionJobState::kDone);
+  EXPECT_EQ(NumObjectsAfterSweep(b), NumObjectsAfterSweep(a));
+  ASSERT_THAT(b.jobs->Delete("g", "p"), IsOk());
+  EXPECT_EQ(NumObjectsAfterSweep(b), 0U);
+  EXPECT_EQ(world_.NumKeys(), 0U);
+}
+
+// A graph that was deleted takes its partitions with it, at once; one that is made under its name
+// later has none.
+TEST_F(SharedPartitionsTest, PartitionsGoWithTheirGraph) {
+  Server a = Start("a:1");
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.jobs->AwaitIdle();
+  const CompanionGraph old = {"g", 1};
+  world_.MakeGraph(2);
+  EXPECT_THAT(a.shared.companions->Find(old, "p"), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(a.shared.companions->Find({"g", 2}, "p"), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_EQ(NumObjectsAfterSweep(a), 0U);
+  EXPECT_EQ(world_.NumKeys(), 0U);
+}
+
+// The store's bound counts partitions, and they give their bytes back.
+TEST_F(SharedPartitionsTest, TheBoundOfTheStoreCountsThem) {
+  world_.max_bytes = 1;
+  Server a = Start("a:1");
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.jobs->AwaitIdle();
+  EXPECT_THAT(Get(a).error, StatusIs(absl::StatusCode::kResourceExhausted,
+                                     AllOf(HasSubstr("'p'"), HasSubstr("max_bytes is 1"))));
+  a = Server();
+  world_.max_bytes = uint64_t{1} << 20;
+  a = Start("a:1");
+  // What was made is kept for it: the engine is not asked again.
+  a.engine->FailWith(absl::InternalError("asked again"));
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.jobs->AwaitIdle();
+  EXPECT_EQ(Get(a).state, PartitionJobState::kDone);
+  const auto totals = [&]() -> uint64_t {
+    const auto read = a.shared.replica->connection().Range(KeyRange::Of(kStoreTotalsKey), 0, 0);
+    return read.ok() && !read->values.empty() ? DecodeObjectTotals(read->values[0].value)->num_bytes
+                                              : 0;
+  };
+  EXPECT_GT(totals(), 1000U);
+  ASSERT_THAT(a.jobs->Delete("g", "p"), IsOk());
+  EXPECT_EQ(totals(), 0U);
+}
+
+// Whichever request the server is killed at: it is there as a whole or not at all, and the same
+// server goes on with it when it is started again.
+TEST_F(SharedPartitionsTest, KilledAtAnyRequest) {
+  const std::string output = folder_.path() + "/output";
+  HeldEngine engine;
+  ASSERT_THAT(RunPartition(*SmallSourceGraph(kNodes), PlanNamed("p"), output, &engine, {}), IsOk());
+  const std::map<std::string, std::string> expected = FilesIn(output);
+  Server watcher = Start("watcher");
+  bool was_killed = true;
+  size_t num_killed = 0;
+  for (int at = 0; was_killed; ++at) {
+    SCOPED_TRACE(at);
+    was_killed = false;
+    int requests = 0;
+    {
+      Server a = Start("a:1", /*held=*/false, [&] {
+        if (requests++ != at) return StoreFault::kNone;
+        was_killed = true;
+        return at % 2 == 0 ? StoreFault::kCrashBefore : StoreFault::kCrashAfter;
+      });
+      a.jobs->Partition("g", PlanNamed("p")).IgnoreError();
+      a.jobs->AwaitIdle();
+    }
+    num_killed += was_killed ? 1 : 0;
+    const auto seen = watcher.jobs->Get("g", "p");
+    if (seen.ok() && seen->state == PartitionJobState::kDone) {
+      EXPECT_EQ(ReadFilesOf(*watcher.jobs, "p"), expected);
+    }
+    Server again = Start("a:1");
+    again.jobs->AwaitIdle();
+    ASSERT_THAT(again.jobs->Partition("g", PlanNamed("p")), IsOk());
+    again.jobs->AwaitIdle();
+    EXPECT_EQ(ReadFilesOf(*watcher.jobs, "p"), expected);
+    EXPECT_EQ(NumFilesOf("a:1"), 0U);
+    ASSERT_THAT(watcher.jobs->Delete("g", "p"), IsOk());
+    EXPECT_EQ(NumObjectsAfterSweep(watcher), 0U);
+    EXPECT_EQ(world_.NumKeys(), 0U);
+  }
+  EXPECT_GT(num_killed, 10U);
+}
+
+}  // namespace
+}  // namespace packhouse
