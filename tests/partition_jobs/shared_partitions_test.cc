@@ -32,6 +32,30 @@ std::map<std::string, std::string> FilesIn(const std::string& folder) {
   return files;
 }
 
+class AwayGraphs final : public OneGraphStore {
+ public:
+  using OneGraphStore::OneGraphStore;
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(absl::string_view) const override {
+    return absl::UnavailableError("the graphs are away");
+  }
+};
+
+class AwayObjects final : public ObjectStore {
+ public:
+  absl::Status Put(absl::string_view, absl::string_view, absl::Time) override { return Away(); }
+  absl::Status Get(absl::string_view, const ByteRange&, ObjectSink, absl::Time) override {
+    return Away();
+  }
+  absl::StatusOr<ObjectList> List(absl::string_view, absl::string_view, size_t,
+                                  absl::Time) override {
+    return Away();
+  }
+  absl::Status Delete(absl::string_view, absl::Time) override { return Away(); }
+
+ private:
+  static absl::Status Away() { return absl::UnavailableError("the objects are away"); }
+};
+
 class SharedPartitionsTest : public testing::Test {
  protected:
   // A server, from its start to its end.
@@ -45,7 +69,8 @@ class SharedPartitionsTest : public testing::Test {
   Server Start(const std::string& name, bool held = false, StoreFaults faults = nullptr) {
     Server server;
     server.shared = world_.Start(name, folder_.path() + "/" + name, std::move(faults));
-    server.graphs = std::make_unique<OneGraphStore>(SmallSourceGraph(kNodes));
+    server.graphs = graphs_are_away_ ? std::make_unique<AwayGraphs>(SmallSourceGraph(kNodes))
+                                     : std::make_unique<OneGraphStore>(SmallSourceGraph(kNodes));
     if (held) server.engine->Hold();
     PartitionJobs::Options options;
     options.shared = server.shared.companions.get();
@@ -80,6 +105,7 @@ class SharedPartitionsTest : public testing::Test {
 
   TemporaryFolder folder_{TemporaryFolder::InMemory()};
   SharedPartitionsWorld world_;
+  bool graphs_are_away_ = false;  // Of servers that start from now on.
 };
 
 TEST_F(SharedPartitionsTest, WhatOneServerMakesAllHave) {
@@ -196,6 +222,35 @@ TEST_F(SharedPartitionsTest, AServerThatIsGoneIsNamed) {
     EXPECT_EQ(NumFilesOf("a:1"), 0U);
     ASSERT_THAT(a.jobs->Delete("g", "p"), IsOk());
   }
+}
+
+// Nor does a store that is away end it: whoever has claimed it goes on when the store is back.
+TEST_F(SharedPartitionsTest, AStoreThatIsAwayEndsNothing) {
+  Server b = Start("b:1");
+  Server a = Start("a:1", /*held=*/true);
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.engine->AwaitCalls(1);
+  const auto expect_held_up = [&] {
+    a = Server();
+    a = Start("a:1");
+    a.jobs->AwaitIdle();
+    EXPECT_EQ(Get(a).state, PartitionJobState::kWaiting);
+    EXPECT_THAT(Get(a).error, IsOk());
+    EXPECT_THAT(Get(b).error, IsOk());
+    EXPECT_NE(Get(b).state, PartitionJobState::kFailed);
+  };
+  graphs_are_away_ = true;
+  expect_held_up();
+  graphs_are_away_ = false;
+  AwayObjects away;
+  world_.objects = &away;
+  expect_held_up();
+  world_.objects = nullptr;
+  a = Server();
+  a = Start("a:1");
+  a.jobs->AwaitIdle();
+  EXPECT_EQ(Get(b).state, PartitionJobState::kDone);
+  EXPECT_EQ(NumFilesOf("a:1"), 0U);
 }
 
 // A server that was taken for gone works on: what it has made is not taken.

@@ -215,7 +215,11 @@ void PartitionJobs::RunNext(const Turn& turn) {
     states_.Ending(turn);
   }
   // Of unknown outcome is the last step alone: the partition can be seen, or goes on after a crash.
-  const bool failed = !ended.ok() && !was_told && !gave_way && !DiskOutcomeIsUnknown(ended);
+  // Where servers share, one that is held up by a store that is away stays claimed: FindClaimed()
+  // goes on with it after kLookPeriod.
+  const bool is_held_up = options_.shared != nullptr && absl::IsUnavailable(ended);
+  const bool failed =
+      !ended.ok() && !was_told && !gave_way && !is_held_up && !DiskOutcomeIsUnknown(ended);
   const PartitionFolder& folder = *turn.work->folder;
   // One that is whole is noted as such: if its files are gone later, it is not made anew.
   if (failed || ended.ok()) folder.WriteEnd(ended).IgnoreError();
