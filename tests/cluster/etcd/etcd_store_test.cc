@@ -28,6 +28,7 @@
 namespace packhouse {
 namespace {
 
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -244,7 +245,10 @@ TEST_F(EtcdStoreTest, SilenceIsAnUnknownOutcome) {
   Transaction put;
   put.then = {Operation::Put("silent", "v")};
   absl::Status changed;
+  Transaction reads;
+  reads.then = {Operation::Read(KeyRange::Of("silent"))};
   absl::Status read;
+  absl::Status read_at_once;
   // A connection that ends at this moment refuses a request before it is sent: then once more.
   for (int tries = 0; tries < 5 && !OutcomeIsUnknown(changed); ++tries) {
     const auto store = EtcdStore::Make(OptionsOf(absl::Milliseconds(300))).value();
@@ -252,10 +256,12 @@ TEST_F(EtcdStoreTest, SilenceIsAnUnknownOutcome) {
     process_->Stop();
     changed = store->Commit(put).status();
     read = store->Get("x").status();
+    read_at_once = store->Commit(reads).status();
     process_->Continue();
   }
   EXPECT_TRUE(OutcomeIsUnknown(changed)) << changed;
   EXPECT_THAT(read, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("etcd at 127.0.0.1:")));
+  EXPECT_THAT(read_at_once, StatusIs(absl::StatusCode::kUnavailable, _));
 }
 
 TEST_F(EtcdStoreTest, ALogInItKeepsTheLaws) {

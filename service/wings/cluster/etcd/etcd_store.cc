@@ -264,9 +264,13 @@ absl::StatusOr<TransactionResult> EtcdStore::Commit(const Transaction& transacti
   PH_RETURN_IF_ERROR(transaction.Check());
   const etcd::TxnRequest request = ToTxnRequest(options_.prefix, transaction);
   etcd::TxnResponse response;
-  PH_RETURN_IF_ERROR(Change([&](Endpoint& endpoint, grpc::ClientContext& context) {
+  const absl::Status status = Change([&](Endpoint& endpoint, grpc::ClientContext& context) {
     return endpoint.values.Txn(&context, request, &response);
-  }));
+  });
+  if (OutcomeIsUnknown(status) && !transaction.ChangesSomething()) {
+    return absl::UnavailableError(status.message());
+  }
+  PH_RETURN_IF_ERROR(status);
   auto result = FromTxnResponse(options_.prefix, transaction, response);
   if (!result.ok() && transaction.ChangesSomething()) {
     return absl::UnknownError(result.status().message());
