@@ -634,18 +634,25 @@ def test_what_no_server_uses_is_deleted(world: World) -> None:
         names = [f"packhouse_{kind}_expired_total" for kind in kinds]
         return [sum(server.metric(name) for server in world.servers) for name in names]
 
-    fill(world.addresses, "brief/set")
     fill(world.addresses, "long/set")
+    # Everything was used since.
+    used = time.monotonic()
+    fill(world.addresses, "brief/set")
     sub_graphs = dataclasses.replace(_SAMPLES.sub_graphs, graph="brief/g")
     with Client(first.advertised) as one, Client(second.advertised) as other:
         build_source_graph(one, "brief/g")
         one.histograms.observe("brief/sizes", TABLES[0].sizes)
         end = time.monotonic() + 10
-        while time.monotonic() < end:
-            assert digests(second.advertised, "brief/set")
-            assert other.histograms.get("brief/sizes").num_graphs == 100
-            assert list(other.samples.tables(sub_graphs, range(10)))
-        assert expired() == [0, 0, 0]
+        begun = used
+        try:
+            while begun < end:
+                assert digests(second.advertised, "brief/set")
+                assert other.histograms.get("brief/sizes").num_graphs == 100
+                assert list(other.samples.tables(sub_graphs, range(10)))
+                used, begun = begun, time.monotonic()
+        except PackhouseError as error:
+            # On a busy machine the uses themselves may be too far apart.
+            assert error.code is grpc.StatusCode.NOT_FOUND and time.monotonic() - used > 2, error
         deadline = time.monotonic() + 60
         while expired() != [1, 1, 1]:
             assert time.monotonic() < deadline
