@@ -79,7 +79,7 @@ absl::StatusOr<std::string> ReceiveAnswer(int socket, int& passed) {
   } while (received < 0 && errno == EINTR);
   if (received < 0) return Failed("the server does not answer");
   errno = 0;
-  if (received == 0) return absl::UnavailableError("lane: the server does not know the token");
+  if (received == 0) return absl::NotFoundError("lane: the server does not know the token");
   const cmsghdr* const control_message = CMSG_FIRSTHDR(&header);
   if (control_message != nullptr && control_message->cmsg_type == SCM_RIGHTS) {
     std::memcpy(&passed, CMSG_DATA(control_message), sizeof(passed));
@@ -111,6 +111,9 @@ absl::StatusOr<std::unique_ptr<LaneSlots>> LaneSlots::Open(const v1::Lane& offer
     if (::connect(socket.number, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
         0) {
       if (i > 0) return Failed("the server has gone");
+      if (errno == ECONNREFUSED) {
+        return Failed(absl::StrCat("the server has gone, or is on another host: '", path, "'"));
+      }
       return absl::FailedPreconditionError(
           absl::StrCat("lane: cannot connect to '", path,
                        "', so the server is on another host: ", std::strerror(errno)));

@@ -25,8 +25,9 @@ class LaneSlots {
   // Opens what the server offers. Waits for its answer, which comes at once. `quiet`: how long a
   // message is waited for.
   //
-  // FAILED_PRECONDITION if the server offers none, or is on another host. UNAVAILABLE if it has
-  // closed the connection, or does not answer, or this process has no memory or descriptor left.
+  // FAILED_PRECONDITION if the server offers none, or is on another host. NOT_FOUND if the stream
+  // has ended for the server. UNAVAILABLE if it has gone, or does not answer, or this process has
+  // no memory or descriptor left.
   static absl::StatusOr<std::unique_ptr<LaneSlots>> Open(const v1::Lane& offer,
                                                          absl::Duration quiet);
   ~LaneSlots();

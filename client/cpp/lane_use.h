@@ -5,7 +5,8 @@
 namespace packhouse::client {
 
 // Whether to take a lane. kIfPossible: if the server offers one and is on this host. kRequired:
-// otherwise the stream fails with FAILED_PRECONDITION, which says why.
+// otherwise the stream fails with FAILED_PRECONDITION, which says why, or UNAVAILABLE if the server
+// has gone or does not answer.
 enum class LaneUse { kOff, kIfPossible, kRequired };
 
 // The way that batches come.

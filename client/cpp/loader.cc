@@ -416,7 +416,7 @@ absl::Status Loader::Impl::OpenLane(Stream& stream, const v1::Lane& offer) {
   if (lane.ok()) {
     stream.Use(*std::move(lane));
     transport_ = LoadTransport::kLane;
-  } else if (options_.lane == LaneUse::kRequired && absl::IsFailedPrecondition(lane.status())) {
+  } else if (options_.lane == LaneUse::kRequired && !absl::IsNotFound(lane.status())) {
     return lane.status();
   }
   // Otherwise the server has closed it: all of a short stream had been sent before.

@@ -89,7 +89,7 @@ absl::Status PackStream::OpenLane(LaneUse use) {
   if (lane.ok()) {
     lane_ = *std::move(lane);
     OpenGraphLane();
-  } else if (use == LaneUse::kRequired && absl::IsFailedPrecondition(lane.status())) {
+  } else if (use == LaneUse::kRequired && !absl::IsNotFound(lane.status())) {
     return lane.status();
   }
   // Without one the stream goes on; or it has ended, if the server has closed the connection.

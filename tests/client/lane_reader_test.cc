@@ -163,6 +163,25 @@ TEST(LaneReaderTest, WhoIsClosedForOthersShowsItsTokenAgain) {
   }
 }
 
+// A killed server leaves its socket's file.
+TEST(LaneReaderTest, AServerThatHasGoneIsNoOtherHost) {
+  const TemporaryFolder folder;
+  v1::Lane offer;
+  offer.set_socket_path(absl::StrCat(folder.path(), "/lane"));
+  offer.set_token("token");
+  EXPECT_THAT(
+      LaneReader::Open(offer, absl::InfiniteDuration()),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("the server is on another host")));
+  const int gone = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  offer.socket_path().copy(address.sun_path, offer.socket_path().size());
+  ASSERT_EQ(::bind(gone, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  ::close(gone);
+  EXPECT_THAT(LaneReader::Open(offer, absl::InfiniteDuration()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the server has gone")));
+}
+
 TEST(LaneReaderTest, OfAServerThatSaysNothingItIsSaid) {
   LaneServer server;
   PH_ASSERT_OK_AND_ASSIGN(auto reader, LaneReader::Open(server.offer(), absl::Milliseconds(1)));

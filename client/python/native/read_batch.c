@@ -877,7 +877,11 @@ static PyObject* BatchOfMessage(Wanted wanted, const unsigned char* message, con
   Py_INCREF(buffer);
   held[number] = 1;
   PyObject* received = BatchInSlot(wanted, buffer, start, whole, 0);
-  if (received == NULL && !PyErr_Occurred()) held[number] = 0;
+  if (received == NULL && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_MemoryError))) {
+    // The message is not lost where memory is.
+    PyErr_Clear();
+    held[number] = 0;
+  }
   Py_DECREF(buffer);
   return received;
 }
@@ -911,7 +915,11 @@ static PyObject* Receive(PyObject* module, PyObject* arguments) {
   do {
     Py_BEGIN_ALLOW_THREADS size = recv(socket, message, sizeof message, 0);
     error = errno;
-    Py_END_ALLOW_THREADS if (size < 0 && error == EINTR && PyErr_CheckSignals() < 0) return NULL;
+    Py_END_ALLOW_THREADS if (size < 0 && error == EINTR) {
+      if (PyErr_CheckSignals() < 0) return NULL;
+      // A handler may have closed the lane: then the number is no longer its socket's.
+      if (PyList_Size(slots.buffers) == 0) break;
+    }
     // A reset is said once, before messages that are there still.
   } while (size < 0 && (error == EINTR || error == ECONNRESET));
   if (size != kMessageBytes) return PyBytes_FromStringAndSize(NULL, 0);

@@ -353,6 +353,7 @@ class LoadConnection:
         """Raises PackhouseError if there is none, and must be one."""
         self._transport = "bytes"
         why = "the server does not know lanes"
+        code = grpc.StatusCode.FAILED_PRECONDITION
         if opened.HasField("lane"):
             why = opened.lane.refusal
         if opened.lane.token:
@@ -369,10 +370,12 @@ class LoadConnection:
                 return
             except OSError as error:
                 why = f"{opened.lane.socket_path}: {error.strerror or error}"
+                if isinstance(error, ConnectionRefusedError):
+                    # It has gone, if it was here.
+                    code = grpc.StatusCode.UNAVAILABLE
         if self._connecting.lane == "required":
             raise PackhouseError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"lane 'required': {self._load_address} gives none: {why}",
+                code, f"lane 'required': {self._load_address} gives none: {why}"
             )
         if not self._relay.is_left:
             # So much is not for another process to hand on.

@@ -478,7 +478,8 @@ class Loader(Iterator[LoadedBatch]):
         interrupts = self._num_interrupts
         given, ahead = place.given, place.ahead
         with self._reading:
-            if connection is None:
+            # Another thread may have closed it meanwhile.
+            if connection is None or connection is not self._connection:
                 connection = self._connect()
             try:
                 while len(ahead) < count and not place.is_over:

@@ -400,6 +400,7 @@ class PackStream(Iterator[Batch]):
             return
         offer, offer_for_graphs = offered_lanes(self._call)
         why = "the server does not know lanes of streams" if offer is None else offer.refusal
+        code = grpc.StatusCode.FAILED_PRECONDITION
         if offer is not None and offer.token:
             opening = self._opening or self._begin_opening(offer, offer_for_graphs)
             # An exception that interrupts it comes here again.
@@ -415,11 +416,12 @@ class PackStream(Iterator[Batch]):
                 why = "the server does not take the connection"
             else:
                 why = f"{offer.socket_path}: {getattr(failure, 'strerror', None) or failure!r}"
+            if isinstance(failure, ConnectionRefusedError):
+                # It has gone, if it was here.
+                code = grpc.StatusCode.UNAVAILABLE
         if self._lane_choice == "required":
             self.close()
-            raise PackhouseError(
-                grpc.StatusCode.FAILED_PRECONDITION, f"lane 'required': there is none: {why}"
-            )
+            raise PackhouseError(code, f"lane 'required': there is none: {why}")
 
     def _begin_opening(self, offer: Any, offer_for_graphs: Any) -> LaneOpening:
         reader, widen, way = self._reader, self._options.widen, self._requests.graph_way
