@@ -619,9 +619,6 @@ TEST(SampledEpochTest, WhatSubGraphsDoNotGoTogetherWithIsRefused) {
   };
   refused_with([](EpochRequest& request) { request.dataset = "d"; }, "a data set");
   refused_with([](EpochRequest& request) { request.grouped = true; }, "grouped");
-  refused_with([](EpochRequest& request) { request.subset.emplace(); }, "subset");
-  refused_with([](EpochRequest& request) { request.draw.emplace(); }, "draw");
-  refused_with([](EpochRequest& request) { request.min_rows = MinRows({2, 2}); }, "min_rows");
   EpochRequest request = InWindows(graphs);
   ChangeSamples(request,
                 [](SamplesRequest& samples) { samples.window = SampledEpoch::kMaxWindow + 1; });
@@ -640,9 +637,7 @@ TEST(SampledEpochTest, WhatSubGraphsDoNotGoTogetherWithIsRefused) {
 // The same of sub-graphs, whose windows are planned one by one.
 TEST(OneShapeTest, BatchesOfWindowsKeepTheirBytes) {
   OneGraphStore graphs{SmallSourceGraph(200)};
-  EpochRequest request = InWindows(graphs);
-  const auto prepare = [&] { return PrepareWindows(request); };
-  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, prepare());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareWindows(InWindows(graphs)));
   ASSERT_EQ(epoch->num_windows(), 3U);
   std::vector<std::string> batches;
   for (uint64_t window = 0; window < epoch->num_windows(); ++window) {
@@ -654,7 +649,6 @@ TEST(OneShapeTest, BatchesOfWindowsKeepTheirBytes) {
     }
   }
   EXPECT_EQ(ChecksumOf(batches), 3246446970U);
-  ExpectOneShapeOnly("samples", request, [&] { return prepare().status(); });
 }
 
 TEST(SegmentedEpochTest, TwoServersGiveTheSameBytes) {

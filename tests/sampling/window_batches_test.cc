@@ -277,20 +277,15 @@ EpochRequest OfShapes(std::vector<std::vector<std::vector<uint64_t>>> rank_group
 // Each batch keeps the limits of its shape, and no later shape takes it; each seed comes once, and
 // another server that knows the numbers of batches alone makes the same.
 TEST(WindowBatchesTest, KeepTheLimitsOfTheirShapes) {
-  // About half of all batches of 24 sub-graphs have no more.
-  std::vector<uint64_t> mean(kNumComponents + 1);
-  const auto of_24 = BuildAll(*Prepare(OfShapes({{{10000, 10000, 24}}})).value());
-  for (const auto& [number, built] : of_24) {
-    const std::vector<uint64_t> rows = RowsOf(built.batch);
-    for (size_t k = 0; k < mean.size(); ++k) mean[k] += rows[k];
-  }
-  for (uint64_t& rows : mean) rows = rows / of_24.size() + 1;
-  mean.back() = 24;
-  const std::vector<std::pair<EpochRequest, size_t>> requests = {
-      {OfShapes({{{10000, 10000, 24}, mean}}), 2},
+  std::vector<std::pair<EpochRequest, size_t>> requests = {
       {OfShapes({{{660, 240, 24}, {220, 720, 24}, {200, 200, 20}}}), 1},
       {OfShapes({{{220, 240, 24}}, {{440, 480, 40}}}), 2},
       {OfShapes({{{440, 240, 24}}, {{220, 480, 40}}, {{200, 200, 8}}}), 3}};
+  // What is left over in a window fits some of these.
+  for (const uint64_t rows : {90, 160, 240, 400}) {
+    requests.emplace_back(OfShapes({{{660, 720, 70}, {rows, rows, 40}}}), 1);
+  }
+  std::set<size_t> used_of_two;
   for (auto [request, num_used] : requests) {
     for (const bool is_balanced : {false, true}) {
       if (is_balanced) {
@@ -313,6 +308,9 @@ TEST(WindowBatchesTest, KeepTheLimitsOfTheirShapes) {
         }
       }
       EXPECT_GE(used.size(), num_used);
+      if (request.rank_groups[0].shapes.size() == 2) {
+        for (const auto& [group, shape] : used) used_of_two.insert(shape);
+      }
       const PlanFirstWindow none = [](const auto&) { return absl::OkStatus(); };
       EpochRequest as_they_come = request;
       auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
@@ -325,6 +323,7 @@ TEST(WindowBatchesTest, KeepTheLimitsOfTheirShapes) {
       }
     }
   }
+  EXPECT_EQ(used_of_two.size(), 2U);
 }
 
 // Of shapes of which none takes all that another takes, a sub-graph has to fit one.
