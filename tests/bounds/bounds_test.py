@@ -156,7 +156,7 @@ PAGES: Final = {
     },
     "memory.md, source graphs on the disk": {"--max-source-graph-bytes": "FileSourceGraphStoreTest.Bounds"},
     "memory.md, partitions that run and wait": dict.fromkeys(
-        ("--max-running-partitions", "--max-waiting-partitions"), "PartitionJobsTest.OneRunsSomeWait"
+        ("--max-running-partitions", "--max-waiting-partitions"), "PartitionJobsLawTest.OneRunsSomeWait"
     ),
     "memory.md, files of partitions": {"--max-partition-bytes": "PartitionJobsTest.FilesHaveABound"},
     "memory.md, epochs in the ledger": dict.fromkeys(

@@ -4,10 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/stores/datasets/forwarding_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/support/random_graphs.h"
@@ -81,6 +84,50 @@ TEST_F(RetainedDatasetsTest, WhatNobodyUsesGoesInItsTime) {
   EXPECT_EQ(datasets_->num_expired(), 1U);
   EXPECT_THAT(SweepAfter(absl::Hours(7)), ElementsAre("b"));
   EXPECT_THAT(Sweep(), IsEmpty());
+}
+
+// A store whose machine has no room for chunks.
+class FullStore final : public ForwardingDatasetStore {
+ public:
+  using ForwardingDatasetStore::ForwardingDatasetStore;
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override {
+    PH_ASSIGN_OR_RETURN(auto chunks, store()->OpenChunks(name));
+    return std::make_shared<const Chunks>(std::move(chunks));
+  }
+
+ private:
+  class Chunks final : public DatasetChunks {
+   public:
+    explicit Chunks(std::shared_ptr<const DatasetChunks> chunks) : chunks_(std::move(chunks)) {}
+    const DatasetInfo& info() const override { return chunks_->info(); }
+    absl::Span<const uint32_t> num_graphs() const override { return chunks_->num_graphs(); }
+    uint64_t bytes() const override { return chunks_->bytes(); }
+    absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+      return chunks_->AddSizes(chunk, histogram);
+    }
+    absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+        absl::Span<const uint32_t> chunks) const override {
+      return chunks_->Open(chunks);
+    }
+    absl::Status CheckFits(absl::Span<const uint32_t> chunks) const override {
+      return absl::ResourceExhaustedError(absl::StrCat(chunks.size(), " chunks"));
+    }
+
+   private:
+    const std::shared_ptr<const DatasetChunks> chunks_;
+  };
+};
+
+TEST_F(RetainedDatasetsTest, WhatDoesNotFitIsRefusedAsTheStoreDoes) {
+  Create("a");
+  Append("a");
+  ASSERT_THAT(datasets_->Seal("a"), IsOk());
+  FullStore full(&store_);
+  const RetainedDatasets retained(&full, File(), *ParseRetention("8h"), [this] { return now_; });
+  PH_ASSERT_OK_AND_ASSIGN(const auto chunks, retained.OpenChunks("a"));
+  EXPECT_THAT(chunks->CheckFits({0}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1 chunks")));
 }
 
 TEST_F(RetainedDatasetsTest, EveryUseCounts) {

@@ -60,6 +60,9 @@ class RetainedDatasets::Chunks final : public DatasetChunks {
     PH_ASSIGN_OR_RETURN(auto reader, chunks_->Open(chunks));
     return datasets_->Retain(std::move(reader));
   }
+  absl::Status CheckFits(absl::Span<const uint32_t> chunks) const override {
+    return chunks_->CheckFits(chunks);
+  }
 
  private:
   const RetainedDatasets* const datasets_;

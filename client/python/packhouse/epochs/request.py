@@ -227,7 +227,9 @@ class EpochRequest:
     @property
     def name(self) -> str:
         """The data set, or the source graph of samples."""
-        return self._spec.dataset or self._spec.samples.sub_graphs.graph
+        spec = self._spec
+        name: str = spec.dataset or spec.samples.sub_graphs.graph
+        return name
 
     @property
     def source(self) -> str:
