@@ -29,7 +29,12 @@ constexpr absl::string_view kKeysFile = "cluster/keys";
 constexpr absl::string_view kObjectsFolder = "cluster/objects/";
 // As long as sweeps wait for a snapshot that was killed.
 constexpr absl::Duration kHold = absl::Minutes(2);
-constexpr size_t kKeysOfPage = 500;
+constexpr absl::Duration kKeepPeriod = absl::Seconds(5);
+// Of one answer: keys, and about how many bytes. Entries of logs have up to 1 MiB each.
+constexpr size_t kMaxPage = 64;
+constexpr uint64_t kPageBytes = uint64_t{3} << 20;
+// Of all keys, of which the revision is compacted before the last page is read.
+constexpr int kReadings = 10;
 // Of one transaction.
 constexpr size_t kPutsAtOnce = 100;
 constexpr size_t kBytesAtOnce = size_t{1} << 20;
@@ -39,40 +44,106 @@ constexpr absl::string_view kRestoring = "restoring ";
 // All keys: none begins with another byte.
 KeyRange AllKeys() { return {"!", "~"}; }
 
+bool MayBeTriedAgain(const absl::Status& status) {
+  return absl::IsUnavailable(status) || OutcomeIsUnknown(status);
+}
+
 // Keeps sweeps away.
 class Hold {
  public:
-  static absl::StatusOr<Hold> Take(KeyValueStore& keys) {
-    PH_ASSIGN_OR_RETURN(const StoreLease lease, keys.GrantLease(kHold));
-    PH_ASSIGN_OR_RETURN(
-        const TransactionResult taken,
-        keys.Commit(
-            {{Compare::Absent(kSnapshotKey)}, {Operation::Put(kSnapshotKey, "", lease.id)}, {}}));
-    if (taken.succeeded) return Hold(&keys, lease.id);
-    keys.RevokeLease(lease.id).IgnoreError();
+  // `engines` must outlive it.
+  static absl::StatusOr<Hold> Take(const ObjectEngines& engines) {
+    const auto lease = engines.keys->GrantLease(kHold);
+    if (!lease.ok()) return AsUnavailable(lease.status());
+    Hold hold(&engines, lease->id);
+    const auto taken = engines.keys->Commit(
+        {{Compare::Absent(kSnapshotKey)}, {Operation::Put(kSnapshotKey, "", lease->id)}, {}});
+    if (!taken.ok()) return AsUnavailable(taken.status());
+    if (taken->succeeded) return hold;
     return absl::UnavailableError(
         absl::StrCat("another snapshot is being taken, or was stopped less than ",
                      absl::FormatDuration(kHold), " ago"));
   }
   ~Hold() {
-    if (lease_ != 0) keys_->RevokeLease(lease_).IgnoreError();
+    if (lease_ != 0) engines_->keys->RevokeLease(lease_).IgnoreError();
   }
-  Hold(Hold&& other) noexcept : keys_(other.keys_), lease_(std::exchange(other.lease_, 0)) {}
+  Hold(Hold&& other) noexcept
+      : engines_(other.engines_),
+        lease_(std::exchange(other.lease_, 0)),
+        next_keep_(other.next_keep_) {}
   Hold& operator=(Hold&&) = delete;
 
   // An error if sweeps may have begun again.
   absl::Status Keep() const {
-    const absl::Status kept = keys_->KeepAlive(lease_).status();
-    if (!absl::IsNotFound(kept)) return AsUnavailable(kept);
-    return absl::UnavailableError("the snapshot was held up for too long: take it again");
+    for (int failures = 0;; ++failures) {
+      const absl::Status kept = engines_->keys->KeepAlive(lease_).status();
+      if (absl::IsNotFound(kept)) return Lost();
+      if (!MayBeTriedAgain(kept) || failures >= engines_->max_attempts) return AsUnavailable(kept);
+      engines_->BackOff(failures);
+    }
+  }
+  // Once in a while. Whether it was kept all the time, the last Keep() tells.
+  absl::Status KeepOn() {
+    const absl::Time now = engines_->clock->Now();
+    if (now < next_keep_) return absl::OkStatus();
+    next_keep_ = now + kKeepPeriod;
+    return absl::IsNotFound(engines_->keys->KeepAlive(lease_).status()) ? Lost() : absl::OkStatus();
   }
 
  private:
-  Hold(KeyValueStore* keys, LeaseId lease) : keys_(keys), lease_(lease) {}
+  Hold(const ObjectEngines* engines, LeaseId lease)
+      : engines_(engines), lease_(lease), next_keep_(engines->clock->Now() + kKeepPeriod) {}
+  static absl::Status Lost() {
+    return absl::UnavailableError("the snapshot was held up for too long: take it again");
+  }
 
-  KeyValueStore* keys_;
+  const ObjectEngines* engines_;
   LeaseId lease_;
+  absl::Time next_keep_;
 };
+
+// OUT_OF_RANGE if the revision is gone before the last page is read.
+absl::StatusOr<std::vector<KeyValue>> ReadKeysOnce(const ObjectEngines& engines, Hold& hold) {
+  std::vector<KeyValue> values;
+  KeyRange rest = AllKeys();
+  Revision revision = 0;
+  size_t page = kMaxPage;
+  int failures = 0;
+  while (true) {
+    PH_RETURN_IF_ERROR(hold.KeepOn());
+    auto read = engines.keys->Range(rest, page, revision);
+    if (!read.ok()) {
+      if (!MayBeTriedAgain(read.status()) || failures >= engines.max_attempts) {
+        return AsUnavailable(read.status());
+      }
+      engines.BackOff(failures++);
+      // It may be too much for one answer.
+      page = std::max<size_t>(page / 2, 1);
+      continue;
+    }
+    failures = 0;
+    if (revision == 0) revision = read->revision;
+    uint64_t bytes = 1;
+    for (KeyValue& value : read->values) {
+      bytes += value.key.size() + value.value.size();
+      values.push_back(std::move(value));
+    }
+    if (!read->has_more || read->values.empty()) return values;
+    page = std::clamp<uint64_t>(kPageBytes * read->values.size() / bytes, 1, kMaxPage);
+    rest.begin = values.back().key + '\0';
+  }
+}
+
+// At one revision.
+absl::StatusOr<std::vector<KeyValue>> ReadKeys(const ObjectEngines& engines, Hold& hold) {
+  absl::Status dropped;
+  for (int reading = 0; reading < kReadings; ++reading) {
+    auto values = ReadKeysOnce(engines, hold);
+    if (!absl::IsOutOfRange(values.status())) return values;
+    dropped = values.status();
+  }
+  return absl::UnavailableError(dropped.message());
+}
 
 // An object, as a key says that it is.
 struct NamedObject {
@@ -172,35 +243,57 @@ absl::Status Named(absl::string_view what, const absl::Status& status) {
                      : absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
 
-// In parts of some keys each.
+// In parts of some keys each, while the life is `mark`: none is done after the end, however late.
 class Puts {
  public:
-  explicit Puts(const ObjectEngines& engines) : engines_(engines) {}
+  // `life`: what the last part writes.
+  Puts(const ObjectEngines& engines, absl::string_view mark, absl::string_view life)
+      : engines_(engines), life_(life) {
+    next_.compares = {Compare::Value(kClusterLifeKey, mark)};
+    next_.otherwise = {Operation::Read(KeyRange::Of(kClusterLifeKey))};
+  }
 
   absl::Status Add(absl::string_view key, absl::string_view value) {
-    bytes_ += key.size() + value.size();
-    next_.then.push_back(Operation::Put(key, value));
-    return next_.then.size() >= kPutsAtOnce || bytes_ >= kBytesAtOnce ? Flush() : absl::OkStatus();
+    Operation put = Operation::Put(key, value);
+    const size_t bytes = Transaction{{}, {put}, {}}.NumBytes();
+    if (next_.then.size() >= kPutsAtOnce || next_.NumBytes() + bytes > kBytesAtOnce) {
+      PH_RETURN_IF_ERROR(Flush());
+    }
+    next_.then.push_back(std::move(put));
+    return absl::OkStatus();
   }
   // Where it is not known whether it is done, the same is done again.
   absl::Status Flush() {
     if (next_.then.empty()) return absl::OkStatus();
-    absl::Status done;
-    for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
-      if (failures != 0) engines_.BackOff(failures - 1);
-      done = engines_.keys->Commit(next_).status();
-      if (!OutcomeIsUnknown(done) && !absl::IsUnavailable(done)) break;
+    for (int failures = 0;; ++failures) {
+      const auto done = engines_.keys->Commit(next_);
+      if (done.ok()) {
+        PH_RETURN_IF_ERROR(CheckLife(*done));
+        break;
+      }
+      if (!MayBeTriedAgain(done.status()) || failures >= engines_.max_attempts) {
+        return AsUnavailable(done.status());
+      }
+      engines_.BackOff(failures);
     }
-    PH_RETURN_IF_ERROR(AsUnavailable(done));
     next_.then.clear();
-    bytes_ = 0;
     return absl::OkStatus();
   }
 
  private:
+  absl::Status CheckLife(const TransactionResult& done) const {
+    if (done.succeeded) return absl::OkStatus();
+    // An earlier try was the end.
+    const std::vector<KeyValue>& now = done.reads[0].values;
+    if (!now.empty() && now[0].value == life_) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "another restore, or a server, has the stores: their life is ",
+        now.empty() ? "not there" : Quoted(now[0].value), ", and was that of this restore"));
+  }
+
   const ObjectEngines& engines_;
+  const std::string life_;
   Transaction next_;
-  size_t bytes_ = 0;
 };
 
 // That both stores are empty, or that this restore was stopped.
@@ -239,13 +332,14 @@ absl::StatusOr<SnapshotReport> TakeClusterSnapshot(const ObjectEngines& engines,
                                                    SnapshotProgress progress) {
   PH_RETURN_IF_ERROR(CheckStoresAreBound(engines));
   PH_ASSIGN_OR_RETURN(const auto writer, SnapshotWriter::Begin(folder, &progress));
-  PH_ASSIGN_OR_RETURN(const Hold hold, Hold::Take(*engines.keys));
+  PH_ASSIGN_OR_RETURN(Hold hold, Hold::Take(engines));
   SnapshotManifest manifest;
   manifest.taken = absl::FormatTime(absl::RFC3339_sec, now, absl::UTCTimeZone());
-  PH_ASSIGN_OR_RETURN(RangeResult all, engines.keys->ReadAll(AllKeys(), kKeysOfPage));
+  PH_ASSIGN_OR_RETURN(std::vector<KeyValue> all, ReadKeys(engines, hold));
   std::vector<KeyValue> stored;
   NamedObjects objects;
-  for (KeyValue& value : all.values) {
+  for (KeyValue& value : all) {
+    PH_RETURN_IF_ERROR(hold.KeepOn());
     const auto is_stored = IsStored(value);
     PH_RETURN_IF_ERROR(Named(value.key, is_stored.status()));
     if (!*is_stored) continue;
@@ -260,7 +354,7 @@ absl::StatusOr<SnapshotReport> TakeClusterSnapshot(const ObjectEngines& engines,
   };
   PH_RETURN_IF_ERROR(writer->Write(std::string(kKeysFile), write_keys));
   for (const auto& [name, object] : objects) {
-    PH_RETURN_IF_ERROR(hold.Keep());
+    PH_RETURN_IF_ERROR(hold.KeepOn());
     PH_ASSIGN_OR_RETURN(const std::string bytes,
                         ReadWholeObject(engines, name, object.num_bytes, object.crc));
     PH_RETURN_IF_ERROR(writer->Write(absl::StrCat(kObjectsFolder, name),
@@ -301,7 +395,7 @@ absl::StatusOr<SnapshotReport> RestoreClusterSnapshot(const std::string& folder,
   }
   PH_ASSIGN_OR_RETURN(ValueReader values,
                       ValueReader::Open(absl::StrCat(folder, "/", kKeysFile), keys->second));
-  Puts puts(engines);
+  Puts puts(engines, mark, life);
   while (true) {
     absl::string_view key;
     absl::string_view value;

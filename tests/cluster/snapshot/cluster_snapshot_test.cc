@@ -76,6 +76,39 @@ class WatchedObjects final : public ObjectStore {
   ObjectStore* const store_;
 };
 
+// Does not answer with more than etcd has time for, nor where a test says so.
+class SlowKeys final : public KeyValueStore {
+ public:
+  explicit SlowKeys(KeyValueStore* store) : store_(store) {}
+  std::function<absl::Status()> before = [] { return absl::OkStatus(); };
+
+  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
+                                    Revision revision) override {
+    PH_RETURN_IF_ERROR(before());
+    PH_ASSIGN_OR_RETURN(RangeResult read, store_->Range(range, limit, revision));
+    size_t bytes = 0;
+    for (const KeyValue& value : read.values) bytes += value.key.size() + value.value.size();
+    if (bytes >= size_t{4} << 20) return absl::UnavailableError("it took too long");
+    ++num_answers;
+    return read;
+  }
+  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    return store_->Commit(transaction);
+  }
+  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
+    return store_->GrantLease(length);
+  }
+  absl::StatusOr<absl::Duration> KeepAlive(LeaseId lease) override {
+    return store_->KeepAlive(lease);
+  }
+  absl::Status RevokeLease(LeaseId lease) override { return store_->RevokeLease(lease); }
+
+  int num_answers = 0;
+
+ private:
+  KeyValueStore* const store_;
+};
+
 class ClusterSnapshotTest : public ::testing::Test {
  protected:
   // Two stores, and one process that has them.
@@ -191,9 +224,20 @@ class ClusterSnapshotTest : public ::testing::Test {
     made.revision = cluster.companions->Put(made).value();
     return made;
   }
-  absl::StatusOr<SnapshotReport> Take(const std::string& name) {
-    return TakeClusterSnapshot(from_.replica->engines(), folder_.path() + "/" + name,
-                               absl::UnixEpoch(), [](const SnapshotReport&) { return true; });
+  absl::StatusOr<SnapshotReport> Take(const std::string& name, KeyValueStore* keys = nullptr) {
+    ObjectEngines engines = from_.replica->engines();
+    if (keys != nullptr) engines.keys = keys;
+    return TakeClusterSnapshot(engines, folder_.path() + "/" + name, absl::UnixEpoch(),
+                               [](const SnapshotReport&) { return true; });
+  }
+  // Of logs of jobs.
+  void PutEntries(const std::vector<size_t>& sizes) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const std::string key = absl::StrCat("job/large/", absl::Hex(i, absl::kZeroPad8));
+      EXPECT_THAT(from_.replica->connection().Commit(
+                      {{}, {Operation::Put(key, std::string(sizes[i], 'x'))}, {}}),
+                  IsOk());
+    }
   }
   absl::Status Restore(const std::string& name, Cluster& to) {
     return RestoreClusterSnapshot(folder_.path() + "/" + name, to.replica->engines(), kLife)
@@ -247,6 +291,76 @@ TEST_F(ClusterSnapshotTest, WhatIsRestoredIsWhatThereWas) {
   EXPECT_EQ(from_.Keys(), keys);
   ASSERT_THAT(Restore("s", to_), IsOk());
   ExpectRestored(to_, keys);
+}
+
+// Each as large as a transaction lets it be, or next to such a one; while etcd is away now and
+// then, and its history goes.
+TEST_F(ClusterSnapshotTest, LargeEntriesAreOfIt) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  std::vector<size_t> sizes = {kMiB * 6 / 10, kMiB, kMiB * 144 / 100, kMiB * 3 / 10, kMiB};
+  sizes.resize(20, kMiB);
+  PutEntries(sizes);
+  SlowKeys slow(&from_.replica->connection());
+  int num_calls = 0;
+  slow.before = [&]() -> absl::Status {
+    ++num_calls;
+    if (num_calls % 3 == 0) return absl::UnavailableError("away");
+    if (num_calls != 8) return absl::OkStatus();
+    // From here on there is one more.
+    EXPECT_THAT(from_.replica->connection().Commit({{}, {Operation::Put("a", "late")}, {}}),
+                IsOk());
+    from_.stores.keys.Compact(from_.stores.keys.revision());
+    return absl::OkStatus();
+  };
+  ASSERT_THAT(Take("s", &slow), IsOk());
+  EXPECT_GT(num_calls, 8);
+  EXPECT_LT(slow.num_answers, 60);
+  ASSERT_THAT(Restore("s", to_), IsOk());
+  ExpectRestored(to_, from_.Keys());
+}
+
+// A request of unknown outcome may be done when servers run already.
+TEST_F(ClusterSnapshotTest, WhatIsLateChangesNothingAfterTheEnd) {
+  ASSERT_THAT(Take("s"), IsOk());
+  for (int step = 0; step < 10; ++step) {
+    SCOPED_TRACE(step);
+    Cluster to(absl::StrCat(folder_.path(), "/late", step));
+    int num_calls = 0;
+    to.Start([&] {
+      const int call = num_calls++;
+      return call >= step && call < step + 20 ? StoreFault::kDoneLater : StoreFault::kNone;
+    });
+    const absl::Status restored = Restore("s", to);
+    to.Start();
+    if (!restored.ok()) {
+      ASSERT_THAT(Restore("s", to), IsOk());
+    }
+    FakeConnection connection(&to.stores.keys);
+    // A server changes all.
+    for (const KeyRange& range : {KeyRange{"!", "life"}, KeyRange{"liff", "~"}}) {
+      ASSERT_THAT(connection.Commit({{}, {Operation::Delete(range)}, {}}), IsOk());
+    }
+    const auto left = connection.Get("life");
+    to.stores.keys.DoLateRequests();
+    EXPECT_EQ(to.Keys().size(), 1U);
+    EXPECT_EQ(connection.Get("life").value(), left.value());
+  }
+}
+
+// Another one has the stores before the last key is there.
+TEST_F(ClusterSnapshotTest, OneRestoreHasTheStores) {
+  ASSERT_THAT(Take("s"), IsOk());
+  int num_calls = 0;
+  to_.watched.before = [&] {
+    if (++num_calls != 10) return absl::OkStatus();
+    FakeConnection connection(&to_.stores.keys);
+    EXPECT_THAT(connection.Commit({{}, {Operation::Put("life", "another")}, {}}), IsOk());
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Restore("s", to_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another restore")));
+  EXPECT_EQ(to_.Keys().size(), 1U);
+  EXPECT_EQ(to_.Keys()["life"], "another");
 }
 
 // Servers append, delete and sweep before each object that is read.
@@ -403,6 +517,31 @@ TEST_F(ClusterSnapshotTest, ItGoesOnWhereItWasKilled) {
     ExpectRestored(to, keys);
   }
   EXPECT_GT(num_kills, 20);
+}
+
+// Each object takes nine seconds: those that say what others there are, too.
+TEST_F(ClusterSnapshotTest, SweepsWaitForASlowOne) {
+  for (uint64_t i = 100; i < 160; ++i) ASSERT_THAT(Append(from_, "team/open", i), IsOk());
+  from_.watched.before = [&] {
+    if (from_.Keys().contains("snapshot")) from_.stores.clock.Advance(absl::Seconds(9));
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Take("s"), IsOk());
+}
+
+// Nor does an answer that is lost leave anything.
+TEST_F(ClusterSnapshotTest, WithoutAnAnswerItCanBeTakenAgain) {
+  int num_calls = 0;
+  for (int lost = 0; lost < 8; ++lost) {
+    SCOPED_TRACE(lost);
+    num_calls = 0;
+    from_.Start([&num_calls, lost] {
+      return num_calls++ == lost ? StoreFault::kReplyLost : StoreFault::kNone;
+    });
+    const absl::Status taken = Take(absl::StrCat("s", lost)).status();
+    EXPECT_TRUE(taken.ok() || absl::IsUnavailable(taken)) << taken;
+    EXPECT_FALSE(from_.Keys().contains("snapshot"));
+  }
 }
 
 TEST_F(ClusterSnapshotTest, OneIsTakenAtATime) {
