@@ -153,11 +153,11 @@ absl::Status SharedUses::Save() {
   std::vector<Thing> things;
   {
     absl::MutexLock lock(&mutex_);
-    for (const std::string& name : names) {
-      // Not if it was deleted, and another has its name.
-      if (const auto found = noted_.find(name); found != noted_.end()) {
-        things.emplace_back(name, found->second.id);
-      }
+    for (auto& [name, noted] : noted_) {
+      // Not if it was deleted, and another has its name. Nobody tells of it again: until it is
+      // written, it has no time.
+      if (names.contains(name)) noted.at = absl::InfinitePast();
+      if (noted.at == absl::InfinitePast()) things.emplace_back(name, noted.id);
     }
   }
   return Note(things);

@@ -27,6 +27,7 @@ namespace {
 using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr absl::Duration kRetention = absl::Hours(8);
 constexpr absl::Duration kPeriod = absl::Minutes(10);
@@ -184,6 +185,24 @@ TEST_F(SharedUsesTest, AServerThatIsCutOffUsesAndDeletesNothing) {
   // Nobody was there to count the time.
   EXPECT_THAT(SweepFor(kRetention - 2 * kPeriod, {a_.get()}), IsEmpty());
   EXPECT_THAT(SweepFor(6 * kPeriod, {a_.get()}), ElementsAre("set"));
+}
+
+// A use that could not be written, since etcd was away, is written later.
+TEST_F(SharedUsesTest, AUseThatCouldNotBeWrittenIsWrittenLater) {
+  Create(*a_, "set");
+  ASSERT_THAT(Append(*a_, "set"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, a_->datasets->OpenReader("set"));
+  EXPECT_THAT(SweepFor(kRetention - kPeriod, {a_.get(), b_.get()}), IsEmpty());
+  EXPECT_THAT(reader->Graph(0), IsOk());
+  // Another one has added the time. Reads are answered, and what it writes is not done.
+  cluster_.clock.Advance(kPeriod);
+  EXPECT_THAT(Sweep(*b_), IsEmpty());
+  cluster_.keys.SetFull(true);
+  std::vector<Expired> expired;
+  EXPECT_THAT(a_->datasets->Sweep(expired), Not(IsOk()));
+  cluster_.keys.SetFull(false);
+  EXPECT_THAT(SweepFor(kRetention - kPeriod, {a_.get(), b_.get()}), IsEmpty());
+  EXPECT_THAT(SweepFor(6 * kPeriod, {a_.get(), b_.get()}), ElementsAre("set"));
 }
 
 // A server with another retention notes other uses, or none.
