@@ -45,9 +45,9 @@ uint64_t BytesOf(JobWorld& world, const std::vector<uint64_t>& open_epochs) {
   uint64_t bytes = ledger.bytes();
   for (const uint64_t epoch : open_epochs) {
     const EpochState& state = *ledger.Find({"job", epoch});
-    bytes += JobState::TableBytes(state) + Dealing::MostBytes(state.identity.num_batches(),
-                                                              state.identity.rank_groups.size(),
-                                                              state.sharing);
+    // Windows have at most kNumBatches, whatever their rank groups.
+    bytes += JobState::TableBytes(state) +
+             Dealing::MostBytes(kNumBatches, state.identity.rank_groups.size(), state.sharing);
   }
   return bytes;
 }
@@ -93,6 +93,22 @@ TEST(JobAccountingTest, OpenEpochs) {
         },
         [&](const std::shared_ptr<OneJob>& job) { return BytesOf(job->world, epochs); });
   }
+}
+
+// Of whose items all rank groups together have a batch each at the most.
+TEST(JobAccountingTest, AnOpenEpochOfWindows) {
+  EpochIdentity epoch = IdentityOf({kNumBatches, kNumBatches});
+  epoch.num_windows = 2;
+  JoinRequest request;
+  request.sharing.rank_group_of_rank = {0, 0, 1};
+  request.windows = {5, 15};
+  ExpectAccounted(
+      [&](MemoryBudget* memory) -> absl::StatusOr<std::shared_ptr<OneJob>> {
+        auto job = std::make_shared<OneJob>(memory);
+        PH_RETURN_IF_ERROR(job->world.Join(epoch, request).status());
+        return job;
+      },
+      [](const std::shared_ptr<OneJob>& job) { return BytesOf(job->world, {0}); });
 }
 
 // What was in memory before is held as it was, whichever reservation of a later call is refused.

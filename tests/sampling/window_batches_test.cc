@@ -461,6 +461,27 @@ TEST(WindowBatchesTest, ADeviceHasTheSameShapesInAllEpochsOfASeed) {
   EXPECT_EQ(IdsOf(BuildAll(*again)), AllIds());
 }
 
+// It gives whole graphs, whatever its spec asks for. Evaluations of sizes may have made its epoch.
+TEST(WindowBatchesTest, AnExportNeedsTheRowsOfTheReadout) {
+  EpochRequest request = Request();
+  const OneGraphStore graphs(SmallSourceGraph(kNodes));
+  auto samples = std::make_shared<SamplesRequest>(*request.Find<SamplesRequest>());
+  SubGraphsRequest sub_graphs = samples->source->request();
+  sub_graphs.options.readout = true;
+  sub_graphs.options.readout_columns = {{"label", DType::kInt32, {}, false, false}};
+  samples->source = SubGraphSource::Create(graphs.Open("g").value(), sub_graphs).value();
+  request.kinds = {samples};
+  // `_readout` and its edges come in, too.
+  request.rank_groups[0].shapes = {{1000, 1000, 1000, 1000, 24}};
+  request.use = EpochUse::kEvaluation;
+  const auto epoch = Prepare(request).value();
+  EXPECT_THAT(samples->Complete(request, *epoch, Making()), IsOk());
+  const auto refusal = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'label' the first"));
+  request.use = EpochUse::kExport;
+  EXPECT_THAT(Prepare(request).status(), refusal);
+  EXPECT_THAT(samples->Complete(request, *epoch, Making()), refusal);
+}
+
 TEST(WindowBatchesTest, StepsNeedRanksAndACost) {
   EpochRequest request = Balanced({{CostForm::kRows, 1, 1}});
   request.rank_groups[0].num_ranks = 0;

@@ -86,6 +86,7 @@ TEST(WireAccountingTest, TheListsOfAnEpochsWords) {
   samples.mutable_samples()->mutable_sub_graphs()->set_graph("g");
   samples.mutable_samples()->mutable_sub_graphs()->set_text(TwoHopSpec(3, 2));
   samples.mutable_samples()->mutable_seeds()->set_numbers(Uint32sToWire({3, 1, 4, 1, 5}));
+  *samples.mutable_subset() = subset.subset();
   // Of as many bytes as the subset alone.
   PartsWorld parts(kSeedWithEdges);
   v1::EpochSpec joined = subset;
@@ -102,9 +103,7 @@ TEST(WireAccountingTest, TheListsOfAnEpochsWords) {
           Held<EpochRequest> held;
           PH_ASSIGN_OR_RETURN(held.made,
                               OpenEpochRequest(*spec, datasets, &kinds, memory, held.memory));
-          if (!spec->has_samples()) {
-            EXPECT_EQ(held.memory.bytes(), BytesOfRequest(*spec));
-          }
+          EXPECT_EQ(held.memory.bytes(), BytesOfRequest(*spec));
           return held;
         },
         [](const Held<EpochRequest>& held) {

@@ -20,7 +20,9 @@
 #include "service/engine/epochs/prepared_epoch.h"
 #include "service/server/wire/wire_loader.h"
 #include "service/stores/datasets/mixed_datasets.h"
+#include "service/wings/graphs/services/samples_kind.h"
 #include "tests/epochs/dataset_worlds.h"
+#include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
 #include "tests/wire/told_fields.h"
 
@@ -35,7 +37,7 @@ using ::testing::Not;
 // One model on one device, whose batches cost 0.01 s and 1 us a row.
 class OneModel final : public MeasuredModels {
  public:
-  explicit OneModel(std::string name) : name_(std::move(name)) {
+  OneModel(std::string name, std::vector<std::string> components) : name_(std::move(name)) {
     MeasuredShapes shapes;
     for (uint64_t times = 1; times <= 20; ++times) {
       BatchObservation observation;
@@ -45,7 +47,7 @@ class OneModel final : public MeasuredModels {
       observation.seconds = 0.01 + 1e-6 * static_cast<double>(rows);
       shapes.Add(observation);
     }
-    model_ = std::make_shared<const MeasuredModel>(FitModel({"nodes", "edges", "graphs"}, shapes));
+    model_ = std::make_shared<const MeasuredModel>(FitModel(std::move(components), shapes));
   }
 
   std::shared_ptr<const MeasuredModel> Find(absl::string_view measured_as) const override {
@@ -62,27 +64,39 @@ class OneModel final : public MeasuredModels {
 TEST(EpochWordsTest, OnlyAJobPlansByWhatWasMeasured) {
   DatasetWorld world(10);
   world.Seal();
-  const OneModel models("gin/sim");
-  v1::EpochSpec spec;
-  spec.set_dataset("graphs");
-  v1::DeviceProfile& device = *spec.add_rank_groups()->mutable_device_profile();
-  device.set_measured_as("gin/sim");
-  for (const char* name : {"nodes", "edges", "graphs"}) {
-    v1::DeviceProfile::Component& component = *device.add_components();
-    component.set_component(name);
-    component.set_max_rows(1000);
+  OneGraphStore graphs{SmallSourceGraph(60)};
+  const SamplesKind samples_kind(&graphs);
+  const EpochKinds kinds = {{&samples_kind}, {}};
+  v1::EpochSpec of_dataset;
+  of_dataset.set_dataset("graphs");
+  v1::EpochSpec of_samples;
+  of_samples.mutable_samples()->mutable_sub_graphs()->set_graph("g");
+  of_samples.mutable_samples()->mutable_sub_graphs()->set_text(TwoHopSpec(3, 2));
+  for (v1::EpochSpec spec : {of_dataset, of_samples}) {
+    SCOPED_TRACE(spec.ShortDebugString());
+    const std::vector<std::string> components =
+        spec.has_samples() ? std::vector<std::string>{"n", "e", "graphs"}
+                           : std::vector<std::string>{"nodes", "edges", "graphs"};
+    const OneModel models("gin/sim", components);
+    v1::DeviceProfile& device = *spec.add_rank_groups()->mutable_device_profile();
+    device.set_measured_as("gin/sim");
+    for (const std::string& name : components) {
+      v1::DeviceProfile::Component& component = *device.add_components();
+      component.set_component(name);
+      component.set_max_rows(1000);
+    }
+    MemoryHold memory;
+    const auto open = [&] {
+      return OpenEpochRequest(spec, world.store(), &kinds, nullptr, memory, &models);
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const EpochRequest without_job, open());
+    ASSERT_EQ(without_job.rank_groups.size(), 1U);
+    EXPECT_EQ(without_job.rank_groups[0].device->measured_as, "gin/sim");
+    EXPECT_FALSE(without_job.rank_groups[0].measured.has_value());
+    spec.set_job("job");
+    PH_ASSERT_OK_AND_ASSIGN(const EpochRequest of_job, open());
+    EXPECT_TRUE(of_job.rank_groups[0].measured.has_value());
   }
-  MemoryHold memory;
-  const auto open = [&] {
-    return OpenEpochRequest(spec, world.store(), nullptr, nullptr, memory, &models);
-  };
-  PH_ASSERT_OK_AND_ASSIGN(const EpochRequest without_job, open());
-  ASSERT_EQ(without_job.rank_groups.size(), 1U);
-  EXPECT_EQ(without_job.rank_groups[0].device->measured_as, "gin/sim");
-  EXPECT_FALSE(without_job.rank_groups[0].measured.has_value());
-  spec.set_job("job");
-  PH_ASSERT_OK_AND_ASSIGN(const EpochRequest of_job, open());
-  EXPECT_TRUE(of_job.rank_groups[0].measured.has_value());
 }
 
 // Where the wing of a kind was left out, the request is refused by name.

@@ -3,12 +3,14 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/engine/epochs/epoch_catalog.h"
+#include "service/engine/epochs/loadable_epoch.h"
 #include "service/engine/jobs/evaluation.h"
 #include "service/server/calls/wire_sizes.h"
 #include "service/server/services/append_handler.h"
@@ -372,6 +374,72 @@ TEST(WireExamplesTest, AnEpochIsExportedAsItIsLoaded) {
     EXPECT_THAT(open().status(),
                 StatusIs(absl::StatusCode::kOutOfRange,
                          HasSubstr(absl::StrCat("the epoch of data set 'd' has ", n, " graphs"))));
+  }
+}
+
+// An epoch one of whose batches has no memory, as where its window has to be planned anew.
+class WithoutOneBatch final : public LoadableEpoch {
+ public:
+  WithoutOneBatch(std::shared_ptr<const LoadableEpoch> whole, uint64_t missing)
+      : whole_(std::move(whole)), missing_(missing) {}
+
+  const EpochIdentity& identity() const override { return whole_->identity(); }
+  const GraphSchema& schema() const override { return whole_->schema(); }
+  absl::Span<const BatchShape> shapes(size_t rank_group) const override {
+    return whole_->shapes(rank_group);
+  }
+  uint64_t num_graphs() const override { return whole_->num_graphs(); }
+  uint64_t NumGraphs(uint64_t number) const override {
+    return number == missing_ ? 0 : whole_->NumGraphs(number);
+  }
+  absl::StatusOr<GraphsOfBatch> GraphsOf(uint64_t number) const override {
+    if (number == missing_) return absl::ResourceExhaustedError("no memory for a window");
+    return whole_->GraphsOf(number);
+  }
+  absl::StatusOr<BuiltBatch> Build(uint64_t number) const override { return whole_->Build(number); }
+  absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override {
+    return whole_->BuildPadding(rank_group);
+  }
+
+ private:
+  const std::shared_ptr<const LoadableEpoch> whole_;
+  const uint64_t missing_;
+};
+
+// Neither those that are asked for nor those before them are left out unsaid.
+TEST(WireExamplesTest, AnExportTellsWhyABatchIsNotThere) {
+  constexpr size_t kGraphs = 12;
+  const GraphSchema schema = Schema();
+  const Graphs graphs(schema, 3, kGraphs);
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  ASSERT_THAT(store.Create("d", schema, DatasetOptions()), IsOk());
+  ASSERT_THAT(store.Append("d", graphs.chunk(), {}, std::nullopt).status(), IsOk());
+  ASSERT_THAT(store.Seal("d").status(), IsOk());
+  MemoryBudget working(uint64_t{1} << 30);
+  EpochCatalog catalog(&store, EpochBounds(), &working);
+  v1::ExportEpochRequest request;
+  request.mutable_epoch()->set_dataset("d");
+  v1::Capacity& capacity =
+      *request.mutable_epoch()->add_rank_groups()->add_shapes()->add_capacities();
+  capacity.set_component("graphs");
+  capacity.set_rows(3);
+  PH_ASSERT_OK_AND_ASSIGN(const EpochRequest epoch, EpochRequestFromWire(request.epoch(), schema));
+  PH_ASSERT_OK_AND_ASSIGN(const Sharing sharing, AllRanksOf(epoch));
+  PH_ASSERT_OK_AND_ASSIGN(const auto prepared, catalog.Prepare(epoch));
+  for (const uint64_t missing : {0, 1}) {
+    for (const uint64_t first : {0, 1, 4, 5}) {
+      request.set_first_graph(first);
+      request.set_num_graphs(6);
+      const EvaluationRequest all = {sharing, 0, 0, /*is_of_all_ranks=*/true};
+      auto pass =
+          Evaluation::Open(std::make_shared<WithoutOneBatch>(prepared, missing), all, &working);
+      ASSERT_THAT(pass, IsOk());
+      PH_ASSERT_OK_AND_ASSIGN(const auto source,
+                              ExportSource::OpenEpoch(request, *std::move(pass), size_t{64} << 20));
+      EXPECT_THAT(source->Next().status(),
+                  StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("for a window")))
+          << first;
+    }
   }
 }
 

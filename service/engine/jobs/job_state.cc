@@ -50,9 +50,12 @@ OpenEpoch& JobState::At(uint64_t epoch) {
 absl::StatusOr<MemoryHold> JobState::HoldDealing(const EpochIdentity& identity,
                                                  const Sharing& sharing) const {
   if (environment_.memory == nullptr) return MemoryHold();
+  // Of windows, each rank group may have as many batches as there are items, and all together too.
+  const uint64_t num_batches =
+      identity.num_windows == 0 ? identity.num_batches() : identity.rank_groups[0].num_batches;
   return environment_.memory->Hold(
       "how an epoch of a job is dealt",
-      Dealing::MostBytes(identity.num_batches(), identity.rank_groups.size(), sharing));
+      Dealing::MostBytes(num_batches, identity.rank_groups.size(), sharing));
 }
 
 absl::Status JobState::Reserve(uint64_t bytes) {

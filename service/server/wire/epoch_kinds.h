@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "packhouse/v1/loader.pb.h"
+#include "service/algorithms/planning/feedback/measured_model.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_request.h"
 #include "service/engine/epochs/loadable_epoch.h"
@@ -31,8 +32,9 @@ class EpochTeller {
 struct KindOpening {
   const v1::EpochSpec& spec;
   const DatasetStore& datasets;
-  MemoryBudget* working = nullptr;  // Null: nothing is counted.
-  MemoryHold& memory;               // Gets the memory of the spec's lists.
+  MemoryBudget* working = nullptr;         // Null: nothing is counted.
+  MemoryHold& memory;                      // Gets the memory of the spec's lists.
+  const MeasuredModels* models = nullptr;  // As OpenEpochRequest() has it.
   // CANCELLED rather than to wait until something is fetched.
   bool at_once = false;
 };

@@ -42,7 +42,7 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
   if (!asked.empty()) {
     PH_ASSIGN_OR_RETURN(const EpochKindReader* const first, ReaderOf(asked[0], kinds));
     PH_ASSIGN_OR_RETURN(EpochRequest request,
-                        first->Open({spec, datasets, working, memory, at_once}));
+                        first->Open({spec, datasets, working, memory, models, at_once}));
     for (size_t i = 1; i < asked.size(); ++i) {
       PH_ASSIGN_OR_RETURN(const EpochKindReader* const other, ReaderOf(asked[i], kinds));
       other->AddTo(request);
@@ -53,11 +53,16 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
   PH_ASSIGN_OR_RETURN(memory,
                       Making(working, nullptr).Hold("a subset and weights", BytesOfRequest(spec)));
   PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(spec, *info.schema));
+  TakeMeasured(info.schema->sizes(), models, request);
+  return request;
+}
+
+void TakeMeasured(const SizeSchema& schema, const MeasuredModels* models, EpochRequest& request) {
+  // Nothing is kept of an evaluation, and its ranks would get other limits after a report.
+  if (request.key.job.empty()) return;
   for (RankGroupRequest& rank_group : request.rank_groups) {
     if (!rank_group.device || rank_group.device->measured_as.empty()) continue;
-    // Nothing is kept of an evaluation, and its ranks would get other limits after a report.
-    if (spec.job().empty()) continue;
-    auto measured = AsMeasured(*rank_group.device, info.schema->sizes(), models);
+    auto measured = AsMeasured(*rank_group.device, schema, models);
     // If nothing fits any more, an epoch that is open goes on nevertheless.
     if (!measured.ok() || (measured->measured_bytes == nullptr &&
                            measured->fixed_cost == rank_group.device->fixed_cost)) {
@@ -65,7 +70,6 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
     }
     rank_group.measured = *std::move(measured);
   }
-  return request;
 }
 
 std::string WordsOf(const v1::EpochSpec& spec) {

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "packhouse/v1/loader.pb.h"
 #include "service/algorithms/planning/feedback/measured_model.h"
+#include "service/algorithms/sizes/size_schema.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/epochs/epoch_identity.h"
 #include "service/engine/epochs/epoch_request.h"
@@ -26,6 +27,9 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
                                               MemoryBudget* working, MemoryHold& memory,
                                               const MeasuredModels* models = nullptr,
                                               bool at_once = false);
+
+// Devices of a job are as `models`, which may be null, has measured them; others are left.
+void TakeMeasured(const SizeSchema& schema, const MeasuredModels* models, EpochRequest& request);
 
 // EpochWorded::words of a spec; empty if they are too long to be kept.
 std::string WordsOf(const v1::EpochSpec& spec);

@@ -73,7 +73,8 @@ absl::StatusOr<bool> ExportSource::Graphs::TakeUp() {
     }
     next_of_batch -= std::exchange(batch, {}).size();
     const uint64_t num_graphs = pass->epoch().NumGraphs(event.number);
-    if (next_of_batch >= num_graphs) {
+    // No batch is empty: 0 is of one that cannot be made now, and GraphsOf() says why.
+    if (num_graphs != 0 && next_of_batch >= num_graphs) {
       next_of_batch -= num_graphs;
       continue;
     }

@@ -130,7 +130,7 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
   PH_RETURN_IF_ERROR(CheckSamples(request));
   const SamplesRequest& samples = *request.Find<SamplesRequest>();
   PH_RETURN_IF_ERROR(source->CheckSeeds(samples.seeds));
-  if (request.whole_graphs) {
+  if (request.whole_graphs || request.use == EpochUse::kExport) {
     PH_RETURN_IF_ERROR(source->CheckHasReadout(samples.seeds));
   }
   std::shared_ptr<SampledEpoch> epoch;
@@ -262,6 +262,8 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> SamplesRequest::Prepare(
 
 absl::Status SamplesRequest::Complete(const EpochRequest& request, const LoadableEpoch& epoch,
                                       const Making& making) const {
+  // The epoch may have been prepared for an evaluation of sizes.
+  if (request.use == EpochUse::kExport) PH_RETURN_IF_ERROR(source->CheckHasReadout(seeds));
   const EpochWindows& windows = *epoch.windows();
   const bool plans_all = exact_steps || request.use != EpochUse::kJob;
   const uint64_t num_known = windows.Counts().size() / epoch.identity().rank_groups.size();

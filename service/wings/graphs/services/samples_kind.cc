@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "service/base/status_macros.h"
+#include "service/engine/epochs/making.h"
 #include "service/engine/jobs/cursor.h"
+#include "service/server/wire/epoch_words.h"
 #include "service/server/wire/wire_loader.h"
+#include "service/server/wire/wire_memory.h"
 #include "service/wings/graphs/epochs/sampled_epoch.h"
 #include "service/wings/graphs/epochs/samples_request.h"
 #include "service/wings/graphs/services/wire_sampling.h"
@@ -20,7 +23,11 @@ absl::string_view SamplesKind::name() const { return SamplesRequest::kName; }
 absl::StatusOr<EpochRequest> SamplesKind::Open(const KindOpening& opening) const {
   const v1::SampleSpec& spec = opening.spec.samples();
   PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.sub_graphs(), graphs_, opening.at_once));
+  PH_ASSIGN_OR_RETURN(
+      opening.memory,
+      Making(opening.working, nullptr).Hold("a subset and weights", BytesOfRequest(opening.spec)));
   PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(opening.spec, source->schema()));
+  TakeMeasured(source->schema().sizes(), opening.models, request);
   const auto samples = std::make_shared<SamplesRequest>();
   MemoryHold hold;
   if (opening.working != nullptr) {
