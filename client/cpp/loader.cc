@@ -145,7 +145,13 @@ class Loader::Impl::Stream {
       call_->WriteLast(ToByteBuffer(request), grpc::WriteOptions(), this);
       is_open_ = Wait();
     }
-    if (is_open_) call_->Read(&response_, this);
+    if (is_open_) {
+      call_->Read(&response_, this);
+    } else {
+      // gRPC may send it again by another connection, and nobody reads what comes there.
+      context_.TryCancel();
+      is_unsent_ = true;
+    }
   }
 
   ~Stream() {
@@ -197,6 +203,9 @@ class Loader::Impl::Stream {
       call_->Finish(&status, this);
       Wait();
       status_ = ToAbslStatus(status);
+      if (is_unsent_ && absl::IsCancelled(*status_)) {
+        status_ = absl::UnavailableError("the connection was lost before the call was sent");
+      }
     }
     return *status_;
   }
@@ -257,6 +266,7 @@ class Loader::Impl::Stream {
   const bool is_watched_;
   const LoaderOptions& options_;
   bool is_silent_ = false;
+  bool is_unsent_ = false;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;

@@ -65,6 +65,10 @@ class CountingObserver final : public RpcObserver, public PackObserverFactory {
     absl::MutexLock lock(&mutex_);
     return finished_[{method, code}];
   }
+  bool HasSeen(Method method) {
+    absl::MutexLock lock(&mutex_);
+    return open_.contains(method);
+  }
   void AwaitStarted(Method method) {
     const auto started = [this, method] { return open_[method] > 0; };
     absl::MutexLock lock(&mutex_);

@@ -458,18 +458,17 @@ TEST_P(ServerStreamingCallTest, OnlyAnIdleCallIsEndedForIt) {
   observer_.AwaitAllSent();
   // Something has gone since.
   for (int i = 0; i < 100; ++i) gate_.EndIdleStreams(begin - absl::Seconds(1));
-  std::atomic<bool> ended = false;
+  absl::Notification ended;
   std::thread end([&] {
     // The stream does not end while the server still works on it. Then time passes once more. A
     // stream that is idle for as long again is cancelled, so it gets time to end.
-    while (!ended) {
+    do {
       clock_.Advance(absl::Seconds(1));
       gate_.EndIdleStreams(clock_.Now());
-      for (int i = 0; i < 1'000'000 && !ended; ++i) std::this_thread::yield();
-    }
+    } while (!ended.WaitForNotificationWithTimeout(absl::Seconds(1)));
   });
   EXPECT_FALSE(stream->Read(&response));
-  ended = true;
+  ended.Notify();
   end.join();
   EXPECT_THAT(ToAbsl(stream->Finish()),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--stream-idle-timeout")));

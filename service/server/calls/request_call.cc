@@ -90,8 +90,6 @@ void RequestCall::Run() {
     given = OutOfMemory();
   }
   request_.reset();
-  // From here on the answer is of the unsent bytes: who does not read it holds no work's memory.
-  answer_memory_ = MemoryHold();
   End(std::move(given));
 }
 

@@ -58,7 +58,7 @@ class RequestCall : public std::enable_shared_from_this<RequestCall>, private Ca
   // plan.
   bool is_trial() const { return is_trial_; }
 
-  // Memory of the answer, until it is written.
+  // Memory of the answer, until it is sent.
   MemoryHold& answer_memory() { return answer_memory_; }
 
   // Reads the request into the empty `request`, and checks that the caller may ask it, and that the

@@ -29,16 +29,16 @@
 namespace packhouse {
 
 // A mapped range of a file, which needs not to be open.
-class MappedFile final : public MappedObject {
+class CachedFile final : public MappedObject {
  public:
   // `maps` counts it while it is there.
-  MappedFile(void* at, size_t size, std::shared_ptr<std::atomic<size_t>> maps)
+  CachedFile(void* at, size_t size, std::shared_ptr<std::atomic<size_t>> maps)
       : at_(at), size_(size), maps_(std::move(maps)) {
     ++*maps_;
   }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() override {
+  CachedFile(const CachedFile&) = delete;
+  CachedFile& operator=(const CachedFile&) = delete;
+  ~CachedFile() override {
     if (size_ != 0) ::munmap(at_, size_);
     --*maps_;
   }
@@ -75,7 +75,7 @@ constexpr absl::string_view kLockFile = "lock";
 // Time between two questions whether somebody still waits for the object that another call fetches.
 constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
 
-absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(
+absl::StatusOr<std::shared_ptr<const CachedFile>> MapFile(
     const DiskFile& file, uint64_t num_bytes, const std::shared_ptr<std::atomic<size_t>>& maps) {
   void* at = nullptr;
   if (num_bytes != 0) {
@@ -85,7 +85,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(
   absl::Cleanup unmap = [&] {
     if (num_bytes != 0) ::munmap(at, num_bytes);
   };
-  auto map = std::make_shared<const MappedFile>(at, num_bytes, maps);
+  auto map = std::make_shared<const CachedFile>(at, num_bytes, maps);
   std::move(unmap).Cancel();
   return map;
 }
@@ -183,7 +183,7 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
       }
     }
     // Nobody else touches a file that is being filled; map elements stay where they are.
-    std::shared_ptr<const MappedFile> map;
+    std::shared_ptr<const CachedFile> map;
     // After an exception an old file may still be there.
     bool is_gone = file->is_new;
     // Also after an exception: others wait for it.
@@ -235,7 +235,7 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
     bool is_new = false;
     bool is_filling = false;
     bool is_checked = false;  // By this process.
-    std::weak_ptr<const MappedFile> map;
+    std::weak_ptr<const CachedFile> map;
   };
 
   // Before anything is fetched. Calls at the same time may go beyond it, each by one.
@@ -254,15 +254,15 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
   }
 
   // Keeps this state too: its lock keeps others out of the folder.
-  std::shared_ptr<const MappedObject> Held(std::shared_ptr<const MappedFile> map) {
-    const MappedFile* const mapped = map.get();
+  std::shared_ptr<const MappedObject> Held(std::shared_ptr<const CachedFile> map) {
+    const CachedFile* const mapped = map.get();
     return std::shared_ptr<const MappedObject>(
         mapped, [map = std::move(map), self = shared_from_this()](const MappedObject*) {});
   }
 
-  absl::StatusOr<std::shared_ptr<const MappedFile>> Fill(const Object& object, Fetch fetch) {
+  absl::StatusOr<std::shared_ptr<const CachedFile>> Fill(const Object& object, Fetch fetch) {
     const std::string half = absl::StrCat(options_.folder, "/", object.name, kHalfFetched);
-    const auto fill = [&]() -> absl::StatusOr<std::shared_ptr<const MappedFile>> {
+    const auto fill = [&]() -> absl::StatusOr<std::shared_ptr<const CachedFile>> {
       PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::Open(half, DiskFile::Mode::kNew));
       PH_RETURN_IF_ERROR(FetchInto(object, fetch, file));
       PH_ASSIGN_OR_RETURN(auto map, MapFile(file, object.num_bytes, maps_));
@@ -275,9 +275,9 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
   }
 
   // A file of an earlier process may have been cut off by a crash of the machine.
-  absl::StatusOr<std::shared_ptr<const MappedFile>> Reuse(const Object& object, const File& known,
+  absl::StatusOr<std::shared_ptr<const CachedFile>> Reuse(const Object& object, const File& known,
                                                           Fetch fetch) {
-    const auto reuse = [&]() -> absl::StatusOr<std::shared_ptr<const MappedFile>> {
+    const auto reuse = [&]() -> absl::StatusOr<std::shared_ptr<const CachedFile>> {
       PH_ASSIGN_OR_RETURN(const DiskFile file,
                           DiskFile::Open(PathOf(object.name), DiskFile::Mode::kRead));
       PH_ASSIGN_OR_RETURN(const uint64_t size, file.Size());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "packhouse/v1/source_graph.grpc.pb.h"
+#include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
 #include "service/server/wire/wire_cursor.h"
 #include "service/server/wire/wire_datasets.h"
@@ -216,15 +217,18 @@ SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphSt
           [graphs](const v1::LookupNodesRequest& request,
                    RequestCall& call) -> absl::StatusOr<v1::LookupNodesResponse> {
             PH_ASSIGN_OR_RETURN(const auto graph, graphs->Open(request.graph()));
+            // Until it is told: who does not read the answer holds no work's memory.
+            MemoryHold memory;
             return LookUpNodes(request, *graph, call.context().max_response_bytes,
-                               call.context().working, call.answer_memory());
+                               call.context().working, memory);
           }),
       Row(Method::kReadEdges, opens, lacks,
           [graphs](const v1::ReadEdgesRequest& request,
                    RequestCall& call) -> absl::StatusOr<v1::ReadEdgesResponse> {
             PH_ASSIGN_OR_RETURN(const auto graph, graphs->Open(request.graph()));
+            MemoryHold memory;
             return ReadEdges(request, *graph, call.context().max_response_bytes,
-                             call.context().working, call.answer_memory());
+                             call.context().working, memory);
           }),
   });
 }

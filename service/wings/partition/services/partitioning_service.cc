@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/partitioning.grpc.pb.h"
+#include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
 #include "service/engine/epochs/making.h"
 #include "service/server/wire/wire_datasets.h"
@@ -86,8 +87,9 @@ absl::StatusOr<v1::ReadPartitionFileResponse> ReadFile(const v1::ReadPartitionFi
                                                        RequestCall& call) {
   const CallContext& context = call.context();
   const uint64_t bytes = PartitionFileBytes(request.max_bytes(), context.max_response_bytes);
+  MemoryHold memory;
   if (context.working != nullptr) {
-    PH_ASSIGN_OR_RETURN(call.answer_memory(), context.working->Hold("the bytes of a file", bytes));
+    PH_ASSIGN_OR_RETURN(memory, context.working->Hold("the bytes of a file", bytes));
   }
   PH_ASSIGN_OR_RETURN(PartitionJobs::FileBytes read,
                       partitions.ReadFile(request.graph(), request.name(), request.path(),
