@@ -1,6 +1,7 @@
 // The laws of partitions that several servers share.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
@@ -273,6 +275,98 @@ TEST_F(SharedPartitionsTest, WhoeverHasTheClaimPublishes) {
   ASSERT_THAT(b.jobs->Delete("g", "p"), IsOk());
   EXPECT_EQ(NumObjectsAfterSweep(b), 0U);
   EXPECT_EQ(world_.NumKeys(), 0U);
+}
+
+enum class Race { kClaims, kUploadAndClaim, kUploadAndDelete };
+
+class RacingServersTest : public SharedPartitionsTest, public testing::WithParamInterface<Race> {
+ protected:
+  RacingServersTest() {
+    std::filesystem::create_directories(files_);
+    std::ofstream(files_ + "/file") << bytes_;
+    own_.graph = {"g", 1};
+    own_.name = "p";
+    own_.state = "of a";
+    own_.server = "a:1";
+  }
+  // Of one server.
+  absl::Status Change(ObjectCompanions& companions) {
+    if (GetParam() == Race::kClaims) return companions.Put(own_).status();
+    return companions.Upload(own_, files_, {{{"file", bytes_.size(), Crc32c(bytes_)}}, "summary"},
+                             [] { return true; });
+  }
+  // Of the other one.
+  absl::Status ChangeMeanwhile(ObjectCompanions& companions) {
+    if (GetParam() == Race::kUploadAndDelete) return companions.Delete(own_.graph, "p");
+    SharedCompanion another = own_;
+    another.state = "of b";
+    another.server = "b:1";
+    return companions.Put(another).status();
+  }
+
+  const std::string files_ = folder_.path() + "/files";
+  const std::string bytes_ = std::string(9000, 'b');
+  SharedCompanion own_;
+};
+
+// Between any two requests of a claim, or of an upload, another server takes the partition, or
+// deletes it: one of the two has it, and nothing is left of the other.
+TEST_P(RacingServersTest, OneHasIt) {
+  const bool deletes = GetParam() == Race::kUploadAndDelete;
+  Server b = Start("b:1");
+  ObjectCompanions& others = *b.shared.companions;
+  size_t num_lost = 0;
+  bool has_come = true;
+  for (int at = 0; has_come; ++at) {
+    SCOPED_TRACE(at);
+    own_.revision = 0;
+    if (GetParam() != Race::kClaims) {
+      PH_ASSERT_OK_AND_ASSIGN(own_.revision, others.Put(own_));
+    }
+    int requests = -1;
+    has_come = false;
+    absl::Status of_other;
+    const SharedPartitionsWorld::Server a =
+        world_.Start("a:1", absl::StrCat(folder_.path(), "/a", at), [&] {
+          if (++requests != at) return StoreFault::kNone;
+          has_come = true;
+          of_other = ChangeMeanwhile(others);
+          return StoreFault::kNone;
+        });
+    const absl::Status done = Change(*a.companions);
+    num_lost += done.ok() ? 0 : 1;
+    EXPECT_TRUE(done.ok() || absl::IsAborted(done) || absl::IsNotFound(done)) << done;
+    EXPECT_NE(done.ok(), has_come && of_other.ok());
+    const auto found = others.Find(own_.graph, "p");
+    if (deletes && has_come) {
+      EXPECT_THAT(found, StatusIs(absl::StatusCode::kNotFound, _));
+    } else {
+      ASSERT_THAT(found, IsOk());
+      EXPECT_EQ(found->state, done.ok() ? "of a" : "of b");
+      EXPECT_EQ(found->is_whole, GetParam() != Race::kClaims && done.ok());
+      ASSERT_THAT(others.Delete(own_.graph, "p"), IsOk());
+    }
+    EXPECT_EQ(NumObjectsAfterSweep(b), 0U);
+    EXPECT_EQ(world_.NumKeys(), 0U);
+  }
+  EXPECT_GT(num_lost, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RacingServersTest,
+                         testing::Values(Race::kClaims, Race::kUploadAndClaim,
+                                         Race::kUploadAndDelete));
+
+// It was cancelled elsewhere, and this server, which works on, does not know it yet.
+TEST_F(SharedPartitionsTest, AskedForAgainWhereItStillRuns) {
+  Server a = Start("a:1", /*held=*/true);
+  Server b = Start("b:1");
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.engine->AwaitCalls(1);
+  ASSERT_THAT(b.jobs->Cancel("g", "p"), IsOk());
+  ASSERT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+  a.engine->LetGo();
+  a.jobs->AwaitIdle();
+  EXPECT_EQ(Get(b).state, PartitionJobState::kDone);
 }
 
 // A graph that was deleted takes its partitions with it, at once; one that is made under its name
