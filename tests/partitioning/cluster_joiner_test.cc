@@ -34,7 +34,7 @@ TEST(ClusterJoinerTest, JoinedPartsAreTheInducedGraph) {
     const ClusterJoiner::Sizes sizes = joiner.SizesOfParts();
     for (const std::vector<uint32_t>& parts :
          std::vector<std::vector<uint32_t>>{{}, {3}, {5, 0, 2}, {0, 1, 2, 3, 4, 5}}) {
-      PH_ASSERT_OK_AND_ASSIGN(const JoinedParts joined, joiner.Join(parts));
+      PH_ASSERT_OK_AND_ASSIGN(const InducedParts joined, joiner.Join(parts));
       const auto inside = [&](uint32_t node) {
         return std::find(parts.begin(), parts.end(), part[node]) != parts.end();
       };
@@ -84,7 +84,7 @@ TEST(ClusterJoinerTest, KeepsTheEndsOfEdgesAndRefusesWrongParts) {
   PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
   PH_ASSERT_OK_AND_ASSIGN(const NewIds ids, NewIds::Create(&graph, {2, 0, 0, 1}, 3));
   ClusterJoiner joiner(&ids);
-  PH_ASSERT_OK_AND_ASSIGN(const JoinedParts joined, joiner.Join({2, 0}));
+  PH_ASSERT_OK_AND_ASSIGN(const InducedParts joined, joiner.Join({2, 0}));
   EXPECT_THAT(joined.original_nodes, testing::ElementsAre(1, 2, 0));
   EXPECT_THAT(joined.original_edges, testing::ElementsAre(0, 1));
   EXPECT_THAT(joined.sources, testing::ElementsAre(2, 0));

@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, std::string>> Headers() {
 const std::string& PageDigest() {
   static const std::string& digest = *new std::string([] {
     Digest all;
-    for (const PageFile& file : PageFiles()) {
+    for (const StaticFile& file : PageFiles()) {
       all.Add(absl::string_view(reinterpret_cast<const char*>(file.bytes), file.size));
     }
     return all.Hex(8);
@@ -44,7 +44,7 @@ const std::string& PageDigest() {
 // everybody may have them. `api` must outlive the routes.
 std::vector<http::Route> PageRoutes(page::PageApi* api) {
   std::vector<http::Route> routes;
-  for (const PageFile& file : PageFiles()) {
+  for (const StaticFile& file : PageFiles()) {
     http::Route& route = routes.emplace_back();
     route.path = file.path;
     route.render = [&file] {

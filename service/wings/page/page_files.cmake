@@ -18,6 +18,6 @@ foreach(entry IN ITEMS
   string(APPEND out "constexpr unsigned char ${symbol}[] = {${bytes}};\n")
   string(APPEND list "    {\"${path}\", \"${type}\", ${symbol}, sizeof(${symbol})},\n")
 endforeach()
-string(APPEND out "\nconstexpr PageFile kFiles[] = {\n${list}};\n\n}  // namespace\n\n"
-                  "absl::Span<const PageFile> PageFiles() { return kFiles; }\n\n}  // namespace packhouse\n")
+string(APPEND out "\nconstexpr StaticFile kFiles[] = {\n${list}};\n\n}  // namespace\n\n"
+                  "absl::Span<const StaticFile> PageFiles() { return kFiles; }\n\n}  // namespace packhouse\n")
 file(WRITE "${OUTPUT}" "${out}")

@@ -8,14 +8,14 @@
 
 namespace packhouse {
 
-struct PageFile {
+struct StaticFile {
   const char* path;  // "/page.css"
   const char* type;  // "text/css; charset=utf-8"
   const unsigned char* bytes;
   size_t size;
 };
 
-absl::Span<const PageFile> PageFiles();
+absl::Span<const StaticFile> PageFiles();
 
 }  // namespace packhouse
 

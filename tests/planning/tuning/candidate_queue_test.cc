@@ -38,7 +38,7 @@ std::vector<Candidate> AllOf(const CandidateGrid& grid,
 }
 
 // How much each component can hold at most, in units of the sizes' divisor.
-std::vector<uint64_t> Holds(const Demand& demand, const std::vector<uint64_t>& capacities) {
+std::vector<uint64_t> Holds(const GraphDemand& demand, const std::vector<uint64_t>& capacities) {
   std::vector<uint64_t> units;
   for (size_t k = 0; k < capacities.size(); ++k) {
     units.push_back(std::min(capacities[k], demand.totals[k]) /
@@ -57,7 +57,7 @@ TEST(CandidateQueueTest, EveryCandidateThatMattersByAscendingBound) {
     Random random(seed);
     const TuningWorld world = RandomTuningWorld(random);
     ASSERT_THAT(CheckDeviceProfile(world.profile, world.schema), IsOk());
-    const Demand demand = DemandOf(world.histogram);
+    const GraphDemand demand = DemandOf(world.histogram);
     const CandidateGrid grid(demand, world.profile, CostsOf(world.profile), {});
     const std::vector<Candidate> candidates = AllOf(grid);
     const std::vector<std::vector<uint64_t>> allowed = AllCandidates(world);

@@ -25,9 +25,9 @@ uint64_t FirstThat(uint64_t low, uint64_t high, const Predicate& holds) {
 
 }  // namespace
 
-Demand DemandOf(const SizeHistogram& histogram) {
+GraphDemand DemandOf(const SizeHistogram& histogram) {
   const size_t l = histogram.num_components();
-  Demand demand;
+  GraphDemand demand;
   for (size_t k = 0; k < l; ++k) {
     demand.totals.push_back(histogram.total(k));
     demand.largest.push_back(histogram.maximum(k));
@@ -86,7 +86,7 @@ std::optional<uint64_t> CapacityAxis::FirstPosition(uint64_t packs) const {
   return position;
 }
 
-CandidateGrid::CandidateGrid(Demand demand, const DeviceProfile& profile,
+CandidateGrid::CandidateGrid(GraphDemand demand, const DeviceProfile& profile,
                              absl::Span<const double> weights, BatchWeight batch_weight)
     : demand_(std::move(demand)),
       profile_(profile),

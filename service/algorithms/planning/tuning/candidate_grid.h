@@ -25,14 +25,14 @@
 namespace packhouse {
 
 // What the graphs need, for each component, `graphs` last.
-struct Demand {
+struct GraphDemand {
   std::vector<uint64_t> totals;
   // The greatest common divisor of the sizes; 0 if all are 0.
   std::vector<uint64_t> divisors;
   // The largest size; a capacity must not be smaller.
   std::vector<uint64_t> largest;
 };
-Demand DemandOf(const SizeHistogram& histogram);
+GraphDemand DemandOf(const SizeHistogram& histogram);
 
 // The capacities of one component that matter. Capacities hold the same if the divisor of the sizes
 // goes into them equally often; of these only the smallest matters. Capacities above the first that
@@ -88,7 +88,7 @@ class CandidateGrid {
 
   // `weights`: per component, `graphs` last; 0 where relative_cost is 0. Requires that the profile
   // is checked (CheckDeviceProfile), takes `demand.largest` within its memory, and outlives this.
-  CandidateGrid(Demand demand, const DeviceProfile& profile, absl::Span<const double> weights,
+  CandidateGrid(GraphDemand demand, const DeviceProfile& profile, absl::Span<const double> weights,
                 BatchWeight batch_weight);
 
   // Components that have a limit and a cost.
@@ -145,7 +145,7 @@ class CandidateGrid {
   void FillFree(std::vector<uint64_t>& capacities) const;
   uint64_t VolumeBound(absl::Span<const uint64_t> capacities) const;
 
-  Demand demand_;
+  GraphDemand demand_;
   const DeviceProfile& profile_;
   std::vector<double> weights_;
   const BatchWeight batch_weight_;

@@ -836,7 +836,7 @@ class LimitTuner {
   const TuneOptions& options_;
   // Without left-out graphs.
   SizeHistogram graphs_;
-  Demand demand_;
+  GraphDemand demand_;
   std::optional<CandidateGrid> grid_;
   bool has_given_up_ = false;
   const std::function<bool()> given_up_;

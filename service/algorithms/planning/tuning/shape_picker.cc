@@ -159,7 +159,7 @@ void ShapePicker::ListOptions() {
   std::vector<double> weights;
   for (size_t k = 0; k <= l; ++k) weights.push_back(profile_.components[k].relative_cost);
   for (const size_t first : thresholds_) {
-    Demand demand = demand_;
+    GraphDemand demand = demand_;
     for (size_t k = 0; k <= l; ++k) {
       // At least some rows of each component, for graphs that fill up packs.
       demand.largest[k] = std::max(largest_[first * (l + 1) + k], demand.divisors[k]);

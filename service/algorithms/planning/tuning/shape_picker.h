@@ -69,7 +69,7 @@ class ShapePicker {
   const SizeHistogram& histogram_;
   const DeviceProfile& profile_;
   WorkBudget& budget_;
-  const Demand demand_;
+  const GraphDemand demand_;
   // Totals of the graphs from each number on, l + 1 entries each.
   std::vector<double> totals_;
   std::vector<uint64_t> largest_;

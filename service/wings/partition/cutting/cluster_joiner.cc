@@ -15,7 +15,7 @@ namespace packhouse {
 ClusterJoiner::ClusterJoiner(const NewIds* ids)
     : ids_(ids), local_(ids->graph().num_nodes(), kAbsent) {}
 
-absl::StatusOr<JoinedParts> ClusterJoiner::Join(absl::Span<const uint32_t> parts) {
+absl::StatusOr<InducedParts> ClusterJoiner::Join(absl::Span<const uint32_t> parts) {
   std::vector<uint32_t> sorted(parts.begin(), parts.end());
   std::sort(sorted.begin(), sorted.end());
   if (!sorted.empty() && sorted.back() >= ids_->num_parts()) {
@@ -27,7 +27,7 @@ absl::StatusOr<JoinedParts> ClusterJoiner::Join(absl::Span<const uint32_t> parts
     return absl::InvalidArgumentError(absl::StrCat("part ", *twice, " is to be joined twice"));
   }
   const HomogeneousGraph& graph = ids_->graph();
-  JoinedParts joined;
+  InducedParts joined;
   for (const uint32_t p : sorted) {
     const IdRange nodes = ids_->NodesOfPart(p);
     for (uint64_t node = nodes.begin; node < nodes.end; ++node) {

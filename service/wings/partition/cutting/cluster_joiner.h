@@ -13,7 +13,7 @@ namespace packhouse {
 
 // The nodes of some parts, and every edge both of whose ends are among them: also those that the
 // partition has cut. Nodes and edges are in the order of new ids.
-struct JoinedParts {
+struct InducedParts {
   // Of local nodes: new and original homogeneous ids.
   std::vector<uint32_t> nodes;
   std::vector<uint32_t> original_nodes;
@@ -34,7 +34,7 @@ class ClusterJoiner {
   // INVALID_ARGUMENT naming the part if there is none of the number, or if it is named twice. The
   // order of `parts` does not matter. O(nodes of the parts and edges that end at them), and O(p log
   // p) for p parts.
-  absl::StatusOr<JoinedParts> Join(absl::Span<const uint32_t> parts);
+  absl::StatusOr<InducedParts> Join(absl::Span<const uint32_t> parts);
 
   // The number of nodes and of edges inside each part, without those between parts, by type: what a
   // packer adds up to fill limits. The edges that joining restores come on top of it. O(edges).

@@ -104,7 +104,7 @@ void FeatureShuffle::PlanEdgeRows(Ranks& ranks, size_t type, const Blocks& block
   uint64_t place = rows.offsets.front();
   ExchangeInRounds<NewEdge>(
       ranks,
-      [&](Outbox<NewEdge>& outbox) {
+      [&](MessagesToRanks<NewEdge>& outbox) {
         for (; row < rows.num_rows(); ++row) {
           for (; place < rows.offsets[row + 1]; ++place) {
             if (outbox.full()) return true;

@@ -35,7 +35,7 @@ absl::StatusOr<GraphShare> GraphShare::Create(Ranks& ranks, const SharedTypes* t
   absl::Status status;
   std::vector<SharedEdge> read;
   size_t at = 0;
-  const auto fill = [&](Outbox<SharedEdge>& outbox) {
+  const auto fill = [&](MessagesToRanks<SharedEdge>& outbox) {
     while (true) {
       for (; at < read.size(); ++at) {
         if (outbox.full()) return true;

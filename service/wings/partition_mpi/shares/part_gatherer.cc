@@ -79,7 +79,7 @@ PartGatherer::WireEdge PartGatherer::EdgeAt(size_t type, uint64_t row, uint64_t 
 void PartGatherer::SendNodes(const Wave& wave, Assembly& assembly) {
   uint32_t rank = 0;
   size_t at = 0;
-  const auto fill = [&](Outbox<WireNode>& outbox) {
+  const auto fill = [&](MessagesToRanks<WireNode>& outbox) {
     for (; rank < wave.part_of_rank.size(); ++rank, at = 0) {
       if (!wave.part_of_rank[rank]) continue;
       const absl::Span<const uint64_t> own = OwnNodes(*wave.part_of_rank[rank]);
@@ -113,7 +113,7 @@ void PartGatherer::SendInnerEdges(const Wave& wave, Assembly& assembly) {
   size_t at = 0;
   size_t type = 0;
   uint64_t place = 0;
-  const auto fill = [&](Outbox<WireEdge>& outbox) {
+  const auto fill = [&](MessagesToRanks<WireEdge>& outbox) {
     for (; rank < wave.part_of_rank.size(); ++rank, at = 0) {
       if (!wave.part_of_rank[rank]) continue;
       const absl::Span<const uint64_t> own = OwnNodes(*wave.part_of_rank[rank]);
@@ -167,7 +167,7 @@ void PartGatherer::SendOutEdges(const Wave& wave, Assembly& assembly) {
     const auto after = std::upper_bound(offsets.begin(), offsets.end(), place);
     return EdgeAt(type, static_cast<uint64_t>(after - offsets.begin()) - 1, place);
   };
-  const auto fill = [&](Outbox<WireEdge>& outbox) {
+  const auto fill = [&](MessagesToRanks<WireEdge>& outbox) {
     for (; rank < wave.part_of_rank.size(); ++rank, at = 0) {
       if (!wave.part_of_rank[rank]) continue;
       const uint32_t p = *wave.part_of_rank[rank];
@@ -193,7 +193,7 @@ void PartGatherer::Expand(Assembly& assembly) {
   size_t next = 0;
   ExchangeInRounds<uint64_t>(
       *ranks_,
-      [&](Outbox<uint64_t>& outbox) {
+      [&](MessagesToRanks<uint64_t>& outbox) {
         for (; next < assembly.level.size(); ++next) {
           if (outbox.full()) return true;
           const uint64_t original = assembly.level[next].original;
@@ -208,7 +208,7 @@ void PartGatherer::Expand(Assembly& assembly) {
   size_t at = 0;
   size_t type = 0;
   uint64_t place = 0;
-  const auto fill = [&](Outbox<WireEdge>& outbox) {
+  const auto fill = [&](MessagesToRanks<WireEdge>& outbox) {
     for (; rank < asked.size(); ++rank, at = 0) {
       for (; at < asked[rank].size(); ++at, type = 0) {
         for (; type < graph.rows().size(); ++type, place = 0) {

@@ -81,9 +81,9 @@ inline constexpr size_t kRoundBytes = size_t{1} << 25;
 
 // What a rank sends in a round.
 template <typename Item>
-class Outbox {
+class MessagesToRanks {
  public:
-  explicit Outbox(uint32_t ranks) : to_(ranks) {}
+  explicit MessagesToRanks(uint32_t ranks) : to_(ranks) {}
 
   void Add(uint32_t rank, const Item& item) {
     to_[rank].push_back(item);
@@ -133,7 +133,7 @@ void ExchangeItems(Ranks& ranks, const std::vector<std::vector<Item>>& to, const
 // So no rank needs memory for all that it sends or gets.
 template <typename Item, typename Fill, typename Take>
 void ExchangeInRounds(Ranks& ranks, const Fill& fill, const Take& take) {
-  Outbox<Item> outbox(ranks.size());
+  MessagesToRanks<Item> outbox(ranks.size());
   bool more = true;
   while (AnyRank(ranks, more)) {
     outbox.Clear();

@@ -18,7 +18,7 @@ void TellSources(Ranks& ranks, const GraphShare& graph, const Make& make, const 
   size_t type = 0;
   uint64_t row = 0;
   uint64_t at = 0;
-  const auto fill = [&](Outbox<Item>& outbox) {
+  const auto fill = [&](MessagesToRanks<Item>& outbox) {
     for (; type < graph.rows().size(); ++type, row = 0) {
       const GraphShare::TypeRows& rows = graph.rows()[type];
       for (; row < rows.num_rows(); ++row) {
