@@ -53,8 +53,8 @@ RESULTS = --output-junit tests.xml --test-output-size-passed 1000000
 # Tests wait, too: what they leave of the processors begins the build for ThreadSanitizer.
 test: packages  ## Build, and run what a change must pass; what has threads and no gRPC under TSan too
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release
 	cmake --preset tsan -DPACKHOUSE_ALL_THREADS=OFF
+	cmake --build --preset release
 	nice -n 19 ninja -C build/tsan -j1 > /dev/null 2>&1 & \
 	  trap 'exit 1' INT TERM; trap "kill $$! 2> /dev/null; wait" EXIT; \
 	  ctest --preset release -LE long $(RESULTS)
