@@ -110,10 +110,10 @@ def huge_draws(abuse: Abuse) -> Iterator[Row]:
                 epoch = 0
                 while epoch == 0 or time.monotonic() < until:
                     request = _draw(f"job-{number}", epoch, (1 << 32) - 1)
-                    largest.append(_code_of(lambda: get_epoch(request, timeout=60)))
+                    largest.append(_code_of(lambda: get_epoch(request, timeout=240)))
                     # Some fit together, all do not.
                     request = _draw(f"job-{number}", epoch, 500_000 * (1 + epoch % 12))
-                    codes.append(_code_of(lambda: get_epoch(request, timeout=60)))
+                    codes.append(_code_of(lambda: get_epoch(request, timeout=240)))
                     epoch += 1
 
         sampler = MemorySampler(server.process.pid)
