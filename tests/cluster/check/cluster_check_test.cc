@@ -46,6 +46,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
@@ -347,6 +348,19 @@ std::string NameIn(absl::string_view key) {
   return std::string(key);
 }
 
+// What the damage of a key costs, where it is not what it names.
+std::string CostOf(absl::string_view key) {
+  const std::vector<std::pair<absl::string_view, std::string>> costs = {
+      {"ds/totals", "|the bound --max-store-bytes"},
+      {"job-mark", "|nothing that is there, but no server takes a job"},
+      {"feedback/count", "|the bound --max-measured-models"},
+      {"feedback/", "|that measured model"}};
+  for (const auto& [beginning, cost] : costs) {
+    if (absl::StartsWith(key, beginning)) return cost;
+  }
+  return "";
+}
+
 TEST_F(ClusterCheckTest, EachKeyThatIsLostOrOverwrittenIsNamed) {
   Fill();
   const std::vector<KeyValue> keys = Keys();
@@ -366,7 +380,13 @@ TEST_F(ClusterCheckTest, EachKeyThatIsLostOrOverwrittenIsNamed) {
     if (absl::EndsWith(value.key, "/owner") || absl::StartsWith(value.key, "jobs/")) {
       EXPECT_EQ(overwritten, "");
     } else {
-      EXPECT_THAT(overwritten, HasSubstr(NameIn(value.key)));
+      EXPECT_THAT(overwritten, AllOf(HasSubstr(NameIn(value.key)), HasSubstr(CostOf(value.key))));
+    }
+    // Where one thing cannot be read, nobody knows what all have together.
+    if (value.key != kStoreTotalsKey) {
+      EXPECT_THAT(overwritten, Not(HasSubstr("ds/totals")));
+    } else {
+      EXPECT_THAT(overwritten, HasSubstr("does not say that there are 2 data sets, and "));
     }
     num_found += lost.empty() ? 0 : 1;
   }
@@ -397,6 +417,42 @@ TEST_F(ClusterCheckTest, EachObjectThatIsLostOrHasAnotherByteIsNamed) {
     ASSERT_THAT(fake_.Put(key, bytes, absl::InfiniteFuture()), IsOk());
   }
   EXPECT_EQ(Check().all(), "");
+}
+
+// Names that no call would take.
+TEST_F(ClusterCheckTest, NamesThatNobodyCanUseAreNamed) {
+  Fill();
+  for (const char* const key : {"ds/name/a b", "sg/name/a b", "hist/h/a b"}) {
+    SCOPED_TRACE(key);
+    Put(key, "?");
+    EXPECT_THAT(Check().damages, Contains(HasSubstr("a b")));
+    Delete(key);
+  }
+  EXPECT_EQ(Check().all(), "");
+}
+
+// The store of keys may be away for a moment as the check begins; a check that it fails ends.
+TEST_F(ClusterCheckTest, AStoreThatDoesNotAnswerIsAskedAgain) {
+  Fill();
+  for (const int num_failures : {3, 1'000'000}) {
+    int left = num_failures;
+    int asked = 0;
+    Process process = Start(&fake_);
+    process.replica->connection().SetFaults([&] {
+      ++asked;
+      return left-- > 0 ? StoreFault::kUnreachable : StoreFault::kNone;
+    });
+    const Checked checked = Check(process);
+    process.replica->connection().SetFaults(nullptr);
+    EXPECT_THAT(checked.damages, IsEmpty());
+    if (num_failures == 3) {
+      EXPECT_THAT(checked.status, IsOk());
+      EXPECT_EQ(checked.counts.num_ledger_records, 24U);
+    } else {
+      EXPECT_THAT(checked.status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("fake")));
+      EXPECT_EQ(asked, process.replica->engines().max_attempts + 1);
+    }
+  }
 }
 
 // The record, and what its graphs are.

@@ -1,0 +1,381 @@
+// How often and for how long the engines of shared data sets are asked, what their errors mean to
+// who asked, and what is refused before they are.
+#include "service/wings/cluster/datasets/object_engines.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/caller.h"
+#include "service/base/checksum.h"
+#include "service/wings/cluster/datasets/object_values.h"
+#include "service/wings/cluster/datasets/store_identity.h"
+#include "service/wings/cluster/datasets/timed_leases.h"
+#include "tests/datasets/object/object_replica.h"
+#include "tests/objects/fake_object_store.h"
+#include "tests/support/leaving_caller.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ObjectEnginesTest : public ::testing::Test {
+ protected:
+  ObjectEnginesTest() { cluster_.keys.SetForgetful(false); }
+
+  // Whose objects are not tried again.
+  ObjectEngines engines() {
+    ObjectEngines engines = replica_.engines();
+    engines.objects = &objects_;
+    engines.sleep = [this](absl::Duration pause) { pauses_.push_back(pause); };
+    return engines;
+  }
+  // The next calls for keys fail so; counts all.
+  void FailKeys(int num_calls, StoreFault fault) {
+    num_calls_ = 0;
+    replica_.connection().SetFaults(
+        [this, num_calls, fault] { return ++num_calls_ <= num_calls ? fault : StoreFault::kNone; });
+  }
+  void Put(const std::string& key, const std::string& value) {
+    ASSERT_THAT(replica_.connection().Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  }
+  GraphChunk Chunk(uint64_t seed, size_t num_graphs) const {
+    Random random(seed);
+    return RandomChunk(random, &schema_, num_graphs, 9, seed << 20);
+  }
+
+  const GraphSchema schema_ =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  ObjectCluster cluster_;
+  FakeObjectStore objects_{&cluster_.clock};
+  ObjectReplica replica_{&cluster_, &objects_, folder_.path() + "/cache"};
+  std::vector<absl::Duration> pauses_;
+  int num_calls_ = 0;
+};
+
+TEST_F(ObjectEnginesTest, PausesGrowToASecondAndAreNotAlike) {
+  const ObjectEngines engines = this->engines();
+  for (int failures = 0; failures < 40; ++failures) {
+    SCOPED_TRACE(failures);
+    pauses_.clear();
+    for (int i = 0; i < 200; ++i) engines.BackOff(failures);
+    const absl::Duration most = absl::Milliseconds(1 << std::min(failures, 10));
+    const auto [least, longest] = std::minmax_element(pauses_.begin(), pauses_.end());
+    EXPECT_GE(*least, most / 2);
+    EXPECT_LT(*least, 0.6 * most);
+    EXPECT_GT(*longest, 0.9 * most);
+    EXPECT_LE(*longest, most);
+  }
+}
+
+// Who asked did nothing wrong, and may ask again.
+TEST(ObjectErrorsTest, WhatAnEngineFailsIsUnavailable) {
+  using Code = absl::StatusCode;
+  EXPECT_THAT(AsUnavailable(absl::OkStatus()), IsOk());
+  for (int code = 1; code <= static_cast<int>(Code::kUnauthenticated); ++code) {
+    const absl::Status error(static_cast<Code>(code), "why");
+    const absl::Status told = AsUnavailable(error);
+    switch (error.code()) {
+      case Code::kUnknown:
+        EXPECT_THAT(told,
+                    StatusIs(Code::kUnavailable, "whether the change happened is not known: why"));
+        break;
+      case Code::kDeadlineExceeded:
+      case Code::kPermissionDenied:
+      case Code::kUnauthenticated:
+        EXPECT_THAT(told, StatusIs(Code::kUnavailable, "the data sets' store: why"));
+        break;
+      default:
+        EXPECT_EQ(told, error);
+    }
+  }
+}
+
+// Reads of ranges, small and whole, and changes: again and again while the store is away, but not
+// for ever, and not for who is gone.
+TEST_F(ObjectEnginesTest, KeysThatAreAwayAreAskedAgain) {
+  ObjectEngines engines = this->engines();
+  engines.max_attempts = 5;
+  for (int i = 0; i < 1200; ++i) Put(absl::StrCat("k/", 1000 + i), absl::StrCat(i));
+  const KeyRange all = KeyRange::Prefix("k/");
+  int num_done = 0;
+  const auto read_whole = [&]() -> absl::Status {
+    const auto values = ReadWholeRange(engines, all, 0);
+    if (!values.ok()) return values.status();
+    EXPECT_EQ(values->size(), 1200U);
+    for (size_t i = 0; i < values->size(); ++i) EXPECT_EQ((*values)[i].value, absl::StrCat(i));
+    return absl::OkStatus();
+  };
+  const auto read_ranges = [&]() -> absl::Status {
+    const auto read = ReadRanges(engines, {KeyRange::Of("k/1007"), all, KeyRange::Of("none")});
+    if (!read.ok()) return read.status();
+    EXPECT_EQ(read->size(), 3U);
+    EXPECT_EQ(read->at(0).values.at(0).value, "7");
+    EXPECT_EQ(read->at(1).values.size(), 128U);
+    EXPECT_TRUE(read->at(1).has_more);
+    EXPECT_TRUE(read->at(2).values.empty());
+    return absl::OkStatus();
+  };
+  const auto change = [&] {
+    return engines.Change("a thing", [&](bool /*may_be_done*/) {
+      return std::optional<Transaction>({{}, {Operation::Put("c", absl::StrCat(num_done++))}, {}});
+    });
+  };
+  const std::vector<std::pair<int, std::function<absl::Status()>>> calls = {
+      {3, read_whole}, {1, read_ranges}, {1, change}};
+  for (const auto& [num_requests, call] : calls) {
+    FailKeys(5, StoreFault::kUnreachable);
+    pauses_.clear();
+    EXPECT_THAT(call(), IsOk());
+    EXPECT_EQ(num_calls_, 5 + num_requests);
+    EXPECT_EQ(pauses_.size(), 5U);
+    for (size_t i = 1; i < pauses_.size(); ++i) EXPECT_LE(pauses_[i - 1], pauses_[i]);
+    FailKeys(6, StoreFault::kUnreachable);
+    EXPECT_THAT(call(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("fake")));
+    FailKeys(1, StoreFault::kUnreachable);
+    LeavingCaller caller;
+    caller.Leave();
+    const CallerScope scope(&caller);
+    EXPECT_THAT(call(), StatusIs(absl::StatusCode::kCancelled, _));
+  }
+  FailKeys(0, StoreFault::kNone);
+  // A state that is gone is not asked for again.
+  const Revision before = cluster_.keys.revision();
+  Put("k/2", "");
+  cluster_.keys.Compact(cluster_.keys.revision());
+  FailKeys(0, StoreFault::kNone);
+  EXPECT_THAT(ReadWholeRange(engines, all, before), StatusIs(absl::StatusCode::kOutOfRange, _));
+  EXPECT_EQ(num_calls_, 1);
+}
+
+TEST_F(ObjectEnginesTest, WhatIsNotAsWrittenIsReadSomeTimes) {
+  const ObjectEngines engines = this->engines();
+  const std::string bytes = "0123456789";
+  const auto read = [&] { return ReadWholeObject(engines, "o", bytes.size(), Crc32c(bytes)); };
+  EXPECT_THAT(read(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'o'")));
+  ASSERT_THAT(objects_.Put("o", bytes, absl::InfiniteFuture()), IsOk());
+  EXPECT_THAT(read(), IsOkAndHolds(bytes));
+  EXPECT_THAT(CheckedPart(engines, "o", 2, 3, Crc32c("234"), "x"),
+              IsOkAndHolds(std::string("234")));
+  EXPECT_THAT(CheckedPart(engines, "o", 2, 3, Crc32c("234"), absl::PermissionDeniedError("no")),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no")));
+  for (const size_t at : {bytes.size(), size_t{3}}) {  // Cut off; another byte.
+    ASSERT_THAT(objects_.Put("o", bytes, absl::InfiniteFuture()), IsOk());
+    objects_.Damage("o", at);
+    const uint64_t before = objects_.num_gets();
+    pauses_.clear();
+    EXPECT_THAT(read(),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr("'o'"), HasSubstr("the 10 that were written, in 5"))));
+    EXPECT_EQ(objects_.num_gets() - before, 5U);
+    ASSERT_EQ(pauses_.size(), 4U);
+    EXPECT_LE(pauses_[0], absl::Milliseconds(1));
+    LeavingCaller caller;
+    caller.Leave();
+    const CallerScope scope(&caller);
+    EXPECT_THAT(read(), StatusIs(absl::StatusCode::kCancelled, _));
+  }
+}
+
+// One for many keys: long enough for each of them, and not for much longer.
+TEST_F(ObjectEnginesTest, LeasesAreSharedAsLongAsTheyLast) {
+  FakeConnection& keys = replica_.connection();
+  TimedLeases leases(&keys, &cluster_.clock);
+  const auto lease = [&](absl::Duration length) {
+    const auto granted = leases.ThatLasts(length);
+    EXPECT_THAT(granted, IsOk());
+    return granted.value_or(0);
+  };
+  for (const auto& [length, hours] :
+       std::vector<std::pair<absl::Duration, int>>{{absl::Minutes(1), 1},
+                                                   {absl::Hours(1), 1},
+                                                   {absl::Minutes(61), 2},
+                                                   {absl::Hours(5), 8}}) {
+    SCOPED_TRACE(absl::FormatDuration(length));
+    const LeaseId first = lease(length);
+    EXPECT_EQ(lease(length), first);
+    cluster_.clock.Advance(absl::Hours(hours) - absl::Seconds(1));
+    EXPECT_EQ(lease(length), first);
+    cluster_.clock.Advance(absl::Seconds(1));
+    const LeaseId second = lease(length);
+    EXPECT_NE(second, first);
+    // The first one lasts for those that came last.
+    const std::string key = absl::StrCat("k", hours);
+    ASSERT_THAT(keys.Commit({{}, {Operation::Put(key, "", first)}, {}}), IsOk());
+    cluster_.clock.Advance(absl::Hours(hours) - absl::Seconds(1));
+    EXPECT_TRUE(keys.Get(key)->has_value());
+    cluster_.clock.Advance(absl::Seconds(1));
+    EXPECT_FALSE(keys.Get(key)->has_value());
+    cluster_.clock.Advance(absl::Hours(100));
+  }
+  const LeaseId one = lease(absl::Hours(1));
+  const LeaseId other = lease(absl::Hours(2));
+  EXPECT_NE(one, other);
+  leases.HasEnded(one);
+  EXPECT_NE(lease(absl::Hours(1)), one);
+  EXPECT_EQ(lease(absl::Hours(2)), other);
+  FailKeys(1, StoreFault::kUnreachable);
+  EXPECT_THAT(leases.ThatLasts(absl::Hours(9)), StatusIs(absl::StatusCode::kUnavailable, _));
+}
+
+// A server that starts while the object store is away: nothing is asked of it before it is known to
+// be the right one.
+TEST_F(ObjectEnginesTest, ObjectsThatAreAwayAreWaitedFor) {
+  ASSERT_THAT(BindStores(replica_.engines()), IsOk());
+  const std::string number =
+      *ReadObject(objects_, kStoreIdentityObject, {}, 64, absl::InfiniteFuture());
+  const absl::Time never = absl::InfiniteFuture();
+  const std::vector<std::function<absl::Status(ObjectStore&)>> calls = {
+      [&](ObjectStore& store) { return store.Put("o", "x", never); },
+      [&](ObjectStore& store) {
+        return store.Get(
+            "o", {}, [](absl::string_view) { return absl::OkStatus(); }, never);
+      },
+      [&](ObjectStore& store) { return store.List("", "", 0, never).status(); },
+      [&](ObjectStore& store) { return store.Delete("o", never); },
+  };
+  for (const auto& call : calls) {
+    ASSERT_THAT(objects_.Put("o", "x", never), IsOk());
+    objects_.SetFaults({.refused = 1}, 0);
+    BoundObjectStore bound(&objects_);
+    ObjectEngines engines = this->engines();
+    engines.objects = &bound;
+    EXPECT_THAT(bound.status(), IsOk());
+    EXPECT_THAT(BindStoresNowOrLater(engines, bound), IsOk());
+    const auto is_away = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("fake"));
+    EXPECT_THAT(bound.status(), is_away);
+    EXPECT_THAT(bound.Confirm(never), is_away);
+    EXPECT_THAT(call(bound), AllOf(is_away, StatusIs(absl::StatusCode::kUnavailable,
+                                                     HasSubstr("since this server was started"))));
+    objects_.SetFaults({}, 0);
+    for (const std::string other : {"another", ""}) {
+      if (other.empty()) {
+        ASSERT_THAT(objects_.Delete(kStoreIdentityObject, never), IsOk());
+      } else {
+        ASSERT_THAT(objects_.Put(kStoreIdentityObject, other, never), IsOk());
+      }
+      const auto is_another =
+          StatusIs(absl::StatusCode::kFailedPrecondition,
+                   AllOf(HasSubstr(absl::StrCat("has the number ", other.empty() ? "none" : other)),
+                         HasSubstr(absl::StrCat("has ", number))));
+      EXPECT_THAT(call(bound), is_another);
+      EXPECT_THAT(bound.status(), is_another);
+    }
+    ASSERT_THAT(objects_.Put(kStoreIdentityObject, number, never), IsOk());
+    EXPECT_THAT(call(bound), IsOk());
+    EXPECT_THAT(bound.status(), IsOk());
+    // From then on it is known.
+    ASSERT_THAT(objects_.Delete(kStoreIdentityObject, never), IsOk());
+    ASSERT_THAT(objects_.Put("o", "x", never), IsOk());
+    EXPECT_THAT(call(bound), IsOk());
+    ASSERT_THAT(objects_.Put(kStoreIdentityObject, number, never), IsOk());
+  }
+  // Stores that were not bound before are not left to each other.
+  BoundObjectStore bound(&objects_);
+  ObjectEngines engines = this->engines();
+  engines.objects = &bound;
+  EXPECT_THAT(BindStoresNowOrLater(engines, bound), IsOk());
+  objects_.SetFaults({.refused = 1}, 0);
+  Put(std::string(kStoreIdentityKey), absl::StrCat(number, " not bound"));
+  EXPECT_THAT(BindStoresNowOrLater(engines, bound), StatusIs(absl::StatusCode::kUnavailable, _));
+  ASSERT_THAT(
+      replica_.connection().Commit({{}, {Operation::Delete(KeyRange::Of(kStoreIdentityKey))}, {}}),
+      IsOk());
+  EXPECT_THAT(BindStoresNowOrLater(engines, bound), StatusIs(absl::StatusCode::kUnavailable, _));
+}
+
+TEST_F(ObjectEnginesTest, DataSetsAreBoundedInNumberAndListedAll) {
+  ObjectDatasetStore::Options options;
+  options.max_bytes = uint64_t{1} << 30;
+  options.max_datasets = 260;
+  ObjectDatasetStore store(replica_.engines(), &replica_.cache(), options);
+  std::vector<std::string> names;
+  for (int i = 0; i < 260; ++i) {
+    names.push_back(absl::StrCat("set", 1000 + i));
+    ASSERT_THAT(store.Create(names.back(), schema_, {}), IsOk());
+  }
+  const auto is_full =
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("there are 260 data sets, at most"));
+  EXPECT_THAT(store.Create("more", schema_, {}), is_full);
+  for (const size_t page_size : {0, 1, 7, 130}) {
+    std::vector<std::string> listed;
+    std::string token;
+    do {
+      PH_ASSERT_OK_AND_ASSIGN(const DatasetList list, store.List(page_size, token));
+      if (page_size != 0) {
+        EXPECT_LE(list.datasets.size(), page_size);
+      }
+      for (const DatasetInfo& info : list.datasets) {
+        EXPECT_EQ(info.state, DatasetState::kOpen);
+        listed.push_back(info.name);
+      }
+      token = list.next_page_token;
+    } while (!token.empty());
+    EXPECT_EQ(listed, names);
+  }
+  EXPECT_THAT(store.List(1, "no name"), StatusIs(absl::StatusCode::kInvalidArgument, _));
+  // What cannot be read is listed, too; what has no state is about to go.
+  const uint64_t second = store.Get(names[1])->id;
+  Put(DatasetNameKey(names[0]), "?");
+  Put(DatasetStateKey(second), "?");
+  ASSERT_THAT(
+      replica_.connection().Commit(
+          {{}, {Operation::Delete(KeyRange::Of(DatasetStateKey(store.Get(names[2])->id)))}, {}}),
+      IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetList list, store.List(3, ""));
+  ASSERT_EQ(list.datasets.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(list.datasets[i].name, names[i < 2 ? i : 3]);
+    EXPECT_EQ(list.datasets[i].state, i < 2 ? DatasetState::kDamaged : DatasetState::kOpen);
+  }
+  ASSERT_THAT(store.Delete(names[9]), IsOk());
+  ASSERT_THAT(store.Create("more", schema_, {}), IsOk());
+  EXPECT_THAT(store.Create("most", schema_, {}), is_full);
+}
+
+TEST_F(ObjectEnginesTest, ObjectsMustFitTheCacheTogether) {
+  ObjectDatasetStore& store = replica_.store();
+  ASSERT_THAT(store.Create("set", schema_, {}), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(store.Append("set", Chunk(i, 50), {}, std::nullopt), IsOk());
+  }
+  ASSERT_THAT(store.Seal("set"), IsOk());
+  std::vector<uint64_t> sizes;
+  for (const ObjectInfo& object : objects_.List("d/", "", 0, absl::InfiniteFuture())->objects) {
+    sizes.push_back(object.num_bytes);
+  }
+  ASSERT_EQ(sizes.size(), 3U);
+  const uint64_t all = sizes[0] + sizes[1] + sizes[2];
+  for (const uint64_t room : {all, all - 1}) {
+    ObjectReplica small(&cluster_, &objects_, absl::StrCat(folder_.path(), "/", room), {}, room);
+    PH_ASSERT_OK_AND_ASSIGN(const auto chunks, small.store().OpenChunks("set"));
+    const absl::Status fits = chunks->CheckFits({0, 1, 2});
+    if (room == all) {
+      EXPECT_THAT(fits, IsOk());
+    } else {
+      EXPECT_THAT(fits, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 AllOf(HasSubstr("3 objects of data set 'set'"),
+                                       HasSubstr(absl::StrCat(all)),
+                                       HasSubstr(absl::StrCat("the ", room, " of")))));
+      EXPECT_THAT(chunks->CheckFits({0, 2}), IsOk());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace packhouse
