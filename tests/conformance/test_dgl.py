@@ -197,6 +197,8 @@ def test_what_cannot_be_sent_is_named() -> None:
         packhouse.dgl.table([(graph, label, label)])
     with pytest.raises(ValueError, match="no graph"):
         packhouse.dgl.table([])
+    with pytest.raises(ValueError, match="graph 0: label 'label' has gaps"):
+        packhouse.dgl.table([(graph, np.ma.masked_array([1, 2], mask=[False, True]))])
     with pytest.raises(ValueError, match="'node_mask': batches have something else of this name"):
         packhouse.dgl.table([small(ndata={"node_mask": torch.ones(2)})])
 
@@ -212,6 +214,12 @@ def typed(*names: str) -> Any:
     return dgl.heterograph({("a", name, "b"): ([0], [0]) for name in names})
 
 
+def alone(graph: Any, name: str) -> Any:
+    """With nodes of one more type, in which no edge ends."""
+    ends = {key: graph.edges(order="eid", etype=key) for key in graph.canonical_etypes}
+    return dgl.heterograph(ends, {**{each: 1 for each in graph.ntypes}, name: 1})
+
+
 X, Z = torch.zeros(2, 1), torch.zeros(2, 3)
 # A pair of items that differ, and what the error says when the second comes after the first.
 DIFFERENT: list[tuple[Any, Any, str]] = [
@@ -223,6 +231,9 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     (small({}, {"w": X[:1]}), small({}), "1 lacks .* edges with the feature 'w'"),
     (typed("likes"), typed("likes", "buys"), r"0 lacks: edges of type \('a', 'buys', 'b'\)"),
     (typed("likes", "buys"), typed("likes"), r"0 has: edges of type \('a', 'buys', 'b'\)"),
+    (small({}, {"w": X[:1]}), small({}, {"w": Z[:1]}), r"edges .* 'w': graph 1 .* \[3\], .* \[1\]"),
+    (typed("likes"), alone(typed("likes"), "c"), "0 lacks: nodes of type 'c'"),
+    ((small({}), X[:, 0]), (small({}), Z[0]), r"'label': graph 1 .* \[3\], graph 0 .* \[2\]"),
     ((small({}), {"a": X}), (small({}), {"a": X, "b": X}), "1 has .* the label 'b'"),
     ((small({}), {"a": X, "b": X}), (small({}), {"a": X}), "1 lacks .* the label 'b'"),
     ((small({}), 16777217), (small({}), 0.5), "the label 'label': graph 1 has float64.* 0 int64"),
