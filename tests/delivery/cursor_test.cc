@@ -102,6 +102,27 @@ TEST(CursorTest, ABatchBeyondTheEpochIsMalformed) {
                        HasSubstr("batch 5 is done, the epoch has 5 batches")));
 }
 
+// Of an epoch with windows: what is known of them fits it, and what is done is known.
+TEST(CursorTest, WindowsThatDoNotFitAreMalformed) {
+  EpochIdentity identity = IdentityOf({10, 20});
+  identity.num_windows = 3;
+  const auto decoded = [&](std::vector<uint32_t> windows, const BatchSet& done) {
+    return DecodeCursor(EncodeCursor({identity, 1, done, std::move(windows)}));
+  };
+  EXPECT_THAT(decoded({2, 5}, BatchSet::Of({1, 14})), IsOk());
+  EXPECT_THAT(decoded({2, 5, 8, 15, 0, 0}, BatchSet::Of({9, 29})), IsOk());
+  for (const std::vector<uint32_t>& windows :
+       std::vector<std::vector<uint32_t>>{{2}, {11, 5}, {2, 5, 2, 16}, {0, 0, 0, 0, 0, 0, 0, 0}}) {
+    EXPECT_THAT(decoded(windows, {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 3 windows")));
+  }
+  EXPECT_THAT(
+      decoded({2, 5}, BatchSet::Of({2})),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank group 0 is done beyond")));
+  EXPECT_THAT(decoded({2, 5}, BatchSet::Of({1, 15})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("beyond the first 5")));
+}
+
 TEST(CheckSameEpochTest, NamesTheFirstDifferenceAndBothValues) {
   const EpochIdentity epoch = IdentityOf({5});
   const auto expect_named = [&](EpochIdentity other, absl::string_view ours,

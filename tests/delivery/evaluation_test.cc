@@ -65,6 +65,34 @@ TEST_F(EvaluationTest, RanksTogetherGetEveryGraphOnce) {
   }
 }
 
+// In one pass, step by step and rank by rank: what each rank gets, without padding.
+TEST_F(EvaluationTest, APassOfAllRanksIsThatOfEach) {
+  for (const uint32_t ranks : {1, 2, 3, 7}) {
+    for (const uint64_t first : {0, 1}) {
+      std::vector<std::vector<LoadEvent>> of_rank;
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        PH_ASSERT_OK_AND_ASSIGN(const auto own, Open({Sharing::Ranked(ranks), rank, first}));
+        of_rank.push_back(All(*own));
+      }
+      EvaluationRequest request = {Sharing::Ranked(ranks), 0, first};
+      request.is_of_all_ranks = true;
+      PH_ASSERT_OK_AND_ASSIGN(const auto all, Open(request));
+      for (size_t step = 0; step < of_rank[0].size(); ++step) {
+        for (uint32_t rank = 0; rank < ranks; ++rank) {
+          const LoadEvent& expected = of_rank[rank][step];
+          if (expected.is_padding) continue;
+          PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, all->NextPlace());
+          ASSERT_EQ(event.kind, LoadEvent::Kind::kBatch);
+          EXPECT_EQ(event.number, expected.number);
+          EXPECT_EQ(event.place, expected.place);
+          EXPECT_EQ(event.rank_group, expected.rank_group);
+        }
+      }
+      EXPECT_EQ(all->NextPlace()->kind, LoadEvent::Kind::kEnd);
+    }
+  }
+}
+
 // From whichever step: what comes is the rest of the whole, bytes and numbers.
 TEST_F(EvaluationTest, FromAnyStepTheRestIsTheSame) {
   PH_ASSERT_OK_AND_ASSIGN(const auto whole, Open({Sharing::Ranked(2), 1, 0}));

@@ -1,5 +1,7 @@
 #include "service/engine/jobs/job.h"
 
+#include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -559,6 +561,150 @@ TEST_F(JobTest, WhatIsDoneHasABoundedNumberOfGaps) {
   EXPECT_THAT(Acknowledge(0, 1, {2 * Job::kMaxRuns + 4}), IsOk());
 }
 
+// Of two that are as near, the later one: its limits are nearer to those of now.
+TEST_F(JobTest, TheNearestEpochIsFound) {
+  EXPECT_THAT(job().OpenedNear(3),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'job': has no epochs")));
+  for (const uint64_t epoch : {2, 4, 9}) {
+    ASSERT_THAT(world_->Join(IdentityOf({6}, epoch), Rank(0, 1)), IsOk());
+  }
+  for (const auto& [asked, found] : std::map<uint64_t, uint64_t>{
+           {0, 2}, {2, 2}, {3, 4}, {4, 4}, {6, 4}, {7, 9}, {9, 9}, {~uint64_t{0}, 9}}) {
+    PH_ASSERT_OK_AND_ASSIGN(const Job::Opened opened, job().OpenedNear(asked));
+    EXPECT_EQ(opened.identity.key.epoch, found) << asked;
+    EXPECT_EQ(job().OpenedAs(asked).has_value(), asked == found) << asked;
+  }
+}
+
+// What people are told of who loads, and how much: of each stream, and of all epochs together.
+TEST_F(JobTest, TellsOfEachSession) {
+  JoinRequest first = Worker("a");
+  first.client = "10.0.0.7";
+  first.now = kStart + absl::Seconds(100);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat a, Join(first));
+  const EpochIdentity other = IdentityOf({6}, 1);
+  JoinRequest second = Rank(1, 2);
+  second.now = kStart + absl::Seconds(300);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat b, world_->Join(other, second));
+  EXPECT_EQ(Next(a), 0U);
+  EXPECT_EQ(Next(a), 1U);
+  EXPECT_EQ(Next(b), 1U);
+  ASSERT_THAT(Acknowledge(a.start.session, a.start.join.generation, {0}), IsOk());
+  std::vector<std::string> told;
+  for (const SessionSummary& each : job().Sessions()) {
+    told.push_back(absl::StrCat(each.key.job, " ", each.key.epoch, " ", each.id, " '", each.client,
+                                "' ", each.queue, " '", each.worker, "' ", each.num_leases));
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{
+                      absl::StrCat("job 0 ", a.start.session, " '10.0.0.7' 0 'a' 1"),
+                      absl::StrCat("job 1 ", b.start.session, " '' 1 '' 1")}));
+  PH_ASSERT_OK_AND_ASSIGN(JobSummary summary, job().Summary(2));
+  EXPECT_EQ(summary.name, "job");
+  EXPECT_EQ(summary.num_epochs, 2U);
+  EXPECT_EQ(summary.num_sessions, 2U);
+  EXPECT_EQ(summary.used_seconds, 300U);
+  EXPECT_EQ(summary.epochs.size(), 2U);
+  PH_ASSERT_OK_AND_ASSIGN(summary, job().Summary(1));
+  EXPECT_EQ(summary.num_epochs, 2U);
+  ASSERT_EQ(summary.epochs.size(), 1U);
+  EXPECT_EQ(summary.epochs[0].progress.key.epoch, 1U);
+  EXPECT_EQ(summary.epochs[0].num_sessions, 1U);
+  // A batch is a use, and so is the last one of an epoch that nobody loads any more.
+  PH_ASSERT_OK_AND_ASSIGN(const Offer offer, job().Next(*a.session, kStart + absl::Seconds(700)));
+  EXPECT_EQ(offer.outcome, LeaseOutcome::kLeased);
+  EXPECT_EQ(job().Summary(2)->used_seconds, 700U);
+  job().Leave(*a.session);
+  EXPECT_EQ(job().num_open(), 1U);
+  EXPECT_EQ(job().Summary(2)->used_seconds, 700U);
+  EXPECT_EQ(job().Sessions().size(), 1U);
+  DeliverySnapshot snapshot;
+  job().AddTo(snapshot);
+  EXPECT_EQ(snapshot.num_generations, 2U);
+  EXPECT_EQ(snapshot.totals.leased, 4U);
+  EXPECT_EQ(snapshot.totals.given_back, 2U);
+  EXPECT_EQ(snapshot.sessions().num_sessions, 1U);
+  EXPECT_EQ(snapshot.sessions().num_in_flight, 1U);
+}
+
+// A handler asks it before it waits: it must not sleep on what has come, nor spin on what has not.
+TEST_F(JobTest, WouldWaitIsWhatNextWouldSay) {
+  world_->is_deferring = true;
+  JoinRequest ending = Worker("ending");
+  ending.ends_when_all_leased = true;
+  const auto a = world_->StartJoin(epoch_, Worker("a"), /*max_in_flight=*/2);
+  const auto b = world_->StartJoin(epoch_, Worker("b"));
+  const auto c = world_->StartJoin(epoch_, ending);
+  const auto refused = world_->StartJoin(epoch_, Rank(7, 2));
+  for (const auto& session : {a, b, c, refused}) EXPECT_TRUE(job().WouldWait(*session));
+  world_->is_deferring = false;
+  world_->RunDeferred();
+  EXPECT_THAT(job().Started(*refused, false),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 7")));
+  for (const auto& session : {a, b, c, refused}) EXPECT_FALSE(job().WouldWait(*session));
+  Next({a, {}});
+  EXPECT_FALSE(job().WouldWait(*a));
+  Next({a, {}});
+  EXPECT_TRUE(job().WouldWait(*a));
+  ASSERT_THAT(Acknowledge(0, 1, {0}), IsOk());
+  EXPECT_FALSE(job().WouldWait(*a));
+  for (int i = 0; i < 4; ++i) Next({b, {}});
+  EXPECT_TRUE(job().WouldWait(*a));
+  EXPECT_TRUE(job().WouldWait(*b));
+  EXPECT_FALSE(job().WouldWait(*c));
+  // Its stream must end, which is no reason to wait.
+  PH_ASSERT_OK_AND_ASSIGN(const Seat anew, Join(Rank(0, 1)));
+  EXPECT_FALSE(job().WouldWait(*a));
+  EXPECT_FALSE(job().WouldWait(*anew.session));
+
+  EpochIdentity windows = IdentityOf({6}, 1);
+  windows.num_windows = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const Seat unplanned, world_->Join(windows, Worker("w")));
+  EXPECT_TRUE(job().WouldWait(*unplanned.session));
+}
+
+// A worker that has ended counts as long as it has batches, and shows in the list what it is.
+TEST_F(JobTest, AWorkerThatHasEndedIsListedWhileItHasBatches) {
+  JoinRequest request = Worker("a");
+  request.ends_when_all_leased = true;
+  PH_ASSERT_OK_AND_ASSIGN(const Seat a, Join(request));
+  request.worker = "b";
+  PH_ASSERT_OK_AND_ASSIGN(const Seat b, Join(request));
+  PH_ASSERT_OK_AND_ASSIGN(const Seat c, Join(Worker("c")));
+  EXPECT_EQ(Next(a), 0U);
+  for (uint64_t batch = 1; batch < 6; ++batch) EXPECT_EQ(Next(c), batch);
+  for (const Seat& seat : {a, b}) {
+    EXPECT_TRUE(job().Next(*seat.session, kStart)->ends);
+    job().Leave(*seat.session);
+  }
+  const auto watched = [&] { return job().Watch().at(0); };
+  ASSERT_EQ(watched().workers.size(), 2U);
+  EXPECT_EQ(watched().num_sessions, 2U);
+  EXPECT_TRUE(watched().workers[0].has_ended);
+  EXPECT_FALSE(watched().workers[1].has_ended);
+  EXPECT_EQ(watched().workers[1].worker, "c");
+  std::atomic<bool> shares = true;
+  job().ListSharing(*c.session, std::shared_ptr<const std::atomic<bool>>(&shares, [](auto) {}));
+  EXPECT_TRUE(watched().workers[1].shares_memory);
+  shares = false;
+  EXPECT_FALSE(watched().workers[1].shares_memory);
+  ASSERT_THAT(Acknowledge(0, 1, {0}), IsOk());
+  EXPECT_EQ(watched().num_sessions, 1U);
+  EXPECT_EQ(watched().num_leased, 5U);
+}
+
+// The words with which an epoch was asked for, unless they are too long to be kept.
+TEST_F(JobTest, TheWordsOfAnEpochAreKept) {
+  for (const size_t length : {size_t{5}, size_t{kMaxWordsBytes}, size_t{kMaxWordsBytes + 1}}) {
+    epoch_.key.epoch = length;
+    JoinRequest request = Rank(0, 1);
+    request.words = std::string(length, 'x');
+    ASSERT_THAT(Join(request), IsOk());
+    request.words = "others";
+    ASSERT_THAT(Join(request), IsOk());
+    EXPECT_EQ(job().OpenedAs(length)->words.size(), length > kMaxWordsBytes ? 0 : length);
+  }
+}
+
 // A client that makes a cursor up does not use up the generations of others.
 TEST_F(JobTest, ACursorMayNotNameAnyGeneration) {
   Cursor cursor = {epoch_, ~uint64_t{0}, {}};
@@ -685,9 +831,22 @@ TEST_F(JobTest, RanksThatComeOneByOneTakeTwoCommits) {
   world_->is_deferring = true;
   for (uint32_t rank = 1; rank < kRanks - 1; ++rank) come(rank);
   ASSERT_EQ(world_->deferred.size(), 1U);
-  std::thread committer([this] { world_->RunDeferred(); });
+  std::atomic<bool> is_done = false;
+  std::thread committer([&] {
+    world_->RunDeferred();
+    is_done = true;
+  });
+  // It waits, of as many as may.
+  EXPECT_TRUE(world_->gathering().Take());
+  while (!is_done && world_->gathering().Take()) {
+    world_->gathering().GiveBack();
+    std::this_thread::yield();
+  }
+  world_->gathering().GiveBack();
   come(kRanks - 1);
   committer.join();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(world_->gathering().Take());
+  for (int i = 0; i < 2; ++i) world_->gathering().GiveBack();
   for (const auto& session : sessions) EXPECT_FALSE(job().WouldWait(*session));
   EXPECT_EQ(log_.num_appends(), 2U);
 

@@ -15,9 +15,12 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/access/job_pool.h"
 #include "service/base/caller.h"
 #include "service/base/memory_budget.h"
 #include "service/engine/jobs/job_census.h"
+#include "service/engine/jobs/lease_timer.h"
+#include "service/engine/jobs/retention_timer.h"
 #include "service/stores/keys/replica_lease.h"
 #include "service/stores/logs/lmdb_job_logs.h"
 #include "service/wings/cluster/jobs/etcd_job_directory.h"
@@ -327,6 +330,42 @@ TEST_F(JobCensusTest, JobsOfOneServerCountEachOtherAtOnce) {
   EXPECT_THAT(LoadOne(server.jobs, third), IsOk());
 }
 
+// Whoever is asked: what each job's owner has said of it last, and who that is.
+TEST_F(JobCensusTest, EveryServerListsAllJobs) {
+  CountedServer first(*owner_, JobsOptions());
+  CountedServer second(*other_, JobsOptions());
+  const std::string a = JobOf(*owner_, "a");
+  const std::string b = JobOf(*other_, "b");
+  EXPECT_THAT(LoadOne(first.jobs, a), IsOk());
+  EXPECT_THAT(LoadOne(second.jobs, b), IsOk());
+  EXPECT_THAT(SweepOnce(first), IsOk());
+  EXPECT_THAT(SweepOnce(second), IsOk());
+  const auto list = [&](size_t page_size, const std::string& after, const std::string& hidden) {
+    return first.jobs.List(page_size, after,
+                           [&](const std::string& name) { return name != hidden; });
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const JobList all, list(0, "", ""));
+  EXPECT_EQ(all.next_page_token, "");
+  ASSERT_EQ(all.jobs.size(), 2U);
+  for (const JobSummary& job : all.jobs) {
+    EXPECT_EQ(job.num_epochs, 1U);
+    EXPECT_EQ(job.used_seconds, absl::ToUnixSeconds(clock_.Now()));
+  }
+  EXPECT_EQ(all.jobs[0].name, a);
+  EXPECT_EQ(all.jobs[0].owner, owner_->lease.address());
+  EXPECT_EQ(all.jobs[1].name, b);
+  EXPECT_EQ(all.jobs[1].owner, other_->lease.address());
+  PH_ASSERT_OK_AND_ASSIGN(const JobList page, list(1, "", ""));
+  EXPECT_EQ(page.jobs.size(), 1U);
+  EXPECT_EQ(page.next_page_token, a);
+  PH_ASSERT_OK_AND_ASSIGN(const JobList seen, list(9, "", a));
+  ASSERT_EQ(seen.jobs.size(), 1U);
+  EXPECT_EQ(seen.jobs[0].name, b);
+  EXPECT_EQ(seen.jobs[0].owner, other_->lease.address());
+  owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(list(0, "", ""), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+}
+
 // Any server finds the plan of a receipt, whoever has the job, and whether anybody has it.
 TEST_F(JobCensusTest, AReceiptIsFoundAtAnyServer) {
   CountedServer first(*owner_, JobsOptions());
@@ -591,11 +630,18 @@ TEST_F(JobsTest, AJobOfAServerThatIsCutOffIsTaken) {
   EXPECT_THAT(Acknowledge(*first.job, *session, 0), IsOk());
   owner_->jobs.Sweep();
   EXPECT_THAT(first.job->early_end().status(), IsOk());
+  const auto expect_counted = [&] {
+    const DeliverySnapshot snapshot = owner_->jobs.Snapshot();
+    EXPECT_EQ(snapshot.totals.acknowledged, 1U);
+    EXPECT_EQ(snapshot.num_generations, 1U);
+  };
+  expect_counted();
 
   owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
   clock_.Advance(kServerLease);
   EXPECT_THAT(owner_->lease.Tick(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
   owner_->jobs.Sweep();
+  expect_counted();
   EXPECT_THAT(first.job->early_end().status(),
               StatusIs(absl::StatusCode::kUnavailable, testing::_));
   EXPECT_THAT(owner_->jobs.Open(job_), StatusIs(absl::StatusCode::kUnavailable, testing::_));
@@ -621,6 +667,7 @@ TEST_F(JobsTest, AJobOfAServerThatIsCutOffIsTaken) {
   const std::weak_ptr<Job> kept = std::exchange(first.job, nullptr);
   owner_->jobs.Sweep();
   EXPECT_TRUE(kept.expired());
+  expect_counted();
 }
 
 TEST_F(JobsTest, JobsThatNobodyLoadsAreGivenBack) {
@@ -682,14 +729,14 @@ class JobsAloneTest : public ::testing::Test {
     Restart();
   }
 
-  void Restart() {
+  void Restart(const JobsOptions& options = {}) {
     jobs_ = nullptr;
     logs_ = nullptr;
-    LmdbJobLogs::Options options;
-    options.folder = folder_.path();
-    options.first_revision = first_revision_ += 1000;
-    logs_ = LmdbJobLogs::Open(options).value();
-    jobs_ = AllJobs::Open(&catalog_, logs_.get(), JobsOptions()).value();
+    LmdbJobLogs::Options of_logs;
+    of_logs.folder = folder_.path();
+    of_logs.first_revision = first_revision_ += 1000;
+    logs_ = LmdbJobLogs::Open(of_logs).value();
+    jobs_ = AllJobs::Open(&catalog_, logs_.get(), options).value();
   }
 
   absl::StatusOr<std::unique_ptr<LoadSession>> Load(const std::string& job,
@@ -781,6 +828,111 @@ TEST_F(JobsTest, NothingIsLeftOfADeletedJobButItsGenerations) {
   TestNothingIsLeftOfADeletedJobButItsGenerations(
       [&]() -> AllJobs& { return *jobs; }, [&] { start(); },
       [&] { return !reader.Range(KeyRange::Prefix("job/"), 0, 0)->values.empty(); });
+}
+
+// Totals never fall, whatever goes.
+TEST_F(JobsAloneTest, WhatADeletedJobHasDeliveredCountsOn) {
+  PH_ASSERT_OK_AND_ASSIGN(auto session, Load("a"));
+  for (const uint64_t batch : {0, 1, 2}) {
+    PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(absl::UnixEpoch()));
+    EXPECT_EQ(event.number, batch);
+  }
+  EXPECT_THAT(jobs_->Acknowledge({"a", 0}, session->start().session,
+                                 session->start().join.generation, {0, 1}, absl::UnixEpoch()),
+              IsOk());
+  const DeliverySnapshot before = jobs_->Snapshot();
+  EXPECT_EQ(before.totals.leased, 3U);
+  EXPECT_EQ(before.jobs.count("a"), 1U);
+  EXPECT_EQ(before.progress.size(), 1U);
+  session = nullptr;
+  EXPECT_THAT(jobs_->DeleteJob("a"), IsOk());
+  EXPECT_EQ(jobs_->num_jobs(), 0U);
+  for (int i = 0; i < 2; ++i) {
+    const DeliverySnapshot after = jobs_->Snapshot();
+    EXPECT_EQ(after.totals.leased, 3U);
+    EXPECT_EQ(after.totals.acknowledged, 2U);
+    EXPECT_EQ(after.totals.given_back, 1U);
+    EXPECT_EQ(after.num_generations, 1U);
+    EXPECT_EQ(after.num_epochs, 0U);
+    EXPECT_TRUE(after.jobs.empty());
+    EXPECT_TRUE(after.progress.empty());
+    jobs_->jobs().Sweep();
+  }
+}
+
+// Of a server's pool, on the thread of the clock.
+class PoolAtOnce final : public JobPool {
+ public:
+  void Submit(const ClientId& /*client*/, std::function<void()> job) override { job(); }
+};
+
+TEST_F(JobsAloneTest, LeasesAreGivenBackAtTheirEnd) {
+  SimulatedClock clock;
+  PoolAtOnce pool;
+  const auto timer = std::make_shared<LeaseTimer>(&clock, &pool, &jobs_->jobs());
+  JoinRequest join;
+  join.worker = "a";
+  PH_ASSERT_OK_AND_ASSIGN(const auto session,
+                          jobs_->Load(DatasetWorld::Request(), std::move(join), 9, [] {}));
+  const auto take = [&] {
+    const auto event = session->Next(clock.Now());
+    EXPECT_THAT(event, IsOk());
+    timer->Arm(event->leased_until);
+  };
+  const auto num_expired = [&] { return jobs_->Snapshot().totals.expired; };
+  timer->Arm(absl::InfiniteFuture());
+  take();
+  clock.Advance(absl::Minutes(1));
+  take();
+  clock.Advance(absl::Minutes(4) - absl::Seconds(1));
+  EXPECT_EQ(num_expired(), 0U);
+  clock.Advance(absl::Seconds(1));
+  EXPECT_EQ(num_expired(), 1U);
+  // It sets itself again, and may be set again.
+  clock.Advance(absl::Minutes(1));
+  EXPECT_EQ(num_expired(), 2U);
+  take();
+  clock.Advance(absl::Minutes(5));
+  EXPECT_EQ(num_expired(), 3U);
+  take();
+  timer->Stop();
+  clock.Advance(absl::Minutes(5));
+  timer->Arm(clock.Now());
+  clock.Advance(absl::Minutes(5));
+  EXPECT_EQ(num_expired(), 3U);
+}
+
+TEST_F(JobsAloneTest, EpochsThatNobodyUsesAreForgottenInTime) {
+  EXPECT_EQ(RetentionTimer::PeriodOf(absl::Seconds(4)), absl::Seconds(1));
+  EXPECT_EQ(RetentionTimer::PeriodOf(absl::Seconds(16)), absl::Seconds(2));
+  EXPECT_EQ(RetentionTimer::PeriodOf(absl::Minutes(80)), absl::Minutes(10));
+  EXPECT_EQ(RetentionTimer::PeriodOf(absl::Hours(24)), absl::Minutes(10));
+  JobsOptions options;
+  options.epoch_retention = absl::Minutes(16);
+  Restart(options);
+  SimulatedClock clock;
+  PoolAtOnce pool;
+  std::make_shared<RetentionTimer>(&clock, &pool, nullptr, options.epoch_retention)->Start();
+  const auto timer = std::make_shared<RetentionTimer>(&clock, &pool, &jobs_->jobs(),
+                                                      jobs_->jobs().epoch_retention());
+  timer->Start();
+  const auto load = [&] {
+    JoinRequest join;
+    join.sharing = Sharing::Ranked(1);
+    join.now = clock.Now();
+    EXPECT_THAT(jobs_->Load(DatasetWorld::Request(), std::move(join), 4, [] {}), IsOk());
+  };
+  const auto left_after = [&](int periods) {
+    for (int i = 0; i < periods; ++i) clock.Advance(absl::Minutes(2));
+    return jobs_->Snapshot().num_epochs;
+  };
+  load();
+  EXPECT_EQ(left_after(7), 1U);
+  EXPECT_EQ(left_after(1), 0U);
+  load();
+  EXPECT_EQ(left_after(7), 1U);
+  timer->Stop();
+  EXPECT_EQ(left_after(9), 1U);
 }
 
 // Whatever clients ask for: jobs that there never were take no memory for long, and no disk.

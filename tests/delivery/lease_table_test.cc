@@ -432,7 +432,43 @@ TEST(LeaseTableTest, TellsOfEachWorkersSteps) {
     EXPECT_FALSE(worker.has_ended);
     EXPECT_EQ(watch.queues[worker.queue].num_batches, 7U);
     EXPECT_EQ(watch.queues[worker.queue].num_done, worker.num_done);
+    EXPECT_EQ(watch.queues[worker.queue].num_given_back, 0U);
+    EXPECT_EQ(worker.reader, 0U);
+    EXPECT_EQ(worker.num_readers, 1U);
   }
+  EXPECT_EQ(watch.num_leased, 3U);
+  EXPECT_EQ(watch.num_sessions, 2U);
+  EXPECT_EQ(watch.counters.leased, 4U);
+  EXPECT_EQ(watch.counters.acknowledged, 1U);
+  // The second rank comes with two readers: what it had not done is to be sent again.
+  ASSERT_THAT(table.Join(3, 1, {1, 2}), IsOk());
+  EXPECT_EQ(Next(table, 3), 3);
+  EpochWatch again;
+  again.counters.leased = 10;
+  sessions.clear();
+  table.AddTo(again, sessions);
+  EXPECT_EQ(again.num_sessions, 2U);
+  EXPECT_EQ(again.counters.leased, 15U);
+  EXPECT_EQ(again.counters.given_back, 1U);
+  EXPECT_EQ(again.queues[1].num_given_back, 1U);
+  ASSERT_EQ(sessions, (std::vector<SessionId>{1, 3}));
+  EXPECT_EQ(again.workers[1].reader, 1U);
+  EXPECT_EQ(again.workers[1].num_readers, 2U);
+  EXPECT_EQ(again.workers[1].num_steps, 3U);
+}
+
+// However many there are.
+TEST(LeaseTableTest, ManyWorkersAreListedInPart) {
+  constexpr size_t kListed = EpochWatch::kMostListed;
+  LeaseTable table = Table(kListed + 3, Sharing::Ranked(kListed + 1));
+  for (uint32_t rank = 0; rank <= kListed; ++rank) ASSERT_THAT(table.Join(rank, rank), IsOk());
+  EpochWatch watch;
+  std::vector<SessionId> sessions;
+  table.AddTo(watch, sessions);
+  EXPECT_EQ(watch.num_sessions, kListed + 1);
+  EXPECT_EQ(watch.queues.size(), kListed);
+  EXPECT_EQ(watch.workers.size(), kListed);
+  EXPECT_EQ(sessions.size(), kListed);
 }
 
 TEST(LeaseTableTest, Refuses) {

@@ -1181,6 +1181,10 @@ TEST(LoaderTest, DescribesAShareWithoutOpening) {
   EXPECT_EQ(told.progress.share, (EpochShare{steps, 0, false, 0, steps}));
   PH_ASSERT_OK_AND_ASSIGN(told, share_of(LoaderWorld::Dynamic("worker")));
   EXPECT_EQ(told.progress.share, (EpochShare{batches, 0, false, 0, batches}));
+  PH_ASSERT_OK_AND_ASSIGN(told, world.loader().loader().Describe(
+                                    /*job=*/nullptr, DatasetWorld::Request(), {},
+                                    {LoaderWorld::Rank(1, 2), std::nullopt}));
+  EXPECT_EQ(told.progress.share, (EpochShare{steps, 0, false, 0, steps}));
   EXPECT_THAT(share_of(LoaderWorld::Rank(2, 2)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2: there are 2")));
   EXPECT_EQ(world.loader().Snapshot().num_epochs, 0);
@@ -1459,6 +1463,62 @@ TEST(LoaderTest, EpochsAreCountedByClient) {
   EXPECT_THAT(load("10.0.0.1", 5), IsOk());
 }
 
+// A client whose own bound refuses it leaves what had made room for it as it was.
+TEST(LoaderTest, WhoIsRefusedTakesNothingOfOthers) {
+  JobsOptions options = LoaderWorld::Options();
+  options.max_epochs_per_client = 1;
+  options.kept_finished_epochs = 0;
+  LoaderWorld world(20, options);
+  const auto load = [&](const std::string& client, const std::string& job, uint64_t epoch) {
+    JoinRequest join = LoaderWorld::Rank(0, 1);
+    join.client = client;
+    EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
+    request.key.job = job;
+    return world.Load(request, join);
+  };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, load("a", "job", 0));
+    ExpectAllOnce(TakeAll(world, *session), 20);
+  }
+  EXPECT_THAT(load("b", "other", 0), IsOk());
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    EXPECT_THAT(load("b", "job", 1),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 1")));
+    EXPECT_EQ(world.loader().Snapshot().num_epochs, 2);
+  }
+  EXPECT_THAT(load("a", "other", 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'a'")));
+  // What is finished makes room for its own client.
+  EXPECT_THAT(load("a", "job", 1), IsOk());
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 2);
+}
+
+// One that was begun by a release that did not mix goes on so, wherever it is made.
+TEST(LoaderTest, AnEpochThatWasBegunWithoutMixingStaysSo) {
+  LoaderWorld world;
+  EpochRequest request = DatasetWorld::Request();
+  request.mixing.is_off = true;
+  EpochIdentity begun;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, LoaderWorld::Rank(0, 1)));
+    begun = session->epoch().identity();
+  }
+  request.mixing.is_off = false;
+  for (const bool restarts : {false, true}) {
+    if (restarts) world.Restart();
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, LoaderWorld::Rank(0, 1)));
+    EXPECT_EQ(session->epoch().identity(), begun);
+    PH_ASSERT_OK_AND_ASSIGN(const Job::Opened opened, world.loader().OpenedNear({"job", 0}));
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, world.loader().Rebuild(request, opened, {}));
+    EXPECT_EQ(again->identity(), begun);
+    // What is made now is what was opened, or it is refused.
+    Job::Opened other = opened;
+    ++other.identity.dataset_version;
+    EXPECT_THAT(world.loader().Rebuild(request, other, {}).status(),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("dataset version")));
+  }
+}
+
 TEST(LoaderTest, ListsJobs) {
   LoaderWorld world;
   EXPECT_TRUE(world.loader().ListJobs(0, "").jobs.empty());
@@ -1491,6 +1551,7 @@ TEST(LoaderTest, ListsJobs) {
   std::string token;
   do {
     const JobList page = world.loader().ListJobs(2, token);
+    EXPECT_EQ(page.jobs.size(), names.empty() ? 2U : 1U);
     for (const JobSummary& job : page.jobs) names.push_back(job.name);
     token = page.next_page_token;
   } while (!token.empty());
@@ -1511,6 +1572,7 @@ TEST(LoaderTest, EpochsAreLetGoOfInTheBackground) {
   auto session =
       world.loader().StartLoad(DatasetWorld::Request(), LoaderWorld::Rank(0, 1), 4, [] {});
   ASSERT_THAT(session, IsOk());
+  EXPECT_EQ((*session)->Next(world.now)->kind, LoadEvent::Kind::kWait);
   run();
   auto evaluation = world.loader().Evaluate(DatasetWorld::Request({24, 30, 6}, 7), {});
   ASSERT_THAT(evaluation, IsOk());
@@ -1663,6 +1725,9 @@ TEST(LoaderTest, AReceiptIsFoundInTheEpochsThatMayBeShown) {
   EXPECT_EQ(second.opened.identity.key.epoch, 1U);
   EXPECT_EQ(second.plan->receipt, receipt);
   EXPECT_THAT(find({}).status(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
+  EXPECT_THAT(
+      world.loader().FindPlan("v1-another", [](const EpochIdentity&) { return true; }).status(),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("v1-another")));
 }
 
 TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {

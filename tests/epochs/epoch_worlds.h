@@ -93,6 +93,20 @@ inline PlannerResult RandomPlannerResult(Random& random) {
       }
     }
   }
+  if (random.Below(2) == 0) {
+    SegmentCounts& segments = planned.segments;
+    for (uint64_t i = random.Between(1, 5); i != 0; --i) {
+      segments.num_batches.push_back(static_cast<uint32_t>(random.Below(1000)));
+      segments.digests.push_back(random.Next());
+      segments.of_shapes.push_back(random.Below(1000));
+      segments.rows.push_back(random.Next());
+      segments.fullest.push_back(random.Below(1000));
+    }
+    segments.num_graphs = random.Between(1, 1000);
+    segments.num_oversize = random.Between(1, 1000);
+    segments.num_cut_graphs = random.Between(1, 1000);
+    segments.num_pieces = random.Between(1, 1000);
+  }
   return planned;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -322,6 +323,64 @@ TEST_F(HistogramStoreTest, HistogramsHaveABound) {
   EXPECT_THAT(store_.Observe(Key("c"), TableOf({1, 2}), {}, kNow), IsOk());
   ASSERT_THAT(store_.Delete("a"), IsOk());
   EXPECT_THAT(store_.Observe(Key("d"), SizeTable(), {}, kNow), IsOk());
+}
+
+// What is counted of a namespace is its own alone.
+TEST(HistogramQuotaTest, EachNamespaceHasItsBound) {
+  HistogramStore::Bounds bounds;
+  bounds.quotas_of = [](absl::string_view where) {
+    Quotas quotas;
+    if (where == "team") quotas.histograms = 2;
+    if (where == "none") quotas.histograms = 0;
+    return quotas;
+  };
+  HistogramStore store(bounds);
+  for (const char* const name : {"team/a", "others/a", "team/b", "others/b", "others/c", "alone"}) {
+    EXPECT_THAT(store.Observe(Key(name), TableOf({1, 2}), {}, kNow), IsOk());
+  }
+  EXPECT_THAT(store.Observe(Key("team/c"), TableOf({1, 2}), {}, kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("team")));
+  EXPECT_THAT(store.Observe(Key("none/a"), TableOf({1, 2}), {}, kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("none")));
+  EXPECT_THAT(store.Observe(Key("team/a"), TableOf({1, 2}), {}, kNow), IsOk());
+  EXPECT_EQ(store.CountByNamespace(),
+            (std::map<std::string, uint64_t>{{"default", 1}, {"others", 3}, {"team", 2}}));
+  ASSERT_THAT(store.Delete("team/b"), IsOk());
+  EXPECT_THAT(store.Observe(Key("team/c"), TableOf({1, 2}), {}, kNow), IsOk());
+}
+
+// A number stands for what it had: other sizes, other counts or the other direction are no retry.
+TEST_F(HistogramStoreTest, ARetryIsOfTheSameChange) {
+  ASSERT_THAT(store_.Merge(Key("a"), HistogramOf({1, 2}, 10), From("w", 1), kNow), IsOk());
+  EXPECT_THAT(store_.Merge(Key("a"), HistogramOf({1, 2}, 10), From("w", 1), kNow), IsOk());
+  const auto is_other = StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("its next one is 2"));
+  EXPECT_THAT(store_.Merge(Key("a"), HistogramOf({1, 2}, 9), From("w", 1), kNow), is_other);
+  EXPECT_THAT(store_.Merge(Key("a"), HistogramOf({1, 3}, 10), From("w", 1), kNow), is_other);
+  EXPECT_THAT(store_.Subtract(Key("a"), HistogramOf({1, 2}, 10), From("w", 1), kNow), is_other);
+  SizeHistogram more = HistogramOf({1, 2}, 10);
+  ASSERT_THAT(more.Merge(HistogramOf({5, 5}, 1)), IsOk());
+  EXPECT_THAT(store_.Merge(Key("a"), more, From("w", 1), kNow), is_other);
+  EXPECT_EQ(NumGraphs("a"), 10);
+}
+
+// Those whose time for retries is not over have a bound, too; named ones have their own.
+TEST(HistogramProducersTest, ProducersOfOneCallHaveABound) {
+  constexpr size_t kBound = HistogramStore::kMaxMadeUpProducers;
+  HistogramStore store({.max_histograms = 3, .max_distinct = 4, .max_producers = 1});
+  const SizeTable table = TableOf({1, 2});
+  const auto observe = [&](uint64_t call, absl::Time now) {
+    ProducerSequence producer = From(absl::StrCat("made up ", call), 1);
+    producer.forget_after = absl::Minutes(1);
+    producer.now = now;
+    return store.Observe(Key("a"), table, producer, now).status();
+  };
+  for (uint64_t call = 0; call < kBound; ++call) ASSERT_THAT(observe(call, kNow), IsOk());
+  EXPECT_THAT(observe(kBound, kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("time for retries")));
+  // Who is known is answered, and who has a name has other room.
+  EXPECT_THAT(observe(7, kNow), IsOk());
+  EXPECT_THAT(store.Observe(Key("a"), table, From("named", 1), kNow), IsOk());
+  EXPECT_THAT(observe(kBound, kNow + absl::Minutes(2)), IsOk());
 }
 
 // However far a producer goes back, nothing that was not counted is taken for counted.

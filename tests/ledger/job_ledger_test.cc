@@ -1,12 +1,15 @@
 #include "service/engine/jobs/job_ledger.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/engine/jobs/event_codec.h"
+#include "service/engine/jobs/ledger_repair.h"
 #include "tests/epochs/epoch_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -29,12 +32,21 @@ LedgerEvent RandomEvent(Random& random) {
   const uint64_t generation = random.Below(12);
   BatchSet batches;
   for (uint64_t i = random.Below(8); i != 0; --i) batches.Insert(random.Below(30));
-  switch (random.Below(11)) {
+  switch (random.Below(12)) {
+    case 10: {
+      WindowsCounted counted = {key, random.Below(3), {}};
+      for (uint64_t i = 2 * random.Between(1, 2); i != 0; --i) {
+        counted.num_batches.push_back(static_cast<uint32_t>(random.Below(8)));
+      }
+      return counted;
+    }
     case 9:
       return EpochWorded{key, random.Below(2) == 0 ? "" : "words"};
     case 0: {
       EpochIdentity identity = IdentityOf({10 + random.Below(2), 20});
       identity.key = key;
+      // One with windows has the same number of them whenever it is opened.
+      identity.num_windows = key.epoch == 1 ? 3 : 0;
       return EpochOpened{identity};
     }
     case 1: {
@@ -116,6 +128,25 @@ TEST(LedgerEventTest, TheBytesAreThoseOfTheFormat) {
   EXPECT_THAT(DecodeEvent(""), StatusIs(absl::StatusCode::kInvalidArgument, _));
   EXPECT_THAT(DecodeEvent(std::string(kMaxEventBytes + 1, '\0')),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 16777216")));
+}
+
+// Bounds are those of what may be written, so that a record takes no more memory than that.
+TEST(LedgerEventTest, WhatIsBeyondTheBoundsIsRefused) {
+  const EpochKey key = {"job", 1};
+  const auto decoded = [](const LedgerEvent& event) { return DecodeEvent(EncodeEvent(event)); };
+  const auto is_malformed = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("malformed"));
+  EXPECT_THAT(decoded(EpochWorded{key, std::string(kMaxWordsBytes, 'x')}), IsOk());
+  EXPECT_THAT(decoded(EpochWorded{key, std::string(kMaxWordsBytes + 1, 'x')}), is_malformed);
+  GenerationStarted started = {key, 1, "", Sharing::Ranked(Sharing::kMaxRanks), {}};
+  EXPECT_THAT(decoded(started), IsOk());
+  started.sharing.rank_group_of_rank.push_back(0);
+  EXPECT_THAT(decoded(started), is_malformed);
+  started.sharing.rank_group_of_rank.back() = 1;
+  EXPECT_THAT(decoded(started), is_malformed);
+  EpochIdentity identity = IdentityOf({10});
+  identity.key.job.clear();
+  EXPECT_THAT(decoded(EpochOpened{identity}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("job name")));
 }
 
 TEST(KeptPlanTest, ComesBack) {
@@ -301,6 +332,99 @@ TEST(JobLedgerTest, ABadRecordIsNamed) {
   records[1].pop_back();
   EXPECT_THAT(JobLedger::Replay(records),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 1: event: ")));
+}
+
+// Windows are counted one after the other, and have no more batches than the epoch.
+TEST(JobLedgerTest, WindowsAreCountedInOrder) {
+  EpochIdentity identity = IdentityOf({10, 20});
+  identity.num_windows = 2;
+  JobLedger ledger;
+  const auto count = [&](uint64_t first, std::vector<uint32_t> numbers) {
+    return ledger.Apply(WindowsCounted{identity.key, first, std::move(numbers)});
+  };
+  EXPECT_THAT(count(0, {1, 2}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not open")));
+  ASSERT_THAT(ledger.Apply(EpochOpened{identity}), IsOk());
+  const auto state = [&] { return *ledger.Find(identity.key); };
+  const auto is_refused = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of windows"));
+  for (const auto& [first, numbers] : std::vector<std::pair<uint64_t, std::vector<uint32_t>>>{
+           {1, {1, 2}}, {0, {1}}, {0, {11, 1}}, {0, {1, 21}}, {0, {1, 1, 1, 1, 1, 1}}}) {
+    EXPECT_THAT(count(first, numbers), is_refused);
+    EXPECT_TRUE(state().windows.empty());
+  }
+  EXPECT_EQ(state().ExpectedBatches(), 30U);
+  ASSERT_THAT(count(0, {4, 20}), IsOk());
+  EXPECT_EQ(state().NumKnown(), (std::vector<uint64_t>{4, 20}));
+  EXPECT_EQ(state().ExpectedBatches(), 28U);
+  EXPECT_FALSE(state().is_complete());
+  EXPECT_THAT(count(0, {4, 0}), is_refused);
+  EXPECT_THAT(count(1, {7, 0}), is_refused);
+  const uint64_t bytes = ledger.bytes();
+  ASSERT_THAT(count(1, {6, 0}), IsOk());
+  EXPECT_GE(ledger.bytes(), bytes + 2 * sizeof(uint32_t));
+  EXPECT_TRUE(state().is_complete());
+  EXPECT_EQ(state().ExpectedBatches(), 30U);
+  PH_ASSERT_OK_AND_ASSIGN(const JobLedger again, JobLedger::Replay(ledger.Snapshot()));
+  EXPECT_TRUE(again == ledger);
+}
+
+// What is not damaged is kept as it is; what comes after a lost record is not believed, but no
+// generation is used again.
+TEST(LedgerRepairTest, AJobIsKeptWholeOrGivenUp) {
+  const EpochIdentity identity = IdentityOf({10});
+  std::vector<FoundRecord> found;
+  for (const LedgerEvent& event : std::vector<LedgerEvent>{
+           EpochOpened{identity}, GenerationStarted{identity.key, 3, "", {}, {}},
+           BatchesAcknowledged{identity.key, 3, BatchSet::Of({4})}, GenerationsUsed{7}}) {
+    found.push_back({10 + found.size(), EncodeEvent(event), absl::OkStatus()});
+  }
+  const auto told = [](const LedgerRepair& repair) {
+    std::vector<std::string> losses;
+    TellLosses(repair, "data.mdb", "job 'job'", "the job", [&](const StoredDamage& damage) {
+      EXPECT_EQ(damage.file, "data.mdb");
+      losses.push_back(absl::StrCat(damage.place, ": ", damage.what, "; ", damage.cost));
+    });
+    return losses;
+  };
+  LedgerRepair repair = RepairLedger(found);
+  EXPECT_FALSE(repair.is_lost);
+  EXPECT_EQ(repair.last_generation, 7U);
+  EXPECT_TRUE(told(repair).empty());
+  ASSERT_EQ(repair.records.size(), found.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(repair.records[i], found[i].bytes);
+
+  std::vector<FoundRecord> mended = found;
+  mended[1].is_mended = true;
+  repair = RepairLedger(mended);
+  EXPECT_FALSE(repair.is_lost);
+  EXPECT_EQ(repair.records.size(), found.size());
+  EXPECT_EQ(told(repair), (std::vector<std::string>{
+                              "job 'job', record 11: one bit had flipped; nothing: packhoused "
+                              "store repair puts it right"}));
+
+  std::vector<FoundRecord> lost = found;
+  lost[0].status = absl::DataLossError("is missing");
+  lost[2].bytes = "no event";
+  repair = RepairLedger(lost);
+  EXPECT_TRUE(repair.is_lost);
+  EXPECT_TRUE(repair.records.empty());
+  EXPECT_EQ(repair.last_generation, 9U);
+  EXPECT_THAT(told(repair),
+              testing::ElementsAre("job 'job', record 10: is missing; the job",
+                                   testing::StartsWith("job 'job', record 12: event: ")));
+
+  // None is damaged, and one is missing.
+  std::vector<FoundRecord> misfit(found.begin() + 1, found.end());
+  repair = RepairLedger(misfit);
+  EXPECT_TRUE(repair.is_lost);
+  EXPECT_TRUE(repair.records.empty());
+  EXPECT_EQ(repair.last_generation, 7U);
+  EXPECT_THAT(told(repair), testing::ElementsAre(testing::HasSubstr("does not fit")));
+
+  EXPECT_EQ(JobOfEvent(found[0].bytes), "job");
+  EXPECT_EQ(JobOfEvent(found[2].bytes), "job");
+  EXPECT_EQ(JobOfEvent(found[3].bytes), "");
+  EXPECT_EQ(JobOfEvent("no event"), "");
 }
 
 }  // namespace
