@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -42,6 +43,52 @@ class AwayGraphs final : public OneGraphStore {
   }
 };
 
+// To open it, it has to be fetched: from a time on that takes until it is let go.
+class FetchedGraphs final : public OneGraphStore {
+ public:
+  FetchedGraphs(std::unique_ptr<const SourceGraph> graph, int slow_from)
+      : OneGraphStore(std::move(graph)), slow_from_(slow_from) {}
+
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
+      absl::string_view name) const override {
+    absl::MutexLock lock(&mutex_);
+    if (++num_opened_ >= slow_from_ &&
+        !mutex_.AwaitWithTimeout(absl::Condition(&is_let_go_), absl::Seconds(20))) {
+      ADD_FAILURE() << "others wait until it is fetched";
+    }
+    return OneGraphStore::Open(name);
+  }
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
+      absl::string_view) const override {
+    return absl::CancelledError("it is not here");
+  }
+  void AwaitSlowOne() {
+    const auto waits = [this] { return num_opened_ >= slow_from_; };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&waits));
+  }
+  void LetGo() {
+    absl::MutexLock lock(&mutex_);
+    is_let_go_ = true;
+  }
+
+ private:
+  const int slow_from_;
+  mutable absl::Mutex mutex_;
+  mutable int num_opened_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_let_go_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Nobody would know of a use.
+class UnusedGraphs final : public OneGraphStore {
+ public:
+  using OneGraphStore::OneGraphStore;
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
+      absl::string_view) const override {
+    return absl::UnavailableError("the use was not written");
+  }
+};
+
 class AwayObjects final : public ObjectStore {
  public:
   absl::Status Put(absl::string_view, absl::string_view, absl::Time) override { return Away(); }
@@ -64,6 +111,8 @@ class SharedPartitionsTest : public testing::Test {
   struct Server {
     SharedPartitionsWorld::Server shared;
     std::unique_ptr<OneGraphStore> graphs;
+    std::unique_ptr<OneGraphStore> unused =
+        std::make_unique<OneGraphStore>(SmallSourceGraph(kNodes));
     std::unique_ptr<HeldEngine> engine = std::make_unique<HeldEngine>();
     std::unique_ptr<PartitionJobs> jobs;
   };
@@ -71,11 +120,14 @@ class SharedPartitionsTest : public testing::Test {
   Server Start(const std::string& name, bool held = false, StoreFaults faults = nullptr) {
     Server server;
     server.shared = world_.Start(name, folder_.path() + "/" + name, std::move(faults));
-    server.graphs = graphs_are_away_ ? std::make_unique<AwayGraphs>(SmallSourceGraph(kNodes))
-                                     : std::make_unique<OneGraphStore>(SmallSourceGraph(kNodes));
+    server.graphs = std::move(graphs_);
+    if (server.graphs == nullptr) {
+      server.graphs = std::make_unique<OneGraphStore>(SmallSourceGraph(kNodes));
+    }
     if (held) server.engine->Hold();
     PartitionJobs::Options options;
     options.shared = server.shared.companions.get();
+    options.unused_graphs = server.unused.get();
     server.jobs = std::make_unique<PartitionJobs>(server.graphs.get(), server.engine.get(),
                                                   &world_.cluster.clock, nullptr, options);
     return server;
@@ -107,7 +159,7 @@ class SharedPartitionsTest : public testing::Test {
 
   TemporaryFolder folder_{TemporaryFolder::InMemory()};
   SharedPartitionsWorld world_;
-  bool graphs_are_away_ = false;  // Of servers that start from now on.
+  std::unique_ptr<OneGraphStore> graphs_;  // Of the next server; null: one that has them here.
 };
 
 TEST_F(SharedPartitionsTest, WhatOneServerMakesAllHave) {
@@ -241,9 +293,8 @@ TEST_F(SharedPartitionsTest, AStoreThatIsAwayEndsNothing) {
     EXPECT_THAT(Get(b).error, IsOk());
     EXPECT_NE(Get(b).state, PartitionJobState::kFailed);
   };
-  graphs_are_away_ = true;
+  graphs_ = std::make_unique<AwayGraphs>(SmallSourceGraph(kNodes));
   expect_held_up();
-  graphs_are_away_ = false;
   AwayObjects away;
   world_.objects = &away;
   expect_held_up();
@@ -253,6 +304,67 @@ TEST_F(SharedPartitionsTest, AStoreThatIsAwayEndsNothing) {
   a.jobs->AwaitIdle();
   EXPECT_EQ(Get(b).state, PartitionJobState::kDone);
   EXPECT_EQ(NumFilesOf("a:1"), 0U);
+}
+
+// A graph is fetched for minutes, or its objects are away: by who asks for a partition, or by the
+// work, which somebody cancels. Meanwhile the server changes other partitions.
+TEST_F(SharedPartitionsTest, OthersDoNotWaitForAGraphThatIsFetched) {
+  for (const bool is_work : {false, true}) {
+    SCOPED_TRACE(is_work);
+    Server b = Start("b:1");
+    ASSERT_THAT(b.jobs->Partition("g", PlanNamed("q")), IsOk());
+    b.jobs->AwaitIdle();
+    auto graphs =
+        std::make_unique<FetchedGraphs>(SmallSourceGraph(kNodes), /*slow_from=*/is_work ? 2 : 1);
+    FetchedGraphs& fetched = *graphs;
+    graphs_ = std::move(graphs);
+    Server a = Start("a:1");
+    std::thread slow([&] {
+      EXPECT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+      if (!is_work) return;
+      fetched.AwaitSlowOne();
+      EXPECT_THAT(a.jobs->Cancel("g", "p"), IsOk());
+    });
+    fetched.AwaitSlowOne();
+    while (is_work && Get(b).state != PartitionJobState::kCancelled) std::this_thread::yield();
+    const auto again = a.jobs->Partition("g", PlanNamed("q"));
+    EXPECT_THAT(again, IsOk());
+    EXPECT_TRUE(again.ok() && again->report.has_value() && !again->files.empty());
+    EXPECT_THAT(a.jobs->Cancel("g", "q"), IsOk());
+    EXPECT_THAT(a.jobs->Delete("g", "q"), IsOk());
+    fetched.LetGo();
+    slow.join();
+    a.jobs->AwaitIdle();
+    EXPECT_EQ(Get(b).state, is_work ? PartitionJobState::kCancelled : PartitionJobState::kDone);
+    // One that was cancelled goes on, or there is one that is done.
+    EXPECT_THAT(a.jobs->Partition("g", PlanNamed("p")), IsOk());
+    a.jobs->AwaitIdle();
+    EXPECT_EQ(Get(b).state, PartitionJobState::kDone);
+    EXPECT_THAT(a.jobs->Delete("g", "p"), IsOk());
+  }
+}
+
+// A graph whose use nobody would know of may expire: its partitions do not go on, nor does anybody
+// believe that they are asked for.
+TEST_F(SharedPartitionsTest, NothingGoesOnWithoutAUseOfItsGraph) {
+  Server b = Start("b:1", /*held=*/true);
+  ASSERT_THAT(b.jobs->Partition("g", PlanNamed("p")), IsOk());
+  b.engine->AwaitCalls(1);
+  graphs_ = std::make_unique<UnusedGraphs>(SmallSourceGraph(kNodes));
+  Server a = Start("a:1");
+  EXPECT_THAT(a.jobs->Partition("g", PlanNamed("p")),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("was not written")));
+  // To look is none.
+  EXPECT_EQ(Get(a).state, PartitionJobState::kRunning);
+  b = Server();
+  graphs_ = std::make_unique<UnusedGraphs>(SmallSourceGraph(kNodes));
+  b = Start("b:1");
+  b.jobs->AwaitIdle();
+  EXPECT_EQ(Get(b).state, PartitionJobState::kWaiting);
+  b = Server();
+  b = Start("b:1");
+  b.jobs->AwaitIdle();
+  EXPECT_EQ(Get(a).state, PartitionJobState::kDone);
 }
 
 // A server that was taken for gone works on: what it has made is not taken.

@@ -98,14 +98,17 @@ absl::StatusOr<std::vector<uint32_t>> ReadKeptParts(const PartitionFolder& folde
 }
 
 // Several servers may change a partition at the same time: each tries again, by what it is then.
-absl::StatusOr<PartitionJobInfo> UnlessOthersAreFaster(
-    absl::FunctionRef<absl::StatusOr<PartitionJobInfo>()> change) {
+absl::Status UnlessOthersAreFaster(absl::FunctionRef<absl::Status()> change) {
   constexpr int kTries = 10;
   for (int tries = 1;; ++tries) {
-    absl::StatusOr<PartitionJobInfo> changed = change();
-    if (!absl::IsAborted(changed.status())) return changed;
-    if (tries == kTries) return absl::UnavailableError(changed.status().message());
+    absl::Status changed = change();
+    if (!absl::IsAborted(changed)) return changed;
+    if (tries == kTries) return absl::UnavailableError(changed.message());
   }
+}
+
+bool HasEnded(const PartitionJobInfo& info) {
+  return info.state != PartitionJobState::kWaiting && info.state != PartitionJobState::kRunning;
 }
 
 absl::Status NoPartition(absl::string_view graph, absl::string_view name) {
@@ -128,10 +131,16 @@ absl::StatusOr<PartitionJobs::Opened> PartitionJobs::Open(const SourceGraphStore
   // To open one that is not sealed is an error, and nothing is fetched.
   if (info.state != SourceGraphState::kSealed) PH_RETURN_IF_ERROR(graphs.Open(graph).status());
   // A use, as to open it is.
-  if (&graphs != unused_graphs_) graphs.OpenIfHere(graph).IgnoreError();
+  if (&graphs != unused_graphs_) PH_RETURN_IF_ERROR(Use(graph));
   opened.folder = std::make_shared<const SharedPartitionFolder>(
       options_.shared, CompanionGraph{info.name, info.id}, info.version, name);
   return opened;
+}
+
+absl::Status PartitionJobs::Use(absl::string_view graph) const {
+  const absl::Status used = graphs_->OpenIfHere(graph).status();
+  // It would have to be fetched.
+  return absl::IsCancelled(used) ? absl::OkStatus() : used;
 }
 
 absl::StatusOr<PartitionJobs::Opened> PartitionJobs::OpenFor(const SourceGraphStore& graphs,
@@ -179,6 +188,17 @@ void PartitionJobs::ReadProgress(PartitionJobInfo& info, const Key& key) const {
 absl::StatusOr<PartitionJobInfo> PartitionJobs::Read(const PartitionFolder& folder,
                                                      const std::string& name,
                                                      bool with_files) const {
+  PH_ASSIGN_OR_RETURN(PartitionJobInfo info, ReadState(folder, name));
+  if (info.state != PartitionJobState::kDone) return info;
+  PH_ASSIGN_OR_RETURN(info.report, folder.Report());
+  if (with_files) {
+    PH_ASSIGN_OR_RETURN(info.files, folder.Files());
+  }
+  return info;
+}
+
+absl::StatusOr<PartitionJobInfo> PartitionJobs::ReadState(const PartitionFolder& folder,
+                                                          const std::string& name) const {
   PartitionJobInfo info;
   info.graph = folder.graph();
   info.graph_version = folder.graph_version();
@@ -190,10 +210,6 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Read(const PartitionFolder& fold
     info.state = PartitionJobState::kDone;
     info.error = absl::OkStatus();
     info.rest.reset();
-    PH_ASSIGN_OR_RETURN(info.report, folder.Report());
-    if (with_files) {
-      PH_ASSIGN_OR_RETURN(info.files, folder.Files());
-    }
     return info;
   }
   if (state.end) {
@@ -224,19 +240,45 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
                                                           const PartitionPlan& plan,
                                                           const ClientId& client) {
   PH_RETURN_IF_ERROR(CheckPartitionPlan(plan));
-  absl::MutexLock changes(&changes_);
-  return UnlessOthersAreFaster(
-      [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return TryPartition(graph, plan, client); });
+  const Key key(graph, plan.name);
+  std::shared_ptr<const StoredSourceGraph> fetched;
+  Asked asked = Asked::kThere;
+  PH_RETURN_IF_ERROR(UnlessOthersAreFaster([&]() -> absl::Status {
+    {
+      absl::MutexLock changes(&changes_);
+      PH_ASSIGN_OR_RETURN(asked, TryPartition(graph, plan, client, fetched));
+    }
+    if (asked == Asked::kThere || asked == Asked::kNew) return absl::OkStatus();
+    if (asked == Asked::kNeedsGraph) {
+      PH_ASSIGN_OR_RETURN(fetched, graphs_->Open(graph));
+    } else {
+      AwaitEnd([&key](const Key& other) { return other == key; });
+    }
+    return absl::AbortedError(absl::StrCat("partition ", Quoted(plan.name), " of ", Quoted(graph),
+                                           ": others change it all the time"));
+  }));
+  // The folder is the work's.
+  const auto opened = Open(*unused_graphs_, graph, plan.name);
+  absl::StatusOr<PartitionJobInfo> now =
+      opened.ok() ? Read(*opened->folder, plan.name, /*with_files=*/true) : opened.status();
+  if (now.ok() || asked == Asked::kThere) return now;
+  // It was asked for, whether or not the disk can be read now.
+  PartitionJobInfo info;
+  info.graph = key.first;
+  info.plan = plan;
+  if (fetched != nullptr) info.graph_version = fetched->version();
+  ReadProgress(info, key);
+  return info;
 }
 
-absl::StatusOr<PartitionJobInfo> PartitionJobs::TryPartition(absl::string_view graph,
-                                                             const PartitionPlan& plan,
-                                                             const ClientId& client) {
-  PH_ASSIGN_OR_RETURN(Opened opened, Open(*graphs_, graph, plan.name));
+absl::StatusOr<PartitionJobs::Asked> PartitionJobs::TryPartition(
+    absl::string_view graph, const PartitionPlan& plan, const ClientId& client,
+    std::shared_ptr<const StoredSourceGraph>& fetched) {
+  PH_ASSIGN_OR_RETURN(const Opened opened, Open(*graphs_, graph, plan.name));
   const PartitionFolder& folder = *opened.folder;
   const Key key(folder.graph(), plan.name);
   const auto is_it = [&key](const Key& other) { return other == key; };
-  const absl::StatusOr<PartitionJobInfo> before = Read(folder, plan.name, /*with_files=*/true);
+  const absl::StatusOr<PartitionJobInfo> before = ReadState(folder, plan.name);
   if (before.ok()) {
     if (PlanText(before->plan) != PlanText(plan)) {
       return absl::AlreadyExistsError(
@@ -247,40 +289,30 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::TryPartition(absl::string_view g
     PH_RETURN_IF_ERROR(folder.Settle());
     const bool has_ended = before->state == PartitionJobState::kFailed ||
                            before->state == PartitionJobState::kCancelled;
-    if (before->state == PartitionJobState::kDone) return before;
-    if (!has_ended && folder.work_elsewhere()) return before;
+    if (before->state == PartitionJobState::kDone) return Asked::kThere;
+    if (!has_ended && folder.work_elsewhere()) return Asked::kThere;
     absl::MutexLock lock(&mutex_);
     // If nobody works on it, it was not known whether it is on the disk.
-    if (!has_ended && states_.HasAny(is_it)) return before;
+    if (!has_ended && states_.HasAny(is_it) && !states_.HasCancelled(is_it)) return Asked::kThere;
   } else if (!absl::IsNotFound(before.status())) {
     return before.status();
   }
-  if (opened.graph == nullptr) {
-    PH_ASSIGN_OR_RETURN(opened.graph, graphs_->Open(graph));
+  if (opened.graph != nullptr) fetched = opened.graph;
+  if (fetched == nullptr || !folder.IsOf(*fetched)) return Asked::kNeedsGraph;
+  {
+    absl::MutexLock lock(&mutex_);
     // Work that another server has ended.
-    EndWork(is_it);
+    if (options_.shared != nullptr) states_.Cancel(is_it);
+    if (states_.HasCancelled(is_it)) return Asked::kNeedsEnd;
   }
-  PH_RETURN_IF_ERROR(CheckPlanOf(*opened.graph, plan));
-  PH_RETURN_IF_ERROR(
-      NeedsOf(*opened.graph, plan, memory_ == nullptr ? 0 : memory_->bound()).status());
+  PH_RETURN_IF_ERROR(CheckPlanOf(*fetched, plan));
+  PH_RETURN_IF_ERROR(NeedsOf(*fetched, plan, memory_ == nullptr ? 0 : memory_->bound()).status());
   PH_RETURN_IF_ERROR(CountBytes(key, folder.NumBytes()));
   PH_ASSIGN_OR_RETURN(FairBound::Place place, waiting_bound_.Enter(client));
   PH_RETURN_IF_ERROR(before.ok() ? folder.RemoveEnd() : folder.Create(plan, client));
-  {
-    absl::MutexLock lock(&mutex_);
-    Ask(key, client, std::move(place), opened.graph, opened.folder);
-  }
-  // It was asked for, whether or not the disk can be read now. The folder is the work's.
-  if (const auto again = Open(*unused_graphs_, graph, plan.name); again.ok()) {
-    absl::StatusOr<PartitionJobInfo> now = Read(*again->folder, plan.name, /*with_files=*/true);
-    if (now.ok()) return now;
-  }
-  PartitionJobInfo info;
-  info.graph = key.first;
-  info.plan = plan;
-  info.graph_version = opened.graph->version();
-  ReadProgress(info, key);
-  return info;
+  absl::MutexLock lock(&mutex_);
+  Ask(key, client, std::move(place), fetched, opened.folder);
+  return Asked::kNew;
 }
 
 absl::StatusOr<PartitionJobInfo> PartitionJobs::Get(absl::string_view graph,
@@ -318,55 +350,64 @@ absl::StatusOr<std::vector<PartitionJobInfo>> PartitionJobs::List(absl::string_v
 
 absl::StatusOr<PartitionJobInfo> PartitionJobs::Cancel(absl::string_view graph,
                                                        absl::string_view name) {
-  absl::MutexLock changes(&changes_);
-  return UnlessOthersAreFaster(
-      [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return TryCancel(graph, name); });
-}
-
-absl::StatusOr<PartitionJobInfo> PartitionJobs::TryCancel(absl::string_view graph,
-                                                          absl::string_view name) {
-  PH_ASSIGN_OR_RETURN(const Opened opened, OpenFor(*graphs_, graph, name));
-  const PartitionFolder& folder = *opened.folder;
+  PartitionJobInfo before;
+  PH_RETURN_IF_ERROR(UnlessOthersAreFaster([&] {
+    absl::MutexLock changes(&changes_);
+    return TryCancel(graph, name, before);
+  }));
   const Key key{graph, name};
-  PH_ASSIGN_OR_RETURN(PartitionJobInfo before, Read(folder, key.second, /*with_files=*/true));
-  if (before.state != PartitionJobState::kWaiting && before.state != PartitionJobState::kRunning) {
-    return before;
-  }
-  // First, so that it does not go on after a crash.
-  PH_RETURN_IF_ERROR(folder.Settle());
-  PH_RETURN_IF_ERROR(folder.WriteEnd(absl::CancelledError("the partition was cancelled")));
   const auto is_it = [&key](const Key& other) { return other == key; };
-  EndWork(is_it);
-  {
-    absl::MutexLock lock(&mutex_);
-    states_.ForgetFailures(is_it);
-  }
-  absl::StatusOr<PartitionJobInfo> now = Read(folder, key.second, /*with_files=*/true);
-  if (now.ok()) return now;
+  AwaitEnd(is_it);
+  const auto opened = Open(*unused_graphs_, graph, name);
+  absl::StatusOr<PartitionJobInfo> now =
+      opened.ok() ? Read(*opened->folder, key.second, /*with_files=*/true) : opened.status();
+  if (now.ok() || HasEnded(before)) return now;
   // It was cancelled, whether or not the disk can be read now.
   before.state = PartitionJobState::kCancelled;
   before.rest.reset();
   return before;
 }
 
+absl::Status PartitionJobs::TryCancel(absl::string_view graph, absl::string_view name,
+                                      PartitionJobInfo& before) {
+  PH_ASSIGN_OR_RETURN(const Opened opened, OpenFor(*graphs_, graph, name));
+  const PartitionFolder& folder = *opened.folder;
+  const Key key{graph, name};
+  PH_ASSIGN_OR_RETURN(before, ReadState(folder, key.second));
+  if (HasEnded(before)) return absl::OkStatus();
+  // First, so that it does not go on after a crash.
+  PH_RETURN_IF_ERROR(folder.Settle());
+  PH_RETURN_IF_ERROR(folder.WriteEnd(absl::CancelledError("the partition was cancelled")));
+  const auto is_it = [&key](const Key& other) { return other == key; };
+  absl::MutexLock lock(&mutex_);
+  states_.Cancel(is_it);
+  states_.ForgetFailures(is_it);
+  return absl::OkStatus();
+}
+
 absl::Status PartitionJobs::Delete(absl::string_view graph, absl::string_view name) {
-  std::string deleted;
-  {
-    absl::MutexLock changes(&changes_);
-    PH_ASSIGN_OR_RETURN(const Opened opened, OpenFor(*graphs_, graph, name));
-    const PartitionFolder& folder = *opened.folder;
+  const Key key{graph, name};
+  const auto is_it = [&key](const Key& other) { return other == key; };
+  const auto find = [&]() -> absl::StatusOr<Opened> {
+    PH_ASSIGN_OR_RETURN(Opened opened, OpenFor(*graphs_, graph, name));
     // One that is damaged can be deleted.
-    if (const auto state = folder.State(); absl::IsNotFound(state.status())) return state.status();
-    const Key key{graph, name};
-    const auto is_it = [&key](const Key& other) { return other == key; };
-    EndWork(is_it);
+    const auto state = opened.folder->State();
+    if (absl::IsNotFound(state.status())) return state.status();
+    return opened;
+  };
+  // Otherwise the work goes on.
+  PH_RETURN_IF_ERROR(find().status());
+  std::string deleted;
+  PH_RETURN_IF_ERROR(WithoutWork(is_it, [&]() -> absl::Status {
+    PH_ASSIGN_OR_RETURN(const Opened opened, find());
     // The files are removed without holding up others.
-    PH_ASSIGN_OR_RETURN(deleted, folder.MoveAway());
+    PH_ASSIGN_OR_RETURN(deleted, opened.folder->MoveAway());
     CountBytes(key, 0).IgnoreError();
     absl::MutexLock lock(&mutex_);
     bytes_.erase(key);
     states_.ForgetFailures(is_it);
-  }
+    return absl::OkStatus();
+  }));
   // What cannot be removed now is when the jobs are opened again.
   if (!deleted.empty()) RemoveFolder(deleted).IgnoreError();
   return absl::OkStatus();
@@ -404,13 +445,12 @@ absl::StatusOr<PartitionJobs::Parts> PartitionJobs::PartsOf(absl::string_view gr
 }
 
 absl::Status PartitionJobs::DeleteGraph(absl::string_view graph) {
-  absl::Status deleted;
-  {
-    absl::MutexLock changes(&changes_);
-    EndWork([graph](const Key& key) { return key.first == graph; });
-    deleted = graphs_->Delete(graph);
-    if (deleted.ok()) ForgetGraph(graph);
-  }
+  const absl::Status deleted = WithoutWork([graph](const Key& key) { return key.first == graph; },
+                                           [&] {
+                                             absl::Status gone = graphs_->Delete(graph);
+                                             if (gone.ok()) ForgetGraph(graph);
+                                             return gone;
+                                           });
   if (options_.shared != nullptr) {
     // What is left of them goes with a sweep.
     if (deleted.ok()) options_.shared->RemoveGone().IgnoreError();

@@ -143,7 +143,9 @@ void PartitionJobs::FindClaimed() {
     const auto folder =
         std::make_shared<const SharedPartitionFolder>(&shared, found.graph, 0, found.name);
     counted[key] = folder->NumBytes();
-    if (is_at_work || state->end || !folder->GoOn(found).ok()) continue;
+    if (is_at_work || state->end) continue;
+    // What goes on is a use.
+    if (absl::IsUnavailable(Use(key.first)) || !folder->GoOn(found).ok()) continue;
     auto place = waiting_bound_.Enter(state->owner);
     absl::MutexLock lock(&mutex_);
     Ask(key, state->owner, place.ok() ? *std::move(place) : FairBound::Place(), nullptr, folder);
@@ -362,11 +364,27 @@ absl::StatusOr<std::map<std::string, uint64_t>> PartitionJobs::BytesByNamespace(
   return bytes;
 }
 
-void PartitionJobs::EndWork(absl::FunctionRef<bool(const Key&)> holds) {
+void PartitionJobs::AwaitEnd(absl::FunctionRef<bool(const Key&)> holds) const {
+  const auto gone = [this, holds] { return !states_.HasCancelled(holds); };
   absl::MutexLock lock(&mutex_);
-  states_.Cancel(holds);
-  const auto gone = [this, holds] { return !states_.HasAny(holds); };
   mutex_.Await(absl::Condition(&gone));
+}
+
+absl::Status PartitionJobs::WithoutWork(absl::FunctionRef<bool(const Key&)> holds,
+                                        absl::FunctionRef<absl::Status()> change) {
+  for (;;) {
+    {
+      absl::MutexLock changes(&changes_);
+      bool is_at_work = false;
+      {
+        absl::MutexLock lock(&mutex_);
+        states_.Cancel(holds);
+        is_at_work = states_.HasAny(holds);
+      }
+      if (!is_at_work) return change();
+    }
+    AwaitEnd(holds);
+  }
 }
 
 void PartitionJobs::AwaitIdle() const {

@@ -178,8 +178,11 @@ class PartitionJobs {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether work is to end; tells, now and then, how far it is.
   bool IsOver(PartitionWork& work, absl::Time& next_tell) const;
-  // Ends the work at the partitions for which it holds, and waits for it.
-  void EndWork(absl::FunctionRef<bool(const Key&)> holds);
+  // Waits until work that was cancelled, at partitions for which it holds, is over.
+  void AwaitEnd(absl::FunctionRef<bool(const Key&)> holds) const ABSL_LOCKS_EXCLUDED(changes_);
+  // Ends the work at the partitions for which it holds, and makes the change while there is none.
+  absl::Status WithoutWork(absl::FunctionRef<bool(const Key&)> holds,
+                           absl::FunctionRef<absl::Status()> change) ABSL_LOCKS_EXCLUDED(changes_);
   bool HasWorkOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // A partition, and its graph, open: unset if servers share graphs, which would have to be
@@ -188,6 +191,8 @@ class PartitionJobs {
     std::shared_ptr<const StoredSourceGraph> graph;
     std::shared_ptr<const PartitionFolder> folder;
   };
+  // Notes a use of a graph that servers share, without fetching it.
+  absl::Status Use(absl::string_view graph) const;
   // FAILED_PRECONDITION for a graph that is not sealed.
   absl::StatusOr<Opened> Open(const SourceGraphStore& graphs, absl::string_view graph,
                               absl::string_view name) const;
@@ -197,11 +202,19 @@ class PartitionJobs {
   absl::StatusOr<Opened> OpenDone(absl::string_view graph, absl::string_view name) const;
   absl::StatusOr<PartitionJobInfo> Read(const PartitionFolder& folder, const std::string& name,
                                         bool with_files) const;
-  // Of Partition(), Cancel(): ABORTED if another server was faster.
-  absl::StatusOr<PartitionJobInfo> TryPartition(absl::string_view graph, const PartitionPlan& plan,
-                                                const ClientId& client)
+  // The same without the report and the files, which may have to be fetched.
+  absl::StatusOr<PartitionJobInfo> ReadState(const PartitionFolder& folder,
+                                             const std::string& name) const;
+  // What came of one try of Partition(); the last two are waited for without the lock.
+  enum class Asked { kThere, kNew, kNeedsGraph, kNeedsEnd };
+  // Of Partition(), Cancel(): ABORTED if another server was faster. `fetched` becomes the graph if
+  // it is here.
+  absl::StatusOr<Asked> TryPartition(absl::string_view graph, const PartitionPlan& plan,
+                                     const ClientId& client,
+                                     std::shared_ptr<const StoredSourceGraph>& fetched)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
-  absl::StatusOr<PartitionJobInfo> TryCancel(absl::string_view graph, absl::string_view name)
+  // `before` becomes what it was.
+  absl::Status TryCancel(absl::string_view graph, absl::string_view name, PartitionJobInfo& before)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
   void ReadProgress(PartitionJobInfo& info, const Key& key) const;
   // The bytes that a partition has on the disk now. RESOURCE_EXHAUSTED beyond max_bytes, or beyond
@@ -218,7 +231,7 @@ class PartitionJobs {
   FairBound waiting_bound_;
 
   // Held over each change of the folders, so that changes come one after the other. Threads that
-  // work do not take it.
+  // work do not take it; nobody waits under it for them, or for what servers keep in objects.
   absl::Mutex changes_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable absl::Mutex mutex_;
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,6 @@
 #include "service/wings/partition/jobs/partition_states.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace packhouse {
@@ -70,6 +71,12 @@ void PartitionStates::Cancel(Holds holds) {
     }
     ++it;
   }
+}
+
+bool PartitionStates::HasCancelled(Holds holds) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&holds](const auto& entry) {
+    return holds(entry.first) && entry.second.work->cancelled;
+  });
 }
 
 bool PartitionStates::HasAny(Holds holds) const {

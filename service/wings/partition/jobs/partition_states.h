@@ -81,8 +81,9 @@ class PartitionStates {
   void End(const Turn& turn, absl::Duration took, const absl::Status& failure);
 
   // Those that wait are out; those that a thread has are told, and are not begun again: wait until
-  // HasAny() is false.
+  // HasCancelled() is false. Until then one that runs cannot be asked for again.
   void Cancel(Holds holds);
+  bool HasCancelled(Holds holds) const;
   bool HasAny(Holds holds) const;
   bool empty() const { return entries_.empty(); }
 
