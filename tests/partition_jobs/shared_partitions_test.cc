@@ -495,6 +495,35 @@ TEST_F(SharedPartitionsTest, PartitionsGoWithTheirGraph) {
   EXPECT_EQ(world_.NumKeys(), 0U);
 }
 
+// Others may be faster again and again: what was put is read once, unless it is not there any more.
+TEST_F(SharedPartitionsTest, ALostRaceReadsNothingAgain) {
+  const SharedPartitionsWorld::Server a = world_.Start("a:1", folder_.path() + "/a");
+  const std::string bytes(10000, 'b');
+  PieceUpload upload(a.replica->engines(), {4096, 0}, "it", {"key", 1}, bytes.size());
+  PH_ASSERT_OK_AND_ASSIGN(const PieceUpload::Begun begun, upload.Begin());
+  size_t num_read = 0;
+  const auto put = [&] {
+    return upload.Put(
+        begun,
+        [&](uint64_t from, uint64_t to) {
+          ++num_read;
+          return bytes.substr(from, to - from);
+        },
+        [](uint64_t) { return true; });
+  };
+  ASSERT_THAT(put(), IsOk());
+  EXPECT_EQ(num_read, 3U);
+  ASSERT_THAT(put(), IsOk());
+  EXPECT_EQ(num_read, 3U);
+  EXPECT_EQ(upload.pieces().crcs.size(), 3U);
+  const std::string one = SourceGraphPieceObject(begun.objects, 1, upload.pieces().crcs[1]);
+  ASSERT_THAT(world_.fake.Delete(one, absl::InfiniteFuture()), IsOk());
+  ASSERT_THAT(put(), IsOk());
+  EXPECT_EQ(num_read, 6U);
+  ASSERT_THAT(put(), IsOk());
+  EXPECT_EQ(num_read, 6U);
+}
+
 // The store's bound counts partitions, and they give their bytes back.
 TEST_F(SharedPartitionsTest, TheBoundOfTheStoreCountsThem) {
   world_.max_bytes = 1;

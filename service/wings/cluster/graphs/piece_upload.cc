@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/checksum.h"
 #include "service/base/status_macros.h"
@@ -62,6 +61,17 @@ absl::StatusOr<PieceUpload::Begun> PieceUpload::Begin() const {
   return begun;
 }
 
+bool PieceUpload::AreThere(const Begun& begun,
+                           const absl::flat_hash_set<std::string>& there) const {
+  if (pieces_.objects != begun.objects || pieces_.crcs.size() * pieces_.piece_bytes < num_bytes_) {
+    return false;
+  }
+  for (size_t i = 0; i < pieces_.crcs.size(); ++i) {
+    if (!there.contains(SourceGraphPieceObject(begun.objects, i, pieces_.crcs[i]))) return false;
+  }
+  return true;
+}
+
 absl::Status PieceUpload::Put(
     const Begun& begun,
     absl::FunctionRef<absl::StatusOr<std::string>(uint64_t begin, uint64_t end)> bytes,
@@ -76,6 +86,7 @@ absl::Status PieceUpload::Put(
     if (!list.has_more) break;
     last = list.objects.back().key;
   }
+  if (AreThere(begun, there)) return absl::OkStatus();
   pieces_ = {begun.objects, num_bytes_, options_.piece_bytes, {}};
   num_old_bytes_ = 0;
   for (uint64_t at = 0; at < num_bytes_; at += options_.piece_bytes) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,7 +50,8 @@ class PieceUpload {
   // The upload that somebody has begun, or a new one.
   absl::StatusOr<Begun> Begin() const;
   // Puts the pieces that are not there. `bytes` gives [begin, end), ascending; `goes_on` is asked
-  // before each piece: CANCELLED if it says no.
+  // before each piece: CANCELLED if it says no. What this has put before, all of which is still
+  // there, is not read again: others may win the transaction many times.
   absl::Status Put(
       const Begun& begun,
       absl::FunctionRef<absl::StatusOr<std::string>(uint64_t begin, uint64_t end)> bytes,
@@ -64,6 +66,8 @@ class PieceUpload {
   absl::Status AddTo(Transaction& transaction, const Begun& begun, absl::string_view owner) const;
 
  private:
+  // Whether Put() has put all pieces, which are among the objects `there`.
+  bool AreThere(const Begun& begun, const absl::flat_hash_set<std::string>& there) const;
   absl::Status CheckRoomOf(const ObjectStoreTotals& before) const;
 
   const ObjectEngines& engines_;
