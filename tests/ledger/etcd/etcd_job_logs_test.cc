@@ -106,6 +106,9 @@ TEST_F(EtcdJobLogsTest, AllNameTheSameOwner) {
     std::set<std::string> named;
     std::unique_ptr<RecordLog> log;
     for (const auto& server : all_) {
+      EXPECT_THAT(
+          server->logs.members(),
+          testing::UnorderedElementsAre("server-0:1", "server-1:1", "server-2:1", "server-3:1"));
       PH_ASSERT_OK_AND_ASSIGN(JobPlace place, server->logs.Open(job));
       named.insert(place.log == nullptr ? place.owner.address : server->lease.address());
       if (place.log != nullptr) log = std::move(place.log);
@@ -116,6 +119,12 @@ TEST_F(EtcdJobLogsTest, AllNameTheSameOwner) {
     ++num_owned[*named.begin()];
     PH_ASSERT_OK_AND_ASSIGN(const JobOwner owner, all_[0]->logs.OwnerOf(job));
     EXPECT_EQ(owner.revision, log->owner_revision());
+    for (const auto& server : all_) {
+      if (server->lease.address() == owner.address) continue;
+      PH_ASSERT_OK_AND_ASSIGN(const JobPlace place, server->logs.Open(job));
+      EXPECT_EQ(place.owner.address, owner.address);
+      EXPECT_EQ(place.owner.revision, owner.revision);
+    }
   }
   // Jobs are spread.
   EXPECT_EQ(num_owned.size(), 4U);
@@ -294,10 +303,93 @@ TEST_F(EtcdJobLogsTest, AJobIsOpenedAgainAfterAnUnknownOutcome) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not known")));
   EXPECT_TRUE(owned.log->is_lost());
   server.connection.SetFaults(nullptr);
+  EXPECT_THAT(owned.log->ownership(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not known")));
   PH_ASSERT_OK_AND_ASSIGN(const JobPlace again, server.logs.Open("job"));
   ASSERT_NE(again.log, nullptr);
   EXPECT_GT(again.log->owner_revision(), owned.log->owner_revision());
   EXPECT_THAT(again.log->ReadAll(), IsOkAndHolds(std::vector<std::string>{"a"}));
+}
+
+// Another server is faster, or the lease ends, between what was read and what is written.
+TEST_F(EtcdJobLogsTest, WhatChangesWhileAJobIsOpenedIsTold) {
+  Server& server = Start();
+  Server other(servers_, clock_, 1);
+  std::unique_ptr<EtcdRecordLog> of_other;
+  int num_calls = 0;
+  server.connection.SetFaults([&] {
+    // The owner, the members and the place were read.
+    if (++num_calls == 4) {
+      const LeaseId lease = other.connection.GrantLease(kLeaseLength)->id;
+      auto acquired =
+          EtcdRecordLog::Acquire(&other.connection, {"job", "server-1:1", "r1-1", lease});
+      EXPECT_THAT(acquired, IsOk());
+      if (acquired.ok()) of_other = std::move(acquired->log);
+    }
+    return StoreFault::kNone;
+  });
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace place, server.logs.Open("job"));
+  server.connection.SetFaults(nullptr);
+  EXPECT_EQ(place.log, nullptr);
+  ASSERT_NE(of_other, nullptr);
+  EXPECT_EQ(place.owner.address, "server-1:1");
+  EXPECT_EQ(place.owner.revision, of_other->owner_revision());
+
+  ASSERT_THAT(server.connection.RevokeLease(*server.lease.lease()), IsOk());
+  EXPECT_THAT(server.logs.Open("other"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lease has ended")));
+  EXPECT_THAT(server.logs.OwnerOf("other"), StatusIs(absl::StatusCode::kNotFound, testing::_));
+}
+
+TEST_F(EtcdJobLogsTest, CommitsAreCountedAndTimed) {
+  Server& server = Start();
+  // Each look at the clock takes a millisecond.
+  EtcdJobLogs logs(
+      &server.connection, &server.lease, "timed", uint64_t{1} << 20,
+      [this] {
+        clock_.Advance(absl::Milliseconds(1));
+        return clock_.Now();
+      },
+      17);
+  EXPECT_EQ(logs.restored_seconds(), 17U);
+  PH_ASSERT_OK_AND_ASSIGN(JobPlace place, logs.Open("job"));
+  ASSERT_NE(place.log, nullptr);
+  EXPECT_THAT(place.log->Append({"a"}), IsOk());
+  EXPECT_THAT(place.log->Append({"b"}), IsOk());
+  EXPECT_EQ(logs.commits().num_done, 2U);
+  EXPECT_EQ(logs.commits().num_failed, 0U);
+  servers_.SetFull(true);
+  EXPECT_THAT(place.log->Append({"c"}), StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+  servers_.SetFull(false);
+  EXPECT_EQ(logs.commits().num_done, 2U);
+  EXPECT_EQ(logs.commits().num_failed, 1U);
+  EXPECT_EQ(logs.commits().time, absl::Milliseconds(3));
+  EXPECT_THAT(logs.Read("job"), IsOkAndHolds(std::vector<std::string>{"a", "b"}));
+  EXPECT_THAT(logs.Read("none"), IsOkAndHolds(std::vector<std::string>()));
+  EXPECT_THAT(place.log->Replace({"d"}), IsOk());
+  EXPECT_THAT(logs.Read("job"), IsOkAndHolds(std::vector<std::string>{"d"}));
+  EXPECT_THAT(place.log->Erase(5), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(place, logs.Open("job"));
+  EXPECT_THAT(place.log->mark(), IsOkAndHolds(5U));
+  EXPECT_THAT(place.log->ReadAll(), IsOkAndHolds(std::vector<std::string>()));
+}
+
+TEST_F(EtcdJobLogsTest, TheDirectoryTellsWhatItWasTold) {
+  Server& server = Start();
+  JobDirectory& directory = *server.logs.directory();
+  ASSERT_THAT(directory.Put({"team/a", 4, 20, 300}), IsOk());
+  EXPECT_EQ(server.connection.Get("jobs/team/a").value()->value, "1 4 20 300");
+  // Of other versions, or damaged.
+  for (const char* const value :
+       {"2 4 20 300", "1 4 20", "1 4 20 300 5", "1 x 20 300", "1 4 x 300", "1 4 20 x"}) {
+    ASSERT_THAT(server.connection.Commit({{}, {Operation::Put("jobs/team/b", value)}, {}}), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const JobPage page, directory.List("", 10));
+    EXPECT_THAT(page.jobs, testing::ElementsAre(ListedJob{"team/a", 4, 20, 300})) << value;
+    EXPECT_EQ(page.next, "");
+  }
+  ASSERT_THAT(directory.Remove("team/a"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const JobPage page, directory.List("", 10));
+  EXPECT_THAT(page.jobs, testing::IsEmpty());
 }
 
 // Two processes with one address would each take the other for one that was killed.

@@ -1,8 +1,14 @@
 #include "service/wings/cluster/jobs/etcd_record_log.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -376,6 +382,191 @@ TEST(EtcdRecordLogTest, DamageIsNamed) {
   EXPECT_THAT(acquire(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("head is damaged")));
   put(keys.log().head, "3 anything else");
   EXPECT_THAT(acquire(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("format '3'")));
+}
+
+// Whatever a replaced owner does late: the log, who owns it and the mark stay as they are.
+TEST(EtcdRecordLogTest, WhatAReplacedOwnerDoesLateChangesNothing) {
+  using Late = std::function<absl::Status(EtcdRecordLog&)>;
+  const std::vector<std::pair<std::string, Late>> calls = {
+      {"second:1 owns it", [](EtcdRecordLog& log) { return log.Append({"late"}); }},
+      {"second:1 owns it", [](EtcdRecordLog& log) { return log.Replace({"late"}); }},
+      {"has ended", [](EtcdRecordLog& log) { return log.Release(); }},
+      {"has ended", [](EtcdRecordLog& log) { return log.Release({Operation::Put("k", "v")}); }},
+      {"has ended", [](EtcdRecordLog& log) { return log.Erase(0); }},
+      {"after 4 tries the mark of erased logs is below 7",
+       [](EtcdRecordLog& log) { return log.Erase(7); }},
+  };
+  for (const auto& [what, late] : calls) {
+    SCOPED_TRACE(what);
+    Cluster cluster;
+    cluster.servers().SetForgetful(false);
+    FakeConnection& first = cluster.StartProcess();
+    PH_ASSERT_OK_AND_ASSIGN(const StoreLease first_lease, first.GrantLease(kLease));
+    PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(first, first_lease.id, "first:1"));
+    ASSERT_THAT(owned.log->Append({"a"}), IsOk());
+    cluster.clock().Advance(kLease);
+    FakeConnection& second = cluster.StartProcess();
+    PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, second.GrantLease(kLease));
+    PH_ASSERT_OK_AND_ASSIGN(const auto taken, cluster.Acquire(second, lease.id, "second:1"));
+    ASSERT_NE(taken.log, nullptr);
+    const Revision before = cluster.servers().revision();
+    EXPECT_THAT(late(*owned.log), StatusIs(absl::StatusCode::kUnavailable, HasSubstr(what)));
+    EXPECT_EQ(cluster.servers().revision(), before);
+    EXPECT_THAT(taken.log->ReadAll(), IsOkAndHolds(LogRecords{"a"}));
+  }
+}
+
+// Though it still owns the job, and the store answers again.
+TEST(EtcdRecordLogTest, ALogThatHasFailedIsRefusedEverything) {
+  Cluster cluster;
+  cluster.servers().SetForgetful(false);
+  FakeConnection& process = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  const auto expect_refused = [&](EtcdRecordLog& log, const absl::Status& why) {
+    const Revision before = cluster.servers().revision();
+    EXPECT_EQ(log.failure(), why);
+    EXPECT_EQ(log.Append({"c"}), why);
+    EXPECT_EQ(log.Append({}), why);
+    EXPECT_EQ(log.Replace({"c"}), why);
+    EXPECT_EQ(log.ReadAll().status(), why);
+    EXPECT_EQ(cluster.servers().revision(), before);
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto failed, cluster.Acquire(process, lease.id, "here:1"));
+  ASSERT_THAT(failed.log->Append({"a"}), IsOk());
+  process.SetFaults([] { return StoreFault::kRequestLost; });
+  const absl::Status why = failed.log->Append({"b"});
+  EXPECT_THAT(why, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not known")));
+  process.SetFaults(nullptr);
+  expect_refused(*failed.log, why);
+  EXPECT_THAT(failed.log->Release(), IsOk());
+  expect_refused(*failed.log, why);
+  EXPECT_THAT(EtcdRecordLog::OwnerOf(process, "a/job"), IsOkAndHolds(std::nullopt));
+  // One that could not be given back.
+  PH_ASSERT_OK_AND_ASSIGN(const auto kept, cluster.Acquire(process, lease.id, "here:1"));
+  process.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(kept.log->Release(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("fake")));
+  process.SetFaults(nullptr);
+  expect_refused(*kept.log, kept.log->failure());
+  EXPECT_THAT(kept.log->failure(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ended")));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owner, EtcdRecordLog::OwnerOf(process, "a/job"));
+  EXPECT_EQ(owner->revision, kept.log->owner_revision());
+  EXPECT_EQ(owner->lease, lease.id);
+  process.SetFaults([] { return StoreFault::kRequestLost; });
+  EXPECT_THAT(
+      cluster.Acquire(process, lease.id, "here:1"),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("after 4 tries it is not known who")));
+}
+
+// What is stored is as docs/storage-format.md says, and each record that is cut off is found.
+TEST(EtcdRecordLogTest, RecordsAreStoredAsTheFormatSays) {
+  Cluster cluster;
+  cluster.servers().SetForgetful(false);
+  FakeConnection& process = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
+  const LogRecords records = {"some", "", std::string(0x0102, 'x')};
+  ASSERT_THAT(owned.log->Append(records), IsOk());
+  std::string contents;
+  std::map<size_t, size_t> whole = {{0, 0}};  // By bytes, the records that they have.
+  for (const std::string& record : records) {
+    const size_t size = record.size();
+    contents += {static_cast<char>(size & 0xff), static_cast<char>(size >> 8), 0, 0};
+    contents += record;
+    whole[contents.size()] = whole.size();
+  }
+  const std::string entry = "job/a%2Fjob/log/0000000000000000";
+  const std::string write = absl::StrCat(absl::Hex(owned.log->owner_revision()), "-1");
+  const std::map<std::string, std::string> expected = {
+      {"job/a%2Fjob/head", absl::StrCat("2 ", write, " 0 0 1 ", contents.size(), " 0 ")},
+      {entry, EncodeSharedLogEntry(write, contents)},
+      {"job/a%2Fjob/owner", "here:1 1"}};
+  PH_ASSERT_OK_AND_ASSIGN(const RangeResult all, process.Range(KeyRange::Prefix("job/"), 0, 0));
+  std::map<std::string, std::string> stored;
+  for (const KeyValue& value : all.values) stored[value.key] = value.value;
+  EXPECT_EQ(stored, expected);
+  for (size_t bytes = 0; bytes < contents.size(); ++bytes) {
+    SCOPED_TRACE(bytes);
+    ASSERT_THAT(process.Commit({{},
+                                {Operation::Put(
+                                    entry, EncodeSharedLogEntry(write, contents.substr(0, bytes)))},
+                                {}}),
+                IsOk());
+    const auto read = EtcdRecordLog::Read(process, "a/job");
+    if (const auto found = whole.find(bytes); found != whole.end()) {
+      const auto end = records.begin() + static_cast<ptrdiff_t>(found->second);
+      EXPECT_THAT(read, IsOkAndHolds(LogRecords(records.begin(), end)));
+    } else {
+      EXPECT_THAT(read, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'a/job': a record")));
+    }
+  }
+}
+
+// Logs of other jobs that are erased meanwhile: the mark is the largest of all.
+TEST(EtcdRecordLogTest, TheMarkOfErasedLogsNeverFalls) {
+  Cluster cluster;
+  FakeConnection& process = cluster.StartProcess();
+  FakeConnection& other = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  const auto others = [&](const std::string& job) {
+    return EtcdRecordLog::Acquire(&other, {job, "here:2", job, lease.id});
+  };
+  uint64_t largest = 0;
+  for (const uint64_t mark : {7, 5, 20}) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
+    EXPECT_THAT(owned.log->mark(), IsOkAndHolds(largest));
+    PH_ASSERT_OK_AND_ASSIGN(const auto with_it, others(absl::StrCat("b", mark)));
+    int num_calls = 0;
+    process.SetFaults([&] {
+      // It has read the mark.
+      if (++num_calls == 2) {
+        EXPECT_THAT(with_it.log->Erase(12), IsOk());
+      }
+      return StoreFault::kNone;
+    });
+    EXPECT_THAT(owned.log->Erase(mark), IsOk());
+    process.SetFaults(nullptr);
+    largest = std::max<uint64_t>({largest, mark, 12});
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto last, others("last"));
+  EXPECT_THAT(last.log->mark(), IsOkAndHolds(20U));
+  EXPECT_THAT(other.Commit({{}, {Operation::Put(std::string(JobKeys::kMark), "x")}, {}}), IsOk());
+  const auto damaged = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'job-mark' is damaged"));
+  EXPECT_THAT(last.log->Erase(30), damaged);
+  EXPECT_THAT(others("none"), damaged);
+  EXPECT_THAT(last.log->Append({"a"}), IsOk());
+}
+
+// The owner's key, and a head that somebody else has put.
+TEST(EtcdRecordLogTest, WhatTheOwnerDidNotWriteIsNamed) {
+  Cluster cluster;
+  FakeConnection& process = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(auto owned, cluster.Acquire(process, lease.id, "here:1"));
+  const auto put = [&](const std::string& key, const std::string& value) {
+    ASSERT_THAT(process.Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  };
+  const JobKeys keys("a/job");
+  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
+  put(keys.log().head, "2 other 0 0 1 5 0 ");
+  const auto of_others =
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("somebody else wrote the head"));
+  EXPECT_THAT(owned.log->ReadAll(), of_others);
+  EXPECT_THAT(owned.log->Append({"a"}), of_others);
+  PH_ASSERT_OK_AND_ASSIGN(owned, cluster.Acquire(process, lease.id, "here:1"));
+  ASSERT_NE(owned.log, nullptr);
+  EXPECT_THAT(owned.log->Append({"a"}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease other, process.GrantLease(kLease));
+  const auto damaged = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("owner's key is damaged"));
+  for (const char* const value : {"", "x", " 1", "here:2 1 2"}) {
+    SCOPED_TRACE(value);
+    put(keys.owner(), value);
+    EXPECT_THAT(EtcdRecordLog::OwnerOf(process, "a/job"), damaged);
+    EXPECT_THAT(cluster.Acquire(process, other.id, "here:2"), damaged);
+  }
+  ASSERT_THAT(process.Commit({{}, {Operation::Delete(KeyRange::Of(keys.owner()))}, {}}), IsOk());
+  put(keys.owner(), "x");
+  EXPECT_THAT(owned.log->Append({"b"}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another server owns it since")));
 }
 
 }  // namespace

@@ -175,7 +175,6 @@ absl::StatusOr<std::vector<std::string>> EtcdRecordLog::Read(KeyValueStore& stor
   absl::Status compacted;
   for (int i = 0; i < kReadings; ++i) {
     PH_ASSIGN_OR_RETURN(const SharedLogHead head, log.Head());
-    if (!head.is_there()) return std::vector<std::string>();
     // Its owner may append meanwhile.
     auto records = RecordsOf(job, log, head, head.as_of);
     if (!absl::IsOutOfRange(records.status())) return records;
