@@ -19,6 +19,7 @@
 #include "service/base/seeded_random.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/graphs/source_graphs/quota_source_graph_store.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
@@ -30,6 +31,7 @@ namespace packhouse {
 namespace {
 
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr auto kGoOnCopying = [](const SourceGraphProgress&) { return true; };
@@ -160,6 +162,192 @@ class ObjectSourceGraphStoreTest : public testing::Test {
   FakeObjectStore fake_{&cluster_.clock};
   WatchedStore watched_{&fake_};
 };
+
+// Names of objects and keys of numbers, and nothing else.
+TEST(SharedGraphValuesTest, NumbersAreReadFromNames) {
+  uint64_t objects = 0;
+  for (const std::string& name : {SourceGraphBegunObject(0xab), SourceGraphManifestObject(0xab, 7),
+                                  SourceGraphPieceObject(0xab, 3, 7)}) {
+    objects = 0;
+    EXPECT_TRUE(ParseSourceGraphObject(name, objects)) << name;
+    EXPECT_EQ(objects, 0xabU);
+    EXPECT_TRUE(name.starts_with(SourceGraphObjects(0xab)));
+  }
+  EXPECT_EQ(SourceGraphPieceObject(0xab, 3, 7), "g/00000000000000ab/p/00000003-00000007");
+  EXPECT_EQ(SourceGraphManifestObject(0xab, 7), "g/00000000000000ab/m/00000007");
+  for (const char* const name : {"", "g/", "g/00000000000000ab", "g/0000000000000ab/x/1",
+                                 "g/00000000000000ag/m/1", "h/00000000000000ab/m/1"}) {
+    EXPECT_FALSE(ParseSourceGraphObject(name, objects)) << name;
+  }
+  for (const auto& [key, prefix] : std::vector<std::pair<std::string, absl::string_view>>{
+           {SourceGraphObjectsKey(0xab), kSourceGraphIds},
+           {SourceGraphUploadKey(0xab), kSourceGraphUploads},
+           {GoneSourceGraphKey(0xab), kGoneSourceGraphs}}) {
+    objects = 0;
+    EXPECT_TRUE(ParseSourceGraphKey(key, prefix, objects)) << key;
+    EXPECT_EQ(objects, 0xabU);
+    EXPECT_FALSE(ParseSourceGraphKey(key + "0", prefix, objects));
+    EXPECT_FALSE(ParseSourceGraphKey(key.substr(0, key.size() - 1), prefix, objects));
+    EXPECT_FALSE(ParseSourceGraphKey(key.substr(0, key.size() - 1) + "g", prefix, objects));
+    EXPECT_FALSE(ParseSourceGraphKey("x" + key, prefix, objects));
+  }
+  EXPECT_EQ(NameInCompanionKey(CompanionKey(0xab, "p/q")), "p/q");
+  EXPECT_EQ(NameInCompanionKey("sg/with/00ab"), "");
+}
+
+TEST(SharedGraphValuesTest, CompanionsAreReadAsTheyWereWritten) {
+  StoredCompanion stored;
+  stored.companion.graph = {"team/g", 0xab};
+  stored.companion.state = "state";
+  stored.companion.server = "a:1";
+  stored.companion.num_bytes = 4;
+  stored.object = {1, 2, 3};
+  const std::string value = EncodeCompanion(stored);
+  PH_ASSERT_OK_AND_ASSIGN(const StoredCompanion read,
+                          DecodeCompanion({CompanionKey(0xab, "p"), value, 5, 6, 0}));
+  EXPECT_EQ(read.companion.graph.name, "team/g");
+  EXPECT_EQ(read.companion.graph.id, 0xabU);
+  EXPECT_EQ(read.companion.name, "p");
+  EXPECT_EQ(read.companion.state, "state");
+  EXPECT_EQ(read.companion.server, "a:1");
+  EXPECT_EQ(read.companion.num_bytes, 4U);
+  EXPECT_EQ(read.companion.revision, 6U);
+  EXPECT_TRUE(read.companion.is_whole);
+  EXPECT_EQ(read.object.objects, 1U);
+  EXPECT_EQ(read.object.num_bytes, 2U);
+  EXPECT_EQ(read.object.crc, 3U);
+  stored.object = {};
+  EXPECT_FALSE(DecodeCompanion({CompanionKey(1, "p"), EncodeCompanion(stored), 5, 6, 0})
+                   ->companion.is_whole);
+  const std::string good = CompanionKey(0xab, "p");
+  for (const auto& [key, bytes] :
+       std::vector<std::pair<std::string, std::string>>{{CompanionKey(0xab, ""), value},
+                                                        {"sg/name/00000000000000ab/p", value},
+                                                        {"sg/with/00000000000000ab.p", value},
+                                                        {"sg/with/00000000000000ag/p", value},
+                                                        {good, value.substr(0, value.size() - 1)},
+                                                        {good, value + "x"}}) {
+    EXPECT_THAT(DecodeCompanion({key, bytes, 5, 6, 0}),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(key)));
+  }
+  // As many pieces as the files need, each at a multiple of the alignment.
+  constexpr uint64_t kUnit = kArrayAlignment;
+  SharedCompanionManifest manifest;
+  manifest.contents = {{{"a", 1, 11}, {"none", 0, 12}, {"b", kUnit + 1, 13}}, "summary"};
+  const ArrayPlaces places = PlacesOf(manifest.contents.files);
+  EXPECT_THAT(places.offsets, testing::ElementsAre(0U, kUnit, kUnit));
+  EXPECT_EQ(places.num_bytes, 2 * kUnit + 1);
+  manifest.pieces = {0, places.num_bytes, kUnit, {7, 8, 9}};
+  PH_ASSERT_OK_AND_ASSIGN(const SharedCompanionManifest again,
+                          DecodeCompanionManifest("p", EncodeCompanionManifest(manifest)));
+  ASSERT_EQ(again.contents.files.size(), 3U);
+  EXPECT_EQ(again.contents.files[2].path, "b");
+  EXPECT_EQ(again.contents.files[2].num_bytes, kUnit + 1);
+  EXPECT_EQ(again.contents.files[2].crc32c, 13U);
+  EXPECT_EQ(again.contents.summary, "summary");
+  EXPECT_EQ(again.pieces.num_bytes, places.num_bytes);
+  EXPECT_EQ(again.pieces.piece_bytes, kUnit);
+  EXPECT_THAT(again.pieces.crcs, testing::ElementsAre(7U, 8U, 9U));
+  const auto read_with = [&](uint64_t piece_bytes, size_t num_pieces, uint64_t last_bytes) {
+    manifest.contents.files[2].num_bytes = last_bytes;
+    manifest.pieces.piece_bytes = piece_bytes;
+    manifest.pieces.crcs.assign(num_pieces, 7);
+    return DecodeCompanionManifest("p", EncodeCompanionManifest(manifest)).status();
+  };
+  EXPECT_THAT(read_with(kUnit, 2, kUnit), IsOk());
+  EXPECT_THAT(read_with(2 * kUnit, 1, kUnit), IsOk());
+  EXPECT_THAT(read_with(2 * kUnit, 2, kUnit + 1), IsOk());
+  const auto malformed = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'p'"));
+  EXPECT_THAT(read_with(kUnit, 3, kUnit), malformed);
+  EXPECT_THAT(read_with(kUnit, 1, kUnit), malformed);
+  EXPECT_THAT(read_with(2 * kUnit, 1, kUnit + 1), malformed);
+  EXPECT_THAT(read_with(0, 2, kUnit), malformed);
+  EXPECT_THAT(read_with(kUnit + 1, 2, kUnit), malformed);
+  const std::string bytes = EncodeCompanionManifest(manifest);
+  EXPECT_THAT(DecodeCompanionManifest("p", bytes.substr(0, bytes.size() - 1)), malformed);
+}
+
+// Of whichever key, or object, of another graph: nothing of it is shown as this one's.
+TEST_F(ObjectSourceGraphStoreTest, ValuesOfOtherGraphsAreDamage) {
+  Server a = Start("a");
+  for (const char* const name : {"g", "h"}) {
+    Fill(*a.store, name, name[0]);
+    ASSERT_THAT(Seal(*a.store, name), IsOk());
+  }
+  KeyValueStore& keys = a.replica->connection();
+  const std::string value = keys.Get(SourceGraphNameKey("g")).value()->value;
+  const SharedGraph graph = DecodeSharedGraph("g", value).value();
+  EXPECT_EQ(EncodeSharedGraph(graph), value);
+  EXPECT_THAT(DecodeSharedGraph("h", value),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'h'")));
+  const SharedGraph other =
+      DecodeSharedGraph("h", keys.Get(SourceGraphNameKey("h")).value()->value).value();
+  using Change = std::function<void(SharedGraph&)>;
+  for (const auto& [what, change] : std::vector<std::pair<std::string, Change>>{
+           {"of another", [&](SharedGraph& changed) { changed.object = other.object; }},
+           {"of another", [](SharedGraph& changed) { ++changed.version; }},
+           {"of another", [](SharedGraph& changed) { ++changed.num_nodes[0]; }},
+           {"of another", [](SharedGraph& changed) { ++changed.num_edges.back(); }},
+           {"of another", [](SharedGraph& changed) { ++changed.num_bytes; }},
+           {"'g'", [](SharedGraph& changed) { changed.num_nodes.pop_back(); }},
+           {"'g'", [](SharedGraph& changed) { changed.num_edges.push_back(1); }},
+           {"in 5 transfers", [](SharedGraph& changed) { ++changed.object.num_bytes; }},
+           {"'g'", [](SharedGraph& changed) { ++changed.object.crc; }}}) {
+    SharedGraph changed = graph;
+    change(changed);
+    ASSERT_THAT(
+        keys.Commit(
+            {{}, {Operation::Put(SourceGraphNameKey("g"), EncodeSharedGraph(changed))}, {}}),
+        IsOk());
+    EXPECT_THAT(Start().store->Open("g"),
+                StatusIs(absl::StatusCode::kDataLoss, AllOf(HasSubstr("'g'"), HasSubstr(what))));
+  }
+  ASSERT_THAT(keys.Commit({{}, {Operation::Put(SourceGraphNameKey("g"), value)}, {}}), IsOk());
+  EXPECT_EQ(ReadOf(*Start().store, "g"), Given('g'));
+}
+
+// A server says how far it is with its own graph, whatever is told of it elsewhere.
+TEST_F(ObjectSourceGraphStoreTest, WhatIsDoneIsToldOnTheWay) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 3);
+  std::vector<SourceGraphProgress> told;
+  bool was_sealing = false;
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo sealed,
+                          a.store->Seal("g", SealOptions(), [&](const SourceGraphProgress& now) {
+                            told.push_back(now);
+                            if (2 * now.done > now.total) {
+                              const SourceGraphInfo info = a.store->Get("g").value();
+                              was_sealing = info.state == SourceGraphState::kSealing &&
+                                            info.version == 0 && info.num_edges[0] != 0;
+                            }
+                            return true;
+                          }));
+  EXPECT_EQ(sealed.state, SourceGraphState::kSealed);
+  EXPECT_NE(sealed.version, 0U);
+  EXPECT_TRUE(was_sealing);
+  ASSERT_GT(told.size(), 5U);
+  for (size_t i = 1; i < told.size(); ++i) {
+    EXPECT_LE(told[i - 1].done * told[i].total, told[i].done * told[i - 1].total) << i;
+  }
+  EXPECT_LE(told.back().done, told.back().total);
+  EXPECT_EQ(told.back().total, 2 * sealed.num_bytes);
+  // Of a check, piece by piece.
+  told.clear();
+  PH_ASSERT_OK_AND_ASSIGN(const auto report,
+                          a.store->Verify("g", [&](const SourceGraphProgress& now) {
+                            told.push_back(now);
+                            return true;
+                          }));
+  EXPECT_EQ(report.num_bytes, sealed.num_bytes);
+  for (size_t i = 0; i < (sealed.num_bytes + 4095) / 4096; ++i) {
+    EXPECT_EQ(told[i].done, std::min<uint64_t>(4096 * (i + 1), sealed.num_bytes));
+    EXPECT_EQ(told[i].total, sealed.num_bytes);
+  }
+  for (size_t stop : {size_t{1}, told.size()}) {
+    EXPECT_THAT(a.store->Verify("g", [&](const SourceGraphProgress&) { return --stop != 0; }),
+                StatusIs(absl::StatusCode::kCancelled, _));
+  }
+}
 
 // From a folder into the bucket, read by any server, and back into another folder.
 TEST_F(ObjectSourceGraphStoreTest, ACopyIsTheSameGraphEverywhere) {
