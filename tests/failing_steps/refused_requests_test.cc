@@ -3,6 +3,7 @@
 // call is answered once nothing is refused any more.
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,13 +14,16 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/checksum.h"
 #include "service/base/status_macros.h"
 #include "service/engine/jobs/jobs.h"
 #include "service/stores/keys/replica_lease.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/graphs/graph_sweeper.h"
+#include "service/wings/cluster/graphs/object_companions.h"
 #include "service/wings/cluster/graphs/object_source_graph_store.h"
+#include "service/wings/cluster/graphs/shared_graph_values.h"
 #include "service/wings/cluster/histograms/shared_histogram_store.h"
 #include "service/wings/cluster/jobs/etcd_job_logs.h"
 #include "tests/datasets/object/object_replica.h"
@@ -436,6 +440,104 @@ TEST(RefusedRequestsTest, OfSourceGraphs) {
   });
 }
 
+// Beside them, companions of "a": "whole", and "begun", which nobody has put yet.
+struct CompanionWorld : GraphWorld {
+  explicit CompanionWorld(Refusals* refusals) : GraphWorld(refusals) {
+    ObjectCompanions::Options options;
+    options.upload.piece_bytes = 4096;
+    options.upload.max_bytes = uint64_t{1} << 40;
+    options.fetches_at_once = 1;
+    options.server = "here";
+    of_others = std::make_unique<ObjectCompanions>(replica.engines(), &replica.cache(), options);
+    companions = std::make_unique<ObjectCompanions>(engines(), &replica.cache(), options);
+    graph = {"a", others->Get("a")->id};
+    std::ofstream(folder.path() + "/file") << bytes;
+    whole.name = "whole";
+    begun.name = "begun";
+    for (SharedCompanion* const each : {&whole, &begun}) {
+      each->graph = graph;
+      each->state = "begun";
+      each->revision = of_others->Put(*each).value();
+    }
+    EXPECT_TRUE(Upload(*of_others, whole).ok());
+    whole = *of_others->Find(graph, "whole");
+  }
+  absl::Status Upload(ObjectCompanions& by, const SharedCompanion& companion) {
+    return by.Upload(companion, folder.path(), {{{"file", bytes.size(), Crc32c(bytes)}}, "summary"},
+                     [] { return true; });
+  }
+  // What others have then.
+  Answer Seen(const std::string& name) {
+    PH_ASSIGN_OR_RETURN(const SharedCompanion seen, of_others->Find(graph, name));
+    return absl::StrCat(seen.name, " ", seen.state, " ", seen.progress, " ", seen.num_bytes);
+  }
+
+  const std::string bytes = std::string(5000, 'b') + std::string(5000, 'c');
+  CompanionGraph graph;
+  SharedCompanion whole;
+  SharedCompanion begun;
+  std::unique_ptr<ObjectCompanions> of_others;
+  std::unique_ptr<ObjectCompanions> companions;
+};
+
+TEST(RefusedRequestsTest, OfCompanions) {
+  using World = CompanionWorld;
+  ExpectWholeOrRefused<World>({
+      {"find",
+       [](World& w) -> Answer {
+         PH_ASSIGN_OR_RETURN(const SharedCompanion found, w.companions->Find(w.graph, "whole"));
+         return absl::StrCat(found.name, " ", found.state, " ", found.num_bytes);
+       }},
+      {"list",
+       [](World& w) -> Answer {
+         PH_ASSIGN_OR_RETURN(const auto list, w.companions->List(w.graph));
+         PH_ASSIGN_OR_RETURN(const auto all, w.companions->ListAll());
+         return absl::StrCat(list.size(), " ", all.size());
+       }},
+      {"claim",
+       [](World& w) -> Answer {
+         SharedCompanion wanted = w.begun;
+         wanted.name = "new";
+         wanted.revision = 0;
+         PH_RETURN_IF_ERROR(w.companions->Put(wanted).status());
+         return w.Seen("new");
+       }},
+      {"tell",
+       [](World& w) -> Answer {
+         PH_RETURN_IF_ERROR(w.companions->Tell(w.begun, "half"));
+         return w.Seen("begun");
+       }},
+      {"upload",
+       [](World& w) -> Answer {
+         PH_RETURN_IF_ERROR(w.Upload(*w.companions, w.begun));
+         return w.Seen("begun");
+       }},
+      {"delete", [](World& w) { return Done(w.companions->Delete(w.graph, "whole")); }},
+      {"remove those of a graph that is gone",
+       [](World& w) -> Answer {
+         w.others->Delete("a").IgnoreError();
+         PH_RETURN_IF_ERROR(w.companions->RemoveGone());
+         PH_ASSIGN_OR_RETURN(const auto left, w.of_others->ListAll());
+         return absl::StrCat(left.size());
+       }},
+      {"contents",
+       [](World& w) -> Answer {
+         PH_ASSIGN_OR_RETURN(const CompanionContents contents, w.companions->ContentsOf(w.whole));
+         return absl::StrCat(contents.files.size(), contents.summary);
+       }},
+      {"map",
+       [](World& w) -> Answer {
+         PH_ASSIGN_OR_RETURN(const OwnedBytes part, w.companions->Map(w.whole, "file", 4000, 2000));
+         return std::string(part.bytes);
+       }},
+      {"verify",
+       [](World& w) -> Answer {
+         const auto key = w.to_keys.Get(CompanionKey(w.graph.id, "whole"));
+         return Done(w.companions->Verify(DecodeCompanion(**key).value()));
+       }},
+  });
+}
+
 // "h" has a base, and a run behind it.
 struct HistogramWorld {
   explicit HistogramWorld(Refusals* refusals) : keys(&connection, refusals) {
@@ -516,6 +618,39 @@ TEST(RefusedRequestsTest, OfHistograms) {
        }},
       {"delete", [](World& w) { return Done(w.store.Delete("h")); }},
   });
+}
+
+// Nobody has used "h" for so long that the next sweep deletes it.
+struct UnusedHistogramWorld : HistogramWorld {
+  explicit UnusedHistogramWorld(Refusals* refusals) : HistogramWorld(refusals) {
+    static const int num_sweeps = [this] {
+      int done = 0;
+      while (Sweep().value() != "gone") ++done;
+      return done;
+    }();
+    if (IsGone()) return;
+    for (int i = 0; i < num_sweeps; ++i) EXPECT_EQ(Sweep().value(), "there");
+  }
+  bool IsGone() { return absl::IsNotFound(others.SchemaOf("h").status()); }
+  Answer Sweep() {
+    clock.Advance(absl::Minutes(10));
+    std::vector<Expired> expired;
+    PH_RETURN_IF_ERROR(sweeping.SweepUnused(expired));
+    return IsGone() ? "gone" : "there";
+  }
+
+  SharedHistogramStore sweeping{
+      &keys,
+      {"sweeping", {}, nullptr, *ParseRetention("8h"), [this] { return clock.Now(); }},
+      nullptr};
+};
+
+TEST(RefusedRequestsTest, OfASweepOfHistograms) {
+  // The first one counts how many sweeps it takes.
+  Refusals none(absl::StatusCode::kInternal);
+  UnusedHistogramWorld first(&none);
+  ExpectWholeOrRefused<UnusedHistogramWorld>(
+      {{"sweep", [](UnusedHistogramWorld& w) { return w.Sweep(); }}});
 }
 
 // Two servers, of which this one owns a job whose log has three entries, and something behind them
