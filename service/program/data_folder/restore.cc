@@ -285,6 +285,15 @@ absl::StatusOr<SnapshotManifest> CheckSnapshot(const std::string& folder, Damage
 }
 
 absl::Status RestoreSnapshot(const std::string& folder, const std::string& data_dir) {
+  // Before all of it is read. What is damaged is said below.
+  if (const auto what = ReadSnapshotManifest(folder);
+      what.ok() && what->files.contains(kSnapshotKeys)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", folder,
+        "' is a snapshot of what the servers of a cluster share, not of a data folder: restore it "
+        "into stores, by packhoused store restore ",
+        folder, " s3://BUCKET/EMPTY --ledger etcd://HOST/EMPTY"));
+  }
   uint64_t num_damaged = 0;
   StoredDamage first;
   PH_ASSIGN_OR_RETURN(const SnapshotManifest manifest,

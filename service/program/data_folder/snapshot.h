@@ -40,6 +40,8 @@ inline constexpr char kSnapshotRecords[] = "datasets/records/";
 inline constexpr char kSnapshotLedger[] = "delivery/records";
 inline constexpr char kSnapshotGraphs[] = "source_graphs/";
 inline constexpr char kSnapshotFiles[] = "files/";
+// One of what servers share has this one, and none of the others.
+inline constexpr char kSnapshotKeys[] = "cluster/keys";
 
 // The open stores of a data folder.
 struct OpenedFolder {

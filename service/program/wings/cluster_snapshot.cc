@@ -25,7 +25,6 @@
 namespace packhouse {
 namespace {
 
-constexpr absl::string_view kKeysFile = "cluster/keys";
 constexpr absl::string_view kObjectsFolder = "cluster/objects/";
 // As long as sweeps wait for a snapshot that was killed.
 constexpr absl::Duration kHold = absl::Minutes(2);
@@ -352,7 +351,7 @@ absl::StatusOr<SnapshotReport> TakeClusterSnapshot(const ObjectEngines& engines,
     for (const KeyValue& value : stored) PH_RETURN_IF_ERROR(values.Add(value.key, value.value));
     return values.Flush();
   };
-  PH_RETURN_IF_ERROR(writer->Write(std::string(kKeysFile), write_keys));
+  PH_RETURN_IF_ERROR(writer->Write(kSnapshotKeys, write_keys));
   for (const auto& [name, object] : objects) {
     PH_RETURN_IF_ERROR(hold.KeepOn());
     PH_ASSIGN_OR_RETURN(const std::string bytes,
@@ -376,10 +375,13 @@ absl::StatusOr<SnapshotReport> RestoreClusterSnapshot(const std::string& folder,
     return absl::DataLossError(
         absl::StrCat("'", first->file, "': ", first->what, "; nothing was restored"));
   }
-  const auto keys = manifest.files.find(std::string(kKeysFile));
+  const auto keys = manifest.files.find(kSnapshotKeys);
   if (keys == manifest.files.end()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("'", folder, "' is a snapshot of a data folder, not of a cluster"));
+        absl::StrCat("'", folder,
+                     "' is a snapshot of a data folder, not of a cluster: restore it by "
+                     "packhoused store restore ",
+                     folder, " DIR"));
   }
   const std::string mark = absl::StrCat(kRestoring, keys->second);
   PH_RETURN_IF_ERROR(BeginRestore(engines, mark));
@@ -394,7 +396,7 @@ absl::StatusOr<SnapshotReport> RestoreClusterSnapshot(const std::string& folder,
     report.num_bytes += bytes.size();
   }
   PH_ASSIGN_OR_RETURN(ValueReader values,
-                      ValueReader::Open(absl::StrCat(folder, "/", kKeysFile), keys->second));
+                      ValueReader::Open(absl::StrCat(folder, "/", kSnapshotKeys), keys->second));
   Puts puts(engines, mark, life);
   while (true) {
     absl::string_view key;

@@ -18,6 +18,7 @@
 #include "service/base/checksum.h"
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
+#include "service/program/data_folder/snapshot.h"
 #include "service/stores/keys/cluster_life.h"
 #include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/object_values.h"
@@ -36,6 +37,7 @@ namespace packhouse {
 namespace {
 
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kLife[] = "1800000000-1";
@@ -291,6 +293,16 @@ TEST_F(ClusterSnapshotTest, WhatIsRestoredIsWhatThereWas) {
   EXPECT_EQ(from_.Keys(), keys);
   ASSERT_THAT(Restore("s", to_), IsOk());
   ExpectRestored(to_, keys);
+}
+
+// Whoever takes it for one of a data folder is told what it is, and what restores it.
+TEST_F(ClusterSnapshotTest, AFolderIsNotMadeOfIt) {
+  ASSERT_THAT(Take("s"), IsOk());
+  const std::string into = folder_.path() + "/folder";
+  EXPECT_THAT(RestoreSnapshot(folder_.path() + "/s", into),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("of a cluster"), HasSubstr("/s s3://BUCKET/EMPTY"))));
+  EXPECT_THAT(ReadWhole(into + "/RESTORING"), StatusIs(absl::StatusCode::kNotFound, _));
 }
 
 // Each as large as a transaction lets it be, or next to such a one; while etcd is away now and
