@@ -24,6 +24,24 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Gives some openings, and then waits.
+class WaitingSource final : public ResponseSource<LoadReply> {
+ public:
+  explicit WaitingSource(uint64_t num_openings) : num_left_(num_openings) {}
+
+  absl::StatusOr<std::optional<LoadReply>> Next() override {
+    if (num_left_ == 0) return std::nullopt;
+    --num_left_;
+    LoadReply reply;
+    reply.message.mutable_opened();
+    return reply;
+  }
+  bool IsWaiting() const override { return true; }
+
+ private:
+  uint64_t num_left_;
+};
+
 // An evaluation of an epoch, and a door where its lane can be opened.
 class LaneSourceTest : public testing::Test {
  protected:
@@ -251,6 +269,51 @@ TEST_F(LaneSourceTest, EndsWithItsLane) {
     EXPECT_THAT(source->Next(),
                 StatusIs(lies ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
                          HasSubstr("lane")));
+  }
+}
+
+// The law: whatever a stream waits for, and whenever its lane was opened, it is woken soon after
+// its client has ended the lane, or lied, though nothing else wakes it.
+TEST_F(LaneSourceTest, HearsItsClientWhateverItWaitsFor) {
+  const auto epoch = Epoch(Padding::kMasked, IntegerWidth::kDeclared);
+  struct Case {
+    const char* waits_for;
+    uint64_t num_openings;
+    bool opens_late;
+  };
+  for (const Case& one : {Case{"its source", 1, false}, Case{"its source", 1, true},
+                          Case{"room for messages", UINT64_MAX, false}}) {
+    for (const char* says : {"the end", "nothing", "a slot that it does not have"}) {
+      SCOPED_TRACE(testing::Message() << one.waits_for << ", " << one.opens_late << ", " << says);
+      PH_ASSERT_OK_AND_ASSIGN(const auto lane, Offer(*epoch));
+      LaneSource source(std::make_unique<WaitingSource>(one.num_openings), lane, door_.get(),
+                        epoch->schema(), &clock_, [this] { ++num_wakes_; });
+      LaneClient client(path_);
+      if (!one.opens_late) {
+        ASSERT_TRUE(client.Open(lane->token()));
+      }
+      while (source.Next().value()) {
+      }
+      if (one.opens_late) {
+        ASSERT_TRUE(client.Open(lane->token()));
+      }
+      // As often as it takes.
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_TRUE(source.IsWaiting());
+        if (i == 2 && *says == 't') client.Close();
+        if (i == 2 && *says == 'n') client.Release({});
+        if (i == 2 && *says == 'a') client.Release({3});
+        num_wakes_ = 0;
+        clock_.Advance(LaneSource::kLongWait);
+        EXPECT_EQ(num_wakes_, 1);
+        if (i < 2) {
+          EXPECT_FALSE(source.Next().value().has_value());
+        }
+      }
+      EXPECT_THAT(source.Next(), StatusIs(*says == 'a' ? absl::StatusCode::kInvalidArgument
+                                                       : absl::StatusCode::kUnavailable,
+                                          HasSubstr("lane")));
+    }
   }
 }
 

@@ -339,6 +339,10 @@ TEST_F(PackLaneTest, EndsWithItsLane) {
     } else {
       client.Close();
     }
+    // No request comes.
+    num_wakes_ = 0;
+    clock_.Advance(LaneReplies<PackReply>::kLongWait);
+    EXPECT_EQ(num_wakes_, 1);
     EXPECT_THAT(handler->Next(),
                 StatusIs(lies ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
                          HasSubstr("lane")));

@@ -76,7 +76,8 @@ absl::Status SendSlot(Lane& lane, uint32_t slot, const MessagePieces& pieces);
 template <typename Reply>
 class LaneReplies {
  public:
-  // How long a stream waits for a slot. Then its batches go by gRPC until one is free.
+  // How long a stream waits for a slot. Then its batches go by gRPC until one is free. And after
+  // how long a stream that waits for anything else looks at what its client has said.
   static constexpr absl::Duration kLongWait = absl::Seconds(1);
   using Made = absl::StatusOr<std::optional<Reply>>;
 
@@ -97,6 +98,7 @@ class LaneReplies {
         // As where gRPC takes no response: the client does not read.
         state_ = State::kWaiting;
         lane_->AwaitRoom();
+        LookLater();
         return std::nullopt;
       }
       slot = lane_->TakeSlot();
@@ -116,6 +118,16 @@ class LaneReplies {
  private:
   // What the last Next() came to.
   enum class State { kAsMade, kSent, kWaiting };
+
+  // A client may end its lane, or lie, while nothing else will wake the stream: that may wait for
+  // the same client. To be woken by every release meanwhile would cost more than a look at times.
+  // Also before the lane is open: opening it wakes nobody.
+  void LookLater() {
+    const absl::Time now = clock_->Now();
+    if (now < look_at_) return;
+    look_at_ = now + kLongWait;
+    clock_->CallAt(look_at_, wake_);
+  }
 
   // Whether to go on without a slot.
   bool HasWaitedLong() {
@@ -141,7 +153,11 @@ class LaneReplies {
         if (place->is_too_large()) ++lane_->counts().num_too_large;
       }
     }
-    if (!next.ok() || !*next) return next;
+    if (!next.ok()) return next;
+    if (!*next) {
+      LookLater();
+      return next;
+    }
     if (is_in_slot) {
       PH_RETURN_IF_ERROR(SendSlot(*lane_, *slot, PiecesOf(**next)));
       state_ = State::kSent;
@@ -160,6 +176,7 @@ class LaneReplies {
   const std::function<void()> wake_;
   State state_ = State::kAsMade;
   absl::Time no_slot_since_ = absl::InfiniteFuture();
+  absl::Time look_at_ = absl::InfinitePast();  // When LookLater() has it woken.
 };
 
 }  // namespace packhouse
