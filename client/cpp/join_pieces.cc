@@ -88,13 +88,13 @@ absl::StatusOr<CheckedChunk> Check(const SchemaLayout& schema, const v1::GraphCh
   checked.chunk = &chunk;
   const std::size_t l = schema.components.size();
   const uint64_t n = chunk.sizes().num_graphs();
-  if (chunk.sizes().graph_ids().size() / sizeof(uint64_t) != n ||
-      chunk.sizes().graph_ids().size() % sizeof(uint64_t) != 0 ||
-      (l > 0 && chunk.sizes().counts().size() / sizeof(uint32_t) / l != n)) {
+  const std::string& ids = chunk.sizes().graph_ids();
+  const LittleEndianView<uint32_t> counts(chunk.sizes().counts());
+  // The ids are in memory, so their number does not overflow.
+  if (ids.size() / sizeof(uint64_t) != n || ids.size() % sizeof(uint64_t) != 0 ||
+      counts.size() != n * l) {
     return Wrong("chunk: its ids and counts are not those of ", n, " graphs");
   }
-  const LittleEndianView<uint32_t> counts(chunk.sizes().counts());
-  if (counts.size() != n * l) return Wrong("chunk: its counts are not those of ", n, " graphs");
   checked.starts.assign(l + 1, std::vector<uint64_t>(1));
   for (uint64_t graph = 0; graph < n; ++graph) {
     for (std::size_t k = 0; k <= l; ++k) {

@@ -185,6 +185,48 @@ TEST(JobServersTest, AServerThatDoesNotAnswerIsLeft) {
   EXPECT_EQ(get("j"), grpc::StatusCode::OK);
 }
 
+// From the one that was given to the others in turn and back; from an owner to who was asked
+// before.
+TEST(JobServersTest, WhoIsAskedNextFollowsFromWhoIsAway) {
+  std::vector<std::string> connected;
+  JobServers servers(MakeChannel("127.0.0.1:1"),
+                     [&](const std::string& address) {
+                       connected.push_back(address);
+                       return MakeChannel(address);
+                     },
+                     {"b", "c"});
+  const auto leave = [&] {
+    servers.Leave(*servers.current());
+    return servers.current()->address;
+  };
+  EXPECT_EQ(servers.current()->address, "");
+  for (const char* const next : {"b", "c", "", "b"}) EXPECT_EQ(leave(), next);
+  const auto before = servers.current();
+  servers.GoTo("owner");
+  EXPECT_EQ(servers.current()->address, "owner");
+  // Who is not asked any more is not left.
+  servers.Leave(*before);
+  EXPECT_EQ(servers.current()->address, "owner");
+  servers.GoTo("owner");
+  EXPECT_EQ(leave(), "b");
+  EXPECT_EQ(leave(), "c");
+  servers.GoTo("owner");
+  servers.GoTo("new owner");
+  EXPECT_EQ(leave(), "c");
+  EXPECT_EQ(leave(), "");
+  EXPECT_THAT(connected, ElementsAre("b", "c", "b", "owner", "b", "c", "owner", "new owner", "c"));
+
+  // One alone is one of several once it names another.
+  JobServers one(MakeChannel("127.0.0.1:1"), [](const auto& to) { return MakeChannel(to); }, {});
+  EXPECT_FALSE(one.are_several());
+  one.GoTo("owner");
+  EXPECT_TRUE(one.are_several());
+  one.Leave(*one.current());
+  EXPECT_TRUE(one.are_several());
+  EXPECT_EQ(one.current()->address, "");
+  EXPECT_TRUE(servers.are_several());
+}
+
 TEST(ServersTest, AListBeginsWithTheFirstThatAnswers) {
   int port = 0;
   Jobs jobs(&port);
@@ -209,8 +251,9 @@ TEST(AddressesTest, AListIsTakenApartAndANameOfGrpcsIsNot) {
 }
 
 TEST(AddressesTest, AddressesOfThisMachineAreKnown) {
-  for (const char* const own : {"127.0.0.1:1", "127.8.9.1:1", "localhost:1", "LOCALHOST", "[::1]:1",
-                                "ipv4:127.0.0.1:1", "dns:///localhost:1", "unix:/s"}) {
+  for (const char* const own :
+       {"127.0.0.1:1", "127.8.9.1:1", "localhost:1", "LOCALHOST", "[::1]:1", "ipv4:127.0.0.1:1",
+        "dns:///localhost:1", "a.localhost:1", "unix:/s", "unix-abstract:s", "vsock:1:2"}) {
     EXPECT_TRUE(IsOwnAddress(own)) << own;
   }
   for (const char* const other : {"192.0.2.1:1", "example.org:1", "dns:///example.org:1",

@@ -1,10 +1,13 @@
 // Credentials of the environment and of a file, and what does not fit together.
 #include "client/cpp/credentials.h"
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/openssl_command.h"
@@ -44,6 +47,72 @@ TEST(CredentialsTest, TheEnvironmentGoesBeforeTheFile) {
   EXPECT_TRUE(CredentialsFromEnvironment(Of({{"PACKHOUSE_TLS", "yes"}}))->tls);
 }
 
+// Each by its name in the file, and by its variable, and nowhere else.
+TEST(CredentialsTest, EachSettingHasItsPlace) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/client.conf";
+  const std::map<std::string, std::string Credentials::*> places = {
+      {"tls_ca", &Credentials::tls_ca},   {"tls_cert", &Credentials::tls_cert},
+      {"tls_key", &Credentials::tls_key}, {"tls_server_name", &Credentials::tls_server_name},
+      {"token", &Credentials::token},     {"token_file", &Credentials::token_file}};
+  for (const auto& [name, place] : places) {
+    WriteText(file, name + " = its-value ");
+    for (const auto& variables : {std::map<std::string, std::string>{{"PACKHOUSE_CONFIG", file}},
+                                  {{"PACKHOUSE_" + absl::AsciiStrToUpper(name), "its-value"}}}) {
+      PH_ASSERT_OK_AND_ASSIGN(const Credentials found, CredentialsFromEnvironment(Of(variables)));
+      for (const auto& [other, of_other] : places) {
+        EXPECT_EQ(found.*of_other, other == name ? "its-value" : "") << name << " " << other;
+      }
+      EXPECT_FALSE(found.tls);
+      EXPECT_FALSE(found.is_plain()) << name;
+    }
+  }
+  for (const auto& [text, is_on] : std::map<std::string, bool>{{"1", true},
+                                                               {"True", true},
+                                                               {"yes", true},
+                                                               {"0", false},
+                                                               {"FALSE", false},
+                                                               {"no", false},
+                                                               {"", false}}) {
+    EXPECT_EQ(CredentialsFromEnvironment(Of({{"PACKHOUSE_TLS", text}}))->tls, is_on) << text;
+  }
+}
+
+TEST(CredentialsTest, TheFileIsTheNamedOneOrTheUsersOwn) {
+  const TemporaryFolder folder;
+  const std::string own = folder.path() + "/.config/packhouse";
+  std::filesystem::create_directories(own);
+  std::filesystem::create_directories(folder.path() + "/packhouse");
+  WriteText(own + "/client.conf", "tls_ca = of-home");
+  WriteText(folder.path() + "/packhouse/client.conf", "tls_ca = of-xdg");
+  const auto found = [&](std::map<std::string, std::string> variables) {
+    const auto credentials = CredentialsFromEnvironment(Of(std::move(variables)));
+    return credentials.ok() ? credentials->tls_ca : credentials.status().ToString();
+  };
+  const std::pair<const std::string, std::string> home = {"HOME", folder.path()};
+  EXPECT_EQ(found({home}), "of-home");
+  EXPECT_EQ(found({home, {"XDG_CONFIG_HOME", ""}}), "of-home");
+  EXPECT_EQ(found({home, {"XDG_CONFIG_HOME", folder.path()}}), "of-xdg");
+  EXPECT_EQ(found({home, {"PACKHOUSE_CONFIG", ""}}), "");
+  EXPECT_THAT(found({home, {"PACKHOUSE_CONFIG", folder.path() + "/none"}}),
+              HasSubstr("PACKHOUSE_CONFIG: cannot read it"));
+  WriteText(own + "/client.conf", "nonsense");
+  EXPECT_THAT(found({home}), HasSubstr("line 1: no NAME"));
+  // Two tokens of one place are for ToGrpc() to refuse.
+  PH_ASSERT_OK_AND_ASSIGN(
+      Credentials both,
+      CredentialsFromEnvironment(Of({{"PACKHOUSE_TOKEN", "x"}, {"PACKHOUSE_TOKEN_FILE", "/y"}})));
+  both.tls = true;
+  EXPECT_THAT(ToGrpc(both).status(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                              HasSubstr("token and token_file: only one")));
+  WriteText(folder.path() + "/file", "token_file = /z");
+  PH_ASSERT_OK_AND_ASSIGN(
+      both, CredentialsFromEnvironment(Of({{"PACKHOUSE_CONFIG", folder.path() + "/file"},
+                                           {"PACKHOUSE_TOKEN", "x"},
+                                           {"PACKHOUSE_TOKEN_FILE", "/y"}})));
+  EXPECT_EQ(both.token + both.token_file, "x/y");
+}
+
 TEST(CredentialsTest, WhatMakesNoSenseIsNamed) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/client.conf";
@@ -62,8 +131,17 @@ TEST(CredentialsTest, WhatMakesNoSenseIsNamed) {
   credentials.tls_cert = file;
   EXPECT_THAT(refusal(), HasSubstr("one needs the other"));
   credentials = Credentials();
+  credentials.tls_key = file;
+  EXPECT_THAT(refusal(), HasSubstr("one needs the other"));
+  credentials = Credentials();
   credentials.token = "x";
   EXPECT_THAT(refusal(), HasSubstr("over TLS only"));
+  credentials = Credentials();
+  credentials.token_file = file;
+  EXPECT_THAT(refusal(), HasSubstr("over TLS only"));
+  credentials.tls = true;
+  WriteText(file, " \n");
+  EXPECT_THAT(refusal(), HasSubstr("client.conf' is empty"));
   credentials.tls_ca = folder.path() + "/nothing";
   EXPECT_THAT(ToGrpc(credentials).status(),
               StatusIs(absl::StatusCode::kNotFound,
@@ -118,6 +196,16 @@ TEST(CredentialsTest, ATokenThatNoHeaderCarriesIsNamedAndNotShown) {
 }
 
 TEST(CredentialsTest, SaysWhichSideRefuses) {
+  for (const auto& [words, meaning] : std::map<std::string, std::string>{
+           {"certificate verify failed", "none of its CAs (tls_ca) signed"},
+           {"house is not in peer certificate", "for another name (tls_server_name)"},
+           {"tlsv13 alert certificate required", "wants a certificate of the client"},
+           {"SSLV3_ALERT_BAD_CERTIFICATE", "refuses this client's certificate (tls_cert)"},
+           {"tlsv1 alert unknown ca", "which none of its CAs signed"}}) {
+    EXPECT_THAT(MeaningOf(words), HasSubstr(meaning));
+    EXPECT_TRUE(MeansRefusal(words)) << words;
+  }
+  EXPECT_THAT(MeaningOf("recv: Connection reset by peer"), HasSubstr("it may want TLS"));
   EXPECT_THAT(MeaningOf("Ssl handshake failed: SSL_ERROR_SSL: certificate verify failed"),
               HasSubstr("this client refuses the server's certificate"));
   EXPECT_THAT(MeaningOf("SSL: WRONG_VERSION_NUMBER"), HasSubstr("the server speaks plain text"));

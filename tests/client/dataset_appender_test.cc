@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "client/cpp/channel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_dataset_service.h"
+#include "tests/client/scripted_server.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -97,6 +99,102 @@ TEST_F(DatasetAppenderTest, WhatTheServerCannotCompareIsNotSent) {
   EXPECT_EQ(server_.service().stored("d").records.size(), 12);
 }
 
+// Chunks and examples, of a data set with an id, with all that an answer says.
+TEST_F(DatasetAppenderTest, WhatIsSentAndAnsweredIsWhole) {
+  ScriptedServer server;
+  v1::AppendResponse told;
+  told.set_num_skipped(2);
+  told.set_num_appended(9);
+  told.set_num_graphs(70);
+  told.add_skipped()->set_example(1);
+  told.add_skipped()->set_example(3);
+  const auto script = [&](const ScriptedServer::Asked& asked) {
+    v1::AppendRequest request;
+    EXPECT_TRUE(request.ParseFromString(asked.request));
+    v1::AppendResponse response;
+    if (request.producer_sequence().sequence() != 0) response = told;
+    *response.mutable_producer_sequence() = request.producer_sequence();
+    return ScriptedServer::Answer{{response.SerializeAsString()}, {}, {}, /*goes_on=*/true};
+  };
+  server.Plays(script);
+  ChannelOptions channel;
+  channel.retries = false;
+  channel.secured_by = Credentials();
+  DatasetAppenderOptions options = Options();
+  options.dataset_id = 77;
+  const auto append = [&](uint64_t num_graphs) {
+    answers_.clear();
+    server.Plays(script);
+    DatasetAppender appender(MakeChannel(server.address(), channel), options);
+    v1::Examples examples;
+    for (uint64_t i = 0; i < num_graphs; ++i) examples.add_examples("x");
+    absl::Status status = appender.Append(4, Chunk(num_graphs), "groups of 4");
+    if (status.ok()) status = appender.AppendExamples(5, examples, "groups of 5");
+    return status.ok() ? appender.Finish() : status;
+  };
+  EXPECT_THAT(append(11), IsOk());
+  std::vector<v1::AppendRequest> expected(3);
+  for (v1::AppendRequest& request : expected) {
+    request.set_dataset("d");
+    request.set_dataset_id(77);
+    request.mutable_producer_sequence()->set_producer("p");
+  }
+  expected[1].mutable_producer_sequence()->set_sequence(4);
+  *expected[1].mutable_graphs() = Chunk(11);
+  expected[1].set_group_ids("groups of 4");
+  expected[2].mutable_producer_sequence()->set_sequence(5);
+  for (int i = 0; i < 11; ++i) expected[2].mutable_examples()->add_examples("x");
+  expected[2].set_group_ids("groups of 5");
+  const auto asked = server.asked();
+  ASSERT_EQ(asked.size(), expected.size());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_EQ(asked[i].request, expected[i].SerializeAsString()) << i;
+  }
+  ASSERT_EQ(answers_.size(), 2);
+  for (const AppendAnswer& answer : answers_) {
+    EXPECT_EQ(answer.num_graphs, 9);
+    EXPECT_EQ(answer.num_stored, 9);
+    EXPECT_EQ(answer.num_skipped, 2);
+    ASSERT_EQ(answer.skipped.size(), 2);
+    EXPECT_EQ(answer.skipped[1].example(), 3);
+    EXPECT_EQ(answer.num_graphs_of_dataset, 70);
+  }
+  // Of 12 without 2, one is missing; more are pieces; what was stored before is not stored again.
+  EXPECT_THAT(append(12),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("stored 9 of 10 graphs")));
+  EXPECT_THAT(answers_, IsEmpty());
+  EXPECT_THAT(append(3), IsOk());
+  EXPECT_EQ(answers_.at(0).num_graphs, 1);
+  told.set_num_appended(0);
+  told.set_is_repetition(true);
+  EXPECT_THAT(append(12), IsOk());
+  EXPECT_TRUE(answers_.at(0).is_repetition);
+  options.on_answer = nullptr;
+  EXPECT_THAT(append(12), IsOk());
+}
+
+// By the server's deadline or the client's: behind an answer it is no failure.
+TEST_F(DatasetAppenderTest, AStreamThatEndsByItsTimeBehindAnAnswerIsFollowedByAnother) {
+  ScriptedServer server;
+  server.Plays([](const ScriptedServer::Asked& asked) -> ScriptedServer::Answer {
+    v1::AppendRequest request;
+    EXPECT_TRUE(request.ParseFromString(asked.request));
+    v1::AppendResponse response;
+    *response.mutable_producer_sequence() = request.producer_sequence();
+    response.set_num_appended(1);
+    return {{response.SerializeAsString()}, {grpc::StatusCode::DEADLINE_EXCEEDED, "its time"}};
+  });
+  ChannelOptions channel;
+  channel.retries = false;
+  channel.secured_by = Credentials();
+  DatasetAppenderOptions options = Options();
+  options.retry.patience = absl::ZeroDuration();
+  DatasetAppender appender(MakeChannel(server.address(), channel), options);
+  for (uint64_t i = 1; i <= 3; ++i) EXPECT_THAT(appender.Append(i, Chunk(1)), IsOk());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  EXPECT_EQ(answers_.size(), 3);
+}
+
 TEST_F(DatasetAppenderTest, AMadeUpNameIsSentAsSuch) {
   DatasetAppenderOptions options = Options();
   options.forget_after = absl::Hours(24);
@@ -160,6 +258,17 @@ TEST_F(DatasetAppenderTest, TheWindowIsBoundedInBytesToo) {
   for (uint64_t i = 1; i <= 5; ++i) {
     EXPECT_THAT(appender.Append(i, Chunk(1)), IsOk());
     EXPECT_EQ(answers_.size(), i);
+  }
+  EXPECT_THAT(appender.Finish(), IsOk());
+  // Those that are answered count no more.
+  v1::AppendRequest request = server_.service().stored("d").records.at(0);
+  options.producer = "q";
+  options.max_unanswered_bytes = 3 * request.ByteSizeLong();
+  DatasetAppender other(server_.Channel(), options);
+  answers_.clear();
+  for (uint64_t i = 1; i <= 9; ++i) {
+    EXPECT_THAT(other.Append(i, Chunk(1)), IsOk());
+    EXPECT_EQ(answers_.size(), i < 3 ? 0 : i - 2);
   }
 }
 

@@ -1,6 +1,9 @@
 #include "client/cpp/join_pieces.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +107,79 @@ TEST_F(JoinPiecesTest, NamesWhatIsWrong) {
   v1::GraphSchema sent;
   GraphSchemaToWire(pieces_.whole(), sent);
   EXPECT_THAT(JoinPieces(sent, {cut}).status(), wrong("#piece", "not cut"));
+
+  // The chunk's own lengths.
+  for (const auto& harm : std::vector<std::function<void(v1::GraphChunk&)>>{
+           [](auto& c) { c.mutable_sizes()->mutable_graph_ids()->resize(8); },
+           [](auto& c) { c.mutable_sizes()->mutable_graph_ids()->pop_back(); },
+           [](auto& c) { c.mutable_sizes()->mutable_graph_ids()->push_back('x'); },
+           [](auto& c) { c.mutable_sizes()->mutable_counts()->resize(4); },
+           [](auto& c) { c.mutable_sizes()->mutable_counts()->append("more"); },
+           [](auto& c) { c.mutable_sizes()->set_num_graphs(c.sizes().num_graphs() + 1); }}) {
+    cut = intact;
+    harm(cut);
+    EXPECT_THAT(JoinPieces(wire_schema_, {cut}).status(), wrong("ids and counts", "not those of"));
+  }
+  cut = intact;
+  cut.mutable_tensors()->RemoveLast();
+  EXPECT_THAT(JoinPieces(wire_schema_, {cut}).status(), wrong("chunk: has ", "tensors"));
+  cut = intact;
+  tensor("a.x")->append(8, 'x');
+  EXPECT_THAT(JoinPieces(wire_schema_, {cut}).status(), wrong("a.x", "bytes for"));
+  // Pieces and rows of which one is missing, or there twice.
+  cut = intact;
+  (*tensor("#piece"))[4 * (cut.sizes().num_graphs() - 1)] = 99;
+  EXPECT_THAT(JoinPieces(wire_schema_, {cut}).status(), wrong(id, "is missing"));
+  cut = intact;
+  tensor("a.#row")->assign(tensor("a.#row")->size(), '\0');
+  EXPECT_THAT(JoinPieces(wire_schema_, {cut}).status(), wrong(id, "lack rows of 'a'"));
+  // Lengths of steps, of which there are others.
+  cut = intact;
+  std::string& lengths = *tensor("a.words.bytes.d1");
+  lengths[0] = 127;
+  EXPECT_THAT(JoinPieces(wire_schema_, {cut}).status(), wrong("a.words.bytes.d1", "more steps"));
+  lengths.assign(lengths.size(), '\0');
+  EXPECT_THAT(JoinPieces(wire_schema_, {cut}).status(),
+              wrong("'a.words.bytes.d1' has 0 steps", ""));
+}
+
+// Before any value is read.
+TEST_F(JoinPiecesTest, ASchemaWhoseTensorsAreNotThoseOfPiecesIsRefused) {
+  uint64_t seed = 0;
+  v1::GraphChunk cut;
+  while (cut.sizes().num_graphs() < 3) cut = Cut(seed++, 20).second;
+  for (const v1::TensorSpec& of_pieces : wire_schema_.tensors()) {
+    if (of_pieces.name().find('#') == std::string::npos) continue;
+    SCOPED_TRACE(of_pieces.name());
+    for (const auto& harm : std::vector<std::function<void(v1::TensorSpec&)>>{
+             [](auto& t) { t.set_dtype(v1::DATA_TYPE_UINT16); },
+             [](auto& t) { t.add_row_shape(2); },
+             [](auto& t) { t.set_component(t.component() == "ab" ? "aa" : "ab"); }}) {
+      v1::GraphSchema schema = wire_schema_;
+      for (v1::TensorSpec& each : *schema.mutable_tensors()) {
+        if (each.name() == of_pieces.name()) harm(each);
+      }
+      EXPECT_THAT(JoinPieces(schema, {cut}).status(),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not that of pieces")));
+    }
+  }
+  const auto without = [&](const std::vector<std::string>& names) {
+    v1::GraphSchema schema = wire_schema_;
+    v1::GraphChunk chunk = cut;
+    for (int t = schema.tensors_size(); t-- > 0;) {
+      if (std::find(names.begin(), names.end(), schema.tensors(t).name()) == names.end()) continue;
+      schema.mutable_tensors()->DeleteSubrange(t, 1);
+      chunk.mutable_tensors()->DeleteSubrange(t, 1);
+    }
+    return JoinPieces(schema, {chunk}).status();
+  };
+  for (const auto& [names, why] : std::map<std::vector<std::string>, std::string>{
+           {{"b.#inner"}, "no tensor 'b.#inner'"},
+           {{"b.#row", "b.#inner"}, "the ragged feature 'b' has no lengths"},
+           {{"a.words.bytes.d1"}, "the ragged feature 'a.words.bytes.d2' has no lengths"},
+           {{"#pieces"}, "no tensor '#pieces'"}}) {
+    EXPECT_THAT(without(names), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
+#include "tests/client/scripted_server.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse::client {
@@ -101,6 +102,54 @@ TEST_F(PackStreamTest, ResponsesComeInOrderUntilTheEnd) {
   EXPECT_FALSE((*stream)->Next()->has_value());
   EXPECT_FALSE((*stream)->Next()->has_value());
   EXPECT_TRUE((*stream)->Finish().ok());
+}
+
+// All that is given, and nothing else; a lane is asked for by whoever may use it.
+TEST_F(PackStreamTest, WhatIsGivenIsSentWhole) {
+  v1::PackOpen open;
+  open.mutable_schema()->add_components("nodes");
+  open.set_look_ahead(5);
+  std::vector<v1::PackRequest> expected(6);
+  *expected[0].mutable_open() = open;
+  expected[1].mutable_graphs()->mutable_sizes()->set_num_graphs(3);
+  expected[1].mutable_graphs()->add_tensors()->set_data("data");
+  expected[2].mutable_sizes()->set_counts("counts");
+  expected[3].mutable_examples()->add_examples("an example");
+  expected[4].mutable_flush()->set_token(9);
+  expected[5].mutable_flush()->set_token(10);
+  v1::PackResponse opened;
+  opened.mutable_opened()->set_look_ahead(17);
+  ScriptedServer server;
+  for (const LaneUse lane : {LaneUse::kOff, LaneUse::kIfPossible, LaneUse::kRequired}) {
+    server.Plays([&](const auto& /*asked*/) {
+      return ScriptedServer::Answer{{opened.SerializeAsString()}, {}, {}, /*goes_on=*/true};
+    });
+    ChannelOptions channel;
+    channel.secured_by = Credentials();
+    const auto stub = v1::PackingService::NewStub(MakeChannel(server.address(), channel));
+    auto stream = PackStream::Open(*stub, open, {.lane = lane});
+    if (lane == LaneUse::kRequired) {
+      EXPECT_THAT(stream.status(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                            HasSubstr("the server offers none")));
+      continue;
+    }
+    ASSERT_THAT(stream, IsOk());
+    EXPECT_THAT((*stream)->Send(expected[1].graphs()), IsOk());
+    EXPECT_THAT((*stream)->SendSizes(expected[2].sizes()), IsOk());
+    EXPECT_THAT((*stream)->SendExamples(expected[3].examples()), IsOk());
+    EXPECT_THAT((*stream)->Flush(9), IsOk());
+    EXPECT_THAT((*stream)->Flush(10), IsOk());
+    EXPECT_THAT((*stream)->HalfClose(), IsOk());
+    EXPECT_THAT((*stream)->Finish(), IsOk());
+    const auto asked = server.asked();
+    ASSERT_EQ(asked.size(), expected.size());
+    for (size_t i = 0; i < asked.size(); ++i) {
+      EXPECT_EQ(asked[i].request, expected[i].SerializeAsString()) << i;
+    }
+    const size_t num_asked = lane == LaneUse::kOff ? 0 : 1;
+    EXPECT_EQ(asked[0].metadata.count("packhouse-lane"), num_asked);
+    EXPECT_EQ(asked[0].metadata.count("packhouse-lane-graphs"), num_asked);
+  }
 }
 
 // What AwaitTuned() passes on its way comes from Next() all the same.
@@ -209,6 +258,18 @@ TEST(MessageSizeTest, TheLargeOneOfSeveralIsFound) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph 1 of the message")));
   EXPECT_THAT(CheckMessageSize(chunk({1 << 23, 1 << 23}), &schema),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2 graphs together")));
+  // By its id, or where they are counted from.
+  v1::GraphChunk named = chunk({1, 1 << 24, 3});
+  named.mutable_sizes()->set_first_id(70);
+  EXPECT_THAT(CheckMessageSize(named, &schema).message(), HasSubstr("graph 71: it has 67108864"));
+  AppendLittleEndian<uint64_t>({8, 9, 10}, *named.mutable_sizes()->mutable_graph_ids());
+  EXPECT_THAT(CheckMessageSize(named, &schema).message(), HasSubstr("graph 9: it has 67108864"));
+  // What makes no sense is not read.
+  named.mutable_sizes()->mutable_counts()->pop_back();
+  EXPECT_THAT(CheckMessageSize(named, &schema).message(), HasSubstr("3 graphs together"));
+  schema.mutable_tensors(0)->set_component("faces");
+  EXPECT_THAT(CheckMessageSize(chunk({1, 1 << 24, 3}), &schema).message(),
+              HasSubstr("3 graphs together"));
   EXPECT_THAT(CheckMessageSize(chunk({1, 1 << 24, 3}), nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 graphs together")));
 }

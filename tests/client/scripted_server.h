@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_TESTS_CLIENT_SCRIPTED_SERVER_H_
 #define PACKHOUSE_TESTS_CLIENT_SCRIPTED_SERVER_H_
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -87,6 +88,7 @@ class ScriptedServer {
     grpc::Status status;
     std::map<std::string, std::string> metadata = {};  // Behind them.
     bool goes_on = false;  // The stream does not end: its next message has the next answer.
+    bool waits = false;    // The stream ends when the client cancels it.
   };
   using Script = std::function<Answer(const Asked&)>;
 
@@ -152,20 +154,36 @@ class ScriptedServer {
       if (ok && num_written_ == answer_.messages.size() && answer_.goes_on) {
         return StartRead(&request_);
       }
+      if (ok && num_written_ == answer_.messages.size() && answer_.waits) {
+        is_waiting_ = true;
+        if (is_cancelled_) FinishOnce();
+        return;
+      }
       if (!ok || num_written_ == answer_.messages.size()) return Finish(answer_.status);
       const grpc::Slice slice(answer_.messages[num_written_++]);
       response_ = grpc::ByteBuffer(&slice, 1);
       StartWrite(&response_);
     }
+    void OnCancel() override {
+      is_cancelled_ = true;
+      if (is_waiting_) FinishOnce();
+    }
     void OnDone() override { delete this; }
 
    private:
+    void FinishOnce() {
+      if (!is_finished_.exchange(true)) Finish(grpc::Status::CANCELLED);
+    }
+
     Service* const service_;
     grpc::GenericCallbackServerContext* const context_;
     grpc::ByteBuffer request_;
     grpc::ByteBuffer response_;
     Answer answer_;
     size_t num_written_ = 0;
+    std::atomic<bool> is_waiting_ = false;
+    std::atomic<bool> is_cancelled_ = false;
+    std::atomic<bool> is_finished_ = false;
   };
 
   struct Service final : grpc::CallbackGenericService {

@@ -266,6 +266,25 @@ TEST(UnbatchTest, HostileBatchesAreRefused) {
   }
 }
 
+TEST(UnbatchTest, ASchemaMayReachItsBoundsAndNotPassThem) {
+  for (const uint32_t beyond : {0, 1}) {
+    // 16 MiB a row, in one extent or in several; 16 planes.
+    for (const std::vector<uint32_t>& shape :
+         {std::vector<uint32_t>{(1 << 22) + beyond}, {1 << 11, 1 << 10, 2 + beyond}}) {
+      v1::GraphSchema schema;
+      AddTensor(schema, "x", v1::DATA_TYPE_FLOAT32, shape, "graphs");
+      const auto layout = ResolveSchema(schema);
+      ASSERT_EQ(layout.ok(), beyond == 0);
+      if (!layout.ok()) continue;
+      EXPECT_EQ(layout->tensors[0].row_bytes, 16 << 20);
+    }
+    v1::GraphSchema schema;
+    AddTensor(schema, "x", v1::DATA_TYPE_FLOAT32, {16 + beyond}, "graphs");
+    schema.mutable_tensors(0)->set_layout(v1::LAYOUT_ROWS_LAST);
+    EXPECT_EQ(ResolveSchema(schema).ok(), beyond == 0);
+  }
+}
+
 TEST(UnbatchTest, BadSchemasAreRefused) {
   struct Case {
     std::string says;
