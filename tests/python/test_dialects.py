@@ -12,16 +12,21 @@ import types
 import warnings
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
-from packhouse import DType, GraphSchema, TensorSpec
+from packhouse import DType, GraphSchema, OversizePolicy, OversizeWarning, PackOptions, TensorSpec
+from packhouse.base.errors import PackhouseError
+from packhouse.data.batch import Padding
 from packhouse.data.reading import HAS_NATIVE, repeated_numbers
 from packhouse.frameworks import batch_sampler
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.layout import RESERVED, Layout
 from packhouse.frameworks.pyg.joining import LazyDict
 from packhouse.frameworks.tfgnn import datasets as tfgnn_datasets
+from packhouse.planning.pack_options import Rejection
+from packhouse.v1 import packing_pb2
 
 
 def index(name: str, component: str, into: str, shape: tuple[int, ...] = ()) -> TensorSpec:
@@ -170,6 +175,98 @@ def test_a_sampler_tells_of_an_epoch_that_it_gives_again(monkeypatch: pytest.Mon
     assert list(in_order) == [[1]]
     with pytest.warns(batch_sampler.RepeatedEpochWarning, match="without its first 1: call set_"):
         assert list(in_order) == [[1]]
+
+
+def asked_for(
+    monkeypatch: pytest.MonkeyPatch, batches: list[list[int]], rejections: Any = ()
+) -> list[Any]:
+    """The questions of samplers, each of which has these batches as its answer."""
+    asked: list[Any] = []
+
+    def ask(question: Any) -> Any:
+        asked.append(question)
+        return batches, list(rejections)
+
+    monkeypatch.setattr(batch_sampler, "_ask", ask)
+    return asked
+
+
+SIZES = np.arange(20).reshape(10, 2)
+
+
+def test_ranks_of_a_sampler_have_as_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shares(num_batches: int, num_ranks: int, drop_last: bool = False) -> list[list[int]]:
+        asked_for(monkeypatch, [[number] for number in range(num_batches)])
+        made = []
+        for rank in range(num_ranks):
+            sampler = BatchSampler(
+                "nowhere", SIZES, {"nodes": 99}, rank=rank, num_ranks=num_ranks, drop_last=drop_last
+            )
+            batches = list(sampler)
+            assert len(sampler) == len(batches)
+            sampler.set_epoch(0, first_batch=1)
+            assert list(sampler) == batches[1:] and len(sampler) == max(0, len(batches) - 1)
+            sampler.set_epoch(0, first_batch=50)
+            assert len(sampler) == 0 and not list(sampler)
+            made.append([number for batch in batches for number in batch])
+        return made
+
+    assert shares(5, 1) == shares(5, 1, drop_last=True) == [[0, 1, 2, 3, 4]]
+    assert shares(5, 2) == [[0, 2, 4], [1, 3, 0]]
+    assert shares(4, 2) == shares(4, 2, drop_last=True) == [[0, 2], [1, 3]]
+    assert shares(5, 2, drop_last=True) == [[0, 2], [1, 3]]
+    assert shares(5, 3) == [[0, 3], [1, 4], [2, 0]]
+    assert shares(2, 5) == [[0], [1], [0], [1], [0]]
+    assert shares(1, 2, drop_last=True) == [[], []]
+
+
+def test_a_sampler_asks_once_an_epoch_for_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asked_for(monkeypatch, [[3], [1]])
+    options: dict[str, Any] = {"padding": Padding.GRAPH, "look_ahead": 7, "timeout": 5.0}
+    sampler = BatchSampler("there", SIZES, {"atoms": 9}, components=("atoms", "b"), seed=3, **options)
+    assert len(sampler) == 2 and list(sampler) == [[3], [1]] and sampler.epoch == 0
+    (first,) = asked
+    assert (first.address, first.components, first.timeout) == ("there", ("atoms", "b"), 5.0)
+    assert first.options == PackOptions({"atoms": 9}, Padding.GRAPH, look_ahead=7)
+    assert sorted(first.numbers.tolist()) == list(range(10)) != first.numbers.tolist()
+    assert first.sizes.tolist() == SIZES[first.numbers.astype(int)].tolist()
+    sampler.set_epoch(1)
+    assert len(sampler) == 2 and sampler.epoch == 1 and len(asked) == 2
+    assert asked[1].numbers.tolist() != first.numbers.tolist()
+    # Another process of the same seed has the same epochs, of another seed others.
+    for seed, is_same in ((3, True), (4, False)):
+        len(BatchSampler("there", SIZES, {"nodes": 9}, seed=seed))
+        assert (asked[-1].numbers.tolist() == first.numbers.tolist()) == is_same
+    in_order = BatchSampler("there", SIZES, {"nodes": 9}, shuffle=False)
+    len(in_order)
+    assert asked[-1].numbers.tolist() == list(range(10)) and asked[-1].timeout == 60
+    assert asked[-1].options == PackOptions({"nodes": 9}, oversize=OversizePolicy.ERROR)
+    with pytest.raises(ValueError, match="rank 1 of 1 ranks"):
+        BatchSampler("there", SIZES, {"nodes": 9}, rank=1)
+
+
+def test_a_sampler_tells_of_graphs_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = packing_pb2.Rejection(
+        graph_id=3, reason=packing_pb2.REJECTION_REASON_TOO_LARGE, component="nodes", value=9, bound=8
+    )
+    asked_for(monkeypatch, [[0]], [Rejection.from_proto(message)] * 2)
+    sampler = BatchSampler("there", SIZES, {"nodes": 8}, oversize=OversizePolicy.REJECT)
+    sampler.set_epoch(4)
+    with pytest.warns(OversizeWarning, match="epoch 4.* 2 .*graph 3 has 9 nodes, at most 8"):
+        assert list(sampler) == [[0]]
+
+
+def test_what_packs_for_a_sampler_and_fails_says_why(tmp_path: pathlib.Path) -> None:
+    question = batch_sampler._Question(
+        f"unix:{tmp_path}/nobody", np.zeros(0, np.uint64), np.zeros((0, 2), np.uint32),
+        ("nodes", "edges"), PackOptions({"nodes": 8}), 0.2,
+    )  # fmt: skip
+    with pytest.raises(PackhouseError, match="nobody") as raised:
+        batch_sampler._ask(question)
+    assert raised.value.code is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(PackhouseError, match="the process that packs ended with status 1") as raised:
+        batch_sampler._ask(question._replace(address=7))  # type: ignore[arg-type]
+    assert raised.value.code is grpc.StatusCode.UNKNOWN
 
 
 def test_the_layout_is_kept_for_the_schema_it_was_read_of() -> None:

@@ -232,6 +232,8 @@ def test_objects_are_joined_so_many_at_a_time_and_named_by_number() -> None:
         whole = GraphTable.concatenate(made)
         assert [int(number) for each in made for number in each.graph_ids] == list(range(4, 10))
         assert whole.tensors["x"].tolist() == [1] * 2 + [2] * 4 + [3] * 6
+    (made,) = ingest.joined_tables([2], Part, "Thing", 0)
+    assert made.graph_ids.tolist() == [0, 1]
     for counts, most, words in (
         ([], 0, "there is no graph, so that the schema is not known"),
         ([1, 1, 0], 1, "^Thing 0 has a tensor 'x', which Thing 2 lacks"),
@@ -312,7 +314,8 @@ def test_equal_graphs_are_stored_once() -> None:
         return made.name
 
     first = name_of(table(3))
-    assert first.startswith("by-content/") and len(first) == len("by-content/") + 32
+    # What an earlier version has stored is found again.
+    assert first == "by-content/e38187cd8b211297a0db970992b7ca78"
     assert client.calls[-1] == ("seal", first) and num_made == 1
     client.calls.clear()
     assert name_of(table(3)) == first and client.calls == [("get", first)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gzip
+import io
 import os
 import pathlib
 import subprocess
@@ -158,6 +159,55 @@ def test_many_rows_are_those_of_the_file(tmp_path: pathlib.Path) -> None:
     path.write_text("nodes,edges\n" + "".join(lines) + "7,x\n")
     with pytest.raises(ValueError, match=r"many.csv:600002: edges is 'x'"):
         size_files.load(path)
+
+
+def read(text: str) -> size_files.SizeTable:
+    return size_files.read_stream(io.BytesIO(text.encode()), "a pipe")
+
+
+def test_what_is_just_within_each_bound_is_read() -> None:
+    table = read("nodes,count\n4294967295,3\n0,000000000000000000000007\n")
+    assert table.sizes.tolist() == [[4294967295], [0]] and table.sizes.dtype == np.uint32
+    assert table.counts is not None and table.counts.tolist() == [3, 7] and table.num_graphs == 10
+    assert read("nodes\n1\n").num_graphs == 1 and read("nodes\n1\n").counts is None
+    many = (1 << 62) + 1
+    table = read(f"nodes,count\n1,{many}\n2,{many}\n3,{many}\n4,{many}\n")
+    assert table.num_graphs == 4 * many
+    for extra, is_read in ((0, True), (1, False)):
+        names = [f"c{number}" for number in range(size_files._MOST_COMPONENTS + extra)]
+        text = f"{','.join(names)}\n{','.join('1' for _ in names)}\n"
+        if is_read:
+            assert len(read(text).components) == len(names)
+            continue
+        with pytest.raises(ValueError, match=f"{len(names)} components, at most {len(names) - 1} are"):
+            read(text)
+    with pytest.raises(ValueError, match="a pipe:1: no column names a component"):
+        read("count\n1\n")
+    with pytest.raises(ValueError, match="a pipe:3: is longer than 1048576 bytes"):
+        read("nodes\n1\n" + "2" * ((1 << 20) + 1) * 2)
+
+
+def test_graphs_of_a_histogram_come_in_an_order_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = read("nodes,count\n1,40\n2,60\n")
+    first = size_files.expanded(table, "a").sizes[:, 0].tolist()
+    assert sorted(first) == [1] * 40 + [2] * 60 != first
+    assert size_files.expanded(table, "a", seed=0).sizes[:, 0].tolist() == first
+    assert size_files.expanded(table, "a", seed=1).sizes[:, 0].tolist() != first
+    for most, is_read in ((100, True), (99, False)):
+        monkeypatch.setattr(size_files, "_MOST_GRAPHS", most)
+        if is_read:
+            assert len(size_files.expanded(table, "a")) == 100
+            continue
+        with pytest.raises(ValueError, match="a.csv: the counts add up to more than 99 graphs"):
+            size_files.expanded(table, "a.csv")
+
+
+def test_what_was_read_of_a_file_comes_first() -> None:
+    for sizes in ([1, 1, 1, 1, 1, 1], [3, 3], [2, 4], [6], [-1], [1, -1], [0, 6]):
+        begun = size_files._Begun(b"ab", io.BytesIO(b"cdef"))
+        parts = [begun.read(size) for size in sizes]
+        assert b"".join(parts) == b"abcdef"
+        assert all(size < 0 or len(part) == size for size, part in zip(sizes, parts))
 
 
 @pytest.mark.parametrize(

@@ -101,3 +101,92 @@ def test_every_argument_is_shown() -> None:
     shown = inspect.signature(DataLoader).parameters
     assert {"batch_size", "num_workers", "pin_memory", "drop_last", "seed", "oversize"} <= set(shown)
     assert not any(each.kind is each.VAR_KEYWORD for each in shown.values())
+
+
+def test_a_seed_is_drawn_from_a_generator_and_the_same_for_all_ranks() -> None:
+    def drawn(number: int) -> int:
+        return DataLoader(ROWS, generator=torch.Generator().manual_seed(number)).seed
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    torch.manual_seed(3)
+    first = DataLoader(ROWS).seed
+    torch.manual_seed(3)
+    assert DataLoader(ROWS, rank=0, num_ranks=1).seed == first
+    assert DataLoader(ROWS, rank=1, num_ranks=2).seed == 0
+    assert DataLoader(ROWS, rank=1, num_ranks=2, seed=8).seed == 8
+
+
+def test_ranks_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def numbers(**options: Any) -> list[list[int]]:
+        return [batch["number"].tolist() for batch in DataLoader(ROWS, 7, shuffle=True, **options)]
+
+    told = [numbers(rank=rank, num_ranks=3) for rank in range(3)]
+    assert sorted(sum(sum(told, []), [])) == list(range(100))
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: True)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
+    for rank in range(3):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
+        assert numbers() == told[rank]
+        assert numbers(rank=0, num_ranks=1, seed=0) != told[rank]
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    assert len(sum(numbers(), [])) == 100
+
+
+def test_what_torchs_loader_has_and_this_not_is_refused() -> None:
+    for name in ("sampler", "batch_sampler", "collate_fn"):
+        with pytest.raises(TypeError, match=f"^{name}: "):
+            DataLoader(ROWS, **{name: 0})
+        DataLoader(ROWS, **{name: None})
+
+
+def test_what_is_said_of_processes_is_said_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Noted:
+        """As torch's, without processes."""
+
+        def __init__(self, source: Any, sampler: Any, **options: Any) -> None:
+            made.append(options)
+            self._source, self.sampler = source, sampler
+
+        def __iter__(self) -> Iterator[Any]:
+            return (self._source[step] for step in self.sampler)
+
+    monkeypatch.setattr(torch.utils.data, "DataLoader", Noted)
+    options = {"persistent_workers": True, "worker_init_fn": print, "timeout": 3.0}
+    loader = DataLoader(
+        ROWS, 30, num_workers=2, prefetch_factor=5, multiprocessing_context="spawn", **options
+    )
+    for _ in range(2):
+        batches = [batch["number"].tolist() for batch in loader]
+        assert [len(batch) for batch in batches] == [30, 30, 30, 10]
+        assert sum(batches, []) == list(range(100))
+    # The processes stay from epoch to epoch.
+    assert made == [
+        {
+            "batch_size": None, "num_workers": 2, "prefetch_factor": 5, "pin_memory": False,
+            "multiprocessing_context": "spawn", **options,
+        }
+    ]  # fmt: skip
+    loader.load_state_dict({"epoch": 5, "next_step": 3, "seed": loader.seed})
+    assert [len(batch["number"]) for batch in loader] == [10]
+
+
+def test_tensors_are_pinned_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    from packhouse.frameworks.torch.packed_loader import _pinned
+
+    class Pinned:
+        def pin_memory(self) -> str:
+            return "pinned"
+
+    assert _pinned((Pinned(), {"a": Pinned(), "b": 3}, "text")) == (
+        "pinned", {"a": "pinned", "b": 3}, "text"
+    )  # fmt: skip
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for pin_memory in (False, True):
+        loader = DataLoader({"x": [1, 2]}, 2, pin_memory=pin_memory)
+        monkeypatch.setattr(
+            "packhouse.frameworks.torch.packed_loader._pinned", lambda item: "pinned"
+        )
+        assert (list(loader) == ["pinned"]) == pin_memory
