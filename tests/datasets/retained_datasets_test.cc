@@ -152,6 +152,26 @@ TEST_F(RetainedDatasetsTest, EveryUseCounts) {
   EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
 }
 
+// A plan of a large data set may read sizes for long before the first graph.
+TEST_F(RetainedDatasetsTest, SizesOfChunksCount) {
+  Create("a");
+  Append("a");
+  ASSERT_THAT(datasets_->Seal("a"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto chunks, datasets_->OpenChunks("a"));
+  SizeHistogram histogram(schema_.num_components());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+    EXPECT_THAT(chunks->AddSizes(0, histogram), IsOk());
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+    EXPECT_THAT(chunks->ReadSizes({0})->AddNext(histogram), IsOk());
+  }
+  EXPECT_EQ(histogram.num_graphs(), 6 * 3U);
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+  EXPECT_THAT(SweepAfter(absl::Hours(8)), ElementsAre("a"));
+}
+
 TEST_F(RetainedDatasetsTest, NamespacesHaveTheirOwn) {
   Create("kept/a");
   Create("other/a");

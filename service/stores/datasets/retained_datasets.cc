@@ -8,11 +8,16 @@
 
 namespace packhouse {
 
-// Of a reader: whether graphs were read. Lives a little longer than the reader, which nobody else
-// has to hold then: the end of a reader may wait for the disk, and must not come under a lock.
+// Of a reader, or of chunks: whether graphs or sizes were read. Lives a little longer than the
+// reader, which nobody else has to hold then: the end of a reader may wait for the disk, and must
+// not come under a lock.
 struct RetainedDatasets::Reads {
   std::string dataset;
   std::atomic<bool> are_new = false;
+
+  void Note() {
+    if (!are_new.load(std::memory_order_relaxed)) are_new.store(true, std::memory_order_relaxed);
+  }
 };
 
 // The other store's, and says whether graphs were read.
@@ -28,9 +33,7 @@ class RetainedDatasets::Reader final : public DatasetReader {
   absl::Span<const uint64_t> group_ids() const override { return reader_->group_ids(); }
   absl::Span<const DamagedRecord> unreadable() const override { return reader_->unreadable(); }
   absl::StatusOr<StoredGraph> Graph(size_t i) const override {
-    if (!reads_->are_new.load(std::memory_order_relaxed)) {
-      reads_->are_new.store(true, std::memory_order_relaxed);
-    }
+    reads_->Note();
     return reader_->Graph(i);
   }
   absl::Status CheckIntact() const override { return reader_->CheckIntact(); }
@@ -40,20 +43,39 @@ class RetainedDatasets::Reader final : public DatasetReader {
   const std::shared_ptr<Reads> reads_;
 };
 
-// The other store's, whose readers say whether graphs were read.
+// The other store's, and says whether sizes were read; as its readers of graphs.
 class RetainedDatasets::Chunks final : public DatasetChunks {
+ private:
+  class Sizes final : public ChunkSizes {
+   public:
+    Sizes(std::unique_ptr<ChunkSizes> sizes, std::shared_ptr<Reads> reads)
+        : sizes_(std::move(sizes)), reads_(std::move(reads)) {}
+    uint64_t bytes() const override { return sizes_->bytes(); }
+    absl::Status AddNext(SizeHistogram& histogram) override {
+      reads_->Note();
+      return sizes_->AddNext(histogram);
+    }
+
+   private:
+    const std::unique_ptr<ChunkSizes> sizes_;
+    const std::shared_ptr<Reads> reads_;
+  };
+
  public:
   Chunks(const RetainedDatasets* datasets, std::shared_ptr<const DatasetChunks> chunks)
-      : datasets_(datasets), chunks_(std::move(chunks)) {}
+      : datasets_(datasets),
+        chunks_(std::move(chunks)),
+        reads_(datasets_->NewReads(chunks_->info().name)) {}
 
   const DatasetInfo& info() const override { return chunks_->info(); }
   absl::Span<const uint32_t> num_graphs() const override { return chunks_->num_graphs(); }
   uint64_t bytes() const override { return chunks_->bytes(); }
   absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+    reads_->Note();
     return chunks_->AddSizes(chunk, histogram);
   }
   std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> chunks) const override {
-    return chunks_->ReadSizes(chunks);
+    return std::make_unique<Sizes>(chunks_->ReadSizes(chunks), reads_);
   }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> chunks) const override {
@@ -67,6 +89,7 @@ class RetainedDatasets::Chunks final : public DatasetChunks {
  private:
   const RetainedDatasets* const datasets_;
   const std::shared_ptr<const DatasetChunks> chunks_;
+  const std::shared_ptr<Reads> reads_;
 };
 
 RetainedDatasets::RetainedDatasets(DatasetStore* store, const MakeUses& make_uses)
@@ -138,16 +161,20 @@ absl::StatusOr<std::shared_ptr<const DatasetChunks>> RetainedDatasets::OpenChunk
 
 std::shared_ptr<const DatasetReader> RetainedDatasets::Retain(
     std::shared_ptr<const DatasetReader> reader) const {
+  auto reads = NewReads(reader->info().name);
+  return std::make_shared<const Reader>(std::move(reader), std::move(reads));
+}
+
+std::shared_ptr<RetainedDatasets::Reads> RetainedDatasets::NewReads(std::string dataset) const {
   auto reads = std::make_shared<Reads>();
-  reads->dataset = reader->info().name;
-  auto retained = std::make_shared<const Reader>(std::move(reader), reads);
+  reads->dataset = std::move(dataset);
   absl::MutexLock lock(&mutex_);
   // Those that have read something are still to be counted.
   std::erase_if(reads_, [](const std::shared_ptr<Reads>& each) {
     return each.use_count() == 1 && !each->are_new.load(std::memory_order_relaxed);
   });
-  reads_.push_back(std::move(reads));
-  return retained;
+  reads_.push_back(reads);
+  return reads;
 }
 
 }  // namespace packhouse

@@ -27,9 +27,10 @@ namespace packhouse {
 // The other store, with data sets that Sweep() deletes.
 //
 // Used is a data set that is created, appended to or sealed, or of which a reader is opened or
-// reads a graph: so each load of an epoch uses it. To list, show or verify it is no use. A data set
-// that is used is not deleted, however long its use goes on. A reader of a deleted data set, such
-// as one of an epoch that nobody loads now, keeps its bytes as always.
+// reads a graph, or chunks are opened or give sizes: so each load and each plan of an epoch uses
+// it. To list, show or verify it is no use. A data set that is used is not deleted, however long
+// its use goes on. A reader of a deleted data set, such as one of an epoch that nobody loads now,
+// keeps its bytes as always.
 //
 // LastUses says how times are kept, and what a use costs; where servers share the data sets,
 // SharedUses does. A use that SharedUses cannot write is none: its error is returned.
@@ -69,6 +70,7 @@ class RetainedDatasets final : public ForwardingDatasetStore {
   class Reader;
   struct Reads;
 
+  std::shared_ptr<Reads> NewReads(std::string dataset) const;
   // The reader, which says whether graphs were read of it.
   std::shared_ptr<const DatasetReader> Retain(std::shared_ptr<const DatasetReader> reader) const;
 
@@ -78,7 +80,7 @@ class RetainedDatasets final : public ForwardingDatasetStore {
   // Its lock is taken before `mutex_`.
   mutable Uses uses_;
   mutable absl::Mutex mutex_;
-  // Of all readers.
+  // Of all readers and chunks.
   mutable std::vector<std::shared_ptr<Reads>> reads_ ABSL_GUARDED_BY(mutex_);
 };
 
