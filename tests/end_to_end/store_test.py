@@ -203,6 +203,65 @@ def test_errors_name_what_is_wrong(tmp_path: pathlib.Path) -> None:
     assert "is no snapshot" in run("restore", tmp_path, tmp_path / "new").stderr
 
 
+# What is lost with a file of a snapshot, by the beginning of its path.
+COSTS = {
+    "datasets/records/": "data sets' records in this file",
+    "datasets/values": "all data sets of the snapshot",
+    "delivery/": "all jobs and measured models of the snapshot",
+    "source_graphs/": "a source graph or a partition of it",
+    "files/histograms": "all named histograms",
+    "files/signing.key": "this file",
+}
+
+
+def test_what_is_there_and_what_is_damaged_is_told_in_words_and_numbers(tmp_path: pathlib.Path) -> None:
+    data, snapshot, restored = tmp_path / "data", tmp_path / "snapshot", tmp_path / "restored"
+    shutil.copytree(FORMAT_2 / "data", data)
+    (data / "signing.key").write_text("0" * 64)
+    there = "2 data sets, 22 records of the ledger, 2 source graphs, 0 named histograms"
+    assert succeed("check", data) == f"{data}: {there}, sound\n"
+    assert succeed("repair", data) == f"{data}: nothing to repair in the ledger, and nothing is missing\n"
+    (data / "histograms").write_text("of no server")
+    told = succeed("snapshot", data, snapshot)
+    files = {path: digest for digest, path in (
+        line.split("  ", 1) for line in (snapshot / "manifest").read_text().splitlines() if line[0] != "#"
+    )}  # fmt: skip
+    sizes = {path: (snapshot / path).stat().st_size for path in files}
+    assert {next(start for start in COSTS if path.startswith(start)) for path in files} == {*COSTS}
+    assert told == f"{snapshot}: {len(files)} files, {sum(sizes.values()):,} bytes, of which 0 were there\n"
+    checked = json.loads(succeed("check", "--json", snapshot))
+    taken = checked.pop("taken")
+    assert checked == {"files": len(files), "damages": []}
+    assert succeed("check", snapshot) == f"{snapshot}: a snapshot of {taken}, {len(files)} files, sound\n"
+    assert succeed("restore", snapshot, restored) == f"{restored}: restored\n"
+    assert (restored / "signing.key").read_text() == "0" * 64
+    (restored / "histograms").unlink()
+    assert run("check", restored).stdout == (
+        f"{restored}/histograms: is missing\n  costs all named histograms\n"
+        f"{restored}: {there}, 1 damages\n"
+    )
+    assert run("repair", restored, "--accept-missing").stdout.endswith(f"{restored}: repaired\n")
+    assert succeed("check", restored) == f"{restored}: {there}, sound\n"
+
+    for path in files:
+        with (snapshot / path).open("ab") as file:
+            file.write(b"x")
+    (snapshot / "datasets" / "values").unlink()
+    done = run("check", "--json", snapshot)
+    assert done.returncode == 1
+    damages = {damage["file"]: damage for damage in json.loads(done.stdout)["damages"]}
+    assert damages.keys() == {f"{snapshot}/{path}" for path in files}
+    for path in files:
+        damage = damages[f"{snapshot}/{path}"]
+        assert damage["cost"] == next(cost for start, cost in COSTS.items() if path.startswith(start))
+        assert damage["place"] == ""
+        assert damage["what"] == "its checksum is not that of the manifest" or path == "datasets/values"
+    done = run("check", snapshot)
+    assert done.returncode == 1
+    assert f"{snapshot}/delivery/records: its checksum is not that of the manifest\n" in done.stdout
+    assert done.stdout.endswith(f"{len(files)} files, {len(files)} damages\n")
+
+
 def test_a_copy_of_what_is_not_there_is_refused_by_name(tmp_path: pathlib.Path) -> None:
     with ServerProcess("--data-dir", str(tmp_path / "data")) as server, Client(server.address) as client:
         store(client, "there", graphs(0, 10))
