@@ -19,6 +19,7 @@ from packhouse.epochs.acknowledging import Lease
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.reader_pass import Orders, OrdersFile, ReaderPass, worker_process
 from packhouse.epochs.settings import EpochBegunWarning, LoaderSettings, LoaderStart
+from packhouse.planning.pack_options import OversizeWarning
 from packhouse.v1 import loader_pb2
 
 
@@ -77,6 +78,9 @@ class Calls:
 def readers_of(**arguments: Any) -> tuple[EpochReaders, Any]:
     loader = Loader("nowhere:1", dataset="d", job="j", limits={"nodes": 3}, **arguments)
     readers = EpochReaders(loader)
+    made = readers._calls
+    assert made._connecting is loader.settings.connecting
+    assert made._relay == readers._orders.calls
     calls = Calls()
     readers._calls = calls  # type: ignore[assignment]
     return readers, calls
@@ -121,6 +125,14 @@ def test_a_new_epoch_is_looked_at_and_ordered() -> None:
     assert readers.epoch_info().epoch == 1
     *_, (_, request) = calls.asked()
     assert request.company
+
+
+def test_graphs_that_are_left_out_are_told_to_who_sets_the_epoch() -> None:
+    readers, calls = readers_of()
+    calls.epoch.num_rejected = 3
+    with pytest.warns(OversizeWarning, match="^epoch 0 of job 'j': 3 graphs") as told:
+        readers.set_epoch(0)
+    assert told[0].filename == __file__
 
 
 def test_manual_readers_are_acknowledged_by_hand() -> None:
@@ -257,6 +269,8 @@ def test_a_loop_that_was_left_goes_on_after_what_it_gave() -> None:
     readers.set_epoch(0)
     loop = readers.trained([item(0), item(1)])
     assert next(loop).step == 0
+    # A process that is spawned meanwhile gets a copy.
+    assert not pickle.loads(pickle.dumps(readers))._is_trained
     calls.take()
     again = readers.trained([item(1), item(2)])
     assert next(again).step == 1
@@ -317,6 +331,9 @@ def test_a_state_is_where_the_trainer_is() -> None:
     with pytest.raises(
         ValueError, match="^step 4 is acknowledged, steps before 4 were not: start from a state"
     ):
+        readers.state_dict()
+    readers.acknowledge(item(5, generation=9).lease)
+    with pytest.raises(ValueError, match="^step 5 is acknowledged, steps before 5 were not"):
         readers.state_dict()
     # The only rank, and dynamic workers, have what all have done.
     for arguments in ({}, {"worker": "w"}):
@@ -655,6 +672,12 @@ def test_a_trainer_that_reads_itself_acknowledges_when_it_asks_for_the_next(
     assert list(again) == [-3, -4]
     assert calls.take() == [102, 103, 104, "flush"]
     assert readers._position.has_ended and readers._has_ended_one
+    # A state that was loaded is looked at first.
+    readers.load_state_dict({"epoch": 0, "cursor": "c"})
+    again = iter(readers)
+    next(again)
+    assert readers._position.is_prepared and orders_of(readers).cursor == "c"
+    readers.load_state_dict({"epoch": 0, "cursor": ""})
     # `trained` ends it, too, and an epoch that is set.
     readers.set_epoch(0)
     loop = iter(readers)

@@ -563,13 +563,18 @@ def test_a_state_is_loaded_with_the_attempt_that_it_needs(world: World) -> None:
     assert connection.take() == ["abandon", "reset"] and not loader._has_ended_one
     assert loader.start == LoaderStart(5, "d", "b")
     loader.load_state_dict({"epoch": 6, "cursor": "e"})
-    assert loader.start.attempt == "b"
+    assert loader.start.attempt == "b" and loader.settings.attempt == "a"
     loader = world.loader(Connection(*whole()))
     loader.load_state_dict({"epoch": 4, "cursor": "c"})
     drawn = loader.start.attempt
     assert len(drawn) == 32 and pickle.loads(pickle.dumps(loader)).start.attempt == drawn
     next(loader)
     assert pickle.loads(pickle.dumps(loader))._attempt_is_used
+    loader.load_state_dict({"epoch": 4, "cursor": "c"}, "b")
+    assert loader.start.attempt == "b"
+    start = LoaderStart(9, "d", "e", 5)
+    other = Loader.of_settings(loader.settings, start)
+    assert other.settings is loader.settings and other.start is start and other.epoch == 9
     loader = world.loader(rank=0, num_ranks=2)
     loader.load_state_dict({"epoch": 4, "cursor": "c"})
     assert loader.start.attempt == ""
@@ -595,12 +600,16 @@ def test_len_is_what_would_come(world: World) -> None:
     with pytest.raises(EpochBegunError):
         len(loader)
     for arguments, state in (({"worker": "w"}, False), ({}, True)):
-        connection = Connection()
+        connection = Connection(opened(epoch=begun(0)), batch(0))
         connection.epoch = begun(1, 4)
         loader = world.loader(connection, **arguments)
         if state:
             loader.load_state_dict({"epoch": 0, "cursor": "c"})
-        assert len(loader) == 3
+        assert len(loader) == 3 and connection.loads == []
+        connection.epoch = begun(0)
+        next(loader)
+        (load,) = connection.loads
+        assert load.max_in_flight == load.dynamic.rank_group == 0
     loader = world.loader(Connection(opened(num_steps=9, num_steps_done=2)), on_existing="resume")
     assert loader.num_steps_done == 2
     assert len(loader) == 7

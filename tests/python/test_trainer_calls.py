@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import queue
 import signal
 import subprocess
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,7 +73,9 @@ class Process(Answers):
     def __init__(self, *answers: tuple[Any, ...], hears: bool = True, returncode: int = 3) -> None:
         super().__init__(*answers)
         self.hears = hears
-        self.returncode = returncode
+        self.returncode: int | None = None
+        self._status = returncode
+        self._said: list[Any] = []
         self.stdin = self  # type: ignore[assignment]
         self.heard: list[Any] = []
         self.is_closed = False
@@ -80,10 +84,15 @@ class Process(Answers):
     def write(self, data: bytes) -> None:
         if not self.hears:
             raise BrokenPipeError
-        self.heard.append(pickle.loads(data))
+        self._said.append(pickle.loads(data))
 
     def flush(self) -> None:
-        pass
+        self.heard += self._said
+        self._said = []
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.returncode = self._status
+        return self._status
 
     def close(self) -> None:
         self.is_closed = True
@@ -187,6 +196,20 @@ def test_a_process_that_is_gone_twice_is_given_up(monkeypatch: pytest.MonkeyPatc
     calls.acknowledge(LEASES[1])
     assert second.heard == [BEGIN, *told(LEASES[0], LEASES[1])]
 
+    class Deaf(Process):
+        """Hears how it is to connect, and no more."""
+
+        def flush(self) -> None:
+            super().flush()
+            self.hears = False
+
+    first, second = Process(), Deaf()
+    calls, commands = starting(monkeypatch, first, second)
+    calls.acknowledge(LEASES[0])
+    first.hears = False
+    with pytest.raises(PackhouseError, match=words):
+        calls.reset()
+
 
 def test_failures_come_as_they_were_raised_there(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(
@@ -207,9 +230,14 @@ def test_failures_come_as_they_were_raised_there(monkeypatch: pytest.MonkeyPatch
     assert not process.is_killed and len(commands) == 1
 
 
+def _interrupted() -> None:
+    raise KeyboardInterrupt
+
+
 def test_what_interrupts_a_question_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(Process):
         def flush(self) -> None:
+            super().flush()
             if len(self.heard) > 1:
                 raise KeyboardInterrupt
 
@@ -225,6 +253,15 @@ def test_what_interrupts_a_question_ends_its_process(monkeypatch: pytest.MonkeyP
         assert ask(calls) == "c"
         assert first.is_killed
         assert second.heard[1] == told(LEASES[4])[0]
+    # So does what interrupts what is only told.
+    first, second = Process(), Process((2, "ok", position("c")))
+    calls, _ = starting(monkeypatch, first, second)
+    calls.acknowledge(LEASES[0])
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(first, "flush", _interrupted)
+        calls.acknowledge(LEASES[1])
+    second.stdout = io.BytesIO(pickle.dumps((calls._number + 1, "ok", position("c"))))
+    assert ask(calls) == "c" and first.is_killed
     first = Interrupted()
     calls, _ = starting(monkeypatch, first)
     with pytest.raises(KeyboardInterrupt):
@@ -284,11 +321,15 @@ class Served:
         monkeypatch.setattr(trainer_calls, "serve_calls", self._relay)
         monkeypatch.setattr(trainer_calls.os, "setsid", lambda: self.log.append("setsid"))
         monkeypatch.setattr(trainer_calls.signal, "signal", lambda *how: self.log.append(how))
-        monkeypatch.setattr(trainer_calls, "_end_with", lambda trainer: None)
+        self.watches: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        monkeypatch.setattr(trainer_calls, "_end_with", self._watch)
 
     def _connect(self, connecting: Connecting) -> Served:
         self.log.append(connecting)
         return self
+
+    def _watch(self, trainer: int) -> None:
+        self.watches.put((trainer, threading.current_thread().daemon))
 
     def _relay(self, *where: Any) -> None:
         self.is_relayed.append(where)
@@ -359,6 +400,7 @@ def test_the_process_does_what_it_is_told_and_answers_what_it_is_asked(
         BEGIN, (0, ("acknowledge", tuple(LEASES[0]))), (1, ("flush",)), (2, call), (0, ("reset",))
     ) == [(1, "ok", b""), (2, "ok", position("c"))]
     connecting, relay = BEGIN
+    assert served.watches.get(timeout=20) == (os.getpid(), True)
     assert served.log == [
         "setsid",
         connecting,
@@ -406,6 +448,10 @@ def test_what_failed_is_told_once_by_the_next_answer(monkeypatch: pytest.MonkeyP
     (_, kind, error), second = served.serve(BEGIN, (1, ("flush",)), (2, ("flush",)))
     assert kind == "raised" and isinstance(error, KeyError) and error.args == ("odd",)
     assert second == (2, "ok", b"")
+    served = Served(monkeypatch, KeyError("odd"))
+    adding = (0, ("acknowledge", tuple(LEASES[0])))
+    (_, kind, error), second = served.serve(BEGIN, adding, (1, ("flush",)), (2, ("flush",)))
+    assert kind == "raised" and isinstance(error, KeyError) and second == (2, "ok", b"")
 
     class Local(Exception):
         pass

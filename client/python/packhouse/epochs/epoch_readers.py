@@ -319,7 +319,7 @@ class EpochReaders:
         """Looks whether there is anything to read, and tells the worker processes what."""
         is_new = not self._position.is_prepared
         epoch = self._get_shared_epoch(self._cursor) if is_new else self._get_epoch()
-        check_not_empty(epoch, 4)
+        check_not_empty(epoch, 3)
         settings = self._settings
         sharing = settings.sharing
         share = EpochShare.from_proto(epoch.share)

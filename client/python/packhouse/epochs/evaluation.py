@@ -184,7 +184,7 @@ class Evaluation:
                     schema = GraphSchema.from_proto(received.opened.schema)
                     epoch_rows = EpochRows.of(received.opened.epoch)
                     if not self._has_checked:
-                        check_not_empty(received.opened.epoch, 3)
+                        check_not_empty(received.opened.epoch, 2)
                         self._has_checked = True
                 elif kind == "end_of_epoch":
                     # Otherwise the server may see a call that was cancelled.

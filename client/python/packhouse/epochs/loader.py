@@ -39,7 +39,6 @@ from packhouse.epochs.settings import (
     LoaderState,
     OnExisting,
     Ranked,
-    check_on_existing,
     nobody_else_loads,
     restarts,
     sharing_of,
@@ -194,7 +193,6 @@ class Loader(Iterator[LoadedBatch]):
         sharing = sharing_of(request, rank, num_ranks, drop_last, worker, rank_group)
         if acknowledge not in ("automatic", "manual"):
             raise ValueError(f"acknowledge {acknowledge!r} is neither 'automatic' nor 'manual'")
-        check_on_existing(on_existing)
         self._settings = LoaderSettings(
             connecting,
             request,
@@ -426,7 +424,6 @@ class Loader(Iterator[LoadedBatch]):
     def look_again(self) -> None:
         """What is ahead comes once more from the server: its arrays may have been written to."""
         with self._reading:
-            self._place.settle()
             self._place.ahead.clear()
             if self._connection is not None:
                 self._connect().abandon()

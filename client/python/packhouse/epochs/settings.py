@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 import warnings
 from typing import Any, Callable, Literal, TypedDict, Union
 
-from packhouse.base.arguments import check_word, whole_number
+from packhouse.base.arguments import whole_number
 from packhouse.base.errors import EpochBegunError, EpochFinishedError, PackhouseError
 from packhouse.epochs.info import EpochShare
 from packhouse.epochs.request import Connecting, EpochRequest
@@ -112,11 +111,6 @@ def ranked_of(
 
 
 OnExisting = Literal["error", "resume", "restart"]
-
-
-def check_on_existing(on_existing: str) -> None:
-    """Raises ValueError unless it is one of the choices."""
-    check_word(typing.get_args(OnExisting), on_existing, "on_existing")
 
 
 class EpochBegunWarning(UserWarning):
