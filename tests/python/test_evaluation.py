@@ -11,6 +11,7 @@ import pytest
 from reference_collation import batch_message
 
 from packhouse import (
+    CostBalanced,
     Evaluation,
     EvaluationReaders,
     GraphSchema,
@@ -26,6 +27,7 @@ from packhouse.epochs.batches import GivenBatches, MicroBatch, smaller_limits, s
 from packhouse.epochs.epoch_readers import Leased
 from packhouse.epochs.info import EpochRows
 from packhouse.epochs.request import Connecting
+from packhouse.epochs.settings import Ranked
 from packhouse.planning.pack_options import OversizeWarning
 from packhouse.v1 import loader_pb2
 from test_loader import away, batch, end, opened
@@ -268,6 +270,17 @@ def test_a_trainer_counts_the_items_of_an_evaluation(world: World) -> None:
     assert readers.epoch == 5
 
 
+def test_batches_are_ordered_for_the_ranks_of_the_whole(world: World) -> None:
+    evaluation = evaluation_of(num_ranks=3, order=CostBalanced("nodes"))
+    assert not evaluation.sharing.drop_last
+    len(evaluation)
+    len(evaluation.of(2, Ranked(0, 12), 3))
+    len(evaluation.of(2, Ranked(0, 12)))
+    specs = [request.epoch for _, request in world.requests]
+    assert [each.order.cost_balanced.num_ranks for each in specs] == [3, 3, 12]
+    assert [each.epoch for each in specs] == [0, 2, 2]
+
+
 def test_what_was_given_is_counted_once_and_steps_end_where_all_is_done() -> None:
     given = GivenBatches()
     assert given.steps_done() is None and not given.has_all_with([1])
@@ -317,6 +330,30 @@ def test_a_batch_knows_its_share_of_its_step_and_of_its_epoch() -> None:
     unknown = LoadedBatch._make({**of.__dict__, "epoch_rows": None})
     with pytest.raises(ValueError, match="^loss_weights: the rows of an epoch of sub-graphs"):
         unknown.loss_weights
+
+
+def test_a_batch_says_all_that_was_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = GraphTable(SCHEMA, [[2, 1]], {"x": [0.5, 1.5]})
+    message = loader_pb2.LoadedBatch(batch=batch_message(table, LIMITS, Padding.NONE), shape=3)
+    message.is_padding = message.is_redelivered = True
+    message.graphs_of_step = 9
+    message.drawn_smaller.add(graph_id=4, level=2)
+    rows = EpochRows(4, {})
+    for native in (batches_module.loaded_batch, None):
+        monkeypatch.setattr(batches_module, "loaded_batch", native)
+        of = LoadedBatch.of(message, SCHEMA, 1, 2, rows)
+        assert (of.generation, of.session, of.is_padding, of.is_redelivered) == (1, 2, True, True)
+        assert (of.graphs_of_step, of.shape, of.drawn_smaller) == (9, 3, {4: 2})
+        assert of.epoch_rows is rows and of.tensors["x"].tolist() == [0.5, 1.5]
+        other = loader_pb2.LoadedBatch(batch=message.batch)
+        plain = LoadedBatch.of(other, SCHEMA, 1, 2)
+        assert (plain.is_padding, plain.is_redelivered, plain.shape, plain.drawn_smaller) == (
+            False,
+            False,
+            0,
+            {},
+        )
+        assert plain.epoch_rows is None
 
 
 @pytest.mark.parametrize(
