@@ -203,6 +203,48 @@ def test_errors_name_what_is_wrong(tmp_path: pathlib.Path) -> None:
     assert "is no snapshot" in run("restore", tmp_path, tmp_path / "new").stderr
 
 
+def test_a_copy_has_all_that_is_sealed_or_named(tmp_path: pathlib.Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(FORMAT_2 / "data", data)
+
+    def copy(to: str, *arguments: object) -> tuple[int, str, str]:
+        done = run("copy", f"lmdb:{data}", f"lmdb:{tmp_path / to}", *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    left_out = "open/more: left out, since it is open\nopen: left out, since the source graph is open\n"
+    molecules = "molecules: 90 graphs in 1 records, of which {} were there\n"
+    graph = "g: a source graph of 11,434 bytes, of which {} were there\n"
+    one_set = f"lmdb:{tmp_path}/{{}}: 1 data sets\n"
+    one_graph = f"lmdb:{tmp_path}/{{}}: 1 source graphs\n"
+    for sets_there, bytes_there in (("0", "0"), ("1", "11,434")):
+        told = molecules.format(sets_there) + one_set + graph.format(bytes_there) + one_graph
+        assert copy("all", "--all") == (0, told.format("all", "all"), left_out)
+    assert succeed("check", tmp_path / "all").endswith(
+        ": 1 data sets, 0 records of the ledger, 1 source graphs, 0 named histograms, sound\n"
+    )
+    # What is named, and nothing else.
+    told = graph.format(0) + one_graph.format("graph")
+    assert copy("graph", "--source-graph", "g") == (0, told, "")
+    told = molecules.format(0) + one_set.format("set")
+    assert copy("set", "molecules") == (0, told, "")
+    for named, why in (
+        (["open/more"], "data set 'open/more' is open; only sealed data sets are copied"),
+        (["--source-graph", "open"], "source graph 'open' is not sealed"),
+    ):
+        status, _, words = copy("refused", *named)
+        assert status == 1 and why in words, words
+    for named in ([], ["--all", "molecules"], ["--all", "--source-graph", "g"]):
+        status, _, words = copy("refused", *named)
+        assert status == 2 and "names of data sets, --source-graph with" in words, words
+    # Of what was copied, a copy may be made; of what was not, none.
+    data = tmp_path / "set"
+    assert copy("again", "--all") == (0, molecules.format(0) + one_set.format("again"), "")
+    status, _, words = copy("again", "--source-graph", "g")
+    assert status == 1 and "/set has no source graphs" in words, words
+    status, _, words = copy("small", "--all", "--max-store-bytes", "4096")
+    assert status == 1 and "of all data sets, at most 4096" in words, words
+
+
 # What is lost with a file of a snapshot, by the beginning of its path.
 COSTS = {
     "datasets/records/": "data sets' records in this file",
