@@ -1,7 +1,7 @@
 #include "service/server/services/rebuild_source.h"
 
 #include <algorithm>
-#include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -38,6 +38,22 @@ absl::StatusOr<std::optional<uint64_t>> FirstBeyond(absl::Span<const uint64_t> n
   }
 }
 
+// In words, once all windows are known. Rank groups leave room where windows have fewer batches
+// than they might.
+std::string NumbersOf(const LoadableEpoch& epoch) {
+  const EpochWindows* const windows = epoch.windows();
+  const std::vector<uint64_t> known = KnownBatches(
+      epoch.identity(), windows == nullptr ? std::vector<uint32_t>() : windows->Counts());
+  if (known.size() == 1) return absl::StrCat(known[0], " batches, numbered from 0");
+  const std::vector<uint64_t> first = epoch.identity().first_batches();
+  std::string words;
+  for (size_t j = 0; j < known.size(); ++j) {
+    absl::StrAppend(&words, j == 0 ? "" : ", ", known[j], " batches of rank group ", j,
+                    ", numbered from ", first[j]);
+  }
+  return words;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> RebuildSource::Open(
@@ -49,14 +65,9 @@ absl::StatusOr<std::unique_ptr<ResponseSource<RebuildReply>>> RebuildSource::Ope
   }
   PH_ASSIGN_OR_RETURN(const std::optional<uint64_t> beyond, FirstBeyond(numbers, *epoch, making));
   if (beyond) {
-    const std::vector<uint64_t> num_batches =
-        KnownBatches(epoch->identity(), epoch->windows() == nullptr ? std::vector<uint32_t>()
-                                                                    : epoch->windows()->Counts());
     return absl::OutOfRangeError(absl::StrCat(
         "numbers: batch ", *beyond, ": epoch ", epoch->identity().key.epoch, " has ",
-        std::accumulate(num_batches.begin(), num_batches.end(), uint64_t{0}),
-        " batches, numbered from 0; batches of padding alone come after them, and are not made "
-        "again"));
+        NumbersOf(*epoch), "; batches of padding alone come after them, and are not made again"));
   }
   return std::unique_ptr<ResponseSource<RebuildReply>>(
       new RebuildSource(std::move(epoch), std::move(numbers), words_of_epoch));
