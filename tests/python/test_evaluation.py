@@ -116,7 +116,8 @@ def test_a_pass_goes_on_where_it_was(world: World) -> None:
     assert [each.first_step for each in asked] == [0, 0, 1]
     assert {(each.ranked.rank, each.ranked.num_ranks) for each in asked} == {(1, 2)}
     assert {(load.epoch.epoch, load.epoch.job) for load in world.loads} == {(3, "")}
-    assert len(world.slept) == 2
+    # Each failure is the first one after what came.
+    assert len(world.slept) == 2 and max(world.slept) <= 0.05
     assert world.log == ["leave", "leave", "finish", "close"]
     # Leaving it early disconnects, and so does what no try mends.
     world.scripts = [[opened(), batch(4)], [away("NOT_FOUND")]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import pickle
 import threading
@@ -182,13 +183,17 @@ def whole() -> list[Any]:
     return [opened(), batch(0), batch(1), batch(2), end()]
 
 
-def test_batches_are_acknowledged_when_the_next_is_asked_for(world: World) -> None:
+def test_batches_are_acknowledged_when_the_next_is_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader_module.EpochRows, "of", lambda epoch: epoch.num_batches)
     connection = Connection(*whole())
     loader = world.loader(connection, max_in_flight=5, attempt="a", writable=True)
     assert loader.transport == "bytes" and loader.cursor == "" and loader.handed is None
     assert world.made == []
     first = next(loader)
     assert (first.step, first.generation, first.session, first.shape) == (0, 7, 2, 4)
+    assert first.epoch_rows == 3
     assert loader.handed is first
     assert loader.transport == "lane" and loader.cursor == "now"
     ((connecting, writable),) = world.made
@@ -524,6 +529,7 @@ def test_states_are_of_the_steps_that_were_given_out(world: World) -> None:
         loader.num_steps_done == 3 and len(loader) == 3 and loader.generation_cursor == "generation"
     )
     next(loader), next(loader)
+    assert not loader.has_given_all
     connection.take()
     assert loader.state_dict() == {"epoch": 0, "cursor": "step 5"}
     assert connection.take() == [4, "flush"]
@@ -532,6 +538,8 @@ def test_states_are_of_the_steps_that_were_given_out(world: World) -> None:
     assert loader.cursor_at_step(9) == "step 9"
     loader.acknowledge_in_hand()
     assert connection.take() == []
+    next(loader)
+    assert loader.has_given_all
     connection = Connection(*whole())
     loader = world.loader(connection, worker="w", rank_group=3)
     next(loader)
@@ -575,6 +583,16 @@ def test_a_state_is_loaded_with_the_attempt_that_it_needs(world: World) -> None:
     start = LoaderStart(9, "d", "e", 5)
     other = Loader.of_settings(loader.settings, start)
     assert other.settings is loader.settings and other.start is start and other.epoch == 9
+    # A reader joins what its trainer has looked at.
+    connection = Connection(opened(epoch=begun(3)), batch(0))
+    world.connections = [connection]
+    other = Loader.of_settings(dataclasses.replace(loader.settings, looks_at_epoch=False), start)
+    assert next(other).step == 0 and connection.requests == []
+    (load,) = connection.loads
+    assert (load.generation, load.cursor, load.attempt, load.epoch.epoch) == (5, "", "e", 9)
+    connection = Connection(opened(), batch(0))
+    world.connections = [connection]
+    assert next(Loader.of_settings(loader.settings, start)).step == 0 and connection.requests == []
     loader = world.loader(rank=0, num_ranks=2)
     loader.load_state_dict({"epoch": 4, "cursor": "c"})
     assert loader.start.attempt == ""
@@ -737,6 +755,11 @@ def test_how_the_epoch_is_is_asked_until_it_is_known(world: World) -> None:
         assert len(connection.requests) == 1 + is_tried_again
         assert len(world.slept) == 1 + is_tried_again
         del world.slept[:]
+    # Loading has been tried: the epoch is not asked for once more.
+    connection = Connection(away(), opened(), batch(0))
+    connection.epochs = [away("NOT_FOUND")]
+    next(world.loader(connection))
+    assert len(connection.requests) == 1
 
 
 def test_graphs_that_are_left_out_are_told_once_and_all_of_them_are_an_error(world: World) -> None:

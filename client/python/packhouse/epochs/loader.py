@@ -757,7 +757,6 @@ class Loader(Iterator[LoadedBatch]):
                     place.given.expect(opened.num_steps - opened.num_steps_done)
                 elif self._settings.manual and not isinstance(self._settings.sharing, Dynamic):
                     # The caller must know which batch is the last one before its acknowledgement.
-                    connection.leave()
                     raise ValueError(
                         "samples: acknowledging by hand, and reading in other processes, need "
                         "Samples.exact_steps"
@@ -791,13 +790,9 @@ class Loader(Iterator[LoadedBatch]):
         """
         if not self._settings.looks_at_epoch:
             return True
-        try:
-            if is_loading:
-                check_not_empty(epoch, 6)
-            is_restart = self._restarts(epoch, is_loading)
-        except Exception:
-            self._connect().leave()
-            raise
+        if is_loading:
+            check_not_empty(epoch, 6)
+        is_restart = self._restarts(epoch, is_loading)
         if is_restart:
             self._place.is_restart = True
             self._start = dataclasses.replace(self._start, cursor=epoch.start_cursor)
