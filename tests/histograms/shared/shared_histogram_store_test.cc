@@ -18,15 +18,20 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "packhouse/internal/shared_histogram.pb.h"
+#include "service/base/limited_log.h"
 #include "service/base/memory_budget.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/stores/logs/shared_log.h"
+#include "service/wings/cluster/histograms/shared_histogram_format.h"
+#include "service/wings/cluster/histograms/waiting_counts.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random.h"
+#include "tests/support/recorded_log.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
 
@@ -130,6 +135,46 @@ class SharedHistogramStoreTest : public testing::Test {
     EXPECT_THAT(snapshot, IsOk());
     return snapshot.ok() ? snapshot->histogram : SizeHistogram(2);
   }
+  size_t NumEntries() {
+    FakeConnection reader(&servers_);
+    return reader.Range(KeyRange::Prefix("hist/l/"), 0, 0)->values.size();
+  }
+
+  using Call = std::function<absl::StatusOr<CountedGraphs>(SharedHistogramStore& store)>;
+  // "1 of 3" or an error's code for each of some calls that wait, in this order, for another one
+  // that is busy with "h"; and how many transactions they take.
+  static std::pair<std::vector<std::string>, int> CallTogether(CountingServer& server,
+                                                               const std::vector<Call>& calls) {
+    std::vector<std::string> told(calls.size());
+    std::atomic<bool> is_busy = false;
+    std::atomic<int> num_commits = 0;
+    server.hooked.SetHooks(
+        [&] {
+          while (!is_busy.exchange(true)) {
+            while (server.store.NumWaiting("h") < calls.size()) std::this_thread::yield();
+          }
+          return absl::OkStatus();
+        },
+        [&] {
+          ++num_commits;
+          return absl::OkStatus();
+        });
+    std::vector<std::thread> threads;
+    threads.emplace_back([&] { server.store.SchemaOf("h").status().IgnoreError(); });
+    while (!is_busy) std::this_thread::yield();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      threads.emplace_back([&, i] {
+        const auto counted = calls[i](server.store);
+        told[i] = counted.ok() ? absl::StrCat(counted->counted, " of ", counted->num_graphs)
+                               : absl::StatusCodeToString(counted.status().code());
+      });
+      // With the last one, the busy one goes on.
+      while (i + 1 < calls.size() && server.store.NumWaiting("h") <= i) std::this_thread::yield();
+    }
+    for (std::thread& thread : threads) thread.join();
+    server.hooked.SetHooks(nullptr, nullptr);
+    return {told, num_commits};
+  }
 
   SimulatedClock clock_;
   FakeKeyValueServers servers_{&clock_};
@@ -228,8 +273,9 @@ TEST_F(SharedHistogramStoreTest, WhatNoServerUsesGoesInItsTime) {
   SharedHistogramStore c(&a_->hooked, options, nullptr);
   options.replica = "d";
   SharedHistogramStore d(&b_->hooked, options, nullptr);
+  std::vector<Expired> expired;
   const auto sweep_for = [&](absl::Duration time) {
-    std::vector<Expired> expired;
+    expired.clear();
     for (; time > absl::ZeroDuration(); time -= absl::Minutes(10)) {
       clock_.Advance(absl::Minutes(10));
       EXPECT_THAT(c.SweepUnused(expired), IsOk());
@@ -240,6 +286,13 @@ TEST_F(SharedHistogramStoreTest, WhatNoServerUsesGoesInItsTime) {
     return d.Observe(KeyNamed("team/h"), Sizes({1, 2}), {}, clock_.Now()).status();
   };
   ASSERT_THAT(observe(), IsOk());
+  const auto head = a_->connection.Get("hist/h/team%2Fh");
+  ASSERT_THAT(head, IsOk());
+  // What is none, or cannot be read, is left to be looked at.
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>{{"hist/h/a b", (*head)->value}, {"hist/h/broken", "?"}}) {
+    ASSERT_THAT(a_->connection.Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  }
   sweep_for(absl::Minutes(10));
   EXPECT_EQ(sweep_for(absl::Hours(7)), 0U);
   EXPECT_THAT(observe(), IsOk());
@@ -256,7 +309,15 @@ TEST_F(SharedHistogramStoreTest, WhatNoServerUsesGoesInItsTime) {
   a_->hooked.SetHooks(nullptr, nullptr);
   EXPECT_EQ(sweep_for(absl::Hours(7)), 0U);
   EXPECT_THAT(d.GetProducer("team/h", "p"), IsOk());
+  const auto last = a_->connection.Get("hist/h/team%2Fh");
+  ASSERT_THAT(last, IsOk());
   EXPECT_EQ(sweep_for(absl::Hours(2)), 1U);
+  ASSERT_EQ(expired.size(), 1U);
+  EXPECT_EQ(expired[0].name, "team/h");
+  EXPECT_GE(expired[0].unused, absl::Hours(8));
+  EXPECT_LT(expired[0].unused, absl::Hours(11));
+  EXPECT_EQ(expired[0].num_bytes, SharedLogHead::Decode(**last)->num_bytes);
+  EXPECT_GT(expired[0].num_bytes, 0U);
   EXPECT_EQ(c.num_expired(), 1U);
   EXPECT_THAT(d.Get("team/h", clock_.Now()), StatusIs(absl::StatusCode::kNotFound, testing::_));
 }
@@ -281,12 +342,15 @@ TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("components")));
   Quotas one;
   one.histograms = 1;
-  const auto bounded = NewServer({.max_histograms = 2,
-                                  .max_distinct = 2,
-                                  .max_producers = 1,
-                                  .quotas_of = [one](absl::string_view) { return one; }});
-  EXPECT_THAT(bounded->store.Observe(KeyNamed("team/i"), Sizes({1, 2}), {}, kStart),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("histograms")));
+  const auto bounded = NewServer(
+      {.max_histograms = 3,
+       .max_distinct = 2,
+       .max_producers = 1,
+       .quotas_of = [one](absl::string_view where) { return where == "other" ? Quotas() : one; }});
+  EXPECT_THAT(
+      bounded->store.Observe(KeyNamed("team/i"), Sizes({1, 2}), {}, kStart),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("team"), HasSubstr("histograms"), HasSubstr("2"), HasSubstr("1"))));
   EXPECT_THAT(
       bounded->store.Observe(KeyNamed("k"), Sizes({1, 2}), ProducerSequence{"p", 1}, kStart),
       IsOk());
@@ -295,14 +359,26 @@ TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("producers")));
   EXPECT_THAT(bounded->store.Observe(KeyNamed("k"), Sizes({3, 2, 4, 2}), {}, kStart),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("distinct")));
-  EXPECT_THAT(bounded->store.Observe(KeyNamed("other/l"), Sizes({1, 2}), {}, kStart),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 2")));
+  EXPECT_THAT(bounded->store.Observe(KeyNamed("other/l"), Sizes({1, 2}), {}, kStart), IsOk());
+  EXPECT_THAT(bounded->store.Observe(KeyNamed("other/m"), Sizes({1, 2}), {}, kStart),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("there are 3, at most 3")));
   EXPECT_EQ(bounded->store.CountByNamespace(),
-            (std::map<std::string, uint64_t>{{"default", 1}, {"team", 1}}));
+            (std::map<std::string, uint64_t>{{"default", 1}, {"other", 1}, {"team", 1}}));
+  SizeHistogram none(2);
+  EXPECT_THAT(a_->store.Subtract(KeyNamed("none"), none, {}, kStart),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
   std::vector<uint32_t> many;
   for (uint32_t i = 0; i < 200'000; ++i) many.insert(many.end(), {i, i});
   EXPECT_THAT(a_->store.Observe(KeyNamed("k"), Sizes(many), {}, kStart),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at a time")));
+  // All servers keep to one bound of sizes, whatever theirs is.
+  for (uint32_t part = 0; part < 3; ++part) {
+    many.clear();
+    for (uint32_t i = 0; i < 50'000; ++i) many.insert(many.end(), {50'000 * part + i, 0});
+    const auto counted = a_->store.Observe(KeyNamed("large"), Sizes(many), {}, kStart);
+    EXPECT_EQ(counted.status().code(),
+              part < 2 ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted);
+  }
 }
 
 TEST_F(SharedHistogramStoreTest, NoOtherNameLeadsToAHistogram) {
@@ -338,7 +414,11 @@ TEST_F(SharedHistogramStoreTest, WhatIsNoKeyIsRefusedBeforeAnythingIsAskedFor) {
     EXPECT_THAT(server->store.Merge(key, sizes, of, kStart), refused);
     EXPECT_THAT(server->store.Subtract(key, sizes, of, kStart), refused);
     EXPECT_THAT(server->store.Observe(key, Sizes({1, 2}), of, kStart), refused);
+    if (key.name != good.name || key.half_life != good.half_life) {
+      EXPECT_THAT(server->store.ObserveSoon(key, Sizes({1, 2}), kStart), refused);
+    }
   }
+  EXPECT_THAT(server->store.Flush(), IsOk());
   EXPECT_THAT(server->store.Merge(good, sizes, producer, kStart),
               StatusIs(absl::StatusCode::kInternal, testing::_));
 }
@@ -663,13 +743,37 @@ TEST_F(SharedHistogramStoreTest, WhatWaitsTogetherIsAlike) {
 TEST_F(SharedHistogramStoreTest, AStreamHasNoErrorsOfOthers) {
   const HistogramKey other = {"h", SizeSchema::Create({"x", "y"}).value()};
   EXPECT_THAT(a_->store.Observe(other, Sizes({1, 2}), {}, kStart), IsOk());
+  RecordedLog lines;
+  LimitedLog log(&lines, [] { return kStart; });
+  SharedHistogramStore store(&b_->hooked, {"logged", {}, &log}, nullptr);
   // It does not know better.
-  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  EXPECT_THAT(store.ObserveSoon(KeyNamed("h"), Sizes({1, 2, 3, 4}), kStart), IsOk());
+  EXPECT_THAT(store.ObserveSoon(KeyNamed("i"), Sizes({1, 2}), kStart), IsOk());
   std::vector<uint32_t> many;
   for (uint32_t i = 0; i < 60'000; ++i) many.insert(many.end(), {i, i});
-  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("large"), Sizes(many), kStart), IsOk());
+  EXPECT_THAT(store.ObserveSoon(KeyNamed("large"), Sizes(many), kStart), IsOk());
   EXPECT_EQ(All(*a_, "large").num_graphs(), 60'000U);
-  EXPECT_THAT(b_->store.Flush(), StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+  EXPECT_THAT(store.Flush(), StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+  // What is refused is told, and gone; the rest is counted.
+  EXPECT_THAT(lines.lines(), testing::ElementsAre(AllOf(
+                                 HasSubstr("warning"), HasSubstr("\"histogram\":\"h\""),
+                                 HasSubstr("\"graphs\":2"), HasSubstr("created with [x, y]"))));
+  EXPECT_EQ(All(*a_, "i").num_graphs(), 1U);
+  EXPECT_THAT(store.Flush(), IsOk());
+}
+
+TEST_F(SharedHistogramStoreTest, AStartedServerCountsByItself) {
+  absl::Notification is_counted;
+  b_->hooked.SetHooks(nullptr, [&] {
+    if (!is_counted.HasBeenNotified()) is_counted.Notify();
+    return absl::OkStatus();
+  });
+  b_->store.Start();
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  is_counted.WaitForNotification();
+  EXPECT_THAT(b_->store.Flush(), IsOk());
+  EXPECT_EQ(All(*a_, "h").num_graphs(), 1U);
+  b_ = nullptr;  // Before what its hook refers to.
 }
 
 TEST_F(SharedHistogramStoreTest, AFlushEndsWhereTheStoreCannotBeReached) {
@@ -771,6 +875,223 @@ TEST_F(SharedHistogramStoreTest, WhetherThereIsAHistogramIsUnknownWithoutTheStor
   EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
   b_->connection.SetFaults([] { return StoreFault::kUnreachable; });
   EXPECT_THAT(b_->store.SchemaOf("h"), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_EQ(b_->store.CountByNamespace(), (std::map<std::string, uint64_t>()));
+}
+
+// An answer that needs no transaction is of now, too: of what others have done since, or an error.
+TEST_F(SharedHistogramStoreTest, WhatIsAnsweredWithoutATransactionIsOfNow) {
+  const ProducerSequence first = {"p", 1};
+  const auto observe = [&] {
+    const auto counted = a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), first, kStart);
+    return counted.ok() ? absl::StrCat(counted->counted, " of ", counted->num_graphs)
+                        : absl::StatusCodeToString(counted.status().code());
+  };
+  const auto nothing = [&](const std::optional<ProducerSequence>& producer) {
+    const auto counted = a_->store.Observe(KeyNamed("h"), SizeTable(), producer, kStart);
+    return counted.ok() ? absl::StrCat(counted->counted, " of ", counted->num_graphs)
+                        : absl::StatusCodeToString(counted.status().code());
+  };
+  EXPECT_EQ(observe(), "1 of 1");
+  EXPECT_THAT(b_->store.Observe(KeyNamed("h"), Sizes({1, 2, 3, 4}), {}, kStart), IsOk());
+  const uint64_t before = servers_.num_commits();
+  EXPECT_EQ(nothing(std::nullopt), "0 of 3");
+  EXPECT_THAT(b_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  EXPECT_EQ(observe(), "0 of 4");
+  EXPECT_EQ(servers_.num_commits(), before + 1);
+  const auto lost = [] { return absl::UnavailableError("lost"); };
+  a_->hooked.SetHooks(lost, lost);
+  EXPECT_EQ(observe(), "UNAVAILABLE");
+  EXPECT_EQ(nothing(std::nullopt), "UNAVAILABLE");
+  a_->hooked.SetHooks(nullptr, nullptr);
+  // A producer's is remembered, though it counts nothing.
+  EXPECT_EQ(nothing(ProducerSequence{"p", 2}), "0 of 4");
+  EXPECT_EQ(b_->store.GetProducer("h", "p")->last(), 2U);
+  EXPECT_THAT(b_->store.Delete("h"), IsOk());
+  EXPECT_EQ(observe(), "1 of 1");
+}
+
+// Those that fit one run share a transaction, and each has its own answer; what does not fit it has
+// the next one.
+TEST_F(SharedHistogramStoreTest, WhatWaitsTogetherIsMadeInItsOrder) {
+  const auto add = [](std::vector<uint32_t> sizes, uint64_t sequence = 0,
+                      HistogramKey key = KeyNamed("h")) -> Call {
+    return [=](SharedHistogramStore& store) {
+      std::optional<ProducerSequence> producer;
+      if (sequence != 0) producer = ProducerSequence{"p", sequence};
+      return store.Observe(key, Sizes(sizes), producer, kStart);
+    };
+  };
+  const auto take = [](const std::vector<uint32_t>& sizes) -> Call {
+    return [sizes](SharedHistogramStore& store) {
+      SizeHistogram taken(2);
+      EXPECT_THAT(taken.AddTable(Sizes(sizes)), IsOk());
+      return store.Subtract(KeyNamed("h"), taken, {}, kStart);
+    };
+  };
+  const HistogramKey others = {"h", SizeSchema::Create({"x", "y"}).value()};
+  const auto of_two = NewServer({.max_distinct = 2});
+  const struct {
+    const char* name;
+    CountingServer* server;
+    std::vector<uint32_t> before;
+    std::vector<Call> calls;
+    std::vector<std::string> told;
+    int num_commits;
+    uint64_t num_graphs;
+  } kCases[] = {
+      {"one run",
+       a_.get(),
+       {1, 2},
+       {add({3, 4}), add({5, 6, 5, 6}, 1), add({7, 8}, 2)},
+       {"1 of 5", "2 of 5", "1 of 5"},
+       1,
+       5},
+      {"taken in between",
+       a_.get(),
+       {1, 2},
+       {add({3, 4}), take({3, 4}), add({5, 6})},
+       {"1 of 2", "1 of 1", "1 of 2"},
+       3,
+       2},
+      {"taken twice",
+       a_.get(),
+       {1, 2, 1, 2},
+       {take({1, 2}), take({1, 2}), take({1, 2})},
+       {"1 of 1", "1 of 0", "OUT_OF_RANGE"},
+       2,
+       0},
+      {"a new one",
+       a_.get(),
+       {},
+       {add({1, 2}), add({1, 2}, 0, KeyNamed("h", absl::Hours(1))), add({1, 2}, 0, others),
+        add({3, 4})},
+       {"1 of 1", "FAILED_PRECONDITION", "FAILED_PRECONDITION", "1 of 2"},
+       2,
+       2},
+      {"taken from none", a_.get(), {}, {take({1, 2}), add({1, 2})}, {"NOT_FOUND", "1 of 1"}, 1, 1},
+      {"a repetition",
+       a_.get(),
+       {1, 2},
+       {add({3, 4}, 1), add({3, 4}, 1), add({5, 6}, 1), add({7, 8}, 2)},
+       {"1 of 2", "0 of 2", "ALREADY_EXISTS", "1 of 3"},
+       2,
+       3},
+      {"a bound of sizes",
+       of_two.get(),
+       {1, 2},
+       {add({3, 4}), add({5, 6}), add({1, 2})},
+       {"1 of 2", "RESOURCE_EXHAUSTED", "1 of 3"},
+       2,
+       3},
+  };
+  for (const auto& each : kCases) {
+    SCOPED_TRACE(each.name);
+    if (!each.before.empty()) {
+      ASSERT_THAT(b_->store.Observe(KeyNamed("h"), Sizes(each.before), {}, kStart), IsOk());
+    }
+    const auto [told, num_commits] = CallTogether(*each.server, each.calls);
+    EXPECT_EQ(told, each.told);
+    EXPECT_EQ(num_commits, each.num_commits);
+    EXPECT_EQ(All(*b_, "h").num_graphs(), each.num_graphs);
+    EXPECT_EQ(All(*each.server, "h"), All(*b_, "h"));
+    ASSERT_THAT(b_->store.Delete("h"), IsOk());
+  }
+  // Each is more than the half of a run.
+  std::vector<uint32_t> many;
+  std::vector<uint32_t> more;
+  for (uint32_t i = 0; i < 60'000; ++i) {
+    many.insert(many.end(), {i, i});
+    more.insert(more.end(), {i, i + 1});
+  }
+  EXPECT_THAT(CallTogether(*a_, {add(many), add(more)}).first,
+              testing::ElementsAre("60000 of 60000", "60000 of 120000"));
+  EXPECT_EQ(All(*b_, "h").num_graphs(), 120'000U);
+}
+
+TEST_F(SharedHistogramStoreTest, WhoIsAlwaysTooLateIsToldToTryAgain) {
+  int races = 0;
+  a_->hooked.SetHooks(nullptr, [&]() -> absl::Status {
+    if (races-- <= 0) return absl::OkStatus();
+    return b_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart).status();
+  });
+  races = 99;
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({3, 4}), {}, kStart), IsOk());
+  EXPECT_EQ(All(*b_, "h").num_graphs(), 100U);
+  races = 100;
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({3, 4}), {}, kStart),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("faster 100 times")));
+  a_->hooked.SetHooks(nullptr, nullptr);
+  EXPECT_EQ(All(*a_, "h").num_graphs(), 200U);
+}
+
+// The store drops each state as soon as there is a later one, and others change all the time.
+TEST_F(SharedHistogramStoreTest, WhatTheStoreForgetsWhileItIsReadIsReadAgain) {
+  servers_.SetForgetful(false);
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  Revision revision = 1 << 20;
+  // Of the head and of the runs, each time.
+  int reads = 0;
+  b_->hooked.SetHooks(
+      [&] {
+        if (reads-- > 0) {
+          servers_.SkipTo(++revision);
+          servers_.Compact(revision);
+        }
+        return absl::OkStatus();
+      },
+      nullptr);
+  reads = 8;
+  EXPECT_THAT(b_->store.Get("h", kStart), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_EQ(reads, 0);
+  reads = 6;
+  EXPECT_EQ(All(*b_, "h").num_graphs(), 1U);
+}
+
+TEST_F(SharedHistogramStoreTest, RunsThatAreSmallBesideTheirBaseAreLeft) {
+  const auto count = [&](uint32_t num_sizes) {
+    std::vector<uint32_t> sizes;
+    for (uint32_t i = 0; i < num_sizes; ++i) sizes.insert(sizes.end(), {~i, ~uint32_t{0} - 2 * i});
+    EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes(sizes), {}, kStart), IsOk());
+  };
+  for (size_t i = 1; i <= 3; ++i) {
+    count(1);
+    EXPECT_EQ(NumEntries(), i);
+  }
+  // A base; then more than the least number of bytes, but less than the base has.
+  count(20'000);
+  EXPECT_EQ(NumEntries(), 1U);
+  count(7'000);
+  EXPECT_EQ(NumEntries(), 2U);
+  EXPECT_EQ(All(*b_, "h"), All(*a_, "h"));
+}
+
+// Of calls that use a histogram: it might be deleted for want of a use.
+TEST_F(SharedHistogramStoreTest, AUseThatCannotBeNotedIsRefused) {
+  ASSERT_THAT(b_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  SharedHistogramStore::Options options = {"c", {}, nullptr, *ParseRetention("8h")};
+  options.steady_now = [this] { return clock_.Now(); };
+  SharedHistogramStore c(&a_->hooked, options, nullptr);
+  SizeHistogram sizes(2);
+  ASSERT_THAT(sizes.Add({1, 2}), IsOk());
+  const std::vector<std::function<absl::Status()>> uses = {
+      [&] { return c.Get("h", kStart).status(); },
+      [&] { return c.Merge(KeyNamed("h"), sizes, {}, kStart).status(); },
+      [&] { return c.Subtract(KeyNamed("h"), sizes, {}, kStart).status(); },
+  };
+  for (const bool is_of_read : {false, true}) {
+    for (const auto& use : uses) {
+      clock_.Advance(absl::Hours(2));
+      bool has_failed = false;
+      const auto fail_once = [&] {
+        return std::exchange(has_failed, true) ? absl::OkStatus() : absl::InternalError("no luck");
+      };
+      a_->hooked.SetHooks(is_of_read ? HookedConnection::Hook(fail_once) : nullptr,
+                          is_of_read ? nullptr : HookedConnection::Hook(fail_once));
+      EXPECT_THAT(use(), StatusIs(absl::StatusCode::kInternal, HasSubstr("no luck")));
+      a_->hooked.SetHooks(nullptr, nullptr);
+      EXPECT_EQ(All(*b_, "h").num_graphs(), 1U);
+    }
+  }
 }
 
 TEST_F(SharedHistogramStoreTest, ANewServerReadsManySmallRunsAtOnce) {
@@ -820,8 +1141,81 @@ TEST_F(SharedHistogramStoreTest, CopiesThatNobodyUsesNowMakeRoom) {
     EXPECT_THAT(a_->store.Observe(KeyNamed(name), Sizes(some), {}, kStart), IsOk());
     EXPECT_EQ(All(*small, name).num_graphs(), 1000U);
   }
-  EXPECT_LT(small->store.num_histograms(), 50U);
-  EXPECT_GT(small->store.num_histograms(), 1U);
+  // Those that were used last are left.
+  const size_t num_left = small->store.num_histograms();
+  EXPECT_LT(num_left, 50U);
+  EXPECT_GT(num_left, 1U);
+  std::vector<std::string> last;
+  for (size_t i = 50 - num_left; i < 50; ++i) last.push_back(absl::StrCat("h", i));
+  EXPECT_THAT(small->store.Names(), testing::UnorderedElementsAreArray(last));
+}
+
+TEST(WaitingCountsTest, OnlySoMuchWaits) {
+  WaitingCounts waiting(nullptr);
+  const auto add = [&](const std::string& name, uint32_t distinct = 1, absl::Time now = kStart) {
+    SizeHistogram sizes(2);
+    for (uint32_t i = 0; i < distinct; ++i) EXPECT_THAT(sizes.Add({i, i}), IsOk());
+    return waiting.Add(KeyNamed(name), sizes, now);
+  };
+  const absl::Status full = absl::AbortedError("full");
+  for (size_t i = 0; i < WaitingCounts::kMaxHistograms; ++i) {
+    ASSERT_THAT(add(absl::StrCat("h", i)), IsOkAndHolds(false));
+  }
+  EXPECT_THAT(add("more"), IsOkAndHolds(true));
+  EXPECT_THAT(add("h0"), IsOkAndHolds(true));
+  auto more = waiting.Take("more");
+  ASSERT_TRUE(more.has_value());
+  EXPECT_THAT(add("h0"), IsOkAndHolds(false));
+  EXPECT_EQ(waiting.PutBack(*more, full), full);
+  // What was taken is added to what has come since.
+  auto h0 = waiting.Take("h0");
+  ASSERT_TRUE(h0.has_value());
+  EXPECT_EQ(h0->sizes.num_graphs(), 3U);
+  EXPECT_FALSE(waiting.Take("h0").has_value());
+  EXPECT_THAT(add("h0"), IsOkAndHolds(false));
+  EXPECT_THAT(waiting.PutBack(*h0, full), IsOk());
+  h0 = waiting.Take("h0");
+  ASSERT_TRUE(h0.has_value());
+  EXPECT_EQ(h0->sizes.num_graphs(), 4U);
+  EXPECT_THAT(waiting.PutBack(*more, full), IsOk());
+  EXPECT_TRUE(waiting.Take("more").has_value());
+  // Neither is a run of more than the half; both would be more than one.
+  EXPECT_THAT(add("h1", 60'000), IsOkAndHolds(true));
+  auto h1 = waiting.Take("h1");
+  ASSERT_TRUE(h1.has_value());
+  EXPECT_THAT(add("h1", 60'000), IsOkAndHolds(true));
+  EXPECT_EQ(waiting.PutBack(*h1, full), full);
+  EXPECT_EQ(waiting.Take("h1")->sizes.num_graphs(), 60'000U);
+  // Time does not go back.
+  for (const int later : {0, 1}) {
+    for (const int i : {0, 1}) {
+      EXPECT_THAT(add("time", 1, kStart + absl::Seconds(i == later ? 2 : 1)), IsOkAndHolds(false));
+    }
+    EXPECT_EQ(waiting.Take("time")->now, kStart + absl::Seconds(2));
+  }
+  EXPECT_EQ(waiting.NameAfter("h1"), "h10");
+  EXPECT_EQ(waiting.NameAfter("h999"), std::nullopt);
+}
+
+TEST(SharedHistogramFormatTest, NoRunTakesMoreThanWasReckoned) {
+  Random random(9);
+  for (const int bits : {1, 7, 8, 14, 15, 21, 22, 28, 29, 32}) {
+    SCOPED_TRACE(bits);
+    SizeHistogram sizes(3);
+    internal::SharedHistogramRun run;
+    constexpr uint32_t kRows = 5000;
+    for (uint32_t row = 0; row < kRows; ++row) {
+      const uint32_t large = ~uint32_t{0} >> (32 - bits);
+      const uint64_t number = random.Below(1000) + 1;
+      ASSERT_THAT(sizes.Add({row, large, large}, number), IsOk());
+      for (const uint32_t count : {row, large, large}) run.add_counts(count);
+      run.add_numbers(number);
+    }
+    const uint64_t reckoned = shared_histogram::RunBytes(sizes);
+    EXPECT_GE(reckoned, run.ByteSizeLong());
+    // A byte more of each number, and as if all were as large as the largest.
+    EXPECT_LE(reckoned, 4096 + kRows * ((1 + 2) + 2 * (1 + (bits + 6) / 7) + (1 + 4)));
+  }
 }
 
 // Producers try again, at any server, until they are answered. Requests and answers are lost, come
