@@ -2,6 +2,7 @@
 #include "service/wings/cluster/datasets/chunk_cache.h"
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -96,6 +97,55 @@ TEST_F(ChunkCacheTest, TheBoundHolds) {
   // A smaller bound holds from the start.
   Open(6000);
   EXPECT_EQ(cache_->counts().num_bytes, 0U);
+}
+
+TEST_F(ChunkCacheTest, WhatIsFetchedAndFoundIsCounted) {
+  const auto expect = [&](uint64_t num_bytes, uint64_t in_use, uint64_t hits, uint64_t misses,
+                          uint64_t evictions) {
+    const ChunkCache::Counts counts = cache_->counts();
+    EXPECT_EQ(counts.num_bytes, num_bytes);
+    EXPECT_EQ(counts.in_use, in_use);
+    EXPECT_EQ(counts.hits, hits);
+    EXPECT_EQ(counts.misses, misses);
+    EXPECT_EQ(counts.evictions, evictions);
+  };
+  auto a = Pin("a", 4000);
+  expect(4000, 4000, 0, 1, 0);
+  EXPECT_THAT(Pin("a", 4000), IsOk());  // Mapped.
+  expect(4000, 4000, 1, 1, 0);
+  a = absl::CancelledError();
+  EXPECT_THAT(Pin("a", 4000), IsOk());  // A file.
+  expect(4000, 0, 2, 1, 0);
+  EXPECT_THAT(Pin("b", 3000), IsOk());
+  EXPECT_THAT(Pin("c", 3000), IsOk());
+  expect(10'000, 0, 2, 3, 0);
+  EXPECT_THAT(Pin("a", 4000), IsOk());  // b is the oldest now.
+  EXPECT_THAT(Pin("d", 3000), IsOk());
+  expect(10'000, 0, 3, 4, 1);
+  const std::string folder = folder_.path() + "/cache/";
+  EXPECT_FALSE(std::filesystem::exists(folder + "b.chunk"));
+  // The next process knows which files were written last; other things of that name are none.
+  cache_ = nullptr;
+  std::filesystem::create_directory(folder + "e.chunk");
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (const auto& [name, minutes] : std::map<std::string, int>{{"a", 1}, {"c", 3}, {"d", 2}}) {
+    std::filesystem::last_write_time(absl::StrCat(folder, name, ".chunk"),
+                                     now - std::chrono::minutes(minutes));
+  }
+  Open(7000);
+  expect(7000, 0, 0, 0, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder + "c.chunk"));
+  EXPECT_THAT(Pin("f", 2000), IsOk());
+  expect(6000, 0, 0, 1, 2);
+  EXPECT_TRUE(std::filesystem::exists(folder + "a.chunk"));
+  EXPECT_TRUE(std::filesystem::exists(folder + "e.chunk"));
+  // A file that was cut off is none.
+  cache_ = nullptr;
+  std::filesystem::resize_file(folder + "a.chunk", 10);
+  Open(10'000);
+  expect(2010, 0, 0, 0, 0);
+  EXPECT_THAT(Pin("a", 4000), IsOk());
+  expect(6000, 0, 0, 1, 0);
 }
 
 // A process has few mappings; who runs out of them cannot even start a thread.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,10 @@
 #include "gtest/gtest.h"
 #include "service/base/caller.h"
 #include "service/base/checksum.h"
+#include "service/stores/datasets/prepared_append.h"
+#include "service/stores/datasets/stored_values.h"
+#include "service/wings/cluster/datasets/chunk_builder.h"
+#include "service/wings/cluster/datasets/object_sweeper.h"
 #include "service/wings/cluster/datasets/object_values.h"
 #include "service/wings/cluster/datasets/store_identity.h"
 #include "service/wings/cluster/datasets/timed_leases.h"
@@ -373,6 +378,124 @@ TEST_F(ObjectEnginesTest, ObjectsMustFitTheCacheTogether) {
                                        HasSubstr(absl::StrCat(all)),
                                        HasSubstr(absl::StrCat("the ", room, " of")))));
       EXPECT_THAT(chunks->CheckFits({0, 2}), IsOk());
+    }
+  }
+}
+
+// What is put is as docs/storage-format.md says: records at their places, and the sizes behind.
+TEST_F(ObjectEnginesTest, ObjectsAreAsTheFormatSays) {
+  ObjectDatasetStore& store = replica_.store();
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, store.Create("set", schema_, {}));
+  uint64_t first_graph = 0;
+  for (const size_t num_graphs : {2, 200}) {
+    SCOPED_TRACE(num_graphs);
+    const GraphChunk graphs = Chunk(num_graphs, num_graphs);
+    const PreparedAppend prepared = PrepareAppend({"set"}, graphs, {}, std::nullopt).value();
+    ASSERT_THAT(store.Append("set", graphs, {}, std::nullopt), IsOk());
+    const auto key = replica_.connection().Get(DatasetTailKey(info.id, first_graph));
+    ASSERT_TRUE(key.ok() && key->has_value());
+    const ObjectChunk chunk = DecodeObjectChunk((*key)->value).value();
+    const std::string bytes = *ReadObject(objects_, ChunkObject(info.id, chunk.object), {},
+                                          uint64_t{1} << 30, absl::InfiniteFuture());
+    EXPECT_EQ(bytes.substr(0, 16), std::string("PHOBJECT\1\0\0\0\0\0\0\0", 16));
+    EXPECT_EQ(chunk.num_bytes, bytes.size());
+    EXPECT_EQ(chunk.crc, Crc32c(bytes));
+    EXPECT_EQ(chunk.first_graph, first_graph);
+    ASSERT_EQ(chunk.records.size(), 1U);
+    EXPECT_EQ(chunk.records[0].offset, 16U);
+    EXPECT_EQ(chunk.records[0].num_graphs, num_graphs);
+    EXPECT_EQ(chunk.records[0].num_bytes, prepared.record.num_bytes());
+    // A whole number of 64 bytes, the last of them zero.
+    EXPECT_EQ(chunk.run_offset, 16 + BytesInObject(prepared.record.num_bytes()));
+    EXPECT_EQ(chunk.run_offset % 64, 16U);
+    EXPECT_LT(chunk.run_offset - 16 - prepared.record.num_bytes(), 64U);
+    const std::string run = bytes.substr(chunk.run_offset);
+    EXPECT_EQ(run, EncodeRun(prepared.sizes));
+    EXPECT_EQ(chunk.run_bytes, run.size());
+    EXPECT_EQ(chunk.run_crc, Crc32c(run));
+    // A short one is in the manifest, too.
+    EXPECT_EQ(chunk.run, num_graphs == 2 ? run : "");
+    const uint64_t reckoned = BytesOfObject({&prepared});
+    EXPECT_GE(reckoned, bytes.size());
+    EXPECT_LE(reckoned, bytes.size() + 64);
+    first_graph += num_graphs;
+  }
+}
+
+// A round through more objects than are listed at once, in steps: each object is looked at once.
+TEST_F(ObjectEnginesTest, ARoundOfSweepsGoesOnWhereItEnded) {
+  ASSERT_THAT(BindStores(replica_.engines()), IsOk());
+  const absl::Time never = absl::InfiniteFuture();
+  uint64_t num_bytes = 0;
+  for (uint64_t id = 1; id <= 100; ++id) {
+    for (uint64_t object = 1; object <= 25; ++object) {
+      const std::string bytes(object, 'o');
+      num_bytes += bytes.size();
+      ASSERT_THAT(objects_.Put(ChunkObject(id, object), bytes, never), IsOk());
+    }
+  }
+  ASSERT_THAT(objects_.Put("d/of-others", "", never), IsOk());
+  cluster_.clock.Advance(absl::Hours(1));
+  ObjectSweeper::Options options;
+  options.max_listed = 1;  // A page at a time.
+  options.max_deleted = 10'000;
+  ObjectSweeper sweeper(replica_.engines(), options);
+  // As old as they must be is too young.
+  PH_ASSERT_OK_AND_ASSIGN(ObjectSweeper::Step step, sweeper.Run());
+  EXPECT_EQ(step.num_deleted, 0U);
+  while (!step.is_round_over) {
+    PH_ASSERT_OK_AND_ASSIGN(step, sweeper.Run());
+  }
+  cluster_.clock.Advance(absl::Milliseconds(1));
+  ObjectSweeper::Step all;
+  int num_steps = 0;
+  do {
+    PH_ASSERT_OK_AND_ASSIGN(step, sweeper.Run());
+    EXPECT_LE(step.num_listed, ObjectStore::kMaxListed);
+    EXPECT_EQ(step.num_orphans, step.num_deleted);
+    all.num_listed += step.num_listed;
+    all.num_deleted += step.num_deleted;
+    all.num_bytes += step.num_bytes;
+    ASSERT_LT(++num_steps, 10);
+  } while (!step.is_round_over);
+  EXPECT_EQ(num_steps, 3);
+  EXPECT_EQ(all.num_listed, 2501U);
+  EXPECT_EQ(all.num_deleted, 2500U);
+  EXPECT_EQ(all.num_bytes, num_bytes);
+  EXPECT_EQ(objects_.List("d/", "", 0, never)->objects.size(), 1U);
+}
+
+// However busy others are: it is tried some times, and what is told of it is true.
+TEST_F(ObjectEnginesTest, AnAppendThatIsAlwaysTooLateIsToldSo) {
+  ObjectReplica other(&cluster_, &objects_, folder_.path() + "/other");
+  ASSERT_THAT(other.store().Create("set", schema_, {}), IsOk());
+  ObjectEngines engines = this->engines();
+  engines.max_attempts = 3;
+  ObjectDatasetStore store(engines, &replica_.cache(), {});
+  uint64_t num_others = 0;
+  for (const int times : {3, 4}) {
+    int left = times;
+    const uint64_t before = other.store().Get("set")->num_graphs;
+    int num_requests = 0;
+    replica_.connection().SetFaults([&] {
+      // Each try reads the name and the state, then what it decides on.
+      if (++num_requests % 3 == 0 && left-- > 0) {
+        EXPECT_THAT(other.store().Append("set", Chunk(++num_others, 1), {}, std::nullopt), IsOk());
+      }
+      return StoreFault::kNone;
+    });
+    pauses_.clear();
+    const auto appended = store.Append("set", Chunk(99, 5), {}, std::nullopt);
+    replica_.connection().SetFaults(nullptr);
+    EXPECT_EQ(pauses_.size(), 3U);
+    const uint64_t added = other.store().Get("set")->num_graphs - before;
+    if (times == 3) {
+      EXPECT_THAT(appended, IsOk());
+      EXPECT_EQ(added, 3U + 5U);
+    } else {
+      EXPECT_THAT(appended, StatusIs(absl::StatusCode::kUnavailable,
+                                     AllOf(HasSubstr("'set'"), HasSubstr("others wrote"))));
+      EXPECT_EQ(added, 4U);
     }
   }
 }
