@@ -45,6 +45,57 @@ def events(log: pathlib.Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
 
 
+def test_a_life_is_told_from_the_addresses_to_the_end(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    bounds = {"max-connections": 80, "max-connections-per-client": 70, "max-streams-per-connection": 9}
+    with log.open("w") as file, ServerProcess(
+        *("--data-dir", str(tmp_path / "data"), "--lane", f"unix:{tmp_path}/lane"),
+        *("--lame-duck=1ms", "--drain-timeout=7s"),
+        *(f"--{name}={value}" for name, value in bounds.items()),
+        log=file,
+    ) as server:  # fmt: skip
+        metrics = server.get("/metrics")[1]
+        text = metrics if isinstance(metrics, str) else metrics.decode()
+        assert [line for line in text.splitlines() if line.startswith("packhouse_ready{")] == [
+            f'packhouse_ready{{reason="{reason}"}} 1' for reason in ("datasets", "delivery", "draining")
+        ]
+        # Of those that wait the one with the least number is taken first.
+        for sent in (signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM):
+            server.process.send_signal(sent)
+        assert server.process.wait(60) == 0
+    told = events(log)
+    for line in told:
+        assert line.pop("time")
+    listening = told[0]
+    assert listening.pop("http").startswith("127.0.0.1:")
+    assert listening.pop("commit") and listening.pop("version")
+    assert told == [
+        {
+            "level": "info", "event": "listening", "grpc": server.address,
+            "admin": f"unix:{tmp_path}/data/admin.sock", "lane": f"unix:{tmp_path}/lane",
+            **{name.replace("-", "_"): value for name, value in bounds.items()},
+        },
+        {"level": "info", "event": "reloading", "signal": "SIGHUP"},
+        {"level": "info", "event": "signal ignored", "signal": "SIGUSR1",
+         "message": "it has no meaning here"},
+        {"level": "info", "event": "draining", "signal": "SIGTERM", "lame_duck_ms": 1,
+         "timeout_ms": 7000},
+        {"level": "info", "event": "drained"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", ["--data-dir", "--signing-key"])
+def test_a_key_that_is_none_is_no_other_one(tmp_path: pathlib.Path, flag: str) -> None:
+    """Cursors that were given out would be refused, and nobody would know why."""
+    key = tmp_path / "signing.key"
+    key.write_text("not a key\n", encoding="ascii")
+    log = tmp_path / "log"
+    with log.open("w") as file, pytest.raises(RuntimeError, match="ended before"):
+        ServerProcess(flag, str(tmp_path if flag == "--data-dir" else key), log=file)
+    assert events(log)[-1]["message"] == f"--signing-key: '{key}' is no key of 64 hexadecimal digits"
+    assert key.read_text(encoding="ascii") == "not a key\n"
+
+
 def test_failures_and_deletions_say_who_asked(tmp_path: pathlib.Path) -> None:
     log = tmp_path / "log"
     flags = ("--data-dir", str(tmp_path / "data"))
