@@ -28,7 +28,8 @@ def batch(number: int, graph_ids: list[int], rows: tuple[int, int], padded: tupl
 
 def shape(nodes: int, edges: int, share: float = 0) -> Any:
     limits = {"nodes": nodes, "edges": edges, "graphs": 0}
-    return types.SimpleNamespace(limits=limits, usable=limits, expected_share=share)
+    usable = {"nodes": max(nodes - 1, 0), "edges": edges, "graphs": 0}
+    return types.SimpleNamespace(limits=limits, usable=usable, expected_share=share)
 
 
 class Streamed:
@@ -129,11 +130,12 @@ def test_graphs_may_be_shuffled_and_a_histogram_is_spread_out(
     path = tmp_path / "sizes.csv"
     path.write_text("nodes,edges,count\n3,2,30\n4,0,20\n")
     words = ["pack", "--sizes", str(path), *LIMITS, "--drift"]
+    streamed.opened.usable = streamed.opened.limits
     streamed.batches, streamed.rejected = [batch(0, list(range(50)), (170, 60), (0, 0))], []
     assert program.main([*words, "--shuffle", "4"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("50 graphs of sizes in random order (seed 4); limits ")
-    assert "rejected:" not in told
+    assert "rejected:" not in told and "usable beside" not in told
     ((graphs, options),) = streamed.asked
     order = graphs.graph_ids.tolist()
     assert sorted(order) == list(range(50)) != order and options.drift is not None
