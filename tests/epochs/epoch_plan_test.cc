@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/algorithms/collation/uncollate.h"
+#include "service/algorithms/planning/batch_cost.h"
 #include "service/algorithms/planning/oversize_graphs.h"
 #include "service/base/memory_budget.h"
 #include "service/base/status_macros.h"
@@ -618,6 +619,66 @@ TEST(EpochCatalogTest, WorkersShareWhatIsMadeOnce) {
   EXPECT_NE(&first->plan(), &other->plan());
 }
 
+// Whatever a plan depends on tells it from others: nobody gets what was planned for other words.
+TEST(EpochCatalogTest, WhatDecidesAPlanMakesAnother) {
+  DatasetWorld world(60, 2);
+  world.Seal();
+  EpochCatalog catalog(&world.store(), EpochBounds());
+  using Change = std::function<void(EpochRequest&)>;
+  const auto two_groups = [](EpochRequest& r) { r.rank_groups.push_back(r.rank_groups[0]); };
+  const auto by_cost = [](EpochRequest& r) {
+    r.cost_balanced.emplace().cost = BatchCost::Create({{CostForm::kRows, 0, 1}}, 2).value();
+  };
+  // What is asked for, and how it differs then.
+  const std::vector<std::pair<Change, Change>> cases = {
+      {two_groups, [](EpochRequest& r) { r.rank_groups[1].num_ranks = 3; }},
+      {by_cost, [](EpochRequest& r) { r.rank_groups[0].num_ranks = 2; }},
+      {by_cost,
+       [](EpochRequest& r) {
+         r.cost_balanced->cost = BatchCost::Create({{CostForm::kRows, 1, 1}}, 2).value();
+       }},
+      {[](EpochRequest& r) {
+         r.draw = WeightedDraw{{}, 9, false};
+       },
+       [](EpochRequest& r) { ++r.key.epoch; }},
+      {[](EpochRequest& r) {
+         r.draw = WeightedDraw{{}, 9, false};
+       },
+       [](EpochRequest& r) { ++r.seed; }},
+      {[](EpochRequest&) {}, [](EpochRequest& r) { r.padding = Padding::kNone; }},
+      {[](EpochRequest&) {}, [](EpochRequest& r) { r.whole_graphs = false; }},
+      {[](EpochRequest& r) { r.in_order = true; }, [](EpochRequest& r) { ++r.look_ahead; }},
+      {[](EpochRequest& r) { r.by_score.emplace().component = 0; },
+       [](EpochRequest& r) { r.by_score->descending = true; }},
+      {[](EpochRequest& r) { r.by_score.emplace().component = 0; },
+       [](EpochRequest& r) { r.by_score->num_buckets = 3; }},
+      {[](EpochRequest&) {}, [](EpochRequest& r) { r.mixing.most_company = 3; }},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    EpochRequest request = DatasetWorld::Request();
+    cases[i].first(request);
+    PH_ASSERT_OK_AND_ASSIGN(const auto first, catalog.Prepare(request));
+    PH_ASSERT_OK_AND_ASSIGN(const auto same, catalog.Prepare(request));
+    EXPECT_EQ(first, same);
+    cases[i].second(request);
+    PH_ASSERT_OK_AND_ASSIGN(const auto other, catalog.Prepare(request));
+    EXPECT_NE(&first->plan(), &other->plan());
+  }
+  // One number of ranks is not in the words of one rank group, whose batches do not depend on it.
+  EpochRequest request = DatasetWorld::Request({5, 5, 3});
+  PH_ASSERT_OK_AND_ASSIGN(const auto one, catalog.Prepare(request));
+  request.rank_groups[0].num_ranks = 2;
+  ++request.key.epoch;
+  PH_ASSERT_OK_AND_ASSIGN(const auto two, catalog.Prepare(request));
+  EXPECT_EQ(&one->plan(), &two->plan());
+  // Who wants an error gets one, though others have left these graphs out.
+  EXPECT_GT(one->plan().num_oversize(), 0U);
+  request.oversize_is_error = true;
+  EXPECT_THAT(catalog.Prepare(request),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("graph")));
+}
+
 // Whoever opens an epoch that is being made for another job waits for that, also where it is made
 // in the background: then it hurries.
 TEST(EpochCatalogTest, JobsThatOpenOneEpochTogetherDrawItOnce) {
@@ -764,6 +825,11 @@ class InterruptedStore final : public DatasetStore {
     after_open();
     return reader;
   }
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override {
+    before_open();
+    return store_->OpenChunks(name);
+  }
   absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
                                      const DatasetOptions& options) override {
     return store_->Create(name, schema, options);
@@ -823,6 +889,28 @@ TEST(EpochCatalogTest, WhatIsDeletedWhileItIsPlannedIsNotKept) {
     }
     EXPECT_TRUE(store.opened.expired());
   }
+}
+
+// What is asked for is of one version; whoever asks again gets the new one.
+TEST(EpochCatalogTest, WhatIsReplacedWhileItIsOpenedIsNotMixedUp) {
+  DatasetWorld world(40);
+  world.Seal();
+  InterruptedStore store(&world.store());
+  EpochCatalog catalog(&store, EpochBounds());
+  EpochRequest in_segments = DatasetWorld::Request();
+  in_segments.segments = SegmentsRequest{100, 1};
+  const auto was_replaced =
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("'graphs' was replaced"));
+  store.before_open = [&] {
+    ASSERT_THAT(store.Delete("graphs"), IsOk());
+    ASSERT_THAT(store.Create("graphs", world.schema(), DatasetOptions()), IsOk());
+    ASSERT_THAT(store.Seal("graphs"), IsOk());
+  };
+  EXPECT_THAT(catalog.Prepare(DatasetWorld::Request()), was_replaced);
+  EXPECT_THAT(catalog.PrepareSegmented(in_segments), was_replaced);
+  store.before_open = [] {};
+  EXPECT_THAT(catalog.Prepare(DatasetWorld::Request()), IsOk());
+  EXPECT_THAT(catalog.PrepareSegmented(in_segments), IsOk());
 }
 
 // A reader that is kept though nobody uses it makes room for another one; one that is used does

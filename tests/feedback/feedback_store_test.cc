@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,7 +16,9 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "packhouse/internal/stored.pb.h"
 #include "service/base/caller.h"
+#include "service/base/checksum.h"
 #include "service/engine/feedback/stored_feedback.h"
 #include "service/stores/logs/lmdb_job_logs.h"
 #include "service/stores/logs/logged_keys.h"
@@ -89,6 +93,8 @@ class FeedbackStoreTest : public testing::TestWithParam<Engine> {
     std::vector<std::string> names;
     for (const Expired& one : expired) {
       EXPECT_GT(one.num_bytes, 0U);
+      EXPECT_GE(one.unused, absl::Hours(1));
+      EXPECT_LT(one.unused, absl::Hours(4000));
       names.push_back(one.name);
     }
     return names;
@@ -267,10 +273,29 @@ TEST_P(FeedbackStoreTest, ReadingsShowTheLawThatWasFittedLast) {
   EXPECT_EQ(reading().fixed_bytes, before);
   EXPECT_NE(store_->Find("gin/h100")->bytes.fixed, before);
   EXPECT_EQ(reading().fixed_bytes, store_->Find("gin/h100")->bytes.fixed);
+  // It is told whole.
+  BatchObservation too_large = Batch(90'000, 1);
+  too_large.out_of_memory = true;
+  EXPECT_THAT(store_->Report({"gin", "h100"}, kComponents, {too_large}, kNow + absl::Seconds(12)),
+              IsOk());
+  const auto model = store_->Find("gin/h100");
+  const FeedbackReading told = reading();
+  EXPECT_EQ(told.model, "gin");
+  EXPECT_EQ(told.device, "h100");
+  EXPECT_EQ(told.num_reports, 5U);
+  EXPECT_EQ(told.num_out_of_memory, 1U);
+  EXPECT_EQ(told.fixed_seconds, model->seconds.fixed);
+  EXPECT_EQ(told.spread, model->seconds.spread);
+  ASSERT_EQ(told.components.size(), kComponents.size());
+  for (size_t k = 0; k < kComponents.size(); ++k) {
+    EXPECT_EQ(told.components[k].name, kComponents[k]);
+    EXPECT_EQ(told.components[k].seconds_per_row, model->seconds.per_row[k]);
+    EXPECT_EQ(told.components[k].bytes_per_row, model->bytes.per_row[k]);
+  }
   if (!is_alone()) return;
   // Who is alone reads all as it starts.
   Start();
-  EXPECT_EQ(reading().num_reports, 4);
+  EXPECT_EQ(reading().num_reports, 5);
   EXPECT_EQ(reading().fixed_bytes, store_->Find("gin/h100")->bytes.fixed);
 }
 
@@ -288,6 +313,79 @@ TEST(StoredFeedbackTest, DamageIsNoticed) {
     damaged[i] ^= 0x20;
     EXPECT_EQ(DecodeFeedback(key, damaged).status().code(), absl::StatusCode::kDataLoss) << i;
     EXPECT_EQ(DecodeFeedback(key, bytes.substr(0, i)).status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+// A server that is alone counts the time of its models by it.
+TEST(FeedbackOfOneServerTest, ADamagedClockIsNoticed) {
+  for (const std::string clock : {"", "some", "1700000000", "1700000000 some", "some 5"}) {
+    const auto keys = LoggedKeys::InMemory();
+    const auto open = [&] {
+      return FeedbackStore::Open(
+                 keys.get(),
+                 {"run", 9, {absl::Hours(8), {}}, [] { return kNow; }, nullptr, /*is_alone=*/true})
+          .status();
+    };
+    EXPECT_THAT(open(), IsOk());
+    ASSERT_THAT(keys->Commit({{}, {Operation::Put("feedback/clock", clock)}, {}}), IsOk());
+    EXPECT_THAT(open(),
+                StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("feedback/clock")));
+  }
+}
+
+// Lists that do not fit each other are no model, whatever their checksum says.
+TEST(StoredFeedbackTest, ListsThatDoNotFitAreNoModel) {
+  const FeedbackKey key = {"gin", "h100"};
+  MeasuredShapes shapes;
+  for (const uint64_t edges : {100, 100, 200}) shapes.Add(Batch(edges, 0.1));
+  const std::string bytes = EncodeFeedback(key, {kComponents, shapes, 5});
+  internal::MeasuredModel sound;
+  ASSERT_TRUE(sound.ParseFromString(bytes.substr(0, bytes.size() - 4)));
+  ASSERT_EQ(sound.num_batches_size(), 2);
+  const auto decoded = [&](const std::function<void(internal::MeasuredModel&)>& change) {
+    internal::MeasuredModel stored = sound;
+    change(stored);
+    std::string changed = stored.SerializeAsString();
+    const uint32_t checksum = Crc32c(changed);
+    for (int i = 0; i < 4; ++i) changed.push_back(static_cast<char>(checksum >> (8 * i)));
+    return DecodeFeedback(key, changed);
+  };
+  EXPECT_THAT(decoded([](internal::MeasuredModel&) {}), IsOk());
+  const std::vector<std::function<void(internal::MeasuredModel&)>> changes = {
+      [](auto& m) { m.set_model("other"); },
+      [](auto& m) { m.set_device("other"); },
+      [](auto& m) { m.clear_components(), m.clear_capacities(); },
+      [](auto& m) { m.add_components("more"); },
+      [](auto& m) { m.add_capacities(1); },
+      [](auto& m) { m.add_shape_out_of_memory(0); },
+      [](auto& m) { m.add_peak_bytes(0); },
+      [](auto& m) { m.add_last_report(0); },
+      [](auto& m) { m.add_num_samples(0); },
+      [](auto& m) { m.add_seconds(0.1); },
+      [](auto& m) { m.mutable_seconds()->RemoveLast(); },
+      [](auto& m) { m.set_seconds(0, std::numeric_limits<double>::infinity()); },
+      // The second shape is the first one again, or comes before it.
+      [](auto& m) {
+        for (int k = 0; k < 3; ++k) m.set_capacities(3 + k, m.capacities(k));
+      },
+      [](auto& m) { m.set_capacities(3, 1); },
+      [](auto& m) {
+        m.set_num_samples(0, m.num_samples(0) + MeasuredShape::kMaxSamples);
+        for (size_t i = 0; i < MeasuredShape::kMaxSamples; ++i) m.add_seconds(0.1);
+      },
+      [](auto& m) {
+        for (size_t i = 0; i < MeasuredShapes::kMaxShapes; ++i) {
+          for (int k = 0; k < 3; ++k) m.add_capacities(1000 + i);
+          m.add_num_batches(1);
+          m.add_shape_out_of_memory(0);
+          m.add_peak_bytes(0);
+          m.add_last_report(1);
+          m.add_num_samples(0);
+        }
+      },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    EXPECT_THAT(decoded(changes[i]), StatusIs(absl::StatusCode::kDataLoss, testing::_)) << i;
   }
 }
 

@@ -1,5 +1,6 @@
 // What several servers are told of one device: whatever fails, nothing that was answered is lost,
 // nothing is counted twice, and all fit the same law.
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -295,6 +296,37 @@ TEST_F(FeedbackOfServersTest, ADeletionWhoseAnswerIsLostIsDone) {
   EXPECT_THAT(server->store->All().value(), IsEmpty());
 }
 
+// Whether a report is there shows as long as not too many others have come since; then it is said.
+TEST_F(FeedbackOfServersTest, AReportThatManyOthersHaveFollowedIsNotKnown) {
+  constexpr int kMost = FeedbackStore::kMaxAttempts;
+  for (const int num_others : {kMost - 1, kMost}) {
+    const FeedbackKey key = {absl::StrCat("m", num_others), "d"};
+    WatchedConnection connection(&servers_);
+    const auto store =
+        FeedbackStore::Open(&connection, {"watched", 256, {}, [this] { return clock_.Now(); }})
+            .value();
+    const auto report = [&] {
+      return store->Report(key, kColumns, {BatchOf(100, 1)}, clock_.Now());
+    };
+    ASSERT_THAT(report(), IsOk());
+    int num_reads = 0;
+    connection.before_read = [&] {
+      if (++num_reads != 2) return;
+      for (int i = 0; i < num_others; ++i) EXPECT_THAT(Start()->Report(key, 100), IsOk());
+    };
+    connection.to().SetFaults(FaultAt(2, StoreFault::kReplyLost));
+    const absl::Status reported = report().status();
+    if (num_others < kMost) {
+      EXPECT_THAT(reported, IsOk());
+    } else {
+      EXPECT_THAT(reported,
+                  StatusIs(absl::StatusCode::kUnavailable, HasSubstr("many other servers")));
+    }
+    connection.before_read = [] {};
+    EXPECT_EQ(store->Get(key)->shapes.num_reports(), num_others + 2);
+  }
+}
+
 TEST_F(FeedbackOfServersTest, WhatNobodyKnowsIsSaid) {
   const auto server = Start();
   ASSERT_THAT(server->Report(kGin, 100), IsOk());
@@ -553,6 +585,67 @@ TEST_F(FeedbackOfServersTest, DamageIsNoticed) {
   EXPECT_THAT(server->store->Get(kGin), lost);
   EXPECT_THAT(server->store->All(), lost);
   EXPECT_THAT(server->Report(kGin, 100), lost);
+  damage.then = {Operation::Put("feedback/count", "some")};
+  ASSERT_THAT(server->connection.Commit(damage), IsOk());
+  EXPECT_THAT(server->Report({"other", "h100"}, 100),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("feedback/count")));
+}
+
+// What a check of the store says of measured models: which are damaged, and whether as many are
+// there as were counted.
+TEST_F(FeedbackOfServersTest, ACheckTellsWhatIsDamaged) {
+  const auto server = Start();
+  std::vector<std::string> told;
+  const auto check = [&](KeyStore& keys) {
+    told.clear();
+    return FeedbackStore::Check(keys, [&](absl::string_view key, const absl::Status& what) {
+      EXPECT_THAT(what, StatusIs(absl::StatusCode::kDataLoss, testing::_));
+      told.push_back(absl::StrCat(key, ": ", what.message()));
+    });
+  };
+  EXPECT_THAT(check(server->connection), IsOk());
+  EXPECT_THAT(told, IsEmpty());
+  ASSERT_THAT(server->Report({"a", "d"}, 100), IsOk());
+  ASSERT_THAT(server->Report({"b", "d"}, 100), IsOk());
+  EXPECT_THAT(check(server->connection), IsOk());
+  EXPECT_THAT(told, IsEmpty());
+  Transaction damage;
+  damage.then = {Operation::Put("feedback/m/a/d", "other bytes"),
+                 Operation::Put("feedback/m/nameless", "x")};
+  ASSERT_THAT(server->connection.Commit(damage), IsOk());
+  EXPECT_THAT(check(server->connection), IsOk());
+  EXPECT_THAT(told,
+              testing::ElementsAre(testing::StartsWith("feedback/m/a/d: "),
+                                   testing::StartsWith("feedback/m/nameless: "),
+                                   "feedback/count: measured models: there are 3, should be '2'"));
+  server->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(check(server->connection), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+}
+
+// Models and their number are read as they were at one moment, which the store may forget
+// meanwhile.
+TEST_F(FeedbackOfServersTest, ACheckReadsOneMoment) {
+  const auto server = Start();
+  ASSERT_THAT(server->Report(kGin, 100), IsOk());
+  constexpr int kTries = 11;
+  for (const int num_forgotten : {1, kTries - 1, kTries}) {
+    WatchedConnection connection(&servers_);
+    int num_reads = 0;
+    connection.before_read = [&] {
+      // The first of two reads the models, the second their number.
+      if (++num_reads % 2 != 0 || num_reads > 2 * num_forgotten) return;
+      ASSERT_THAT(server->Report({absl::StrCat("m", num_forgotten, "-", num_reads), "d"}, 1),
+                  IsOk());
+      servers_.Compact(servers_.revision());
+    };
+    const absl::Status checked =
+        FeedbackStore::Check(connection, [](absl::string_view key, const absl::Status& what) {
+          ADD_FAILURE() << key << ": " << what;
+        });
+    EXPECT_EQ(checked.code(),
+              num_forgotten < kTries ? absl::StatusCode::kOk : absl::StatusCode::kOutOfRange);
+    EXPECT_EQ(num_reads, 2 * std::min(num_forgotten + 1, kTries));
+  }
 }
 
 }  // namespace

@@ -180,6 +180,40 @@ TEST_F(DriftJudgementTest, ALossIsMeasuredAndOtherLimitsAreOffered) {
   EXPECT_GT(judgement.offered_efficiencies[1], 0.9);
 }
 
+// Graphs of which few go together when they are packed as they come: to look further ahead helps.
+TEST_F(DriftJudgementTest, ALargerLookAheadIsOfferedWhereItHelps) {
+  search_.shapes.packing.look_ahead = 1;
+  const std::vector<uint32_t> halves = DrawnSizes(random_, 2000, 480, 512, 1);
+  std::vector<uint32_t> mixed;
+  for (int i = 0; i < 2000; ++i) {
+    const auto nodes = static_cast<uint32_t>(random_.Below(2) == 0 ? 700 : 320);
+    mixed.insert(mixed.end(), {nodes, nodes});
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement judgement, Judge(halves, mixed));
+  EXPECT_EQ(judgement.look_ahead, 4U);
+  EXPECT_GT(judgement.loss, search_.min_loss);
+  EXPECT_GT(judgement.offered_efficiencies[0], judgement.present_efficiencies[0] + 0.02);
+  // It would have helped before, too: this is no drift.
+  PH_ASSERT_OK_AND_ASSIGN(const DriftJudgement as_before, Judge(mixed, mixed));
+  EXPECT_EQ(as_before.look_ahead, 1U);
+  EXPECT_LT(as_before.LossByChange(), 0.01);
+}
+
+// Of a stream that is packed without limits to choose, nothing is lost.
+TEST_F(DriftJudgementTest, WithoutAProfileNothingIsJudged) {
+  search_.profile.reset();
+  PH_ASSERT_OK_AND_ASSIGN(
+      const DriftJudgement judgement,
+      Judge(DrawnSizes(random_, 20, 10, 30, 2), DrawnSizes(random_, 20, 10, 30, 1)));
+  EXPECT_EQ(judgement.loss, 0);
+  EXPECT_FALSE(judgement.offered);
+  EXPECT_EQ(judgement.look_ahead, search_.shapes.packing.look_ahead);
+  const std::vector<double> full = {1, 1, 1};
+  EXPECT_EQ(judgement.reference_efficiencies, full);
+  EXPECT_EQ(judgement.present_efficiencies, full);
+  EXPECT_EQ(judgement.offered_efficiencies, full);
+}
+
 // The limits were bad from the beginning: this is no drift.
 TEST_F(DriftJudgementTest, WhatTheLimitsLostBeforeDoesNotCount) {
   PH_ASSERT_OK_AND_ASSIGN(

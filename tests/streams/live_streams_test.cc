@@ -91,7 +91,11 @@ TEST(LiveStreamsTest, AStreamIsListedUntilItEnds) {
   first->Observe(SizesView::Create(3, 2, std::vector<uint32_t>{1, 2, 1, 2, 5, 6}).value());
   ASSERT_EQ(streams.List().size(), 2U);
   const LiveStreams::Stream listed = streams.List()[0];
+  EXPECT_EQ(listed.client, "alice");
   EXPECT_EQ(listed.principal, "alice");
+  EXPECT_EQ(streams.List()[1].client, "10.0.0.1");
+  EXPECT_EQ(streams.List()[1].principal, "");
+  EXPECT_EQ(streams.List()[1].num_graphs, 0U);
   EXPECT_EQ(listed.name, "team/sizes");
   EXPECT_EQ(listed.opened, now);
   EXPECT_EQ(listed.num_graphs, 3U);
@@ -99,6 +103,9 @@ TEST(LiveStreamsTest, AStreamIsListedUntilItEnds) {
   const auto sizes = streams.Find(listed.number);
   ASSERT_THAT(sizes, IsOk());
   EXPECT_EQ(sizes->sample.CountOf({{1, 2}}), 2U);
+  EXPECT_EQ(sizes->stream.num_graphs, 3U);
+  EXPECT_EQ(sizes->stream.name, "team/sizes");
+  EXPECT_EQ(sizes->schema, SizeSchema::NodesAndEdges());
   EXPECT_EQ(sizes->sample.CountOf({{5, 6}}), 1U);
   EXPECT_EQ(streams.Find(streams.List()[1].number)->sample.num_graphs(), 0U);
   first.reset();
