@@ -36,14 +36,16 @@ def redirect(address: str) -> Any:
 class Load:
     """A call of Load, which gives what its world says."""
 
-    def __init__(self, script: list[Any]) -> None:
+    def __init__(self, script: list[Any], world: World) -> None:
         self._script = script
+        self._world = world
         self.is_cancelled = False
 
     def __iter__(self) -> Load:
         return self
 
     def __next__(self) -> bytes:
+        self._world.on_wait()
         if self.is_cancelled:
             raise Failure(grpc.StatusCode.CANCELLED, "cancelled")
         if not self._script:
@@ -70,7 +72,7 @@ class Channel:
     def unary_stream(self, method: str, request_serializer: Any, **_: Any) -> Any:
         def start(request: Any) -> Load:
             assert method == "/packhouse.v1.LoaderService/Load" and not self.is_closed
-            load = Load(self.world.loads.pop(0))
+            load = Load(self.world.loads.pop(0), self.world)
             self.world.started.append((self.address, request, load))
             return load
 
@@ -118,6 +120,7 @@ class World:
         self.failure: BaseException | None = None
         self.slept: list[float] = []
         self.asks = False
+        self.on_wait: Any = int
         patched.setattr(load_connection, "make_channel", self._make)
         patched.setattr(load_connection.time, "sleep", self.slept.append)
         patched.setattr(
@@ -231,6 +234,16 @@ def test_the_owner_that_a_server_names_is_asked_and_no_circle_is_gone_round(worl
     assert connection.receive(request).id == 102
     assert world.started[-1][0] == "a:1"
     assert connection.longest_delay < 1
+    connection.leave()
+    world.loads = [[redirect("e:1")], [batch(3), end()], [batch(4)]]
+    assert connection.receive(request).id == 103
+    # A unary call may have been told of another one between two epochs.
+    connection.receive(request)
+    connection.finish()
+    assert not world.channels[-1].is_closed
+    connection._replicas.redirected("f:1")
+    assert connection.receive(request).id == 104
+    assert world.channels[-2].is_closed and world.channels[-1].address == "f:1"
     connection.close()
 
 
@@ -255,9 +268,54 @@ def test_several_servers_are_tried_in_turn(world: World) -> None:
     connection._cancel(connection._load)
     fails(lambda: connection.receive(request), "UNAVAILABLE", "b:1 does not answer")
     connection.leave()
+    assert set(connection._replicas._losses) == {"a:1", "b:1"}
     connection.receive(request)
     assert world.started[-1][0] == "a:1"
+    # It answers again.
+    assert set(connection._replicas._losses) == {"b:1"}
     connection.close()
+
+
+@pytest.mark.parametrize("address", ["a:1", "a:1,b:1"])
+def test_each_wait_is_watched_by_a_number_of_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setattr(load_connection, "Lane", Lane)
+    connection = LoadConnection(Connecting(address))
+    started: list[bool] = []
+    monkeypatch.setattr(connection._silence, "start", lambda: started.append(True))
+    waits: list[int] = []
+    world.on_wait = lambda: waits.append(connection._silence.waiting)
+    world.loads = [[opened(lane=OFFER), batch(1), end()]]
+    connection.receive(request)
+    Lane.made.items = ["zero", "one"]
+    lane_receive = Lane.made.receive
+    monkeypatch.setattr(Lane.made, "receive", lambda: (world.on_wait(), lane_receive())[1])
+    for _ in range(4):
+        connection.receive(request)
+        assert connection._silence.waiting == 0
+    connection.finish()
+    assert connection._silence.waiting == 0
+    # Two of them are by the lane, three by the call, and between them that the lane has no more.
+    assert len(waits) == len(set(waits)) == 8 and 0 not in waits and None not in waits
+    # A single server is not watched: nobody else could be asked.
+    assert bool(started) is ("," in address)
+    connection.close()
+
+
+def test_batches_are_as_they_were_asked_for_where_protobuf_reads_them() -> None:
+    message = batch(1)
+    schema = message.batch.batch
+    schema.tensors.add(name="x", dtype=1, shape=[2], data=bytes(2))
+    for writable in (False, True):
+        connection = LoadConnection(Connecting("a:1"), writable=writable)
+        parsed = connection._parse(message.SerializeToString())
+        assert parsed.tensors["x"].flags.writeable is writable
+        connection.close()
+    for most, gathers in ((0, 8), (10, 5), (1, 1)):
+        made = LoadConnection(Connecting("a:1", max_in_flight=most))
+        assert made.acknowledger._gather == gathers
+        made.close()
 
 
 def test_a_wait_may_be_ended_before_it_begins(world: World) -> None:
