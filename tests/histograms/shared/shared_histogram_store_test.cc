@@ -322,6 +322,34 @@ TEST_F(SharedHistogramStoreTest, WhatNoServerUsesGoesInItsTime) {
   EXPECT_THAT(d.Get("team/h", clock_.Now()), StatusIs(absl::StatusCode::kNotFound, testing::_));
 }
 
+// Whichever of its requests fails: of the count of time, of the uses, of the list, of what is
+// noted.
+TEST_F(SharedHistogramStoreTest, ASweepSaysWhatFailed) {
+  SharedHistogramStore::Options options = {"c", {}, nullptr, *ParseRetention("8h")};
+  options.steady_now = [this] { return clock_.Now(); };
+  SharedHistogramStore c(&a_->hooked, options, nullptr);
+  int num_failed = 0;
+  for (bool has_failed = true; has_failed; num_failed += has_failed ? 1 : 0) {
+    // Nobody has noted it yet.
+    const HistogramKey key = KeyNamed(absl::StrCat("h", num_failed));
+    ASSERT_THAT(b_->store.Observe(key, Sizes({1, 2}), {}, kStart), IsOk());
+    clock_.Advance(absl::Minutes(10));
+    has_failed = false;
+    int left = num_failed;
+    const auto fail = [&] {
+      if (left-- != 0) return absl::OkStatus();
+      has_failed = true;
+      return absl::InternalError("no luck");
+    };
+    a_->hooked.SetHooks(fail, fail);
+    std::vector<Expired> expired;
+    const absl::Status swept = c.SweepUnused(expired);
+    EXPECT_EQ(swept, has_failed ? absl::InternalError("no luck") : absl::OkStatus()) << num_failed;
+    a_->hooked.SetHooks(nullptr, nullptr);
+  }
+  EXPECT_GE(num_failed, 5);
+}
+
 TEST_F(SharedHistogramStoreTest, WhatStreamsHaveCountedGoesWithTheHistogram) {
   ASSERT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
   ASSERT_THAT(a_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
@@ -365,7 +393,7 @@ TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {
   EXPECT_EQ(bounded->store.CountByNamespace(),
             (std::map<std::string, uint64_t>{{"default", 1}, {"other", 1}, {"team", 1}}));
   SizeHistogram none(2);
-  EXPECT_THAT(a_->store.Subtract(KeyNamed("none"), none, {}, kStart),
+  EXPECT_THAT(bounded->store.Subtract(KeyNamed("none"), none, {}, kStart),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
   std::vector<uint32_t> many;
   for (uint32_t i = 0; i < 200'000; ++i) many.insert(many.end(), {i, i});
