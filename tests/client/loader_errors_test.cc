@@ -384,11 +384,17 @@ TEST_F(LoaderErrorsTest, AStateHasTheStepsBeforeTheFirstThatIsHeld) {
   EXPECT_EQ(steps_now(), 4);
   for (const size_t number : {4, 5, 6}) ASSERT_THAT(loader->Acknowledge(*batches[number]), IsOk());
   EXPECT_EQ(steps_now(), 7);
-  // A state is loaded without what was given out before.
-  AnswerInTurn({{{Opened(), Batch(1), End()}, {}}});
+  // A state is loaded without what was given out before, whether it is done or held.
+  AnswerInTurn({{{Opened(), Batch(0)}, {}, {}, false, /*waits=*/true},
+                {{Opened(), Batch(1)}, {}, {}, false, /*waits=*/true}});
   ASSERT_THAT(loader->LoadState({0, "c"}), IsOk());
   EXPECT_EQ(steps_now(), 0);
-  EXPECT_EQ((*loader->Next())->view.id(), 1);
+  EXPECT_EQ((*loader->Next())->view.id(), 0);
+  ASSERT_THAT(loader->LoadState({0, "d"}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, loader->Next());
+  EXPECT_EQ(other->view.id(), 1);
+  ASSERT_THAT(loader->Acknowledge(*other), IsOk());
+  EXPECT_EQ(steps_now(), 2);
 }
 
 // Otherwise a worker that was rolled back would wait for ever; and nobody could end a wait.

@@ -133,6 +133,20 @@ def test_a_policy_is_checked_without_a_server(tmp_path: pathlib.Path) -> None:
     assert rights.stdout == "alice in namespace team: view, train\n"
     rights = check_policy(str(policy), "--principal", "alice", "--name", "x")
     assert rights.stdout == "alice in namespace default: nothing\n"
+    assert check_policy(str(policy), "--name", "x").returncode == 2
+    for role, its_rights in (
+        ("viewer", "view"), ("trainer", "view, train"), ("producer", "view, produce"),
+        ("owner", "view, train, produce, own"), ("admin", "view, train, produce, own, administer"),
+    ):  # fmt: skip
+        policy.write_text(
+            f"version: 1\nroles:\n- {{role: {role}, principals: [alice, bob], namespaces: ['*']}}\n"
+            "namespaces:\n  team:\n    quotas: {streams: 3}\n",
+            encoding="ascii",
+        )
+        told = check_policy(str(policy), "--principal", "bob").stdout
+        assert told == f"bob in namespace default: {its_rights}\n"
+        told = check_policy(str(policy)).stdout
+        assert told == f"{policy}: good; principals: 2, namespaces with quotas: 1\n"
     policy.write_text("version: 1\nroles:\n- {role: boss}\n", encoding="ascii")
     bad = check_policy(str(policy))
     assert bad.returncode == 1
