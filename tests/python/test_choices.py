@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+import packhouse
 from packhouse import (
     Client,
     DerivedTensor,
@@ -22,6 +23,14 @@ from packhouse import (
     TensorSpec,
 )
 from packhouse.data.batch import PaddingLike
+from packhouse.epochs import order
+from packhouse.large import partitions
+from packhouse.planning import pack_options, plans, tuning
+from packhouse.stored import administration
+from packhouse.v1 import (
+    admin_pb2, batch_pb2, dataset_pb2, loader_pb2, packing_pb2, partitioning_pb2, planning_pb2,
+    source_graph_pb2,
+)  # fmt: skip
 
 
 def test_every_member_is_found_by_its_name_its_value_and_itself() -> None:
@@ -141,3 +150,38 @@ def test_a_mask_is_no_subset() -> None:
 def test_the_typed_names_of_paddings_are_those_that_are_taken() -> None:
     names = [name for way in get_args(PaddingLike) for name in get_args(way)]
     assert [Padding.of(name, "padding") for name in names] == list(Padding)
+
+
+# Packhouse's own enumerations, by the message of the protocol that each stands for.
+ENUMS: dict[str, Any] = {
+    name: (kind, module.DESCRIPTOR.enum_types_by_name[name])
+    for module in (
+        admin_pb2, batch_pb2, dataset_pb2, loader_pb2, packing_pb2, partitioning_pb2, planning_pb2,
+        source_graph_pb2,
+    )
+    for name in module.DESCRIPTOR.enum_types_by_name
+    for place in (packhouse, administration, order, pack_options, partitions, plans, tuning)
+    for kind in [getattr(place, name, None)]
+    if hasattr(kind, "__members__")
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENUMS)
+def test_numbers_are_those_of_the_protocol(name: str) -> None:
+    """A name that both have is one number; 0 is what nobody says."""
+    kind, described = ENUMS[name]
+    prefix = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() + "_"
+    numbers = {
+        value.name.removeprefix(prefix): value.number for value in described.values if value.number
+    }
+    members = {member: int(of.value) for member, of in kind.__members__.items() if of.value}
+    assert members == numbers
+
+
+def test_every_enumeration_is_looked_at() -> None:
+    assert set(ENUMS) >= {
+        "CapacityTerm", "CostForm", "DatasetState", "DerivedTensor", "DuplicateNodes", "LogLevel",
+        "LowerBoundKind", "OpeningRule", "OversizePolicy", "PartitionFormat", "PartitionObjective",
+        "PartitionState", "PlacementRule", "PlanAlgorithm", "Padding", "PartitionHalo",
+        "PartitionMethod", "PriorityKind", "SourceGraphState", "TuneObjective",
+    }  # fmt: skip

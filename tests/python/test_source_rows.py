@@ -180,3 +180,16 @@ def test_numbers_take_another_type_only_if_they_fit() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             exact_array(values, np.dtype(dtype), "w")
+
+
+def test_ids_and_columns_alone_are_whole() -> None:
+    for ids, text in (([5, -1, 7], False), ([b"a", b"", b"cc"], True), ([], False)):
+        proto = source_graph_pb2.NodeIds()
+        source_graph.ids_to_proto(ids, text, proto)
+        read = ids_of(proto)
+        assert (read if isinstance(read, list) else read.tolist()) == ids
+        assert proto.HasField("text") == text
+    made = source_graph.column_bytes([[1, 2], [3, 4]], COLUMNS[0], "x")
+    assert np.frombuffer(made, "<f4").tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="of seeds: rows have shape"):
+        source_graph.column_bytes([1, 2], COLUMNS[0], "x of seeds")
