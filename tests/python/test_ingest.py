@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import pathlib
 import sys
@@ -369,3 +370,30 @@ def test_a_name_is_trusted_if_it_has_as_many_graphs() -> None:
     client.failing["get"] = error_of("UNAVAILABLE")
     with pytest.raises(PackhouseError, match="UNAVAILABLE"):
         ingest.store_once(client, make, name="mine", num_graphs=3)
+
+
+@pytest.mark.usefixtures("cache")
+def test_one_process_at_a_time_stores_under_a_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_held(path: pathlib.Path) -> bool:
+        with open(path, "wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    seen: list[dict[pathlib.Path, bool]] = []
+
+    def stored(client: Any, name: str, tables: Any, padding_values: Any) -> Any:
+        seen.append({path: is_held(path) for path in sorted(tmp_path.glob("store-*"))})
+        return Found(SCHEMA, DatasetState.SEALED, 3)
+
+    monkeypatch.setattr(ingest, "ingest_tables", stored)
+    client: Any = Noted()
+    for name in ("a", "b"):
+        assert ingest.store_once(client, lambda: [table(3)], name=name).num_graphs == 3
+    (first,) = seen[0]
+    assert seen[0] == {first: True} and len(seen[1]) == 2 and not seen[1][first]
+    assert sum(seen[1].values()) == 1 and not any(map(is_held, seen[1]))
