@@ -262,6 +262,16 @@ def test_an_append_says_whose_it_is_and_what_became_of_it() -> None:
         (9, 51, "bad"),
         (11, 53, "bad"),
     ]
+    assert {each.producer_sequence.producer for each in server.requests} == {"p"}
+    # What is too old to compare counts as repeated, and is not sent.
+    server = _Appends()
+    server.answer.producer_state.first_remembered_sequence = 5
+    producing = _appending(server, first_sequence=3)
+    for _ in range(4):
+        producing.send(EncodedChunk(TABLE))
+    totals = producing.finish()
+    assert server.calls == [[0], [5, 6]]
+    assert (totals.num_chunks, totals.num_repeated, totals.next_sequence) == (4, 2, 7)
     # Without any, the data set is as it was.
     assert _appending(_Appends()).finish().num_graphs == 30
 

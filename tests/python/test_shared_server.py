@@ -269,8 +269,8 @@ def test_a_guard_starts_a_server_again_until_it_is_to_end(
             guard._is_ending = count >= ends_after
             return left[0][0]
 
-        def wait(pid: int, _: int) -> tuple[int, int]:
-            assert pid == 70 + count
+        def wait(pid: int, options: int) -> tuple[int, int]:
+            assert pid == 70 + count and options == 0
             return pid, left.pop(0)[1]
 
         removed: list[bool] = []
@@ -284,6 +284,7 @@ def test_a_guard_starts_a_server_again_until_it_is_to_end(
         assert left == [] and guard._pid == 0
         assert (len(written), len(threads)) == ((1, 1) if servers[0][0].endswith(b"\n") else (0, 0))
         assert closed == ([1, guard._start] if written else [])
+        assert written == ([(1, servers[0][0])] if written else [])
         del written[:], threads[:], closed[:]
         return count, bool(removed), signals
 
@@ -295,6 +296,36 @@ def test_a_guard_starts_a_server_again_until_it_is_to_end(
     assert run((ready, 9), (b"", 1)) == (2, False, [])
     # The last user has gone while there was none: the new one is asked to end.
     assert run((ready, 9), (ready, 15), ends_after=2) == (2, True, [signal.SIGTERM])
+
+
+def test_a_guards_server_has_a_terminals_signals_and_the_lock_that_says_it_lives(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    alive = os.open(folder / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    start = os.open(folder / "start", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    guard = Guard(str(folder), 9.0, start, alive)
+    assert not guard._is_ending
+    ignored = {each: signal.signal(each, signal.SIG_IGN) for each in server_guard.IGNORED}
+    try:
+        script = (
+            f"grep SigIgn /proc/self/status; readlink /proc/self/fd/{alive} >&2 || exit 4; exit 3"
+        )
+        line = guard._spawn(["/bin/sh", "-c", script])
+        _, status = os.waitpid(guard._pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 3
+        name, mask = line.split()
+        assert name == b"SigIgn:"
+        assert not any(int(mask, 16) >> (each - 1) & 1 for each in server_guard.IGNORED)
+        # One that cannot be started has no line, and ends as a shell says it.
+        assert guard._spawn([str(tmp_path / "nowhere")]) == b""
+        _, status = os.waitpid(guard._pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 127
+    finally:
+        for each, before in ignored.items():
+            signal.signal(each, before)
+        os.close(alive)
 
 
 def test_a_guard_ends_its_server_after_the_last_user_and_kills_it_at_last(

@@ -289,7 +289,10 @@ def test_appends_end_after_what_came_before_a_failure() -> None:
     assert channel.answers["Append"] == [answer] * 2
     totals = datasets.append("d", table, group_ids=[8])
     assert (totals.num_chunks, totals.num_graphs) == (1, 4)
-    assert channel.taken("Append")[-1].chunk.num_graphs == 1
+    sent = channel.taken("Append")[-1]
+    assert sent.chunk.num_graphs == 1
+    assert np.frombuffer(sent._message.group_ids, "<u8").tolist() == [8]
+    assert channel.taken("Append")[0]._message.group_ids == b""
 
     def examples() -> Iterator[bytes]:
         yield b"one"
@@ -300,6 +303,9 @@ def test_appends_end_after_what_came_before_a_failure() -> None:
         datasets.append_examples("d", examples(), first_id=9, chunk_bytes=1)
     last = channel.taken("Append")[-1].examples
     assert list(last.examples) == [b"one"] and last.first_id == 9 and not last.skip_malformed
+    datasets, channel = datasets_of(GetDataset=[described()], Append=[answer])
+    datasets.append_examples("d", [b"one"])
+    assert channel.taken("Append")[0].examples.first_id == 0
 
 
 def test_a_draw_has_the_shares_that_were_given() -> None:
@@ -321,6 +327,8 @@ def test_a_draw_has_the_shares_that_were_given() -> None:
         datasets, _ = datasets_of(GetDataset=[described(2)])
         with pytest.raises(ValueError, match=f"^{words}"):
             datasets.draw(shares)
+    with pytest.raises(ValueError, match="^num_graphs: "):
+        datasets.draw(["a"], num_graphs=-1)
     for temperature in (0, -1):
         with pytest.raises(ValueError, match=r"^temperature: .* is not above 0$"):
             datasets.draw(["a"], temperature=temperature)
@@ -338,6 +346,8 @@ def test_what_is_exported_is_of_the_data_set_or_of_an_epoch() -> None:
         of_epoch.first_graph,
         of_epoch.num_graphs,
     ) == (6, "d", 4, 5)
+    list(datasets.export_examples("e"))
+    assert channel.taken("ExportDataset")[1] == dataset_pb2.ExportDatasetRequest(name="e")
     with pytest.raises(TypeError, match="^'limits' is for an epoch: give its number as `epoch`$"):
         datasets.export_examples("d", limits={"nodes": 3})
 
