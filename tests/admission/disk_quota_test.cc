@@ -21,8 +21,8 @@ Quotas HundredBytes() {
   return quotas;
 }
 
-// Takes 60 of 100 bytes, and 60 more beside them, which the store does not have yet. `end` ends the
-// first append once the second has counted. Gives what becomes of the second.
+// Takes 60 of 100 bytes, and 100 more beside them, which the store does not have yet. `end` ends
+// the first append once the second has counted. Gives what becomes of the second.
 absl::Status SecondOfTwo(const std::function<void(DiskQuota::Hold, uint64_t& stored)>& end) {
   absl::Mutex mutex;
   uint64_t stored = 0;
@@ -36,7 +36,7 @@ absl::Status SecondOfTwo(const std::function<void(DiskQuota::Hold, uint64_t& sto
   absl::StatusOr<DiskQuota::Hold> first = quota.Take("team", 60);
   EXPECT_THAT(first, IsOk());
   absl::Status second;
-  std::thread other([&] { second = quota.Take("team", 60).status(); });
+  std::thread other([&] { second = quota.Take("team", 100).status(); });
   {
     absl::MutexLock lock(&mutex);
     mutex.Await(absl::Condition(
@@ -49,8 +49,8 @@ absl::Status SecondOfTwo(const std::function<void(DiskQuota::Hold, uint64_t& sto
 
 TEST(DiskQuotaTest, WhatIsUnderWayCounts) {
   EXPECT_THAT(SecondOfTwo([](DiskQuota::Hold, uint64_t& stored) { stored = 60; }),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("120")));
-  // The first has failed: there is room.
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("160")));
+  // The first has failed: there is room for all.
   EXPECT_THAT(SecondOfTwo([](DiskQuota::Hold, uint64_t&) {}), IsOk());
 }
 
@@ -74,6 +74,38 @@ TEST(DiskQuotaTest, WhatWasTakenCountsUntilItIsCountedAnew) {
   stored = 40;
   EXPECT_THAT(quota.Take("team", 60), IsOk());
   EXPECT_THAT(quota.Take("free", 1000), IsOk());
+}
+
+// What has no bytes has room where all is full, but not beyond; a quota may be lowered below what
+// is there.
+TEST(DiskQuotaTest, ALoweredQuotaRefusesWhatComesNext) {
+  uint64_t most = 100;
+  DiskQuota quota([&](absl::string_view) {
+    Quotas quotas;
+    quotas.disk_bytes = most;
+    return quotas;
+  });
+  uint64_t stored = 0;
+  quota.Add([&](absl::string_view) -> absl::StatusOr<uint64_t> { return stored; });
+  EXPECT_THAT(quota.Take("team", 100), IsOk());
+  stored = 100;
+  EXPECT_THAT(quota.Take("team", 0), IsOk());
+  most = 50;
+  for (const uint64_t bytes : {0, 1}) {
+    EXPECT_THAT(quota.Take("team", bytes),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(" is 50, ")))
+        << bytes;
+  }
+  stored = 20;
+  EXPECT_THAT(quota.Take("team", 30), IsOk());
+}
+
+TEST(DiskQuotaTest, WhatCannotBeCountedIsNotTaken) {
+  DiskQuota quota([](absl::string_view) { return HundredBytes(); });
+  quota.Add([](absl::string_view) -> absl::StatusOr<uint64_t> { return 0; });
+  quota.Add(
+      [](absl::string_view) -> absl::StatusOr<uint64_t> { return absl::UnavailableError("disk"); });
+  EXPECT_THAT(quota.Take("team", 1), StatusIs(absl::StatusCode::kUnavailable, "disk"));
 }
 
 }  // namespace

@@ -1,12 +1,18 @@
 #include "service/stores/datasets/chunk_record.h"
 
+#include <cstdint>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "packhouse/internal/stored.pb.h"
 #include "service/base/checksum.h"
+#include "service/stores/datasets/prepared_append.h"
 #include "service/stores/datasets/stored_values.h"
 #include "service/stores/lmdb/checked_value.h"
 #include "service/stores/lmdb/stored_keys.h"
@@ -249,6 +255,78 @@ TEST(StoredValuesTest, DefinitionsStatesAndRunsComeBack) {
     EXPECT_TRUE(sum == histogram);
     SizeHistogram other(l + 1);
     EXPECT_THAT(AddRun(EncodeRun(histogram), other), StatusIs(absl::StatusCode::kDataLoss, _));
+  }
+}
+
+// What was not written as a run is none, and sums that are too large are refused.
+TEST(StoredValuesTest, ARunIsReadAsItIsWrittenOrNotAtAll) {
+  SizeHistogram histogram(2);
+  ASSERT_THAT(histogram.Add({{3, 4}}, 5), IsOk());
+  ASSERT_THAT(histogram.Add({{0, 0}}, UINT64_MAX - 9), IsOk());
+  const std::string run = EncodeRun(histogram);
+  internal::HistogramRun good;
+  ASSERT_TRUE(good.ParseFromString(run));
+  const auto read = [](const internal::HistogramRun& bad) {
+    SizeHistogram sum(2);
+    return AddRun(bad.SerializeAsString(), sum);
+  };
+  EXPECT_THAT(read(good), IsOk());
+  const auto is_lost = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("histogram"));
+  for (const size_t cut : {1, 4, 8}) {
+    internal::HistogramRun bad = good;
+    bad.mutable_tuples()->resize(16 - cut);
+    EXPECT_THAT(read(bad), is_lost) << cut;
+    bad = good;
+    bad.mutable_counts()->resize(16 - cut);
+    EXPECT_THAT(read(bad), is_lost) << cut;
+    bad = good;
+    bad.mutable_counts()->append(cut, '\0');
+    EXPECT_THAT(read(bad), is_lost) << cut;
+  }
+  SizeHistogram sum(2);
+  EXPECT_THAT(AddRun(run + std::string("\xa0\x01\x01", 3), sum), is_lost);
+  EXPECT_THAT(AddRun(run.substr(0, run.size() - 1), sum), is_lost);
+  ASSERT_THAT(AddRun(run, sum), IsOk());
+  EXPECT_FALSE(AddRun(run, sum).ok());
+}
+
+// Totals are sums that fit, or as they were.
+TEST(PreparedAppendTest, TotalsDoNotWrapAround) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  const auto chunk =
+      GraphChunk::OfSizes(&schema, SizeTable::WithConsecutiveIds(2, 2, {3, 0, 4, 1}, 0).value());
+  const std::optional<ProducerSequence> producer;
+  PH_ASSERT_OK_AND_ASSIGN(const PreparedAppend append,
+                          PrepareAppend({"set", 0}, chunk, {}, producer));
+  std::vector<uint64_t> totals = {10, UINT64_MAX - 1};
+  EXPECT_THAT(AddToTotals(append, totals), IsOk());
+  EXPECT_THAT(totals, ElementsAre(17, UINT64_MAX));
+  EXPECT_THAT(AddToTotals(append, totals),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("component 1 ")));
+  EXPECT_THAT(totals, ElementsAre(17, UINT64_MAX));
+}
+
+TEST(PreparedAppendTest, AQuotaIsTakenToTheLastByte) {
+  struct Case {
+    uint64_t used, added, quota;
+    bool fits;
+  };
+  for (const Case& each : std::vector<Case>{{7, 1000, 0, true},
+                                            {0, 5, 5, true},
+                                            {5, 0, 5, true},
+                                            {2, 3, 5, true},
+                                            {2, 4, 5, false},
+                                            {6, 0, 5, false},
+                                            {6, 1, 5, false},
+                                            {1, UINT64_MAX, 5, false}}) {
+    const absl::Status status = CheckDatasetQuota("set", each.used, each.added, each.quota);
+    if (each.fits) {
+      EXPECT_THAT(status, IsOk());
+    } else {
+      EXPECT_EQ(status, absl::ResourceExhaustedError(
+                            absl::StrCat("data set 'set': ", each.used, " + ", each.added,
+                                         " bytes, its quota is ", each.quota)));
+    }
   }
 }
 

@@ -1,14 +1,19 @@
 // Copies between stores: whole, the same, and gone on with where they were stopped.
 #include "service/stores/datasets/dataset_copy.h"
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/stores/datasets/forwarding_dataset_store.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
+#include "tests/datasets/memory_dataset_store.h"
 #include "tests/datasets/object/object_replica.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/support/random_graphs.h"
@@ -147,6 +152,114 @@ TEST_F(DatasetCopyTest, OthersAreLeftAlone) {
   }
   ASSERT_THAT(copies().Seal("set"), IsOk());
   EXPECT_THAT(CopyDataset(*embedded_, copies(), "set", GoOn), is_another("sizes"));
+}
+
+// Each option, the schema, and how many graphs there are tell one data set from another.
+TEST_F(DatasetCopyTest, WhatDiffersIsNoCopy) {
+  ASSERT_THAT(embedded_->Seal("set"), IsOk());
+  const DatasetInfo info = embedded_->Get("set").value();
+  struct Case {
+    const char* why;
+    std::function<void(DatasetOptions&)> change;
+    // Records of the other, and one that is none of them.
+    size_t num_records = 0;
+    bool has_more = false;
+    bool is_sealed = false;
+    bool has_other_schema = false;
+  };
+  const std::vector<Case> cases = {
+      {"its options differ", [](DatasetOptions& options) { options.grouped = false; }},
+      {"its options differ", [](DatasetOptions& options) { options.max_bytes = 1 << 20; }},
+      {"its options differ", [](DatasetOptions& options) { options.max_counts[1] = 99; }},
+      {"its schema differs", [](DatasetOptions&) {}, 0, false, false, true},
+      {"graphs, not", [](DatasetOptions&) {}, kRecords - 1, false, true},
+      {"graphs, not", [](DatasetOptions&) {}, kRecords, true},
+      {"where no record of the data set ends", [](DatasetOptions&) {}, 2, true},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(testing::Message() << each.why << ", " << each.num_records);
+    MemoryDatasetStore other(uint64_t{1} << 30);
+    DatasetOptions options = info.options;
+    each.change(options);
+    const GraphSchema plain = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+    ASSERT_THAT(other.Create("set", each.has_other_schema ? plain : schema_, options), IsOk());
+    for (size_t i = 0; i < each.num_records; ++i) {
+      const GraphChunk chunk = Chunk(i);
+      const std::vector<uint64_t> groups(chunk.num_graphs(), i / 2);
+      ASSERT_THAT(other.Append("set", chunk, groups, std::nullopt), IsOk());
+    }
+    if (each.has_more) {
+      // The first graph of the third record, which has more.
+      const GraphChunk third = Chunk(2);
+      const auto size = third.sizes().tuple(0);
+      const std::vector<uint32_t> counts(size.begin(), size.end());
+      PH_ASSERT_OK_AND_ASSIGN(const SizeTable sizes,
+                              SizeTable::WithConsecutiveIds(1, 2, counts, 7));
+      const std::string x(third.rows(0, 0));
+      const std::string edges(third.rows(0, 1));
+      PH_ASSERT_OK_AND_ASSIGN(const GraphChunk part,
+                              GraphChunk::Create(&schema_, sizes, {x, edges}, nullptr));
+      ASSERT_THAT(other.Append("set", part, {1}, std::nullopt), IsOk());
+    }
+    if (each.is_sealed) {
+      ASSERT_THAT(other.Seal("set"), IsOk());
+    }
+    EXPECT_THAT(CopyDataset(*embedded_, other, "set", GoOn),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(each.why)));
+  }
+}
+
+// Somebody else appends to the copy while it is made, or after its last record.
+TEST_F(DatasetCopyTest, AppendsOfOthersAreNoticed) {
+  ASSERT_THAT(embedded_->Seal("set"), IsOk());
+  for (const size_t record : {size_t{2}, kRecords}) {
+    MemoryDatasetStore other(uint64_t{1} << 30);
+    EXPECT_THAT(
+        CopyDataset(*embedded_, other, "set",
+                    [&](const DatasetCopy& copied, const DatasetInfo&) {
+                      if (copied.num_records == record) {
+                        const std::vector<uint64_t> groups(Chunk(0).num_graphs());
+                        EXPECT_THAT(other.Append("set", Chunk(0), groups, std::nullopt), IsOk());
+                      }
+                      return true;
+                    }),
+        StatusIs(absl::StatusCode::kAlreadyExists,
+                 HasSubstr(record == kRecords ? "graphs now, not" : "others append to it")));
+    EXPECT_EQ(other.Get("set")->state, DatasetState::kOpen);
+  }
+}
+
+// A store whose calls fail from the given one on.
+class UnwillingStore final : public ForwardingDatasetStore {
+ public:
+  using ForwardingDatasetStore::ForwardingDatasetStore;
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
+    if (refuses_get) return absl::UnavailableError("get");
+    return store()->Get(name);
+  }
+  absl::StatusOr<DatasetInfo> Seal(const Target& target) override {
+    if (refuses_seal) return absl::UnavailableError("seal");
+    return store()->Seal(target);
+  }
+  bool refuses_get = false;
+  bool refuses_seal = false;
+};
+
+TEST_F(DatasetCopyTest, ErrorsOfTheOtherStoreAreTold) {
+  ASSERT_THAT(embedded_->Seal("set"), IsOk());
+  MemoryDatasetStore other(uint64_t{1} << 30);
+  UnwillingStore refusing(&other);
+  refusing.refuses_get = true;
+  EXPECT_THAT(CopyDataset(*embedded_, refusing, "set", GoOn),
+              StatusIs(absl::StatusCode::kUnavailable, "get"));
+  refusing.refuses_get = false;
+  refusing.refuses_seal = true;
+  EXPECT_THAT(CopyDataset(*embedded_, refusing, "set", GoOn),
+              StatusIs(absl::StatusCode::kUnavailable, "seal"));
+  refusing.refuses_seal = false;
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetCopy rest, CopyDataset(*embedded_, refusing, "set", GoOn));
+  EXPECT_EQ(rest.num_old_records, kRecords);
+  EXPECT_EQ(rest.num_graphs, embedded_->Get("set")->num_graphs);
 }
 
 }  // namespace

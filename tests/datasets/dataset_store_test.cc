@@ -382,9 +382,13 @@ TEST_P(DatasetStoreTest, AFailedAppendLeavesNothingAndItsNumberFree) {
   ASSERT_THAT(store().Create("set", schema_, options), IsOk());
   const GraphSchema plain = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
   const ProducerSequence producer = {"p", 1};
-  // Graphs of up to 9 edges: some of 50 have more than 3.
-  EXPECT_THAT(store().Append("set", Chunk(1, 50), {}, producer),
-              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("graph ")));
+  // Graphs of up to 9 edges: the first that has more than 3 is named.
+  const GraphChunk large = Chunk(1, 50, 1000);
+  size_t first = 0;
+  while (large.count(first, 1) <= 3) ++first;
+  EXPECT_THAT(
+      store().Append("set", large, {}, producer),
+      StatusIs(absl::StatusCode::kOutOfRange, HasSubstr(absl::StrCat("graph ", 1000 + first))));
   EXPECT_THAT(store().Append("set", GraphChunk::Create(&plain, SizeTable(), {}, nullptr).value(),
                              {}, producer),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("tensors")));
@@ -455,6 +459,17 @@ TEST_P(DatasetStoreTest, AnotherSchemaIsNamed) {
     refuse(make(SizeSchema::NodesAndEdges(), tensors), absl::StrCat("'", tensor.name, "', is not"));
     tensor.layout = before;
   }
+  const auto change = [&](size_t t, const std::function<void(TensorSpec&)>& make_other) {
+    std::vector<TensorSpec> changed = tensors;
+    make_other(changed[t]);
+    refuse(make(SizeSchema::NodesAndEdges(), changed), absl::StrCat("tensor ", t, ", '"));
+  };
+  change(0, [](TensorSpec& tensor) { tensor.name = "z"; });
+  change(0, [](TensorSpec& tensor) { tensor.dtype = DType::kUint16; });
+  change(0, [](TensorSpec& tensor) { tensor.row_shape = {2}; });
+  change(0, [](TensorSpec& tensor) { tensor.component = 1; });
+  change(0, [](TensorSpec& tensor) { tensor.padding_value = "ab"; });
+  change(1, [](TensorSpec& tensor) { tensor.index_into = 1; });
   tensors[2].dtype = DType::kFloat64;
   refuse(make(SizeSchema::NodesAndEdges(), tensors), "tensor 2, 'y'");
   tensors.pop_back();
@@ -494,6 +509,9 @@ TEST_P(DatasetStoreTest, AnIdIsOfOneDataSet) {
   EXPECT_NE(anew.id, first.id);
   EXPECT_THAT(store().AppendTo({"set", first.id}, Chunk(1, 3), {}, late),
               StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(store().GetProducer({"set", first.id}, "producer"),
+              StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_EQ(store().GetProducer({"set", anew.id}, "producer")->last(), 0U);
   ASSERT_THAT(store().AppendTo({"set", anew.id}, Chunk(1, 3), {}, ProducerSequence{"producer", 1}),
               IsOk());
   EXPECT_EQ(store().Seal("set")->id, anew.id);

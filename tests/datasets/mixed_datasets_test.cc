@@ -3,6 +3,7 @@
 #include "service/stores/datasets/mixed_datasets.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/mixture_name.h"
+#include "service/base/status_macros.h"
+#include "service/stores/datasets/forwarding_dataset_store.h"
 #include "service/stores/datasets/reader_bytes.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/accounting.h"
@@ -240,6 +243,42 @@ TEST_F(MixedDatasetsTest, SaysWhatCannotBeMixed) {
                                      HasSubstr("data set 'own' has a tensor 'dataset'")));
   EXPECT_THAT(why("a+triples"), StatusIs(absl::StatusCode::kInvalidArgument,
                                          HasSubstr("'triples' has component 'triples'")));
+  // Whatever two tensors of one name differ in.
+  const auto differs = [&](const std::string& name, TensorSpec tensor,
+                           const std::function<void(TensorSpec&)>& change) {
+    Store(name, SchemaOf({tensor}));
+    change(tensor);
+    Store(name + "2", SchemaOf({tensor, y}));
+    EXPECT_THAT(why(name + "+" + name + "2"),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has another of that name")))
+        << name;
+  };
+  differs("dtype", x, [](TensorSpec& tensor) { tensor.dtype = DType::kFloat64; });
+  differs("component", x, [](TensorSpec& tensor) { tensor.component = 1; });
+  differs("padding", x, [](TensorSpec& tensor) { tensor.padding_value = "abcd"; });
+  differs("layout", x, [](TensorSpec& tensor) { tensor.layout = Layout::kRowsLast; });
+  differs("target", ends, [](TensorSpec& tensor) { tensor.index_into = 1; });
+  differs("value", ends, [](TensorSpec& tensor) { tensor.index_into = std::nullopt; });
+  // An index needs no filling where there are no rows for it; each graph has a row of its own.
+  Store("pairs", GraphSchema::Create(SizeSchema::Create({"nodes", "edges", "pairs"}).value(),
+                                     {x, {"of", DType::kInt32, {}, 2, 0, {}}})
+                     .value());
+  EXPECT_THAT(why("a+pairs"), IsOk());
+  Store("rooted", SchemaOf({x, {"root", DType::kInt32, {}, 2, 0, {}}}));
+  EXPECT_THAT(why("a+rooted"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has no tensor 'root'")));
+  // There is no room for the tensor that a mixture adds.
+  std::vector<TensorSpec> most;
+  for (size_t t = 0; t < GraphSchema::kMaxTensors; ++t) {
+    most.push_back({absl::StrCat("t", t), DType::kInt8, {}, 2, {}, {}});
+  }
+  const GraphSchema full = SchemaOf(most);
+  ASSERT_THAT(store_.Create("full", full, {}), IsOk());
+  ASSERT_THAT(store_.Create("full2", full, {}), IsOk());
+  ASSERT_THAT(store_.Seal("full"), IsOk());
+  ASSERT_THAT(store_.Seal("full2"), IsOk());
+  EXPECT_THAT(why("full+full2"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mixture 'full+full2'")));
   std::string seventeen = "a";
   for (int i = 0; i < 16; ++i) absl::StrAppend(&seventeen, "+s", i);
   EXPECT_THAT(why(seventeen),
@@ -315,6 +354,165 @@ TEST_F(MixedDatasetsTest, ManyThreadsReadTheSame) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& chunks : seen) EXPECT_EQ(chunks, seen[0]);
+}
+
+// A store with something wrong with the data set "b".
+class BrittleStore final : public ForwardingDatasetStore {
+ public:
+  enum class Fault { kNone, kLost, kReplaced };
+  using ForwardingDatasetStore::ForwardingDatasetStore;
+
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override {
+    PH_ASSIGN_OR_RETURN(auto reader, store()->OpenReader(name));
+    if (name != "b") return reader;
+    return std::make_shared<const Reader>(std::move(reader), fault);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override {
+    PH_ASSIGN_OR_RETURN(auto chunks, store()->OpenChunks(name));
+    if (name != "b") return chunks;
+    return std::make_shared<const Chunks>(std::move(chunks), fault);
+  }
+
+  Fault fault = Fault::kNone;
+
+ private:
+  static DatasetInfo Told(DatasetInfo info, Fault why) {
+    if (why == Fault::kReplaced) ++info.version;
+    return info;
+  }
+  static absl::Status Lost(Fault why) {
+    return why == Fault::kLost ? absl::DataLossError("b is lost") : absl::OkStatus();
+  }
+
+  class Reader final : public DatasetReader {
+   public:
+    Reader(std::shared_ptr<const DatasetReader> reader, Fault why)
+        : reader_(std::move(reader)), info_(Told(reader_->info(), why)), fault_(why) {
+      if (why == Fault::kLost) unreadable_.push_back({1, 2, 3, Lost(why)});
+    }
+    const DatasetInfo& info() const override { return info_; }
+    const SizeHistogram& histogram() const override { return reader_->histogram(); }
+    absl::Span<const uint32_t> counts() const override { return reader_->counts(); }
+    absl::Span<const uint64_t> graph_ids() const override { return reader_->graph_ids(); }
+    absl::Span<const uint64_t> group_ids() const override { return {}; }
+    absl::Span<const DamagedRecord> unreadable() const override { return unreadable_; }
+    absl::StatusOr<StoredGraph> Graph(size_t i) const override { return reader_->Graph(i); }
+    absl::Status CheckIntact() const override { return Lost(fault_); }
+
+   private:
+    const std::shared_ptr<const DatasetReader> reader_;
+    const DatasetInfo info_;
+    const Fault fault_;
+    std::vector<DamagedRecord> unreadable_;
+  };
+
+  class Chunks final : public DatasetChunks {
+   public:
+    Chunks(std::shared_ptr<const DatasetChunks> chunks, Fault why)
+        : chunks_(std::move(chunks)), info_(Told(chunks_->info(), why)), fault_(why) {}
+    const DatasetInfo& info() const override { return info_; }
+    absl::Span<const uint32_t> num_graphs() const override { return chunks_->num_graphs(); }
+    uint64_t bytes() const override { return chunks_->bytes(); }
+    absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+      PH_RETURN_IF_ERROR(Lost(fault_));
+      return chunks_->AddSizes(chunk, histogram);
+    }
+    absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+        absl::Span<const uint32_t> chunks) const override {
+      PH_RETURN_IF_ERROR(Lost(fault_));
+      return chunks_->Open(chunks);
+    }
+    absl::Status CheckFits(absl::Span<const uint32_t> chunks) const override {
+      return chunks.empty() ? absl::OkStatus() : Lost(fault_);
+    }
+
+   private:
+    const std::shared_ptr<const DatasetChunks> chunks_;
+    const DatasetInfo info_;
+    const Fault fault_;
+  };
+};
+
+// What goes wrong with one of them is told; those beside it are read.
+TEST_F(MixedDatasetsTest, AFaultOfOneIsTold) {
+  const GraphSchema wide = SchemaOf({});
+  const GraphSchema narrow = GraphSchema::Create(SizeSchema::Create({"nodes"}).value(), {}).value();
+  const auto is_lost = StatusIs(absl::StatusCode::kDataLoss, "b is lost");
+  const auto is_replaced =
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("'b' was replaced while it was opened"));
+  const DatasetInfo a = Store("a", wide, 3);
+  BrittleStore brittle(&store_);
+  const MixedDatasets mixed(&brittle, nullptr);
+  for (const GraphSchema* const schema : {&wide, &narrow}) {
+    SCOPED_TRACE(schema->num_components());
+    const DatasetInfo b = Store("b", *schema, 2);
+    brittle.fault = BrittleStore::Fault::kLost;
+    PH_ASSERT_OK_AND_ASSIGN(const auto reader, mixed.OpenReader("a+b"));
+    EXPECT_THAT(reader->CheckIntact(), is_lost);
+    ASSERT_EQ(reader->unreadable().size(), 1U);
+    EXPECT_EQ(reader->unreadable()[0].record, 1U);
+    EXPECT_EQ(reader->unreadable()[0].first_graph, a.num_graphs + 2);
+    EXPECT_EQ(reader->unreadable()[0].num_graphs, 3U);
+    PH_ASSERT_OK_AND_ASSIGN(const auto chunks, mixed.OpenChunks("a+b"));
+    SizeHistogram sizes(2);
+    EXPECT_THAT(chunks->AddSizes(2, sizes), IsOk());
+    EXPECT_THAT(chunks->AddSizes(3, sizes), is_lost);
+    const std::vector<uint32_t> all = {0, 4, 1, 2, 3};
+    const auto read = chunks->ReadSizes(all);
+    EXPECT_THAT(read->AddNext(sizes), IsOk());
+    EXPECT_THAT(read->AddNext(sizes), is_lost);
+    EXPECT_THAT(chunks->CheckFits({0, 1, 2}), IsOk());
+    EXPECT_THAT(chunks->CheckFits({0, 3}), is_lost);
+    EXPECT_THAT(chunks->Open({0, 1, 2}), IsOk());
+    EXPECT_THAT(chunks->Open({2, 3}), is_lost);
+    // Numbers and lists of all, which may have twice the room that they need.
+    EXPECT_GE(chunks->bytes(), all.size() * 2 * sizeof(uint32_t));
+    EXPECT_LE(chunks->bytes(), all.size() * 3 * sizeof(uint32_t));
+    EXPECT_GE(read->bytes(), all.size() * (sizeof(size_t) + sizeof(uint32_t)));
+    EXPECT_LE(read->bytes(), all.size() * (sizeof(size_t) + 2 * sizeof(uint32_t)));
+
+    brittle.fault = BrittleStore::Fault::kReplaced;
+    EXPECT_THAT(mixed.OpenReader("a+b"), is_replaced);
+    EXPECT_THAT(mixed.OpenChunks("a+b"), is_replaced);
+    brittle.fault = BrittleStore::Fault::kNone;
+    PH_ASSERT_OK_AND_ASSIGN(const auto part, mixed.OpenChunks("a+b").value()->Open({2, 3}));
+    EXPECT_THAT(part->CheckIntact(), IsOk());
+    EXPECT_EQ(part->info().num_records, 2U);
+    EXPECT_EQ(part->info().num_graphs, part->graph_ids().size());
+    PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, mixed.Get("a+b"));
+    EXPECT_EQ(info.state, DatasetState::kSealed);
+    EXPECT_EQ(info.num_records, 5U);
+    EXPECT_EQ(info.num_bytes, a.num_bytes + b.num_bytes);
+    ASSERT_THAT(store_.Delete("b"), IsOk());
+  }
+}
+
+// A histogram takes what those of the data sets take, and what it has so far; without room for any
+// of it there is none.
+TEST_F(MixedDatasetsTest, AHistogramIsReservedFirst) {
+  Store("a", SchemaOf({}), 4);
+  Store("b", SchemaOf({}), 4);
+  std::vector<uint64_t> reserved;
+  size_t refused = SIZE_MAX;
+  const auto get = [&] {
+    reserved.clear();
+    return mixed_.GetReservedHistogram("a+b", [&](uint64_t bytes) -> absl::Status {
+      if (reserved.size() == refused) return absl::ResourceExhaustedError("no room");
+      reserved.push_back(bytes);
+      return absl::OkStatus();
+    });
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram mixed, get());
+  const SizeHistogram a = store_.GetHistogram("a").value();
+  const SizeHistogram b = store_.GetHistogram("b").value();
+  EXPECT_THAT(reserved,
+              ElementsAre(a.bytes(), SizeHistogram::BytesFor(a.num_distinct(), 2), b.bytes(),
+                          SizeHistogram::BytesFor(a.num_distinct() + b.num_distinct(), 2)));
+  for (refused = 0; refused < 4; ++refused) {
+    EXPECT_THAT(get(), StatusIs(absl::StatusCode::kResourceExhausted, "no room")) << refused;
+  }
 }
 
 TEST_F(MixedDatasetsTest, ReservesWhatItTakes) {

@@ -87,7 +87,24 @@ TEST_F(QuotaDatasetStoreTest, SharesTheDiskWithOtherStores) {
   EXPECT_EQ(Append("a/1").code(), absl::StatusCode::kResourceExhausted);
   elsewhere = bytes / 2;
   EXPECT_THAT(Append("a/1"), IsOk());
-  EXPECT_EQ(store_.CountAll()->at("a").datasets, 1);
+  quotas_["a"].disk_bytes = 10 * bytes;
+  EXPECT_THAT(Create("a/2"), IsOk());
+  EXPECT_THAT(Append("a/2"), IsOk());
+  const auto all = store_.CountAll();
+  EXPECT_EQ(all->at("a").datasets, 2);
+  EXPECT_EQ(all->at("a").bytes, inner_.Get("a/1")->num_bytes + inner_.Get("a/2")->num_bytes);
+}
+
+// Of each graph count its tensors, its id and its sizes.
+TEST_F(QuotaDatasetStoreTest, AnAppendCountsWhatItTakes) {
+  EXPECT_THAT(Create("a/1"), IsOk());
+  Random random(1);
+  const uint64_t bytes = RandomChunk(random, &schema_, 50, 9, 0).num_bytes() + 50 * (8 + 2 * 4);
+  quotas_["a"].disk_bytes = bytes - 1;
+  EXPECT_THAT(Append("a/1"), StatusIs(absl::StatusCode::kResourceExhausted,
+                                      HasSubstr(absl::StrCat("become ", bytes))));
+  quotas_["a"].disk_bytes = bytes;
+  EXPECT_THAT(Append("a/1"), IsOk());
 }
 
 }  // namespace

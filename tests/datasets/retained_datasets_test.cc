@@ -172,6 +172,38 @@ TEST_F(RetainedDatasetsTest, SizesOfChunksCount) {
   EXPECT_THAT(SweepAfter(absl::Hours(8)), ElementsAre("a"));
 }
 
+// Whichever reader it was, whether it is still there or not, and also if a snapshot comes first.
+TEST_F(RetainedDatasetsTest, EachReaderCounts) {
+  Create("a");
+  Append("a");
+  ASSERT_THAT(datasets_->Seal("a"), IsOk());
+  for (int round = 0; round < 3; ++round) {
+    PH_ASSERT_OK_AND_ASSIGN(auto reads, datasets_->OpenReader("a"));
+    now_ += absl::Hours(7);
+    if (round == 0) {
+      EXPECT_THAT(reads->Graph(0), IsOk());
+      reads = nullptr;
+    }
+    Create(absl::StrCat("other", round));
+    Append(absl::StrCat("other", round));
+    PH_ASSERT_OK_AND_ASSIGN(const auto other, datasets_->OpenReader(absl::StrCat("other", round)));
+    if (round == 1) {
+      EXPECT_THAT(reads->Graph(0), IsOk());
+    }
+    if (round == 2) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto chunks, datasets_->OpenChunks("a"));
+      now_ += absl::Hours(2);
+      PH_ASSERT_OK_AND_ASSIGN(const auto part, chunks->Open({0}));
+      EXPECT_THAT(part->Graph(0), IsOk());
+      ASSERT_THAT(datasets_->Save(), IsOk());
+      Restart(absl::Minutes(10));
+    }
+    ASSERT_THAT(datasets_->Delete(absl::StrCat("other", round)), IsOk());
+    EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty()) << round;
+    ASSERT_THAT(datasets_->Seal("a"), IsOk());
+  }
+}
+
 TEST_F(RetainedDatasetsTest, NamespacesHaveTheirOwn) {
   Create("kept/a");
   Create("other/a");
@@ -220,6 +252,9 @@ TEST_F(RetainedDatasetsTest, ALostFileCostsNoDataSet) {
     Restart(absl::ZeroDuration());
     EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty()) << i;
   }
+  // It counts as used when the server began.
+  EXPECT_THAT(SweepAfter(absl::Hours(1)), ElementsAre("a"));
+  Create("a");
   WriteFile(File(), sound);
   Restart(absl::ZeroDuration());
   EXPECT_THAT(SweepAfter(absl::Minutes(70)), ElementsAre("a"));
@@ -232,6 +267,16 @@ TEST_F(RetainedDatasetsTest, Durations) {
   EXPECT_EQ(retention.Of("kept/a"), absl::InfiniteDuration());
   EXPECT_EQ(retention.Period(), absl::Minutes(10));
   EXPECT_FALSE(retention.is_for_ever());
+  EXPECT_FALSE(ParseRetention("0s,drafts=1h")->is_for_ever());
+  EXPECT_FALSE(ParseRetention("1h,kept=0s")->is_for_ever());
+  EXPECT_TRUE(ParseRetention("0s,kept=0s")->is_for_ever());
+  // An eighth of the shortest, within bounds.
+  EXPECT_EQ(ParseRetention("1h")->Period(), absl::Seconds(450));
+  EXPECT_EQ(ParseRetention("1h,drafts=80s,kept=0s")->Period(), absl::Seconds(10));
+  EXPECT_EQ(ParseRetention("80m")->Period(), absl::Minutes(10));
+  EXPECT_EQ(ParseRetention("8s")->Period(), absl::Seconds(1));
+  EXPECT_EQ(ParseRetention("1s")->Period(), absl::Seconds(1));
+  EXPECT_EQ(ParseRetention("0s")->Period(), absl::Minutes(10));
   EXPECT_TRUE(ParseRetention("0s")->is_for_ever());
   EXPECT_TRUE(ParseRetention("")->is_for_ever());
   for (const char* const bad : {"30d", "-1s", "a=", "a=b", "1h,x"}) {

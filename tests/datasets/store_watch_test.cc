@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
@@ -55,6 +57,43 @@ TEST_F(StoreWatchTest, FailsUntilACommitGoesThrough) {
       ElementsAre(R"(error "event":"commit failed","store":"datasets","code":"UNAVAILABLE",)"
                   R"("message":"the disk is gone")",
                   R"(info "event":"commits go through again","store":"datasets")"));
+}
+
+// What it has heard.
+class HeardCommits final : public CommitObserver {
+ public:
+  void OnCommitBegin() override { heard += "begin "; }
+  void OnCommitEnd(const CommitSummary& summary) override {
+    absl::StrAppend(&heard, "end ", summary.num_changes, " ");
+  }
+  void OnStoreBytes(uint64_t num_bytes) override { absl::StrAppend(&heard, "bytes ", num_bytes); }
+  std::string heard;
+};
+
+TEST_F(StoreWatchTest, WhoWatchesBesideItHearsTheSame) {
+  HeardCommits next;
+  StoreWatch watch("datasets", &next, &log_);
+  CommitSummary summary;
+  summary.num_changes = 3;
+  watch.OnCommitBegin();
+  watch.OnCommitEnd(summary);
+  watch.OnStoreBytes(70);
+  EXPECT_EQ(next.heard, "begin end 3 bytes 70");
+}
+
+// The largest change that failed, until one goes through.
+TEST_F(StoreWatchTest, RemembersTheLargestChangeThatFailed) {
+  EXPECT_EQ(watch_.failed_bytes(), 0U);
+  for (const auto& [bytes, most] :
+       std::vector<std::pair<uint64_t, uint64_t>>{{5, 5}, {9, 9}, {7, 9}}) {
+    CommitSummary summary;
+    summary.outcome = absl::UnavailableError("the disk is gone");
+    summary.largest_change = bytes;
+    watch_.OnCommitEnd(summary);
+    EXPECT_EQ(watch_.failed_bytes(), most);
+  }
+  End(absl::OkStatus());
+  EXPECT_EQ(watch_.failed_bytes(), 0U);
 }
 
 TEST_F(StoreWatchTest, AChangeThatFindsNoRoomIsLoggedAndNoFailure) {

@@ -38,10 +38,12 @@ std::vector<StoreFault> AllFaults() {
           StoreFault::kDoneLater,   StoreFault::kCrashBefore, StoreFault::kCrashAfter};
 }
 
+SharedLogKeys LogKeys() { return {"head", "log/"}; }
+
 // With one writer, or for all.
 SharedLog LogIn(KeyStore& keys, bool is_fenced = false) {
   SharedLog::Options options = {
-      .name = "the log", .keys = {"head", "log/"}, .max_entry_bytes = kEntryBytes};
+      .name = "the log", .keys = LogKeys(), .max_entry_bytes = kEntryBytes};
   if (is_fenced) options.fence = Compare::Absent("nothing");
   return SharedLog(&keys, options);
 }
@@ -346,6 +348,88 @@ TEST(SharedLogTest, WhatComesLateIsNotMixed) {
     EXPECT_THAT(ReadLines(log, log.Head().value()), IsOkAndHolds(Lines{all}));
   }
   EXPECT_GT(num_aborted, 1U);
+}
+
+// A head or an entry that is not as it was written is named; so is a format that is not known.
+TEST(SharedLogTest, DamageIsNamed) {
+  const auto keys = LoggedKeys::InMemory();
+  const SharedLog log = LogIn(*keys);
+  const auto put = [&](const std::string& key, const std::string& value) {
+    ASSERT_THAT(keys->Commit({{}, {Operation::Put(key, value)}, {}}), IsOk());
+  };
+  for (const char* const bad :
+       {"", "x", "2", "2 w 1 2 3 4 4", "2 w 2 1 3 4 4 v", "2 w 1 3 2 4 4 v", "2 w 1 2 3 4 5 v",
+        "2 w 1 x 3 4 4 v", "2 w -1 2 3 4 4 v", "y w 1 2 3 4 4 v"}) {
+    put("head", bad);
+    EXPECT_THAT(log.Head(), StatusIs(absl::StatusCode::kDataLoss,
+                                     testing::HasSubstr("the log: the log's head is damaged")))
+        << bad;
+  }
+  for (const char* const other : {"3 w 1 2 3 4 4 v", "22"}) {
+    put("head", other);
+    EXPECT_THAT(log.Head(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     testing::HasSubstr("the log: the log's head has format")));
+  }
+  put("head", "2 w 1 1 1 0 0 v w");
+  EXPECT_EQ(log.Head()->value, "v w");
+  SharedLogHead head;
+  ASSERT_THAT(keys->Commit({{}, {Operation::Delete(KeyRange::Of("head"))}, {}}), IsOk());
+  for (const char* const name : {"a", "b", "c"}) {
+    ASSERT_THAT(log.Write({.name = name, .contents = name}, head), IsOk());
+  }
+  const std::string second = LogKeys().Entry(1);
+  const std::string sound = keys->Get(second).value()->value;
+  const auto read = [&](int* num_visited) {
+    return log.Read(*log.Head(), 0, 0, [&](const SharedLog::Written&) {
+      if (num_visited != nullptr) ++*num_visited;
+      return absl::OkStatus();
+    });
+  };
+  for (const std::string& bad :
+       {std::string(), sound.substr(0, 8),
+        std::string(sound[0] == '0' ? "1" : "0") + sound.substr(1), sound + "x"}) {
+    put(second, bad);
+    EXPECT_EQ(read(nullptr),
+              absl::DataLossError("the log, entry 1 of its log: its checksum is wrong"))
+        << bad;
+  }
+  ASSERT_THAT(keys->Commit({{}, {Operation::Delete(KeyRange::Of(second))}, {}}), IsOk());
+  EXPECT_EQ(read(nullptr), absl::DataLossError("the log, entry 1 of its log: it is missing"));
+  put(second, sound);
+  int num_visited = 0;
+  EXPECT_THAT(read(&num_visited), IsOk());
+  EXPECT_EQ(num_visited, 3);
+  ASSERT_THAT(keys->Commit({{}, {Operation::Delete(KeyRange::Of(LogKeys().Entry(2)))}, {}}),
+              IsOk());
+  EXPECT_EQ(read(nullptr), absl::DataLossError("the log, entry 2 of its log: it is missing"));
+}
+
+// Who visits can end it; who is fenced writes nothing.
+TEST(SharedLogTest, ErrorsOfOthersAreTold) {
+  const auto keys = LoggedKeys::InMemory();
+  const SharedLog log = LogIn(*keys);
+  SharedLogHead head;
+  for (const char* const name : {"a", "b"}) {
+    ASSERT_THAT(log.Write({.name = name, .contents = name}, head), IsOk());
+  }
+  int num_visited = 0;
+  EXPECT_THAT(log.Read(head, 0, head.revision,
+                       [&](const SharedLog::Written& written) {
+                         ++num_visited;
+                         return absl::CancelledError(written.contents);
+                       }),
+              StatusIs(absl::StatusCode::kCancelled, "a"));
+  EXPECT_EQ(num_visited, 1);
+  SharedLog::Options options = {
+      .name = "the log", .keys = LogKeys(), .max_entry_bytes = kEntryBytes};
+  options.fence = Compare::Value("owner", "me");
+  const SharedLog fenced(keys.get(), options);
+  EXPECT_THAT(fenced.Write({.name = "c", .contents = "c"}, head),
+              StatusIs(absl::StatusCode::kAborted, testing::_));
+  EXPECT_EQ(log.Head()->end, 2U);
+  ASSERT_THAT(keys->Commit({{}, {Operation::Put("owner", "me")}, {}}), IsOk());
+  EXPECT_THAT(fenced.Write({.name = "c", .contents = "c"}, head), IsOk());
+  EXPECT_EQ(log.Head()->end, 3U);
 }
 
 // Names, numbers and bytes as docs/storage-format.md has them.

@@ -68,8 +68,32 @@ TEST_F(FileAuthenticatorTest, ATokenOrACertificate) {
         absl::StrCat("Bearer ", std::string(20'000, 'x'))}) {
     EXPECT_THAT(Ask(*tokens, wrong), HasSubstr("the server refuses the"));
   }
+  const std::string longest(16384, 'x');
+  EXPECT_THAT(Ask(*tokens, "Bearer " + longest), HasSubstr("not one that it knows"));
+  EXPECT_THAT(Ask(*tokens, "Bearer " + longest + "x"),
+              HasSubstr("it has 16385 bytes, not 1 to 16384"));
+  // A certificate is no token.
+  EXPECT_EQ(Ask(*tokens, "", {"host"}), "host");
   const auto certificates = Open(false, true);
   EXPECT_THAT(Ask(*certificates, ""), HasSubstr("it has shown no certificate"));
+}
+
+// A server does not begin with files that it cannot use.
+TEST_F(FileAuthenticatorTest, NothingBeginsWithAFileThatIsNone) {
+  for (const bool is_missing : {true, false}) {
+    const std::string path = is_missing ? folder_.path() + "/none" : path_;
+    WriteText(path_, "nonsense");
+    FileAuthenticator::Options tokens;
+    tokens.token_file = path;
+    FileAuthenticator::Options keys;
+    keys.jwks_file = path;
+    for (const FileAuthenticator::Options& options : {tokens, keys}) {
+      EXPECT_THAT(
+          FileAuthenticator::Open(options, [] { return absl::UnixEpoch(); }),
+          StatusIs(is_missing ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument,
+                   HasSubstr(path)));
+    }
+  }
 }
 
 TEST_F(FileAuthenticatorTest, TokensAreExchangedWhileItRuns) {

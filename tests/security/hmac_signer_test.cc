@@ -63,7 +63,8 @@ TEST(HmacSignerTest, TheKeyIsMadeOnceAndForItsOwnerAlone) {
   PH_ASSERT_OK_AND_ASSIGN(const HmacSigner again, HmacSigner::OpenOrMake(path));
   EXPECT_TRUE(again.Verify("cursor", first.Sign("cursor", "x")).ok());
   for (const std::string& bad :
-       {std::string(), std::string("12"), std::string("no key at all"), std::string(63, 'a')}) {
+       {std::string(), std::string("12"), std::string("no key at all"), std::string(63, 'a'),
+        std::string(65, 'a'), std::string(63, 'a') + "g"}) {
     WriteText(path, bad);
     const absl::Status status = HmacSigner::OpenOrMake(path).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;

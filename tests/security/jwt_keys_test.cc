@@ -3,6 +3,7 @@
 #include "service/access/security/jwt_keys.h"
 
 #include <jwt.h>
+#include <openssl/core_names.h>
 #include <openssl/pem.h>
 
 #include <nlohmann/json.hpp>
@@ -77,11 +78,93 @@ TEST_F(JwtKeysTest, WrongClaimsAreRefusedByName) {
   for (const json& exp : {json(nullptr), json("9999999999"), json(-1), json(1e300), json(true)}) {
     EXPECT_THAT(Refusal(With("exp", exp)), HasSubstr("no time 'exp'"));
   }
+  EXPECT_THAT(Refusal(With("exp", 1e12)), HasSubstr("no time 'exp'"));
+  EXPECT_THAT(Refusal(With("exp", 9e11)), HasSubstr("taken"));
+  EXPECT_THAT(Refusal(With("exp", 0)), HasSubstr("it has expired at 1970-01-01T00:00:00"));
   EXPECT_THAT(Refusal(With("nbf", absl::ToUnixSeconds(now_ + absl::Seconds(61)))),
               HasSubstr("not valid yet"));
+  EXPECT_THAT(Refusal(With("nbf", absl::ToUnixSeconds(now_ + absl::Minutes(1)))),
+              HasSubstr("taken"));
+  EXPECT_THAT(Refusal(With("nbf", "now")), HasSubstr("not valid yet"));
   for (const json& sub : {json(nullptr), json(""), json("a b"), json(7), json("a\nb")}) {
     EXPECT_THAT(Refusal(With("sub", sub)), HasSubstr("no good subject"));
   }
+}
+
+// Each curve has its algorithm, and a token without a key's name is for the one key that it fits.
+TEST_F(JwtKeysTest, EachCurveHasItsAlgorithm) {
+  struct Curve {
+    const char* name;
+    size_t bytes;
+    jwt_alg_t algorithm;
+  };
+  json keys = json::array({EcJwk(ec_, "P-256")});
+  std::vector<Signer> signers;
+  const std::vector<Curve> curves = {{"P-384", 48, JWT_ALG_ES384}, {"P-521", 66, JWT_ALG_ES512}};
+  for (const Curve& curve : curves) {
+    signers.push_back(
+        MakeKey(folder_, curve.name,
+                absl::StrCat("-algorithm EC -pkeyopt ec_paramgen_curve:", curve.name)));
+    json key = EcJwk(signers.back(), curve.name);
+    key["crv"] = curve.name;
+    key["x"] = Encoded(Bytes(signers.back().key.get(), OSSL_PKEY_PARAM_EC_PUB_X, curve.bytes));
+    key["y"] = Encoded(Bytes(signers.back().key.get(), OSSL_PKEY_PARAM_EC_PUB_Y, curve.bytes));
+    keys.push_back(key);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const JwtKeys all, JwtKeys::Parse(json{{"keys", keys}}.dump()));
+  EXPECT_EQ(all.size(), 3);
+  const json claims = GoodClaims(now_);
+  for (size_t i = 0; i < curves.size(); ++i) {
+    for (const std::string id : {curves[i].name, ""}) {
+      EXPECT_THAT(
+          all.Verify(Signed(signers[i].pem, curves[i].algorithm, id, claims), demands_, now_),
+          IsOk())
+          << curves[i].name;
+    }
+    EXPECT_THAT(
+        all.Verify(Signed(signers[i].pem, curves[i].algorithm, "P-256", claims), demands_, now_),
+        StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("no key 'P-256'")));
+  }
+  // Of two that fit none is meant.
+  keys.push_back(EcJwk(ec_, "again"));
+  PH_ASSERT_OK_AND_ASSIGN(const JwtKeys two, JwtKeys::Parse(json{{"keys", keys}}.dump()));
+  EXPECT_THAT(two.Verify(Signed(ec_.pem, JWT_ALG_ES256, "", claims), demands_, now_),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("no key ''")));
+  for (const char* const id : {"P-256", "again"}) {
+    EXPECT_THAT(two.Verify(Signed(ec_.pem, JWT_ALG_ES256, id, claims), demands_, now_), IsOk());
+  }
+  // Whoever demands no issuer takes any.
+  const std::string of_another = With("iss", "https://another");
+  EXPECT_THAT(Keys().Verify(of_another, {"packhouse", ""}, now_), IsOk());
+}
+
+TEST_F(JwtKeysTest, KeysAreBounded) {
+  json keys = json::array();
+  for (int i = 0; i < 256; ++i) keys.push_back({{"kty", "oct"}});
+  keys[255] = EcJwk(ec_, "ec");
+  EXPECT_EQ(JwtKeys::Parse(json{{"keys", keys}}.dump())->size(), 1);
+  keys.push_back({{"kty", "oct"}});
+  EXPECT_THAT(JwtKeys::Parse(json{{"keys", keys}}.dump()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("257 keys, at most 256")));
+  json wide = RsaJwk(rsa_, "wide");
+  wide["n"] = Encoded("\x01" + std::string(1024, '\xff'));
+  EXPECT_THAT(JwtKeys::Parse(json{{"keys", {wide}}}.dump()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("its modulus has 8193 bits, not 2048 to 8192")));
+  // For other things than signatures.
+  json encrypts = EcJwk(ec_, "encrypts");
+  encrypts["use"] = "enc";
+  json other = EcJwk(ec_, "other");
+  other["alg"] = "ES384";
+  for (const json& odd : {encrypts, other}) {
+    EXPECT_THAT(JwtKeys::Parse(json{{"keys", {odd}}}.dump()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no key for RS256")));
+  }
+  json verifies = EcJwk(ec_, "verifies");
+  verifies["use"] = "sig";
+  verifies["key_ops"] = {"sign", "verify"};
+  verifies["alg"] = "ES256";
+  EXPECT_THAT(JwtKeys::Parse(json{{"keys", {verifies}}}.dump()), IsOk());
 }
 
 TEST_F(JwtKeysTest, ForgedTokensAreRefused) {

@@ -76,6 +76,23 @@ TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
                      "'planning' is no share"),
            std::pair(head + "namespaces: {a: {quotas: {planning: nan}}}", "'planning' is no share"),
            std::pair(head + "namespaces: {a: {quota: {}}}", "unknown key 'quota'"),
+           std::pair(head + "namespaces: {a: {quotas: {disk_bytes: 16777216TiB}}}", "is no whole"),
+           std::pair(head + "namespaces: {a: {quotas: {planning: [1]}}}", "'planning' is no share"),
+           std::pair(head + "namespaces: {a: {quotas: [streams]}}", "quotas is no map"),
+           std::pair(head + "namespaces: [a]", "'namespaces' is no map"),
+           std::pair(head + "namespaces: {a: 1}", "namespace a is no map"),
+           std::pair(head + "namespaces: {a: {}, a: {}}", "has the key 'a' twice"),
+           std::pair(head + "namespaces:\n  b/c: {}", "line 3: namespace 'b/c' is not"),
+           std::pair(head + "roles: [viewer]", "a role is no map"),
+           std::pair(head + "roles: [{name: viewer}]", "a role has an unknown key 'name'"),
+           std::pair(head + "roles: [{principals: [a], namespaces: [b]}]", "role '' is none"),
+           std::pair(head + "roles: [{role: viewer, principals: a, namespaces: [b]}]",
+                     "no list 'principals'"),
+           std::pair(head + "roles: [{role: viewer, principals: [[a]], namespaces: [b]}]",
+                     "a name in 'principals' is no text"),
+           std::pair(head + "roles: [{role: viewer, principals: [a], namespaces: [{}]}]",
+                     "a name in 'namespaces' is no text"),
+           std::pair(head + "roles: [{role: viewer, principals: [a]}]", "no list 'namespaces'"),
            std::pair(head + "roles: [", "it is no YAML"),
            std::pair(head + "---\nnamespaces: {a: {quotas: {datasets: 1}}}\n",
                      "line 3: a second document begins"),
@@ -100,6 +117,26 @@ TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
     const absl::Status status = ParsePolicy(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
+}
+
+TEST(PolicyFileTest, NumbersHaveUnits) {
+  for (const auto& [text, bytes] :
+       {std::pair("7", uint64_t{7}), std::pair("1KiB", uint64_t{1} << 10),
+        std::pair("1MiB", uint64_t{1} << 20), std::pair("1GiB", uint64_t{1} << 30),
+        std::pair("16777215TiB", uint64_t{16777215} << 40)}) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const Policy policy,
+        ParsePolicy(
+            absl::StrCat("version: 1\nnamespaces: {a: {quotas: {disk_bytes: ", text, "}}}")));
+    EXPECT_EQ(policy.QuotasOf("a").disk_bytes, bytes);
+  }
+  for (const auto& [text, share] :
+       {std::pair("100%", 1.0), std::pair("1", 1.0), std::pair("0.5%", 0.005)}) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const Policy policy,
+        ParsePolicy(absl::StrCat("version: 1\nnamespaces: {a: {quotas: {planning: ", text, "}}}")));
+    EXPECT_EQ(policy.QuotasOf("a").planning, share);
   }
 }
 

@@ -1,5 +1,8 @@
 #include "service/access/security/reloader.h"
 
+#include <optional>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/recorded_log.h"
@@ -12,9 +15,15 @@ using ::testing::ElementsAre;
 class ScriptedFile final : public Reloadable {
  public:
   absl::StatusOr<bool> Reload() override { return next; }
+  absl::StatusOr<bool> Look() override { return look ? *look : Reload(); }
   bool is_at_rest() const override { return rests; }
+  std::string note() const override { return said; }
+  absl::Time begins() const override { return absl::FromUnixSeconds(3); }
+  absl::Time expires() const override { return absl::FromUnixSeconds(5); }
   absl::StatusOr<bool> next = false;
+  std::optional<absl::StatusOr<bool>> look;  // If it differs.
   bool rests = true;
+  std::string said;
 };
 
 TEST(ReloaderTest, SaysOnceWhatIsWrongAndWhenItIsWellAgain) {
@@ -47,6 +56,44 @@ TEST(ReloaderTest, SaysOnceWhatIsWrongAndWhenItIsWellAgain) {
                   "error \"event\":\"not reloaded\",\"what\":\"policy\",\"message\":\"line 1\"",
                   "error \"event\":\"not reloaded\",\"what\":\"policy\",\"message\":\"line 2\"",
                   "info \"event\":\"reloaded\",\"what\":\"policy\""));
+}
+
+// Who asks for it has it read at once, whatever was looked at so far; and a note is told with each
+// new content.
+TEST(ReloaderTest, WhoAsksHasItReadAndIsToldOfNotes) {
+  RecordedLog log;
+  Reloader reloader(&log);
+  ScriptedFile file;
+  file.said = "one key is left out";
+  reloader.Add("jwt keys", &file);
+  file.look = absl::InvalidArgumentError("half of it");
+  file.rests = false;
+  reloader.Tick();
+  EXPECT_EQ(reloader.readings()[0].failure, "half of it");
+  file.next = true;
+  file.said = "";
+  reloader.Reload();
+  const Reloader::Reading reading = reloader.readings()[0];
+  EXPECT_EQ(reading.name, "jwt keys");
+  EXPECT_FALSE(reading.is_broken);
+  EXPECT_EQ(reading.failure, "");
+  EXPECT_EQ(reading.num_reloads, 1);
+  EXPECT_EQ(reading.begins, absl::FromUnixSeconds(3));
+  EXPECT_EQ(reading.expires, absl::FromUnixSeconds(5));
+  file.said = "two keys are left out";
+  reloader.Reload();
+  file.next = false;
+  reloader.Reload();
+  EXPECT_THAT(
+      log.lines(),
+      ElementsAre(
+          "warning \"event\":\"not all is in use\",\"what\":\"jwt keys\",\"message\":"
+          "\"one key is left out\"",
+          "error \"event\":\"not reloaded\",\"what\":\"jwt keys\",\"message\":\"half of it\"",
+          "info \"event\":\"reloaded\",\"what\":\"jwt keys\"",
+          "info \"event\":\"reloaded\",\"what\":\"jwt keys\"",
+          "warning \"event\":\"not all is in use\",\"what\":\"jwt keys\",\"message\":"
+          "\"two keys are left out\""));
 }
 
 }  // namespace

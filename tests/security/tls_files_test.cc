@@ -100,6 +100,17 @@ TEST_F(TlsFilesTest, TheFirstEndOfAChainCounts) {
   EXPECT_THAT(ReadTlsFiles(paths_, now_), IsOk());
   now_ -= absl::Hours(24 * 5);
   ExpectRefused("server.crt", "that is not valid before");
+  // One that was just made, by a clock that is not late by much.
+  const absl::Time begins = ReadTlsFiles(paths_, absl::Now())->begins;
+  now_ = begins - absl::Minutes(5);
+  EXPECT_THAT(ReadTlsFiles(paths_, now_), IsOk());
+  now_ -= absl::Seconds(1);
+  ExpectRefused("server.crt", "that is not valid before");
+  const absl::Time expires = ReadTlsFiles(paths_, begins)->expires;
+  now_ = expires - absl::Seconds(1);
+  EXPECT_THAT(ReadTlsFiles(paths_, now_), IsOk());
+  now_ = expires;
+  ExpectRefused("server.crt", "has expired at");
 }
 
 TEST_F(TlsFilesTest, CasOfClientsThatHaveExpiredAreNamed) {
@@ -112,6 +123,10 @@ TEST_F(TlsFilesTest, CasOfClientsThatHaveExpiredAreNamed) {
   EXPECT_THAT(material.note, HasSubstr("the CA of clients '/CN=old' has expired at"));
   WriteText(paths_.client_ca, old);
   ExpectRefused("clients.crt", "has no CA that is good: the CA of clients '/CN=old'");
+  // Each of several is named.
+  MakeCertificate(folder_.path(), "older", /*days=*/1);
+  WriteText(paths_.client_ca, old + ReadText(At("older.crt")) + ReadText(At("b.crt")));
+  EXPECT_THAT(ReadTlsFiles(paths_, now_)->note, HasSubstr("; the CA of clients '/CN=older'"));
 }
 
 // A chain that is being written is good as soon as its first certificate is there.

@@ -16,6 +16,7 @@ namespace packhouse {
 namespace {
 
 using ::testing::_;
+using ::testing::Each;
 using ::testing::ElementsAre;
 
 class RecordingObserver final : public CommitObserver {
@@ -27,6 +28,8 @@ class RecordingObserver final : public CommitObserver {
     outcomes.push_back(summary.outcome ? summary.outcome->code()
                                        : std::optional<absl::StatusCode>());
     first_failures.push_back(summary.first_failure.code());
+    change_bytes.push_back(summary.num_bytes);
+    largest.push_back(summary.largest_change);
   }
   void OnStoreBytes(uint64_t bytes) override { num_bytes = bytes; }
 
@@ -35,18 +38,21 @@ class RecordingObserver final : public CommitObserver {
   std::vector<bool> durable;
   std::vector<std::optional<absl::StatusCode>> outcomes;
   std::vector<absl::StatusCode> first_failures;
+  std::vector<uint64_t> change_bytes;
+  std::vector<uint64_t> largest;
   uint64_t num_bytes = 0;
 };
 
 class GroupCommitTest : public ::testing::Test {
  protected:
   // Runs all changes so that they share one commit: a first one holds the disk until they wait.
-  std::vector<absl::Status> RunTogether(const std::vector<GroupCommit::Change>& changes) {
+  std::vector<absl::Status> RunTogether(const std::vector<GroupCommit::Change>& changes,
+                                        uint64_t num_bytes = 1) {
     std::vector<absl::Status> statuses(changes.size());
     std::vector<std::thread> threads;
     const auto hold = [&](LmdbTransaction& transaction, StoreTotals&) {
       for (size_t i = 0; i < changes.size(); ++i) {
-        threads.emplace_back([&, i] { statuses[i] = commits_.Run(changes[i], 1); });
+        threads.emplace_back([&, i] { statuses[i] = commits_.Run(changes[i], num_bytes); });
         while (commits_.num_waiting() != i + 1) std::this_thread::yield();
       }
       return transaction.Put("hold", "");
@@ -86,6 +92,29 @@ TEST_F(GroupCommitTest, WhoeverWaitsSharesOneCommit) {
   EXPECT_EQ(observer_.num_bytes, 30U);
   EXPECT_EQ(commits_.totals().num_bytes, 30U);
   EXPECT_TRUE(Has("a") && Has("b") && Has("c") && Has("hold"));
+}
+
+// As many as fit share one: by their bytes and by their number. A larger one has its own.
+TEST_F(GroupCommitTest, ACommitIsBounded) {
+  const auto put = [](LmdbTransaction& transaction, StoreTotals&) {
+    return transaction.Put("key", "value");
+  };
+  const std::vector<GroupCommit::Change> four(4, put);
+  constexpr uint64_t kMost = GroupCommit::kMaxBytes;
+  EXPECT_THAT(RunTogether(four, kMost / 2), Each(IsOk()));
+  EXPECT_THAT(observer_.changes, ElementsAre(1, 2, 2));
+  EXPECT_THAT(observer_.change_bytes, ElementsAre(1, kMost, kMost));
+  EXPECT_THAT(observer_.largest, ElementsAre(1, kMost / 2, kMost / 2));
+  observer_.changes.clear();
+  EXPECT_THAT(RunTogether(four, kMost / 2 + 1), Each(IsOk()));
+  EXPECT_THAT(observer_.changes, ElementsAre(1, 1, 1, 1, 1));
+  observer_.changes.clear();
+  EXPECT_THAT(RunTogether({put, put}, kMost + 1), Each(IsOk()));
+  EXPECT_THAT(observer_.changes, ElementsAre(1, 1, 1));
+  observer_.changes.clear();
+  const std::vector<GroupCommit::Change> many(GroupCommit::kMaxChanges + 1, put);
+  EXPECT_THAT(RunTogether(many), Each(IsOk()));
+  EXPECT_THAT(observer_.changes, ElementsAre(1, GroupCommit::kMaxChanges, 1));
 }
 
 // One that fails takes nobody with it, whether it had begun to write or not, and leaves nothing.

@@ -15,13 +15,16 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/stores/datasets/stored_values.h"
 #include "service/stores/lmdb/checked_value.h"
 #include "service/stores/lmdb/lmdb_dataset_eraser.h"
+#include "service/stores/lmdb/lmdb_maintenance.h"
 #include "service/stores/lmdb/lmdb_meta_pages.h"
 #include "service/stores/lmdb/lmdb_page_check.h"
 #include "service/stores/lmdb/lmdb_page_layout.h"
@@ -39,7 +42,10 @@ namespace packhouse {
 namespace {
 
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -247,6 +253,176 @@ TEST_F(LmdbDatasetStoreTest, TheNumberOfDataSetsIsBounded) {
   EXPECT_THAT(store->Create("c", schema_, {}), IsOk());
 }
 
+// What is there stays when the bound is lowered below it, and nothing more goes in.
+TEST_F(LmdbDatasetStoreTest, ALoweredBoundRefusesMore) {
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+    Append(*store, world_, schema_, "a", 1, 3000);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path(), 2 * kPage));
+  ASSERT_GT(store->num_bytes(), 3 * kPage);
+  EXPECT_THAT(store->Append("a", Chunk(schema_, 2, 1), {}, std::nullopt),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(absl::StrCat(store->num_bytes(), " + ", kPage, " bytes"))));
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+}
+
+// Of a producer whose value is damaged nothing is taken for new, and neither is one whose key is.
+TEST_F(LmdbDatasetStoreTest, ADamagedProducerRefusesWhatItWouldRepeat) {
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+    Append(*store, world_, schema_, "a", 3, 10);  // By "p0".
+  }
+  PutRaw(folder_.path(), ProducerKey(1, "p0"), "bad");
+  const auto is_lost = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("data set 'a': "));
+  const GraphChunk chunk = Chunk(schema_, 3, 10);
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    EXPECT_THAT(store->GetProducer("a", "p0"), is_lost);
+    for (const std::string name : {"p0", "p1"}) {
+      EXPECT_THAT(store->Append("a", chunk, {}, ProducerSequence{name, 3}), is_lost) << name;
+    }
+    EXPECT_FALSE(store->Verify("a", kGoOn)->ok());
+    EXPECT_EQ(store->Get("a")->num_records, 1U);
+  }
+  const std::string key = ProducerKey(1, "p0");
+  PutRaw(folder_.path(), key, WithChecksum(key, "x"));
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    EXPECT_THAT(store->GetProducer("a", "p0"), is_lost);
+    EXPECT_THAT(store->Append("a", chunk, {}, ProducerSequence{"p0", 3}), is_lost);
+  }
+  EraseKey(folder_.path(), key);
+  PutRaw(folder_.path(), ProducerKey(2, "p0"), "");
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+  EXPECT_THAT(
+      store->Append("a", chunk, {}, ProducerSequence{"p0", 3}),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("there are 0 producers, should be 1")));
+  EXPECT_THAT(store->Verify("a", kGoOn)->disagreements,
+              testing::ElementsAre(
+                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr("0 producers, should be 1"))));
+}
+
+// There are so many named ones and no more; a sweep of the others stops at what it cannot read.
+TEST_F(LmdbDatasetStoreTest, ProducersAreBounded) {
+  auto store = OpenStore(folder_.path()).value();
+  ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+  const GraphChunk empty = Chunk(schema_, 1, 0);
+  ProducerSequence producer = {"", 1};
+  const auto append = [&](size_t number) {
+    producer.producer = absl::StrCat("p", number);
+    return store->Append("a", empty, {}, producer).status();
+  };
+  for (size_t i = 0; i < DatasetStore::kMaxProducers; ++i) ASSERT_THAT(append(i), IsOk());
+  EXPECT_THAT(append(DatasetStore::kMaxProducers),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("there are 4096 producers, at most 4096")));
+  ASSERT_THAT(store->Create("b", schema_, {}), IsOk());
+  producer.forget_after = absl::Minutes(10);
+  producer.now = absl::UnixEpoch() + absl::Hours(1);
+  const auto append_to_b = [&](size_t number) {
+    producer.producer = absl::StrCat("p", number);
+    return store->Append("b", empty, {}, producer).status();
+  };
+  for (size_t i = 0; i < 1024; ++i) ASSERT_THAT(append_to_b(i), IsOk());
+  store = nullptr;
+  PutRaw(folder_.path(), ProducerKey(2, "p7"), "bad");
+  store = OpenStore(folder_.path()).value();
+  producer.now += absl::Hours(1);
+  EXPECT_THAT(append_to_b(1024),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("data set 'b': ")));
+}
+
+// Everything in the folder that is not as it was written is told, with what it costs; a record or a
+// value that nothing leads to as well.
+TEST_F(LmdbDatasetStoreTest, ACheckTellsEachKindOfDamage) {
+  BuildWorld(folder_.path(), schema_, world_);
+  const auto check = [&](absl::StatusOr<uint64_t> num_datasets) {
+    std::vector<std::string> found;
+    uint64_t identity = 0;
+    const auto checked = CheckDatasetFolder(
+        folder_.path(),
+        [&](const StoredDamage& damage) {
+          EXPECT_EQ(damage.file, DataFile(folder_.path()));
+          found.push_back(absl::StrCat(damage.place, "|", damage.what, "|", damage.cost));
+        },
+        &identity);
+    EXPECT_EQ(checked.status(), num_datasets.status());
+    if (checked.ok() && num_datasets.ok()) {
+      EXPECT_EQ(*checked, *num_datasets);
+    }
+    EXPECT_EQ(identity != 0, checked.ok() && *checked != 0);
+    return found;
+  };
+  EXPECT_THAT(check(3), IsEmpty());
+  const std::string sound = ReadFile(DataFile(folder_.path()));
+  const std::string stray =
+      "belong to no data set that has a name|the data set whose name or key was damaged; if there "
+      "is none, only their space";
+  struct Case {
+    std::string key;
+    std::string value;
+    uint64_t num_datasets;
+    std::vector<std::string> found;
+  };
+  const auto fails = [](const std::string& key) {
+    return absl::StrCat("stored value '", absl::CHexEscape(key), "' fails its checksum");
+  };
+  // "a" is data set 1, "b" 2, "many/sizes" 4; each has three producers at most, a state and runs.
+  for (const Case& each : std::vector<Case>{
+           {"zzz",
+            "x",
+            3,
+            {"the key 'zzz'|is no key of this store|what had been under the key that it was"}},
+           {RecordKey(77, 0), "x", 3, {"1 values of data set number 77|" + stray}},
+           {StateKey(78), "x", 3, {"1 values of data set number 78|" + stray}},
+           {HistogramKeyOf(79, 3), "x", 3, {"1 values of data set number 79|" + stray}},
+           {ProducerKey(80, "name"), "x", 3, {"1 values of data set number 80|" + stray}},
+           {std::string(kStatePrefix), "x", 3, {"1 values of data set number 0|" + stray}},
+           {TombstoneKey(81),
+            "x",
+            3,
+            {absl::StrCat("the tombstone '", absl::CHexEscape(TombstoneKey(81)), "'|",
+                          fails(TombstoneKey(81)), "|space of a deleted data set stays taken")}},
+           {NameKey("new"),
+            "x",
+            3,
+            {absl::StrCat("the definition of data set 'new'|", fails(NameKey("new")),
+                          "|data set 'new'")}},
+           {NameKey("new"),
+            WithChecksum(NameKey("new"), "\xff"),
+            3,
+            {"the definition of data set 'new'|stored definition of a data set: malformed|"
+             "data set 'new'"}},
+           {StateKey(1),
+            "x",
+            3,
+            {absl::StrCat("data set 'a'|data set 'a': ", fails(StateKey(1)), "|data set 'a'")}},
+           {TombstoneKey(82), WithChecksum(TombstoneKey(82), EncodeTombstone("gone")), 3, {}},
+       }) {
+    SCOPED_TRACE(absl::CHexEscape(each.key));
+    PutRaw(folder_.path(), each.key, each.value);
+    EXPECT_THAT(check(each.num_datasets), ElementsAreArray(each.found));
+    WriteFile(DataFile(folder_.path()), sound);
+  }
+  // The format, and the trees.
+  PutRaw(folder_.path(), FormatKey(), "x");
+  EXPECT_THAT(check(0), ElementsAre(AllOf(HasSubstr("the format|"), HasSubstr("checksum"),
+                                          HasSubstr("|all data sets, until a snapshot"))));
+  PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(3)));
+  EXPECT_THAT(CheckDatasetFolder(folder_.path(), [](const StoredDamage&) {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("version 3")));
+  WriteFile(DataFile(folder_.path()), sound.substr(0, kPage));
+  EXPECT_THAT(check(0), ElementsAre(AllOf(HasSubstr("the pages of the trees|"),
+                                          HasSubstr("|all data sets, until a snapshot"))));
+  WriteFile(DataFile(folder_.path()), "");
+  EXPECT_THAT(check(0), IsEmpty());
+  std::filesystem::remove(DataFile(folder_.path()));
+  EXPECT_THAT(check(0), IsEmpty());
+}
+
 // More sizes than are folded at once: the histogram's runs are merged, and stay few.
 TEST_F(LmdbDatasetStoreTest, ManyDistinctSizesAreFolded) {
   PH_ASSERT_OK_AND_ASSIGN(auto store, OpenStore(folder_.path()));
@@ -254,22 +430,31 @@ TEST_F(LmdbDatasetStoreTest, ManyDistinctSizesAreFolded) {
   ASSERT_THAT(store->Create("a", plain, {}), IsOk());
   SizeHistogram recount(2);
   Random random(1);
+  constexpr uint64_t kSizes = 80 * 80;
   for (uint64_t round = 0; round < 30; ++round) {
     std::vector<uint32_t> counts;
-    for (int i = 0; i < 2 * 1000; ++i) counts.push_back(random.Below(300));
+    for (int i = 0; i < 2 * 1000; ++i) counts.push_back(random.Below(80));
     const SizeTable table =
         SizeTable::WithConsecutiveIds(1000, 2, std::move(counts), round * 1000).value();
     ASSERT_THAT(recount.AddTable(table), IsOk());
     ASSERT_THAT(store->Append("a", GraphChunk::OfSizes(&plain, table), {}, std::nullopt), IsOk());
     PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram histogram, store->GetHistogram("a"));
     ASSERT_TRUE(histogram == recount) << round;
+    // Later runs have no more sizes than the first, and what comes next.
+    EXPECT_THAT(store->GetReservedHistogram("a",
+                                            [&](uint64_t bytes) {
+                                              EXPECT_GE(bytes, histogram.bytes());
+                                              EXPECT_LE(bytes,
+                                                        SizeHistogram::BytesFor(2 * kSizes, 2));
+                                              return absl::OkStatus();
+                                            }),
+                IsOk());
   }
   store = nullptr;
   PH_ASSERT_OK_AND_ASSIGN(store, OpenStore(folder_.path()));
   PH_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store->Verify("a", kGoOn));
   EXPECT_TRUE(report.ok());
   store = nullptr;
-  // 30 appends of a thousand sizes each; 4096 more than the base make it new.
   const std::string file = ReadFile(DataFile(folder_.path()));
   EXPECT_LT(file.size(), 4U << 20);
 }

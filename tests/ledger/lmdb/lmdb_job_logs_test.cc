@@ -396,6 +396,90 @@ TEST_F(LmdbJobLogsTest, ABadRecordIsNamed) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 4 is missing")));
 }
 
+// Whatever is not as it was written is named when the folder is opened, wherever it is.
+TEST_F(LmdbJobLogsTest, EachKindOfDamageIsNamed) {
+  LmdbJobLogs::Options options;
+  options.folder = folder_.path();
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto logs, LmdbJobLogs::Open(options));
+    for (const std::string job : {"a", "b"}) {
+      ASSERT_THAT(logs->Open(job).value().log->Append({"1", "2"}), IsOk());
+    }
+  }
+  const std::string sound = ReadFile(DataFile(folder_.path()));
+  const auto head = [](const std::string& job, const LmdbLogHead& value) {
+    return std::pair(NameKey(job), WithChecksum(NameKey(job), value.Encode()));
+  };
+  struct Case {
+    std::pair<std::string, std::string> stored;
+    std::string why;
+  };
+  for (const Case& each : std::vector<Case>{
+           {{LogTailKey(), "x"}, "fails its checksum"},
+           {{LogTailKey(), WithChecksum(LogTailKey(), "x")}, "1 bytes in place of 2 numbers"},
+           {{NameKey("a"), "x"}, "the head of the log of job 'a': "},
+           {{NameKey("a"), WithChecksum(NameKey("a"), std::string(33, '\0'))},
+            "33 bytes in place of 4 numbers"},
+           {head("a", {1, 3, 2, 0}), "begins at record 3, behind its end at 2"},
+           {head("b", {1, 1, 3, 0}), "job 'b': its log is that of another job"},
+           {head("c", {1, 1, 3, 0}), "job 'c': its log is that of another job"},
+           {head("a", {1, 1, 4, 0}), "job 'a': record 3 is missing, there is nothing more of it"},
+           {head("b", {2, 1, 4, 0}), "job 'b': record 3 is missing, there is nothing more of it"},
+           {head("a", {1, 1, 2, 0}), "job 'a': record 2 is missing, there is '"},
+           {head("a", {1, 2, 3, 0}), "job 'a': record 2 is missing, there is '"},
+           {{RecordKey(3, 1), "x"}, "is of no log"},
+           {{std::string("zz"), "x"}, "'zz' is of no log"},
+           {{std::string("q"), "x"}, "job 'a': record 1 is missing, there is 'q'"},
+       }) {
+    SCOPED_TRACE(each.why);
+    PutRaw(folder_.path(), each.stored.first, each.stored.second);
+    EXPECT_THAT(LmdbJobLogs::Open(options),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr(folder_.path()), HasSubstr(each.why))));
+    WriteFile(DataFile(folder_.path()), sound);
+  }
+  EraseKey(folder_.path(), LogTailKey());
+  EXPECT_THAT(
+      LmdbJobLogs::Open(options),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("it does not say which log is the next")));
+}
+
+// Who reads all logs can end it; a bad record is named with its job.
+TEST_F(LmdbJobLogsTest, AllLogsAreReadUntilSomethingIsWrong) {
+  LmdbJobLogs::Options options;
+  options.folder = folder_.path();
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto logs, LmdbJobLogs::Open(options));
+    for (const std::string job : {"a", "b"}) {
+      ASSERT_THAT(logs->Open(job).value().log->Append({"1", "2"}), IsOk());
+    }
+  }
+  PutRaw(folder_.path(), RecordKey(2, 1), "bad record");
+  PH_ASSERT_OK_AND_ASSIGN(const auto logs, LmdbJobLogs::Open(options));
+  PH_ASSERT_OK_AND_ASSIGN(const LmdbTransaction moment, logs->BeginReading());
+  Records seen;
+  absl::Status given;
+  const auto read = [&] {
+    return logs->ForEach(moment, [&](absl::string_view job, absl::string_view record) {
+      seen.push_back(absl::StrCat(job, record));
+      return given;
+    });
+  };
+  EXPECT_THAT(read(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("job 'b': record 1: ")));
+  EXPECT_THAT(seen, ElementsAre("a1", "a2"));
+  given = absl::CancelledError("enough");
+  EXPECT_EQ(read(), given);
+  EXPECT_THAT(seen, ElementsAre("a1", "a2", "a1"));
+  EXPECT_THAT(logs->Read("b"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("job 'b': record 1: ")));
+}
+
+// A bound may be larger than any disk.
+TEST_F(LmdbJobLogsTest, AnyBoundIsTaken) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path(), UINT64_MAX));
+  EXPECT_THAT(log->Append({"a"}), IsOk());
+}
+
 // The log never gives a wrong record and never crashes.
 TEST_F(LmdbJobLogsTest, FlippedBitsAreFoundOrHarmless) {
   const Records records = BuildLog();
