@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -148,6 +149,76 @@ TEST(LearnFitOrSkipSizeConstraintsTest, SoManyRandomBatchesFit) {
   }
   EXPECT_THAT(FindTightSizeConstraints(sets, sizes, 0),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch_size 0")));
+}
+
+// Room for padding: a node where edges could begin or end, or what is asked for.
+TEST(FindTightSizeConstraintsTest, EachTotalIsSoManyTimesTheLargestAndRoom) {
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSets sets, GraphSets::FromTfgnnFile(R"(
+      node_sets { key: "a" value { } }
+      node_sets { key: "b" value { } }
+      node_sets { key: "c" value { } }
+      edge_sets { key: "e" value { source: "a" target: "b" } })"));
+  const size_t l = sets.schema().num_components();
+  const auto graphs = [&](const std::vector<std::vector<uint32_t>>& rows) {
+    std::vector<uint32_t> counts(rows.size() * l, 0);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (size_t s = 0; s < 3; ++s) counts[i * l + sets.node_sets()[s].component] = rows[i][s];
+      counts[i * l + sets.edge_sets()[0].component] = rows[i][3];
+    }
+    return counts;
+  };
+  const std::vector<uint32_t> some = graphs({{3, 7, 1, 5}, {4, 2, 6, 0}});
+  const SizesView sizes = SizesView::Create(2, l, some).value();
+  using Nodes = std::vector<uint64_t>;
+  for (const auto& [least, nodes] :
+       std::vector<std::pair<Nodes, Nodes>>{{{}, {8 + 1, 14 + 1, 12}},
+                                            {{0, 3}, {8 + 1, 14 + 3, 12}},
+                                            {{2, 0, 5}, {8 + 2, 14 + 1, 12 + 5}},
+                                            {{0, 0, 0, 9}, {8 + 1, 14 + 1, 12}}}) {
+    EXPECT_THAT(FindTightSizeConstraints(sets, sizes, 2, least),
+                IsOkAndHolds(SizeConstraints{3, nodes, {10}}));
+  }
+  // Up to the largest total.
+  const std::vector<uint32_t> large = graphs({{1, 1, ~uint32_t{0}, 1}});
+  const SizesView one = SizesView::Create(1, l, large).value();
+  constexpr uint64_t kBatch = uint64_t{1} << 31;
+  PH_ASSERT_OK_AND_ASSIGN(const SizeConstraints most,
+                          FindTightSizeConstraints(sets, one, kBatch, {0, 0, kBatch - 1}));
+  EXPECT_EQ(most.total_nodes[2], (uint64_t{1} << 63) - 1);
+  const auto refused = [](absl::string_view what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(what)));
+  };
+  for (const uint64_t least : {kBatch, ~uint64_t{0}}) {
+    EXPECT_THAT(FindTightSizeConstraints(sets, one, kBatch, {0, 0, least}),
+                refused("a total exceeds 9223372036854775807"));
+  }
+  EXPECT_THAT(FindTightSizeConstraints(sets, one, kBatch + 1),
+              refused("is not in [1, 2147483648]"));
+  const SizesView none = SizesView::Create(0, l, {}).value();
+  EXPECT_THAT(FindTightSizeConstraints(sets, none, 1), refused("there is no graph"));
+  // Graphs that are all alike leave nothing to learn.
+  SeededRandom random(1);
+  LearnOptions options;
+  options.sample_size = 10;
+  options.batch_size = 3;
+  for (const double ratio : {0.0, 1.0}) {
+    options.success_ratio = ratio;
+    const std::vector<uint32_t> alike = graphs({{3, 7, 1, 5}, {3, 7, 1, 5}});
+    EXPECT_THAT(LearnFitOrSkipSizeConstraints(sets, SizesView::Create(2, l, alike).value(), options,
+                                              random),
+                IsOkAndHolds(SizeConstraints{4, {9 + 1, 21 + 1, 3}, {15}}));
+  }
+  EXPECT_THAT(LearnFitOrSkipSizeConstraints(sets, none, options, random),
+              refused("there is no graph"));
+  options.sample_size = 0;
+  EXPECT_THAT(LearnFitOrSkipSizeConstraints(sets, one, options, random), refused("sample_size is"));
+  options.sample_size = 10;
+  options.num_thresholds = 0;
+  EXPECT_THAT(LearnFitOrSkipSizeConstraints(sets, one, options, random),
+              refused("num_thresholds is 0"));
+  options.num_thresholds = 1;
+  options.batch_size = 0;
+  EXPECT_THAT(LearnFitOrSkipSizeConstraints(sets, one, options, random), refused("batch_size 0"));
 }
 
 }  // namespace
