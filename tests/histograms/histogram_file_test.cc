@@ -98,7 +98,8 @@ TEST_F(HistogramFileTest, WhatIsReadGoesOnAsWhatWasWritten) {
   EXPECT_GT(always.Get("team/2", now)->histogram.num_graphs(), 0U);
   // Those who look later see the same.
   now += absl::Seconds(4);
-  for (const std::string& name : always.Names()) {
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> names, always.Names());
+  for (const std::string& name : names) {
     EXPECT_TRUE(restarted->Get(name, now)->histogram == always.Get(name, now)->histogram) << name;
   }
 }

@@ -58,6 +58,8 @@ class OneOfEach final : public PageCalls {
       *got.mutable_histogram() = histogram;
     } else if (name == "GetHistogram") {
       *static_cast<v1::GetHistogramResponse&>(response).mutable_histogram() = histogram;
+    } else if (name == "ListHistograms") {
+      static_cast<v1::ListHistogramsResponse&>(response).add_histograms("h");
     } else if (name == "ListSourceGraphs") {
       static_cast<v1::ListSourceGraphsResponse&>(response).add_graphs()->set_name("g");
     } else if (name == "ListModels") {
@@ -118,7 +120,7 @@ class PageAnswersOfCallsTest : public testing::Test {
     server_.asked.clear();
     PH_ASSIGN_OR_RETURN(const PageQuery query, PageQuery::Parse(text));
     const PageAnswers answers(&server_, nullptr, {}, &stop_);
-    if (what == "sources") return answers.Sources({"h"});
+    if (what == "sources") return answers.Sources();
     if (what == "sizes") return answers.Sizes(query);
     if (what == "plan") return answers.Plan(query);
     if (what == "tune") return answers.Tune(query);

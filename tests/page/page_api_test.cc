@@ -89,7 +89,6 @@ TEST(PageApiTest, EveryPathIsAQuestion) {
   sources.calls = &calls;
   sources.reading = [] { return ServerReading(); };
   sources.state = [] { return ServerState(); };
-  sources.histogram_names = [] { return std::vector<std::string>(); };
   sources.quotas = [] { return std::vector<QuotaReading>(); };
   sources.watch_job = [](const std::string& /*job*/) { return std::vector<EpochWatch>(); };
   PageApi api(sources);

@@ -109,6 +109,20 @@ class SharedPartitionsTest : public testing::Test {
  protected:
   // A server, from its start to its end.
   struct Server {
+    Server() = default;
+    Server(Server&&) = default;
+    // Where one follows another, what works ends before what it works with.
+    Server& operator=(Server&& next) noexcept {
+      jobs = nullptr;
+      shared.companions = nullptr;
+      shared = std::move(next.shared);
+      graphs = std::move(next.graphs);
+      unused = std::move(next.unused);
+      engine = std::move(next.engine);
+      jobs = std::move(next.jobs);
+      return *this;
+    }
+
     SharedPartitionsWorld::Server shared;
     std::unique_ptr<OneGraphStore> graphs;
     std::unique_ptr<OneGraphStore> unused =

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Iterator
 
 import grpc
@@ -14,6 +15,7 @@ from random_graphs import molecules
 from packhouse import (
     Client,
     Histogram,
+    LocalServer,
     OversizePolicy,
     OversizeWarning,
     PackhouseError,
@@ -22,6 +24,7 @@ from packhouse import (
     PlanHeuristic,
     PriorityKind,
 )
+from packhouse.command import program
 
 _numbers = itertools.count()
 
@@ -52,6 +55,26 @@ def test_observed_sizes_are_counted(client: Client, name: str) -> None:
     expect_same(histogram, Histogram.from_sizes(SIZES))
     assert histogram.totals == {"nodes": SIZES[:, 0].sum(), "edges": SIZES[:, 1].sum()}
     assert client.histograms.observe(name, [SIZES[:3]]) == (3, 2003)
+
+
+def test_histograms_are_listed_shown_and_deleted(
+    server: LocalServer, client: Client, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    client.histograms.observe(name, SIZES)
+    assert name in client.histograms.list()
+    assert list(client.histograms.list()) == sorted(set(client.histograms.list()))
+
+    def run(*arguments: str) -> str:
+        assert program.main(["histograms", *arguments, "--server", server.address]) == 0
+        return capfd.readouterr().out
+
+    assert name in run("list").splitlines()
+    assert {"name": name} in json.loads(run("list", "--json"))
+    assert run("show", name).startswith("2,000 graphs of ")
+    shown = json.loads(run("show", name, "--json"))
+    assert shown["num_graphs"] == 2000 and shown["maxima"] == client.histograms.get(name).maxima
+    assert run("delete", name, "--yes") == f"{name}: deleted\n"
+    assert name not in client.histograms.list()
 
 
 @pytest.mark.parametrize("sizes", [np.zeros((0, 2), np.uint32), []])

@@ -432,6 +432,22 @@ TEST_P(RightsTest, ListsShowWhatTheCallerMaySee) {
     } while (!request.page_token().empty());
     EXPECT_THAT(listed, ElementsAre("own/a", "own/b", "own/c"));
   }
+  const auto histograms = v1::HistogramService::NewStub(channel_);
+  const auto call_as = [](const std::string& who) {
+    auto context = std::make_unique<grpc::ClientContext>();
+    context->AddMetadata("authorization", who);
+    return context;
+  };
+  for (const std::string name : {"own/h", "zone/h", "foreign/h"}) {
+    v1::MergeHistogramRequest merge;
+    merge.set_histogram(name);
+    merge.mutable_addend()->add_components("nodes");
+    v1::MergeHistogramResponse merged;
+    ASSERT_TRUE(histograms->MergeHistogram(call_as("operator").get(), merge, &merged).ok());
+  }
+  v1::ListHistogramsResponse seen;
+  ASSERT_TRUE(histograms->ListHistograms(call_as("viewer").get(), {}, &seen).ok());
+  EXPECT_THAT(seen.histograms(), ElementsAre("own/h"));
 }
 
 // A request that names a receipt, or a job whose words the ledger keeps, does not name the data set

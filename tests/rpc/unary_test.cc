@@ -67,6 +67,25 @@ TEST_P(UnaryTest, MergeSubtractDelete) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name 'a b'")));
 }
 
+TEST_P(UnaryTest, HistogramsAreListedUntilTheyAreDeleted) {
+  StartServer();
+  const auto listed = [this] {
+    grpc::ClientContext context;
+    v1::ListHistogramsResponse response;
+    EXPECT_THAT(
+        ToAbsl(v1::HistogramService::NewStub(channel_)->ListHistograms(&context, {}, &response)),
+        IsOk());
+    return std::vector<std::string>(response.histograms().begin(), response.histograms().end());
+  };
+  EXPECT_THAT(listed(), ::testing::IsEmpty());
+  for (const std::string name : {"team/b", "z", "a"}) {
+    ASSERT_THAT(Merge(absl::StrCat("histogram: '", name, "' addend", kTenGraphs)), IsOk());
+  }
+  EXPECT_THAT(listed(), ::testing::ElementsAre("a", "team/b", "z"));
+  EXPECT_THAT(Delete("team/b"), IsOk());
+  EXPECT_THAT(listed(), ::testing::ElementsAre("a", "z"));
+}
+
 TEST_P(UnaryTest, OfAMergeThatComesAgainNothingIsCounted) {
   StartServer();
   for (const std::string subtract : {"", "subtract: true "}) {

@@ -56,6 +56,7 @@ constexpr Elsewhere kToldElsewhere[] = {
      "tests/rpc/admin_service_test.cc"},
     {"GetServerResponse", "quotas", "tests/end_to_end/admin_test.py"},
     {"Job", "owner", "tests/end_to_end/shared_jobs_test.py"},
+    {"ListHistogramsResponse", "histograms", "tests/rpc/unary_test.cc"},
     {"ListJobsResponse", "jobs next_page_token", "tests/rpc/loader_service_test.cc"},
     {"ListModelsResponse", "models", "tests/rpc/call_log_test.cc"},
     {"ListPartitionsResponse", "partitions", "tests/rpc/partitioning_service_test.cc"},

@@ -307,7 +307,8 @@ absl::Status WriteHistograms(const HistogramStore& store, absl::Time now,
                              absl::FunctionRef<absl::Status(absl::string_view bytes)> append) {
   PH_RETURN_IF_ERROR(append(kTitleOfHistograms));
   uint64_t count = 0;
-  for (const std::string& name : store.Names()) {
+  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, store.Names());
+  for (const std::string& name : names) {
     const auto write = [&](const KeptHistogram& kept) { return AppendHistogram(kept, append); };
     const auto kept = store.Keep(name, now);
     // It was deleted meanwhile.

@@ -295,9 +295,10 @@ absl::Status HistogramStore::CheckRoom(absl::string_view name) const {
 }
 
 std::map<std::string, uint64_t> HistogramStore::CountByNamespace() const {
-  absl::MutexLock lock(&mutex_);
   std::map<std::string, uint64_t> counts;
-  for (const auto& [name, _] : entries_) ++counts[std::string(NamespaceOf(name))];
+  const auto names = Names();
+  if (!names.ok()) return counts;
+  for (const std::string& name : *names) ++counts[std::string(NamespaceOf(name))];
   return counts;
 }
 
@@ -603,7 +604,7 @@ size_t HistogramStore::num_histograms() const {
   return entries_.size();
 }
 
-std::vector<std::string> HistogramStore::Names() const {
+absl::StatusOr<std::vector<std::string>> HistogramStore::Names() const {
   std::vector<std::string> names;
   {
     absl::MutexLock lock(&mutex_);

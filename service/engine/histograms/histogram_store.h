@@ -174,10 +174,10 @@ class HistogramStore {
   std::vector<Expired> DeleteUnused(const Retention& retention, absl::Time now);
 
   size_t num_histograms() const;
-  // Of all namespaces that have any. O(histograms).
-  virtual std::map<std::string, uint64_t> CountByNamespace() const;
   // The names of all of them, ascending. O(n log n).
-  std::vector<std::string> Names() const;
+  virtual absl::StatusOr<std::vector<std::string>> Names() const;
+  // Of all namespaces that have any; of none where Names() fails.
+  std::map<std::string, uint64_t> CountByNamespace() const;
 
  protected:
   // For stores that keep copies here.

@@ -128,7 +128,6 @@ class PageOfServer final : public WingPages {
             .authorizer = sources.files->authorizer(),
             .reading = [sources] { return ReadServer(sources); },
             .state = [sources] { return ReadState(sources); },
-            .histogram_names = [server = sources.server] { return server->histogram_names(); },
             .quotas = [server = sources.server] { return server->recent_quotas(); },
             .watch_job =
                 [server = sources.server](const std::string& job) { return server->WatchJob(job); },

@@ -142,9 +142,8 @@ class Server {
   // snapshot.
   DeliverySnapshot recent_delivery() { return recent_delivery_.Get(); }
 
-  // For the page, which shows them to those who may see them. Names of histograms ascend; an epoch
-  // is shown as long as somebody loads it.
-  std::vector<std::string> histogram_names() const { return histograms_->Names(); }
+  // For the page, which shows them to those who may see them. An epoch is shown as long as somebody
+  // loads it.
   const LiveStreams& live_streams() const { return live_streams_; }
   std::vector<EpochWatch> WatchJob(const std::string& job) const {
     const auto here = jobs_->jobs() == nullptr ? nullptr : jobs_->jobs()->Find(job);

@@ -1,6 +1,8 @@
 #include "service/server/services/histogram_service.h"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "packhouse/v1/histogram.grpc.pb.h"
 #include "service/base/status_macros.h"
@@ -26,6 +28,18 @@ absl::StatusOr<v1::GetHistogramResponse> Get(const v1::GetHistogramRequest& requ
   HistogramToWire(snapshot.histogram, snapshot.schema, *response.mutable_histogram());
   if (snapshot.half_life != absl::InfiniteDuration()) {
     DurationToWire(snapshot.half_life, *response.mutable_half_life());
+  }
+  return response;
+}
+
+absl::StatusOr<v1::ListHistogramsResponse> List(const HistogramStore& histograms,
+                                                const CallContext& context) {
+  PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, histograms.Names());
+  v1::ListHistogramsResponse response;
+  for (const std::string& name : names) {
+    if (context.authorizer == nullptr || context.authorizer->MaySee(context.principal(), name)) {
+      response.add_histograms(name);
+    }
   }
   return response;
 }
@@ -74,6 +88,10 @@ HistogramService::HistogramService(const CallContext& context, HistogramStore* h
       Row(Method::kGetHistogram, Waits::kTurns,
           [histograms](const v1::GetHistogramRequest& request, RequestCall& call) {
             return Get(request, *histograms, call.context(), call.answer_memory());
+          }),
+      Row(Method::kListHistograms, Waits::kTurns,
+          [histograms](const v1::ListHistogramsRequest& /*request*/, RequestCall& call) {
+            return List(*histograms, call.context());
           }),
       Row(Method::kMergeHistogram, Waits::kTurns,
           [histograms](const v1::MergeHistogramRequest& request, RequestCall& call) {

@@ -31,6 +31,7 @@ namespace {
 constexpr char kListDatasets[] = "/packhouse.v1.DatasetService/ListDatasets";
 constexpr char kGetDataset[] = "/packhouse.v1.DatasetService/GetDataset";
 constexpr char kGetHistogram[] = "/packhouse.v1.HistogramService/GetHistogram";
+constexpr char kListHistograms[] = "/packhouse.v1.HistogramService/ListHistograms";
 constexpr char kListSourceGraphs[] = "/packhouse.v1.SourceGraphService/ListSourceGraphs";
 constexpr char kListModels[] = "/packhouse.v1.FeedbackService/ListModels";
 constexpr char kListJobs[] = "/packhouse.v1.LoaderService/ListJobs";
@@ -148,7 +149,7 @@ absl::StatusOr<PageAnswers::Source> PageAnswers::Find(const PageQuery& query) co
       "source: ", Quoted(text), " is none of dataset/NAME, histogram/NAME, stream/NUMBER"));
 }
 
-absl::StatusOr<Json> PageAnswers::Sources(const std::vector<std::string>& histograms) const {
+absl::StatusOr<Json> PageAnswers::Sources() const {
   Json datasets = Json::array();
   const auto all = ForEachListed<v1::ListDatasetsRequest, v1::ListDatasetsResponse>(
       kListDatasets, DatasetsOf, [&](const v1::Dataset& dataset) {
@@ -160,12 +161,12 @@ absl::StatusOr<Json> PageAnswers::Sources(const std::vector<std::string>& histog
       });
   // Without a folder for data there are none.
   if (!all.ok() && !absl::IsFailedPrecondition(all.status())) return all.status();
+  v1::ListHistogramsResponse histograms;
+  PH_RETURN_IF_ERROR(Call(kListHistograms, v1::ListHistogramsRequest(), histograms));
   Json named = Json::array();
-  for (const std::string& name : histograms) {
+  for (const std::string& name : histograms.histograms()) {
     if (named.size() == kMostListed) break;
-    if (authorizer_ == nullptr || authorizer_->MaySee(viewer_.principal, name)) {
-      named.push_back({{"name", name}});
-    }
+    named.push_back({{"name", name}});
   }
   Json open = Json::array();
   if (streams_ != nullptr) {

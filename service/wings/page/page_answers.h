@@ -39,7 +39,7 @@ class PageAnswers {
         stop_(stop),
         streams_(streams) {}
 
-  absl::StatusOr<Json> Sources(const std::vector<std::string>& histograms) const;
+  absl::StatusOr<Json> Sources() const;
   absl::StatusOr<Json> Sizes(const PageQuery& query) const;
   absl::StatusOr<Json> Plan(const PageQuery& query) const;
   absl::StatusOr<Json> Tune(const PageQuery& query) const;

@@ -100,7 +100,7 @@ PageAnswer PageApi::Answer(absl::string_view path, absl::string_view query, cons
   auto work = [this, path = std::string(path), query = *parsed,
                viewer](StopSwitch& stop) -> PageAnswer {
     const PageAnswers answers(sources_.calls, sources_.authorizer, viewer, &stop, sources_.streams);
-    if (path == "/api/sources") return AnswerOf(answers.Sources(sources_.histogram_names()));
+    if (path == "/api/sources") return AnswerOf(answers.Sources());
     if (path == "/api/sizes") return AnswerOf(answers.Sizes(query));
     if (path == "/api/plan") return AnswerOf(answers.Plan(query));
     if (path == "/api/tune") return AnswerOf(answers.Tune(query));

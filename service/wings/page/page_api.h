@@ -63,7 +63,6 @@ struct PageSources {
   std::function<ServerReading()> reading;
   // The same of its state alone.
   std::function<ServerState()> state;
-  std::function<std::vector<std::string>()> histogram_names;
   // Of all namespaces that the policy gives any.
   std::function<std::vector<QuotaReading>()> quotas;
   std::function<std::vector<EpochWatch>(const std::string& job)> watch_job;

@@ -903,6 +903,7 @@ TEST_F(SharedHistogramStoreTest, WhetherThereIsAHistogramIsUnknownWithoutTheStor
   EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
   b_->connection.SetFaults([] { return StoreFault::kUnreachable; });
   EXPECT_THAT(b_->store.SchemaOf("h"), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_THAT(b_->store.Names(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
   EXPECT_EQ(b_->store.CountByNamespace(), (std::map<std::string, uint64_t>()));
 }
 
@@ -1122,6 +1123,20 @@ TEST_F(SharedHistogramStoreTest, AUseThatCannotBeNotedIsRefused) {
   }
 }
 
+TEST_F(SharedHistogramStoreTest, TheNamesAreThoseOfAllServers) {
+  for (const char* name : {"team/b", "team-a", "z"}) {
+    EXPECT_THAT(a_->store.Observe(KeyNamed(name), Sizes({1, 2}), {}, kStart), IsOk());
+  }
+  EXPECT_THAT(b_->store.Observe(KeyNamed("a"), Sizes({1, 2}), {}, kStart), IsOk());
+  EXPECT_THAT(a_->store.Delete("z"), IsOk());
+  // Also at a server that has no copy of any.
+  const std::unique_ptr<CountingServer> fresh = NewServer();
+  for (const CountingServer* server : {a_.get(), b_.get(), fresh.get()}) {
+    EXPECT_THAT(server->store.Names(),
+                IsOkAndHolds(std::vector<std::string>{"a", "team-a", "team/b"}));
+  }
+}
+
 TEST_F(SharedHistogramStoreTest, ANewServerReadsManySmallRunsAtOnce) {
   for (uint32_t part = 0; part < 4; ++part) {
     std::vector<uint32_t> many;
@@ -1175,7 +1190,8 @@ TEST_F(SharedHistogramStoreTest, CopiesThatNobodyUsesNowMakeRoom) {
   EXPECT_GT(num_left, 1U);
   std::vector<std::string> last;
   for (size_t i = 50 - num_left; i < 50; ++i) last.push_back(absl::StrCat("h", i));
-  EXPECT_THAT(small->store.Names(), testing::UnorderedElementsAreArray(last));
+  EXPECT_THAT(small->store.HistogramStore::Names().value(),
+              testing::UnorderedElementsAreArray(last));
 }
 
 TEST(WaitingCountsTest, OnlySoMuchWaits) {

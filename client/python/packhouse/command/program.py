@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "datasets": "List, show, delete or verify the data sets of a server",
     "epoch": "Show what an epoch of the data set NAME, which must be sealed, would "
     "be: batches, efficiency, segments",
+    "histograms": "List, show or delete the histograms of sizes that a server keeps by name",
     "jobs": "List, show or delete what a server keeps of jobs",
     "batch": "Make batches of an epoch again, with the bytes that its trainer got",
     "feedback": "List, show or delete what batches cost on devices, as trainers measured it",

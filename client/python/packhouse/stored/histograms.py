@@ -249,6 +249,11 @@ class Histograms:
         found = Histogram.from_proto(response.histogram)
         return dataclasses.replace(found, revision=response.revision)
 
+    def list(self) -> Sequence[str]:
+        """The names of all histograms that the caller may see, ascending."""
+        request = histogram_pb2.ListHistogramsRequest()
+        return list(self._call(self._stub.ListHistograms, request).histograms)
+
     def merge(
         self,
         histogram: str,

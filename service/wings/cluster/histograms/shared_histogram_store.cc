@@ -336,14 +336,15 @@ absl::StatusOr<HistogramSnapshot> SharedHistogramStore::Get(absl::string_view na
   return snapshot;
 }
 
-std::map<std::string, uint64_t> SharedHistogramStore::CountByNamespace() const {
-  std::map<std::string, uint64_t> counts;
-  const auto heads = keys_->Range(KeyRange::Prefix(kHeads));
-  if (!heads.ok()) return counts;
-  for (const KeyValue& head : heads->values) {
-    ++counts[std::string(NamespaceOf(FromKey(absl::StripPrefix(head.key, kHeads))))];
+absl::StatusOr<std::vector<std::string>> SharedHistogramStore::Names() const {
+  PH_ASSIGN_OR_RETURN(const auto heads, keys_->Range(KeyRange::Prefix(kHeads)));
+  std::vector<std::string> names;
+  names.reserve(heads.values.size());
+  for (const KeyValue& head : heads.values) {
+    names.push_back(FromKey(absl::StripPrefix(head.key, kHeads)));
   }
-  return counts;
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 // --- Changes; how they are made is in shared_histogram_changes.cc.

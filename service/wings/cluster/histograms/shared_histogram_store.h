@@ -43,9 +43,9 @@
 
 namespace packhouse {
 
-// Thread-safe. Observe(), Merge(), Subtract(), Get(), SchemaOf() and Delete() wait for the store.
-// Besides their own errors they return UNAVAILABLE if it cannot be reached. If then nobody knows
-// whether a change was made, a producer's number makes another try harmless.
+// Thread-safe. Observe(), Merge(), Subtract(), Get(), SchemaOf(), Names() and Delete() wait for the
+// store. Besides their own errors they return UNAVAILABLE if it cannot be reached. If then nobody
+// knows whether a change was made, a producer's number makes another try harmless.
 class SharedHistogramStore final : public HistogramStore {
  public:
   // What one change may have: a run must fit into a transaction.
@@ -101,8 +101,8 @@ class SharedHistogramStore final : public HistogramStore {
                                               absl::string_view producer) const override;
   absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const override;
   absl::Status Delete(absl::string_view name) override;
-  // Of all servers; empty if the store cannot be reached.
-  std::map<std::string, uint64_t> CountByNamespace() const override;
+  // Of all servers.
+  absl::StatusOr<std::vector<std::string>> Names() const override;
 
   // Ends when the store cannot be reached; then the rest waits on. Calls follow each other: what
   // waited when it began has been tried when it returns.
