@@ -82,11 +82,15 @@ class FetchedGraphs final : public OneGraphStore {
 // Nobody would know of a use.
 class UnusedGraphs final : public OneGraphStore {
  public:
-  using OneGraphStore::OneGraphStore;
+  UnusedGraphs(std::unique_ptr<const SourceGraph> graph, absl::StatusCode code)
+      : OneGraphStore(std::move(graph)), code_(code) {}
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
       absl::string_view) const override {
-    return absl::UnavailableError("the use was not written");
+    return absl::Status(code_, "the use was not written");
   }
+
+ private:
+  const absl::StatusCode code_;
 };
 
 class AwayObjects final : public ObjectStore {
@@ -361,24 +365,34 @@ TEST_F(SharedPartitionsTest, OthersDoNotWaitForAGraphThatIsFetched) {
 // A graph whose use nobody would know of may expire: its partitions do not go on, nor does anybody
 // believe that they are asked for.
 TEST_F(SharedPartitionsTest, NothingGoesOnWithoutAUseOfItsGraph) {
-  Server b = Start("b:1", /*held=*/true);
-  ASSERT_THAT(b.jobs->Partition("g", PlanNamed("p")), IsOk());
-  b.engine->AwaitCalls(1);
-  graphs_ = std::make_unique<UnusedGraphs>(SmallSourceGraph(kNodes));
-  Server a = Start("a:1");
-  EXPECT_THAT(a.jobs->Partition("g", PlanNamed("p")),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("was not written")));
-  // To look is none.
-  EXPECT_EQ(Get(a).state, PartitionJobState::kRunning);
-  b = Server();
-  graphs_ = std::make_unique<UnusedGraphs>(SmallSourceGraph(kNodes));
-  b = Start("b:1");
-  b.jobs->AwaitIdle();
-  EXPECT_EQ(Get(b).state, PartitionJobState::kWaiting);
-  b = Server();
-  b = Start("b:1");
-  b.jobs->AwaitIdle();
-  EXPECT_EQ(Get(a).state, PartitionJobState::kDone);
+  // The second: where the store has no room, or too many requests.
+  for (const auto code : {absl::StatusCode::kUnavailable, absl::StatusCode::kResourceExhausted}) {
+    SCOPED_TRACE(code);
+    const auto without_uses = [this, code] {
+      graphs_ = std::make_unique<UnusedGraphs>(SmallSourceGraph(kNodes), code);
+    };
+    Server b = Start("b:1", /*held=*/true);
+    ASSERT_THAT(b.jobs->Partition("g", PlanNamed("p")), IsOk());
+    b.engine->AwaitCalls(1);
+    without_uses();
+    Server a = Start("a:1");
+    EXPECT_THAT(a.jobs->Partition("g", PlanNamed("p")),
+                StatusIs(code, HasSubstr("was not written")));
+    // To look is none.
+    EXPECT_EQ(Get(a).state, PartitionJobState::kRunning);
+    b = Server();
+    without_uses();
+    b = Start("b:1");
+    b.jobs->AwaitIdle();
+    EXPECT_EQ(Get(b).state, PartitionJobState::kWaiting);
+    b = Server();
+    b = Start("b:1");
+    b.jobs->AwaitIdle();
+    EXPECT_EQ(Get(a).state, PartitionJobState::kDone);
+    // To delete is none, either.
+    EXPECT_THAT(a.jobs->Delete("g", "p"), IsOk());
+    EXPECT_THAT(b.jobs->Get("g", "p"), StatusIs(absl::StatusCode::kNotFound, _));
+  }
 }
 
 // A server that was taken for gone works on: what it has made is not taken.
@@ -513,7 +527,8 @@ TEST_F(SharedPartitionsTest, PartitionsGoWithTheirGraph) {
 TEST_F(SharedPartitionsTest, ALostRaceReadsNothingAgain) {
   const SharedPartitionsWorld::Server a = world_.Start("a:1", folder_.path() + "/a");
   const std::string bytes(10000, 'b');
-  PieceUpload upload(a.replica->engines(), {4096, 0}, "it", {"key", 1}, bytes.size());
+  const ObjectEngines engines = a.replica->engines();
+  PieceUpload upload(engines, {4096, 0}, "it", {"key", 1}, bytes.size());
   PH_ASSERT_OK_AND_ASSIGN(const PieceUpload::Begun begun, upload.Begin());
   size_t num_read = 0;
   const auto put = [&] {

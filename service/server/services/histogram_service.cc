@@ -33,8 +33,12 @@ absl::StatusOr<v1::GetHistogramResponse> Get(const v1::GetHistogramRequest& requ
 }
 
 absl::StatusOr<v1::ListHistogramsResponse> List(const HistogramStore& histograms,
-                                                const CallContext& context) {
+                                                const CallContext& context, MemoryHold& answer) {
   PH_ASSIGN_OR_RETURN(const std::vector<std::string> names, histograms.Names());
+  const Making making(context.working, nullptr);
+  PH_ASSIGN_OR_RETURN(
+      answer, making.Hold("the names as they are sent",
+                          names.size() * (sizeof(std::string) + HistogramStore::kMaxNameLength)));
   v1::ListHistogramsResponse response;
   for (const std::string& name : names) {
     if (context.authorizer == nullptr || context.authorizer->MaySee(context.principal(), name)) {
@@ -91,7 +95,7 @@ HistogramService::HistogramService(const CallContext& context, HistogramStore* h
           }),
       Row(Method::kListHistograms, Waits::kTurns,
           [histograms](const v1::ListHistogramsRequest& /*request*/, RequestCall& call) {
-            return List(*histograms, call.context());
+            return List(*histograms, call.context(), call.answer_memory());
           }),
       Row(Method::kMergeHistogram, Waits::kTurns,
           [histograms](const v1::MergeHistogramRequest& request, RequestCall& call) {

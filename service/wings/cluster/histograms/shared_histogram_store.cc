@@ -25,6 +25,9 @@ using shared_histogram::kHeads;
 using shared_histogram::LogOf;
 using shared_histogram::NoHistogram;
 
+// A head has some hundreds of bytes.
+constexpr size_t kNamesAtATime = 4096;
+
 HistogramStore::Bounds Unbounded() {
   HistogramStore::Bounds bounds;
   // Sums of two do not wrap around.
@@ -337,7 +340,7 @@ absl::StatusOr<HistogramSnapshot> SharedHistogramStore::Get(absl::string_view na
 }
 
 absl::StatusOr<std::vector<std::string>> SharedHistogramStore::Names() const {
-  PH_ASSIGN_OR_RETURN(const auto heads, keys_->Range(KeyRange::Prefix(kHeads)));
+  PH_ASSIGN_OR_RETURN(const auto heads, keys_->ReadAll(KeyRange::Prefix(kHeads), kNamesAtATime));
   std::vector<std::string> names;
   names.reserve(heads.values.size());
   for (const KeyValue& head : heads.values) {

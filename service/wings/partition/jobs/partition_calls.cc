@@ -358,6 +358,11 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Cancel(absl::string_view graph,
   const Key key{graph, name};
   const auto is_it = [&key](const Key& other) { return other == key; };
   AwaitEnd(is_it);
+  if (!HasEnded(before)) {
+    // Work that was ending as it was cancelled may have failed.
+    absl::MutexLock lock(&mutex_);
+    if (!states_.HasAny(is_it)) states_.ForgetFailures(is_it);
+  }
   const auto opened = Open(*unused_graphs_, graph, name);
   absl::StatusOr<PartitionJobInfo> now =
       opened.ok() ? Read(*opened->folder, key.second, /*with_files=*/true) : opened.status();
@@ -378,10 +383,8 @@ absl::Status PartitionJobs::TryCancel(absl::string_view graph, absl::string_view
   // First, so that it does not go on after a crash.
   PH_RETURN_IF_ERROR(folder.Settle());
   PH_RETURN_IF_ERROR(folder.WriteEnd(absl::CancelledError("the partition was cancelled")));
-  const auto is_it = [&key](const Key& other) { return other == key; };
   absl::MutexLock lock(&mutex_);
-  states_.Cancel(is_it);
-  states_.ForgetFailures(is_it);
+  states_.Cancel([&key](const Key& other) { return other == key; });
   return absl::OkStatus();
 }
 
@@ -389,7 +392,8 @@ absl::Status PartitionJobs::Delete(absl::string_view graph, absl::string_view na
   const Key key{graph, name};
   const auto is_it = [&key](const Key& other) { return other == key; };
   const auto find = [&]() -> absl::StatusOr<Opened> {
-    PH_ASSIGN_OR_RETURN(Opened opened, OpenFor(*graphs_, graph, name));
+    // No use: a store without room for one must let go of what it has.
+    PH_ASSIGN_OR_RETURN(Opened opened, OpenFor(*unused_graphs_, graph, name));
     // One that is damaged can be deleted.
     const auto state = opened.folder->State();
     if (absl::IsNotFound(state.status())) return state.status();

@@ -144,8 +144,10 @@ void PartitionJobs::FindClaimed() {
         std::make_shared<const SharedPartitionFolder>(&shared, found.graph, 0, found.name);
     counted[key] = folder->NumBytes();
     if (is_at_work || state->end) continue;
-    // What goes on is a use.
-    if (absl::IsUnavailable(Use(key.first)) || !folder->GoOn(found).ok()) continue;
+    // What goes on is a use; where it cannot be written now, the next look tries again.
+    const absl::Status used = Use(key.first);
+    if (absl::IsUnavailable(used) || absl::IsResourceExhausted(used)) continue;
+    if (!folder->GoOn(found).ok()) continue;
     auto place = waiting_bound_.Enter(state->owner);
     absl::MutexLock lock(&mutex_);
     Ask(key, state->owner, place.ok() ? *std::move(place) : FairBound::Place(), nullptr, folder);

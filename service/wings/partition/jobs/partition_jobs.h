@@ -70,8 +70,9 @@ struct PartitionJobInfo : PartitionProgress {
 //
 // Thread-safe. Functions that change something wait for the disk; those that end work wait for its
 // end: for METIS some hundredths of a second, for files that are being written as long as one part
-// takes. Errors of all: NOT_FOUND if there is no such graph or partition, UNAVAILABLE and
-// RESOURCE_EXHAUSTED of the disk, DATA_LOSS naming a file that is damaged.
+// takes, for a graph that is being fetched until it is there. Errors of all: NOT_FOUND if there is
+// no such graph or partition, UNAVAILABLE and RESOURCE_EXHAUSTED of the disk, DATA_LOSS naming a
+// file that is damaged.
 class PartitionJobs {
  public:
   static constexpr uint64_t kMaxCrashes = 2;
