@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -164,16 +165,18 @@ def test_exported_text_files_are_cut_and_converted(tmp_path: pathlib.Path) -> No
     assert removed > 0
     cut = ("dglpart", "--input-dir", texts, "--graph-name", "mini", "--parts", 3)
     for name in ("a", "b"):
-        assert "3 parts by metis" in succeed(*cut, "--output", tmp_path / name)
+        said = succeed(*cut, "--output", tmp_path / name)
+        assert re.fullmatch(rf"{tmp_path}/{name}: 3 parts by metis \(.+\), \d+ edges are cut\n", said)
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     stats = [(tmp_path / f"a/p00{p}-mini_stats.txt").read_text().split() for p in range(3)]
     sums = [sum(int(line[i]) for line in stats) for i in (0, 1)]
     assert sums == [graph.nstart[-1], graph.estart[-1] - removed]
-    succeed(
+    said = succeed(
         "convert", "--schema", texts / "mini.json", "--input-dir", tmp_path / "a", "--graph-name", "mini",
         "--num-parts", 3, "--num-node-weights", 3, "--removed-edges", texts / "mini_removed_edges.txt",
         "--output", tmp_path / "out",
     )
+    assert said == f"{tmp_path}/out: 93 nodes and 410 edges in 3 parts\n"
     # Nothing is lost on the way: of each type all, in ranges that tile the new ids.
     meta = json.loads((tmp_path / "out" / "mini.json").read_text(encoding="utf-8"))
     for key, counts in (("node_map", graph.count), ("edge_map", graph.ecount)):
@@ -262,11 +265,19 @@ def test_rows_are_restored(tmp_path: pathlib.Path) -> None:
     mapping = np.load(out / "mapping" / "nodes" / "user.npy")
     rows = np.stack([mapping * 2, mapping * 3], 1).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
-    succeed("restore", tmp_path / "rows.npy", "--partition", out / "g.json", "--type", "user",
-            "--output", tmp_path / "restored.npy")
+    restore = ("--partition", out / "g.json", "--type", "user", "--output")
+    said = succeed("restore", tmp_path / "rows.npy", *restore, tmp_path / "restored.npy")
+    assert said == f"{tmp_path}/restored.npy: 40 rows\n"
     ids = np.arange(len(mapping))
     want = np.stack([ids * 2, ids * 3], 1).astype(np.float32)
     np.testing.assert_array_equal(np.load(tmp_path / "restored.npy"), want)
+    # Those of each part by themselves.
+    ends = np.cumsum([end - begin for begin, end in json.loads(
+        (out / "g.json").read_text(encoding="utf-8"))["node_map"]["user"]])
+    for part, of_part in enumerate(np.split(rows, ends[:-1])):
+        np.save(tmp_path / "mine.npy", of_part)
+        succeed("restore", tmp_path / "mine.npy", *restore, tmp_path / "parts.npy", "--part", part)
+    np.testing.assert_array_equal(np.load(tmp_path / "parts.npy"), want)
     refused = run("restore", tmp_path / "rows.npy", "--partition", out / "g.json", "--type", "tag",
                   "--output", tmp_path / "none.npy")
     assert refused.returncode == 1 and "must have 3 rows" in refused.stderr
@@ -323,7 +334,21 @@ def test_misuse_is_named(tmp_path: pathlib.Path) -> None:
     assert refused.returncode == 1 and "no" in refused.stderr
     refused = run(chunked, "--parts", 2, "--name", "a b", "--output", tmp_path / "out")
     assert refused.returncode == 1 and "'a b'" in refused.stderr
-    assert run("--parts", 2).returncode == 2
+    for words, told in ((("--parts", 2), "GRAPH and --output DIR are required"),
+                        ((chunked, "--parts", 2), "GRAPH and --output DIR are required"),
+                        (("--parts", 2, "--output", tmp_path / "out"), "GRAPH and --output DIR are required"),
+                        ((chunked, "--output", tmp_path / "out"), "--parts N is required")):
+        refused = run(*words)
+        assert refused.returncode == 2 and told in refused.stderr
+    # Neither a graph that is none, nor a place that there cannot be.
+    (tmp_path / "file").touch()
+    for form in ("metis", "parmetis", "chunked"):
+        refused = run("export", chunked, "--format", form, "--output", tmp_path / "file" / "x")
+        assert refused.returncode == 1 and f"{tmp_path}/file" in refused.stderr
+        refused = run("export", tmp_path / "no", "--format", form, "--output", tmp_path / "x")
+        assert refused.returncode == 1 and f"{tmp_path}/no" in refused.stderr
+    refused = run("orig-ids", tmp_path / "no")
+    assert refused.returncode == 1 and f"{tmp_path}/no" in refused.stderr
     little = (chunked, "--parts", 2, "--memory", "1KiB", "--output", tmp_path / "out")
     refused = run(*little, "--method", "metis")
     assert refused.returncode == 1 and "beyond the bound of 1024" in refused.stderr

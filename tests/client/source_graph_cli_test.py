@@ -14,6 +14,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 
+import grpc
 import numpy as np
 import pytest
 import warm_command
@@ -83,6 +84,110 @@ def test_a_generated_graph_is_stored_from_files_as_it_is_right_away(
     result = run("graph", "generate", "mag")
     assert result.returncode == 2
     assert "either --output, or --server and --graph" in result.stderr
+
+
+def test_a_generated_graph_goes_where_it_is_told(server: Serving, tmp_path: pathlib.Path) -> None:
+    generate = ("graph", "generate", "mag", "--scale", 0.001)
+    at, graph, output = ("--server", server.address), ("--graph", "g"), ("--output", tmp_path / "npy")
+    # A server without a graph says nothing of where it goes.
+    assert succeed(*generate, *output, *at) == f"{output[1]}: wrote 1,940 nodes and 21,111 edges\n"
+    for words in ((), at, graph, (*at, *graph, "--output", tmp_path / "other")):
+        result = run(*generate, *words)
+        assert result.returncode == 2
+        assert "either --output, or --server and --graph" in result.stderr
+    assert server.stub.graphs == {} and not (tmp_path / "other").exists()
+    result = run("graph", "generate", "mag", "--scale", 0, *output)
+    assert result.returncode == 2 and "--scale 0: must be above 0" in result.stderr
+    (tmp_path / "file").touch()
+    for form, named in (("npy", "x/nodes/author"), ("unigraph", "x")):
+        result = run(*generate, "--output", tmp_path / "file" / "x", "--format", form)
+        assert result.returncode == 1
+        assert f"{tmp_path}/file/{named}: Not a directory [UNAVAILABLE]" in result.stderr
+
+
+@pytest.fixture(name="small")
+def small_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Three nodes and two edges."""
+    path = tmp_path / "small.npz"
+    np.savez(path, **{"nodes/p/x": np.arange(3), "edges/e/edge_index": np.array([[0, 1], [1, 2]])})
+    return path
+
+
+def test_what_an_import_is_told_the_server_is_told(server: Serving, small: pathlib.Path) -> None:
+    def told(name: str, *options: object) -> tuple[object, ...]:
+        succeed("graph", "import", small, "--server", server.address, "--graph", name, *options)
+        graph = server.stub.graphs[name]
+        (producer,) = (each for of, each in server.stub.last if of == name)
+        return (graph.schema.edge_sets[0].lookup, graph.schema.node_sets[0].appended_only,
+                graph.max_bytes, graph.state, re.sub("-[0-9a-f]{16}-", "-SOURCE-", producer),
+                server.stub.forget_after[producer])
+
+    both, opened, week = v1.EDGE_LOOKUP_BOTH, v1.SOURCE_GRAPH_STATE_OPEN, 7 * 24 * 60 * 60
+    producer = f"import-SOURCE-{4 << 20}"
+    assert told("plain") == (both, False, 0, opened, producer, week)
+    assert told("source", "--lookup", "source", "--appended-only") == (
+        v1.EDGE_LOOKUP_BY_SOURCE, True, 0, opened, producer, week)
+    assert told("target", "--lookup", "target", "--max-bytes", "3KiB", "--producer", "me") == (
+        v1.EDGE_LOOKUP_BY_TARGET, False, 3072, opened, "me", 0)
+    for name, value, size in (("least", "4KiB", 4096), ("most", "32MiB", 32 << 20)):
+        assert told(name, "--chunk-bytes", value)[4] == f"import-SOURCE-{size}"
+    assert told("sealed", "--seal")[3] == v1.SOURCE_GRAPH_STATE_SEALED
+    for option, value, bounds in (
+        ("--chunk-bytes", 4095, "4.0 KiB to 32.0 MiB"), ("--chunk-bytes", "33554433", "4.0 KiB to 32.0 MiB"),
+        ("--chunk-bytes", "many", "4.0 KiB to 32.0 MiB"), ("--max-bytes", "0", "1 B to 4.0 EiB"),
+    ):
+        result = run("graph", "import", small, "--server", server.address, "--graph", "no", option, value)
+        assert result.returncode == 2
+        assert f"{option} '{value}': must be a number of bytes from {bounds}" in result.stderr
+    result = run("graph", "import", small, "--server", server.address, "--graph", "no", "--reverse", "e")
+    assert result.returncode == 2 and "--reverse 'e': must be NAME=EDGE_SET" in result.stderr
+    assert "no" not in server.stub.graphs
+
+
+def test_an_import_tells_what_it_stored(server: Serving, small: pathlib.Path) -> None:
+    command = ("graph", "import", small, "--server", server.address, "--graph", "g")
+
+    def check(output: str, present: int, state: str) -> None:
+        first, *table = output.splitlines()
+        assert re.fullmatch(f"g: 3 nodes and 2 edges, {present} of these rows had been there; "
+                            r"[1-9]\d* B in \d+\.\d\d s", first), first
+        assert [line.split() for line in table] == [
+            ["set", "rows", "from", "to"], ["p", "3"], ["e", "2", "p", "p"],
+            [f"{state},", "0", "B", "on", "disk"]]
+
+    check(succeed(*command), 0, "open")
+    # Another client created it just now.
+    server.stub.absent = 1
+    check(succeed(*command), 5, "open")
+    assert server.stub.rows["g", "p"] == [0, 1, 2] and server.stub.rows["g", "e"] == [(0, 1), (1, 2)]
+    check(succeed(*command, "--seal"), 5, "sealed")
+    # Nor of what is tried again.
+    server.stub.break_after = server.stub.num_requests + 1
+    done = run(*command[:-1], "quiet", "--seal", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_nodes_without_rows_are_told_as_far_as_they_are_known(
+    server: Serving, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "ids.npz"
+    np.savez(path, **{"nodes/p/#id": np.array([10, 20, 10]),
+                      "edges/c/edge_index": np.array([[10, 20, 8], [20, 31, 9]])})
+    for status, many in ((None, "3"), (grpc.StatusCode.PERMISSION_DENIED, "at least 2")):
+        server.stub.refuse_lookups = status
+        done = run("graph", "import", path, "--server", server.address, "--graph", f"g{many[-1]}",
+                   "--seal", "--quiet")
+        assert done.returncode == 0
+        assert done.stderr == (
+            f"packhouse: node set 'p': of its 5 nodes {many} have no row: edges end at ids that its "
+            "table does not have, and their columns are zeros; --appended-only refuses such edges, and "
+            "names one\n")
+    # Files that are refused before a row is sent leave nothing to tell of.
+    np.savez(path, **{"nodes/p/#id": np.array([1 << 63], np.uint64)})
+    done = run("graph", "import", path, "--server", server.address, "--graph", "none")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"packhouse: {path}: array 'nodes/p/#id': {1 << 63} is no int64 [INVALID_ARGUMENT]\n")
 
 
 def test_an_import_that_is_interrupted_goes_on_and_stores_nothing_twice(
@@ -240,3 +345,53 @@ def test_a_download_of_ogb_becomes_a_unigraph(server: Serving, tmp_path: pathlib
     assert result.returncode == 1
     assert f"{bad}: line 1: field 2: target 3 is none of the 3 nodes" in result.stderr
     assert not (tmp_path / "bad" / "graph_schema.pbtxt").exists()
+
+
+def test_a_download_of_one_kind_becomes_a_unigraph(server: Serving, tmp_path: pathlib.Path) -> None:
+    folder, output = tmp_path / "ogbn_arxiv", tmp_path / "out"
+    files = {"raw/num-node-list": "3\n", "raw/num-edge-list": "1\n", "raw/edge": "0,1\n",
+             "raw/node_year": "1\n2\n3\n", "split/time/train": "2\n", "split/time/valid": "1\n0\n"}
+    for name, content in files.items():
+        path = folder / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(content.encode()))
+    convert = ("tfgnn", "convert-ogb", folder, "--output")
+    assert succeed(*convert, output) == f"{output}: wrote 3 nodes and 1 edges, with graph_schema.pbtxt\n"
+    assert sorted(path.name for path in output.iterdir()) == [
+        "edges-edges.tfrecords", "graph_schema.pbtxt", "nodes-nodes.tfrecords", "seeds-train.csv",
+        "seeds-valid.csv"]
+    # Of one set, ids are plain numbers.
+    assert (output / "seeds-train.csv").read_text() == "id\n2\n"
+    assert (output / "seeds-valid.csv").read_text() == "id\n1\n0\n"
+    import_graph(server, output, "one")
+    assert server.stub.rows["one", "nodes"] == ["0", "1", "2"]
+    assert server.stub.rows["one", "edges"] == [("0", "1")]
+
+    def refused(*words: object) -> str:
+        result = run(*convert, *words)
+        assert result.returncode == 1, result.stderr
+        return result.stderr
+
+    assert "--reverse 'x': must be NAME=EDGE_SET" in refused(tmp_path / "a", "--reverse", "x")
+    (tmp_path / "file").touch()
+    assert f"{tmp_path}/file/x: Not a directory" in refused(tmp_path / "file" / "x")
+    (tmp_path / "b" / "seeds-valid.csv").mkdir(parents=True)
+    assert f"{tmp_path}/b/seeds-valid.csv: Is a directory" in refused(tmp_path / "b")
+    # Each file that is cut is named.
+    for name in files:
+        path = folder / f"{name}.csv.gz"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-6])
+        told = refused(tmp_path / "c")
+        assert told.startswith(f"packhouse: {path}: ") and "unexpected end of file" in told, told
+        path.write_bytes(whole)
+    assert not (tmp_path / "c" / "graph_schema.pbtxt").exists()
+
+
+def test_what_a_server_does_not_do_is_told(server: Serving, tmp_path: pathlib.Path) -> None:
+    schema = tmp_path / "s.pbtxt"
+    schema.write_text('node_sets { key: "p" value { } }')
+    succeed("tfgnn", "generate", schema, "-n", 3, "--output", tmp_path / "f")
+    result = run("tfgnn", "size-constraints", "--graph-schema", schema, "--examples", tmp_path / "f",
+                 "--server", server.address, "--sample-size", 1)
+    assert result.returncode == 1 and "[UNIMPLEMENTED]" in result.stderr

@@ -35,6 +35,12 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
         self.columns: dict[tuple[str, str, str], bytes] = {}
         # Of each graph that was sealed.
         self.duplicates: dict[str, int] = {}
+        # Of each producer, in seconds; 0: none was said.
+        self.forget_after: dict[str, int] = {}
+        # So many calls of GetSourceGraph find nothing.
+        self.absent = 0
+        # Of lookups; None: they are answered.
+        self.refuse_lookups: grpc.StatusCode | None = None
         self.break_after = 0
         self.num_requests = 0
 
@@ -48,7 +54,8 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
         return graph
 
     def GetSourceGraph(self, request: Any, context: Any) -> Any:
-        if request.name not in self.graphs:
+        if request.name not in self.graphs or self.absent > 0:
+            self.absent -= 1
             context.abort(grpc.StatusCode.NOT_FOUND, f"no source graph '{request.name}'")
         graph = self.graphs[request.name]
         if graph.state != v1.SOURCE_GRAPH_STATE_OPEN:
@@ -76,6 +83,7 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
             is_repetition = sequence.sequence <= self.last.get(key, 0)
             answer = v1.AppendSourceGraphResponse(
                 producer_sequence=sequence, is_repetition=is_repetition)
+            self.forget_after[sequence.producer] = sequence.forget_after.seconds
             if not is_repetition:
                 self.last[key] = sequence.sequence
                 self._store(graph.name, request, answer)
@@ -103,6 +111,8 @@ class StubSourceGraphs(source_graph_pb2_grpc.SourceGraphServiceServicer):
 
     def LookupNodes(self, request: Any, context: Any) -> Any:
         """By one row: that of a node, or of one that only edges name, which follow all rows."""
+        if self.refuse_lookups is not None:
+            context.abort(self.refuse_lookups, "no lookups")
         (row,) = np.frombuffer(request.rows, "<u8").tolist()
         graph = self.graphs[request.graph]
         rows = self.rows.get((request.graph, request.node_set), [])
