@@ -61,13 +61,21 @@ TEST(ChunkBuilderTest, RowsLastAreJoinedAlongTheLastAxis) {
   edge_index->set_component("edges");
   edge_index->set_index_into("nodes");
   edge_index->set_layout(v1::LAYOUT_ROWS_LAST);
-  absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(schema);
-  ASSERT_TRUE(builder.ok());
-  for (int round = 0; round < 2; ++round) {
-    ASSERT_TRUE(builder->Add({0, 1}, {"", "y", "aA"}).ok());
-    ASSERT_TRUE(builder->Add({0, 2}, {"", "y", "bcBC"}).ok());
-    EXPECT_EQ(builder->byte_size(), 2 * (2 * 4 + 1) + 6);
-    EXPECT_EQ(builder->Build().tensors(2).data(), "abcABC");
+  for (const int at : {2, 0}) {
+    if (at == 0) schema.mutable_tensors()->SwapElements(0, 2);
+    absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(schema);
+    ASSERT_TRUE(builder.ok());
+    const auto add = [&](uint32_t edges, std::string rows) {
+      std::vector<absl::string_view> tensors = {"", "y", ""};
+      tensors[at] = rows;
+      ASSERT_TRUE(builder->Add({0, edges}, tensors).ok());
+    };
+    for (int round = 0; round < 2; ++round) {
+      add(1, "aA");
+      add(2, "bcBC");
+      EXPECT_EQ(builder->byte_size(), 2 * (2 * 4 + 1) + 6);
+      EXPECT_EQ(builder->Build().tensors(at).data(), "abcABC");
+    }
   }
 }
 

@@ -395,6 +395,17 @@ void LayOutRowsLast(const SchemaLayout& layout, const std::function<bool()>& tos
   }
 }
 
+// Any one byte changed anywhere may give an error, but must not crash.
+void UnbatchDamaged(const v1::GraphSchema& schema, const v1::Batch& batch,
+                    std::mt19937_64& random) {
+  std::string bytes = batch.SerializeAsString();
+  for (int i = 0; i < 20 && !bytes.empty(); ++i) {
+    bytes[random() % bytes.size()] = static_cast<char>(random());
+    v1::Batch changed;
+    if (changed.ParseFromString(bytes)) (void)Unbatch(schema, changed);
+  }
+}
+
 // Taking apart undoes joining, whatever the schema, the sizes and the padding.
 TEST(UnbatchTest, UndoesJoining) {
   for (uint64_t seed = 0; seed < 500; ++seed) {
@@ -469,13 +480,7 @@ TEST(UnbatchTest, UndoesJoining) {
     ASSERT_TRUE(apart.ok()) << apart.status();
     EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*apart, chunk));
 
-    // Any one byte changed anywhere may give an error, but must not crash.
-    std::string bytes = batch.SerializeAsString();
-    for (int i = 0; i < 20 && !bytes.empty(); ++i) {
-      bytes[below(bytes.size())] = static_cast<char>(random());
-      v1::Batch changed;
-      if (changed.ParseFromString(bytes)) (void)Unbatch(schema, changed);
-    }
+    UnbatchDamaged(schema, batch, random);
   }
 }
 

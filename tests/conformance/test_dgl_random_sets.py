@@ -166,37 +166,13 @@ class _Maker:
         name = str(rng.choice(sorted(frame))) if len(frame) else None
         kind = int(rng.integers(9))
         many = len(items) > 1
-        if kind == 0 and name and many:
-            del frame[name]
-            self.oddities.append((name, "missing in some graphs"))
-        elif kind == 1 and name and many:
-            other = torch.int16 if frame[name].dtype is not torch.int16 else torch.int64
-            frame[name] = frame[name].to(other)
-            self.oddities.append((name, "another dtype in some graphs"))
-        elif kind == 2 and name and many:
-            frame[name] = torch.stack([frame[name]] * 2, 1)
-            self.oddities.append((name, "another shape in some graphs"))
-        elif kind == 3:
-            name = str(rng.choice(RESERVED))
-            for each in graphs:
-                each.nodes[types[0]].data[name] = torch.zeros(each.num_nodes(types[0]))
-            self.oddities.append((name, "a name that batches use"))
-        elif kind == 4:
-            name = str(rng.choice(["größe", "my feature"]))
-            for each in graphs:
-                each.nodes[types[0]].data[name] = torch.zeros(each.num_nodes(types[0]))
-            self.oddities.append((name, "a name with a blank or letters that a schema lacks"))
-        elif kind == 5:
-            for each in graphs:
-                rows = torch.zeros(each.num_nodes(types[0]), dtype=torch.complex64)
-                each.nodes[types[0]].data["wave"] = rows
-            self.oddities.append(("wave", "complex numbers"))
+        if kind < 3:
+            if name and many:
+                self._change_column(kind, frame, name)
+        elif kind < 6:
+            self._add_odd_column(kind, graphs, types[0])
         elif kind == 6:
-            label: Any = ("CCO", [1, 2], None, {"y": "a"}, {"y": {"deep": 1}})[int(rng.integers(5))]
-            for number, each in enumerate(graphs):
-                items[number] = (each, label)
-            name = "y" if isinstance(label, dict) else "label"
-            self.oddities.append((name, "a label that is no tensor and no number"))
+            self._add_odd_labels(items, graphs)
         elif kind == 7 and many:
             source = dgl.heterograph({("extra", "to", "extra"): ([], [])})
             items[here] = (
@@ -204,14 +180,53 @@ class _Maker:
             )
             self.oddities += [(kind, "a type that some graphs lack") for kind in types + ["extra"]]
         elif kind == 8 and isinstance(items[here], (tuple, list)) and many:
-            label = items[here][1]
-            if isinstance(label, dict) and label:
-                name = next(iter(label))
-                items[here] = (graph, {k: v for k, v in label.items() if k != name})
-                self.oddities.append((name, "missing in some graphs"))
-            elif not isinstance(label, dict):
-                items[here] = (graph, torch.zeros(7, dtype=torch.float16))
-                self.oddities.append(("label", "another shape in some graphs"))
+            self._change_label(items, here, graph)
+
+    def _change_column(self, kind: int, frame: Any, name: str) -> None:
+        """Of one graph."""
+        if kind == 0:
+            del frame[name]
+            self.oddities.append((name, "missing in some graphs"))
+        elif kind == 1:
+            other = torch.int16 if frame[name].dtype is not torch.int16 else torch.int64
+            frame[name] = frame[name].to(other)
+            self.oddities.append((name, "another dtype in some graphs"))
+        else:
+            frame[name] = torch.stack([frame[name]] * 2, 1)
+            self.oddities.append((name, "another shape in some graphs"))
+
+    def _add_odd_column(self, kind: int, graphs: list[Any], of: str) -> None:
+        """To the nodes of a type in all graphs."""
+        dtype = torch.float32
+        if kind == 3:
+            name, why = str(self.rng.choice(RESERVED)), "a name that batches use"
+        elif kind == 4:
+            name = str(self.rng.choice(["größe", "my feature"]))
+            why = "a name with a blank or letters that a schema lacks"
+        else:
+            name, why, dtype = "wave", "complex numbers", torch.complex64
+        for each in graphs:
+            each.nodes[of].data[name] = torch.zeros(each.num_nodes(of), dtype=dtype)
+        self.oddities.append((name, why))
+
+    def _add_odd_labels(self, items: list[Any], graphs: list[Any]) -> None:
+        labels: Any = ("CCO", [1, 2], None, {"y": "a"}, {"y": {"deep": 1}})
+        label = labels[int(self.rng.integers(5))]
+        for number, each in enumerate(graphs):
+            items[number] = (each, label)
+        name = "y" if isinstance(label, dict) else "label"
+        self.oddities.append((name, "a label that is no tensor and no number"))
+
+    def _change_label(self, items: list[Any], here: int, graph: Any) -> None:
+        """Of one graph."""
+        label = items[here][1]
+        if isinstance(label, dict) and label:
+            name = next(iter(label))
+            items[here] = (graph, {k: v for k, v in label.items() if k != name})
+            self.oddities.append((name, "missing in some graphs"))
+        elif not isinstance(label, dict):
+            items[here] = (graph, torch.zeros(7, dtype=torch.float16))
+            self.oddities.append(("label", "another shape in some graphs"))
 
 
 def make(seed: int) -> tuple[Set, Oddities]:

@@ -134,63 +134,74 @@ class _Maker:
         field = str(rng.choice(["nodes", "edges", "globals"]))
         features = getattr(tuples[here], field)
         kind = int(rng.integers(9))
-
-        def replace(value: Any, at: int = here) -> None:
-            tuples[at] = tuples[at]._replace(**{field: value})
-
-        many = len(tuples) > 1
-        if kind == 0:
-            name = str(rng.choice(TAKEN))
-            for at, each in enumerate(tuples):
-                rows = {"nodes": each.n_node.sum(), "edges": each.n_edge.sum()}
-                replace({name: np.zeros(rows.get(field, len(each.n_node)))}, at)
-            self.oddities.append((name, "a name of GraphsTuple's own"))
-        elif kind == 1 and many and features is not None:
-            replace(None)
-            names = list(features) if isinstance(features, dict) else [field]
-            self.oddities += [(name, "missing in some graphs") for name in names]
-            self._note_shared(tuples)
-        elif kind == 2 and many and isinstance(features, np.ndarray):
-            replace(features.astype(np.float16 if features.dtype != np.float16 else np.int8))
-            self.oddities.append((field, "another dtype in some graphs"))
-        elif kind == 3 and many and isinstance(features, dict):
-            name = next(iter(features))
-            replace({**features, name: np.stack([features[name]] * 2, 1)})
-            self.oddities.append((name, "another shape in some graphs"))
-            self._note_shared(tuples)
-        elif kind == 4 and isinstance(features, dict):
-            for at, each in enumerate(tuples):
-                replace({"deep": getattr(each, field)}, at)
-            self.oddities.append(("deep", "a nest"))
-        elif kind == 5:
-            name = str(rng.choice(["größe", "my feature"]))
-            for at, each in enumerate(tuples):
-                rows = {"nodes": each.n_node.sum(), "edges": each.n_edge.sum()}
-                replace({name: np.zeros(rows.get(field, len(each.n_node)))}, at)
-            self.oddities.append((name, "a name with a blank or letters that a schema lacks"))
+        if kind in (0, 5, 7):
+            self._odd_columns(kind, tuples, field)
         elif kind == 6:
             for at in range(len(tuples)):
-                replace({}, at)
+                tuples[at] = tuples[at]._replace(**{field: {}})
             self.oddities.append((field, "an empty dict"))
-        elif kind == 7:
-            odd: Any = (
-                {"wave": np.zeros(1, np.complex64)} if rng.random() < 0.5 else {3: np.zeros(1)}
-            )
-            for at, each in enumerate(tuples):
-                rows = {"nodes": each.n_node.sum(), "edges": each.n_edge.sum()}
-                count = int(rows.get(field, len(each.n_node)))
-                replace({name: np.repeat(value, count) for name, value in odd.items()}, at)
-            self.oddities += [(name, "complex numbers, or a key that is no text") for name in odd]
         elif kind == 8:
-            which = str(rng.choice(["senders", "n_node", "nodes"]))
-            value = getattr(tuples[here], which)
-            if which == "nodes" and not isinstance(value, np.ndarray):
+            self._odd_rows(tuples, here)
+        elif kind == 4:
+            if isinstance(features, dict):
+                for at, each in enumerate(tuples):
+                    tuples[at] = each._replace(**{field: {"deep": getattr(each, field)}})
+                self.oddities.append(("deep", "a nest"))
+        elif len(tuples) > 1:
+            self._change_one(kind, tuples, here, field)
+
+    def _odd_columns(self, kind: int, tuples: list[Any], field: str) -> None:
+        """One instead of those of a field, in all graphs."""
+        rng = self.rng
+        column: dict[Any, Any]
+        if kind == 7:
+            column = {"wave": np.zeros(1, np.complex64)} if rng.random() < 0.5 else {3: np.zeros(1)}
+            why = "complex numbers, or a key that is no text"
+        else:
+            names = TAKEN if kind == 0 else ["größe", "my feature"]
+            column = {str(rng.choice(names)): np.zeros(1)}
+            why = (
+                "a name of GraphsTuple's own"
+                if kind == 0
+                else "a name with a blank or letters that a schema lacks"
+            )
+        for at, each in enumerate(tuples):
+            rows = {"nodes": each.n_node.sum(), "edges": each.n_edge.sum()}
+            count = int(rows.get(field, len(each.n_node)))
+            repeated = {name: np.repeat(value, count) for name, value in column.items()}
+            tuples[at] = each._replace(**{field: repeated})
+        self.oddities += [(name, why) for name in column]
+
+    def _change_one(self, kind: int, tuples: list[Any], here: int, field: str) -> None:
+        """A field of one graph: without it, or with another dtype or shape."""
+        features = getattr(tuples[here], field)
+        changed: Any = features
+        if kind == 1 and features is not None:
+            changed = None
+            names = list(features) if isinstance(features, dict) else [field]
+            self.oddities += [(name, "missing in some graphs") for name in names]
+        elif kind == 2 and isinstance(features, np.ndarray):
+            changed = features.astype(np.float16 if features.dtype != np.float16 else np.int8)
+            self.oddities.append((field, "another dtype in some graphs"))
+        elif kind == 3 and isinstance(features, dict):
+            name = next(iter(features))
+            changed = {**features, name: np.stack([features[name]] * 2, 1)}
+            self.oddities.append((name, "another shape in some graphs"))
+        tuples[here] = tuples[here]._replace(**{field: changed})
+        if changed is not features and kind != 2:
+            self._note_shared(tuples)
+
+    def _odd_rows(self, tuples: list[Any], here: int) -> None:
+        which = str(self.rng.choice(["senders", "n_node", "nodes"]))
+        value = getattr(tuples[here], which)
+        if which == "nodes":
+            if not isinstance(value, np.ndarray) or not len(value):
                 return
-            changed = value[1:] if which == "nodes" and len(value) else value + np.float32(0.5)
-            if which == "nodes" and not len(value):
-                return
-            tuples[here] = tuples[here]._replace(**{which: changed})
-            self.oddities.append((which, "fractions, or rows that are missing"))
+            changed = value[1:]
+        else:
+            changed = value + np.float32(0.5)
+        tuples[here] = tuples[here]._replace(**{which: changed})
+        self.oddities.append((which, "fractions, or rows that are missing"))
 
     def _note_shared(self, tuples: list[Any]) -> None:
         """Names that change with those of other fields may be told as well."""

@@ -269,82 +269,119 @@ class _PlainMaker:
             self.oddities.append(("edge_index", "edges of shared nodes"))
 
     def _make_odd(self) -> None:
-        rng = self.rng
-        here = int(rng.integers(len(self.graphs)))
+        here = int(self.rng.integers(len(self.graphs)))
+        kinds: tuple[Callable[[int], bool], ...] = (
+            self._reserved_name,
+            self._text,
+            self._sparse,
+            self._complex,
+            self._list,
+            self._batch_vector,
+            self._missing,
+            self._other_dtype,
+            self._other_shape,
+            self._index_of_floats,
+            self._strange_name,
+            self._no_number_of_nodes,
+        )
+        if kinds[int(self.rng.integers(12))](here) and self.oddities and self.rng.random() < 0.2:
+            self._leave_out(self.oddities[-1][0])
+
+    # Each: whether it has made the graphs odd, by graph `here` or by all.
+
+    def _no_number_of_nodes(self, here: int) -> bool:
+        if "num_nodes" not in self.graphs[here]:
+            return False
+        self.graphs[here]["num_nodes"] += (0.5, 0.0, -99)[int(self.rng.integers(3))]
+        for name in ("num_nodes", *self.graphs[0]):
+            self.oddities.append((name, "a number of nodes that is none"))
+        return True
+
+    def _strange_name(self, _here: int) -> bool:
+        self.rows(str(self.rng.choice(["größe", "my node", "edge label"])), self.nodes)
+        return True
+
+    def _reserved_name(self, _here: int) -> bool:
+        name = str(self.rng.choice(RESERVED))
+        self.rows(name, self.nodes if self.rng.random() < 0.5 else [1] * len(self.graphs))
+        self.oddities.append((name, "a name that batches use"))
+        return True
+
+    def _text(self, _here: int) -> bool:
+        value = ("CCO", ["a"], {"a": 1}, "é", None)[int(self.rng.integers(4))]
+        self.put("smiles", lambda i: value)
+        self.oddities.append(("smiles", "text"))
+        return True
+
+    def _sparse(self, _here: int) -> bool:
+        self.put("adj_t", lambda i: torch.eye(max(self.nodes[i], 1)).to_sparse())
+        self.oddities.append(("adj_t", "a sparse matrix"))
+        return True
+
+    def _complex(self, _here: int) -> bool:
+        self.put("wave", lambda i: torch.zeros(self.nodes[i], 2, dtype=torch.complex64))
+        self.oddities.append(("wave", "complex numbers"))
+        return True
+
+    def _list(self, _here: int) -> bool:
+        value = [1, 2.5] if self.rng.random() < 0.5 else np.ones(2)
+        self.put("numbers", lambda i: value)
+        self.oddities.append(("numbers", "a list or an array of numpy"))
+        return True
+
+    def _batch_vector(self, _here: int) -> bool:
+        self.put("a_batch", lambda i: torch.zeros(self.nodes[i], dtype=torch.long))
+        self.oddities.append(("a_batch", "a batch vector"))
+        return True
+
+    def _index_of_floats(self, _here: int) -> bool:
+        self.put("price_index", lambda i: torch.from_numpy(self.rng.standard_normal(2)))
+        self.oddities.append(("price_index", "floats that PyG takes for numbers of nodes"))
+        return True
+
+    def _some_name(self) -> str | None:
         names = [name for name in self.graphs[0] if name not in ("num_nodes", "edge_index")]
-        kind = int(rng.integers(12))
-        if kind == 11 and "num_nodes" in self.graphs[here]:
-            self.graphs[here]["num_nodes"] += (0.5, 0.0, -99)[int(rng.integers(3))]
-            for name in ("num_nodes", *self.graphs[0]):
-                self.oddities.append((name, "a number of nodes that is none"))
-        elif kind == 10:
-            self.rows(str(rng.choice(["größe", "my node", "edge label"])), self.nodes)
-        elif kind == 0:
-            name = str(rng.choice(RESERVED))
-            self.rows(name, self.nodes if rng.random() < 0.5 else [1] * len(self.graphs))
-            self.oddities.append((name, "a name that batches use"))
-        elif kind == 1:
-            name = "smiles"
-            value = ("CCO", ["a"], {"a": 1}, "é", None)[int(rng.integers(4))]
-            self.put(name, lambda i: value)
-            self.oddities.append((name, "text"))
-        elif kind == 2:
-            name = "adj_t"
-            self.put(name, lambda i: torch.eye(max(self.nodes[i], 1)).to_sparse())
-            self.oddities.append((name, "a sparse matrix"))
-        elif kind == 3:
-            name = "wave"
-            self.put(name, lambda i: torch.zeros(self.nodes[i], 2, dtype=torch.complex64))
-            self.oddities.append((name, "complex numbers"))
-        elif kind == 4:
-            name = "numbers"
-            value = [1, 2.5] if rng.random() < 0.5 else np.ones(2)
-            self.put(name, lambda i: value)
-            self.oddities.append((name, "a list or an array of numpy"))
-        elif kind == 5:
-            name = "a_batch"
-            self.put(name, lambda i: torch.zeros(self.nodes[i], dtype=torch.long))
-            self.oddities.append((name, "a batch vector"))
-        elif kind == 6 and names:
-            name = str(rng.choice(names))
-            if len(self.graphs) > 1:
-                del self.graphs[here][name]
-                self.oddities.append((name, "missing in some graphs"))
-                if not self._tells_nodes():
-                    self.oddities.append(("num_nodes", "the number of nodes is not told"))
-        elif kind == 7 and names:
-            name = str(rng.choice(names))
-            value = self.graphs[here][name]
-            if isinstance(value, torch.Tensor) and len(self.graphs) > 1:
-                other = torch.float32 if value.dtype is not torch.float32 else torch.int64
-                self.graphs[here][name] = value.to(other)
-                self.oddities.append((name, "another dtype in some graphs"))
-        elif kind == 8 and names:
-            name = str(rng.choice(names))
-            value = self.graphs[here][name]
-            if isinstance(value, torch.Tensor) and len(self.graphs) > 1:
-                self.graphs[here][name] = (
-                    torch.cat([value, value], -1) if value.dim() else value[None]
-                )
-                self.oddities.append((name, "another shape in some graphs"))
-        elif kind == 9:
-            name = "price_index"
-            self.put(name, lambda i: torch.from_numpy(rng.standard_normal(2)))
-            self.oddities.append((name, "floats that PyG takes for numbers of nodes"))
-        else:
+        return str(self.rng.choice(names)) if names else None
+
+    def _missing(self, here: int) -> bool:
+        name = self._some_name()
+        if name and len(self.graphs) > 1:
+            del self.graphs[here][name]
+            self.oddities.append((name, "missing in some graphs"))
+            if not self._tells_nodes():
+                self.oddities.append(("num_nodes", "the number of nodes is not told"))
+        return name is not None
+
+    def _other_dtype(self, here: int) -> bool:
+        name = self._some_name()
+        value = self.graphs[here].get(name or "")
+        if name and isinstance(value, torch.Tensor) and len(self.graphs) > 1:
+            other = torch.float32 if value.dtype is not torch.float32 else torch.int64
+            self.graphs[here][name] = value.to(other)
+            self.oddities.append((name, "another dtype in some graphs"))
+        return name is not None
+
+    def _other_shape(self, here: int) -> bool:
+        name = self._some_name()
+        value = self.graphs[here].get(name or "")
+        if name and isinstance(value, torch.Tensor) and len(self.graphs) > 1:
+            twice = torch.cat([value, value], -1) if value.dim() else value[None]
+            self.graphs[here][name] = twice
+            self.oddities.append((name, "another shape in some graphs"))
+        return name is not None
+
+    def _leave_out(self, name: str) -> None:
+        """Left out, it is not odd any more."""
+        if name not in self.graphs[0] and name not in self.graphs[-1]:
             return
-        if self.oddities and rng.random() < 0.2:
-            name, _ = self.oddities[-1]
-            if name in self.graphs[0] or name in self.graphs[-1]:
-                # Left out, it is not odd any more.
-                self.options["exclude_keys"] = [name]
-                self.oddities = [each for each in self.oddities if each[0] != name]
-                if name in TELLS_NODES or "node" in name:
-                    self.oddities.append(("num_nodes", "the number of nodes is not told"))
-                    self.oddities += [
-                        (index, "numbers of nodes that some graphs do not have")
-                        for index in ("edge_index", "face", "tri_index", "master_index", "index")
-                    ]
+        self.options["exclude_keys"] = [name]
+        self.oddities = [each for each in self.oddities if each[0] != name]
+        if name in TELLS_NODES or "node" in name:
+            self.oddities.append(("num_nodes", "the number of nodes is not told"))
+            self.oddities += [
+                (index, "numbers of nodes that some graphs do not have")
+                for index in ("edge_index", "face", "tri_index", "master_index", "index")
+            ]
 
     def _note_ambiguous(self) -> None:
         """Where rows alone decide, and do not: to be said, half of the time."""
@@ -419,27 +456,10 @@ class _TypedMaker:
         for name in tells_not - told:
             self.oddities.append((name, "the number of nodes is not told"))
         keep_order = rng.random() < 0.5
+        columns = {**node_columns, **edge_columns}
         graphs = []
         for _ in range(count):
-            graph = HeteroData()
-            sizes = {name: int(rng.integers(0, 6)) * int(rng.random() < 0.8) for name in types}
-            parts: list[Any] = [*types, *keys]
-            order = range(len(parts)) if keep_order else rng.permutation(len(parts))
-            for part in (parts[number] for number in order):
-                if isinstance(part, str):
-                    for name, (dtype, shape) in node_columns[part].items():
-                        graph[part][name] = tensor(rng, dtype, (sizes[part], *shape))
-                    if part in told:
-                        graph[part].num_nodes = sizes[part]
-                    if not node_columns[part] and part not in told:
-                        graph[part]  # A store with nothing in it.
-                    continue
-                source, _, target = part
-                edges = int(rng.integers(0, 8)) if sizes[source] and sizes[target] else 0
-                ends = [rng.integers(0, max(sizes[end], 1), edges) for end in (source, target)]
-                graph[part].edge_index = torch.from_numpy(np.stack(ends))
-                for name, (dtype, shape) in edge_columns[part].items():
-                    graph[part][name] = tensor(rng, dtype, (edges, *shape))
+            graph = self._graph(types, keys, keep_order, columns, told)
             for name, (dtype, shape) in whole_columns.items():
                 graph[name] = tensor(rng, dtype, (1, *shape))
             graphs.append(graph)
@@ -456,6 +476,36 @@ class _TypedMaker:
             given_as,
             has_orders=not keep_order,
         )
+
+    def _graph(
+        self,
+        types: list[str],
+        keys: list[Any],
+        keep_order: bool,
+        columns: dict[Any, dict[str, Any]],
+        told: set[str],
+    ) -> Any:
+        """Nodes and edges; types of `told` say how many nodes they have."""
+        rng = self.rng
+        graph = HeteroData()
+        sizes = {name: int(rng.integers(0, 6)) * int(rng.random() < 0.8) for name in types}
+        parts: list[Any] = [*types, *keys]
+        order = range(len(parts)) if keep_order else rng.permutation(len(parts))
+        for part in (parts[number] for number in order):
+            if isinstance(part, str):
+                rows = sizes[part]
+                if part not in told and not columns[part]:
+                    graph[part]  # A store with nothing in it.
+            else:
+                source, _, target = part
+                rows = int(rng.integers(0, 8)) if sizes[source] and sizes[target] else 0
+                ends = [rng.integers(0, max(sizes[end], 1), rows) for end in (source, target)]
+                graph[part].edge_index = torch.from_numpy(np.stack(ends))
+            for name, (dtype, shape) in columns[part].items():
+                graph[part][name] = tensor(rng, dtype, (rows, *shape))
+            if part in told:
+                graph[part].num_nodes = rows
+        return graph
 
     def _columns(self, names: tuple[str, ...], at_least: int = 0) -> dict[str, Any]:
         rng = self.rng

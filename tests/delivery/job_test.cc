@@ -912,6 +912,25 @@ TEST(JobShareTest, OfSomeWindowsItIsAGuess) {
   }
 }
 
+JoinRequest RankOrWorker(const EpochIdentity& epoch, Random& random) {
+  JoinRequest request;
+  if (random.Below(4) != 0) {
+    Sharing& sharing = request.sharing;
+    for (uint32_t j = 0; j < epoch.rank_groups.size(); ++j) {
+      sharing.rank_group_of_rank.insert(sharing.rank_group_of_rank.end(), random.Between(1, 2), j);
+    }
+    sharing.last_steps = static_cast<LastSteps>(random.Below(2));
+    request.queue = static_cast<uint32_t>(random.Below(sharing.rank_group_of_rank.size()));
+    request.reader.count = static_cast<uint32_t>(random.Between(1, 3));
+    request.reader.number = static_cast<uint32_t>(random.Below(request.reader.count));
+  } else {
+    request.worker = absl::StrCat("worker ", random.Below(2));
+    request.queue = static_cast<uint32_t>(random.Below(epoch.rank_groups.size()));
+    request.attempt = "0";
+  }
+  return request;
+}
+
 // Whoever asks before it joins is told what it finds then, and asking changes nothing.
 TEST(JobShareTest, IsWhatAWorkerFindsWhenItJoins) {
   int num_joined = 0;
@@ -931,22 +950,7 @@ TEST(JobShareTest, IsWhatAWorkerFindsWhenItJoins) {
     std::vector<uint32_t> windows;
     std::vector<std::string> cursors;
     for (int i = 0; i < 12; ++i) {
-      JoinRequest request;
-      if (random.Below(4) != 0) {
-        Sharing& sharing = request.sharing;
-        for (uint32_t j = 0; j < epoch.rank_groups.size(); ++j) {
-          sharing.rank_group_of_rank.insert(sharing.rank_group_of_rank.end(), random.Between(1, 2),
-                                            j);
-        }
-        sharing.last_steps = static_cast<LastSteps>(random.Below(2));
-        request.queue = static_cast<uint32_t>(random.Below(sharing.rank_group_of_rank.size()));
-        request.reader.count = static_cast<uint32_t>(random.Between(1, 3));
-        request.reader.number = static_cast<uint32_t>(random.Below(request.reader.count));
-      } else {
-        request.worker = absl::StrCat("worker ", random.Below(2));
-        request.queue = static_cast<uint32_t>(random.Below(epoch.rank_groups.size()));
-        request.attempt = "0";
-      }
+      JoinRequest request = RankOrWorker(epoch, random);
       if (random.Below(3) == 0) request.attempt = absl::StrCat(random.Below(3));
       if (windows.size() < epoch.num_counts() && random.Below(2) == 0) {
         for (const IdentityRankGroup& group : epoch.rank_groups) {

@@ -445,6 +445,17 @@ def soak(options: argparse.Namespace, folder: str) -> int:
     for server in servers:
         server.kill()
 
+    return report(options, servers, jobs, proxy, figures)
+
+
+def report(
+    options: argparse.Namespace,
+    servers: list[Server],
+    jobs: list[Job],
+    proxy: Proxy,
+    figures: Figures,
+) -> int:
+    """Prints what was seen. Exit status as of soak()."""
     restarts = [restart for server in servers for restart in server.restarts]
     waits = [job.longest_gap(server.restarts) for job, server in zip(jobs, servers, strict=True)]
     away = max((restart.back - restart.left for restart in restarts), default=0.0)

@@ -280,50 +280,51 @@ TEST(ScoreOrderTest, WordsAreThoseOfTheScore) {
   EXPECT_EQ(std::unique(words.begin(), words.end()), words.end());
 }
 
-// A number a graph of each type, as it is stored.
+// As it is stored. For the values of the law below, which floats of any width have exactly.
+std::string BytesOf(DType dtype, double value) {
+  const auto bytes = [](auto number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
+  };
+  switch (dtype) {
+    case DType::kBool:
+      return bytes(static_cast<uint8_t>(value > 2));
+    case DType::kInt8:
+      return bytes(static_cast<int8_t>(value));
+    case DType::kInt16:
+      return bytes(static_cast<int16_t>(value));
+    case DType::kInt32:
+      return bytes(static_cast<int32_t>(value));
+    case DType::kInt64:
+      return bytes(static_cast<int64_t>(value));
+    case DType::kUint8:
+      return bytes(static_cast<uint8_t>(value < 0 ? 0 : value));
+    case DType::kUint16:
+      return bytes(static_cast<uint16_t>(value < 0 ? 0 : value));
+    case DType::kUint32:
+      return bytes(static_cast<uint32_t>(value < 0 ? 0 : value));
+    case DType::kUint64:
+      return bytes(static_cast<uint64_t>(value < 0 ? 0 : value));
+    case DType::kFloat16: {
+      if (value == 0) return bytes(uint16_t{0});
+      int exponent;
+      const double mantissa = std::frexp(std::abs(value), &exponent);
+      const int bits = static_cast<int>(std::ldexp(mantissa, 11)) - 1024;
+      return bytes(
+          static_cast<uint16_t>((value < 0 ? 0x8000 : 0) | ((exponent + 14) << 10) | bits));
+    }
+    case DType::kBfloat16:
+      return bytes(static_cast<float>(value)).substr(2);
+    case DType::kFloat32:
+      return bytes(static_cast<float>(value));
+    case DType::kFloat64:
+      return bytes(value);
+  }
+  return std::string();
+}
+
+// A number a graph of each type.
 TEST(ScoreOrderTest, EveryTypeOfNumbersIsAScore) {
   const std::vector<double> values = {-2.5, -1, 0, 0.5, 1, 3, 4, 60, 65};
-  const auto bytes_of = [](DType dtype, double value) {
-    const auto bytes = [](auto number) {
-      return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
-    };
-    switch (dtype) {
-      case DType::kBool:
-        return bytes(static_cast<uint8_t>(value > 2));
-      case DType::kInt8:
-        return bytes(static_cast<int8_t>(value));
-      case DType::kInt16:
-        return bytes(static_cast<int16_t>(value));
-      case DType::kInt32:
-        return bytes(static_cast<int32_t>(value));
-      case DType::kInt64:
-        return bytes(static_cast<int64_t>(value));
-      case DType::kUint8:
-        return bytes(static_cast<uint8_t>(value < 0 ? 0 : value));
-      case DType::kUint16:
-        return bytes(static_cast<uint16_t>(value < 0 ? 0 : value));
-      case DType::kUint32:
-        return bytes(static_cast<uint32_t>(value < 0 ? 0 : value));
-      case DType::kUint64:
-        return bytes(static_cast<uint64_t>(value < 0 ? 0 : value));
-      case DType::kFloat16: {
-        // Of the values here, which it has exactly.
-        if (value == 0) return bytes(uint16_t{0});
-        int exponent;
-        const double mantissa = std::frexp(std::abs(value), &exponent);
-        const int bits = static_cast<int>(std::ldexp(mantissa, 11)) - 1024;
-        return bytes(
-            static_cast<uint16_t>((value < 0 ? 0x8000 : 0) | ((exponent + 14) << 10) | bits));
-      }
-      case DType::kBfloat16:
-        return bytes(static_cast<float>(value)).substr(2);
-      case DType::kFloat32:
-        return bytes(static_cast<float>(value));
-      case DType::kFloat64:
-        return bytes(value);
-    }
-    return std::string();
-  };
   for (int number = 0; number <= static_cast<int>(DType::kFloat64); ++number) {
     const auto dtype = static_cast<DType>(number);
     SCOPED_TRACE(DTypeName(dtype));
@@ -335,7 +336,7 @@ TEST(ScoreOrderTest, EveryTypeOfNumbersIsAScore) {
       MemoryDatasetStore store(1 << 20);
       EXPECT_THAT(store.Create("graphs", schema, {}), IsOk());
       std::string column;
-      for (const double score : scores) column += bytes_of(dtype, score);
+      for (const double score : scores) column += BytesOf(dtype, score);
       if (last != nullptr) column += *last;
       const size_t n = column.size() / ElementBytes(dtype);
       SizeTable sizes =
@@ -363,16 +364,16 @@ TEST(ScoreOrderTest, EveryTypeOfNumbersIsAScore) {
     ASSERT_EQ(ids.size(), values.size());
     for (size_t i = 0; i + 1 < ids.size(); ++i) {
       // Types that cannot tell values apart leave them in any order.
-      if (bytes_of(dtype, backwards[ids[i]]) == bytes_of(dtype, backwards[ids[i + 1]])) continue;
+      if (BytesOf(dtype, backwards[ids[i]]) == BytesOf(dtype, backwards[ids[i + 1]])) continue;
       EXPECT_LT(backwards[ids[i]], backwards[ids[i + 1]]);
     }
     if (number < static_cast<int>(DType::kFloat16)) continue;
     // All ones but the sign: not a number. Without a mantissa: infinite.
     const std::string nan =
-        dtype == DType::kFloat16 ? std::string("\xff\x7f", 2) : bytes_of(dtype, std::nan(""));
+        dtype == DType::kFloat16 ? std::string("\xff\x7f", 2) : BytesOf(dtype, std::nan(""));
     const std::string infinite = dtype == DType::kFloat16
                                      ? std::string("\x00\x7c", 2)
-                                     : bytes_of(dtype, std::numeric_limits<double>::infinity());
+                                     : BytesOf(dtype, std::numeric_limits<double>::infinity());
     for (const std::string* const last : {&nan, &infinite}) {
       EXPECT_THAT(
           epoch_of(values, last).first,

@@ -180,13 +180,7 @@ def room_of(file: str) -> str:
 def wrong_include(file: str, included: str) -> str | None:
     """Why `file` must not include `included`; None if it may."""
     if file.startswith("client/"):
-        seen = next((r for f, r in SEEN_BY_COMMANDS.items() if file.startswith(f)), ())
-        if seen and included.startswith("service/"):
-            return None if room_of(included) in seen else "no room of files' formats"
-        if included.startswith("tensorflow") and "wings/tfgnn" not in seen:
-            return "clients do not see TF-GNN's messages"
-        hidden = included.startswith(("service/", "packhouse/internal/"))
-        return "clients see the contract only" if hidden else None
+        return wrong_include_of_client(file, included)
     if not file.startswith("service/"):
         return None
     room = room_of(file)
@@ -203,8 +197,22 @@ def wrong_include(file: str, included: str) -> str | None:
             if included.endswith(".grpc.pb.h") and library != "etcd/":
                 rooms = SERVICES
             return None if room in rooms else f"{room} must not see {library}"
-    if not included.startswith("service/"):
-        return None
+    return wrong_room(room, included) if included.startswith("service/") else None
+
+
+def wrong_include_of_client(file: str, included: str) -> str | None:
+    """The same for a file of client/."""
+    seen = next((r for f, r in SEEN_BY_COMMANDS.items() if file.startswith(f)), ())
+    if seen and included.startswith("service/"):
+        return None if room_of(included) in seen else "no room of files' formats"
+    if included.startswith("tensorflow") and "wings/tfgnn" not in seen:
+        return "clients do not see TF-GNN's messages"
+    hidden = included.startswith(("service/", "packhouse/internal/"))
+    return "clients see the contract only" if hidden else None
+
+
+def wrong_room(room: str, included: str) -> str | None:
+    """The same for a file of a room, and a header of service/."""
     target = room_of(included)
     if target == room:
         return None

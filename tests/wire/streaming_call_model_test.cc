@@ -68,9 +68,8 @@ class Model {
   }
 
   void Happen() {
-    StreamingCall& call = *stage_.call;
-    Script& script = stage_.script;
-    switch (random_.Below(16)) {
+    const uint64_t what = random_.Below(16);
+    switch (what) {
       case 0:
         if (begun_) break;
         begun_ = true;
@@ -90,6 +89,19 @@ class Model {
       case 8:
         if (Often(write_percent_) && stage_.link.EndWrite()) Written(!stops_ || !Often(2));
         break;
+      default:
+        HappenAround(what);
+    }
+    const auto most = static_cast<int64_t>(stage_.script.max_bytes + 20);
+    EXPECT_LE(stage_.observer.bytes(),
+              most + std::max(2 * most, static_cast<int64_t>(Outbox::kFullBytes) + most));
+  }
+
+  // By others than the client.
+  void HappenAround(uint64_t what) {
+    StreamingCall& call = *stage_.call;
+    Script& script = stage_.script;
+    switch (what) {
       case 9:
         // A plan is made.
         if (script.is_planning.exchange(false)) call.Wake();
@@ -125,13 +137,10 @@ class Model {
         call.OnCancel();
         if (stage_.link.EndWrite()) Written(false);
         break;
-      case 15:
+      default:
         call.Wake();
         break;
     }
-    const auto most = static_cast<int64_t>(stage_.script.max_bytes + 20);
-    EXPECT_LE(stage_.observer.bytes(),
-              most + std::max(2 * most, static_cast<int64_t>(Outbox::kFullBytes) + most));
   }
 
   void Read() {
