@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from typing import Any, Iterator
 
 import pytest
 
-from packhouse.base.waiting import AsyncItems
+from packhouse.base.waiting import Ahead, AsyncItems
 
 
 class Held:
@@ -99,3 +100,34 @@ def test_what_is_gone_ends_its_thread_that_is_idle() -> None:
     assert not source.thread.is_alive()
     # Nobody waited, so nothing else is ended.
     assert not source.left
+
+
+def test_items_come_one_after_another_until_the_end_or_a_failure() -> None:
+    async def all_of(items: Any) -> list[Any]:
+        return [item async for item in AsyncItems(items)]
+
+    assert asyncio.run(all_of(Ahead(iter(range(5))))) == list(range(5))
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise OSError("the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        asyncio.run(all_of(Ahead(failing())))
+
+    class Odd(Held):
+        def peek(self) -> bool:
+            raise StopIteration
+
+    with pytest.raises(RuntimeError, match="^waiting for an item raised StopIteration$"):
+        asyncio.run(all_of(Odd()))
+
+
+def test_an_item_that_was_waited_for_is_still_there() -> None:
+    items = iter("ab")
+    ahead = Ahead(items)
+    assert ahead.peek() and ahead.peek()
+    assert next(items) == "b"
+    assert next(ahead) == "a" and not ahead.peek()
+    with pytest.raises(StopIteration):
+        next(ahead)

@@ -8,7 +8,7 @@ from pairs import pairs
 from random_graphs import molecules, random_schema, random_table
 from reference_collation import batch_message
 
-from packhouse import Batch, DerivedTensor, GraphSchema, LoadedBatch, Padding
+from packhouse import Batch, DerivedTensor, GraphSchema, GraphTable, LoadedBatch, Padding, TensorSpec
 from packhouse.v1 import loader_pb2
 
 
@@ -46,6 +46,11 @@ def test_a_batch_that_contradicts_itself_is_refused() -> None:
     message.tensors[0].shape[0] += 1
     with pytest.raises(ValueError):
         Batch.from_proto(message, graphs.schema)
+    for field, words in (("real_rows", "2 counts of real rows and 3"), ("rows", "3 .* rows and 2")):
+        message = batch_message(graphs, {}, Padding.NONE)
+        getattr(message, field).pop()
+        with pytest.raises(ValueError, match=f"^a batch of 3 components has {words} of rows$"):
+            Batch.from_proto(message, graphs.schema)
     message = batch_message(graphs, {}, Padding.NONE)
     with pytest.raises(ValueError):
         Batch.from_proto(message, GraphSchema(("nodes",)))
@@ -135,3 +140,39 @@ def test_torch_takes_writable_arrays_without_a_warning(recwarn: pytest.WarningsR
     assert not recwarn.list
     tensors["y"][0] = 17
     assert batch["y"][0] == 17
+
+
+def batch_of_nodes(count: int, num_tensors: int, padding: Padding = Padding.MASKED) -> Batch:
+    """Of graphs of one node each, from id 7 on."""
+    specs = [TensorSpec(f"t{number}", "int8", "nodes") for number in range(num_tensors)]
+    schema = GraphSchema(("nodes",), specs)
+    columns = {spec.name: np.zeros(count, np.int8) for spec in specs}
+    graphs = GraphTable(schema, np.ones((count, 1), np.uint32), columns, first_id=7)
+    limits = {"nodes": 1000, "graphs": 8}
+    return Batch.from_proto(batch_message(graphs, limits, padding), schema)
+
+
+def test_a_repr_names_few_ids_and_tensors() -> None:
+    eight = ", ".join(f"t{number}: int8[1000]" for number in range(8))
+    assert [
+        repr(batch_of_nodes(5, 9)),
+        repr(batch_of_nodes(4, 8)),
+        repr(batch_of_nodes(0, 0)),
+        repr(batch_of_nodes(0, 0, Padding.NONE)),
+    ] == [
+        "Batch(0: 5 of 1,000 nodes (0.5 %), 5 of 8 graphs (62.5 %); ids 7, 8, 9, 10, ...; "
+        f"{eight}, 1 more)",
+        f"Batch(0: 4 of 1,000 nodes (0.4 %), 4 of 8 graphs (50.0 %); ids 7, 8, 9, 10; {eight})",
+        "Batch(0: 0 of 1,000 nodes (0.0 %), 0 of 8 graphs (0.0 %); ids none)",
+        "Batch(0: 0 of 0 nodes (100.0 %), 0 of 0 graphs (100.0 %); ids none)",
+    ]
+
+
+def test_a_batch_without_its_tensors_holds_no_message() -> None:
+    batch = batch_of_nodes(3, 2)
+    bare = batch.without_tensors()
+    assert bare.tensors == {} and list(batch.tensors) == ["t0", "t1"]
+    for mine, theirs in ((bare.graph_ids, batch.graph_ids), (bare.sizes, batch.sizes)):
+        assert mine.tolist() == theirs.tolist() and mine.flags.owndata
+    assert (bare.id, bare.rows, bare.real_rows) == (batch.id, batch.rows, batch.real_rows)
+    assert batch.nbytes == 3 * 8 + 3 * 4 + 2 * 1000 and bare.nbytes == 3 * 8 + 3 * 4

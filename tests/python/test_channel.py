@@ -7,21 +7,27 @@ import importlib
 import inspect
 import json
 import pathlib
+import re
 import socket
 import threading
 from collections import Counter
 from typing import Any, Iterator
 
 import grpc
+import grpc.experimental
 import numpy as np
 import pytest
 from random_graphs import molecules
 
 from packhouse import Client, Evaluation, Histogram, Loader, LocalServer, PackhouseError
-from packhouse.calls.channel import make_channel, service_config
+from packhouse.base.errors import meaning_of
+from packhouse.calls import channel as channel_module
+from packhouse.calls.channel import HEALTH_CHECK, await_server, make_channel, service_config
+from packhouse.calls.credentials import Credentials
 from packhouse.epochs.load_connection import LoadConnection
 from packhouse.epochs.request import Connecting
 from packhouse.v1 import batch_pb2, dataset_pb2, graphs_pb2, loader_pb2
+from test_pack_stream import Failure
 
 Code = grpc.StatusCode
 HISTOGRAM = Histogram.from_sizes(np.ones((3, 2), np.int64))
@@ -246,18 +252,53 @@ def test_options_replace_what_is_the_default(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         grpc, "insecure_channel", lambda address, options: given.append(dict(options))
     )
-    make_channel("localhost:1", max_message_bytes=123)
+    make_channel("localhost:1", max_message_bytes=123, credentials=Credentials())
     mine = {"loadBalancingConfig": [{"round_robin": {}}]}
     make_channel(
         "dns:///localhost:1",
         options=[("grpc.keepalive_time_ms", 5), ("grpc.service_config", json.dumps(mine))],
     )
-    assert given[0]["grpc.max_receive_message_length"] == 123
-    assert json.loads(given[0]["grpc.service_config"]) == service_config()
+    plain = {
+        "grpc.max_receive_message_length": 123,
+        "grpc.max_send_message_length": 123,
+        "grpc.use_local_subchannel_pool": 1,
+        "grpc.initial_reconnect_backoff_ms": 100,
+        "grpc.max_reconnect_backoff_ms": 1000,
+        "grpc.keepalive_time_ms": 60_000,
+        "grpc.keepalive_timeout_ms": 20_000,
+        "grpc.enable_http_proxy": 0,
+        "grpc.service_config": json.dumps(service_config()),
+    }
+    assert given[0] == plain
     assert given[1]["grpc.keepalive_time_ms"] == 5
     assert json.loads(given[1]["grpc.service_config"]) == service_config() | mine
     with pytest.raises(ValueError, match="no JSON object"):
         make_channel("localhost:1", options=[("grpc.service_config", "[]")])
+    make_channel("192.0.2.1:1", reads_on_callers_thread=True, credentials=Credentials())
+    alone = grpc.experimental.ChannelOptions.SingleThreadedUnaryStream
+    whole = plain | {
+        "grpc.max_receive_message_length": 64 << 20, "grpc.max_send_message_length": 64 << 20
+    }  # fmt: skip
+    del whole["grpc.enable_http_proxy"]
+    assert given[2] == whole | {alone: 1}
+
+
+def test_a_secure_channel_knows_the_name_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(
+        grpc,
+        "secure_channel",
+        lambda address, made, options: given.append((address, made, dict(options))),
+    )
+    monkeypatch.setattr(Credentials, "to_grpc", lambda credentials: credentials.tls_ca)
+    name = "grpc.ssl_target_name_override"
+    make_channel("a:1", credentials=Credentials(tls_ca="ca", tls_server_name="there"))
+    mine = Credentials(tls_ca="ca", tls_server_name="there")
+    make_channel("a:1", credentials=mine, options=[(name, "here")])
+    make_channel("a:1", credentials=Credentials(tls_ca="ca"))
+    assert [each[:2] for each in given] == [("a:1", "ca")] * 3
+    assert [each[2].get(name) for each in given] == ["there", "here", None]
+    assert all(list(each[2]) == sorted(each[2]) for each in given)
 
 
 def test_calls_are_spread_over_servers_if_asked_to(server: LocalServer) -> None:
@@ -326,3 +367,164 @@ def test_every_argument_is_shown() -> None:
         assert {"address", "dataset", "limits", "seed", "padding", "retry_timeout"} <= set(shown)
         assert not any(each.kind is each.VAR_KEYWORD for each in shown.values())
     assert "job" in inspect.signature(Loader).parameters
+
+
+class Noting:
+    """A channel that notes what is done with it."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+        self.failure: Exception | None = None
+
+    def __getattr__(self, kind: str) -> Any:
+        def method(name: str, **how: Any) -> Any:
+            def call(request: Any, **words: Any) -> Any:
+                self.done.append((kind, name, how, request, words))
+                if name == HEALTH_CHECK and self.failure is not None:
+                    raise self.failure
+                return kind
+
+            return call
+
+        return method
+
+    def subscribe(self, callback: Any, try_to_connect: bool | None = False) -> None:
+        self.done.append(("subscribe", callback, try_to_connect))
+
+    def unsubscribe(self, callback: Any) -> None:
+        self.done.append(("unsubscribe", callback))
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+def test_a_stream_looks_for_its_server_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = Noting()
+    monkeypatch.setattr(grpc, "insecure_channel", lambda address, options: inner)
+    look = ("unary_unary", HEALTH_CHECK, {}, b"", {"timeout": 1.0})
+    with make_channel("a:1", credentials=Credentials()) as channel:
+        for failure in (None, Failure(Code.UNAVAILABLE, "away")):
+            inner.failure = failure
+            for kind in ("unary_unary", "unary_stream", "stream_unary", "stream_stream"):
+                begin = getattr(channel, kind)("/m", request_serializer=3)
+                assert inner.done == [] and begin("r", timeout=2) == kind
+                looks = [] if kind == "unary_unary" else [look]
+                assert inner.done == [*looks, (kind, "/m", {"request_serializer": 3}, "r", {"timeout": 2})]
+                inner.done.clear()
+        channel.subscribe(1, True)
+        channel.unsubscribe(1)
+        assert inner.done == [("subscribe", 1, True), ("unsubscribe", 1)]
+    assert inner.done[2:] == ["close"]
+    # Where gRPC begins no stream anew.
+    bare = make_channel("a:1", options=[("grpc.enable_retries", 0)], credentials=Credentials())
+    assert bare is inner
+
+
+SILENT = Failure(Code.DEADLINE_EXCEEDED, "")
+
+
+def awaited(address: str, *answers: Any) -> str:
+    """Of a server that answers so; what is said of one that does not come within no time."""
+    left = list(answers)
+    how: list[Any] = []
+
+    class Channel:
+        def unary_unary(self, method: str) -> Any:
+            assert method == HEALTH_CHECK
+
+            def check(request: bytes, **words: Any) -> bytes:
+                how.append(words)
+                each = left.pop(0)
+                if each is not None:
+                    raise each
+                return b""
+
+            return check
+
+    try:
+        await_server(Channel(), address, 0.0)
+    except PackhouseError as error:
+        assert error.code is Code.UNAVAILABLE
+        said = error.message
+    else:
+        said = ""
+    assert not left and how[0] == {"timeout": 0.0, "wait_for_ready": True}
+    assert how[1:] in ([], [{"timeout": 2}])
+    return said
+
+
+def test_any_answer_is_one_and_who_refuses_a_certificate_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    away = "unix:/nothing/there"
+    assert awaited(away, None) == ""
+    assert awaited(away, Failure(Code.UNIMPLEMENTED, "no health")) == ""
+    assert awaited(away, SILENT, None) == awaited(away, SILENT, Failure(Code.UNKNOWN, "")) == ""
+    within = f"no server at {away} within 0 s"
+    for code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
+        assert awaited(away, SILENT, Failure(code, "")) == f"{within}: there is no such socket"
+    for words in ("Socket closed", "Connection reset by peer"):
+        told = awaited(away, SILENT, Failure(Code.UNAVAILABLE, words))
+        assert told.startswith(f"{within}: the server closes the connection: it may want TLS (tls_ca)")
+    refused = "Ssl handshake failed: CERTIFICATE_VERIFY_FAILED"
+    told = awaited(away, SILENT, Failure(Code.UNAVAILABLE, refused))
+    assert told == f"no server at {away}{meaning_of(refused)}" and "refuses" in told
+    monkeypatch.setenv("https_proxy", "http://proxy:1")
+    told = awaited("192.0.2.1:1", SILENT, Failure(Code.UNAVAILABLE, ""))
+    assert told == (
+        "no server at 192.0.2.1:1 within 0 s; the call goes by the HTTP proxy of the variable "
+        "https_proxy: no_proxy excepts servers from it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("error:0A:CERTIFICATE_VERIFY_FAILED", ": this client refuses .* none of its CAs"),
+        ("Hostname there IS NOT IN PEER CERTIFICATE", ": this client refuses .* for another name"),
+        ("SSL routines:WRONG_VERSION_NUMBER", ": this client wants TLS, and the server speaks plain"),
+        ("ALERT_CERTIFICATE_REQUIRED", ": the server refuses this client's certificate, or wants"),
+        ("tlsv1 alert BAD_CERTIFICATE", ": the server refuses this client's certificate, or wants"),
+        ("tlsv1 alert unknown CA", ": the server refuses this client's certificate, or wants"),
+        ("failed to connect", "$"),
+    ],
+)
+def test_words_about_certificates_say_which_side_refused(words: str, meaning: str) -> None:
+    assert re.match(meaning, meaning_of(words))
+    told = PackhouseError.of(Failure(Code.UNAVAILABLE, words)).message
+    assert told == words + meaning_of(words)
+    # Only of a server that cannot be reached.
+    assert PackhouseError.of(Failure(Code.INTERNAL, words)).message == words
+
+
+def test_an_error_says_what_its_end_means() -> None:
+    ended = PackhouseError.of(Failure(Code.UNAVAILABLE, "Received RST_STREAM with error code 2"))
+    assert ended.message.startswith("Received RST_STREAM with error code 2: a proxy has ended the call")
+    assert ended.passes and not PackhouseError.of(Failure(Code.NOT_FOUND, "none")).passes
+    assert PackhouseError.of(Failure(Code.NOT_FOUND, None)).message == ""  # type: ignore[arg-type]
+
+
+def test_what_a_plain_connection_meets_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def fails(error: Exception) -> Any:
+        def connect(place: Any, timeout: float) -> Any:
+            asked.append((place, timeout))
+            raise error
+
+        return connect
+
+    for error, says in (
+        (socket.timeout(), ": nothing answers there, as behind a firewall"),
+        (ConnectionRefusedError(), ": the connection is refused: no server listens there"),
+        (OSError(113, "No route to host"), ": No route to host"),
+        (OverflowError("port must be 0-65535"), ": port must be 0-65535"),
+    ):
+        monkeypatch.setattr(socket, "create_connection", fails(error))
+        assert channel_module._why_unreachable("[::1]:7") == says
+    assert asked == [(("::1", 7), 0.5)] * 4
+    for address in ("dns:///here:7", "here", "here:", ":7", "here:x"):
+        assert channel_module._why_unreachable(address) == ""
+    assert len(asked) == 4

@@ -22,6 +22,7 @@ from packhouse import (
     PlanHeuristic,
     TensorSpec,
 )
+from packhouse.base.arguments import check_each, check_type, parse_whole, whole_number
 from packhouse.data.batch import PaddingLike
 from packhouse.epochs import order
 from packhouse.large import partitions
@@ -88,7 +89,10 @@ def test_torchs_element_types_are_understood() -> None:
     assert DType.of(torch.bool) is DType.BOOL
 
 
-@pytest.mark.parametrize("limits", [512, {"nodes": -1}, {"nodes": 1.5}, {"nodes": "many"}, None])
+@pytest.mark.parametrize(
+    "limits",
+    [512, {"nodes": -1}, {"nodes": 1.5}, {"nodes": "many"}, {"nodes": True}, {"nodes": 1 << 64}, None],
+)
 def test_limits_that_are_none_are_refused_by_name(limits: Any) -> None:
     with pytest.raises(ValueError, match="^limits: "):
         PackOptions(limits)
@@ -132,6 +136,13 @@ def test_numbers_may_be_of_numpy() -> None:
     Loader(
         "nowhere:1", dataset="d", job="j", limits={"nodes": 3}, seed=np.int64(7), rank=np.uint8(0)
     )
+    limits = {"nodes": (1 << 64) - 1, "edges": 0, "graphs": np.int64(3)}
+    assert PackOptions(limits, compact=np.bool_(True)).limits == limits
+    for number in (0, 7, np.uint8(7), (1 << 32) - 1):
+        assert whole_number(number, "x") == number and type(whole_number(number, "x")) is int
+    assert whole_number((1 << 64) - 1, "x", (1 << 64) - 1) == (1 << 64) - 1
+    with pytest.raises(ValueError, match="^x: 8 is not from 0 to 7$"):
+        whole_number(8, "x", 7)
 
 
 def test_what_is_no_table_is_named(client: Client) -> None:
@@ -185,3 +196,27 @@ def test_every_enumeration_is_looked_at() -> None:
         "PartitionState", "PlacementRule", "PlanAlgorithm", "Padding", "PartitionHalo",
         "PartitionMethod", "PriorityKind", "SourceGraphState", "TuneObjective",
     }  # fmt: skip
+
+
+def test_what_a_value_must_be_is_said_of_it_and_of_each_of_several() -> None:
+    check_type(1, "x", int)
+    check_each([1, 2], "x", int)
+    for check, words in (
+        (lambda: check_type("a", "x", int), "^x: a str is no int$"),
+        (lambda: check_each([1, "a"], "x", int), r"^x\[1\]: a str is no int$"),
+        (lambda: check_each(1, "x", int), "^x: a int is no sequence of int$"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            check()
+
+
+def test_a_message_is_all_of_its_bytes() -> None:
+    message = batch_pb2.Capacity(component="nodes", rows=3)
+    data = message.SerializeToString()
+    for given in (data, b""):
+        made = batch_pb2.Capacity()
+        parse_whole(made, given)
+        assert made.SerializeToString() == given
+    for wrong in (data[:-1], data + b"\xff", b"\x0c"):
+        with pytest.raises(ValueError, match="^no Capacity: "):
+            parse_whole(batch_pb2.Capacity(), wrong)

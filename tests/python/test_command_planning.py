@@ -473,6 +473,16 @@ def test_sizes_are_counted_in_ascending_order() -> None:
     assert len(Histogram.from_sizes(np.zeros((0, 2), np.uint32)).counts) == 0
     with pytest.raises(OverflowError, match="more than 2\\^64 graphs"):
         Histogram.from_sizes([[1], [2]], ("nodes",), np.array([MANY, 1], np.uint64))
+    most = Histogram.from_sizes([[1], [2]], ("nodes",), np.array([MANY - 1, 1], np.uint64))
+    assert most.num_graphs == MANY
+    counted = Histogram(("nodes", "edges"), [[2, 7], [3, 1]], [5, 4])
+    assert (counted.num_graphs, counted.totals, counted.maxima) == (
+        9, {"nodes": 22, "edges": 39}, {"nodes": 3, "edges": 7}
+    )  # fmt: skip
+    for components in ((), ("nodes", "edges")):
+        none = Histogram(components, [], [])
+        assert none.tuples.shape == (0, len(components)) and none.num_graphs == 0
+        assert none.totals == none.maxima == dict.fromkeys(components, 0)
 
 
 def test_sizes_of_a_file_of_graphs_are_read_by_its_content(tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pathlib
 import pickle
+from typing import Any
 
+import grpc
 import pytest
 
 from packhouse import Credentials
@@ -127,3 +129,51 @@ def test_fields_go_before_the_environment() -> None:
         from_environment(environment, tls_cas="/ca")
     # Alone they are all that there is.
     assert Credentials(tls_ca="/mine").token == ""
+    assert from_environment({"PACKHOUSE_TOKEN_FILE": "/f"}, token="b") == Credentials(token="b")
+
+
+def test_nothing_is_said_of_what_is_empty_or_secret() -> None:
+    assert repr(Credentials()) == "Credentials()" and Credentials().is_plain
+    shown = Credentials(tls=True, tls_ca="/ca", token="secret")
+    assert repr(shown) == "Credentials(tls=True, tls_ca='/ca', token='...')"
+    assert not shown.is_plain
+
+
+def test_what_grpc_gets_is_what_the_files_have(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ca", "key", "cert", "token"):
+        (tmp_path / name).write_bytes(name.encode())
+    monkeypatch.setattr(grpc, "ssl_channel_credentials", lambda *of: of)
+    monkeypatch.setattr(grpc, "metadata_call_credentials", lambda *of: of)
+    monkeypatch.setattr(grpc, "composite_channel_credentials", lambda *of: of)
+    files = {f"tls_{name}": str(tmp_path / name) for name in ("ca", "key", "cert")}
+    assert Credentials(**files).to_grpc() == (b"ca", b"key", b"cert")
+    assert Credentials(tls=True).to_grpc() == (None, None, None)
+
+    def told(credentials: Credentials) -> Any:
+        channel, (plugin, name) = credentials.to_grpc()  # type: ignore[misc]
+        assert (channel, name) == ((None, None, None), "packhouse")
+
+        def tell() -> Any:
+            heard: list[Any] = []
+            plugin(None, lambda *of: heard.append(of))
+            (answer,) = heard
+            return answer
+
+        return tell
+
+    tell = told(Credentials(tls=True, token=" abc "))
+    assert tell() == ((("authorization", "Bearer abc"),), None)
+    # A file is read again for each call.
+    tell = told(Credentials(tls=True, token_file=str(tmp_path / "token")))
+    assert tell() == ((("authorization", "Bearer token"),), None)
+    (tmp_path / "token").write_bytes(b"new")
+    assert tell() == ((("authorization", "Bearer new"),), None)
+    (tmp_path / "token").unlink()
+    metadata, error = tell()
+    assert metadata == () and isinstance(error, FileNotFoundError)
+    (tmp_path / "token").write_bytes(b"\n")
+    assert isinstance(tell()[1], ValueError)
+    with pytest.raises(ValueError, match="^token_file: '.*token' is empty$"):
+        Credentials(tls=True, token_file=str(tmp_path / "token")).to_grpc()

@@ -10,17 +10,27 @@ import subprocess
 import sys
 import types
 import warnings
-from typing import Any
+from typing import Any, Iterator, NamedTuple
 
 import grpc
 import numpy as np
 import pytest
 
-from packhouse import DType, GraphSchema, OversizePolicy, OversizeWarning, PackOptions, TensorSpec
+from reference_collation import batch_message
+
+from packhouse import (
+    DType,
+    GraphSchema,
+    GraphTable,
+    OversizePolicy,
+    OversizeWarning,
+    PackOptions,
+    TensorSpec,
+)
 from packhouse.base.errors import PackhouseError
-from packhouse.data.batch import Padding
+from packhouse.data.batch import Batch, Padding
 from packhouse.data.reading import HAS_NATIVE, repeated_numbers
-from packhouse.frameworks import batch_sampler
+from packhouse.frameworks import batch_sampler, jraph as jraph_dialect
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.frameworks.layout import RESERVED, Layout
 from packhouse.frameworks.pyg.joining import LazyDict
@@ -369,3 +379,155 @@ def test_edges_with_more_than_two_ends_are_named() -> None:
     )
     with pytest.raises(ValueError, match="edge set 'h' has a HyperAdjacency: edges must have one"):
         tfgnn_datasets.table([graph])
+
+
+class GraphsTuple(NamedTuple):
+    """As jraph's."""
+
+    nodes: Any
+    edges: Any
+    receivers: Any
+    senders: Any
+    globals: Any
+    n_node: Any
+    n_edge: Any
+
+
+@pytest.fixture
+def jraph(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The dialect beside a double of jraph."""
+    module: Any = types.ModuleType("jraph")
+    module.GraphsTuple = GraphsTuple
+    monkeypatch.setitem(sys.modules, "jraph", module)
+    jraph_dialect._graphs_tuple.cache_clear()
+    yield jraph_dialect
+    jraph_dialect._graphs_tuple.cache_clear()
+
+
+ONE = GraphsTuple(
+    nodes={"x": np.array([[1], [2]], "f4"), "h": np.array([3, 4], "i2")},
+    edges=np.array([5], "i1"),
+    receivers=[1],
+    senders=[0],
+    globals={"y": np.array([0.5], "f4")},
+    n_node=np.array([2]),
+    n_edge=np.array([1]),
+)
+# Two graphs, of one node and of two.
+TWO = GraphsTuple(
+    nodes={"h": np.array([6, 7, 8], "i2"), "x": np.array([[3], [4], [5]], "f4")},
+    edges=np.array([9, 10], "i1"),
+    receivers=[0, 1],
+    senders=[0, 2],
+    globals={"y": np.array([1.5, 2.5], "f4")},
+    n_node=np.array([1, 2]),
+    n_edge=np.array([1, 1]),
+)
+
+
+def batch_of(table: GraphTable, limits: dict[str, int], padding: Padding = Padding.GRAPH) -> Batch:
+    return Batch.from_proto(batch_message(table, limits, padding), table.schema)
+
+
+def as_lists(graph: Any) -> Any:
+    return [
+        {name: array.tolist() for name, array in field.items()}
+        if isinstance(field, dict)
+        else field if field is None else field.tolist()
+        for field in graph
+    ]  # fmt: skip
+
+
+def test_jraphs_graphs_are_joined_and_padded_as_it_does(jraph: Any) -> None:
+    table = jraph.table([ONE, TWO], first_id=4)
+    assert table.graph_ids.tolist() == [4, 5, 6]
+    assert [spec.name for spec in table.schema.tensors] == [
+        *("h", "x", "edges", "y", "senders", "receivers")
+    ]
+    assert table.sizes.tolist() == [[2, 1], [1, 1], [2, 1]]
+    assert table.tensors["senders"].tolist() == [0, 0, 1]
+    assert table.tensors["receivers"].tolist() == [1, 0, 0]
+    parts = list(jraph.tables([ONE, TWO], tuples_per_table=1))
+    assert [len(part) for part in parts] == [1, 2]
+    assert GraphTable.concatenate(parts).equals(jraph.table([ONE, TWO]))
+
+    batch = batch_of(table, {"nodes": 8, "edges": 5, "graphs": 5})
+    padded = jraph.to_graphs_tuple(batch)
+    assert as_lists(padded) == [
+        {"h": [3, 4, 6, 7, 8, 0, 0, 0], "x": [[1], [2], [3], [4], [5], [0], [0], [0]]},
+        [5, 9, 10, 0, 0],
+        [1, 2, 3, 5, 5],
+        [0, 2, 4, 5, 5],
+        {"y": [0.5, 1.5, 2.5, 0, 0]},
+        [2, 1, 2, 3, 0],
+        [1, 1, 1, 2, 0],
+    ]
+    assert all(array.dtype == np.int32 for array in (*padded[2:4], *padded[5:]))
+    real = jraph.to_graphs_tuple(batch, padding=False)
+    assert as_lists(real) == [
+        {"h": [3, 4, 6, 7, 8], "x": [[1], [2], [3], [4], [5]]},
+        [5, 9, 10], [1, 2, 3], [0, 2, 4], {"y": [0.5, 1.5, 2.5]}, [2, 1, 2], [1, 1, 1],
+    ]  # fmt: skip
+    assert jraph.table([real], first_id=4).equals(table)
+    assert as_lists(jraph.masks(batch)) == [
+        [True] * 5 + [False] * 3, [True] * 3 + [False] * 2, [True] * 3 + [False] * 2
+    ]  # fmt: skip
+    chosen = jraph.to_graphs_tuple(batch, padding=False, nodes="h", globals="y")
+    assert as_lists(chosen)[0] == [3, 4, 6, 7, 8] and as_lists(chosen)[4] == [0.5, 1.5, 2.5]
+    with pytest.raises(KeyError, match=r"edges='z': the tensors there are \['edges'\]"):
+        jraph.to_graphs_tuple(batch, edges="z")
+    with pytest.raises(ValueError, match="no padding graph to hold them"):
+        full = {"nodes": 8, "edges": 5, "graphs": 3}
+        jraph.to_graphs_tuple(batch_of(table, full, Padding.MASKED))
+
+
+def test_what_a_batch_has_not_is_none_in_jraphs_graph(jraph: Any) -> None:
+    nodes = GraphTable(GraphSchema(("nodes",)), [[2], [1]])
+    batch = batch_of(nodes, {"nodes": 4, "graphs": 3})
+    assert as_lists(jraph.to_graphs_tuple(batch)) == [
+        None, None, [], [], None, [2, 1, 1], [0, 0, 0]
+    ]  # fmt: skip
+    assert as_lists(jraph.masks(batch)) == [[True] * 3 + [False], [], [True, True, False]]
+    faces = GraphSchema(("nodes", "faces"), (index("faces", "faces", "nodes", (3,)),))
+    none = GraphTable(faces, [[2, 0]], {"faces": []})
+    with pytest.raises(ValueError, match="^jraph has no place for rows of 'faces'$"):
+        jraph.to_graphs_tuple(batch_of(none, {}, Padding.NONE))
+    shared = ONE._replace(nodes={"f": np.zeros(2)}, edges={"f": np.zeros(1), "nodes.g": np.ones(1)})
+    names = [spec.name for spec in jraph.table([shared]).schema.tensors]
+    assert names == ["nodes.f", "edges.f", "edges.nodes.g", "y", "senders", "receivers"]
+    alone = ONE._replace(edges=None, senders=None, receivers=None, n_edge=[0])
+    assert jraph.table([alone]).sizes.tolist() == [[2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"edges": {}}, "'edges': an empty dict would come back as None: give None"),
+        ({"nodes": {1: np.zeros(2)}}, "nodes: the key 1 is no text"),
+        ({"nodes": {"x": None}}, "nodes: 'x' is None, which cannot be sent"),
+        ({"nodes": {"x": [1, 2]}}, "nodes: 'x' is a nest; only arrays and dicts of them"),
+        ({"nodes": {"senders": np.zeros(2)}}, "nodes: a feature cannot be called 'senders', nor"),
+        ({"nodes": np.zeros(3)}, r"nodes: 'nodes' has the shape \(3,\), and there are 2 nodes"),
+        ({"globals": np.float32(1)}, r"graphs: 'globals' has the shape \(\), and there are 1 graphs"),
+        ({"nodes": np.zeros(2, complex)}, "nodes: 'nodes': dtype complex128 cannot be sent"),
+        ({"senders": [0, 1]}, "'senders': there are 2, and n_edge tells of 1 edges"),
+        ({"receivers": [0.5]}, "'receivers': float64 are no whole numbers"),
+        ({"n_node": np.array([[2]])}, r"'n_node' has the shape \(1, 1\), not \(n,\)"),
+    ],
+)
+def test_what_jraphs_graphs_cannot_have_is_named(
+    jraph: Any, fields: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        jraph.table([ONE._replace(**fields)])
+
+
+def test_one_graph_of_jraph_is_not_several(jraph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for take in (jraph.table, jraph.tables, jraph.batches):
+        with pytest.raises(TypeError, match="^graphs: it is one GraphsTuple, not several: give a"):
+            take(ONE)
+    with pytest.raises(ValueError, match="^graphs: there is no graph$"):
+        jraph.batches([])
+    asked = asked_for(monkeypatch, [[0], [1]])
+    sampler = jraph.batch_sampler("there", [ONE, TWO], {"nodes": 9}, shuffle=False)
+    assert list(sampler) == [[0], [1]] and asked[0].sizes.tolist() == [[2, 1], [3, 2]]

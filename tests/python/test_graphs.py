@@ -10,6 +10,7 @@ import pytest
 from random_graphs import molecules, random_schema, random_table
 
 from packhouse import GRAPHS, DType, GraphSchema, GraphTable, Histogram, TensorSpec
+from packhouse.data.graphs import convert_exactly, shift_of_rows
 from packhouse.frameworks.batch_sampler import BatchSampler
 from packhouse.large.source_graph import exact_array
 
@@ -171,6 +172,10 @@ def test_ids_up_to_the_largest_travel() -> None:
     sizes = np.empty((2, 0), np.uint32)
     table = GraphTable(GraphSchema(()), sizes, graph_ids=[largest - 1, largest])
     assert ids_of(table.to_size_table()) == [largest - 1, largest]
+    # Where the next id would be none, each is said.
+    for first, way in ((largest - 1, "graph_ids"), (largest - 2, "first_id")):
+        table = GraphTable(GraphSchema(()), sizes, graph_ids=[first, first + 1])
+        assert table.to_size_table().WhichOneof("ids") == way
 
 
 def test_empty_tables_are_tables() -> None:
@@ -209,6 +214,7 @@ def test_lists_become_the_schemas_types() -> None:
     [
         ({"x": [1.0]}, "'to' is missing"),
         ({"x": [[1.0, 2.0]], "to": [0]}, "'x' has shape"),
+        ({"x": 1.0, "to": [0]}, r"'x' has shape \(\), its rows need \(\), rows first"),
         ({"x": [1.0], "to": [70000]}, "70000"),
         ({"x": [1.0], "to": [0.5]}, "float64"),
         ({"x": [1.0], "to": [0], "from": [0, 0]}, "'from' has 2 rows"),
@@ -233,6 +239,10 @@ def test_columns_that_disagree_with_sizes_are_refused() -> None:
     table = molecules(np.random.default_rng(0), 3)
     with pytest.raises(ValueError, match="'y' has shape"):
         GraphTable(table.schema, table.sizes, table.tensors | {"y": np.zeros(4, np.float32)})
+    with pytest.raises(ValueError, match=r"'y' has shape \(0,\), needs \(3,\)"):
+        GraphTable(table.schema, table.sizes, table.tensors | {"y": []})
+    with pytest.raises(ValueError, match=r"'x' has shape \(1, 9\), needs \(0, 9\)"):
+        GraphTable(table.schema, np.zeros((3, 2), int), table.tensors | {"x": np.zeros((1, 9), np.int16)})
     with pytest.raises(ValueError, match="'z' is not in the schema"):
         GraphTable(table.schema, table.sizes, table.tensors | {"z": np.zeros(3)})
     with pytest.raises(ValueError, match="give sizes"):
@@ -277,12 +287,62 @@ def test_a_tensor_that_the_schema_does_not_have_is_refused() -> None:
 
 def test_a_graph_that_no_message_takes_is_named() -> None:
     schema = GraphSchema(("nodes",), (TensorSpec("x", "int8", "nodes"),))
-    sizes = np.array([[3], [(64 << 20) - (64 << 10) + 1], [2]])
+    most = (64 << 20) - (64 << 10)
+    sizes = np.array([[3], [most], [most + 1], [2]])
     rows = np.zeros(int(sizes.sum()), np.int8)
-    table = GraphTable(schema, sizes, {"x": rows}, graph_ids=[7, 8, 9])
-    chunks = table.to_chunks()
-    assert next(chunks).sizes.num_graphs == 1
-    with pytest.raises(ValueError, match="graph 8 has 67,043,329 bytes: cut it"):
-        next(chunks)
+    table = GraphTable(schema, sizes, {"x": rows}, graph_ids=[7, 8, 9, 10])
+    assert next(table.to_chunks()).sizes.num_graphs == 1
+    parts = table.parts()
+    assert [next(parts).graph_ids.tolist() for _ in range(2)] == [[7], [8]]
+    with pytest.raises(ValueError, match="graph 9 has 67,043,329 bytes: cut it"):
+        next(parts)
     with pytest.raises(ValueError, match="a chunk has .* bytes: make chunk_bytes smaller"):
         next(table.to_chunks(1 << 30))
+    with pytest.raises(ValueError, match="^max_bytes 0 is below 1$"):
+        next(table.parts(0))
+
+
+def test_slices_are_pythons_own() -> None:
+    table = molecules(np.random.default_rng(3), 6)
+    for start, stop in ((0, 6), (4, 2), (2, 99), (6, 9)):
+        part = table.slice(start, stop)
+        assert part.graph_ids.tolist() == table.graph_ids[start:stop].tolist()
+        assert part.rows("nodes") == table.counts("nodes")[start:stop].sum()
+    with pytest.raises(IndexError, match="graph 6 of 6"):
+        table.graph(6)
+
+
+def test_tables_of_other_graphs_or_schemas_are_not_equal() -> None:
+    table = molecules(np.random.default_rng(3), 3)
+    sizes = GraphTable(GraphSchema(table.schema.components), table.sizes)
+    other = GraphTable(table.schema, table.sizes, {**table.tensors, "y": table.tensors["y"] + 1})
+    assert table.equals(table.slice(0, 3))
+    for unlike in (sizes, table.slice(0, 2), other):
+        assert not table.equals(unlike) and not unlike.equals(table)
+    with pytest.raises(ValueError, match="^tensor 'x' is no index tensor$"):
+        shift_of_rows(table.schema, table.sizes, table.schema.tensor("x"))
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "words"),
+    [
+        (np.array([-32768, 32767]), "int16", ""),
+        (np.array([-32769, 0]), "int16", "from -32769 to 0, beyond int16"),
+        (np.array([0, 32768]), "int16", "from 0 to 32768, beyond int16"),
+        (np.array([0, (1 << 63) - 1], "<u8"), "int64", ""),
+        (np.array([1, 1 << 63], "<u8"), "int64", "from 1 to 9223372036854775808, beyond int64"),
+        (np.array([True, False]), "uint8", ""),
+        (np.array([0.5]), "float32", ""),
+        (np.array([1.0]), "int16", "has dtype float64, needs int16"),
+        (np.array([], float), "int16", ""),
+    ],
+)
+def test_numbers_keep_their_values_or_are_refused(values: Any, wanted: str, words: str) -> None:
+    dtype = np.dtype(wanted)
+    if words:
+        with pytest.raises(ValueError, match=f"^ids .*{words}$"):
+            convert_exactly(values, dtype, "ids")
+        return
+    made = convert_exactly(values, dtype, "ids")
+    assert made.dtype == dtype and made.tolist() == values.tolist()
+    assert convert_exactly(made, dtype, "ids") is made

@@ -22,7 +22,9 @@ from interrupting import Interruption, Stop, each_line
 from lanes import BY_CALL, TOKEN, SlotServer, in_a_slot
 
 from packhouse import DType, Evaluation, GraphSchema, LoadedBatch, Loader, PackhouseError
-from packhouse.calls.lane import GraphLane, GraphWay, Lane
+from packhouse.base import forks
+from packhouse.calls.lane import GraphLane, GraphWay, Lane, is_worth_asking, offered_lanes
+from packhouse.calls.slot_memory import SlotMemory
 from packhouse.data.reading import HAS_NATIVE, BatchReader, NativeReader
 from packhouse.v1 import batch_pb2, loader_pb2, loader_pb2_grpc
 
@@ -479,6 +481,7 @@ def test_a_lane_that_is_dropped_keeps_nothing_but_what_is_viewed(server: SlotSer
     before = mapped()
     gc.disable()
     try:
+        told = len(forks._told)
         lane = open_lane(server)
         server.write(0, batch_of(3))
         column = next_batch(lane)["x"]
@@ -486,7 +489,8 @@ def test_a_lane_that_is_dropped_keeps_nothing_but_what_is_viewed(server: SlotSer
         assert server.connection.recv(4) == b"" and mapped() == before + 1
         assert column.tolist() == [3] * ROWS
         del column
-        assert mapped() == before
+        # Nor is it told of forks.
+        assert mapped() == before and len(forks._told) == told
     finally:
         gc.enable()
 
@@ -931,3 +935,33 @@ def test_a_stream_that_has_ended_keeps_no_way_of_graphs(
         # The end.
         assert server.taken().connection.recv(1) == b""
     assert way.place([np.zeros(1 << 20, "<u1")]) is None
+
+
+def test_a_lane_is_asked_for_where_one_can_be() -> None:
+    own, other = "127.0.0.1:1", "192.0.2.1:1"
+    asked = [
+        is_worth_asking(address, lane)
+        for address in (own, other)
+        for lane in ("auto", "required", "off")
+    ]
+    assert asked == [True, True, False, False, True, False]
+
+
+def test_what_is_offered_is_read_of_the_calls_metadata() -> None:
+    class Call:
+        def __init__(self, *metadata: tuple[str, Any]) -> None:
+            self.initial_metadata = lambda: metadata or None
+
+    batches, graphs = loader_pb2.Lane(socket_path="/b"), loader_pb2.Lane(socket_path="/g")
+    of_batches = ("packhouse-lane-bin", batches.SerializeToString())
+    of_graphs = ("packhouse-lane-graphs-bin", graphs.SerializeToString())
+    other = ("user-agent", "grpc")
+    assert offered_lanes(Call()) == offered_lanes(Call(other)) == (None, None)
+    assert offered_lanes(Call(other, of_batches)) == (batches, None)
+    assert offered_lanes(Call(of_graphs, of_batches)) == (batches, graphs)
+
+
+def test_memory_that_cannot_be_mapped_is_an_error_of_the_system() -> None:
+    with open("/dev/null", "rb") as file:
+        with pytest.raises(OSError, match="^.Errno [0-9]+. 12288 bytes cannot be mapped: .+$"):
+            SlotMemory(file.fileno(), 3, 4096)

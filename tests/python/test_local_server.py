@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from packhouse import Client, Loader, LocalServer, PackhouseError, Samples, SubGraphs
+from packhouse.base import local_server
 from packhouse.base.local_server import find_server
 
 
@@ -56,15 +57,27 @@ def test_without_a_program_it_is_said_where_one_comes_from(
         LocalServer()
 
 
-def test_a_program_that_does_not_get_ready_is_an_error(tmp_path: pathlib.Path) -> None:
+def test_a_program_that_does_not_get_ready_is_an_error(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = script(tmp_path / "odd", "echo hello; exec cat")
-    with pytest.raises(RuntimeError, match="hello"):
+    with pytest.raises(RuntimeError, match="odd ended before it was ready: it said 'hello'"):
         with LocalServer(program):
             pass
     program = script(tmp_path / "gone", "exit 3")
     server = LocalServer(program)
-    with pytest.raises(RuntimeError, match="''"):
+    with pytest.raises(RuntimeError, match="gone ended before it was ready: it said ''"):
         server.start()
+    assert server.returncode == 3
+    with pytest.raises(ValueError, match="the server does not run"):
+        server.pid
+    monkeypatch.setattr(local_server, "_MOMENT", 0.01)
+    program = script(tmp_path / "slow", "echo '[]'; exec sleep 1000")
+    with pytest.raises(RuntimeError, match=r"slow did not get ready: it said '\[\]'"):
+        LocalServer(program).start()
+    program = script(tmp_path / "mute", "printf half; exec sleep 1000")
+    with pytest.raises(RuntimeError, match="mute did not get ready: it said 'half'"):
+        LocalServer(program, start_timeout=0.05).start()
 
 
 def test_a_program_that_ignores_the_signal_is_killed(tmp_path: pathlib.Path) -> None:
@@ -114,3 +127,49 @@ def test_a_program_that_does_not_begin_leaves_no_folder(
     with pytest.raises(OSError, match="packhoused"):
         LocalServer(program, data_dir=tmp_path / "data").start()
     assert [path.name for path in tmp_path.iterdir()] == ["packhoused"]
+
+
+def test_a_program_is_told_where_to_listen_and_what_was_said(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, folders, data = tmp_path / "heard", tmp_path / "t", tmp_path / "data"
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+    program = script(
+        tmp_path / "listens",
+        f"""printf '%s\\n' "$@" > {heard}\necho '{{"grpc":"there:5","http":"-"}}'\nexec sleep 1000""",
+    )
+
+    def told(server: LocalServer, listen: str = "127.0.0.1:0") -> list[str]:
+        with server:
+            words = heard.read_text().splitlines()
+            assert words[:4] == ["--listen", listen, "--http-listen", "127.0.0.1:0"]
+            if "--lane" in words and words[-2] == "--lane" and words[-1]:
+                (folder,) = folders.iterdir()
+                assert words.pop() == f"unix:{folder}/socket"
+        assert server.returncode == -15 and list(folders.iterdir()) == []
+        return words[4:]
+
+    stays = ["--lame-duck", "0s"]
+    server = LocalServer(program)
+    assert told(server) == stays
+    # Started again, it is where it was.
+    assert told(server, "there:5") == stays
+    lame = LocalServer(program, listen="unix:/s", arguments=("--lame-duck=3s", "-x"))
+    assert told(lame, "unix:/s") == ["--lame-duck=3s", "-x"]
+    with_data = [*stays, "--data-dir", str(data)]
+    assert told(LocalServer(program, data_dir=data)) == [*with_data, "--lane"]
+    for lane in (("--lane", ""), ("--lane=",)):
+        without = LocalServer(program, data_dir=data, arguments=lane)
+        assert told(without) == [*lane, *with_data]
+    # A path that no socket takes.
+    folders = folders / ("x" * 100)
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+    assert told(LocalServer(program, data_dir=data)) == with_data
+    killed = LocalServer(program)
+    killed.start()
+    for _ in range(2):
+        killed.kill()
+        killed.stop()
+    assert killed.returncode == -9

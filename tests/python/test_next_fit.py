@@ -45,12 +45,16 @@ def test_efficiency_counts_the_declared_capacity() -> None:
         "edges": 6 / 18,
         "graphs": 3 / 10,
     }
+    # One without a limit has none.
+    assert result.efficiency({"nodes": 8, "edges": 0}) == {"nodes": 11 / 16}
+    assert result.totals == {"nodes": 11, "edges": 6, "graphs": 3}
 
 
 def test_no_graphs_make_no_batches() -> None:
     result = next_fit(np.empty((0, 2), np.uint32), {"nodes": 1})
     assert result.num_batches == 0
     assert result.efficiency({"nodes": 1}) == {"nodes": 1.0}
+    assert result.totals == {"nodes": 0, "edges": 0, "graphs": 0}
 
 
 def test_an_unknown_component_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import socket
 import threading
 import warnings
@@ -11,11 +12,24 @@ from typing import Any, Callable, Iterator
 import grpc
 import pytest
 
-from packhouse import GraphSchema, GraphTable, PackhouseError, PackOptions, TensorSpec
+from packhouse import (
+    DerivedTensor,
+    GraphSchema,
+    GraphTable,
+    Loader,
+    OversizePolicy,
+    PackhouseError,
+    PackOptions,
+    Padding,
+    TensorSpec,
+    prefetch,
+)
+from packhouse.data.examples import TfgnnSchema
 from packhouse.planning import packing
 from packhouse.planning.pack_options import (
     DriftWatch,
     OversizeWarning,
+    PackDrifted,
     PackFlushed,
     Rejection,
     SizesDriftedWarning,
@@ -570,3 +584,120 @@ def test_a_lane_that_must_be_and_is_not_ends_the_stream_with_the_reason(
             assert first.id == 1 and packed.transport == "bytes"
             assert packed._num_responses == 2
             assert not call.is_cancelled
+
+
+def test_batches_that_are_moved_ahead_stay_with_their_stream_until_they_are_given() -> None:
+    moved: list[int] = []
+
+    def move(batch: Any) -> int:
+        moved.append(batch.id)
+        return -int(batch.id)
+
+    packed = stream(Call(opened(), *(batch(number) for number in range(1, 6))))
+    ahead = iter(prefetch(packed, move, depth=2))
+    assert next(ahead) == -1 and moved == [1, 2, 3]
+    assert next(ahead) == -2 and moved == [1, 2, 3, 4]
+    # What was moved comes with any other loop, and is not moved again.
+    assert next(packed).id == 3
+    assert list(ahead) == [-4, -5] and moved == [1, 2, 3, 4, 5]
+    seen: list[int] = []
+    given = prefetch([1, 2, 3, 4], lambda item: seen.append(item) or -item, depth=1)
+    assert next(given) == -1 and seen == [1, 2]
+    assert list(given) == [-2, -3, -4]
+
+    class Item:
+        lease = "its lease"
+
+    item = Item()
+    (same,) = prefetch([item], lambda each: each)
+    assert same is item
+    worker = Loader("nowhere:1", dataset="d", job="j", limits=LIMITS, worker="w")
+    with pytest.raises(ValueError, match="^a dynamic worker's loader cannot be fetched ahead from$"):
+        prefetch(worker, move)
+
+
+DEVICE = DeviceProfile(components={"nodes": ComponentProfile(max_rows=8)}, memory_bytes=5)
+
+
+def test_every_option_is_in_the_opening() -> None:
+    options = PackOptions(
+        padding="tfgnn",  # type: ignore[arg-type]
+        look_ahead=1,
+        max_age=2,
+        max_delay=datetime.timedelta(milliseconds=1500),
+        derived=["masks", "row_counts"],  # type: ignore[list-item]
+        oversize="reject",  # type: ignore[arg-type]
+        histogram="h",
+        min_rows={"nodes": 3},
+        device=DEVICE,
+        calibration_graphs=4,
+        calibration_histogram="c",
+        drift=DriftWatch(600, 0.25),
+        compact=True,
+    )
+    expected = packing_pb2.PackOpen(
+        schema=ROWS.to_proto(),
+        payload=packing_pb2.PAYLOAD_GRAPHS,
+        device_profile=DEVICE.to_proto(),
+        padding=int(Padding.TFGNN),
+        look_ahead=1,
+        max_age=2,
+        max_delay={"seconds": 1, "nanos": 500_000_000},
+        derived=[int(DerivedTensor.MASKS), int(DerivedTensor.ROW_COUNTS)],
+        oversize_policy=int(OversizePolicy.REJECT),
+        histogram="h",
+        min_rows=[{"component": "nodes", "rows": 3}],
+        calibration={"num_graphs": 4, "histogram": "c"},
+        drift={"num_graphs": 600, "min_loss": 0.25},
+        integer_width="INTEGER_WIDTH_COMPACT",
+    )
+    assert options.to_proto(ROWS) == expected
+    limits = [{"component": "nodes", "rows": 8}, {"component": "graphs", "rows": 4}]
+    plain = packing_pb2.PackOpen(
+        limits={"capacities": limits},
+        padding=int(Padding.NONE),
+        oversize_policy=int(OversizePolicy.ERROR),
+    )
+    of_sizes = packing_pb2.PackOpen(schema=SIZES.to_proto(), payload=packing_pb2.PAYLOAD_SIZES)
+    of_sizes.MergeFrom(plain)
+    assert PackOptions(LIMITS).to_proto(SIZES) == of_sizes
+    of_examples = packing_pb2.PackOpen(
+        tfgnn_schema={"text": "s"}, payload=packing_pb2.PAYLOAD_GRAPHS
+    )
+    of_examples.MergeFrom(plain)
+    of_examples.drift.SetInParent()
+    assert PackOptions(LIMITS, drift=DriftWatch()).to_proto(TfgnnSchema("s")) == of_examples
+    for word, said in (("graphs", {"num_graphs": 4}), ("histogram", {"histogram": "c"})):
+        (value,) = said.values()
+        words: Any = {f"calibration_{word}": value}
+        told = PackOptions(device=DEVICE, **words).to_proto(SIZES).calibration
+        assert told == packing_pb2.Calibration(**said)
+        with pytest.raises(ValueError, match="^calibration: it chooses limits for a device, and"):
+            PackOptions(LIMITS, **words)
+
+
+def test_a_stream_has_limits_or_a_device() -> None:
+    with pytest.raises(ValueError, match="^limits: given beside device, for which the server"):
+        PackOptions(LIMITS, device=DEVICE)
+    with pytest.raises(ValueError, match="^min_rows: 2.5 is no number of rows of 'nodes'$"):
+        PackOptions(LIMITS, min_rows={"nodes": 2.5})  # type: ignore[dict-item]
+    options = PackOptions(LIMITS)
+    other = DeviceProfile(components={})
+    assert PackOptions.for_device(options, None) is options
+    assert PackOptions.for_device(None, DEVICE) == PackOptions(device=DEVICE)
+    assert PackOptions.for_device(PackOptions(device=other), DEVICE).device is DEVICE
+    with pytest.raises(ValueError, match="^limits: None is no mapping"):
+        PackOptions.for_device(None, None)
+
+
+def test_a_change_of_sizes_says_which_limits_are_better() -> None:
+    message = packing_pb2.PackDrifted(loss=0.125, reasons=["They grew.", "Much."])
+    message.offered.shapes.add(capacities=[{"component": "nodes", "rows": 5}])
+    assert PackDrifted.from_proto(packing_pb2.PackDrifted()).limits is None
+    with pytest.warns(SizesDriftedWarning) as told:
+        PackDrifted.from_proto(message).warn(1)
+    assert str(told[0].message) == (
+        "pack: the sizes of graphs have changed, and the limits waste 12.5% of the cost of batches; "
+        "better from the next stream on: {'nodes': 5}. They grew. Much."
+    )
+    assert told[0].filename == __file__

@@ -102,3 +102,119 @@ def test_a_schema_has_at_most_so_many_tensors() -> None:
     assert len(GraphSchema(("n",), tensors[:-1]).tensors) == MAX_TENSORS
     with pytest.raises(ValueError, match=f"{MAX_TENSORS + 1} tensors, more than {MAX_TENSORS}"):
         GraphSchema(("n",), tensors)
+
+
+RAGGED = GraphSchema(
+    ("nodes", "f", "f.d2", "edges"),
+    (
+        TensorSpec("x", "int16", "nodes"),
+        TensorSpec("edge_index", "int64", "edges", (2,), "nodes", layout="rows_last"),
+        # Each node has some steps, and each of these some values.
+        TensorSpec("f.d1", "int32", "nodes"),
+        TensorSpec("f.d2", "uint8", "f.d2"),
+        TensorSpec("f", "int8", "f", (2,)),
+        TensorSpec("w", "float32", "edges"),
+        TensorSpec("y", "int8", "graphs"),
+    ),
+)
+RAGGED_PIECES = GraphSchema(
+    RAGGED.components,
+    (
+        *RAGGED.tensors,
+        *(TensorSpec(name, "uint32", "graphs") for name in ("#piece", "#pieces", "#cut_edges")),
+        TensorSpec("nodes.#row", "uint32", "nodes"),
+        TensorSpec("nodes.#inner", "bool", "nodes"),
+        TensorSpec("edges.#row", "uint32", "edges"),
+        TensorSpec("edges.#inner", "bool", "edges"),
+    ),
+)
+
+
+def random_graph(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    nodes, edges = int(rng.integers(1, 9)), int(rng.integers(0, 12))
+    steps = rng.integers(0, 3, nodes)
+    lengths = rng.integers(0, 3, int(steps.sum()))
+    return {
+        "x": rng.integers(-99, 99, nodes),
+        "edge_index": rng.integers(0, nodes, (2, edges)),
+        "f.d1": steps,
+        "f.d2": lengths,
+        "f": rng.integers(-99, 99, (int(lengths.sum()), 2)),
+        "w": rng.random(edges),
+        "y": rng.integers(0, 99, 1),
+    }
+
+
+def spans(lengths: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """What lies along these rows, one after the other."""
+    ends = np.cumsum(lengths)
+    parts = [np.arange(ends[row] - lengths[row], ends[row]) for row in chosen]
+    return np.concatenate([np.empty(0, int), *parts]).astype(int)
+
+
+def cut(rng: np.random.Generator, graph: dict[str, np.ndarray], count: int) -> list[dict[str, np.ndarray]]:
+    """Pieces with their rows in any order; an edge is its source's, and some rows are in several."""
+    owner = rng.integers(0, count, len(graph["x"]))
+    ends = graph["edge_index"]
+    pieces = []
+    for number in range(count):
+        is_inner = owner[ends[0]] == number
+        others = rng.permutation(len(owner))[:2]
+        nodes = rng.permutation(
+            np.unique(np.concatenate([np.flatnonzero(owner == number), *ends[:, is_inner], others]))
+        ).astype(int)
+        edges = rng.permutation(np.flatnonzero(np.isin(ends, nodes).all(axis=0)))
+        local = np.zeros(len(owner), int)
+        local[nodes] = np.arange(len(nodes))
+        steps = spans(graph["f.d1"], nodes)
+        pieces.append(
+            {
+                "x": graph["x"][nodes],
+                "edge_index": local[ends[:, edges]],
+                "f.d1": graph["f.d1"][nodes],
+                "f.d2": graph["f.d2"][steps],
+                "f": graph["f"][spans(graph["f.d2"], steps)],
+                "w": graph["w"][edges],
+                "y": graph["y"],
+                "#piece": np.array([number]),
+                "#pieces": np.array([count]),
+                "#cut_edges": np.array([0]),
+                "nodes.#row": nodes,
+                "nodes.#inner": owner[nodes] == number,
+                "edges.#row": edges,
+                "edges.#inner": is_inner[edges],
+            }
+        )
+    return pieces
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_is_cut_is_joined(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graphs = [random_graph(rng) for _ in range(3)]
+    pieces = [
+        (number, piece)
+        for number, graph in enumerate(graphs)
+        for piece in cut(rng, graph, int(rng.integers(1, 4)))
+    ]
+    order = rng.permutation(len(pieces)).tolist()
+    table = GraphTable.from_graphs(
+        RAGGED_PIECES, [pieces[k][1] for k in order], graph_ids=[7 + pieces[k][0] for k in order]
+    )
+    first = list(dict.fromkeys(pieces[k][0] for k in order))
+    expected = GraphTable.from_graphs(
+        RAGGED, [graphs[number] for number in first], graph_ids=[7 + number for number in first]
+    )
+    at = int(rng.integers(0, len(order) + 1))
+    assert join_pieces([table.slice(0, at), table.slice(at, len(order))]).equals(expected)
+
+
+def test_a_ragged_feature_without_lengths_is_named() -> None:
+    def with_feature(schema: GraphSchema) -> GraphSchema:
+        feature = TensorSpec("f", "int8", "f")
+        return GraphSchema(("nodes", "f"), (feature, *schema.tensors))
+
+    table = piece(0, 1, [0])
+    with_none = GraphTable(with_feature(PIECES), [[1, 0]], {**table.tensors, "f": []}, [7])
+    with pytest.raises(ValueError, match="^the ragged feature 'f' has no lengths$"):
+        join_pieces(with_none)

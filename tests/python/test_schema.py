@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,10 @@ def test_row_bytes_multiply_the_extents() -> None:
         ({"index_into": "nodes"}, "FLOAT32"),
         ({"index_into": "nodes", "dtype": DType.BFLOAT16}, "BFLOAT16"),
         ({"index_into": "nodes", "dtype": DType.INT32, "padding_value": 1}, "padding_value"),
+        ({"row_shape": ((1 << 22) + 1,)}, "a row has 16777220 bytes, more than 16777216"),
         ({"dtype": DType.UINT8, "padding_value": 256}, "256"),
+        ({"dtype": DType.UINT8, "padding_value": -1}, "padding_value -1 is no UINT8"),
+        ({"dtype": DType.UINT8, "row_shape": 2, "padding_value": "x"}, "has no text"),
         ({"dtype": DType.INT8, "padding_value": 0.5}, "0.5"),
     ],
 )
@@ -139,3 +143,29 @@ def test_edges_of_a_source_graph_survive_the_wire_with_each_lookup_and_not_witho
     without = SourceEdgeSet("e", "n", "n", by_source=False, by_target=False)
     with pytest.raises(ValueError, match="edge set 'e': neither by_source nor by_target"):
         SourceGraphSchema(nodes, [without]).to_proto()
+
+
+def test_what_is_just_within_each_bound_is_taken() -> None:
+    for fields in (
+        {"name": "x" * 128},
+        {"row_shape": (16,), "layout": "rows_last"},
+        {"row_shape": (1 << 22,)},
+        {"dtype": "uint8", "padding_value": 255},
+        {"dtype": "int8", "padding_value": -128},
+        {"dtype": "uint8", "padding_value": "x" * 4096},
+    ):
+        whole: dict[str, Any] = {"name": "x", "dtype": "float32", "component": "nodes", **fields}
+        assert TensorSpec.from_proto(TensorSpec(**whole).to_proto()) == TensorSpec(**whole)
+    assert len(GraphSchema([f"c{number}" for number in range(64)]).components) == 64
+
+
+def test_padding_values_are_those_of_the_tensors_that_are_named() -> None:
+    specs = (TensorSpec("x", "float32", "n"), TensorSpec("y", "int8", "n", padding_value=3))
+    schema = GraphSchema(("n",), specs)
+    changed = schema.with_padding_values({"x": 2.5})
+    assert [each.padding_value for each in changed.tensors] == [2.5, 3]
+    assert schema.tensors == specs and changed.components == ("n",)
+    with pytest.raises(KeyError, match="z"):
+        schema.with_padding_values({"x": 1, "z": 1})
+    with pytest.raises(ValueError, match=r"^tensor 'y': its padding value must be a scalar, not \[1\]"):
+        schema.with_padding_values({"x": 1, "y": [1]})  # type: ignore[dict-item]

@@ -170,9 +170,10 @@ def test_what_is_just_within_each_bound_is_read() -> None:
     assert table.sizes.tolist() == [[4294967295], [0]] and table.sizes.dtype == np.uint32
     assert table.counts is not None and table.counts.tolist() == [3, 7] and table.num_graphs == 10
     assert read("nodes\n1\n").num_graphs == 1 and read("nodes\n1\n").counts is None
-    many = (1 << 62) + 1
-    table = read(f"nodes,count\n1,{many}\n2,{many}\n3,{many}\n4,{many}\n")
-    assert table.num_graphs == 4 * many
+    many = (1 << 64) - 1
+    table = read(f"nodes,count\n1,{many}\n2,{1 << 63}\n3,7\n4,{many}\n")
+    assert table.counts is not None and table.counts.tolist() == [many, 1 << 63, 7, many]
+    assert table.num_graphs == 2 * many + (1 << 63) + 7
     for extra, is_read in ((0, True), (1, False)):
         names = [f"c{number}" for number in range(size_files._MOST_COMPONENTS + extra)]
         text = f"{','.join(names)}\n{','.join('1' for _ in names)}\n"

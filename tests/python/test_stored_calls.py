@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import pathlib
 from typing import Any, Iterator
 
 import grpc
 import numpy as np
 import pytest
 
-from packhouse import GraphSchema, GraphTable, PackhouseError
+from packhouse import (
+    Client,
+    ComponentProfile,
+    DeviceProfile,
+    GraphSchema,
+    GraphTable,
+    Histogram,
+    PackhouseError,
+    PlanHeuristic,
+)
 from packhouse.calls.retrying import UnaryCalls
 from packhouse.calls.servers import JobCalls
 from packhouse.client.datasets import Datasets
+from packhouse.data import examples as examples_module
+from packhouse.data.examples import TfgnnSchema, messages_of
+from packhouse.epochs.receipts import Receipts
+from packhouse.epochs.request import EpochRequest
+from packhouse.planning.plans import Plan
+from packhouse.planning.tuning import Oversize, TuneCell, TunedShape, TuneProgress
 from packhouse.stored import histograms as histograms_module
 from packhouse.stored.administration import Administration
+from packhouse.stored.dataset import Dataset, Verification, VerifyProgress
 from packhouse.stored.histograms import Histograms, ObserveTotals, observe_requests
-from packhouse.v1 import admin_pb2, dataset_pb2, histogram_pb2, sizes_pb2
+from packhouse.stored.jobs import Jobs
+from packhouse.v1 import (
+    admin_pb2,
+    batch_pb2,
+    dataset_pb2,
+    graphs_pb2,
+    histogram_pb2,
+    loader_pb2,
+    planning_pb2,
+    planning_pb2_grpc,
+    receipts_pb2,
+    sizes_pb2,
+)
 from test_pack_stream import Failure
+from test_pieces import PIECES, WHOLE
 
 AWAY = Failure(grpc.StatusCode.UNAVAILABLE, "away")
 SIZES = GraphSchema(("nodes",))
@@ -26,8 +57,9 @@ SIZES = GraphSchema(("nodes",))
 class Responses:
     """Those of a call that streams."""
 
-    def __init__(self, each: Iterator[Any]) -> None:
+    def __init__(self, each: Iterator[Any], how: dict[str, Any]) -> None:
         self._each = each
+        self.how = how
         self.is_cancelled = False
 
     def __iter__(self) -> Iterator[Any]:
@@ -75,8 +107,8 @@ class Channel:
                 elif self.answers[name]:
                     yield self._answer(name)
 
-        def call(given: Any) -> Responses:
-            self.streams.append(Responses(answers(given)))
+        def call(given: Any, **how: Any) -> Responses:
+            self.streams.append(Responses(answers(given), how))
             return self.streams[-1]
 
         return call
@@ -397,3 +429,306 @@ def test_a_snapshot_is_told_until_it_is_done() -> None:
         with pytest.raises(PackhouseError) as failed:
             administration(*answers)[0].snapshot("n")
         assert (failed.value.code.name, failed.value.message) == (code, words)
+
+
+def test_jobs_are_listed_page_by_page_told_and_forgotten() -> None:
+    def epoch(num_done: int) -> Any:
+        made = loader_pb2.JobEpoch(epoch=num_done, num_done=num_done, num_batches=3)
+        made.last_used.seconds = 60
+        return made
+
+    told = loader_pb2.Job(job="a", epochs=[epoch(3), epoch(2)], owner="b:1")
+    channel = Channel(
+        ListJobs=[
+            loader_pb2.ListJobsResponse(jobs=[told, loader_pb2.Job(job="b")], next_page_token="t"),
+            loader_pb2.ListJobsResponse(jobs=[loader_pb2.Job(job="c")]),
+        ],
+        GetJob=[told],
+        DeleteJob=[None],
+    )
+    jobs = Jobs(channel, UnaryCalls("a:1", 5.0), JobCalls(channel, lambda _: channel))  # type: ignore
+    listed = jobs.list(page_size=2)
+    assert next(listed).name == "a" and len(channel.asked) == 1
+    assert [each.name for each in listed] == ["b", "c"]
+    assert channel.taken("ListJobs") == [
+        loader_pb2.ListJobsRequest(page_size=2),
+        loader_pb2.ListJobsRequest(page_size=2, page_token="t"),
+    ]
+    job = jobs.get("a")
+    assert job.owner == "b:1" and job.last_used is None
+    assert [each.is_finished for each in job.epochs] == [True, False]
+    minute = datetime.datetime(1970, 1, 1, 0, 1, tzinfo=datetime.timezone.utc)
+    assert [each.last_used for each in job.epochs] == [minute] * 2
+    jobs.delete("a")
+    assert channel.taken("GetJob") == [loader_pb2.GetJobRequest(job="a")]
+    assert channel.taken("DeleteJob") == [loader_pb2.DeleteJobRequest(job="a")]
+
+
+def receipts_of(**answers: list[Any]) -> tuple[Receipts, Channel]:
+    channel = Channel(**answers)
+    jobs = JobCalls(channel, lambda _: channel)  # type: ignore[arg-type, return-value]
+    return Receipts(channel, UnaryCalls("a:1", 5.0), jobs), channel
+
+
+def test_a_receipt_is_told_with_its_sizes() -> None:
+    answer = planning_pb2.PlanResponse(best=planning_pb2.PlanSummary(packs=4))
+    receipts, channel = receipts_of(Replan=[receipts_pb2.ReplanResponse(plan=answer)] * 4)
+    histogram = Histogram(("nodes",), np.array([[1]]), np.array([2]))  # type: ignore[arg-type]
+    entry = planning_pb2.PatternEntry(tuple=1, copies=2)
+    answer.plan.patterns.add(entries=[entry], repeats=3)
+    answer.plan.tuples = np.array([5, 7], "<u4").tobytes()
+    warm = Plan.from_proto(answer)
+    assert warm.to_proto() == answer.plan and warm.tuples.tolist() == [[5], [7]]
+    assert receipts.plan("r", "h").best.packs == 4
+    receipts.plan("r", histogram, summaries_only=True)
+    receipts.plan("r", dataset="d", warm_start=warm)
+    receipts.plan("r")
+    request = receipts_pb2.ReplanRequest
+    assert channel.taken("Replan") == [
+        request(receipt="r", histogram_name="h"),
+        request(receipt="r", histogram=histogram.to_proto(), summaries_only=True),
+        request(receipt="r", dataset="d", warm_start=answer.plan),
+        request(receipt="r"),
+    ]
+    with pytest.raises(ValueError, match="^source: given beside dataset; sizes are from one"):
+        receipts.plan("r", "h", dataset="d")
+
+
+def test_batches_of_a_receipt_have_the_schema_that_comes_first() -> None:
+    opened = receipts_pb2.RebuildBatchesResponse(
+        opened=loader_pb2.LoadOpened(schema=SIZES.to_proto())
+    )
+
+    def batch(number: int) -> Any:
+        made = batch_pb2.Batch(
+            id=number, graph_ids=number.to_bytes(8, "little"), sizes=b"\2\0\0\0",
+            real_rows=[2, 1], rows=[2, 1],
+        )  # fmt: skip
+        return receipts_pb2.RebuildBatchesResponse(batch=loader_pb2.LoadedBatch(batch=made))
+
+    receipts, channel = receipts_of(RebuildBatches=[opened, batch(7), batch(5)])
+    found = list(receipts.batches("j", 3, np.array([7, 5])))
+    assert [(each.number, each.graph_ids.tolist()) for each in found] == [(7, [7]), (5, [5])]
+    assert all(each.schema == SIZES and each.step == 0 for each in found)
+    words: Any = {"dataset": "d", "limits": {"nodes": 9}}
+    channel.answers["RebuildBatches"] = [opened]
+    assert list(receipts.batches("j", 3, [7], words)) == []
+    request = receipts_pb2.RebuildBatchesRequest
+    assert channel.taken("RebuildBatches") == [
+        request(job="j", epoch=3, numbers=[7, 5]),
+        request(job="j", epoch=3, numbers=[7], words=EpochRequest(words, job="").of_epoch(0)),
+    ]
+    for answers in ([AWAY], [opened, AWAY]):
+        channel.answers["RebuildBatches"] = list(answers)
+        with pytest.raises(PackhouseError, match="away"):
+            list(receipts.batches("j", 3, [7]))
+    with pytest.raises(ValueError, match="^numbers: -1 is not from 0 to 18446744073709551615$"):
+        list(receipts.batches("j", 3, np.array([-1])))
+
+
+def test_examples_come_in_their_order_and_a_failure_after_them() -> None:
+    def responses() -> list[Any]:
+        response = dataset_pb2.ExportDatasetResponse
+        first = response(
+            num_graphs=4, examples=[b"a", b"b"], tfgnn_schema=graphs_pb2.TfgnnSchema(text="s")
+        )
+        return [first, response(), response(examples=[b"c"])]
+
+    datasets, channel = datasets_of(ExportDataset=[*responses(), AWAY])
+    stream = datasets.export_examples("d")
+    assert stream.num_graphs == 4 and stream.schema == TfgnnSchema("s")
+    assert stream.num_graphs == 4 and len(channel.answers["ExportDataset"]) == 3
+    assert stream.peek() and [next(stream) for _ in range(3)] == [b"a", b"b", b"c"]
+    with pytest.raises(PackhouseError, match="away") as failed:
+        next(stream)
+    assert failed.value.code is grpc.StatusCode.UNAVAILABLE
+    datasets, channel = datasets_of(ExportDataset=responses())
+    with datasets.export_examples("d") as stream:
+        assert stream.schema == TfgnnSchema("s")
+        assert list(stream) == [b"a", b"b", b"c"] and not stream.peek()
+        assert not channel.streams[0].is_cancelled
+    assert channel.streams[0].is_cancelled
+
+
+def test_examples_are_sent_in_parts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    def sent(examples: Any, chunk_bytes: int = 6) -> list[Any]:
+        made = messages_of(examples, first_id=5, skip_malformed=True, chunk_bytes=chunk_bytes)
+        return list(made)
+
+    def part(first_id: int, *examples: bytes) -> Any:
+        return graphs_pb2.Examples(examples=examples, first_id=first_id, skip_malformed=True)
+
+    examples = [b"aaa", b"bbb", b"cccc", b"d", b"e" * 9, b"f"]
+    assert sent(examples) == [
+        part(5, *examples[:2]), part(7, *examples[2:4]), part(9, examples[4]), part(10, examples[5])
+    ]  # fmt: skip
+    assert sent([]) == []
+    monkeypatch.setattr(examples_module, "_MAX_EXAMPLES", 4)
+    assert sent(examples, 1000) == [part(5, *examples[:4]), part(9, *examples[4:])]
+    for single in ("a", b"a", bytearray(b"a"), memoryview(b"a")):
+        with pytest.raises(TypeError, match=f"^examples: a single {type(single).__name__}, needs"):
+            messages_of(single, first_id=0, skip_malformed=False, chunk_bytes=1)  # type: ignore
+    for data, said in ((b"text", {"text": "text"}), (b"\xff", {"binary": b"\xff"})):
+        (tmp_path / "schema").write_bytes(data)
+        schema = TfgnnSchema.read(tmp_path / "schema")
+        assert schema.to_proto() == graphs_pb2.TfgnnSchema(**said)  # type: ignore[arg-type]
+
+
+def test_a_data_set_is_shown_in_one_line_and_takes_whole_graphs() -> None:
+    made = Dataset.from_proto(dataset("d", 1234))
+    assert repr(made) == "Dataset('d', open, 1,234 graphs of nodes, 0 tensors, 0 bytes)"
+    bare = dataclasses.replace(made, schema=GraphSchema(()))
+    assert repr(bare) == "Dataset('d', open, 1,234 graphs of no components, 0 tensors, 0 bytes)"
+    for schema, max_rows, taken in (
+        (PIECES, {"nodes": 4}, WHOLE),
+        (PIECES, {}, PIECES),
+        (WHOLE, {"nodes": 4}, WHOLE),
+    ):
+        held = dataclasses.replace(made, schema=schema, max_rows=max_rows)
+        assert held.appended_schema == taken
+
+
+def test_a_check_tells_how_far_it_is_and_what_it_found() -> None:
+    response = dataset_pb2.VerifyDatasetResponse
+    begun = response(num_records=1, num_records_total=4, num_bytes=2, num_bytes_total=8)
+    done = response(
+        num_records=4, num_records_total=4, num_bytes=8, num_bytes_total=8, finished=True
+    )
+    told: list[VerifyProgress] = []
+    found = Verification.from_responses([begun, done], told.append)
+    assert told == [VerifyProgress(1, 4, 2, 8), VerifyProgress(4, 4, 8, 8)]
+    assert found == Verification(4, 8, 0, (), ()) and found.is_sound
+    assert not dataclasses.replace(found, num_damaged=1).is_sound
+    assert not dataclasses.replace(found, disagreements=("odd",)).is_sound
+    for answers in ([], [begun]):
+        with pytest.raises(ValueError, match="^the answer ended before the data set did$"):
+            Verification.from_responses(answers, None)
+
+
+HISTOGRAM = Histogram(("nodes",), np.array([[1]]), np.array([2]))  # type: ignore[arg-type]
+LIMITS = {"nodes": 9, "graphs": 4}
+
+
+def client_of(**answers: list[Any]) -> tuple[Client, Channel]:
+    """One that plans and tunes."""
+    channel = Channel(**answers)
+    made = Client.__new__(Client)
+    made._planning = planning_pb2_grpc.PlanningServiceStub(channel)
+    made._call = UnaryCalls("a:1", 5.0)
+    return made, channel
+
+
+def test_every_word_about_a_plan_is_in_the_request() -> None:
+    answer = planning_pb2.PlanResponse(best=planning_pb2.PlanSummary(packs=4))
+    client, channel = client_of(Plan=[answer] * 20)
+    limits = {"capacities": [{"component": name, "rows": rows} for name, rows in LIMITS.items()]}
+    request = planning_pb2.PlanRequest
+    expected = []
+    for word, value in (
+        ("summaries_only", True),
+        ("include_baselines", True),
+        ("include_notebook", True),
+        ("include_tuple_packing", True),
+        ("budget_steps", 7),
+        ("seed", 8),
+    ):
+        assert client.plan("h", LIMITS, **{word: value}).best.packs == 4  # type: ignore[arg-type]
+        expected.append(request(histogram_name="h", limits=limits, **{word: value}))
+    heuristic = PlanHeuristic("component", "first_fit", "tuple_packing", "nodes", (3,), "fill")
+    warm = Plan.from_proto(answer)
+    client.plan(
+        HISTOGRAM, LIMITS, heuristics=[heuristic], warm_start=warm, padding="graph",
+        index_targets=["nodes"], ragged_components=["edges"],
+    )  # fmt: skip
+    priority = {"kind": 5, "component": "nodes", "weights": [3]}
+    said = {"algorithm": 1, "placement": 2, "opening": 2, "priority": priority}
+    whole = request(
+        histogram=HISTOGRAM.to_proto(), limits=limits, heuristics=[said], padding=3,
+        index_targets=["nodes"], ragged_components=["edges"],
+    )  # fmt: skip
+    whole.warm_start.SetInParent()
+    assert channel.taken("Plan") == [*expected, whole]
+    for name in ("index_targets", "ragged_components"):
+        for ask in (client.plan, client.tune):
+            with pytest.raises(ValueError, match=rf"^{name}: \('nodes',\) without `padding`, which"):
+                ask("h", DeviceProfile({}) if ask == client.tune else LIMITS, **{name: ["nodes"]})  # type: ignore
+
+
+def test_a_tuning_is_all_that_its_stream_tells() -> None:
+    def shape(packs: int) -> Any:
+        return planning_pb2.TunedShape(packs=packs)
+
+    told = planning_pb2.TuneRecommendation(
+        shapes=[shape(3), shape(4)], single_shape=shape(5), cheapest_shape=shape(6), epoch_cost=1.5,
+        least_cost=2.5, harmonic_mean=0.5, exact=True, reasons=["Because."], group_graphs=[7, 8],
+        oversize={"num_graphs": 9, "largest": [10], "needed_rows": [11], "num_apart": 12},
+    )  # fmt: skip
+    cell = planning_pb2.TuneCell(
+        capacities=[5, 6], harmonic_mean=0.25, epoch_cost=7.0, planned=True
+    )
+    events = [
+        planning_pb2.TuneResponse(progress={"candidates": 3, "planned": 2, "excluded": 1}),
+        planning_pb2.TuneResponse(cell=cell),
+        planning_pb2.TuneResponse(frontier=shape(1)),
+        planning_pb2.TuneResponse(frontier=shape(2)),
+        planning_pb2.TuneResponse(recommendation=told),
+    ]
+    profile = DeviceProfile({"nodes": ComponentProfile(max_rows=8)})
+    client, channel = client_of(Tune=list(events))
+    seen: list[TuneProgress] = []
+    found = client.tune(
+        HISTOGRAM, profile, objective="harmonic_mean", budget_steps=7, seed=8, include_grid=True,
+        on_progress=seen.append, padding="tfgnn", index_targets=["nodes"],
+        ragged_components=["edges"],
+    )  # fmt: skip
+    assert seen == [TuneProgress(3, 2, 1, None)]
+    made = {
+        name: [each.packs for each in getattr(found, name)] for name in ("shapes", "frontier")
+    }
+    assert made == {"shapes": [3, 4], "frontier": [1, 2]}
+    assert (found.single_shape.packs, found.cheapest_shape.packs) == (5, 6)
+    assert (found.epoch_cost, found.least_cost, found.harmonic_mean) == (1.5, 2.5, 0.5)
+    assert found.exact and found.reasons == ("Because.",) and found.group_graphs == (7, 8)
+    assert found.oversize == Oversize(9, (10,), (11,), 12, 0, 1)
+    assert found.cells == (TuneCell((5, 6), 0.25, 7.0, True),)
+    request = planning_pb2.TuneRequest
+    assert channel.taken("Tune") == [
+        request(
+            histogram=HISTOGRAM.to_proto(), profile=profile.to_proto(), objective=2, budget_steps=7,
+            seed=8, include_grid=True, padding=4, index_targets=["nodes"],
+            ragged_components=["edges"],
+        )
+    ]  # fmt: skip
+    (call,) = channel.streams
+    assert call.how == {"timeout": 5.0, "wait_for_ready": True} and call.is_cancelled
+    # Progress that nobody wants is nothing else; nor is there an oversize that nobody told of.
+    client, channel = client_of(Tune=[events[0], planning_pb2.TuneResponse(recommendation={})])
+    bare = client.tune("h", profile)
+    assert bare.oversize is None and bare.cells == bare.frontier == bare.shapes == ()
+    assert bare.single_shape == TunedShape.from_proto(shape(0)) and not bare.exact
+    assert channel.taken("Tune") == [
+        request(histogram_name="h", profile=profile.to_proto(), objective=1)
+    ]
+    client, channel = client_of(Tune=[events[0], AWAY])
+    with pytest.raises(PackhouseError, match="away"):
+        client.tune("h", profile)
+    assert channel.streams[0].is_cancelled
+
+
+def test_a_profile_is_read_of_a_file_and_what_is_not_said_has_its_default(
+    tmp_path: pathlib.Path,
+) -> None:
+    path = tmp_path / "device.json"
+    path.write_text('{"components": [{"component": "nodes", "maxRows": 8}], "memoryBytes": "5"}')
+    assert DeviceProfile.load(path) == DeviceProfile(
+        {"nodes": ComponentProfile(max_rows=8)}, memory_bytes=5
+    )
+    for wrong in (b"{", b'{"\xff": 1}', b'{"memory": 5}'):
+        path.write_bytes(wrong)
+        with pytest.raises(ValueError, match="device.json: no device profile: "):
+            DeviceProfile.load(path)
+    with pytest.raises(FileNotFoundError):
+        DeviceProfile.load(tmp_path / "none")
+    assert Oversize.from_proto(planning_pb2.Oversize()) == Oversize(0, (), ())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import pathlib
 import pickle
 import threading
 import types
 import weakref
 from typing import Any, Iterator
 
+import grpc
 import numpy as np
 import pytest
 from interrupting import Interruption
@@ -24,16 +28,29 @@ from packhouse import (
     GraphTable,
     Loader,
     LocalServer,
+    PackhouseError,
     Padding,
     TensorSpec,
     prefetch,
 )
+from packhouse.stored.dataset import DatasetState
 from packhouse.frameworks.torch.epoch_dataset import transform_graphs
 
 torch = pytest.importorskip("torch")
 
-from packhouse.frameworks.torch.batch import Copies, in_pinned_slot  # noqa: E402
-from packhouse.frameworks.torch.tensor_loader import _NextEpoch  # noqa: E402
+from packhouse.frameworks.torch import batch as batch_module  # noqa: E402
+from packhouse.frameworks.torch.batch import (  # noqa: E402
+    Copies,
+    TorchBatch,
+    TorchMemory,
+    in_pinned_slot,
+)
+from packhouse.frameworks.torch.tensor_loader import (  # noqa: E402
+    ROWS,
+    _NextEpoch,
+    group_ids_of,
+    store_rows,
+)
 from packhouse.torch import (  # noqa: E402
     Leased,
     MaskedBatchNorm,
@@ -347,6 +364,140 @@ def test_what_has_a_lease_keeps_it_on_its_way() -> None:
     assert leased == Leased(4, "its lease")
 
 
+class Noted:
+    """A tensor that notes what is done to it."""
+
+    def __init__(self, name: str, done: list[Any]) -> None:
+        self.name = name
+        self.device = "there"
+        self._done = done
+
+    def __getattr__(self, what: str) -> Any:
+        def call(*arguments: Any, **how: Any) -> Noted:
+            self._done.append((self.name, what, arguments, how))
+            return Noted(self.name + "'", self._done)
+
+        return call
+
+
+def test_what_is_done_to_a_batch_is_done_to_each_of_its_tensors() -> None:
+    done: list[Any] = []
+    info = batch_of_molecules()
+    batch = TorchBatch({name: Noted(name, done) for name in "ab"}, info)
+    assert "a" in batch and "x" not in batch and batch.device == "there"
+    assert TorchBatch({}, info).device == torch.device("cpu")
+    for act, what, arguments, how in (
+        (lambda: batch.to("gpu", non_blocking=True), "to", ("gpu",), {"non_blocking": True}),
+        (lambda: batch.to("gpu"), "to", ("gpu",), {"non_blocking": False}),
+        (batch.pin_memory, "pin_memory", (), {}),
+    ):
+        done.clear()
+        made = act()
+        assert done == [(name, what, arguments, how) for name in "ab"]
+        assert [each.name for each in made.tensors.values()] == ["a'", "b'"]
+        assert made.info is info
+    done.clear()
+    batch.record_stream("stream")
+    assert done == [(name, "record_stream", ("stream",), {}) for name in "ab"]
+    assert to_torch(info).info.tensors == {}
+
+
+def test_batches_go_to_a_device_on_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[Any] = []
+    present: list[Any] = ["present"]
+
+    class Event:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def query(self) -> bool:
+            return False
+
+        def synchronize(self) -> None:
+            log.append(("copied", self.number))
+
+    class Stream:
+        num_events = 0
+
+        def __init__(self, device: Any) -> None:
+            self.device = device
+
+        def record_event(self) -> Event:
+            self.num_events += 1
+            return Event(self.num_events)
+
+        def wait_event(self, event: Event) -> None:
+            log.append(("waits", event.number))
+
+    @contextlib.contextmanager
+    def stream(used: Stream) -> Iterator[None]:
+        present.append(used)
+        yield
+        present.pop()
+
+    class Moved:
+        def record_stream(self, used: Any) -> None:
+            log.append(("used by", used.device.type))
+
+    class Item:
+        lease = "its lease"
+
+        def pin_memory(self) -> Item:
+            log.append("pinned")
+            return self
+
+        def to(self, device: Any, non_blocking: bool) -> Moved:
+            assert present[-1] != "present" and present[-1].device == device
+            log.append(("to", device.type, non_blocking))
+            return Moved()
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    copied = ["pinned", ("to", "cuda", True)]
+    moved = prefetch_to([Item(), Leased(Item(), "another")], "cuda", 1)
+    first = next(moved)
+    assert isinstance(first.item, Moved) and first.lease == "its lease"
+    assert log == [*copied, *copied, ("waits", 1), ("used by", "cuda")]
+    (second,) = moved
+    assert isinstance(second.item, Moved) and second.lease == "another"
+    assert log[6:] == [("waits", 2), ("used by", "cuda"), ("copied", 1), ("copied", 2)]
+
+
+def test_a_device_takes_slots_or_says_that_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    cudart = types.SimpleNamespace(
+        cudaHostRegister=lambda *of: done.append(of) or of[0] % 2, cudaHostUnregister=done.append
+    )
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: cudart)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: done.append(device.type))
+    library = batch_module._CudaPinning(torch.device("cpu"))
+    assert library.register(4096, 8192) is True and library.register(7, 9) is False
+    library.unregister(4096)
+    assert done == [(4096, 8192, 1), (7, 9, 1), "cpu", 4096]
+
+
+def test_the_memory_of_a_step_is_the_devices_or_the_processs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[Any] = []
+    process = types.SimpleNamespace(reset=lambda: done.append("reset"), peak_bytes=lambda: 5)
+    monkeypatch.setattr(batch_module, "ProcessMemory", lambda: process)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda of: done.append(str(of)))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda of: done.append(str(of)) or 7)
+    for is_there, device, peak, expected in (
+        (False, None, 5, ["reset"]),
+        (True, "cpu", 5, ["reset"]),
+        (True, None, 7, ["cuda", "cuda"]),
+        (False, "cuda:1", 7, ["cuda:1", "cuda:1"]),
+    ):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
+        memory = TorchMemory(device)
+        memory.reset()
+        assert memory.peak_bytes() == peak and done == expected
+        done.clear()
+
+
 # Rows of plain tensors.
 
 
@@ -507,12 +658,14 @@ def test_rows_may_be_those_of_a_data_set(server: LocalServer, client: Client) ->
     client.datasets.create("table", schema)
     client.datasets.append("table", GraphTable(schema, np.empty((500, 0)), {"x": x, "y": np.arange(500)}))
     client.datasets.seal("table")
-    loader = TensorLoader("table", batch_size=64, address=server.address)
-    rows = []
-    for batch in loader:
-        assert (batch["x"].numpy() == x[batch["y"]]).all()
-        rows += batch["y"].tolist()
-    assert sorted(rows) == list(range(500)) and len(loader) == 8
+    for shuffle in (True, False):
+        rows = []
+        with TensorLoader("table", batch_size=64, shuffle=shuffle, address=server.address) as loader:
+            for batch in loader:
+                assert (batch["x"].numpy() == x[batch["y"]]).all()
+                rows += batch["y"].tolist()
+            assert len(loader) == 8
+        assert sorted(rows) == list(range(500)) and (rows == sorted(rows)) != shuffle
 
 
 @pytest.mark.parametrize(
@@ -524,6 +677,7 @@ def test_rows_may_be_those_of_a_data_set(server: LocalServer, client: Client) ->
         ((torch.ones(3),), {"group_id": [1, 2]}, r"group_id has shape \(2,\)"),
         ((torch.ones(3),), {"group_id": [1, 2, 3], "drop_last": True}, "drop_last is not for groups"),
         (("table", torch.ones(3)), {}, "a data set has its own tensors"),
+        (("table",), {"group_id": [1]}, "a data set has its own tensors and groups"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -536,6 +690,22 @@ def test_what_is_wrong_is_named(
 def test_a_server_of_its_own_ends_with_the_loader() -> None:
     with TensorLoader(torch.arange(10), batch_size=4) as loader:
         assert sorted(torch.cat(list(loader)).tolist()) == list(range(10))
+        own, folder = loader._server, pathlib.Path(loader._folder.name)
+        assert own is not None and folder.is_dir()
+    assert own.returncode == 0 and not folder.exists()
+    loader.close()
+
+
+def test_an_epoch_that_is_set_begins_anew_unless_a_state_of_it_was_loaded() -> None:
+    loader = TensorLoader.__new__(TensorLoader)
+    loader.load_state_dict({"epoch": 4, "next_step": 3})
+    loader.set_epoch(4)
+    assert loader.epoch == 4 and loader.state_dict() == {"epoch": 4, "next_step": 3}
+    loader.set_epoch(5)
+    assert loader.state_dict() == {"epoch": 5, "next_step": 0}
+    loader._step, loader._is_over = 7, True
+    loader.set_epoch(5)
+    assert loader.state_dict() == {"epoch": 5, "next_step": 0} and not loader._is_over
 
 
 NORMS: list[dict[str, Any]] = [
@@ -687,3 +857,56 @@ def test_padding_values_make_the_gradients_of_lengths_finite() -> None:
         ours, is_finite = gradient(table, chosen)
         assert is_finite
         torch.testing.assert_close(ours, real)
+
+
+def test_equal_rows_are_stored_once_under_one_name() -> None:
+    done: list[Any] = []
+    failure: list[grpc.StatusCode] = []
+    state = [DatasetState.OPEN]
+
+    class Datasets:
+        def create(self, name: str, schema: GraphSchema, grouped: bool) -> None:
+            assert schema == ROWS
+            done.append(("create", name, grouped))
+            if failure:
+                raise PackhouseError(failure[0], "it is there")
+
+        def get(self, name: str) -> Any:
+            done.append(("get", name))
+            return types.SimpleNamespace(state=state[0])
+
+        def append(self, name: str, table: GraphTable, **how: Any) -> None:
+            assert (how.pop("producer"), how.pop("first_sequence")) == ("rows", 1)
+            done.append(("append", name, len(table), how["group_ids"] is None))
+
+        def seal(self, name: str) -> None:
+            done.append(("seal", name))
+
+    client: Any = types.SimpleNamespace(datasets=Datasets())
+    plain = "packhouse.rows/5"
+    stored = [("append", plain, 5, True), ("seal", plain)]
+    assert store_rows(client, 5, None) == plain
+    assert done == [("create", plain, False), *stored]
+    groups = np.arange(5, dtype=np.uint64)
+    done.clear()
+    name = store_rows(client, 5, groups)
+    assert name == f"{plain}-{hashlib.blake2b(groups.tobytes(), digest_size=12).hexdigest()}"
+    assert done == [("create", name, True), ("append", name, 5, False), ("seal", name)]
+    failure.append(grpc.StatusCode.ALREADY_EXISTS)
+    for state[0], more in ((DatasetState.OPEN, stored), (DatasetState.SEALED, [])):
+        done.clear()
+        assert store_rows(client, 5, None) == plain
+        assert done == [("create", plain, False), ("get", plain), *more]
+    failure[0] = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(PackhouseError, match="it is there"):
+        store_rows(client, 5, None)
+
+
+def test_groups_of_any_values_have_numbers_that_stay() -> None:
+    assert group_ids_of([3, 1, 3]).tolist() == [3, 1, 3]
+    numbers = [
+        int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little")
+        for value in (b"b", b"a", b"b")
+    ]
+    assert group_ids_of(["b", "a", "b"]).tolist() == numbers
+    assert group_ids_of([0.5, 2.0]).dtype == np.uint64

@@ -7,6 +7,7 @@ import os
 import pickle
 import queue
 import signal
+import socket
 import subprocess
 import threading
 from types import SimpleNamespace
@@ -16,8 +17,9 @@ import grpc
 import pytest
 
 from packhouse import PackhouseError
-from packhouse.epochs import trainer_calls
+from packhouse.epochs import relayed_calls, trainer_calls
 from packhouse.epochs.acknowledging import Lease
+from packhouse.epochs.relayed_calls import Relay, RelayedChannel, serve_calls
 from packhouse.epochs.request import Connecting
 from packhouse.epochs.trainer_calls import TrainerCalls
 from packhouse.v1 import loader_pb2
@@ -470,3 +472,144 @@ def test_the_process_ends_soon_after_its_trainer(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(trainer_calls.os, "_exit", ended.append)
     trainer_calls._end_with(77)
     assert parents == [] and slept == [1.0, 1.0, 10.0] and ended == [1]
+
+
+class Streamed:
+    """A call that gives these responses, and then ends, or waits until it is cancelled."""
+
+    def __init__(self, *responses: bytes, ends: bool = True) -> None:
+        self._left = list(responses)
+        self._ends = ends
+        self.cancelled = threading.Event()
+
+    def __iter__(self) -> Streamed:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._left:
+            return self._left.pop(0)
+        if not self._ends:
+            assert self.cancelled.wait(60)
+        raise StopIteration
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+class NotFound(grpc.RpcError):  # type: ignore[misc]
+    """As a call ends."""
+
+    def __init__(self, *metadata: tuple[str, str]) -> None:
+        super().__init__()
+        self.code = lambda: grpc.StatusCode.NOT_FOUND
+        self.details = lambda: "no job" if metadata else None
+        pairs = [SimpleNamespace(key=key, value=value) for key, value in metadata]
+        self.trailing_metadata = lambda: pairs or None
+
+
+def test_a_call_that_is_made_elsewhere_gives_and_ends_as_there(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    answers: list[Any] = []
+
+    class Channel:
+        def __init__(self, address: str, **how: Any) -> None:
+            made.append((address, how))
+            if address == "odd":
+                raise ValueError("no address")
+
+        def __enter__(self) -> Channel:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            made.append("closed")
+
+        def unary_unary(self, method: str) -> Any:
+            def call(request: bytes, **words: Any) -> Any:
+                made.append((method, request, words))
+                if isinstance(answers[0], Exception):
+                    raise answers.pop(0)
+                return answers.pop(0)
+
+            return call
+
+        unary_stream = unary_unary
+
+    monkeypatch.setattr(relayed_calls, "make_channel", Channel)
+    path = str(tmp_path / "calls")
+    # Of a process before.
+    (tmp_path / "calls").write_bytes(b"")
+    mask = os.umask(0o027)
+    serve_calls(path, Connecting("nowhere", max_message_bytes=77))
+    assert os.umask(mask) == 0o027 and os.stat(path).st_mode & 0o077 == 0
+    relay = Relay(path)
+    assert not relay.is_left
+    channel = relay.channel("there:1", (("option", 1),))
+    how = {"max_message_bytes": 77, "options": (("option", 1),), "credentials": None}
+
+    answers.append(b"said")
+    say = channel.unary_unary("/m", request_serializer=str.encode, response_deserializer=bytes.decode)
+    assert say("asked", timeout=3.0, wait_for_ready=True) == "said"
+    assert made == [
+        ("there:1", {**how, "reads_on_callers_thread": False}),
+        ("/m", b"asked", {"timeout": 3.0, "wait_for_ready": True}),
+        "closed",
+    ]
+    made.clear()
+    answers.append(Streamed(b"1", b"", b"3"))
+    stream = channel.unary_stream("/s", request_serializer=str.encode)("asked")
+    assert list(stream) == [b"1", b"", b"3"] and list(stream) == []
+    assert stream.code() is grpc.StatusCode.OK and stream.trailing_metadata() == ()
+    assert made[:2] == [
+        ("there:1", {**how, "reads_on_callers_thread": True}),
+        ("/s", b"asked", {"timeout": None, "wait_for_ready": None}),
+    ]
+    owner = (("packhouse-owner", "b:1"),)
+    for metadata, details in ((owner, "no job"), ((), "")):
+        answers.append(NotFound(*metadata))
+        with pytest.raises(grpc.RpcError) as failed:
+            channel.unary_unary("/m")(b"")
+        assert failed.value.code() is grpc.StatusCode.NOT_FOUND
+        assert (failed.value.details(), failed.value.trailing_metadata()) == (details, metadata)
+    with pytest.raises(grpc.RpcError) as failed:
+        RelayedChannel(relay, "odd", ()).unary_unary("/m")(b"")
+    assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert failed.value.details() == "no address"
+    # Whoever closes its channel ends the call here and there.
+    held = Streamed(b"1", ends=False)
+    answers.append(held)
+    stream = channel.unary_stream("/s")(b"")
+    assert next(stream) == b"1" and stream.trailing_metadata() == ()
+    channel.close()
+    with pytest.raises(grpc.RpcError) as failed:
+        next(stream)
+    assert failed.value.code() is grpc.StatusCode.CANCELLED
+    assert failed.value.details() == "the call was cancelled" and held.cancelled.wait(60)
+
+
+def test_calls_are_left_to_another_process_for_ten_seconds_after_it_has_gone(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(relayed_calls, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    path = str(tmp_path / "calls")
+    assert Relay("").is_left and Relay(path).is_left
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        relay = Relay(path)
+
+        def is_left_at(seconds: float) -> bool:
+            now[0] = 100.0 + seconds
+            with pytest.raises(grpc.RpcError) as failed:
+                relay.channel("there:1", ()).unary_unary("/m")(b"")
+            assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert failed.value.details() == "the process that makes the trainer's calls has ended"
+            return relay.is_left
+
+        assert [is_left_at(seconds) for seconds in (0, 5, 10)] == [False] * 3
+        listening.listen()
+        with socket.socket(socket.AF_UNIX) as connected:
+            relay.connect(connected)
+    # It refuses anew.
+    assert [is_left_at(seconds) for seconds in (11, 21, 21.5)] == [False, False, True]

@@ -422,10 +422,12 @@ _CHECKS: Final[dict[str, Callable[[Any, str], object]]] = {
 
 def parse_whole(message: Any, data: bytes) -> None:
     """Fills in a message. Raises ValueError unless all of the data is one."""
-    with warnings.catch_warnings():
-        # What one implementation says of data that it has not taken.
-        warnings.simplefilter("error", RuntimeWarning)
+    # One implementation warns of data that it has not taken, and cannot raise it.
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", RuntimeWarning)
         try:
             message.ParseFromString(data)
         except Exception as error:  # Each implementation has errors of its own.
             raise ValueError(f"no {message.DESCRIPTOR.name}: {error}") from None
+    if told:
+        raise ValueError(f"no {message.DESCRIPTOR.name}: {told[0].message}")

@@ -145,12 +145,12 @@ class _Joining:
         places: list[_Rows] = []
         # The whole's lengths in the order of its rows, to know where each row's steps go.
         of_rows = self._tensor(lengths)
-        totals = of_rows.reshape(len(of_rows), -1).sum(axis=1, dtype=np.int64)
+        totals = _totals(of_rows)
         starts = np.concatenate([[0], np.cumsum(totals)])
         targets: list[_Rows] = []
         for i, piece in enumerate(self._pieces):
             own = piece[lengths.name]
-            own_totals = own.reshape(len(own), -1).sum(axis=1, dtype=np.int64)
+            own_totals = _totals(own)
             own_starts = np.concatenate([[0], np.cumsum(own_totals)])
             inner, numbers = self._rows_of(lengths.component, i)
             places.append(_ranges(own_starts[inner], own_totals[inner]))
@@ -180,6 +180,11 @@ class _Joining:
             else:
                 out[..., numbers] = rows
         return out
+
+
+def _totals(lengths: _Rows) -> _Rows:
+    """The sum of each row, also where there is none."""
+    return np.asarray(lengths.sum(axis=tuple(range(1, lengths.ndim)), dtype=np.int64))
 
 
 def _ranges(starts: _Rows, lengths: _Rows) -> _Rows:

@@ -116,10 +116,11 @@ class ByScore:
         )
 
 
-# Names have neither spaces nor asterisks nor parentheses.
+# Names have neither spaces nor asterisks nor parentheses; ^ before a digit is a power.
+_NAME: Final = r"(?:(?!\^[0-9])[^\s*()])+"
 _TERM: Final = re.compile(
     r"(?:(?P<weight>[^\s*()]+)\s*\*\s*)?"
-    r"(?:sum\((?P<sum>[^\s*()]+)\^2\)|(?P<squared>[^\s*()]+)\^2|(?P<rows>[^\s*()]+))"
+    rf"(?:sum\((?P<sum>{_NAME})\^2\)|(?P<squared>{_NAME})\^2|(?P<rows>{_NAME}))"
 )
 
 

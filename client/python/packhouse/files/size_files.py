@@ -37,12 +37,12 @@ _MOST_SIZE: Final = (1 << 32) - 1
 _MOST_COUNT: Final = (1 << 64) - 1
 _SHOWN: Final = 40
 _NAME: Final = re.compile(r"[A-Za-z0-9_.#/:%!^~@+=-]{1,128}")
-# 19 digits fit int64, in which numpy reads: longer ones are read one by one, to be refused by name.
+# numpy reads int64, which 18 digits fit: longer numbers are read one by one, to be refused by name.
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 _EMPTY_LINE: Final = re.compile(rb"^\r*\n", re.MULTILINE)
 _PLAIN: Final = b"0123456789\r\n"
 
-Values = npt.NDArray[np.int64]
+Values = npt.NDArray[np.uint64]
 
 
 class SizeTable(NamedTuple):
@@ -140,7 +140,7 @@ def _read(file: Any, name: str) -> SizeTable:
     rows = _Rows(name, columns)
     for number, block in _following(line + 1, rest, blocks):
         tables.append(rows.read(number, block))
-    table = np.concatenate(tables) if tables else np.empty((0, 1), np.int64)
+    table = np.concatenate(tables) if tables else np.empty((0, 1), np.uint64)
     if not len(table):
         raise ValueError(f"{name}: has a header but no sizes")
     return _table(name, columns, table)
@@ -148,7 +148,7 @@ def _read(file: Any, name: str) -> SizeTable:
 
 def _table(name: str, columns: _Columns, table: Values) -> SizeTable:
     if columns.has_row_numbers:
-        if (np.diff(table[:, 0]) <= 0).any():
+        if (table[1:, 0] <= table[:-1, 0]).any():
             raise ValueError(
                 f"{name}: the first column has no name, and is no row number: name or remove it"
             )
@@ -156,7 +156,7 @@ def _table(name: str, columns: _Columns, table: Values) -> SizeTable:
     counts = None
     if columns.count_column is not None:
         column = columns.count_column - columns.has_row_numbers
-        counts = table[:, column].astype(np.uint64)
+        counts = table[:, column].copy()
         table = np.delete(table, column, axis=1)
     return SizeTable(tuple(columns.components), table.astype(np.uint32), counts)
 
@@ -311,7 +311,7 @@ class _Rows:
         sizes = table if column is None else np.delete(table, column, axis=1)
         if table.shape[1] != len(self._columns.names) or (sizes > _MOST_SIZE).any():
             return None
-        return table
+        return table.astype(np.uint64)
 
     def _one_by_one(self, line: int, block: bytes) -> Values:
         rows = []
@@ -326,7 +326,7 @@ class _Rows:
             if self._empty_line is not None:
                 raise ValueError(f"{self._name}:{self._empty_line}: is empty")
             rows.append(self._row(number, text))
-        return np.array(rows, np.int64).reshape(-1, len(self._columns.names))
+        return np.array(rows, np.uint64).reshape(-1, len(self._columns.names))
 
     def _row(self, line: int, text: str) -> list[int]:
         where = f"{self._name}:{line}"
@@ -346,5 +346,5 @@ class _Rows:
                     f"{where}: {self._columns.names[column] or 'the row number'} is "
                     f"{field[:_SHOWN]!r}, not a whole number from 0 to {most}"
                 )
-            values.append(min(int(field), np.iinfo(np.int64).max))
+            values.append(int(field))
         return values
