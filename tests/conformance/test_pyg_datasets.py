@@ -555,6 +555,59 @@ def test_a_later_part_that_differs_is_named() -> None:
         list(packhouse.pyg.tables(wide, graphs_per_table=4))
 
 
+class Turning(Data):
+    """Says of graphs of two nodes what it does not say of others."""
+
+    def __cat_dim__(self, key: str, value: Any, *more: Any, **named: Any) -> Any:
+        if key == "turned":
+            return -1 if self.num_nodes == 2 else 1
+        return super().__cat_dim__(key, value, *more, **named)
+
+    def __inc__(self, key: str, value: Any, *more: Any, **named: Any) -> Any:
+        if key == "perhaps":
+            return 0 if self.num_nodes == 2 else self.num_nodes
+        return super().__inc__(key, value, *more, **named)
+
+
+def test_what_graphs_say_otherwise_than_those_before_is_named() -> None:
+    def turning(key: str, *counts: int) -> list[Data]:
+        shape = (2,) if key == "perhaps" else (2, 1)
+        return [Turning(x=torch.ones(n, 1), **{key: torch.zeros(shape).long()}) for n in counts]
+
+    def weighed(nodes: int, weights: int) -> Data:
+        return Data(x=torch.ones(nodes, 1), w=torch.ones(weights))
+
+    bare = HeteroData()
+    bare["a"].x, bare["a", "to", "a"].edge_attr = torch.ones(2, 1), torch.ones(3, 1)
+    for graphs, words in (
+        (turning("turned", 2, 3), "graph 1: .*'turned': it is joined along 1, others along -1;"),
+        (turning("perhaps", 2, 3), "graph 1: .*'perhaps': PyG adds 3 for it, to others 0;"),
+        (turning("perhaps", 3, 2), "'perhaps': PyG adds 0 for it, to others their number of nodes;"),
+        (
+            [Data(x=torch.ones(3, 1), pos=torch.ones(2, 3))],
+            "^graph 0: 'x' tells of 3 nodes, 'pos' of 2: set num_nodes, or rename one of them$",
+        ),
+        (
+            [Data(x=torch.ones(2, 1), edge_index=torch.zeros(2, 1))],
+            "^graph 0: attribute 'edge_index': edge_index has dtype FLOAT32; rename it, or name it",
+        ),
+        ([bare], r"^graph 0: edges of type \('a', 'to', 'a'\) have no 'edge_index'$"),
+        (
+            [weighed(2, 2), weighed(3, 3), weighed(4, 4), weighed(5, 6)],
+            "^graph 3: attribute 'w' has 6 rows, not 5 as 'nodes', along which the graphs before have",
+        ),
+        (
+            [weighed(2, 1), weighed(3, 1), weighed(4, 2)],
+            "^graph 2: attribute 'w' has 2 rows, not 1 as 'graphs', along which the graphs before",
+        ),
+    ):
+        with pytest.raises(ValueError, match=words):
+            list(packhouse.pyg.tables(iter(graphs), graphs_per_table=2))
+    for take in (packhouse.pyg.table, lambda graph: next(packhouse.pyg.tables(graph))):
+        with pytest.raises(TypeError, match=r"one graph, not a data set: give a list, as \[data\]$"):
+            take(weighed(2, 2))
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_the_sampler_goes_into_their_loader(server: LocalServer, num_workers: int) -> None:
     graphs = [data_of(graph) for graph in random_plain(8, 120)]
