@@ -498,6 +498,9 @@ def test_batches_of_a_receipt_have_the_schema_that_comes_first() -> None:
     opened = receipts_pb2.RebuildBatchesResponse(
         opened=loader_pb2.LoadOpened(schema=SIZES.to_proto())
     )
+    opened.opened.epoch.num_batches = 2
+    shape = opened.opened.epoch.rank_groups.add().shapes.add(num_batches=2)
+    shape.components.add(component="nodes", fullest_pack=4, efficiency_of_fullest=1.0)
 
     def batch(number: int) -> Any:
         made = batch_pb2.Batch(
@@ -510,6 +513,7 @@ def test_batches_of_a_receipt_have_the_schema_that_comes_first() -> None:
     found = list(receipts.batches("j", 3, np.array([7, 5])))
     assert [(each.number, each.graph_ids.tolist()) for each in found] == [(7, [7]), (5, [5])]
     assert all(each.schema == SIZES and each.step == 0 for each in found)
+    assert [each.loss_weights for each in found] == [{"nodes": 0.5}] * 2
     words: Any = {"dataset": "d", "limits": {"nodes": 9}}
     channel.answers["RebuildBatches"] = [opened]
     assert list(receipts.batches("j", 3, [7], words)) == []
