@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/checksum.h"
@@ -21,6 +22,8 @@
 #include "service/base/seeded_random.h"
 #include "service/stores/limits/retention.h"
 #include "service/wings/graphs/source_graphs/retained_source_graphs.h"
+#include "service/wings/graphs/stored/graph_files.h"
+#include "service/wings/graphs/stored/row_records.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 #include "tests/support/accounting.h"
 #include "tests/support/temporary_folder.h"
@@ -29,6 +32,7 @@ namespace packhouse {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
@@ -191,6 +195,164 @@ TEST_F(FileSourceGraphStoreTest, SealsToTheSameGraphHoweverTheRowsCome) {
   EXPECT_EQ(store_->counts().num_bytes, bytes);
 }
 
+// An info in words.
+std::string Told(const SourceGraphInfo& info) {
+  std::string told = absl::StrCat(info.name, " ", info.id, " state ", static_cast<int>(info.state),
+                                  " nodes ", absl::StrJoin(info.num_nodes, " "), " edges ",
+                                  absl::StrJoin(info.num_edges, " "), " bytes ", info.num_bytes,
+                                  " of ", info.options.max_bytes, " version ", info.version);
+  const auto add = [&told](const std::vector<SourceColumnSpec>& columns) {
+    for (const SourceColumnSpec& column : columns) {
+      absl::StrAppend(&told, ", ", column.name, " ", static_cast<int>(column.dtype), " [",
+                      absl::StrJoin(column.row_shape, " "), "] ", column.ragged, column.text);
+    }
+  };
+  for (size_t n = 0; n < info.schema->node_sets().size(); ++n) {
+    const SourceNodeSetOptions& options = info.options.node_sets[n];
+    absl::StrAppend(&told, "; ", info.schema->node_sets()[n].name, " ", options.integer_ids,
+                    options.nodes_from_edges);
+    add(info.schema->node_sets()[n].columns);
+  }
+  for (size_t e = 0; e < info.schema->edge_sets().size(); ++e) {
+    const SourceEdgeSetSpec& set = info.schema->edge_sets()[e];
+    const SourceEdgeSetOptions& options = info.options.edge_sets[e];
+    absl::StrAppend(&told, "; ", set.name, " ", set.source, " ", set.target, " ",
+                    set.reverse_of.value_or(99), " ", options.by_source, options.by_target);
+    add(set.columns);
+  }
+  return told;
+}
+
+TEST_F(FileSourceGraphStoreTest, AGraphIsAsItWasCreatedAlsoWhenItIsOpenedAnew) {
+  std::vector<SourceColumnSpec> columns;
+  for (uint32_t d = 0; d <= static_cast<uint32_t>(DType::kFloat64); ++d) {
+    columns.push_back({absl::StrCat("c", d), static_cast<DType>(d), {d + 1, 2}, d % 2 == 0, false});
+  }
+  const SourceColumnSpec text = {"text", DType::kUint8, {}, true, true};
+  SourceGraphInfo expected;
+  expected.name = "team/a";
+  expected.schema = std::make_shared<const SourceGraphSchema>(*SourceGraphSchema::Create(
+      {{"n", columns}, {"m", {text}}},
+      {{"e", 1, 0, {text}, {}}, {"f", 0, 0, columns, {}}, {"r", 0, 1, {}, 0}}));
+  expected.options.max_bytes = 123456;
+  expected.options.node_sets = {{true, false}, {false, true}};
+  expected.options.edge_sets = {{false, true}, {true, false}, {true, true}};
+  expected.num_nodes = {0, 0};
+  expected.num_edges = {0, 0, 0};
+  const SourceGraphInfo created = *store_->Create("team/a", *expected.schema, expected.options);
+  EXPECT_NE(created.id, 0U);
+  expected.id = created.id;
+  EXPECT_EQ(Told(created), Told(expected));
+  EXPECT_EQ(Told(*store_->Get("team/a")), Told(expected));
+  Reopen();
+  EXPECT_EQ(Told(*store_->Get("team/a")), Told(expected));
+  EXPECT_EQ(Told(store_->List(0, "")->graphs[0]), Told(expected));
+  const SourceGraphInfo sealed = *Seal("team/a");
+  expected.state = SourceGraphState::kSealed;
+  expected.version = sealed.version;
+  expected.num_bytes = sealed.num_bytes;
+  EXPECT_EQ(Told(sealed), Told(expected));
+  Reopen();
+  EXPECT_EQ(Told(*store_->Get("team/a")), Told(expected));
+  EXPECT_EQ(Told((*store_->Open("team/a"))->info()), Told(expected));
+}
+
+TEST_F(FileSourceGraphStoreTest, CountsAreThoseOfTheRows) {
+  SeededRandom random(21);
+  const RowsOfGraph rows = RandomRows(random, 30, 80);
+  std::vector<uint64_t> nodes(2);
+  std::vector<uint64_t> edges(4);
+  for (const RowOfNode& row : rows.nodes) ++nodes[row.set];
+  for (const RowOfEdge& row : rows.edges) ++edges[row.set];
+  FileSourceGraphStore::Options bounded = Options();
+  bounded.max_bytes = 1 << 20;
+  Reopen(bounded);
+  Create("a");
+  Create("b");
+  Append("a", rows, "p", 1);
+  EXPECT_TRUE(TryAppend("a", rows, "p", 1)->is_repetition);
+  const auto again = TryAppend("a", rows);
+  EXPECT_EQ(again->total_nodes, 2 * rows.nodes.size());
+  EXPECT_EQ(again->total_edges, 2 * rows.edges.size());
+  SourceGraphStoreCounts counts = store_->counts();
+  EXPECT_EQ(counts.num_graphs, 2U);
+  EXPECT_EQ(counts.max_bytes, uint64_t{1} << 20);
+  EXPECT_EQ(counts.appended_nodes, 2 * rows.nodes.size());
+  EXPECT_EQ(counts.appended_edges, 2 * rows.edges.size());
+  const std::vector<uint64_t> twice = {2 * edges[0], 2 * edges[1], 2 * edges[1], 2 * edges[3]};
+  for (const bool is_anew : {false, true}) {
+    if (is_anew) Reopen(bounded);
+    const SourceGraphInfo open = *store_->Get("a");
+    EXPECT_THAT(open.num_nodes, ElementsAre(2 * nodes[0], 2 * nodes[1]));
+    EXPECT_EQ(open.num_edges, twice);
+    EXPECT_EQ(store_->counts().num_bytes, open.num_bytes);
+  }
+  EXPECT_EQ(store_->counts().appended_nodes, 0U);
+  // A bound of the store leaves the graph's count, and the store's, as they were.
+  const uint64_t before = store_->counts().num_bytes;
+  bounded.max_bytes = before + 100;
+  Reopen(bounded);
+  const absl::Status refused = TryAppend("a", rows).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(absl::StrCat("are beyond the bound of ", before + 100)));
+  EXPECT_EQ(store_->counts().num_bytes, before);
+  EXPECT_EQ(store_->Get("a")->num_bytes, before);
+  Reopen();
+  const SourceGraphInfo sealed = *Seal("a");
+  const ReadGraph expected = Expected(schema_, options_, rows);
+  EXPECT_THAT(sealed.num_nodes, ElementsAre(expected.nodes[0].size(), expected.nodes[1].size()));
+  EXPECT_EQ(sealed.num_edges, twice);
+}
+
+// What is done comes to what is to do in the end, and not much before.
+TEST_F(FileSourceGraphStoreTest, ProgressComesToItsEnd) {
+  Create("a");
+  SeededRandom random(6);
+  RowsOfGraph rows = RandomRows(random, 3000, 20000);
+  // Nodes that edges make are more to do than is known in the beginning.
+  std::set<std::pair<size_t, std::string>> ids;
+  for (const RowOfNode& row : rows.nodes) ids.emplace(row.set, row.id);
+  for (const RowOfEdge& row : rows.edges) {
+    const SourceEdgeSetSpec& set = schema_.edge_sets()[row.set];
+    for (const auto& [end, id] :
+         {std::pair(set.source, row.source), std::pair(set.target, row.target)}) {
+      if (!ids.emplace(end, id).second) continue;
+      rows.nodes.push_back({end, id, {""}});
+      if (end == 0) rows.nodes.back().cells = {BytesOf(uint64_t{0}), ""};
+    }
+  }
+  const uint64_t beginning = std::filesystem::file_size(Files("rows").front());
+  Append("a", rows);
+  Append("a", {{rows.nodes[0]}, {}});
+  const uint64_t second = store_->Get("a")->num_bytes;
+  std::vector<SourceGraphProgress> told;
+  const auto tell = [&told](const SourceGraphProgress& now) {
+    told.push_back(now);
+    return true;
+  };
+  const auto give_up = [](const SourceGraphProgress&) { return false; };
+  EXPECT_EQ(store_->Verify("a", tell)->num_bytes, second);
+  EXPECT_EQ(told.front().done, 0U);
+  EXPECT_EQ(told.back().total, beginning + second);
+  EXPECT_LT(told.back().done, told.back().total);
+  EXPECT_GT(told.back().done, told.back().total / 2);
+  EXPECT_EQ(store_->Verify("a", give_up).status().code(), absl::StatusCode::kCancelled);
+  told.clear();
+  ASSERT_TRUE(store_->Seal("a", {}, tell).ok());
+  size_t num_at_end = 0;
+  for (const SourceGraphProgress& now : told) num_at_end += now.done == now.total ? 1 : 0;
+  EXPECT_LE(num_at_end, 2U);
+  EXPECT_LT(told.back().total - told.back().done, 4096U);
+  told.clear();
+  const uint64_t bytes = store_->Get("a")->num_bytes;
+  EXPECT_EQ(store_->Verify("a", tell)->num_bytes, bytes);
+  EXPECT_EQ(told.back().done, bytes);
+  for (const SourceGraphProgress& now : told) EXPECT_EQ(now.total, bytes);
+  for (size_t i = 1; i < told.size(); ++i) EXPECT_GE(told[i].done, told[i - 1].done);
+  EXPECT_EQ(store_->Verify("a", give_up).status().code(), absl::StatusCode::kCancelled);
+}
+
 // Each node and edge is the row of `rows`, which were appended at once, that it says; nodes that
 // only edges name come behind.
 void ExpectRowsOf(const SourceGraph& graph, const RowsOfGraph& rows) {
@@ -265,7 +427,9 @@ TEST_F(FileSourceGraphStoreTest, ARetryIsNoRepetition) {
     EXPECT_TRUE(again->is_repetition);
     EXPECT_EQ(again->num_nodes, 0U);
     // A sealed graph has nodes that only edges name, and each node once.
-    if (store_->Get("a")->state == SourceGraphState::kOpen) {
+    const SourceGraphInfo now = *store_->Get("a");
+    EXPECT_EQ(again->total_nodes, now.num_nodes[0] + now.num_nodes[1]);
+    if (now.state == SourceGraphState::kOpen) {
       EXPECT_EQ(again->total_nodes, rows.nodes.size());
       EXPECT_EQ(again->total_edges, rows.edges.size());
     }
@@ -619,6 +783,34 @@ TEST_F(FileSourceGraphStoreTest, ProducersOfOneCallAreLetGo) {
   EXPECT_TRUE(TryAppend("a", rows, "named", 2)->is_repetition);
 }
 
+TEST_F(FileSourceGraphStoreTest, NamedProducersAreBounded) {
+  Create("a");
+  const uint64_t id = store_->Get("a")->id;
+  const std::filesystem::path log = Files("rows").front();
+  SeededRandom random(3);
+  const RowsOfGraph rows = RandomRows(random, 1, 0);
+  const ChunkOfRows chunk(schema_, options_, rows);
+  store_.reset();
+  {
+    std::ofstream file(log, std::ios::binary | std::ios::app);
+    for (size_t p = 1; p < SourceGraphStore::kMaxProducers; ++p) {
+      file << EncodeRows(chunk.chunk(), ProducerSequence{absl::StrCat("p", p), 1}, id, 0);
+    }
+  }
+  Reopen();
+  Append("a", rows, "last", 1);
+  const absl::Status refused = TryAppend("a", rows, "more", 1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("'a' has 4096 producers, the most that it may have"));
+  Append("a", rows, "p7", 2);
+  EXPECT_TRUE(TryAppend("a", rows, "p7", 1)->is_repetition);
+  // Of names that are made up there may be others.
+  ProducerSequence made_up = {"call", 1};
+  made_up.forget_after = absl::Minutes(10);
+  EXPECT_TRUE(store_->Append("a", chunk.chunk(), made_up).ok());
+}
+
 TEST_F(FileSourceGraphStoreTest, Bounds) {
   SeededRandom random(9);
   const RowsOfGraph rows = RandomRows(random, 50, 90);
@@ -846,6 +1038,176 @@ TEST_F(FileSourceGraphStoreTest, ReadersGetWhatWasSealedOrDataLoss) {
   EXPECT_TRUE(ReadSealed("a") == expected);
 }
 
+// Arrays whose checksums are right, and that no seal writes.
+TEST_F(FileSourceGraphStoreTest, VerifyFindsWhatNoGraphHas) {
+  Create("a");
+  SeededRandom random(23);
+  RowsOfGraph rows = RandomRows(random, 8, 60);
+  // There are more papers than authors, and the first one has an edge.
+  rows.nodes.push_back({0, BytesOf(int64_t{1} << 40), {BytesOf(uint64_t{0}), ""}});
+  rows.edges.push_back({0, BytesOf(int64_t{-40}), BytesOf(int64_t{-40}), {BytesOf(int64_t{1})}});
+  Append("a", rows);
+  const SourceGraphInfo info = *Seal("a");
+  const uint64_t papers = info.num_nodes[0];
+  const uint64_t authors = info.num_nodes[1];
+  const uint64_t cites = info.num_edges[0];
+  const std::filesystem::path sealed = Files("manifest").front();
+  const std::string manifest = *ReadWhole(sealed);
+  const auto write = [](const std::filesystem::path& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  };
+  const auto expect_found = [&](const std::string& what) {
+    Reopen();
+    const auto report = store_->Verify("a", kGoOn);
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->num_damaged, 1U) << what;
+    EXPECT_EQ(report->damaged[0].code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(report->damaged[0].message()), HasSubstr(what));
+  };
+  // Of an array of numbers, the one at a place.
+  const auto changed = [&](const std::string& array, size_t place, auto number,
+                           const std::string& what) {
+    const std::filesystem::path path = Files("/" + array).front();
+    const std::string before = *ReadWhole(path);
+    std::string after = before;
+    ASSERT_GE(after.size(), (place + 1) * sizeof(number)) << array;
+    std::memcpy(after.data() + place * sizeof(number), &number, sizeof(number));
+    GraphManifest claims = *DecodeGraphManifest("manifest", manifest);
+    for (ArrayInfo& of : claims.arrays) {
+      if (of.name == array) of.block_crcs = {Crc32c(after)};
+    }
+    store_.reset();
+    write(path, after);
+    write(sealed, EncodeManifest(claims));
+    expect_found(what);
+    write(path, before);
+  };
+  const auto far = uint64_t{1} << 40;
+  for (const char* const name :
+       {"node1.ids", "node0.column1", "node1.column0", "edge3.column0", "edge0.by_source",
+        "edge0.by_target", "edge1.by_source", "edge1.by_target", "edge3.by_target"}) {
+    const std::string array = absl::StrCat(name, ".offsets");
+    const bool is_column = absl::StrContains(array, "column") || absl::StrContains(array, "ids");
+    changed(array, 1, far,
+            absl::StrCat(is_column ? array : name, ": the offsets descend after row 1"));
+  }
+  const std::string not_those = absl::StrCat("are not those of ", cites, " edges");
+  changed("edge0.by_source.offsets", 0, uint64_t{1}, not_those);
+  changed("edge0.by_source.offsets", papers, cites + 1, not_those);
+  const auto ends = [](const std::string& set, uint64_t node, uint64_t num_nodes, uint64_t edge,
+                       uint64_t num_edges) {
+    return absl::StrCat(set, ": the edge at place 0 ends at node ", node, " of ", num_nodes,
+                        ", and is edge ", edge, " of ", num_edges);
+  };
+  const auto of_papers = static_cast<uint32_t>(papers);
+  const auto of_authors = static_cast<uint32_t>(authors);
+  ASSERT_NE(papers, authors);
+  changed("edge0.by_source.neighbours", 0, of_papers,
+          ends("edge0.by_source", papers, papers, 0, cites));
+  changed("edge1.by_source.neighbours", 0, of_papers,
+          ends("edge1.by_source", papers, papers, 0, info.num_edges[1]));
+  changed("edge1.by_target.neighbours", 0, of_authors, absl::StrCat(" of ", authors, ", and is"));
+  changed("edge0.by_target.edges", 0, cites, absl::StrCat("is edge ", cites, " of ", cites));
+  changed("node0.by_row", 0, of_papers,
+          absl::StrCat("node0.by_row: row 0 is node ", papers, ", which is another row"));
+  uint32_t of_row;
+  std::memcpy(&of_row, ReadWhole(Files("/node0.by_row").front())->data(), sizeof(of_row));
+  changed("node0.by_row", 0, static_cast<uint32_t>((of_row + 1) % papers), "is another row");
+  changed("node0.column1.offsets", papers, far, "array node0.column1 has ");
+  // One of the two that are there together.
+  for (const char* const array : {"node0.by_row", "node0.rows"}) {
+    GraphManifest claims = *DecodeGraphManifest("manifest", manifest);
+    std::erase_if(claims.arrays, [array](const ArrayInfo& of) { return of.name == array; });
+    write(sealed, EncodeManifest(claims));
+    expect_found("array node0.by_row and node0.rows: one is there without the other");
+  }
+  write(sealed, manifest);
+  Reopen();
+  EXPECT_TRUE(store_->Verify("a", kGoOn)->ok());
+}
+
+TEST(RowRecordsTest, ARecordIsReadAsItWasWrittenAndNothingElseIs) {
+  const SourceGraphSchema schema = LawSchema();
+  const SourceGraphOptions options = LawOptions();
+  SeededRandom random(5);
+  const ChunkOfRows rows(schema, options, RandomRows(random, 8, 30));
+  const SourceGraphChunk& good = rows.chunk();
+  const auto view = [&](const SourceGraphChunk& chunk, size_t cut = 0) {
+    const std::string record = EncodeRows(chunk, std::nullopt, 99, 0);
+    const RowHeader header = *RowHeader::Decode(record);
+    const RowIndex index =
+        *DecodeIndex(header, absl::string_view(record).substr(RowHeader::kBytes));
+    return ViewRows(schema, options, header, index,
+                    absl::string_view(record).substr(0, record.size() - cut))
+        .status();
+  };
+  ProducerSequence producer = {"p", 7};
+  const std::string record = EncodeRows(good, producer, 99, 12345);
+  const RowHeader header = *RowHeader::Decode(record);
+  EXPECT_EQ(header.record_bytes, record.size());
+  EXPECT_EQ(header.graph, 99U);
+  EXPECT_EQ(header.durable_bytes, 12345U);
+  EXPECT_EQ(header.sequence, 7U);
+  EXPECT_EQ(header.forget_seconds, 0U);
+  EXPECT_FALSE(RowHeader::Decode(absl::string_view(record).substr(0, 63)).has_value());
+  producer.forget_after = absl::Seconds(30);
+  producer.now = absl::FromUnixSeconds(1000);
+  EXPECT_EQ(RowHeader::Decode(EncodeRows(good, producer, 99, 0))->forget_seconds, 1030U);
+  const RowIndex index = *DecodeIndex(header, absl::string_view(record).substr(RowHeader::kBytes));
+  EXPECT_EQ(index.producer, "p");
+  uint64_t num_nodes = 0;
+  uint64_t num_edges = 0;
+  for (const SourceNodeRows& each : good.nodes) num_nodes += each.num_rows;
+  for (const SourceEdgeRows& each : good.edges) num_edges += each.num_rows;
+  EXPECT_EQ(index.num_nodes(), num_nodes);
+  EXPECT_EQ(index.num_edges(), num_edges);
+  EXPECT_EQ(view(good).code(), absl::StatusCode::kOk);
+
+  const auto refused = [&](auto change) {
+    SourceGraphChunk chunk = good;
+    change(chunk);
+    const absl::Status status = view(chunk);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  using Chunk = SourceGraphChunk;
+  const std::string of_papers = "rows of 'paper': an array has a wrong length";
+  const std::string of_authors = "rows of 'author': an array has a wrong length";
+  const std::string of_edges = "rows of 'writes': an array has a wrong length";
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[0].ids.data.remove_suffix(1); }), of_papers);
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[0].ids = c.nodes[1].ids; }), of_papers);
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[0].columns.pop_back(); }), of_papers);
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[0].columns[1].data.remove_suffix(1); }), of_papers);
+  EXPECT_EQ(refused([](Chunk& c) { ++c.nodes[0].num_rows; }), of_papers);
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[1].ids.lengths.remove_suffix(4); }), of_authors);
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[1].ids.integers = true; }), of_authors);
+  std::string lengths(good.nodes[1].ids.lengths);
+  lengths.replace(0, 8, BytesOf(uint32_t{0xffffffff}) + BytesOf(uint32_t{2}));
+  EXPECT_EQ(refused([&](Chunk& c) { c.nodes[1].ids.lengths = lengths; }), of_authors);
+  EXPECT_EQ(refused([](Chunk& c) { std::swap(c.edges[1].sources, c.edges[1].targets); }), of_edges);
+  EXPECT_EQ(refused([](Chunk& c) { c.edges[1].columns.emplace_back(); }), of_edges);
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[0].node_set = 2; }), "rows of a set number 2");
+  EXPECT_EQ(refused([](Chunk& c) { c.edges[0].edge_set = 4; }), "rows of a set number 4");
+  EXPECT_EQ(refused([](Chunk& c) { c.nodes[0].num_rows = (1 << 24) + 1; }),
+            "rows of a set number 0");
+  EXPECT_EQ(view(good, /*cut=*/64).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(RowRecordsTest, AHeaderOfNumbersThatCannotBeIsNone) {
+  const auto is_read = [](uint64_t record_bytes, uint32_t index_bytes) {
+    RowHeader header;
+    header.record_bytes = record_bytes;
+    header.index_bytes = index_bytes;
+    return RowHeader::Decode(header.Encode()).has_value();
+  };
+  EXPECT_TRUE(is_read(64, 0));
+  EXPECT_TRUE(is_read(128, 64));
+  EXPECT_FALSE(is_read(128, 65));
+  EXPECT_FALSE(is_read(100, 0));
+  EXPECT_TRUE(is_read(uint64_t{1} << 32, 0));
+  EXPECT_FALSE(is_read((uint64_t{1} << 32) + 64, 0));
+}
+
 // A large column is checked by blocks, as its rows are read; what was found sound stays so.
 TEST_F(FileSourceGraphStoreTest, ColumnsAreCheckedByBlocks) {
   const SourceGraphSchema schema =
@@ -987,6 +1349,14 @@ TEST_F(FileSourceGraphStoreTest, ARecordThatWasWrittenInPartIsNone) {
     EXPECT_EQ(TryAppend("a", rows, "p", 1)->is_repetition, kept == 1);
     EXPECT_FALSE(TryAppend("a", rows, "p", 2)->is_repetition);
   }
+  // Nor is one that has its length, and another byte, wherever that is.
+  for (uint64_t at = first; at < both; at += 1 + at % 41) {
+    std::filesystem::copy_file(copy, log, std::filesystem::copy_options::overwrite_existing);
+    FlipByte(log, at);
+    Reopen();
+    EXPECT_EQ(store_->Get("a")->num_bytes, first - beginning) << at;
+    EXPECT_EQ(std::filesystem::file_size(log), first) << at;
+  }
 }
 
 // A damaged record that was durable before a later one was written is no interrupted append.
@@ -1028,6 +1398,8 @@ TEST_F(FileSourceGraphStoreTest, ListsInPages) {
     token = list->next_page_token;
   } while (!token.empty());
   EXPECT_EQ(names, (std::vector<std::string>{"a", "b", "c", "d"}));
+  EXPECT_EQ(store_->List(0, "")->graphs.size(), 4U);
+  EXPECT_EQ(store_->List(4, "")->next_page_token, "");
 }
 
 // What is used, or open, stays; what is not goes in its time; restarts change neither.
