@@ -1,6 +1,7 @@
 // A store's file is removed, replaced or cut off while the store is open. Nothing is answered with
 // OK any more, nothing ends the process, and what was read before the answer is right.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,9 +19,11 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/stores/lmdb/data_file_watch.h"
 #include "service/stores/lmdb/lmdb_dataset_store.h"
 #include "service/stores/lmdb/lmdb_environment.h"
 #include "service/stores/lmdb/lmdb_transaction.h"
+#include "service/stores/lmdb/store_folder.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/ledger/lmdb/one_log.h"
 #include "tests/support/random_graphs.h"
@@ -217,6 +220,59 @@ TEST(LostFileTest, ACommitLooksFirst) {
     const auto bytes = std::filesystem::file_size(DataFile(folder.path()));
     CutOff(DataFile(folder.path()), static_cast<uintmax_t>(share * static_cast<double>(bytes)));
     EXPECT_THAT(transaction.Commit(), IsLost());
+  }
+}
+
+// Cut off while a commit writes: what it writes behind the cut makes the file as long again, and
+// the hole tells it, to who looks meanwhile and to the commit.
+TEST(LostFileTest, ACutThatACommitHidesIsSeenByItsHole) {
+  const TemporaryFolder parent(TemporaryFolder::InMemory());
+  const std::string path = parent.path() + "/store";
+  {
+    const auto environment = LmdbEnvironment::Open(path, uint64_t{1} << 28).value();
+    auto filling = LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kWrite).value();
+    ASSERT_THAT(filling.Put("key", std::string(100 * kPage, 'x')), IsOk());
+    ASSERT_THAT(filling.Commit(), IsOk());
+  }
+  const std::string file = DataFile(path);
+  const std::string whole = ReadFile(file);
+  PH_ASSERT_OK_AND_ASSIGN(const StoreFolder folder, StoreFolder::Lock(path));
+  enum class Seen { kNothing, kMeanwhile, kAfterwards };
+  for (const Seen seen : {Seen::kNothing, Seen::kMeanwhile, Seen::kAfterwards}) {
+    SCOPED_TRACE(static_cast<int>(seen));
+    WriteFile(file, whole);  // Without holes.
+    DataFileWatch watch;
+    watch.BeforeOpening(&folder);
+    const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    void* const map = ::mmap(nullptr, whole.size(), PROT_READ, MAP_SHARED, fd, 0);
+    ASSERT_NE(map, MAP_FAILED);
+    ASSERT_THAT(watch.Start(fd), IsOk());
+    ASSERT_THAT(watch.SetPageBytes(kPage), IsOk());
+    ASSERT_THAT(watch.BeforeCommit(), IsOk());
+    bool has_hole = true;
+    if (seen != Seen::kNothing) {
+      CutOff(file, whole.size() / 2);
+      ASSERT_EQ(::pwrite(fd, "x", 1, static_cast<off_t>(whole.size() - 1)), 1);
+      has_hole = ::lseek(fd, 0, SEEK_HOLE) < static_cast<off_t>(whole.size());
+    }
+    const auto is_cut = StatusIs(absl::StatusCode::kDataLoss,
+                                 HasSubstr("data.mdb' was cut off while it was written to"));
+    if (seen == Seen::kMeanwhile && has_hole) {
+      EXPECT_THAT(watch.Check(), is_cut);
+    }
+    const absl::Status committed = watch.AfterCommit(absl::OkStatus());
+    if (seen == Seen::kNothing) {
+      EXPECT_THAT(committed, IsOk());
+      EXPECT_THAT(watch.Check(), IsOk());
+    } else if (has_hole) {
+      EXPECT_THAT(committed, is_cut);
+      EXPECT_THAT(watch.failure(), is_cut);
+    }
+    watch.StopGuarding();
+    ::munmap(map, whole.size());
+    ::close(fd);
+    if (!has_hole) GTEST_SKIP() << "a file system that tells of no holes";
   }
 }
 

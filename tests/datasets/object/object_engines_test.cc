@@ -304,6 +304,42 @@ TEST_F(ObjectEnginesTest, ObjectsThatAreAwayAreWaitedFor) {
   EXPECT_THAT(BindStoresNowOrLater(engines, bound), StatusIs(absl::StatusCode::kUnavailable, _));
 }
 
+// What is wrong on the way is right again when it is read anew; what stays wrong is believed after
+// as many reads as there are transfers.
+TEST_F(ObjectEnginesTest, AnotherNumberIsReadAgainBeforeItIsBelieved) {
+  ASSERT_THAT(BindStores(replica_.engines()), IsOk());
+  const absl::Time never = absl::InfiniteFuture();
+  const std::string number = *ReadObject(objects_, kStoreIdentityObject, {}, 64, never);
+  for (const int transfers : {1, 2, 5}) {
+    for (int wrong = 0; wrong <= transfers; ++wrong) {
+      SCOPED_TRACE(testing::Message() << wrong << " of " << transfers);
+      int pauses = 0;
+      const auto put = [&] {
+        return objects_.Put(kStoreIdentityObject, pauses < wrong ? "another" : number, never);
+      };
+      ASSERT_THAT(put(), IsOk());
+      ObjectEngines engines = this->engines();
+      engines.max_transfers = transfers;
+      engines.sleep = [&](absl::Duration) {
+        ++pauses;
+        EXPECT_THAT(put(), IsOk());
+      };
+      const uint64_t before = objects_.num_gets();
+      const absl::Status bound = CheckStoresAreBound(engines);
+      if (wrong < transfers) {
+        EXPECT_THAT(bound, IsOk());
+      } else {
+        EXPECT_THAT(bound, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                    AllOf(HasSubstr("has the number another"),
+                                          HasSubstr(absl::StrCat("has ", number)))));
+      }
+      const int reads = std::min(wrong + 1, transfers);
+      EXPECT_EQ(objects_.num_gets() - before, static_cast<uint64_t>(reads));
+      EXPECT_EQ(pauses, reads - 1);
+    }
+  }
+}
+
 TEST_F(ObjectEnginesTest, DataSetsAreBoundedInNumberAndListedAll) {
   ObjectDatasetStore::Options options;
   options.max_bytes = uint64_t{1} << 30;

@@ -335,10 +335,16 @@ TEST(LimitTunerTest, ABudgetThatEndsIsNotExactAndSaysSo) {
   for (const uint64_t steps : {uint64_t{0}, uint64_t{1'000'000}, uint64_t{50'000'000}}) {
     TuneOptions options;
     options.steps = steps;
+    uint64_t planned = 0;
+    options.progress = [&](const TuneProgress& progress) { planned = progress.planned; };
     PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
     EXPECT_FALSE(result.exact);
     ExpectTakesAll(world, result.single_shape);
     EXPECT_THAT(result.reasons, Contains(HasSubstr(absl::StrCat("budget of ", steps, " steps"))));
+    if (steps == 0) {
+      // There is an answer, and nothing looks for a better one.
+      EXPECT_EQ(planned, 1);
+    }
     if (last != 0) {
       EXPECT_LE(result.epoch_cost, last);
     }
@@ -768,6 +774,25 @@ TEST(FewPacksTest, ALargeDeviceGetsLargeBatches) {
   EXPECT_LT(declared.single_shape.packs, 10);
 }
 
+// A shape of a result has what padding keeps free, which holds no graph.
+void ExpectLaidOut(const TuningWorld& world, const TunedShape& shape) {
+  std::vector<uint64_t> usable = shape.capacities;
+  for (size_t k = 0; k < usable.size(); ++k) {
+    const ComponentProfile& component = world.profile.components[k];
+    if (usable[k] == kUnlimited) continue;
+    EXPECT_EQ(usable[k] % component.multiple_of, 0U);
+    EXPECT_GE(usable[k], component.min_rows);
+    EXPECT_LE(usable[k], component.max_rows);
+    usable[k] -= component.reserved_rows;
+    EXPECT_LE(shape.components[k].fullest_pack, usable[k]);
+    EXPECT_EQ(shape.components[k].capacity, shape.capacities[k]);
+  }
+  EXPECT_THAT(CheckEachGraphFits(world.histogram, Limits::Create(usable).value(), world.schema),
+              IsOk());
+  EXPECT_EQ(shape.batch_bytes, BytesOfShape(world.profile, usable));
+  EXPECT_TRUE(FitsMemory(world.profile, usable));
+}
+
 // What padding keeps free is paid for, aligned and remembered like any row, but holds no graph.
 TEST(TuneReservedTest, ItIsTheBestOfAllWithWhatPaddingKeepsFree) {
   int compared = 0;
@@ -783,25 +808,31 @@ TEST(TuneReservedTest, ItIsTheBestOfAllWithWhatPaddingKeepsFree) {
       world.profile.memory_bytes +=
           component.bytes_per_row * (component.reserved_rows + component.multiple_of);
     }
+    uint64_t cells = 1;
+    for (const ComponentProfile& component : world.profile.components) {
+      if (component.max_rows == 0 || component.relative_cost == 0) continue;
+      cells *=
+          (LargestCapacity(component) - SmallestCapacity(component)) / component.multiple_of + 1;
+    }
     TuneOptions options;
     options.steps_per_plan = kStepsPerPlan;
+    options.include_grid = cells <= 30;
     PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
     ASSERT_FALSE(result.oversize);
-    std::vector<uint64_t> usable = result.single_shape.capacities;
-    for (size_t k = 0; k < usable.size(); ++k) {
-      const ComponentProfile& component = world.profile.components[k];
-      if (usable[k] == kUnlimited) continue;
-      EXPECT_EQ(usable[k] % component.multiple_of, 0U);
-      EXPECT_GE(usable[k], component.min_rows);
-      EXPECT_LE(usable[k], component.max_rows);
-      usable[k] -= component.reserved_rows;
-      EXPECT_LE(result.single_shape.components[k].fullest_pack, usable[k]);
-      EXPECT_EQ(result.single_shape.components[k].capacity, result.single_shape.capacities[k]);
+    for (const TunedShape& shape : result.shapes) ExpectLaidOut(world, shape);
+    for (const TunedShape& shape : result.frontier) ExpectLaidOut(world, shape);
+    for (const TunedShape* const shape : {&result.single_shape, &result.cheapest_shape}) {
+      ExpectLaidOut(world, *shape);
+      EXPECT_EQ(shape->capacities, result.frontier.back().capacities);
     }
-    EXPECT_THAT(CheckEachGraphFits(world.histogram, Limits::Create(usable).value(), world.schema),
-                IsOk());
-    EXPECT_EQ(result.single_shape.batch_bytes, BytesOfShape(world.profile, usable));
-    EXPECT_TRUE(FitsMemory(world.profile, usable));
+    for (const TuneCell& cell : result.cells) {
+      for (size_t k = 0; k < cell.capacities.size(); ++k) {
+        const ComponentProfile& component = world.profile.components[k];
+        if (cell.capacities[k] == kUnlimited) continue;
+        EXPECT_EQ(cell.capacities[k] % component.multiple_of, 0U);
+        EXPECT_GE(cell.capacities[k], std::max(component.min_rows, component.reserved_rows + 1));
+      }
+    }
     if (!result.exact) continue;
     ++compared;
     double best = std::numeric_limits<double>::infinity();
