@@ -1,6 +1,8 @@
 #include "service/wings/graphs/sampling/sampling_plan.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using tfgnn::SamplingOp;
 using tfgnn::SamplingSpec;
@@ -53,10 +56,37 @@ TEST(SamplingPlanTest, SetsAreThoseThatAreTouchedInTheOrderOfTheirNames) {
   ASSERT_EQ(plan.edge_sets().size(), 2U);
   EXPECT_EQ(plan.edge_sets()[0].edge_set, 2U);
   EXPECT_EQ(plan.edge_sets()[1].edge_set, 1U);
+  EXPECT_EQ(plan.edge_sets()[0].num_ops, 1U);
   EXPECT_EQ(plan.edge_sets()[1].num_ops, 2U);
+  EXPECT_THAT((std::vector<size_t>{plan.edge_sets()[0].source, plan.edge_sets()[0].target,
+                                   plan.edge_sets()[1].source, plan.edge_sets()[1].target}),
+              ElementsAre(1, 1, 1, 0));
+  EXPECT_FALSE(plan.edge_sets()[0].induced);
   EXPECT_EQ(plan.seed_set(), 1U);
   EXPECT_THAT(plan.ops()[1].inputs, ElementsAre(PlannedOp::kSeeds));
   EXPECT_THAT(plan.ops()[2].inputs, ElementsAre(1, PlannedOp::kSeeds));
+}
+
+// Large ones by half, others by a quarter, and then from the last op on.
+TEST(SamplingPlanTest, EachLevelTakesLess) {
+  for (const int32_t most : {8192, 8194}) {
+    const SamplingSpec spec = SpecOf(
+        "paper", {UniformOp("a", {"seed"}, "cites", 5), UniformOp("b", {"a"}, "cites", most)});
+    PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan plan, SamplingPlan::Create(Library(), spec, {}));
+    std::vector<uint32_t> of_a = {5, 3, 2};
+    std::vector<uint32_t> of_b = {static_cast<uint32_t>(most)};
+    while (of_b.back() > 1) {
+      of_b.push_back(of_b.back() > 4096 ? of_b.back() / 2 : std::max(1U, of_b.back() * 3 / 4));
+    }
+    of_a.resize(of_b.size() + 1, 1);
+    of_a.push_back(0);
+    of_b.resize(of_b.size() + 2, 0);
+    ASSERT_EQ(plan.num_levels(), of_b.size());
+    for (uint32_t level = 0; level < plan.num_levels(); ++level) {
+      EXPECT_EQ(plan.SampleSize(0, level), of_a[level]) << level;
+      EXPECT_EQ(plan.SampleSize(1, level), of_b[level]) << level;
+    }
+  }
 }
 
 TEST(SamplingPlanTest, RefusalsNameTheOp) {
@@ -114,6 +144,19 @@ TEST(SamplingPlanTest, WeightsAreANamedColumn) {
   op.edge_set = "cites";
   options.weight_column = "title";
   EXPECT_THAT(Refusal(SpecOf("paper", {op}), options), HasSubstr("is not one integer, float32"));
+  options.weight_column = "w";
+  EXPECT_THAT(Refusal(SpecOf("paper", {op}), options), EndsWith("has no column 'w'"));
+  op.edge_set = "written";
+  EXPECT_THAT(Refusal(SpecOf("paper", {op})), EndsWith("has no column 'weight' or '#weight'"));
+  const SourceColumnSpec weight = {"weight", DType::kFloat32, {}, false, false};
+  SourceColumnSpec hashed = weight;
+  hashed.name = "#weight";
+  const SourceGraphSchema both =
+      *SourceGraphSchema::Create({{"n", {}}}, {{"e", 0, 0, {weight, hashed}, std::nullopt}});
+  op.edge_set = "e";
+  PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan hashes,
+                          SamplingPlan::Create(both, SpecOf("n", {op}), {}));
+  EXPECT_EQ(hashes.ops()[0].weight_column, 1U);
 }
 
 // What has no times is never late: that must be said, or what is later comes in by silence.
@@ -214,6 +257,22 @@ TEST(SamplingPlanTest, LinksMayJoinTwoSets) {
               }),
               HasSubstr("give link_edge_set"));
   EXPECT_THAT(refusal([](auto& o) { o.time_window = 3; }), HasSubstr("time_window"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o = {};
+                o.link_node_set = "shop";
+              }),
+              HasSubstr("link_node_set: there is no node set 'shop'"));
+  // The reverse of a reverse is what is stored.
+  spec.ops.pop_back();
+  SamplingOptions reverse;
+  reverse.link_edge_set = "bought";
+  reverse.exclude = ExcludeLinks::kReverseTypes;
+  PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan bought, SamplingPlan::Create(schema, spec, reverse));
+  ASSERT_EQ(bought.excluded().size(), 2U);
+  EXPECT_EQ(bought.excluded()[0].edge_set, 0U);
+  EXPECT_FALSE(bought.excluded()[0].reversed);
+  EXPECT_EQ(bought.excluded()[1].edge_set, 1U);
+  EXPECT_TRUE(bought.excluded()[1].reversed);
   spec.ops.push_back(UniformOp("d", {"b"}, "like", 3));
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("the edges of 'like' leave nodes of 'item'"));
 }
@@ -241,7 +300,12 @@ TEST(SamplingPlanTest, OptionsAreChecked) {
   EXPECT_THAT(refusal([](auto& o) { o.node_time_column = o.edge_time_column = "year"; }),
               HasSubstr("node_time_column too"));
   EXPECT_THAT(refusal([](auto& o) { o.latest = true; }), HasSubstr("latest"));
-  EXPECT_THAT(refusal([](auto& o) { o.link_node_set = "paper"; }), HasSubstr("no links"));
+  EXPECT_THAT(refusal([](auto& o) { o.link_node_set = "paper"; }),
+              HasSubstr("link_node_set: the seeds are no links"));
+  EXPECT_THAT(refusal([](auto& o) { o.link_edge_set = "cites"; }),
+              HasSubstr("link_edge_set: the seeds are no links"));
+  EXPECT_THAT(refusal([](auto& o) { o.exclude = ExcludeLinks::kSelf; }),
+              HasSubstr("exclude: which edges the links are is not known"));
   EXPECT_THAT(refusal([](auto& o) {
                 o.readout_columns = {{"label", DType::kInt64, {}}};
               }),
@@ -278,6 +342,11 @@ TEST(SamplingPlanTest, LinkSeedsFindTheirSetInTheSchema) {
   EXPECT_EQ(two.seed_set(1), 1U);
   EXPECT_THAT(SamplingPlan::Create(schema(0, false), spec, {}).status().message(),
               HasSubstr("op 'seed': the schema has no edge set '_readout/target'"));
+  const SourceGraphSchema elsewhere = *SourceGraphSchema::Create(
+      {{"a", {}}},
+      {{"_readout/source", 0, 0, {}, std::nullopt}, {"_readout/target", 0, 0, {}, std::nullopt}});
+  EXPECT_THAT(SamplingPlan::Create(elsewhere, spec, {}).status().message(),
+              HasSubstr("the edge set '_readout/source' leads to 'a', not to '_readout'"));
 }
 
 }  // namespace
