@@ -139,6 +139,30 @@ TEST(GraphSchemaTest, RefusesBadTensorsNamingTheField) {
   expect_refused(spec, "must not have a padding_value");
 }
 
+TEST(GraphSchemaTest, TheBoundsThemselvesAreAllowed) {
+  TensorSpec spec = NodeFeature();
+  spec.name.assign(128, 'x');
+  spec.component = 2;
+  spec.row_shape.assign(8, 1);
+  EXPECT_THAT(CreateWith(spec), IsOk());
+  spec.row_shape = {uint32_t{1} << 22};
+  EXPECT_THAT(CreateWith(spec), IsOk());
+  ++spec.row_shape[0];
+  EXPECT_THAT(CreateWith(spec),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("exceeds 16777216 bytes")));
+  spec.row_shape = {16};
+  spec.layout = Layout::kRowsLast;
+  spec.dtype = DType::kUint64;
+  spec.index_into = 2;
+  EXPECT_THAT(CreateWith(spec), IsOk());
+  spec.name += 'x';
+  EXPECT_THAT(CreateWith(spec),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 to 128 characters")));
+  std::vector<TensorSpec> most(GraphSchema::kMaxTensors, NodeFeature());
+  for (size_t t = 0; t < most.size(); ++t) most[t].name = absl::StrCat("x", t);
+  EXPECT_THAT(GraphSchema::Create(SizeSchema::NodesAndEdges(), most), IsOk());
+}
+
 TEST(GraphSchemaTest, RefusesRepeatedAndTooManyTensors) {
   EXPECT_THAT(GraphSchema::Create(SizeSchema::NodesAndEdges(), {NodeFeature(), NodeFeature()}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x': is listed twice")));
@@ -162,6 +186,35 @@ TEST(TextFeaturesTest, TheNameAndWhatIsBesideItSayWhatIsText) {
   EXPECT_FALSE(is_text("a.bytes", false, ".d1"));
   EXPECT_FALSE(is_text("a.bytes", true, ".d1 .d2"));
   EXPECT_FALSE(is_text("a.bytes", true, ".d2"));
+}
+
+// Bytes of one each, and numbers of them along something that is no ragged feature itself.
+TEST(TextFeaturesTest, TheTensorsAreThoseOfText) {
+  const TensorSpec bytes = {"a.bytes", DType::kUint8, {}, 1, {}, {}};
+  const TensorSpec lengths = {"a.bytes.d1", DType::kInt32, {}, 0, {}, {}};
+  const auto found = [](const TensorSpec& of_bytes, const TensorSpec& of_lengths) {
+    return LengthsOfText(
+        GraphSchema::Create(SizeSchema::Create({"nodes", "a.bytes", "a.bytes.d1"}).value(),
+                            {of_bytes, of_lengths})
+            .value(),
+        0);
+  };
+  EXPECT_EQ(found(bytes, lengths), 1U);
+  TensorSpec other = bytes;
+  other.dtype = DType::kInt8;
+  EXPECT_EQ(found(other, lengths), std::nullopt);
+  other = bytes;
+  other.row_shape = {2};
+  EXPECT_EQ(found(other, lengths), std::nullopt);
+  other = lengths;
+  other.dtype = DType::kFloat32;
+  EXPECT_EQ(found(bytes, other), std::nullopt);
+  other = lengths;
+  other.index_into = 0;
+  EXPECT_EQ(found(bytes, other), std::nullopt);
+  other = lengths;
+  other.component = 2;
+  EXPECT_EQ(found(bytes, other), std::nullopt);
 }
 
 }  // namespace

@@ -52,6 +52,17 @@ TEST(CompanionsTest, LopsidedIsWhatLeavesTooLittleOfAnotherComponent) {
   EXPECT_FALSE(unlearnt.IsLopsided(pool.columns(), 0));
 }
 
+// What has faded counts half: a mean graph then has 60 edges, and not 50.
+TEST(CompanionsTest, OldGraphsFade) {
+  Companions companions = OfStream();
+  companions.Fade();
+  for (int i = 0; i < 50; ++i) companions.Add({{10, 90}});
+  companions.Learn();
+  const PoolOfSizes pool({{20, 600}, {20, 550}});
+  EXPECT_TRUE(companions.IsLopsided(pool.columns(), 0));
+  EXPECT_FALSE(companions.IsLopsided(pool.columns(), 1));
+}
+
 TEST(CompanionsTest, TheShapeOfTheRoomIsFound) {
   Companions companions = OfStream();
   const std::vector<int32_t> room = {80, 100, 1000};

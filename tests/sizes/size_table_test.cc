@@ -76,6 +76,14 @@ TEST(SizeTableTest, OneIdAGraphAndNoneTwice) {
     EXPECT_THAT(SizeTable::WithIds(3, 1, {1, 1, 1}, ids),
                 StatusIs(absl::StatusCode::kInvalidArgument, "sizes: graph id 5 occurs twice"));
   }
+  // Pieces of one graph.
+  EXPECT_THAT(SizeTable::WithAnyIds(2, 1, {1, 1}, {5}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "sizes: 1 graph ids for 2 graphs"));
+  EXPECT_THAT(
+      SizeTable::WithAnyIds(2, 1, {1}, {5, 5}),
+      StatusIs(absl::StatusCode::kInvalidArgument, "sizes: 1 counts for 2 graphs of 1 components"));
+  PH_ASSERT_OK_AND_ASSIGN(const SizeTable pieces, SizeTable::WithAnyIds(2, 1, {1, 2}, {5, 5}));
+  EXPECT_EQ(pieces.graph_id(1), 5);
   for (const std::vector<uint64_t>& ids : {std::vector<uint64_t>{5, 6, 7}, {7, 6, 5}, {6, 7, 5}}) {
     EXPECT_THAT(SizeTable::WithIds(3, 1, {1, 1, 1}, ids), IsOk());
   }
