@@ -1,6 +1,8 @@
 // Large graphs as files have them: what is written is read, and bad rows are named.
 #include "client/graph/source_graphs/source_tables.h"
 
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -8,18 +10,24 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/graph/files/fingerprint.h"
+#include "client/graph/source_graphs/graph_import.h"
 #include "client/graph/source_graphs/mag_tables.h"
 #include "client/graph/source_graphs/ogb_tables.h"
 #include "client/graph/source_graphs/source_graph_wire.h"
 #include "client/graph/source_graphs/table_writers.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "service/wings/graphs/files/npy_header.h"
 #include "tests/support/shared_data.h"
+#include "tests/support/status_matchers.h"
 
 namespace packhouse::client {
 namespace {
@@ -29,6 +37,8 @@ using graph_files::SourceRows;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
+using testing::StartsWith;
 
 class SourceTablesTest : public testing::Test {
  protected:
@@ -53,6 +63,8 @@ class SourceTablesTest : public testing::Test {
 // Everything of a graph, by the names of sets.
 struct Everything {
   std::map<std::string, SourceRows> sets;
+  // How many rows each piece has.
+  std::map<std::string, std::vector<uint64_t>> pieces;
   absl::Status status;
 };
 
@@ -80,6 +92,7 @@ Everything ReadAll(const SourceTables& tables, size_t max_bytes = 1000) {
     EXPECT_GT(rows.count, 0);
     const std::string name = rows.is_edges ? tables.schema.edge_sets()[rows.set].name
                                            : tables.schema.node_sets()[rows.set].name;
+    all.pieces[name].push_back(rows.count);
     SourceRows& set = all.sets[name];
     set.count += rows.count;
     Append(rows.ids, &set.ids);
@@ -105,6 +118,52 @@ std::string ReadError(const std::string& path) {
   const absl::StatusOr<SourceTables> tables = OpenSourceTables(path);
   if (!tables.ok()) return std::string(tables.status().message());
   return std::string(ReadAll(*tables).status.message());
+}
+
+// A .npy file.
+template <typename Number>
+std::string Npy(DType dtype, const std::vector<uint64_t>& shape,
+                const std::vector<Number>& elements) {
+  std::string bytes = MakeNpyHeader(dtype, shape);
+  bytes.append(reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(Number));
+  return bytes;
+}
+
+std::string Ints(const std::vector<uint64_t>& shape, const std::vector<int64_t>& elements) {
+  return Npy(DType::kInt64, shape, elements);
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The fingerprint of the graph at `path` is of each of these files.
+void ExpectFingerprintOf(const std::string& path, const std::vector<std::string>& files) {
+  std::string before = OpenSourceTables(path).value().fingerprint;
+  EXPECT_EQ(OpenSourceTables(path).value().fingerprint, before);
+  for (const std::string& file : files) {
+    std::filesystem::last_write_time(
+        file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
+    const std::string after = OpenSourceTables(path).value().fingerprint;
+    EXPECT_NE(after, before) << file;
+    before = after;
+  }
+}
+
+// Tables were opened, and then one of their files is cut, or goes.
+void ExpectEachIsNeeded(const SourceTables& tables, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    SCOPED_TRACE(file);
+    const std::string whole = Content(file);
+    std::ofstream(file, std::ios::binary) << whole.substr(0, whole.size() - 1);
+    EXPECT_EQ(ReadAll(tables).status, absl::DataLossError(absl::StrCat(file, ": ends too soon")));
+    std::filesystem::remove(file);
+    EXPECT_THAT(ReadAll(tables).status,
+                StatusIs(absl::StatusCode::kNotFound, StartsWith(absl::StrCat(file, ": "))));
+    std::ofstream(file, std::ios::binary) << whole;
+  }
+  EXPECT_THAT(ReadAll(tables).status, IsOk());
 }
 
 void ExpectSameIds(const IdRows& wanted, const std::string& set, const IdRows& ids) {
@@ -167,6 +226,10 @@ TEST_F(SourceTablesTest, RaggedColumnsAreWrittenAsRagged) {
   std::string schema((std::istreambuf_iterator<char>(file)), {});
   const size_t at = schema.find("size: 1\n", schema.find("labels"));
   ASSERT_NE(at, std::string::npos);
+  EXPECT_THAT(ReadError(Write("dense/two.pbtxt",
+                              std::string(schema).replace(at, std::strlen("size: 1"), "size: 2"))),
+              StartsWith(absl::StrCat(Path("dense/nodes-paper.tfrecords"),
+                                      ": record 0: feature 'labels': ")));
   const absl::StatusOr<SourceTables> ragged = OpenSourceTables(
       Write("dense/ragged.pbtxt", schema.replace(at, std::strlen("size: 1"), "size: -1")));
   ASSERT_TRUE(ragged.ok()) << ragged.status();
@@ -191,6 +254,33 @@ TEST_F(SourceTablesTest, AGeneratedGraphIsAFunctionOfItsOptions) {
   EXPECT_EQ(a.sets.at("paper").columns[0].bytes, b.sets.at("paper").columns[0].bytes);
   EXPECT_NE(a.sets.at("paper").columns[0].bytes, other.sets.at("paper").columns[0].bytes);
   EXPECT_NE(a.sets.at("cites").sources.numbers, other.sets.at("cites").sources.numbers);
+}
+
+// The same on every machine, and in every release.
+TEST_F(SourceTablesTest, AGeneratedGraphStaysTheSame) {
+  const absl::StatusOr<SourceTables> tables = OpenMagTables({0.001, 7});
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  std::map<std::string, std::string> found;
+  const Everything all = ReadAll(*tables, 1100);
+  for (const auto& [name, rows] : all.sets) {
+    Fingerprint fingerprint;
+    for (const IdRows* const ids : {&rows.ids, &rows.sources, &rows.targets}) {
+      for (const int64_t id : ids->numbers) fingerprint.Add(static_cast<uint64_t>(id));
+    }
+    for (const graph_files::ColumnRows& column : rows.columns) fingerprint.Add(column.bytes);
+    found[name] = fingerprint.Hex();
+  }
+  EXPECT_THAT(
+      found,
+      ElementsAre(Pair("affiliated_with", "5f727a12b370cb55"), Pair("author", "834f9279f4a4d436"),
+                  Pair("cites", "2170069eb2f478bc"), Pair("field_of_study", "d823ee269a8105e5"),
+                  Pair("has_topic", "7fd5f04b90a378f7"), Pair("institution", "49614f10fb0856cd"),
+                  Pair("paper", "7aba868194d4010b"), Pair("writes", "099bbd345b3f792b")));
+  // By it an import that was interrupted goes on.
+  EXPECT_EQ(tables->fingerprint, "10b16b1f36c5788c");
+  EXPECT_EQ(all.pieces.at("paper")[0], 2);
+  EXPECT_EQ(all.pieces.at("author")[0], 137);
+  EXPECT_EQ(all.pieces.at("cites")[0], 68);
 }
 
 TEST_F(SourceTablesTest, AGeneratedGraphHasMagsShape) {
@@ -255,6 +345,14 @@ TEST_F(SourceTablesTest, BadRowsOfAUnigraphAreNamed) {
   EXPECT_EQ(all.sets.at("a").count, 3);
   EXPECT_EQ(all.sets.at("a").ids.text(1), "y\nz");
   EXPECT_EQ(all.sets.at("e").targets.text(1), "y\nz");
+  EXPECT_THAT(ReadAll(*OpenSourceTables(schema), 1).pieces.at("a"), ElementsAre(1, 1, 1));
+  ExpectFingerprintOf(schema, {schema, good, bad, second});
+  Write("s.pbtxt", absl::StrCat("node_sets { key: 'b' value { metadata { filename: "
+                                "'gs://b/b.csv' } } }",
+                                Content(schema)));
+  EXPECT_EQ(ReadError(schema), absl::StrCat(schema,
+                                            ": the table 'gs://b/b.csv' is in no local "
+                                            "file system"));
 }
 
 TEST_F(SourceTablesTest, ADownloadOfOgbOfOneKindIsRead) {
@@ -379,7 +477,7 @@ TEST_F(SourceTablesTest, OgbsInverseEdgesAreThere) {
     write("edge-feat.csv", "0.5\n1.5\n2.5\n");
     write("edge_weight.csv", "2\n1\n7\n");
     write("edge_year.csv", "2001\n2010\n2017\n");
-    for (const size_t max_bytes : {size_t{1}, size_t{100}, size_t{10000}}) {
+    for (const size_t max_bytes : {size_t{1}, size_t{145}, size_t{10000}}) {
       const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path(name));
       ASSERT_TRUE(tables.ok()) << tables.status();
       const Everything all = ReadAll(*tables, max_bytes);
@@ -387,6 +485,10 @@ TEST_F(SourceTablesTest, OgbsInverseEdgesAreThere) {
       const SourceRows& edges = all.sets.at("edges");
       EXPECT_THAT(edges.sources.numbers, ElementsAre(0, 1, 2, 0, 1, 1));
       EXPECT_THAT(edges.targets.numbers, ElementsAre(1, 0, 0, 2, 1, 1));
+      // Two edges of 72 bytes with what is added.
+      if (max_bytes == 145) {
+        EXPECT_THAT(all.pieces.at("edges"), ElementsAre(4, 2));
+      }
       EXPECT_THAT(Numbers<float>(edges.columns[0]), ElementsAre(0.5, 0.5, 1.5, 1.5, 2.5, 2.5));
       EXPECT_EQ(tables->schema.edge_sets()[0].columns[2].name, "year");
       EXPECT_THAT(Numbers<int64_t>(edges.columns[2]),
@@ -413,6 +515,9 @@ TEST_F(SourceTablesTest, WhatIsNotKnownOfOgbIsAskedFor) {
                     HasSubstr("--ogb-name as-is")));
   EXPECT_EQ(ReadAll(*OpenSourceTables(Path("mine"), "as-is")).sets.at("edges").count, 1);
   EXPECT_EQ(ReadAll(*OpenSourceTables(Path("mine"), "ogbl-ddi")).sets.at("edges").count, 2);
+  EXPECT_EQ(ReadAll(*OpenSourceTables(Path("mine/"), "ogbl_ddi")).sets.at("edges").count, 2);
+  EXPECT_NE(OpenSourceTables(Path("mine"), "as-is")->fingerprint,
+            OpenSourceTables(Path("mine"), "ogbl-ddi")->fingerprint);
   EXPECT_EQ(OpenSourceTables(Path("mine"), "ogbn-art").status().code(),
             absl::StatusCode::kInvalidArgument);
   // What its loader needs, and this folder lacks.
@@ -512,6 +617,10 @@ TEST_F(SourceTablesTest, EdgesOfChunksMayBeArrays) {
   ASSERT_TRUE(all.status.ok()) << all.status;
   EXPECT_THAT(all.sets.at("/a/r").sources.numbers, ElementsAre(0, 2, 1));
   EXPECT_THAT(all.sets.at("/a/r").targets.numbers, ElementsAre(1, 0, 2));
+  EXPECT_THAT(ReadAll(*tables, 33).pieces.at("/a/r"), ElementsAre(2, 1));
+  EXPECT_THAT(ReadAll(*tables, 17).pieces.at("u"), ElementsAre(2, 1));
+  ExpectEachIsNeeded(*tables, {Path("e0.npy"), last});
+  ExpectFingerprintOf(path, {path, Path("e0.npy"), last});
   Write("e1.npy", pairs({1, 3}));
   EXPECT_EQ(ReadError(path), absl::StrCat(last, ": row 0: target 3 is none of the 3 nodes"));
   // Its numbers would be taken for other edges.
@@ -521,6 +630,52 @@ TEST_F(SourceTablesTest, EdgesOfChunksMayBeArrays) {
                                           "numpy.ascontiguousarray of it"));
   Write("e1.npy", pairs({1, 2, 0, 0}));
   EXPECT_EQ(ReadError(path), absl::StrCat(path, ": edge type 'u:/a/r:u' has 3 edges, its files 4"));
+}
+
+TEST_F(SourceTablesTest, ChunksOfArraysThatDisagreeAreNamed) {
+  const std::string path = Write("metadata.json", R"({"node_type": ["u"], "num_nodes_per_type": [3],
+      "edge_type": ["u:r:u"], "num_edges_per_type": [2],
+      "edges": {"u:r:u": {"format": {"name": "numpy"}, "data": ["e.npy"]}},
+      "node_data": {"u": {"x": {"format": {"name": "numpy"}, "data": ["x0.npy", "x1.npy"]}}},
+      "edge_data": {"u:r:u": {"w": {"format": {"name": "csv"}, "data": ["w.csv"]}}}})");
+  const std::string x0 = Write("x0.npy", Ints({2}, {5, 6}));
+  const std::string x1 = Write("x1.npy", Ints({1}, {7}));
+  const std::string edges = Write("e.npy", Ints({2, 2}, {0, 1, 2, 0}));
+  const std::string w = Write("w.csv", "8\n9\n");
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(path);
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  const Everything all = ReadAll(*tables, 48);
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  EXPECT_THAT(Numbers<int64_t>(all.sets.at("u").columns[0]), ElementsAre(5, 6, 7));
+  EXPECT_THAT(Numbers<int64_t>(all.sets.at("r").columns[0]), ElementsAre(8, 9));
+  EXPECT_THAT(all.pieces, ElementsAre(Pair("r", ElementsAre(2)), Pair("u", ElementsAre(3))));
+  EXPECT_THAT(ReadAll(*tables, 47).pieces,
+              ElementsAre(Pair("r", ElementsAre(1, 1)), Pair("u", ElementsAre(2, 1))));
+  ExpectEachIsNeeded(*tables, {x0, x1, edges});
+  ExpectFingerprintOf(path, {path, x0, x1, edges, w});
+  const auto expect = [&](const std::string& file, const std::string& content,
+                          const std::string& message) {
+    const std::string kept = Content(file);
+    std::ofstream(file, std::ios::binary) << content;
+    EXPECT_EQ(ReadError(path), message);
+    std::ofstream(file, std::ios::binary) << kept;
+  };
+  expect(x1, Npy<float>(DType::kFloat32, {1}, {7}),
+         absl::StrCat(x1, ": has rows of float32 [1], the first chunk has others"));
+  expect(x1, Ints({1, 1}, {7}),
+         absl::StrCat(x1, ": has rows of int64 [1, 1], the first chunk has others"));
+  expect(x1, Ints({2}, {7, 8}), absl::StrCat(path, ": feature 'x' has 4 rows, its type 3"));
+  expect(x1, Ints({}, {7}), absl::StrCat(x1, ": has no dimension; the first one numbers its rows"));
+  expect(edges, Npy<double>(DType::kFloat64, {1, 2}, {0, 1}),
+         absl::StrCat(edges, ": has rows of float64 [1, 2], two whole numbers are needed"));
+  expect(edges, Ints({2}, {0, 1}),
+         absl::StrCat(edges, ": has rows of int64 [2], two whole numbers are needed"));
+  expect(edges, Ints({1, 3}, {0, 1, 2}),
+         absl::StrCat(edges, ": has rows of int64 [1, 3], two whole numbers are needed"));
+  expect(edges, Ints({2, 2}, {0, 1, -1, 0}),
+         absl::StrCat(edges, ": row 1: source -1 is none of the 3 nodes"));
+  expect(w, "8\n", absl::StrCat(w, ": column 'w' has fewer rows than its set"));
+  expect(w, "8\n9\n1\n", absl::StrCat(w, ": line 3: column 'w' has more rows than its set"));
 }
 
 TEST_F(SourceTablesTest, EdgesOfChunksAreBetweenTheSetsOfTheirName) {
@@ -567,11 +722,460 @@ TEST_F(SourceTablesTest, ChunksThatDisagreeAreNamed) {
 }
 
 TEST_F(SourceTablesTest, WhatIsNoGraphIsRefused) {
+  EXPECT_EQ(ReadError(Path("")),
+            absl::StrCat(Path(""),
+                         ": has no schema (.pbtxt), no metadata.json, no raw/ of OGB, "
+                         "and no nodes/ or edges/ of arrays"));
+  Write("two/a.pbtxt", "");
+  Write("two/b.pbtxt", "");
+  EXPECT_EQ(ReadError(Path("two")), absl::StrCat(Path("two"),
+                                                 ": has 2 schemas (.pbtxt); name the "
+                                                 "one that is meant"));
   EXPECT_EQ(ReadError(Path("none")), absl::StrCat(Path("none"), ": is not there"));
   const std::string text = Write("x.txt", "");
   EXPECT_EQ(
       ReadError(text),
       absl::StrCat(text, ": must be a .npz, a schema (.pbtxt), a metadata.json, or a folder"));
+}
+
+TEST_F(SourceTablesTest, ArraysThatAreNoGraphAreNamed) {
+  const auto no_number = [](const std::vector<uint64_t>& shape) {
+    return Npy<double>(DType::kFloat64, shape, {1});
+  };
+  const std::string two = Ints({2}, {0, 1});
+  const std::string three = Ints({3}, {0, 1, 1});
+  const std::string column = Ints({2, 1}, {0, 1});
+  const std::string p = "nodes/p/#size";
+  const std::string size = Ints({}, {3});
+  struct Case {
+    // The last one is named.
+    std::vector<std::pair<std::string, std::string>> files;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{{"nodes/x", two}}, "must be called nodes/SET/COLUMN or edges/SET/COLUMN"},
+      {{{"nodes/p/#id", no_number({1})}}, "has elements of type float64; ids are whole numbers"},
+      {{{"nodes/p/#id", column}}, "has the shape [2, 1], 1 dimension is needed"},
+      {{{p, column}}, "has the shape [2, 1], 1 dimension is needed"},
+      {{{p, two}}, "has the shape [2], one number is needed"},
+      {{{p, Ints({}, {-1})}}, "-1 is no number of nodes"},
+      {{{p, no_number({})}}, "has elements of type float64; ids are whole numbers"},
+      {{{"nodes/p/#id", two}, {p, size}}, "3 nodes, '#id' has 2"},
+      {{{"nodes/p/#id", two}, {"nodes/p/x", three}}, "has 3 rows, other arrays of its set have 2"},
+      {{{"nodes/p/x", size}}, "has no dimension; the first one numbers its rows"},
+      {{{"nodes/p/x", Ints({2, 0}, {})}},
+       "has the shape [2, 0]; extents of a row must be from 1 to 4294967295"},
+      {{{"nodes/p/x", two}, {"nodes/p/y", three}}, "has 3 rows, other arrays of its set have 2"},
+      {{{"nodes/p/x", Ints({3}, {0, 1})}}, "has 16 bytes of elements, its header says 24"},
+      {{{"nodes/p/x", Ints({1}, {0, 1})}}, "has 16 bytes of elements, its header says 8"},
+      {{{"nodes/p/#id", Npy<uint64_t>(DType::kUint64, {1}, {uint64_t{1} << 63})}},
+       "9223372036854775808 is no int64"},
+      {{{p, size}, {"nodes/q/#size", size}, {"edges/e/source", two}},
+       "edges are called SOURCE.NAME.TARGET, unless there is one node set; there are 2"},
+      {{{p, size}, {"edges/e/source", two}},
+       "its edge set has neither source and target nor edge_index"},
+      {{{p, size}, {"edges/e/target", two}},
+       "its edge set has neither source and target nor edge_index"},
+      {{{p, size}, {"edges/e/source", two}, {"edges/e/target", three}}, "has 3 rows, source has 2"},
+      {{{p, size}, {"edges/e/source", two}, {"edges/e/target", column}},
+       "has the shape [2, 1], 1 dimension is needed"},
+      {{{p, size}, {"edges/e/target", two}, {"edges/e/source", column}},
+       "has the shape [2, 1], 1 dimension is needed"},
+      {{{p, size}, {"edges/e/edge_index", two}}, "has the shape [2], 2 dimensions are needed"},
+      {{{p, size}, {"edges/e/edge_index", Ints({3, 1}, {0, 0, 0})}},
+       "has the shape [3, 1], [2, edges] is needed"},
+      {{{p, size}, {"edges/e/edge_index", Ints({2, 2}, {0, 1, 1, 0})}, {"edges/e/w", three}},
+       "has 3 rows, other arrays of its set have 2"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.message);
+    std::filesystem::remove_all(Path("g"));
+    std::string named;
+    for (const auto& [name, bytes] : c.files)
+      named = Write(absl::StrCat("g/", name, ".npy"), bytes);
+    EXPECT_EQ(ReadError(Path("g")), absl::StrCat(named, ": ", c.message));
+  }
+}
+
+// Whatever the pieces are, rows are those of the arrays.
+TEST_F(SourceTablesTest, ArraysAreReadInPieces) {
+  const std::string id = Write("g/nodes/p/#id.npy", Ints({5}, {7, 8, -1, 9, 10}));
+  const std::string x =
+      Write("g/nodes/p/x.npy", Npy<float>(DType::kFloat32, {5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  const std::string ends =
+      Write("g/edges/e/edge_index.npy",
+            Npy<int16_t>(DType::kInt16, {2, 5}, {7, 8, 9, 10, 7, 8, 9, 10, 7, 8}));
+  const std::string w = Write("g/edges/e/w.npy", Npy<uint8_t>(DType::kUint8, {5}, {1, 2, 3, 4, 5}));
+  const std::string source = Write("g/edges/f/source.npy", Ints({2}, {7, 8}));
+  const std::string target = Write("g/edges/f/target.npy", Ints({2}, {8, -1}));
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("g"));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  for (const size_t max_bytes : {size_t{1}, size_t{34}, size_t{1000}}) {
+    SCOPED_TRACE(max_bytes);
+    const Everything all = ReadAll(*tables, max_bytes);
+    ASSERT_TRUE(all.status.ok()) << all.status;
+    EXPECT_THAT(all.sets.at("p").ids.numbers, ElementsAre(7, 8, -1, 9, 10));
+    EXPECT_THAT(Numbers<float>(all.sets.at("p").columns[0]),
+                ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+    EXPECT_THAT(all.sets.at("e").sources.numbers, ElementsAre(7, 8, 9, 10, 7));
+    EXPECT_THAT(all.sets.at("e").targets.numbers, ElementsAre(8, 9, 10, 7, 8));
+    EXPECT_THAT(Numbers<uint8_t>(all.sets.at("e").columns[0]), ElementsAre(1, 2, 3, 4, 5));
+    EXPECT_THAT(all.sets.at("f").targets.numbers, ElementsAre(8, -1));
+  }
+  // Of 16 bytes a node, 17 and 16 an edge.
+  EXPECT_THAT(ReadAll(*tables, 34).pieces,
+              ElementsAre(Pair("e", ElementsAre(2, 2, 1)), Pair("f", ElementsAre(2)),
+                          Pair("p", ElementsAre(2, 2, 1))));
+  EXPECT_THAT(ReadAll(*tables, 33).pieces,
+              ElementsAre(Pair("e", ElementsAre(1, 1, 1, 1, 1)), Pair("f", ElementsAre(2)),
+                          Pair("p", ElementsAre(2, 2, 1))));
+  ExpectEachIsNeeded(*tables, {id, x, ends, w, source, target});
+  ExpectFingerprintOf(Path("g"), {id, x, ends, w, source, target});
+}
+
+TEST_F(SourceTablesTest, RelationsOfOneNameKeepTheirEnds) {
+  const std::string edges = Ints({2, 1}, {0, 0});
+  for (const char* set : {"a", "b"}) {
+    Write(absl::StrCat("g/nodes/", set, "/#size.npy"), Ints({}, {1}));
+  }
+  for (const char* set : {"a.r.b", "a.t.c", "b.r.a", "b.s.b"}) {
+    Write(absl::StrCat("g/edges/", set, "/edge_index.npy"), edges);
+  }
+  const auto sets_of = [](const absl::StatusOr<SourceTables>& tables) {
+    std::vector<std::string> sets;
+    EXPECT_TRUE(tables.ok()) << tables.status();
+    if (!tables.ok()) return sets;
+    for (const SourceEdgeSetSpec& set : tables->schema.edge_sets()) {
+      sets.push_back(absl::StrCat(set.name, " ", set.source, " ", set.target));
+    }
+    return sets;
+  };
+  EXPECT_THAT(sets_of(OpenSourceTables(Path("g"))),
+              ElementsAre("a.r.b 0 1", "t 0 2", "b.r.a 1 0", "s 1 1"));
+  Write("c/metadata.json", R"({"node_type": ["a", "b"], "num_nodes_per_type": [1, 1],
+      "edge_type": ["a:r:b", "b:r:a", "b:s:b"], "num_edges_per_type": [1, 1, 1],
+      "edges": {"a:r:b": {"format": {"name": "csv", "delimiter": " "}, "data": ["e"]},
+                "b:r:a": {"format": {"name": "csv", "delimiter": " "}, "data": ["e"]},
+                "b:s:b": {"format": {"name": "csv", "delimiter": " "}, "data": ["e"]}}})");
+  Write("c/e", "0 0\n");
+  EXPECT_THAT(sets_of(OpenSourceTables(Path("c"))), ElementsAre("a:r:b 0 1", "b:r:a 1 0", "s 1 1"));
+  Write("o/raw/num-node-dict.csv", "a,b\n1,1\n");
+  Write("o/raw/triplet-type-list.csv", "a,r,b\nb,r,a\n");
+  for (const char* relation : {"a___r___b", "b___r___a"}) {
+    Write(absl::StrCat("o/raw/relations/", relation, "/edge.csv"), "0,0\n");
+    Write(absl::StrCat("o/raw/relations/", relation, "/num-edge-list.csv"), "1\n");
+  }
+  EXPECT_THAT(sets_of(OpenSourceTables(Path("o"), "as-is")), ElementsAre("r 0 1", "b.r.a 1 0"));
+  ExpectFingerprintOf(Path("c"), {Path("c/metadata.json"), Path("c/e")});
+}
+
+TEST_F(SourceTablesTest, ListsOfOgbThatDisagreeAreNamed) {
+  Write("ogbn_mag/raw/num-node-dict.csv", "author,paper\n2,3\n");
+  Write("ogbn_mag/raw/triplet-type-list.csv", "author,writes,paper\n");
+  for (const char* relation :
+       {"author___writes___paper", "paper___in___book", "book___in___paper"}) {
+    Write(absl::StrCat("ogbn_mag/raw/relations/", relation, "/edge.csv"), "0,1\n1,2\n1,2\n");
+    Write(absl::StrCat("ogbn_mag/raw/relations/", relation, "/num-edge-list.csv"), "3\n");
+  }
+  const std::string relation = "relations/author___writes___paper/";
+  const std::vector<std::vector<std::string>> cases = {
+      {"num-node-dict.csv", "author,paper\n",
+       ": must be a line of names, and a line of as many counts"},
+      {"num-node-dict.csv", "author,paper\n2\n",
+       ": must be a line of names, and a line of as many counts"},
+      {"triplet-type-list.csv", "author,writes,paper\nauthor,paper\n",
+       ": line 2: must be source,relation,target"},
+      {"triplet-type-list.csv", "author,writes,paper\npaper,../x,paper\n",
+       ": line 2: field 2: '../x' cannot be the name of a folder"},
+      {"triplet-type-list.csv", "author,writes,paper\npaper,in,book\n",
+       ": line 2: field 3: 'book' is no node set"},
+      {"triplet-type-list.csv", "book,in,paper\n", ": line 1: field 1: 'book' is no node set"},
+      {relation + "num-edge-list.csv", "", ": has 0 numbers, one count is needed"},
+      {relation + "num-edge-list.csv", "-1\n", ": has 1 numbers, one count is needed"},
+      {relation + "num-edge-list.csv", "1,2\n", ": line 1: has 2 fields, 1 is needed"},
+      {relation + "num-edge-list.csv", "x\n", ": line 1: 'x' is no int64"},
+  };
+  for (const std::vector<std::string>& c : cases) {
+    SCOPED_TRACE(c[2]);
+    const std::string path = Path("ogbn_mag/raw/" + c[0]);
+    const std::string kept = Content(path);
+    Write("ogbn_mag/raw/" + c[0], c[1]);
+    EXPECT_EQ(ReadError(Path("ogbn_mag")), absl::StrCat(path, c[2]));
+    Write("ogbn_mag/raw/" + c[0], kept);
+  }
+  EXPECT_EQ(ReadError(Path("ogbn_mag")), "");
+  const std::string edges = Path("ogbn_mag/raw/" + relation + "edge.csv");
+  ExpectFingerprintOf(Path("ogbn_mag"), {edges});
+  // Told before the end is read.
+  Write("ogbn_mag/raw/" + relation + "num-edge-list.csv", "1\n");
+  EXPECT_EQ(ReadAll(*OpenSourceTables(Path("ogbn_mag")), 1).status,
+            absl::InvalidArgumentError(
+                absl::StrCat(edges, ": there are at least 2 edges, 1 were said to be")));
+}
+
+// As OGB's loader has them.
+TEST_F(SourceTablesTest, EmptyFieldsOfFloatsAreNanAndSpeciesAreReadOnce) {
+  Write("o/raw/num-node-list.csv", "2\n");
+  Write("o/raw/num-edge-list.csv", "1\n");
+  Write("o/raw/edge.csv", "0,1\n");
+  Write("o/raw/node-feat.csv", "0.5,\n,1\n");
+  Write("o/raw/node_.csv", "1\n2\n");
+  Write("o/raw/species.csv", "1\n2\n");
+  Write("o/raw/node_species.csv", "3\n4\n");
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("o"), "as-is");
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  const Everything all = ReadAll(*tables);
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  ASSERT_EQ(all.sets.at("nodes").columns.size(), 2);
+  const std::vector<float> feat = Numbers<float>(all.sets.at("nodes").columns[0]);
+  ASSERT_EQ(feat.size(), 4);
+  EXPECT_EQ(feat[0], 0.5);
+  EXPECT_TRUE(std::isnan(feat[1]));
+  EXPECT_TRUE(std::isnan(feat[2]));
+  EXPECT_EQ(feat[3], 1);
+  EXPECT_THAT(Numbers<int64_t>(all.sets.at("nodes").columns[1]), ElementsAre(3, 4));
+}
+
+TEST_F(SourceTablesTest, TextsLongerThanABufferAreReadWhole) {
+  constexpr int64_t kNodes = 60'000;
+  std::string lines;
+  std::vector<int64_t> up;
+  for (int64_t i = 0; i < kNodes; ++i) {
+    // The last line has no end.
+    absl::StrAppend(&lines, i == 0 ? "" : "\n", i, ",", kNodes - 1 - i);
+    up.push_back(i);
+  }
+  Write("o/raw/num-node-list.csv", absl::StrCat(kNodes));
+  Write("o/raw/num-edge-list.csv", absl::StrCat(kNodes));
+  const std::string edges = Write("o/raw/edge.csv", lines);
+  Everything all = ReadAll(*OpenSourceTables(Path("o"), "as-is"), 1 << 20);
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  EXPECT_TRUE(all.sets.at("edges").sources.numbers == up);
+  EXPECT_TRUE(all.sets.at("edges").targets.numbers == std::vector<int64_t>(up.rbegin(), up.rend()));
+  Write("p.csv", absl::StrCat("id,x\n", lines));
+  all = ReadAll(*OpenSourceTables(Write("s.pbtxt",
+                                        "node_sets { key: 'p' value { metadata { "
+                                        "filename: 'p.csv' } } }")));
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  ASSERT_EQ(all.sets.at("p").count, kNodes);
+  for (int64_t i = 0; i < kNodes; ++i) {
+    ASSERT_EQ(all.sets.at("p").ids.text(static_cast<size_t>(i)), absl::StrCat(i));
+  }
+  Write("o/raw/edge.csv", absl::StrCat("0,1\n", std::string((16 << 20) + 1, '1')));
+  EXPECT_EQ(
+      ReadAll(*OpenSourceTables(Path("o"), "as-is")).status,
+      absl::InvalidArgumentError(absl::StrCat(edges, ": line 2: has more than 16777216 bytes")));
+}
+
+TEST_F(SourceTablesTest, AFingerprintIsOfNamesLengthsAndTimes) {
+  namespace fs = std::filesystem;
+  const std::string path = Write("a", "x");
+  const fs::file_time_type time = fs::last_write_time(path);
+  const std::string one = FingerprintOfFiles({path});
+  std::set<std::string> seen = {one};
+  const auto is_new = [&seen](const std::vector<std::string>& files) {
+    return seen.insert(FingerprintOfFiles(files)).second;
+  };
+  EXPECT_EQ(one.size(), 16);
+  EXPECT_FALSE(is_new({path}));
+  EXPECT_TRUE(is_new({path, path}));
+  EXPECT_TRUE(is_new({}));
+  fs::last_write_time(path, time + std::chrono::nanoseconds(1));
+  EXPECT_TRUE(is_new({path}));
+  fs::last_write_time(path, time + std::chrono::seconds(1));
+  EXPECT_TRUE(is_new({path}));
+  fs::last_write_time(Write("a", "xy"), time);
+  EXPECT_TRUE(is_new({path}));
+  const std::string other = Write("b", "x");
+  fs::last_write_time(other, time);
+  EXPECT_TRUE(is_new({other}));
+  // Not of its folder.
+  const std::string moved = Write("folder/a", "x");
+  fs::last_write_time(moved, time);
+  EXPECT_EQ(FingerprintOfFiles({moved}), one);
+}
+
+TEST_F(SourceTablesTest, NumbersOfEveryTypeAreWrittenAndReadAgain) {
+  std::vector<DType> dtypes;
+  std::vector<std::string> rows;
+  for (int i = 0; i <= static_cast<int>(DType::kFloat64); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    // numpy has none.
+    if (dtype == DType::kBfloat16) continue;
+    // 1 and 0.
+    std::string one(ElementBytes(dtype), '\0');
+    switch (dtype) {
+      case DType::kFloat16:
+        one = {'\0', '\x3c'};
+        break;
+      case DType::kFloat32:
+        one.replace(2, 2, "\x80\x3f");
+        break;
+      case DType::kFloat64:
+        one.replace(6, 2, "\xf0\x3f");
+        break;
+      default:
+        one[0] = 1;
+    }
+    dtypes.push_back(dtype);
+    rows.push_back(one + std::string(one.size(), '\0'));
+    const std::string name = absl::StrCat("g/nodes/p/x", 10 + i, ".npy");
+    Write(name, MakeNpyHeader(dtype, std::vector<uint64_t>{2}) + rows.back());
+  }
+  // A set without rows has files, too.
+  Write("g/nodes/q/#size.npy", Ints({}, {0}));
+  Write("g/edges/p.e.q/edge_index.npy", Ints({2, 0}, {}));
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("g"));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  UnigraphOptions options;
+  options.shards = 3;
+  const absl::StatusOr<WrittenTables> written = WriteUnigraph(*tables, Path("tfgnn"), options);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->num_nodes, 2);
+  EXPECT_EQ(written->num_edges, 0);
+  ASSERT_TRUE(WriteArrays(*tables, Path("npy")).ok());
+  EXPECT_THAT(Content(Path("tfgnn/graph_schema.pbtxt")), HasSubstr("cardinality: 2"));
+  for (const char* folder : {"tfgnn", "npy"}) {
+    SCOPED_TRACE(folder);
+    const absl::StatusOr<SourceTables> again = OpenSourceTables(Path(folder));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->schema.EdgeSetIndex("e").has_value(), std::string(folder) == "tfgnn");
+    const Everything all = ReadAll(*again);
+    ASSERT_TRUE(all.status.ok()) << all.status;
+    for (size_t c = 0; c < dtypes.size(); ++c) {
+      EXPECT_EQ(again->schema.node_sets()[0].columns[c].dtype, dtypes[c]) << c;
+      EXPECT_EQ(all.sets.at("p").columns[c].bytes, rows[c]) << c;
+    }
+  }
+}
+
+TEST_F(SourceTablesTest, WhatCannotBeWrittenIsNamed) {
+  Write("g/nodes/p/x.npy", Ints({1}, {5}));
+  Write("g/nodes/q/#size.npy", Ints({}, {1}));
+  Write("g/nodes/r/#size.npy", Ints({}, {0}));
+  Write("g/edges/p.e.q/source.npy", Ints({1}, {0}));
+  Write("g/edges/p.e.q/target.npy", Ints({1}, {0}));
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path("g"));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  // Folders stand in the way.
+  const auto expect = [&](bool is_unigraph, const std::string& folder, const std::string& named) {
+    SCOPED_TRACE(folder);
+    std::filesystem::remove_all(Path("out"));
+    std::filesystem::create_directories(Path("out/" + folder + "/x"));
+    const absl::Status status = is_unigraph ? WriteUnigraph(*tables, Path("out"), {}).status()
+                                            : WriteArrays(*tables, Path("out")).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                                 StartsWith(absl::StrCat(Path("out/" + named), ": "))));
+  };
+  for (const char* file :
+       {"nodes/p/x.npy", "nodes/q/#size.npy", "edges/p.e.q/source.npy", "edges/p.e.q/target.npy"}) {
+    expect(false, file, file);
+  }
+  for (const char* file : {"nodes-p.tfrecords", "nodes-r.tfrecords", "edges-e.tfrecords"}) {
+    expect(true, file, file);
+    expect(true, absl::StrCat(file, ".part"), absl::StrCat(file, ".part"));
+    // A folder without a schema was not finished.
+    EXPECT_FALSE(std::filesystem::exists(Path("out/graph_schema.pbtxt")));
+  }
+  expect(true, "graph_schema.pbtxt", "graph_schema.pbtxt");
+  Write("file", "");
+  EXPECT_EQ(WriteUnigraph(*tables, Path("file/x"), {}).status(),
+            absl::UnavailableError(absl::StrCat(Path("file/x"), ": Not a directory")));
+  EXPECT_EQ(WriteArrays(*tables, Path("file/x")).status(),
+            absl::UnavailableError(absl::StrCat(Path("file/x/nodes/p"), ": Not a directory")));
+
+  const auto refused = [&](const std::string& source) {
+    return std::string(WriteArrays(*OpenSourceTables(source), Path("arrays")).status().message());
+  };
+  const std::string ids = "nodes/p: ids must be the numbers of the rows, from 0";
+  Write("ids/nodes/p/#id.npy", Ints({2}, {0, 2}));
+  EXPECT_EQ(refused(Path("ids")), ids);
+  Write("p.csv", "id\n0\n");
+  EXPECT_EQ(refused(Write("s.pbtxt",
+                          "node_sets { key: 'p' value { metadata { filename: 'p.csv' } "
+                          "} }")),
+            ids);
+  Write("p.csv", "id,t\n0,x\n");
+  EXPECT_EQ(refused(Write("s.pbtxt",
+                          "node_sets { key: 'p' value { features { key: 't' value { "
+                          "dtype: DT_STRING } } metadata { filename: 'p.csv' } } }")),
+            "nodes/p: column 't' is no array of numpy's types");
+}
+
+v1::SourceGraphSchema SchemaOf(const std::string& text) {
+  v1::SourceGraphSchema schema;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &schema)) << text;
+  return schema;
+}
+
+constexpr char kNodesOnTheWire[] = R"(
+    node_sets { name: "a" id_kind: NODE_ID_KIND_TEXT
+                columns { name: "t" dtype: DATA_TYPE_UINT8 ragged: true text: true }
+                columns { name: "v" dtype: DATA_TYPE_FLOAT32 row_shape: 2 ragged: true } }
+    node_sets { name: "b" id_kind: NODE_ID_KIND_TEXT } )";
+constexpr char kEdgesOnTheWire[] = R"(
+    edge_sets { name: "e" source: "a" target: "b" lookup: EDGE_LOOKUP_BY_TARGET
+                columns { name: "w" dtype: DATA_TYPE_INT16 row_shape: 3 row_shape: 4 } } )";
+constexpr char kReverseOnTheWire[] = R"(
+    edge_sets { name: "back" source: "b" target: "a" reverse_of: "e" } )";
+
+TEST_F(SourceTablesTest, ASchemaIsSentWithAllThatItSays) {
+  Write("a.tfrecord", "");
+  Write("b.csv", "id\n");
+  Write("e.tfrecord", "");
+  absl::StatusOr<SourceTables> tables = OpenSourceTables(Write(
+      "s.pbtxt",
+      "node_sets { key: 'a' value { metadata { filename: 'a.tfrecord' } features { key: 't' value "
+      "{ dtype: DT_STRING } } features { key: 'v' value { dtype: DT_FLOAT shape { dim { size: -1 } "
+      "dim { size: 2 } } } } } } node_sets { key: 'b' value { metadata { filename: 'b.csv' } } } "
+      "edge_sets { key: 'e' value { source: 'a' target: 'b' metadata { filename: 'e.tfrecord' } "
+      "features { key: 'w' value { dtype: DT_INT16 shape { dim { size: 3 } dim { size: 4 } } } } } "
+      "}"));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  ASSERT_TRUE(AddReverses({"back=e"}, &*tables).ok());
+  EXPECT_THAT(AddReverses({"e=e"}, &*tables),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"e\" is there twice")));
+  const v1::SourceGraphSchema wanted =
+      SchemaOf(absl::StrCat(kNodesOnTheWire, kEdgesOnTheWire, kReverseOnTheWire));
+  const v1::SourceGraphSchema wire = WireSourceSchema(*tables, v1::EDGE_LOOKUP_BY_TARGET);
+  EXPECT_EQ(wire.SerializeAsString(), wanted.SerializeAsString()) << wire.DebugString();
+  // So is each piece, under the names of its set and of its columns.
+  SourceRows rows;
+  rows.columns.resize(2);
+  v1::AppendSourceGraphRequest sent = WireSourceRows(tables->schema, rows);
+  EXPECT_EQ(sent.nodes(0).node_set(), "a");
+  EXPECT_EQ(sent.nodes(0).columns(1).name(), "v");
+  rows.is_edges = true;
+  rows.columns.resize(1);
+  sent = WireSourceRows(tables->schema, rows);
+  EXPECT_EQ(sent.edges(0).edge_set(), "e");
+  EXPECT_EQ(sent.edges(0).columns(0).name(), "w");
+}
+
+TEST(SchemaDifferenceTest, IsThatOfTheFirstSet) {
+  const v1::SourceGraphSchema all =
+      SchemaOf(absl::StrCat(kNodesOnTheWire, kEdgesOnTheWire, kReverseOnTheWire));
+  const std::string a =
+      "a with texts as ids and columns (t text [], v DATA_TYPE_FLOAT32 ragged [2])";
+  const std::string e = "e from a to b with columns (w DATA_TYPE_INT16 [3, 4])";
+  v1::SourceGraphSchema there = all;
+  // By which end edges are found is no difference of what the rows mean.
+  there.mutable_edge_sets(0)->set_lookup(v1::EDGE_LOOKUP_BOTH);
+  EXPECT_EQ(SchemaDifference(there, all), "");
+  EXPECT_EQ(SchemaDifference(SchemaOf(absl::StrCat(kNodesOnTheWire, kEdgesOnTheWire)), all),
+            "has the edge set none, the source has back from b to a reversing e with columns ()");
+  EXPECT_EQ(SchemaDifference(all, SchemaOf(absl::StrCat(kNodesOnTheWire, kEdgesOnTheWire))),
+            "has the edge set back from b to a reversing e with columns (), the source has none");
+  there.mutable_edge_sets(0)->mutable_columns(0)->set_dtype(v1::DATA_TYPE_INT32);
+  EXPECT_EQ(SchemaDifference(there, all),
+            absl::StrCat("has the edge set e from a to b with columns (w DATA_TYPE_INT32 [3, 4]), "
+                         "the source has ",
+                         e));
+  there.mutable_node_sets(0)->set_id_kind(v1::NODE_ID_KIND_INTEGER);
+  EXPECT_EQ(SchemaDifference(there, all),
+            absl::StrCat("has the node set a with integers as ids and columns (t text [], v "
+                         "DATA_TYPE_FLOAT32 ragged [2]), the source has ",
+                         a));
 }
 
 }  // namespace
