@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/server/http/host_port.h"
 #include "tests/http/http_connection.h"
 #include "tests/support/status_matchers.h"
 
@@ -56,6 +58,9 @@ TEST_F(HttpServerTest, AnswersManyRequestsOnOneConnection) {
   for (int i = 1; i <= 10; ++i) {
     EXPECT_THAT(connection.Ask("/count", "!"), EndsWith(absl::StrCat("count ", i, "!")));
   }
+  // What comes behind a head is not looked at.
+  EXPECT_TRUE(connection.Send("GET /ok HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"));
+  EXPECT_THAT(connection.ReadUntil("ok."), StartsWith("HTTP/1.1 200 "));
   // Two requests in one segment: two answers.
   EXPECT_TRUE(
       connection.Send("GET /ok HTTP/1.1\r\nHost: h\r\n\r\nGET /busy HTTP/1.1\r\nHost: h\r\n"
@@ -176,6 +181,20 @@ TEST_F(HttpServerTest, ServesIpv6) {
   const HttpConnection another(absl::StrCat("127.0.0.1", port), "127.0.0.2");
   EXPECT_THAT(another.Ask("/ok", "ok."), StartsWith("HTTP/1.1 200 "));
   EXPECT_FALSE(one.IsClosed());
+  HttpSecurity security;
+  security.admit = [](const Caller& caller, const Request&) -> Admission {
+    return {403, "", caller.address};
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto telling,
+                          HttpServer::Start("[::]:0", {}, HttpBounds(), std::move(security)));
+  const std::string its_port = telling->address().substr(telling->address().rfind(':'));
+  const HttpConnection by_ipv4(absl::StrCat("127.0.0.1", its_port), "127.0.0.2");
+  const HttpConnection by_ipv6(absl::StrCat("[::1]", its_port));
+  for (const HttpConnection* const connection : {&by_ipv4, &by_ipv6}) {
+    EXPECT_TRUE(connection->Send("GET / HTTP/1.0\r\n\r\n"));
+    EXPECT_THAT(connection->ReadAll(),
+                EndsWith(connection == &by_ipv4 ? "\r\n\r\n127.0.0.2\n" : "\r\n\r\n::1\n"));
+  }
 }
 
 // However many are silent, or send a byte now and then, one that asks is answered; and the server
@@ -295,6 +314,14 @@ TEST_F(HttpServerTest, AClientThatDoesNotReadHoldsUpNobody) {
   EXPECT_THAT(HttpConnection(server->address()).Ask("/ok", "ok."), EndsWith("ok."));
 }
 
+TEST_F(HttpServerTest, RefusesACertificateThatIsNone) {
+  HttpSecurity security;
+  security.tls = [] { return TlsIdentity{"no certificate", "no key", ""}; };
+  EXPECT_THAT(HttpServer::Start("127.0.0.1:0", {}, HttpBounds(), std::move(security)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       StartsWith("TLS of the HTTP port: the certificate: ")));
+}
+
 TEST_F(HttpServerTest, RefusesAddressesItCannotServe) {
   const std::pair<const char*, const char*> refused[] = {
       {"", "it is empty"},
@@ -305,7 +332,8 @@ TEST_F(HttpServerTest, RefusesAddressesItCannotServe) {
       {"localhost:", "the port is not a number"},
       {"localhost:x", "the port is not a number"},
       {"localhost:-1", "the port is not a number"},
-      {"localhost:70000", "the port is not a number"},
+      {"localhost:65536", "the port is not a number"},
+      {"[::1:9464", "an IPv6 host is in brackets"},
       {"::1:9464", "an IPv6 host is in brackets"}};
   for (const auto& [address, why] : refused) {
     EXPECT_THAT(HttpServer::Start(address, {}),
@@ -313,6 +341,9 @@ TEST_F(HttpServerTest, RefusesAddressesItCannotServe) {
                          AllOf(HasSubstr("is not host:port"), HasSubstr(why))))
         << address;
   }
+  PH_ASSERT_OK_AND_ASSIGN(const HostPort last, ParseHostPort("[::1]:65535"));
+  EXPECT_EQ(last.host, "::1");
+  EXPECT_EQ(last.port, 65535);
   EXPECT_THAT(HttpServer::Start("no such host:1", {}),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not known")));
   const auto taken = Start();

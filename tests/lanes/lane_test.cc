@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -77,7 +80,10 @@ class LaneTest : public testing::Test {
 };
 
 TEST_F(LaneTest, BatchesComeInTheirSlotsAndInOrder) {
+  const size_t descriptors = NumDescriptors();
   auto [lane, client] = OpenOne();
+  // Its memory has none any more: there are the two ends of the connection.
+  EXPECT_EQ(NumDescriptors(), descriptors + 2);
   EXPECT_EQ(client.num_slots(), kSmall.num_slots);
   EXPECT_EQ(client.slot_bytes(), kSmall.slot_bytes);
   for (const char* text : {"one", "two"}) ASSERT_THAT(SendOne(*lane, text), IsOk());
@@ -287,6 +293,56 @@ TEST_F(LaneTest, ItsMemoryIsOfTheBudgetAsLongAsItsStream) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a lane")));
 }
 
+// It is woken again a little later, for what it waits for.
+TEST_F(LaneTest, AWakeThatFindsNoMemoryIsPutOff) {
+  for (const bool for_room : {false, true}) {
+    std::atomic<int> num_failures = 3;
+    absl::Notification woken;
+    auto [lane, client] = OpenOne([&] {
+      if (num_failures-- > 0) throw std::bad_alloc();
+      woken.Notify();
+    });
+    if (for_room) {
+      lane->AwaitRoom();
+    } else {
+      ASSERT_THAT(SendOne(*lane, "batch"), IsOk());
+      lane->AwaitRelease();
+      client.Release({0});
+    }
+    woken.WaitForNotification();
+    EXPECT_EQ(num_failures.load(), -1);
+  }
+}
+
+TEST_F(LaneTest, WhatIsSentToALaneThatIsClosedEndsTheStream) {
+  auto [lane, client] = OpenOne();
+  client.Close();
+  const auto closed = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("has closed its lane"));
+  EXPECT_THAT(SendOne(*lane, "batch"), closed);
+  EXPECT_THAT(lane->SendByGrpc(), closed);
+  EXPECT_THAT(lane->IsOpen(), closed);
+}
+
+TEST_F(LaneTest, ADoorThatIsStoppedLetsNobodyIn) {
+  const size_t descriptors = NumDescriptors();
+  const std::string path = path_ + "2";
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto door, LaneDoor::Open("unix:" + path, nullptr));
+    PH_ASSERT_OK_AND_ASSIGN(const auto lane, door->Offer(kSmall, [] {}));
+    const LaneClient silent(path);
+    LaneClient client(path);
+    ASSERT_TRUE(client.Open(lane->token()));
+    // More than there can be.
+    EXPECT_THAT(door->Offer({.num_slots = 1, .slot_bytes = uint64_t{1} << 63}, [] {}),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("shared memory")));
+    EXPECT_EQ(door->counts().num_refused, 1U);
+    door->Stop();
+    EXPECT_FALSE(LaneClient(path).is_connected());
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  EXPECT_EQ(NumDescriptors(), descriptors);
+}
+
 TEST_F(LaneTest, AReleaseWakesWhoWaits) {
   for (const bool closes : {false, true}) {
     absl::Notification woken;
@@ -409,14 +465,17 @@ TEST(LaneDoorTest, RefusesAPathThatIsInUse) {
 }
 
 TEST(LaneSizeTest, HasFewSlotsAndIsBounded) {
-  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{4097},
-                               uint64_t{300'000}, uint64_t{5} << 20, uint64_t{1} << 40}) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  const std::tuple<uint64_t, uint64_t, uint32_t> sizes[] = {
+      {0, 4096, 16},           {1, 4096, 16},
+      {4096, 4096, 16},        {4097, 8192, 16},
+      {kMiB, kMiB, 16},        {kMiB + 1, kMiB + 4096, 15},
+      {2 * kMiB, 2 * kMiB, 8}, {4 * kMiB, 4 * kMiB, 4},
+      {5 * kMiB, 5 * kMiB, 4}, {kMiB << 20, 16 * kMiB, 4}};
+  for (const auto& [bytes, slot_bytes, num_slots] : sizes) {
     const LaneSize size = LaneSize::For(bytes);
-    EXPECT_EQ(size.slot_bytes % LaneSize::kSlotUnit, 0U);
-    EXPECT_GE(size.slot_bytes, std::min(bytes, LaneSize::kMostBytes / 4));
-    EXPECT_GE(size.num_slots, 4U);
-    EXPECT_LE(size.num_slots, 16U);
-    EXPECT_LE(size.bytes(), LaneSize::kMostBytes);
+    EXPECT_EQ(size.slot_bytes, slot_bytes) << bytes;
+    EXPECT_EQ(size.num_slots, num_slots) << bytes;
   }
 }
 

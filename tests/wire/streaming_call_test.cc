@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/server/calls/idle_timer.h"
 #include "service/server/calls/open_calls.h"
 #include "tests/support/status_matchers.h"
 #include "tests/wire/call_stage.h"
@@ -50,6 +51,16 @@ TEST(StreamingCallTest, ARefusedCallEndsWithTheGatesStatus) {
   EXPECT_FALSE(stage.call->Enter());
   EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kUnavailable, _));
   stage.Done();
+}
+
+TEST(StreamingCallTest, ACallThatIsRefusedBeforehandIsNotAdmitted) {
+  Stage stage;
+  CallContext context = stage.call->context();
+  context.refusal = absl::UnauthenticatedError("who is it?");
+  const auto call = std::make_shared<StreamingCall>(context, Method::kPack, &stage.link);
+  EXPECT_FALSE(call->Enter());
+  EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kUnauthenticated, _));
+  call->OnDone();
 }
 
 // Its client may never read why: nothing waits for that.
@@ -223,6 +234,12 @@ TEST(StreamingCallTest, ARequestWaitsForRoom) {
     if (comes) {
       EXPECT_EQ(stage.script.accepted, 2U);
       EXPECT_TRUE(stage.link.state().is_reading);
+      while (stage.link.EndWrite()) stage.call->OnWritten(true);
+      // The next one may wait as long.
+      stage.script.no_room = 100;
+      stage.Read("3");
+      stage.RunAll();
+      EXPECT_FALSE(stage.link.state().status);
       stage.call->OnCancel();
     } else {
       EXPECT_THAT(*stage.link.state().status,
@@ -327,6 +344,37 @@ TEST(StreamingCallTest, AnIdleCallEndsAfterWhatItOwes) {
   stage.Done();
 }
 
+// Nothing but one of them has happened in the last second each time.
+TEST(StreamingCallTest, ACallIsNotIdleWhateverHasGoneEitherWay) {
+  Stage stage;
+  stage.script.takes_requests = true;
+  const auto expect_kept_by = [&](const char* what) {
+    stage.RunAll();
+    stage.gate.EndIdleStreams(stage.clock.Now() - absl::Seconds(1));
+    EXPECT_TRUE(stage.pool.empty()) << what;
+    stage.clock.Advance(absl::Seconds(2));
+  };
+  ASSERT_TRUE(stage.call->Enter());
+  stage.clock.Advance(absl::Seconds(2));
+  stage.Begin();
+  expect_kept_by("its beginning");
+  stage.Read("0");
+  expect_kept_by("a request");
+  stage.Read("0 5");
+  expect_kept_by("a request that is answered later");
+  expect_kept_by("a response on its way");
+  stage.Write();
+  expect_kept_by("a response that was sent");
+  int asked = 0;
+  stage.script.meanwhile = [&] { stage.script.busy = ++asked == 1 ? 100 : 0; };
+  stage.call->Wake();
+  expect_kept_by("what goes another way");
+  EXPECT_EQ(asked, 2);
+  EXPECT_THAT(stage.link.sent(), ElementsAre("0"));
+  stage.call->OnCancel();
+  stage.Done();
+}
+
 TEST(StreamingCallTest, AnIdleCallWhoseClientTakesNothingIsCancelled) {
   Stage stage;
   stage.script.produced = 1;
@@ -342,6 +390,25 @@ TEST(StreamingCallTest, AnIdleCallWhoseClientTakesNothingIsCancelled) {
   stage.RunAll();
   EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kCancelled, _));
   stage.Done();
+}
+
+TEST(IdleTimerTest, EndsCallsThatAreIdleUntilItIsStopped) {
+  for (const bool stops : {false, true}) {
+    Stage stage;
+    stage.script.takes_requests = true;
+    const auto timer = std::make_shared<IdleTimer>(&stage.clock, &stage.gate, absl::Seconds(40));
+    timer->Arm();
+    ASSERT_TRUE(stage.call->Enter());
+    stage.Begin();
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      EXPECT_TRUE(stage.pool.empty()) << quarter;
+      if (quarter == 3 && stops) timer->Stop();
+      stage.clock.Advance(absl::Seconds(10));
+    }
+    EXPECT_EQ(stage.pool.empty(), stops);
+    if (stops) stage.call->OnCancel();
+    stage.Done();
+  }
 }
 
 TEST(StreamingCallTest, WorkIsAskedAgainWhenItSaid) {
